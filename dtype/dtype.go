@@ -1,0 +1,119 @@
+// Package dtype names the element types of tensors and converts between them.
+//
+// Plain types have a fixed size per element. Block types (NF4, FP4) store a
+// tensor as packed codes plus scales, so only a whole tensor has a size: always
+// ask Bytes, never multiply by a width.
+package dtype
+
+import "fmt"
+
+// Type is an element type. The zero value is invalid.
+type Type uint8
+
+// The element types. NF4 and FP4 are the block formats of 64 elements with
+// doubly quantized scales.
+const (
+	Invalid Type = iota
+	F64
+	F32
+	F16
+	BF16
+	F8E4M3
+	F8E5M2
+	I64
+	I32
+	I16
+	I8
+	U64
+	U32
+	U16
+	U8
+	Bool
+	NF4
+	FP4
+)
+
+// info of a type: its name here, in safetensors files and in config.json, and its
+// width in bits.
+var info = [...]struct {
+	name, safetensors, torch string
+	bits                     int64
+}{
+	Invalid: {"invalid", "", "", 0},
+	F64:     {"f64", "F64", "float64", 64},
+	F32:     {"f32", "F32", "float32", 32},
+	F16:     {"f16", "F16", "float16", 16},
+	BF16:    {"bf16", "BF16", "bfloat16", 16},
+	F8E4M3:  {"f8e4m3", "F8_E4M3", "float8_e4m3fn", 8},
+	F8E5M2:  {"f8e5m2", "F8_E5M2", "float8_e5m2", 8},
+	I64:     {"i64", "I64", "int64", 64},
+	I32:     {"i32", "I32", "int32", 32},
+	I16:     {"i16", "I16", "int16", 16},
+	I8:      {"i8", "I8", "int8", 8},
+	U64:     {"u64", "U64", "uint64", 64},
+	U32:     {"u32", "U32", "uint32", 32},
+	U16:     {"u16", "U16", "uint16", 16},
+	U8:      {"u8", "U8", "uint8", 8},
+	Bool:    {"bool", "BOOL", "bool", 8},
+	NF4:     {"nf4", "", "", 4},
+	FP4:     {"fp4", "", "", 4},
+}
+
+// Sizes of the 4-bit block formats: a scale byte per block, and an fp32 scale per
+// group of blocks, plus one fp32 offset for the whole tensor.
+const (
+	BlockElements = 64
+	GroupBlocks   = 256
+)
+
+// String is the short name, as in plans and flags: "bf16".
+func (t Type) String() string {
+	if int(t) >= len(info) {
+		return fmt.Sprintf("dtype(%d)", uint8(t))
+	}
+	return info[t].name
+}
+
+// Safetensors is the name in a safetensors header, "" for block types.
+func (t Type) Safetensors() string { return info[t].safetensors }
+
+// Torch is the name in a config.json, "" for block types.
+func (t Type) Torch() string { return info[t].torch }
+
+// Block says whether the type is a block format, without a size per element.
+func (t Type) Block() bool { return t == NF4 || t == FP4 }
+
+// Float says whether the type holds real numbers.
+func (t Type) Float() bool { return t >= F64 && t <= F8E5M2 || t.Block() }
+
+// Bytes is the exact storage of n elements.
+func (t Type) Bytes(n int64) int64 {
+	if t.Block() {
+		blocks := ceil(n, BlockElements)
+		return ceil(n, 2) + blocks + 4*ceil(blocks, GroupBlocks) + 4
+	}
+	return n * (info[t].bits / 8)
+}
+
+// Parse reads any of the three names of a type.
+func Parse(name string) (Type, error) {
+	for t := F64; int(t) < len(info); t++ {
+		in := info[t]
+		if name == in.name || name != "" && (name == in.safetensors || name == in.torch) {
+			return t, nil
+		}
+	}
+	return Invalid, fmt.Errorf("unknown element type %q; known are f32, bf16, f16, f64, i64, i32, i16, i8, u8, bool, f8e4m3, f8e5m2, nf4, fp4", name)
+}
+
+// MarshalText writes the short name.
+func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (t *Type) UnmarshalText(b []byte) error {
+	v, err := Parse(string(b))
+	*t = v
+	return err
+}
+
+func ceil(n, d int64) int64 { return (n + d - 1) / d }
