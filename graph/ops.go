@@ -24,7 +24,9 @@ func (b *Builder) product(a op.Attr, x, w, bias Value) Value {
 }
 
 // Embedding looks ids up in a table.
-func (b *Builder) Embedding(ids, table Value) Value { return b.Apply(op.Embedding, op.Attr{}, ids, table)[0] }
+func (b *Builder) Embedding(ids, table Value) Value {
+	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]
+}
 
 // Add sums; y may be smaller and is then repeated over the outer dimensions.
 func (b *Builder) Add(x, y Value) Value { return b.Apply(op.Add, op.Attr{}, x, y)[0] }
