@@ -90,20 +90,23 @@ func (d *Device) typicalCompute() Compute {
 // assumeCPU gives a CPU device its part of the host's rates. Its memory is exact:
 // nothing is set aside.
 func (d *Device) assumeCPU(h Host, cpus int) {
-	part := units.Rate(cpus)
 	f := figures{d.figures(), &d.Sources}
 	f.fill((&Device{Usable: d.Memory}).figures(), Derived)
-	like := Device{
-		Compute: Compute{
-			F32:  h.Compute.F32 / units.Flops(cpus),
-			BF16: h.Compute.BF16 / units.Flops(cpus),
-			F16:  h.Compute.F16 / units.Flops(cpus),
-		},
-		Bandwidth: 2 * h.Copy / part,
-		Link:      Link{In: h.Copy / part, Out: h.Copy / part},
-		Launch:    cpuLaunch,
+	part := units.Flops(cpus)
+	f.fill((&Device{Compute: Compute{F32: h.Compute.F32 / part}}).figures(), follow(h.Sources["f32"]))
+	f.fill((&Device{Compute: Compute{BF16: h.Compute.BF16 / part}}).figures(), follow(h.Sources["bf16"]))
+	f.fill((&Device{Compute: Compute{F16: h.Compute.F16 / part}}).figures(), follow(h.Sources["f16"]))
+	link := h.Copy / units.Rate(cpus)
+	f.fill((&Device{Bandwidth: 2 * link, Link: Link{In: link, Out: link}}).figures(), follow(h.Sources["copy"]))
+	f.fill((&Device{Launch: cpuLaunch}).figures(), Assumed)
+}
+
+// follow is the source of a figure computed from one with source s.
+func follow(s Source) Source {
+	if s == Given {
+		return Derived
 	}
-	f.fill(like.figures(), Assumed)
+	return s
 }
 
 // assume fills the host; it is exact where no GPU is described, as in tests.
