@@ -8,8 +8,9 @@ import (
 	"spillway/units"
 )
 
-// copyChunk is how much is copied at once: Go's copy of larger ranges goes around
-// the cache and is about 40% slower.
+// copyChunk is how much is copied at once, here and wherever large ranges move on
+// the host: Go's copy goes around the cache for larger ranges, which is up to 40%
+// slower on some machines (BenchmarkCopy tells which).
 const copyChunk = 64 << 10
 
 // copyRounds is how often a copy is timed; the best one counts, since whatever
