@@ -19,7 +19,9 @@ func WriteChrome(w io.Writer, events []Event) error {
 	for i, l := range lanes.sorted {
 		separate(out, i == 0)
 		id := lanes.ids[l]
-		fmt.Fprintf(out, `{"ph":"M","name":"process_name","pid":%d,"args":{"name":%s}},`+"\n", id.process, quote(l.Device))
+		if id.thread == 1 {
+			fmt.Fprintf(out, `{"ph":"M","name":"process_name","pid":%d,"args":{"name":%s}},`+"\n", id.process, quote(l.Device))
+		}
 		fmt.Fprintf(out, `{"ph":"M","name":"thread_name","pid":%d,"tid":%d,"args":{"name":%s}}`, id.process, id.thread, quote(l.Queue))
 	}
 	for _, e := range byStart(events) {
