@@ -99,10 +99,21 @@ func WriteFile(d FS, name string, write func(io.Writer) error) error {
 }
 
 func writeAndSync(f File, write func(io.Writer) error) error {
-	if err := write(f); err != nil {
+	if err := write(fullWriter{f}); err != nil {
 		return err
 	}
 	return f.Sync()
+}
+
+// fullWriter turns a short write into an error: not every user of io.Writer looks.
+type fullWriter struct{ io.Writer }
+
+func (w fullWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
 }
 
 // RemoveAll deletes a file or a folder with everything in it; a missing one is fine.
