@@ -85,6 +85,11 @@ func (c *decoderConfig) completeHeads() error {
 	if c.Heads%*c.KVHeads != 0 {
 		return fmt.Errorf("num_attention_heads %d is no multiple of num_key_value_heads %d", c.Heads, *c.KVHeads)
 	}
+	if c.Window != nil {
+		if err := inBounds(bound{"sliding_window", *c.Window, maxSeq}); err != nil {
+			return err
+		}
+	}
 	return inBounds(bound{"head_dim", *c.HeadDim, maxHead})
 }
 
@@ -188,6 +193,9 @@ func (m *Decoder) Blocks() []nn.Block {
 	}
 	return append(blocks, nn.Block{Name: "lm_head", Forward: m.head})
 }
+
+// Output is the product that makes the logits.
+func (m *Decoder) Output() *nn.Linear { return m.Head }
 
 func (m *Decoder) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
 	return []graph.Value{m.Embed.Forward(b, nn.Tokens(b))}

@@ -12,5 +12,3 @@ func llama(config []byte) (nn.Model, Info, error) {
 	}
 	return c.decoder(variant{qkvBias: c.Bias, outputBias: c.Bias, window: allPositions})
 }
-
-func allPositions(int64) int64 { return 0 }
