@@ -56,7 +56,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	g.Micros = max(g.Micros, 1)
 	if g.Grad == dtype.Invalid {
-		g.Grad = dtype.F32
+		g.Grad = m.Config.DType
 	}
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
