@@ -18,7 +18,7 @@ const (
 func real(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
 
 var blocks = map[string]func(b *graph.Builder) (graph.Role, []graph.Value){
-	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss,
+	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss, "shared": shared,
 }
 
 // llama: norms, grouped heads with head norms and rope, packed, gated feed-forward.
@@ -94,6 +94,13 @@ func skip(b *graph.Builder) (graph.Role, []graph.Value) {
 	part := b.Split(x, 2, 6)
 	y := b.Add(b.Concat(part[0], part[0], part[0], part[0]), b.Param("same", real(samples, length, width), false))
 	return graph.Carry, []graph.Value{y, through}
+}
+
+// shared: a param whose gradient is read on the way to another one.
+func shared(b *graph.Builder) (graph.Role, []graph.Value) {
+	x := b.Scale(b.Input(real(samples, length, width)), 0.5)
+	x = b.Add(x, b.Param("same", real(samples, length, width), false))
+	return graph.Carry, []graph.Value{b.Linear(x, b.Param("w", real(width, width), false), 0)}
 }
 
 // plainLoss: a last block whose loss is a sum, from logits and from differences.

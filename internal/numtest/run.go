@@ -5,6 +5,7 @@ package numtest
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
@@ -12,7 +13,7 @@ import (
 
 // Run carries a program out in float64, node by node, and returns all its values.
 // values holds the inputs, constants excepted, and what outputs that accumulate
-// start from (zeros otherwise); it is not changed.
+// start from; it is not changed.
 func Run(p *graph.Program, values map[graph.Value]op.Array, args op.Args) (map[graph.Value]op.Array, error) {
 	all := maps.Clone(values)
 	for _, in := range p.Inputs {
@@ -34,7 +35,10 @@ func Run(p *graph.Program, values map[graph.Value]op.Array, args op.Args) (map[g
 		}
 		for k, v := range n.Out {
 			out[k] = op.NewArray(p.Type(v))
-			if n.Attr.Accumulate && all[v].F != nil {
+			if n.Attr.Accumulate && slices.Contains(n.Kind.Accumulates(n.Attr), k) {
+				if all[v].F == nil {
+					return nil, fmt.Errorf("program %s: node %d %s adds to value %d, which holds nothing", p.Name, i, n.Kind, v)
+				}
 				out[k] = all[v].Clone()
 			}
 			all[v] = out[k]
