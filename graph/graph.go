@@ -25,6 +25,7 @@ const (
 	GradCarry Role = "grad_carry" // the gradient of a carry, from block to block, backward
 	GradParam Role = "grad_param" // the gradient of a weight
 	Result    Role = "result"     // what the model is run for: logits or the loss
+	Partial   Role = "partial"    // a gradient's part of the squared norm
 )
 
 // Port is an input or output: a value with a role, and which one of that role.

@@ -1,0 +1,133 @@
+package planner
+
+import (
+	"sort"
+
+	"spillway/plan"
+)
+
+// segment is a range of an arena with the steps that touched it last.
+type segment struct {
+	lo, hi int64
+	writer int          // the step, -1 for none
+	reader map[lane]int // the last reading step of each lane since
+}
+
+// lane of a device.
+type lane struct {
+	device int
+	lane   plan.Lane
+}
+
+// touches remembers who touched which bytes of an arena: segments, sorted and
+// apart.
+type touches struct{ list []segment }
+
+// meet records that a step touches bytes and returns the steps it must follow.
+func (t *touches) meet(step int, l lane, lo, hi int64, write bool) (after []int) {
+	if lo >= hi {
+		return nil
+	}
+	from, to := t.cut(lo, hi)
+	for i := from; i < to; i++ {
+		s := &t.list[i]
+		if s.writer >= 0 {
+			after = append(after, s.writer)
+		}
+		if write {
+			for _, r := range s.reader {
+				after = append(after, r)
+			}
+		} else {
+			s.reader[l] = step
+		}
+	}
+	if write {
+		t.list = append(t.list[:from], append([]segment{{lo, hi, step, map[lane]int{}}}, t.list[to:]...)...)
+	}
+	return after
+}
+
+// cut splits segments so that [lo, hi) is covered by whole ones, fills gaps with
+// untouched segments, and returns their range.
+func (t *touches) cut(lo, hi int64) (from, to int) {
+	t.split(lo)
+	t.split(hi)
+	from = sort.Search(len(t.list), func(i int) bool { return t.list[i].lo >= lo })
+	var out []segment
+	at, i := lo, from
+	for ; i < len(t.list) && t.list[i].lo < hi; i++ {
+		if t.list[i].lo > at {
+			out = append(out, segment{at, t.list[i].lo, -1, map[lane]int{}})
+		}
+		out = append(out, t.list[i])
+		at = t.list[i].hi
+	}
+	if at < hi {
+		out = append(out, segment{at, hi, -1, map[lane]int{}})
+	}
+	if len(out) != i-from {
+		t.list = append(t.list[:from:from], append(out, t.list[i:]...)...)
+	}
+	return from, from + len(out)
+}
+
+func (t *touches) split(at int64) {
+	i := sort.Search(len(t.list), func(i int) bool { return t.list[i].hi > at })
+	if i == len(t.list) || t.list[i].lo >= at {
+		return
+	}
+	s := t.list[i]
+	left, right := s, s
+	left.hi, right.lo = at, at
+	right.reader = map[lane]int{}
+	for l, r := range s.reader {
+		right.reader[l] = r
+	}
+	t.list = append(t.list[:i:i], append([]segment{left, right}, t.list[i+1:]...)...)
+}
+
+// order fills After: a step waits for the last steps of other lanes that touched
+// bytes it touches, unless both only read. What follows from an earlier wait is
+// left out.
+func order(p *plan.Plan) {
+	touched := make([]touches, len(p.Arenas))
+	known := make([]map[lane]int, len(p.Steps)) // by step: the last step of each lane that is surely done before it
+	last := map[lane]int{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Verb == plan.Free {
+			continue
+		}
+		l := lane{s.Device, s.Lane}
+		done := map[lane]int{}
+		if prev, ok := last[l]; ok {
+			merge(done, known[prev])
+			done[l] = prev
+		}
+		var conflicts []int
+		for _, a := range p.Accesses(s) {
+			b := p.Buffers[a.Buffer]
+			conflicts = append(conflicts, touched[b.Arena].meet(i, l, b.Offset, b.Offset+b.Bytes, a.Write)...)
+		}
+		sort.Sort(sort.Reverse(sort.IntSlice(conflicts)))
+		for _, c := range conflicts {
+			cl := lane{p.Steps[c].Device, p.Steps[c].Lane}
+			if at, ok := done[cl]; c == i || ok && at >= c {
+				continue
+			}
+			s.After = append(s.After, c)
+			merge(done, known[c])
+			done[cl] = c
+		}
+		known[i], last[l] = done, i
+	}
+}
+
+func merge(into, from map[lane]int) {
+	for l, i := range from {
+		if at, ok := into[l]; !ok || i > at {
+			into[l] = i
+		}
+	}
+}
