@@ -1,0 +1,85 @@
+// Package planner turns a model, a machine and a goal into a plan.
+//
+// A Choice says what rests where and what is computed twice; emit writes the plan
+// of any choice; search tries choices, asks the simulator how long each takes, and
+// keeps the fastest that fits, with the reasons why the others were not taken.
+package planner
+
+import (
+	"fmt"
+
+	"spillway/device"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/plan"
+)
+
+// Goal is what the user wants done.
+type Goal struct {
+	Micros int // micro-batches per iteration; 0 counts as 1
+	// Optimizer of a training task; nil otherwise.
+	Optimizer *Optimizer
+	// Master keeps full-precision weights beside the ones computed with.
+	Master bool
+	// Grad is the element type of gradients.
+	Grad dtype.Type
+	// Decay says whether weight decay applies to a param.
+	Decay func(param string) bool
+}
+
+// Optimizer is the part of one the planner must know.
+type Optimizer struct {
+	Rule    op.Kind
+	Attr    op.Attr
+	Moments []string
+	Clip    bool // gradients are clipped by their global norm
+}
+
+// Site is where the plan is to run.
+type Site struct {
+	Device      string // name of the device
+	Budget      int64  // bytes of it the plan may use
+	HostBudget  int64  // bytes of host memory the plan may use
+	Alignment   int64  // of buffers
+	Kernels     Kernels
+	Rates       sim.Rates
+	HostPinned  bool // host memory is pinned for the device
+	SharedPools bool // device and host memory are the same memory, both count against HostBudget
+}
+
+// Kernels answers whether a call can run and what scratch memory it takes.
+type Kernels interface {
+	Kernel(op.Call) (device.Kernel, error)
+}
+
+// FitError says that no plan fits, with what would.
+type FitError struct {
+	Model   string
+	Tier    plan.Tier
+	Needed  int64 // the least any plan takes of the tier
+	Budget  int64
+	Options []FitOption
+}
+
+// FitOption is a change that was tried and does fit.
+type FitOption struct {
+	Change string              `json:"change"` // what to do, as flags
+	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
+}
+
+func (e *FitError) Error() string {
+	s := fmt.Sprintf("planning %s: the leanest plan needs %d bytes of %s memory, %d are free", e.Model, e.Needed, e.Tier, e.Budget)
+	for i, o := range e.Options {
+		if i == 0 {
+			s += "; these fit: "
+		} else {
+			s += ", "
+		}
+		s += o.Change
+	}
+	if len(e.Options) == 0 {
+		s += "; use a smaller model, batch or sequence, or a machine with more memory"
+	}
+	return s
+}
