@@ -1,3 +1,8 @@
 module spillway
 
-go 1.26
+go 1.26.0
+
+require (
+	github.com/dlclark/regexp2/v2 v2.12.0
+	golang.org/x/text v0.43.0
+)
