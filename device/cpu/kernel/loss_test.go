@@ -45,7 +45,7 @@ func TestLinearCrossEntropy(t *testing.T) {
 			n, v, d := s[0], s[1], s[2]
 			l := &LinearCrossEntropy{
 				fewRows: s[3],
-				N: n, V: v, D: d, X: random(rng, n*d), W: random(rng, v*d), Targets: make([]int32, n), Slope: 0.3,
+				N:       n, V: v, D: d, X: random(rng, n*d), W: random(rng, v*d), Targets: make([]int32, n), Slope: 0.3,
 				Losses: make([]float32, n), DX: random(rng, n*d), DW: random(rng, v*d),
 			}
 			for i := range l.Targets {
