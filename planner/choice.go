@@ -29,26 +29,48 @@ type Choice struct {
 	Vertical bool
 }
 
-// keepSet is the values a level keeps. A value that is an output of the block as
-// well is kept in its own copy.
+// keepSet is the values a level keeps.
 func keepSet(j *autograd.Joint, level Level) []graph.Value {
-	saved := j.Saved()
 	switch level {
 	case KeepAll:
-		return saved
+		return j.Saved()
 	case KeepProducts:
-		made := map[graph.Value]op.Kind{}
-		for _, n := range j.Program.Nodes[:j.Forward] {
-			for _, v := range n.Out {
-				made[v] = n.Kind
-			}
-		}
-		needed := j.RecomputeNeeds()
-		return slices.DeleteFunc(needed, func(v graph.Value) bool {
-			return made[v] != op.MatMul && made[v] != op.Attention
-		})
+		return keepProducts(j)
 	}
 	return nil
+}
+
+// keepProducts finds the products and attentions from which everything the
+// gradient reads follows by cheap ops.
+func keepProducts(j *autograd.Joint) []graph.Value {
+	maker := map[graph.Value]graph.Node{}
+	for _, n := range j.Program.Nodes[:j.Forward] {
+		for _, v := range n.Out {
+			maker[v] = n
+		}
+	}
+	seen := map[graph.Value]bool{}
+	var keep []graph.Value
+	var need func(v graph.Value)
+	need = func(v graph.Value) {
+		n, inner := maker[v]
+		if seen[v] || !inner {
+			return
+		}
+		seen[v] = true
+		if n.Kind == op.MatMul || n.Kind == op.Attention {
+			keep = append(keep, v)
+			return
+		}
+		for _, in := range n.In {
+			need(in)
+		}
+	}
+	for _, v := range j.Saved() {
+		need(v)
+	}
+	slices.Sort(keep)
+	return keep
 }
 
 func count(list []bool) (n int) {

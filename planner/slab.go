@@ -6,7 +6,8 @@ import (
 )
 
 // slabs groups the params of a model by the block that uses each first. Tied
-// params belong to the first of their blocks.
+// params belong to the first of their blocks. Frozen params are apart from trained
+// ones, so that what does not change is never sent back.
 type slabs struct {
 	list  []plan.Slab
 	at    []paramAt // by param
@@ -25,18 +26,21 @@ func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
 		s.at[i].slab = -1
 	}
 	for b, block := range m.Blocks {
-		own := -1
+		own := map[bool]int{} // by frozen
 		for _, id := range block.Params {
 			if s.at[id].slab >= 0 {
 				continue
 			}
-			if own < 0 {
-				own = len(s.list)
+			frozen := m.Params[id].Frozen
+			k, ok := own[frozen]
+			if !ok {
+				k = len(s.list)
+				own[frozen] = k
 				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Master: -1, Gradient: -1, Moment: -1})
 				s.users = append(s.users, 0)
 			}
-			s.at[id] = paramAt{own, len(s.list[own].Params)}
-			addParam(&s.list[own], m.Params[id], align, decay)
+			s.at[id] = paramAt{k, len(s.list[k].Params)}
+			addParam(&s.list[k], m.Params[id], align, decay)
 		}
 		s.of[b] = s.usedBy(block)
 		for _, k := range s.of[b] {

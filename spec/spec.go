@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"spillway/graph"
+	"spillway/nn"
 	"spillway/op"
 )
 
@@ -31,10 +32,7 @@ type Param struct {
 }
 
 // Init says how a param starts when it is not read from a file.
-type Init struct {
-	Dist  string  `json:"dist"`            // "normal", "uniform", "constant"
-	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, or the value
-}
+type Init = nn.Init
 
 // Block is the unit that streams: a layer, the embedding, the head.
 type Block struct {
