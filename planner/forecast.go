@@ -11,7 +11,8 @@ import (
 	"spillway/plan"
 )
 
-// forecast carries the plan out on a virtual device and reports what it took.
+// forecast carries the plan, whose lanes are ordered, out on a virtual device and
+// reports what it took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	dev := sim.NewVirtual(site.Device, 0, site.Alignment, site.Rates)
 	e, err := executor.New(p, []device.Device{dev})
