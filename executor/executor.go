@@ -30,6 +30,8 @@ type Executor struct {
 	staging  device.Memory
 	opened   []device.Queue
 
+	onGradient func(Tensor) error
+
 	counters Counters
 }
 
