@@ -27,12 +27,12 @@ var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
 // randomChoice of everything a choice leaves open.
 func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Window: 1 + r.IntN(4), Vertical: true}
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Vertical: true}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}
 		for i := range blocks {
-			c.Level[i] = planner.Level(r.IntN(3))
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
 		}
 		return c
 	}
