@@ -32,11 +32,9 @@ var (
 // bits are the bytes of a tensor at an iteration and a variant: any pattern may
 // occur, so NaNs and negative zeros too.
 func bits(x safetensors.Info, iteration int64, variant uint64) []byte {
-	rng := rand.New(rand.NewPCG(uint64(iteration), variant))
 	p := make([]byte, x.Type.Bytes(x.Shape.Elements()))
-	for i := range p {
-		p[i] = byte(rng.Uint32()) ^ byte(len(x.Name))
-	}
+	seed := [32]byte{byte(iteration), byte(iteration >> 8), byte(variant), byte(len(x.Name))}
+	rand.NewChaCha8(seed).Read(p)
 	return p
 }
 

@@ -38,6 +38,9 @@ func (w world) prepare(t *testing.T) (Dir, *vfs.Memory) {
 	return d, disk
 }
 
+// copyOf makes another disk of the same content.
+func copyOf(disk *vfs.Memory) *vfs.Memory { return losses(disk, 1, 0)[0] }
+
 // verify demands the new checkpoint or, unless the save reported success, the
 // newest old one, whole.
 func (w world) verify(t *testing.T, d Dir, saved bool) {
@@ -64,7 +67,8 @@ func (w world) verify(t *testing.T, d Dir, saved bool) {
 func TestCrashAtEveryCall(t *testing.T) {
 	for _, w := range worlds {
 		t.Run(w.name, func(t *testing.T) {
-			d, disk := w.prepare(t)
+			d, before := w.prepare(t)
+			disk := copyOf(before)
 			count := &vfs.Faults{Disk: disk}
 			d.Disk = count
 			save(t, d, w.iteration, 1)
@@ -73,7 +77,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 				w.verify(t, d, true)
 			}
 			for at := 1; at <= count.Calls(); at++ {
-				w.crashAt(t, at)
+				w.crashAt(t, d, copyOf(before), at)
 			}
 		})
 	}
@@ -88,8 +92,7 @@ func losses(disk *vfs.Memory, n, seed int) []*vfs.Memory {
 	return out
 }
 
-func (w world) crashAt(t *testing.T, at int) {
-	d, disk := w.prepare(t)
+func (w world) crashAt(t *testing.T, d Dir, disk *vfs.Memory, at int) {
 	d.Disk = &vfs.Faults{Disk: disk, CrashAt: at}
 	path, err := d.Save(snapshot(w.iteration, 1))
 	if err != nil && !errors.Is(err, vfs.ErrCrashed) {
@@ -106,10 +109,8 @@ func (w world) crashAt(t *testing.T, at int) {
 		if i, _ := latest(t, d); i != 9 {
 			t.Fatalf("after a crash at call %d and another save the latest is %d", at, i)
 		}
-		for _, n := range names(t, d) {
-			if strings.HasPrefix(n, ".") {
-				t.Fatalf("after a crash at call %d and another save %s is left", at, n)
-			}
+		if found := names(t, d); !slices.ContainsFunc(found, visible) || slices.ContainsFunc(found, hiddenName) {
+			t.Fatalf("after a crash at call %d and another save %v are left", at, found)
 		}
 	}
 }
@@ -118,8 +119,9 @@ func (w world) crashAt(t *testing.T, at int) {
 func TestCrashWhileClearingUp(t *testing.T) {
 	w := worlds[3]
 	rng := rand.New(rand.NewPCG(7, 7))
-	for range 150 {
-		d, disk := w.prepare(t)
+	d, before := w.prepare(t)
+	for range 100 {
+		disk := copyOf(before)
 		for range 3 {
 			d.Disk = &vfs.Faults{Disk: disk, CrashAt: 1 + rng.IntN(70)}
 			d.Save(snapshot(w.iteration, 1))
@@ -138,12 +140,12 @@ func TestCrashWhileClearingUp(t *testing.T) {
 func TestFailureAtEveryCall(t *testing.T) {
 	boom := errors.New("boom")
 	for _, w := range worlds {
-		d, disk := w.prepare(t)
-		count := &vfs.Faults{Disk: disk}
+		d, before := w.prepare(t)
+		count := &vfs.Faults{Disk: copyOf(before)}
 		d.Disk = count
 		save(t, d, w.iteration, 1)
 		for at := 1; at <= count.Calls(); at++ {
-			d, disk := w.prepare(t)
+			disk := copyOf(before)
 			d.Disk = &vfs.Faults{Disk: disk, FailAt: at, Err: boom}
 			path, err := d.Save(snapshot(w.iteration, 1))
 			if path == "" && !errors.Is(err, boom) {
@@ -151,6 +153,9 @@ func TestFailureAtEveryCall(t *testing.T) {
 			}
 			d.Disk = disk
 			w.verify(t, d, path != "")
+			if w.before != nil && !slices.ContainsFunc(names(t, d), visible) {
+				t.Errorf("%s: call %d failed and left only %v", w.name, at, names(t, d))
+			}
 			for _, after := range losses(disk, 2, at) {
 				d.Disk = after
 				w.verify(t, d, path != "")
@@ -158,6 +163,9 @@ func TestFailureAtEveryCall(t *testing.T) {
 		}
 	}
 }
+
+func hiddenName(name string) bool { return strings.HasPrefix(name, ".") }
+func visible(name string) bool    { return !hiddenName(name) }
 
 // saverDir, where set, makes this test binary the program that is killed.
 const saverDir = "SPILLWAY_TEST_SAVER_DIR"
@@ -194,10 +202,8 @@ func TestKilledProcess(t *testing.T) {
 	last, halfDone := int64(0), 0
 	for range 20 {
 		saveUntilKilled(t, d.Path)
-		for _, n := range names(t, d) {
-			if strings.HasPrefix(n, ".") {
-				halfDone++
-			}
+		if slices.ContainsFunc(names(t, d), hiddenName) {
+			halfDone++
 		}
 		c, err := d.Latest()
 		if err != nil {
