@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Walk visits a model or a part of one, and everything its hf tags reach, outside
@@ -12,13 +13,13 @@ import (
 // as *Param, each with its name relative to root. Something shared is visited
 // once per way to it. An error of visit ends the walk.
 func Walk(root any, visit func(name string, part any) error) error {
-	w := walk{visit: visit, open: map[any]bool{}}
+	w := walk{visit: visit}
 	return w.value(reflect.ValueOf(root), "")
 }
 
 type walk struct {
 	visit func(string, any) error
-	open  map[any]bool // pointers on the way from the root, to notice cycles
+	open  []reflect.Value // pointers on the way from the root, to notice cycles
 }
 
 var (
@@ -49,13 +50,15 @@ func (w *walk) pointer(v reflect.Value, name string) error {
 	if v.IsNil() {
 		return w.value(reflect.Value{}, name)
 	}
-	at := v.Interface()
-	if w.open[at] {
-		return fmt.Errorf("is part of itself")
+	for _, open := range w.open {
+		if open.Pointer() == v.Pointer() && open.Type() == v.Type() {
+			return fmt.Errorf("is part of itself")
+		}
 	}
-	w.open[at] = true
-	defer delete(w.open, at)
-	return w.value(v.Elem(), name)
+	w.open = append(w.open, v)
+	err := w.value(v.Elem(), name)
+	w.open = w.open[:len(w.open)-1]
+	return err
 }
 
 func (w *walk) module(v reflect.Value, name string) error {
@@ -70,33 +73,18 @@ func (w *walk) module(v reflect.Value, name string) error {
 		}
 		return nil
 	}
-	for i := range v.NumField() {
-		if err := w.field(v, i, name); err != nil {
-			return err
+	fields, err := fieldsOf(v.Type())
+	if err != nil {
+		return err
+	}
+	for _, f := range fields {
+		value := v.Field(f.index)
+		if f.optional && value.IsZero() {
+			continue
 		}
-	}
-	return nil
-}
-
-func (w *walk) field(v reflect.Value, i int, name string) error {
-	f := v.Type().Field(i)
-	tag, tagged := f.Tag.Lookup("hf")
-	if !tagged && !f.Anonymous {
-		return nil
-	}
-	tag, optional := strings.CutSuffix(tag, ",optional")
-	if !f.IsExported() {
-		if !tagged {
-			return nil
+		if err := w.value(value, join(name, f.tag)); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		return fmt.Errorf("%s.%s has an hf tag but is unexported; write its name with a capital", v.Type(), f.Name)
-	}
-	value := v.Field(i)
-	if optional && value.Kind() == reflect.Pointer && value.IsNil() {
-		return nil
-	}
-	if err := w.value(value, join(name, tag)); err != nil {
-		return fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return nil
 }
@@ -115,4 +103,38 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "." + b
+}
+
+// field is a tagged field of a struct type.
+type field struct {
+	index     int
+	name, tag string
+	optional  bool
+}
+
+// known holds the fields of types seen before: reading tags takes most of a walk.
+var known sync.Map // reflect.Type to []field
+
+func fieldsOf(t reflect.Type) ([]field, error) {
+	if fields, ok := known.Load(t); ok {
+		return fields.([]field), nil
+	}
+	var fields []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, tagged := f.Tag.Lookup("hf")
+		switch {
+		case tagged && !f.IsExported():
+			return nil, fmt.Errorf("%s.%s has an hf tag but is unexported; write its name with a capital", t, f.Name)
+		case !f.IsExported() || !tagged && !(f.Anonymous && f.Type.Kind() == reflect.Struct):
+			continue
+		}
+		tag, optional := strings.CutSuffix(tag, ",optional")
+		if strings.Contains(tag, ",") {
+			return nil, fmt.Errorf("%s.%s has the hf tag %q; the only option is \"optional\"", t, f.Name, f.Tag.Get("hf"))
+		}
+		fields = append(fields, field{i, f.Name, tag, optional})
+	}
+	known.Store(t, fields)
+	return fields, nil
 }

@@ -13,6 +13,7 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/units"
 )
 
 // Goal is what the user wants done.
@@ -55,21 +56,37 @@ type Kernels interface {
 
 // FitError says that no plan fits, with what would.
 type FitError struct {
-	Model   string
-	Tier    plan.Tier
-	Needed  int64 // the least any plan takes of the tier
-	Budget  int64
-	Options []FitOption
+	Model  string
+	Tier   plan.Tier // that is too small
+	Needed int64     // what the leanest plan takes of it
+	Budget int64
+	// Host memory the leanest plan takes, and what there is.
+	NeededHost, BudgetHost int64
+	Options                []FitOption
 }
 
-// FitOption is a change that was tried and does fit.
+// FitOption is a change that was planned and does fit.
 type FitOption struct {
-	Change string              `json:"change"` // what to do, as flags
+	Change string              `json:"change"` // in words
 	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
+	// The request that fits.
+	Rows   int64 `json:"rows"`
+	Seq    int64 `json:"seq"`
+	Micros int   `json:"micros"`
+	Device int64 `json:"device_bytes"`
+	Host   int64 `json:"host_bytes"`
+}
+
+// deviceNeed is what the leanest plan takes of the device.
+func (e *FitError) deviceNeed() int64 {
+	if e.Tier == plan.OnDevice {
+		return e.Needed
+	}
+	return 0
 }
 
 func (e *FitError) Error() string {
-	s := fmt.Sprintf("planning %s: the leanest plan needs %d bytes of %s memory, %d are free", e.Model, e.Needed, e.Tier, e.Budget)
+	s := fmt.Sprintf("planning %s: the leanest plan needs %v of %s memory, %v are free", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
 	for i, o := range e.Options {
 		if i == 0 {
 			s += "; these fit: "
