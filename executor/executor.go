@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -30,6 +31,7 @@ type Executor struct {
 	staging  device.Memory
 	opened   []device.Queue
 
+	result     dtype.Type // of the last block
 	onGradient func(Tensor) error
 
 	counters Counters
@@ -142,7 +144,7 @@ func (e *Executor) prepare() error {
 			}
 		}
 	}
-	e.counters.Live = e.liveMost()
+	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
 	return nil
 }
 
