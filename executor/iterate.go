@@ -43,7 +43,11 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 		if e.steps[i].queue == nil {
 			continue
 		}
-		if err := e.issueStep(&e.steps[i]); err != nil {
+		err := e.observe(&e.plan.Steps[i])
+		if err == nil {
+			err = e.issueStep(&e.steps[i])
+		}
+		if err != nil {
 			return errors.Join(fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err), e.Sync())
 		}
 		if i%64 == 0 && ctx.Err() != nil {

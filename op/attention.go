@@ -9,7 +9,9 @@ import (
 
 // Rope: rotates pairs (i, i+R/2) of the first R = 2·len(freq) elements of each of
 // Attr.Heads heads by position·freq[i], and multiplies those by Attr.Scale (the
-// attention factor of scaled ropes; 0 counts as 1). Inverse turns back.
+// attention factor of scaled ropes; 0 counts as 1). Inverse turns back and multiplies
+// by the same factor: the gradient. The angle is the float32 product of position
+// and frequency, as models were trained with.
 //
 //	operands  x [B T H·D], positions [B T] i32, freq [R/2] f32
 func inferRope(a Attr, in []Type) ([]Type, error) {
@@ -45,7 +47,8 @@ func inferRope(a Attr, in []Type) ([]Type, error) {
 // ((Row+b)·H + h)·T·S + i·S + j of the stream.
 //
 //	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32, mask [T S] f32
-//	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials
+//	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials,
+//	          -inf for a query that sees no key
 func inferAttention(a Attr, in []Type) ([]Type, error) {
 	if err := attentionOperands(a, in, 3); err != nil {
 		return nil, err
@@ -83,6 +86,9 @@ func attentionOperands(a Attr, in []Type, fixed int) error {
 	if err := check(float(in, 0, 1, 2), same(in, 1, 2), probability(a.Prob)); err != nil {
 		return err
 	}
+	if in[0].DType != in[1].DType {
+		return fmt.Errorf("q %v and k %v: element types differ", in[0], in[1])
+	}
 	q, k := in[0].Shape, in[1].Shape
 	switch {
 	case len(q) != 3 || len(k) != 3 || q[0] != k[0]:
@@ -91,8 +97,8 @@ func attentionOperands(a Attr, in []Type, fixed int) error {
 		return fmt.Errorf("q %v in %d heads and k %v in %d heads do not match", in[0], a.Heads, in[1], a.KVHeads)
 	case a.Window < 0 || a.Window > 0 && !a.Causal:
 		return fmt.Errorf("window %d needs causal attention", a.Window)
-	case a.Causal && q[1] > k[1]:
-		return fmt.Errorf("causal with more queries (%d) than keys (%d)", q[1], k[1])
+	case (a.Causal || a.Segments) && q[1] > k[1]:
+		return fmt.Errorf("causal or packed with more queries (%d) than keys (%d)", q[1], k[1])
 	}
 	return attentionMasks(a, in[fixed:], q[0], q[1], k[1])
 }

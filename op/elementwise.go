@@ -107,7 +107,7 @@ func costUnary(c Call) Cost { return Cost{Flops: 12 * float64(c.Out[0].Shape.Ele
 // Dropout: y = x/(1-p) where a random number of (key, stream, position) is at
 // least p, else 0. It is its own gradient. Element i of sample s (the first
 // dimension counts samples, Args.Row is the first one's global index) uses
-// Uniform(key, stream, (Row+s)·elements per sample + i).
+// Uniform(key, stream, (Row+s)·elements per sample + i), compared with p as float32.
 func inferDropout(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
@@ -152,6 +152,9 @@ func inferSplit(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
+	if err := check(float(in, 0), rank(in, 0, 1)); err != nil {
+		return nil, err
+	}
 	var sum int64
 	out := make([]Type, len(a.Sizes))
 	for i, n := range a.Sizes {
@@ -164,7 +167,7 @@ func inferSplit(a Attr, in []Type) ([]Type, error) {
 	if sum != in[0].Shape.Last() {
 		return nil, fmt.Errorf("parts %v add up to %d, the last dimension of %v is %d", a.Sizes, sum, in[0], in[0].Shape.Last())
 	}
-	return out, float(in, 0)
+	return out, nil
 }
 
 // Concat: joins operands along the last dimension; the inverse of Split.

@@ -1,6 +1,10 @@
 package op
 
-import "spillway/shape"
+import (
+	"fmt"
+
+	"spillway/shape"
+)
 
 // Embedding: y[n] = table[ids[n]].
 //
@@ -12,7 +16,7 @@ func inferEmbedding(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, err
 	}
-	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2)); err != nil {
+	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2), nonempty(in, 1)); err != nil {
 		return nil, err
 	}
 	return []Type{{in[1].DType, append(in[0].Shape[:len(in[0].Shape):len(in[0].Shape)], in[1].Shape.Last())}}, nil
@@ -30,6 +34,12 @@ func inferEmbeddingGrad(a Attr, in []Type) ([]Type, error) {
 	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 1)); err != nil {
 		return nil, err
 	}
+	if outer := in[1].Shape[:len(in[1].Shape)-1]; !outer.Equal(in[0].Shape) {
+		return nil, fmt.Errorf("ids %v do not fit %v", in[0], in[1])
+	}
+	if a.Rows < 1 {
+		return nil, fmt.Errorf("a table of %d rows", a.Rows)
+	}
 	return []Type{{in[1].DType, shape.Shape{a.Rows, in[1].Shape.Last()}}}, nil
 }
 
@@ -45,3 +55,22 @@ func costEmbeddingGrad(c Call) Cost {
 	}
 	return cost
 }
+
+func referenceEmbedding(c Call, in, out []Array, _ Args) {
+	d := c.In[1].Shape.Last()
+	table, y := rows(in[1].F, d), rows(out[0].F, d)
+	for n, id := range in[0].I {
+		copy(y[n], table[clamp(id, len(table))])
+	}
+}
+
+func referenceEmbeddingGrad(c Call, in, out []Array, _ Args) {
+	d := c.In[1].Shape.Last()
+	dy, table := rows(in[1].F, d), rows(out[0].F, d)
+	clear(out[0].F)
+	for n, id := range in[0].I {
+		axpy(1, dy[n], table[clamp(id, len(table))])
+	}
+}
+
+func clamp(id int32, rows int) int { return min(max(int(id), 0), rows-1) }

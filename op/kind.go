@@ -60,49 +60,50 @@ type def struct {
 	cost  func(Call) Cost // nil: one operation per output element
 	// accumulates tells which outputs obey Attr.Accumulate; nil for none.
 	accumulates func(Attr) []int
+	reference   reference
 }
 
 var defs = [kinds]def{
-	MatMul: {"matmul", inferMatMul, costMatMul, first},
+	MatMul: {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
 
-	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil},
-	EmbeddingGrad: {"embedding_grad", inferEmbeddingGrad, costEmbeddingGrad, first},
+	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},
+	EmbeddingGrad: {"embedding_grad", inferEmbeddingGrad, costEmbeddingGrad, first, referenceEmbeddingGrad},
 
-	Copy:       {"copy", inferCopy, nil, first},
-	Add:        {"add", inferBroadcast, nil, first},
-	Mul:        {"mul", inferBroadcast, nil, first},
-	Scale:      {"scale", inferCopy, nil, first},
-	Unary:      {"unary", inferUnary, costUnary, nil},
-	UnaryGrad:  {"unary_grad", inferUnaryGrad, costUnary, nil},
-	Gated:      {"gated", inferGated, costUnary, nil},
-	GatedGrad:  {"gated_grad", inferGatedGrad, costUnary, nil},
-	Dropout:    {"dropout", inferDropout, nil, nil},
-	Cast:       {"cast", inferCast, nil, nil},
-	Dequantize: {"dequantize", inferDequantize, nil, nil},
-	Split:      {"split", inferSplit, nil, nil},
-	Concat:     {"concat", inferConcat, nil, nil},
-	SumRows:    {"sum_rows", inferSumRows, costSumRows, first},
+	Copy:       {"copy", inferCopy, nil, first, referenceCopy},
+	Add:        {"add", inferBroadcast, nil, first, referenceAdd},
+	Mul:        {"mul", inferBroadcast, nil, first, referenceMul},
+	Scale:      {"scale", inferCopy, nil, first, referenceScale},
+	Unary:      {"unary", inferUnary, costUnary, nil, referenceUnary},
+	UnaryGrad:  {"unary_grad", inferUnaryGrad, costUnary, nil, referenceUnaryGrad},
+	Gated:      {"gated", inferGated, costUnary, nil, referenceGated},
+	GatedGrad:  {"gated_grad", inferGatedGrad, costUnary, nil, referenceGatedGrad},
+	Dropout:    {"dropout", inferDropout, nil, nil, referenceDropout},
+	Cast:       {"cast", inferCast, nil, nil, referenceCopy},
+	Dequantize: {"dequantize", inferDequantize, nil, nil, nil},
+	Split:      {"split", inferSplit, nil, nil, referenceSplit},
+	Concat:     {"concat", inferConcat, nil, nil, referenceConcat},
+	SumRows:    {"sum_rows", inferSumRows, costSumRows, first, referenceSumRows},
 
-	RMSNorm:       {"rms_norm", inferRMSNorm, costNorm, nil},
-	RMSNormGrad:   {"rms_norm_grad", inferRMSNormGrad, costNorm, rest},
-	LayerNorm:     {"layer_norm", inferLayerNorm, costNorm, nil},
-	LayerNormGrad: {"layer_norm_grad", inferLayerNormGrad, costNorm, rest},
+	RMSNorm:       {"rms_norm", inferRMSNorm, costNorm, nil, referenceRMSNorm},
+	RMSNormGrad:   {"rms_norm_grad", inferRMSNormGrad, costNorm, rest, referenceRMSNormGrad},
+	LayerNorm:     {"layer_norm", inferLayerNorm, costNorm, nil, referenceLayerNorm},
+	LayerNormGrad: {"layer_norm_grad", inferLayerNormGrad, costNorm, rest, referenceLayerNormGrad},
 
-	Rope:          {"rope", inferRope, nil, nil},
-	Attention:     {"attention", inferAttention, costAttention, nil},
-	AttentionGrad: {"attention_grad", inferAttentionGrad, costAttentionGrad, nil},
+	Rope:          {"rope", inferRope, nil, nil, referenceRope},
+	Attention:     {"attention", inferAttention, costAttention, nil, referenceAttention},
+	AttentionGrad: {"attention_grad", inferAttentionGrad, costAttentionGrad, nil, referenceAttentionGrad},
 
-	LinearCrossEntropy:     {"linear_cross_entropy", inferLinearCrossEntropy, costLinearCrossEntropy, nil},
-	LinearCrossEntropyGrad: {"linear_cross_entropy_grad", inferLinearCrossEntropyGrad, costLinearCrossEntropyGrad, third},
-	CrossEntropy:           {"cross_entropy", inferCrossEntropy, costCrossEntropy, nil},
-	CrossEntropyGrad:       {"cross_entropy_grad", inferCrossEntropyGrad, costCrossEntropy, nil},
-	MeanSquare:             {"mean_square", inferMeanSquare, costCrossEntropy, nil},
-	MeanSquareGrad:         {"mean_square_grad", inferMeanSquareGrad, nil, nil},
+	LinearCrossEntropy:     {"linear_cross_entropy", inferLinearCrossEntropy, costLinearCrossEntropy, nil, referenceLinearCrossEntropy},
+	LinearCrossEntropyGrad: {"linear_cross_entropy_grad", inferLinearCrossEntropyGrad, costLinearCrossEntropyGrad, third, referenceLinearCrossEntropyGrad},
+	CrossEntropy:           {"cross_entropy", inferCrossEntropy, costCrossEntropy, nil, referenceCrossEntropy},
+	CrossEntropyGrad:       {"cross_entropy_grad", inferCrossEntropyGrad, costCrossEntropy, nil, referenceCrossEntropyGrad},
+	MeanSquare:             {"mean_square", inferMeanSquare, costCrossEntropy, nil, referenceMeanSquare},
+	MeanSquareGrad:         {"mean_square_grad", inferMeanSquareGrad, nil, nil, referenceMeanSquareGrad},
 
-	SumSquares: {"sum_squares", inferSumSquares, costSumRows, first},
-	ClipScale:  {"clip_scale", inferClipScale, nil, nil},
-	Adam:       {"adam", inferAdam, costUpdate, nil},
-	SGD:        {"sgd", inferSGD, costUpdate, nil},
+	SumSquares: {"sum_squares", inferSumSquares, costSumRows, first, referenceSumSquares},
+	ClipScale:  {"clip_scale", inferClipScale, nil, nil, referenceClipScale},
+	Adam:       {"adam", inferAdam, costUpdate, nil, referenceAdam},
+	SGD:        {"sgd", inferSGD, costUpdate, nil, referenceSGD},
 }
 
 func first(Attr) []int { return []int{0} }
@@ -149,6 +150,18 @@ func (k Kind) Accumulates(a Attr) []int {
 		return nil
 	}
 	return d.accumulates(a)
+}
+
+// InPlace lists, for each output that is the same memory as an operand, that
+// operand; nil for kinds that write to memory of their own.
+func (k Kind) InPlace() []int {
+	switch k {
+	case Adam:
+		return []int{0, 2, 3}
+	case SGD:
+		return []int{0, 2}
+	}
+	return nil
 }
 
 // String is the name in plans and errors: "matmul".

@@ -1,6 +1,9 @@
 package op
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Ignored is the target that counts for nothing.
 const Ignored = -100
@@ -106,3 +109,90 @@ func costLinearCrossEntropyGrad(c Call) Cost {
 }
 
 func costCrossEntropy(c Call) Cost { return Cost{Flops: 4 * float64(c.In[0].Shape.Elements())} }
+
+func referenceLinearCrossEntropy(c Call, in, out []Array, _ Args) {
+	targets, scale := in[2].I, in[3].F[0]
+	var sum float64
+	for n, x := range rows(in[0].F, c.In[0].Shape.Last()) {
+		sum += rowLoss(products(x, in[1]), targets[n])
+	}
+	out[0].F[0] = scale * sum
+}
+
+func referenceLinearCrossEntropyGrad(c Call, in, out []Array, _ Args) {
+	referenceLinearCrossEntropy(c, in[:4], out[:1], Args{})
+	width := c.In[0].Shape.Last()
+	w, dx, dw := rows(in[1].F, width), rows(out[1].F, width), make([]float64, len(in[1].F))
+	clear(out[1].F)
+	for n, x := range rows(in[0].F, width) {
+		logits := products(x, in[1])
+		for v, d := range rowLossGrad(logits, in[2].I[n], in[3].F[0]*in[4].F[0]) {
+			axpy(d, w[v], dx[n])
+			axpy(d, x, rows(dw, width)[v])
+		}
+	}
+	if !c.Attr.InputOnly {
+		copy(out[2].F, dw)
+	}
+}
+
+// products of x with each row of w.
+func products(x []float64, w Array) []float64 {
+	logits := make([]float64, 0, w.Type.Shape[0])
+	for _, row := range rows(w.F, int64(len(x))) {
+		logits = append(logits, dot(x, row))
+	}
+	return logits
+}
+
+func referenceCrossEntropy(c Call, in, out []Array, _ Args) {
+	var sum float64
+	for n, logits := range rows(in[0].F, c.In[0].Shape.Last()) {
+		sum += rowLoss(logits, in[1].I[n])
+	}
+	out[0].F[0] = in[2].F[0] * sum
+}
+
+func referenceCrossEntropyGrad(c Call, in, out []Array, _ Args) {
+	v := c.In[0].Shape.Last()
+	dx := rows(out[0].F, v)
+	for n, logits := range rows(in[0].F, v) {
+		copy(dx[n], rowLossGrad(logits, in[1].I[n], in[2].F[0]*in[3].F[0]))
+	}
+}
+
+// rowLoss is -log softmax(logits)[target].
+func rowLoss(logits []float64, target int32) float64 {
+	if target == Ignored {
+		return 0
+	}
+	return logSumExp(logits) - logits[clamp(target, len(logits))]
+}
+
+// rowLossGrad is by·(softmax(logits) - onehot(target)).
+func rowLossGrad(logits []float64, target int32, by float64) []float64 {
+	d := make([]float64, len(logits))
+	if target == Ignored {
+		return d
+	}
+	total := logSumExp(logits)
+	for v, f := range logits {
+		d[v] = by * math.Exp(f-total)
+	}
+	d[clamp(target, len(logits))] -= by
+	return d
+}
+
+func referenceMeanSquare(c Call, in, out []Array, _ Args) {
+	var sum float64
+	for i, x := range in[0].F {
+		sum += (x - in[1].F[i]) * (x - in[1].F[i])
+	}
+	out[0].F[0] = in[2].F[0] * sum
+}
+
+func referenceMeanSquareGrad(c Call, in, out []Array, _ Args) {
+	for i, x := range in[0].F {
+		out[0].F[i] = 2 * in[2].F[0] * in[3].F[0] * (x - in[1].F[i])
+	}
+}

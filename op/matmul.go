@@ -7,7 +7,7 @@ import (
 )
 
 // MatMul: C = op(A)·op(B) (+ bias), op(X) being X or its transpose. Operands with
-// more than two dimensions count as rows of their last one.
+// more than two dimensions count as rows of their last one, a vector as one row.
 //
 //	operands  A [.. K] (TransA: [.. M], rows are K), B [.. N] (TransB: [N K]), bias [N] with Attr.Bias
 //	output    [outer(A) N], or [M N] with TransA
@@ -21,7 +21,7 @@ func inferMatMul(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, want); err != nil {
 		return nil, err
 	}
-	if err := check(float(in, 0, 1), rank(in, 0, 1), rank(in, 1, 2)); err != nil {
+	if err := check(float(in, 0, 1), rank(in, 0, 1), rank(in, 1, 1)); err != nil {
 		return nil, err
 	}
 	m, ka, n, kb := matMulDims(a, in)
@@ -64,4 +64,29 @@ func (c Call) MatMulDims() (m, n, k int64) {
 func costMatMul(c Call) Cost {
 	m, n, k := c.MatMulDims()
 	return Cost{Flops: 2 * float64(m) * float64(n) * float64(k), Matrix: true}
+}
+
+func referenceMatMul(c Call, in, out []Array, _ Args) {
+	m, n, k := c.MatMulDims()
+	a, b := strides(c.Attr.TransA, m, k), strides(c.Attr.TransB, k, n)
+	for i := range m {
+		for j := range n {
+			var sum float64
+			for l := range k {
+				sum += in[0].F[i*a[0]+l*a[1]] * in[1].F[l*b[0]+j*b[1]]
+			}
+			if c.Attr.Bias {
+				sum += in[2].F[j]
+			}
+			out[0].F[i*n+j] = sum
+		}
+	}
+}
+
+// strides of a matrix of rows × columns, stored as its transpose if trans.
+func strides(trans bool, rows, columns int64) [2]int64 {
+	if trans {
+		return [2]int64{1, rows}
+	}
+	return [2]int64{columns, 1}
 }

@@ -1,6 +1,9 @@
 package op
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // RMSNorm: y = x / sqrt(mean(x²) + eps) · w over groups of len(w) elements of the
 // last dimension (one group per head when w is a head norm).
@@ -69,3 +72,104 @@ func group(in []Type) error {
 }
 
 func costNorm(c Call) Cost { return Cost{Flops: 8 * float64(c.In[0].Shape.Elements())} }
+
+func referenceRMSNorm(c Call, in, out []Array, _ Args) {
+	w := in[1].F
+	y := rows(out[0].F, int64(len(w)))
+	for n, x := range rows(in[0].F, int64(len(w))) {
+		inv := inverseRoot(dot(x, x)/float64(len(x)), c.Attr.Eps)
+		for i := range x {
+			y[n][i] = x[i] * inv * w[i]
+		}
+	}
+}
+
+// With u = x/rms and g = dy·w: dx = (g - u·mean(g·u))/rms, dw = Σ dy·u.
+func referenceRMSNormGrad(c Call, in, out []Array, _ Args) {
+	dw := make([]float64, len(in[1].F))
+	normGrad(in, out[0].F, func(x []float64, dx normRow) {
+		inv := inverseRoot(dot(x, x)/float64(len(x)), c.Attr.Eps)
+		var along float64
+		for i := range x {
+			along += dx.g[i] * x[i] * inv / float64(len(x))
+			dw[i] += dx.dy[i] * x[i] * inv
+		}
+		for i := range x {
+			dx.out[i] = inv * (dx.g[i] - x[i]*inv*along)
+		}
+	})
+	if !c.Attr.InputOnly {
+		copy(out[1].F, dw)
+	}
+}
+
+func referenceLayerNorm(c Call, in, out []Array, _ Args) {
+	w := in[1].F
+	y := rows(out[0].F, int64(len(w)))
+	for n, x := range rows(in[0].F, int64(len(w))) {
+		mean, inv := moments(x, c.Attr.Eps)
+		for i := range x {
+			y[n][i] = (x[i] - mean) * inv * w[i]
+			if c.Attr.Bias {
+				y[n][i] += in[2].F[i]
+			}
+		}
+	}
+}
+
+// With u = (x-mean)/std and g = dy·w: dx = (g - mean(g) - u·mean(g·u))/std,
+// dw = Σ dy·u, db = Σ dy.
+func referenceLayerNormGrad(c Call, in, out []Array, _ Args) {
+	dw, db := make([]float64, len(in[1].F)), make([]float64, len(in[1].F))
+	normGrad(in, out[0].F, func(x []float64, dx normRow) {
+		mean, inv := moments(x, c.Attr.Eps)
+		var level, along float64
+		for i := range x {
+			u := (x[i] - mean) * inv
+			level += dx.g[i] / float64(len(x))
+			along += dx.g[i] * u / float64(len(x))
+			dw[i] += dx.dy[i] * u
+			db[i] += dx.dy[i]
+		}
+		for i := range x {
+			dx.out[i] = inv * (dx.g[i] - level - (x[i]-mean)*inv*along)
+		}
+	})
+	if c.Attr.InputOnly {
+		return
+	}
+	copy(out[1].F, dw)
+	if c.Attr.Bias {
+		copy(out[2].F, db)
+	}
+}
+
+// normRow is one normalized group in a gradient: what arrives, the same times the
+// weight, and where the result goes.
+type normRow struct{ dy, g, out []float64 }
+
+// normGrad calls f for each group of len(w) elements of x.
+func normGrad(in []Array, dx []float64, f func(x []float64, r normRow)) {
+	w := in[1].F
+	dys, dxs := rows(in[2].F, int64(len(w))), rows(dx, int64(len(w)))
+	for n, x := range rows(in[0].F, int64(len(w))) {
+		r := normRow{dy: dys[n], g: make([]float64, len(w)), out: dxs[n]}
+		for i := range w {
+			r.g[i] = r.dy[i] * w[i]
+		}
+		f(x, r)
+	}
+}
+
+func moments(x []float64, eps float64) (mean, inverse float64) {
+	for _, f := range x {
+		mean += f / float64(len(x))
+	}
+	var variance float64
+	for _, f := range x {
+		variance += (f - mean) * (f - mean) / float64(len(x))
+	}
+	return mean, inverseRoot(variance, eps)
+}
+
+func inverseRoot(square, eps float64) float64 { return 1 / math.Sqrt(square+eps) }

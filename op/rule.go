@@ -60,6 +60,14 @@ func rank(in []Type, i, n int) error {
 	return nil
 }
 
+// nonempty refuses an operand without elements.
+func nonempty(in []Type, i int) error {
+	if in[i].Shape.Elements() == 0 {
+		return fmt.Errorf("operand %d is %v, without elements", i, in[i])
+	}
+	return nil
+}
+
 // check returns the first error.
 func check(errs ...error) error {
 	for _, err := range errs {

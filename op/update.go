@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"math"
 
 	"spillway/dtype"
 )
@@ -67,21 +68,97 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 	return updated(a, in, 0, 2)
 }
 
+// updated checks the operands of an update rule, of which it replaces which ones.
 func updated(a Attr, in []Type, which ...int) ([]Type, error) {
 	out := make([]Type, 0, len(which)+1)
 	for _, i := range which {
-		if !in[i].Shape.Equal(in[0].Shape) {
-			return nil, fmt.Errorf("operand %d is %v beside %v", i, in[i], in[0])
+		if !in[i].Shape.Equal(in[0].Shape) || in[i].DType != dtype.F32 {
+			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32", i, in[i], in[0])
 		}
 		out = append(out, in[i])
+	}
+	clip := Type{dtype.F32, []int64{2}}
+	if last := in[len(in)-1]; !last.Equal(clip) {
+		return nil, fmt.Errorf("clip is %v, want %v", last, clip)
 	}
 	if !in[1].Shape.Equal(in[0].Shape) {
 		return nil, fmt.Errorf("gradient %v beside weight %v", in[1], in[0])
 	}
 	if a.To != dtype.Invalid {
+		if !a.To.Float() || a.To.Block() {
+			return nil, fmt.Errorf("copy as %v, want a plain real type", a.To)
+		}
 		out = append(out, Type{a.To, in[0].Shape})
 	}
 	return out, float(in, 0, 1)
 }
 
 func costUpdate(c Call) Cost { return Cost{Flops: 15 * float64(c.In[0].Shape.Elements())} }
+
+func referenceSumSquares(c Call, in, out []Array, _ Args) {
+	out[0].F[0] = dot(in[0].F, in[0].F)
+}
+
+func referenceClipScale(c Call, in, out []Array, args Args) {
+	var sum float64
+	for _, f := range in[0].F {
+		sum += f
+	}
+	norm, factor := math.Sqrt(sum), 1.0
+	if most := float64(args.F[ArgMaxNorm]); most > 0 {
+		factor = min(1, most/(norm+1e-6))
+	}
+	out[0].F[0], out[0].F[1] = factor, norm
+}
+
+func referenceAdam(c Call, in, out []Array, args Args) {
+	a := scalarArgs(args)
+	for i, w := range in[0].F {
+		g := in[1].F[i] * in[4].F[0]
+		if c.Attr.Decoupled {
+			w *= 1 - a[ArgRate]*a[ArgDecay]
+		} else {
+			g += a[ArgDecay] * w
+		}
+		m := in[2].F[i] + (g-in[2].F[i])*(1-a[ArgBeta1])
+		v := a[ArgBeta2]*in[3].F[i] + (1-a[ArgBeta2])*g*g
+		w -= a[ArgRate] / a[ArgBias1] * m / (math.Sqrt(v)/a[ArgBias2] + a[ArgEps])
+		out[0].F[i], out[1].F[i], out[2].F[i] = w, m, v
+	}
+	lowPrecisionCopy(c, out)
+}
+
+// A first iteration starts the momentum at the gradient; without momentum its
+// memory is left alone.
+func referenceSGD(c Call, in, out []Array, args Args) {
+	a := scalarArgs(args)
+	for i, w := range in[0].F {
+		g := in[1].F[i]*in[3].F[0] + a[ArgDecay]*w
+		m, step := in[2].F[i], g
+		if momentum := a[ArgBeta1]; momentum != 0 {
+			m = momentum*m + (1-a[ArgBeta2])*g
+			if a[ArgBias1] == 1 {
+				m = g
+			}
+			step = m
+			if c.Attr.Nesterov {
+				step = g + momentum*m
+			}
+		}
+		out[0].F[i], out[1].F[i] = w-a[ArgRate]*step, m
+	}
+	lowPrecisionCopy(c, out)
+}
+
+func lowPrecisionCopy(c Call, out []Array) {
+	if c.Attr.To != dtype.Invalid {
+		copy(out[len(out)-1].F, out[0].F)
+	}
+}
+
+func scalarArgs(args Args) (a [8]float64) {
+	for i, f := range args.F {
+		a[i] = float64(f)
+	}
+	return a
+}

@@ -22,7 +22,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if b.training() && b.goal.Optimizer.Clip {
 		e.clippedUpdates()
 	}
-	return e.finish()
+	return e.finish(), nil
 }
 
 // emitter writes one plan. Buffers get their offsets at the end.
@@ -198,7 +198,7 @@ func (e *emitter) uses() []use {
 			uses = append(uses, use{forward, i, micros})
 		}
 		uses = append(uses, use{both, last, micros})
-		for i := last - 1; i >= e.b.firstTrained(); i-- {
+		for i := last - 1; i >= e.b.trained; i-- {
 			uses = append(uses, use{backward, i, micros})
 		}
 	}

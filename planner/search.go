@@ -142,6 +142,7 @@ func (s *search) try(f family) error {
 		}
 	}
 	if c.fits {
+		order(c.plan)
 		if c.plan.Forecast, err = forecast(c.plan, s.b.site); err != nil {
 			return err
 		}
