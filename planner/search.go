@@ -91,6 +91,7 @@ func (s *search) families() []family {
 			list = append(list, family{slabs, func(i int) mix { return mix{i, slabs, r, 0, w, w - 1} }})
 		}
 	}
+	list = append(list, family{slabs, func(i int) mix { return mix{i, slabs, 2 * blocks, blocks, 1, 0} }})
 	for _, r := range []int{blocks, 2 * blocks} {
 		list = append(list,
 			family{blocks, func(i int) mix { return mix{0, slabs, r, i, 0, 1} }},
