@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -137,8 +138,17 @@ func TestSaveAndRestore(t *testing.T) {
 	if _, err := Latest(d.Path); !errors.Is(err, ErrNone) {
 		t.Errorf("before the first save: %v", err)
 	}
+	tokenizer := t.TempDir() + "/tokenizer.json"
+	if err := os.WriteFile(tokenizer, []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for i := range int64(4) {
-		path := save(t, d, 10*i, 0)
+		s := snapshot(10*i, 0)
+		s.Model.Files = []string{tokenizer}
+		path, err := d.Save(s)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got, _ := latest(t, d); got != 10*i {
 			t.Fatalf("after saving %s the latest is %d", path, got)
 		}
@@ -151,7 +161,7 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	if len(folder.Tensors()) != len(modelTensors) || folder.Config.ModelType != "llama" {
+	if len(folder.Tensors()) != len(modelTensors) || folder.Config.ModelType != "llama" || !slices.Equal(folder.Tokenizer, []string{"tokenizer.json"}) {
 		t.Error("a checkpoint is not the model folder it was made from")
 	}
 	c, err := Open(d.Path + "/step-00000020")
