@@ -24,6 +24,36 @@ type routines struct {
 	tileCols, tileRows [maxRows + 1]tileFunc
 	// packCopy and packTranspose fill panels. See packFunc.
 	packCopy, packTranspose packFunc
+
+	activations [funcs]activation
+	exp         func(dst, x []float32)
+
+	add, mul, addMul func(dst, x, y []float32)
+	scale, addScaled func(dst, x []float32, s float32)
+	rotate           func(lo, hi, x, y, cos, sin []float32)
+
+	sum, max func(x []float32) float32
+	squares  func(x []float32) float64 // of a multiple of lanesMost
+	dot      func(x, y []float32) float32
+	dot3     func(x, y, z []float32, shift float32) float32 // Σ x·y·(z - shift)
+	spread   func(x []float32, mean float32) float32        // Σ (x - mean)²
+	expSum   func(dst, x []float32, shift float32) float32
+
+	norm       func(dst, x, w []float32, scale, shift float32)
+	normGrad   func(dx, x, w, dy []float32, a, b, c float32)
+	normWeight func(dw, x, dy []float32, scale, shift float32)
+
+	// Columns of a tile of attention scores, see columns.go. Rows are a multiple of
+	// lanesMost long.
+	columnMax  func(m []float32, s *float32, step, rows int)
+	columnExp  func(sum, m []float32, s *float32, step, rows int)
+	columnGrad func(delta []float32, d, p *float32, step, rows int, scale float32)
+
+	adam func(w, g, m, v []float32, s adamScalars)
+	sgd  func(w, g, m []float32, s sgdScalars)
+
+	fromBF16, fromF16 func(dst []float32, src []uint16) // of a multiple of lanesMost
+	toBF16, toF16     func(dst []uint16, src []float32)
 }
 
 // maxRows and maxCols bound the register tile of any path.

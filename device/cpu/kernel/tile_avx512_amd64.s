@@ -12,7 +12,7 @@
 //	CX  k left       K1, K2  columns that exist
 
 // Fetch the next row of B: whole, or only the columns that exist.
-#define B_FULL   VMOVUPS (BX), Z24; VMOVUPS 64(BX), Z25; PREFETCHT0 1024(BX); PREFETCHT0 1088(BX)
+#define B_FULL   VMOVUPS (BX), Z24; VMOVUPS 64(BX), Z25; PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8)
 #define B_MASKED VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
 
 // acc += a * row of B, for one row of A.
