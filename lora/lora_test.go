@@ -82,12 +82,13 @@ func TestMistakesAreExplained(t *testing.T) {
 	for want, o := range map[string]lora.Options{
 		`no layer is named "query"; there are q_proj, k_proj`: {Rank: 1, Alpha: 1, Targets: []string{"q_proj", "query"}},
 		`no layer has a name of pattern "q_proj"`:             {Rank: 1, Alpha: 1, Pattern: "q_proj"}, // must match whole names
-		`pattern "("`:       {Rank: 1, Alpha: 1, Pattern: "("},
-		"rank is 0":         {Alpha: 1, Targets: []string{"q_proj"}},
-		"alpha is 0":        {Rank: 1, Targets: []string{"q_proj"}},
-		"dropout is 1":      {Rank: 1, Alpha: 1, Dropout: 1, Targets: []string{"q_proj"}},
-		"give targets":      {Rank: 1, Alpha: 1},
-		"cannot rest as i8": {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
+		`pattern "("`:                    {Rank: 1, Alpha: 1, Pattern: "("},
+		"layer lm_head makes the logits": {Rank: 1, Alpha: 1, Targets: []string{"lm_head"}},
+		"rank is 0":                      {Alpha: 1, Targets: []string{"q_proj"}},
+		"alpha is 0":                     {Rank: 1, Targets: []string{"q_proj"}},
+		"dropout is 1":                   {Rank: 1, Alpha: 1, Dropout: 1, Targets: []string{"q_proj"}},
+		"give targets":                   {Rank: 1, Alpha: 1},
+		"cannot rest as i8":              {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
 	} {
 		if _, err := lora.Attach(model(t, llama), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

@@ -52,7 +52,10 @@ func (o Options) choose(all []product) ([]product, error) {
 		if !match(p) {
 			continue
 		}
-		if *p.adapter != nil {
+		switch {
+		case p.output:
+			return nil, fmt.Errorf("layer %s makes the logits, which are fused with the loss and can have no adapter", p.name)
+		case *p.adapter != nil:
 			return nil, fmt.Errorf("layer %s has an adapter already", p.name)
 		}
 		chosen = append(chosen, p)
