@@ -60,12 +60,16 @@ type PlanOptions struct {
 	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
 	NoDecay   optim.NoDecay // params without weight decay
 	Clip      bool          // gradients are clipped, or their norm is wanted
-	Adapters  lora.Options  // of LoRA and QLoRA
+	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
+	// and Eval have adapters where a rank is given.
+	Adapters lora.Options
 
 	Machine machine.Machine
 	Device  string // of the machine; "" is its first
 	// On is the device the plan will run on; nil plans for one that is not here.
 	On device.Device
+	// Choose insists on a choice instead of the fastest one.
+	Choose func(slabs, blocks int) planner.Choice
 	// Budget is the most to take of the device; 0 is all that is usable.
 	Budget int64
 }
@@ -87,14 +91,22 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 	if o.Optimizer.Name == "" {
 		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are sound
 	}
+	if o.Adapters.Rank == 0 && o.adapters() {
+		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
+	}
+	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
+		o.Adapters.Base = dtype.NF4
+	}
 	if o.Device == "" && len(o.Machine.Devices) > 0 {
 		o.Device = o.Machine.Devices[0].Name
 	}
 	return o
 }
 
-// adapters says whether the task trains adapters alone.
-func (o PlanOptions) adapters() bool { return o.Task == LoRA || o.Task == QLoRA }
+// adapters says whether the model has adapters.
+func (o PlanOptions) adapters() bool {
+	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
+}
 
 // Job is a model with a plan.
 type Job struct {
@@ -124,15 +136,27 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := planner.Request{Rows: o.Rows, Seq: o.Seq, Goal: goal, Site: site,
+	p, s, err := o.request(planner.Request{Rows: o.Rows, Seq: o.Seq, Goal: goal, Site: site,
 		Trace: func(rows, seq int64) (*spec.Model, error) {
 			return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
-		}}
-	p, s, err := request.Plan()
+		}})
 	if err != nil {
 		return nil, err
 	}
 	return &Job{Model: m, Plan: p, Spec: s, Options: o}, nil
+}
+
+// request asks the planner for the fastest plan, or for the one insisted on.
+func (o PlanOptions) request(r planner.Request) (*plan.Plan, *spec.Model, error) {
+	if o.Choose == nil {
+		return r.Plan()
+	}
+	s, err := r.Trace(r.Rows, r.Seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := planner.Build(s, r.Goal, r.Site, o.Choose)
+	return p, s, err
 }
 
 // network builds the model, with adapters where the task wants them.
@@ -140,9 +164,6 @@ func (m *Model) network(o PlanOptions) (nn.Model, error) {
 	net, err := m.build()
 	if err != nil || !o.adapters() {
 		return net, err
-	}
-	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
-		o.Adapters.Base = dtype.NF4
 	}
 	_, err = lora.Attach(net, o.Adapters)
 	return net, err

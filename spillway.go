@@ -18,8 +18,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"spillway/arch"
+	"spillway/dtype"
 	"spillway/hf"
 	"spillway/nn"
 	"spillway/spec"
@@ -34,7 +36,8 @@ type Model struct {
 	// Seed of fresh weights, where there are none in a folder.
 	Seed uint64
 
-	build func() (nn.Model, error) // anew each time, since adapters change a model
+	config []byte                    // config.json
+	build  func() (nn.Model, error) // anew each time, since adapters change a model
 }
 
 // Open opens a model folder, or a published shape by its name. A folder without
@@ -71,38 +74,55 @@ func openFolder(dir string) (*Model, error) {
 
 func fromConfig(name string, config []byte) (*Model, error) {
 	_, info, err := arch.FromConfig(config)
-	return &Model{Name: name, Info: info, build: func() (nn.Model, error) {
+	return &Model{Name: name, Info: info, config: config, build: func() (nn.Model, error) {
 		m, _, err := arch.FromConfig(config)
 		return m, err
 	}}, err
 }
 
+// custom is the model_type of models that are Go code.
+const custom = "custom"
+
 // Wrap makes a model of one's own Go structs. Build is called for every plan,
 // since adapters change what they are attached to. The weights are fresh.
 func Wrap(name string, build func() (nn.Model, error)) *Model {
-	return &Model{Name: name, Info: arch.Info{Type: "custom"}, build: build}
+	return &Model{Name: name, Info: arch.Info{Type: custom}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
 }
 
 // HasWeights says whether the model's weights come from its folder.
 func (m *Model) HasWeights() bool { return m.Folder != nil && m.Folder.NeedWeights() == nil }
 
-// weights is where the params of a traced model come from. Adapters are fresh.
+// weights is where the params of a traced model come from: the folder, and fresh
+// ones for adapters that it does not have.
 func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
 	fresh, err := weights.Fresh(params, m.Seed)
 	if err != nil || !m.HasWeights() {
 		return fresh, err
 	}
-	var base []spec.Param
-	for _, p := range params {
-		if !adapter(p.Name) {
-			base = append(base, p)
-		}
+	missing := func(param string) bool {
+		_, stored := m.Folder.Tensor(param)
+		return adapter(param) && !stored
 	}
-	stored, err := weights.FromTensors(m.Folder, m.Info, base)
+	stored, err := weights.FromTensors(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
-	return weights.Join(adapter, fresh, stored), nil
+	return weights.Join(missing, fresh, stored), nil
+}
+
+// files are what a folder of the model has besides weights, which are to be of the
+// given type.
+func (m *Model) files(t dtype.Type) (hf.Model, error) {
+	config, err := hf.ParseConfig(m.config)
+	if err != nil {
+		return hf.Model{}, err
+	}
+	config.Type = t
+	files := hf.Model{Config: config}
+	if m.Folder != nil {
+		files.Generation, files.Files = m.Folder.Generation, m.Folder.TokenizerPaths()
+	}
+	return files, nil
 }
 
 // Close closes the folder.
