@@ -6,17 +6,26 @@ import (
 	"math"
 
 	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
 	"spillway/plan"
 )
 
 // Tensor is a param, or what the optimizer keeps of it, at its home.
 type Tensor struct {
 	Param plan.SlabParam
-	// State is "" for the weight, "master", or the name of a moment.
+	// State is "" for the weight, Master, Gradient, or the name of a moment.
 	State string
+	Type  op.Type
 	at    device.Buffer
 	dev   int
 }
+
+// States besides the names of moments.
+const (
+	Master   = "master"   // the weight at full precision
+	Gradient = "gradient" // seen by OnGradient alone
+)
 
 // Bytes of the tensor.
 func (t Tensor) Bytes() int64 { return t.at.Bytes }
@@ -26,7 +35,7 @@ func (e *Executor) Weights() []Tensor {
 	var list []Tensor
 	for _, s := range e.plan.Slabs {
 		for _, p := range s.Params {
-			list = append(list, e.tensor(p, "", s.Weight, p.Offset, p.Type.Bytes()))
+			list = append(list, e.tensor(p, "", p.Type, s.Weight, p.Offset))
 		}
 	}
 	return list
@@ -40,22 +49,22 @@ func (e *Executor) States() []Tensor {
 			if p.Frozen() || e.plan.Update == nil {
 				continue
 			}
-			bytes := 4 * p.Type.Shape.Elements()
+			full := op.Type{DType: dtype.F32, Shape: p.Type.Shape}
 			if s.Master >= 0 {
-				list = append(list, e.tensor(p, "master", s.Master, 4*p.Element, bytes))
+				list = append(list, e.tensor(p, Master, full, s.Master, 4*p.Element))
 			}
 			for i, name := range e.plan.Update.Moments {
-				list = append(list, e.tensor(p, name, s.Moment, 4*(int64(i)*s.Elements+p.Element), bytes))
+				list = append(list, e.tensor(p, name, full, s.Moment, 4*(int64(i)*s.Elements+p.Element)))
 			}
 		}
 	}
 	return list
 }
 
-func (e *Executor) tensor(p plan.SlabParam, state string, home int, offset, bytes int64) Tensor {
-	b := e.buffer(home)
-	b.Offset, b.Bytes = b.Offset+offset, bytes
-	return Tensor{Param: p, State: state, at: b, dev: e.plan.Arenas[e.plan.Buffers[home].Arena].Device}
+func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {
+	b := e.buffer(in)
+	b.Offset, b.Bytes = b.Offset+offset, t.Bytes()
+	return Tensor{Param: p, State: state, Type: t, at: b, dev: e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
 }
 
 // Write fills a tensor; fill is given chunks in order, with the offset of each.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -21,7 +22,7 @@ type Executor struct {
 	devices []device.Device
 	arenas  []device.Memory
 	queues  map[lane]device.Queue
-	kernels map[string]device.Kernel
+	kernels map[programOn][]device.Kernel // by program and device: one per node
 	steps   []prepared
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
@@ -29,6 +30,9 @@ type Executor struct {
 	clipArgs *op.Args
 	staging  device.Memory
 	opened   []device.Queue
+
+	result     dtype.Type // of the last block
+	onGradient func(Tensor) error
 
 	counters Counters
 }
@@ -66,7 +70,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[string]device.Kernel{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -140,7 +144,7 @@ func (e *Executor) prepare() error {
 			}
 		}
 	}
-	e.counters.Live = e.liveMost()
+	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
 	return nil
 }
 
@@ -164,18 +168,26 @@ func (e *Executor) buffer(id int) device.Buffer {
 	return device.Buffer{Memory: e.arenas[b.Arena], Offset: b.Offset, Bytes: b.Bytes}
 }
 
-// kernel for a call, made once per device and call.
-func (e *Executor) kernel(dev int, call op.Call) (device.Kernel, error) {
-	key := fmt.Sprintf("%d %s %+v", dev, call, call.Attr)
-	if k, ok := e.kernels[key]; ok {
-		return k, nil
+// programOn is a program on a device.
+type programOn struct{ program, device int }
+
+// programKernels prepares the kernels of a program once per device.
+func (e *Executor) programKernels(program, dev int) ([]device.Kernel, error) {
+	key := programOn{program, dev}
+	if list, ok := e.kernels[key]; ok {
+		return list, nil
 	}
-	k, err := e.devices[dev].Kernel(call)
-	if err != nil {
-		return nil, err
+	g := e.plan.Programs[program].Graph
+	list := make([]device.Kernel, len(g.Nodes))
+	for i, n := range g.Nodes {
+		k, err := e.devices[dev].Kernel(g.Call(n))
+		if err != nil {
+			return nil, fmt.Errorf("node %d of %s: %w", i, g.Name, err)
+		}
+		list[i] = k
 	}
-	e.kernels[key] = k
-	return k, nil
+	e.kernels[key] = list
+	return list, nil
 }
 
 // Counters since the executor was made.

@@ -23,12 +23,11 @@ func (e *Executor) liveMost() int64 {
 	for id, b := range e.plan.Buffers {
 		count(id, b.Home)
 	}
-	for i := range e.plan.Steps {
-		s := &e.plan.Steps[i]
-		if s.Verb == plan.Free {
+	for i, accesses := range e.plan.Accesses() {
+		if s := &e.plan.Steps[i]; s.Verb == plan.Free {
 			count(s.Dst, false)
 		}
-		for _, a := range e.plan.Accesses(s) {
+		for _, a := range accesses {
 			count(a.Buffer, true)
 		}
 	}

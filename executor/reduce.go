@@ -24,7 +24,7 @@ func (e *Executor) prepareReduce(s *plan.Step) (func(device.Queue) error, error)
 	if err != nil {
 		return nil, err
 	}
-	k, err := e.kernel(s.Device, call)
+	k, err := e.devices[s.Device].Kernel(call)
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,13 @@ type launch struct {
 func (e *Executor) prepareRun(s *plan.Step) (func(device.Queue) error, error) {
 	prog := &e.plan.Programs[s.Program]
 	list := make([]launch, len(prog.Graph.Nodes))
+	kernels, err := e.programKernels(s.Program, s.Device)
+	if err != nil {
+		return nil, err
+	}
 	args := e.runArgs(s)
 	for i, n := range prog.Graph.Nodes {
-		k, err := e.kernel(s.Device, prog.Graph.Call(n))
-		if err != nil {
-			return nil, fmt.Errorf("node %d of %s: %w", i, prog.Graph.Name, err)
-		}
+		k := kernels[i]
 		list[i] = launch{k, device.Launch{Args: args, Buffers: make([]device.Buffer, 0, len(n.In)+len(n.Out))}}
 		for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
 			b, err := e.operand(prog, s, v)

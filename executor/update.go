@@ -70,7 +70,7 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, r updateRun) (laun
 	if err != nil {
 		return launch{}, err
 	}
-	k, err := e.kernel(s.Device, call)
+	k, err := e.devices[s.Device].Kernel(call)
 	if err != nil {
 		return launch{}, err
 	}

@@ -167,20 +167,23 @@ func (e *TransformerEncoder) normed(b *graph.Builder, x graph.Value) graph.Value
 // Blocks are the layers; the first reads the input, the last has the norm and loss.
 func (e *TransformerEncoder) Blocks() []Block {
 	blocks := make([]Block, len(e.Layers))
-	for i, l := range e.Layers {
+	for i := range blocks {
 		blocks[i] = Block{"layers." + strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
-			var x graph.Value
-			if i == 0 {
-				x = Input(b, b.Seq, l.Norm1.Weight.Shape.Last())
-			} else {
-				x = in[0]
-			}
-			x = l.Forward(b, x)
-			if i == len(e.Layers)-1 {
-				x = e.Loss.Forward(b, e.normed(b, x))
-			}
-			return []graph.Value{x}
+			return []graph.Value{e.run(b, in, i)}
 		}}
 	}
 	return blocks
+}
+
+// run is the block of layer i.
+func (e *TransformerEncoder) run(b *graph.Builder, in []graph.Value, i int) graph.Value {
+	l := e.Layers[i]
+	if i == 0 {
+		in = []graph.Value{Input(b, b.Seq, l.Norm1.Weight.Shape.Last())}
+	}
+	x := l.Forward(b, in[0])
+	if i < len(e.Layers)-1 {
+		return x
+	}
+	return e.Loss.Forward(b, e.normed(b, x))
 }

@@ -50,12 +50,10 @@ func (s *Sequential) Blocks() []Block {
 
 // run is the block of layers from up to to.
 func (s *Sequential) run(b *graph.Builder, in []graph.Value, from, to int) graph.Value {
-	var x graph.Value
 	if from == 0 {
-		x = s.input(b)
-	} else {
-		x = in[0]
+		in = []graph.Value{s.input(b)}
 	}
+	x := in[0]
 	for _, l := range s.Layers[from:to] {
 		x = l.Forward(b, x)
 	}

@@ -9,13 +9,29 @@ type Access struct {
 	Read, Write bool
 }
 
-// Accesses lists the buffers a step touches, each once. A free touches none.
-func (p *Plan) Accesses(s *Step) []Access {
+// Accesses lists, for every step, the buffers it touches, each once. A free
+// touches none.
+func (p *Plan) Accesses() [][]Access {
+	flags := make([]map[regionKey]readWrite, len(p.Programs))
+	for i := range p.Programs {
+		flags[i] = p.Programs[i].regionAccess()
+	}
+	all := make([][]Access, len(p.Steps))
+	for i := range p.Steps {
+		all[i] = accesses(&p.Steps[i], flags)
+	}
+	return all
+}
+
+func accesses(s *Step, programs []map[regionKey]readWrite) []Access {
 	switch s.Verb {
 	case Move:
 		return []Access{{Buffer: s.Src, Read: true}, {Buffer: s.Dst, Write: true}}
 	case Run:
-		return p.runAccesses(s)
+		return bindAccesses(s, func(b Bind) (bool, bool) {
+			f := programs[s.Program][regionKey{b.Region, b.Index}]
+			return f.read, f.write
+		})
 	case Reduce:
 		return bindAccesses(s, func(b Bind) (read, write bool) { return b.Region == OutPartial, b.Region == InClip })
 	case UpdateRun:
@@ -39,17 +55,6 @@ func bindAccesses(s *Step, how func(Bind) (read, write bool)) []Access {
 	return list
 }
 
-// runAccesses follows from the ports of the program: inputs are read, outputs
-// written, and read too where they accumulate. The frame is written.
-func (p *Plan) runAccesses(s *Step) []Access {
-	prog := &p.Programs[s.Program]
-	flags := prog.regionAccess()
-	return bindAccesses(s, func(b Bind) (bool, bool) {
-		f := flags[regionKey{b.Region, b.Index}]
-		return f.read, f.write
-	})
-}
-
 type regionKey struct {
 	region Region
 	index  int
@@ -57,7 +62,8 @@ type regionKey struct {
 
 type readWrite struct{ read, write bool }
 
-// regionAccess tells how a program uses each region.
+// regionAccess follows from the ports of a program: inputs are read, outputs
+// written, and read too where they accumulate. The frame is written.
 func (g *Program) regionAccess() map[regionKey]readWrite {
 	flags := map[regionKey]readWrite{{InFrame, 0}: {write: true}}
 	mark := func(v graph.Value, read, write bool) {

@@ -8,6 +8,7 @@ func verifyLives(p *Plan) error {
 	alive := make([]bool, len(p.Buffers))
 	freed := make([]bool, len(p.Buffers))
 	live := make([][]int, len(p.Arenas)) // buffers that are no homes
+	accesses := p.Accesses()
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Verb == Free {
@@ -16,7 +17,7 @@ func verifyLives(p *Plan) error {
 			}
 			continue
 		}
-		for _, a := range p.Accesses(s) {
+		for _, a := range accesses[i] {
 			b := p.Buffers[a.Buffer]
 			if b.Home || alive[a.Buffer] {
 				continue
@@ -79,6 +80,7 @@ func verifyOrder(p *Plan) error {
 		last[i] = -1
 	}
 	history := make([][]past, len(p.Arenas))
+	accesses := p.Accesses()
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Verb == Free {
@@ -87,7 +89,7 @@ func verifyOrder(p *Plan) error {
 		l := laneNumber(s)
 		done[i] = p.doneBefore(s, last[l], done, lanes)
 		last[l] = i
-		for _, a := range p.Accesses(s) {
+		for _, a := range accesses[i] {
 			b := p.Buffers[a.Buffer]
 			now := past{b.Offset, b.Offset + b.Bytes, i, l, a.Write}
 			h, err := p.orderAgainst(history[b.Arena], now, done[i])

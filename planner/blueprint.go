@@ -21,6 +21,8 @@ type blueprint struct {
 	site  Site
 	slabs slabs
 	owner []int // by slab: the block that owns it
+	// trained is the first block with a trainable param: backward stops there.
+	trained int
 
 	parts      []plan.Part
 	batchBytes int64
@@ -32,7 +34,8 @@ type blueprint struct {
 	partAt   map[string]plan.Part
 	constAt  map[string]plan.Const
 	joints   map[jointKey]*autograd.Joint
-	programs map[string]*laid
+	programs map[programKey]*laid
+	offsets  []string // by block: where its params lie in their slabs
 	kernels  *kernelCache
 }
 
@@ -44,9 +47,8 @@ type jointKey struct {
 // laid is a program ready for a plan.
 type laid struct {
 	plan.Program
-	kept    int64         // bytes handed from forward to backward
-	regions []plan.Region // what a run must bind, besides indices of several
-	binds   []plan.Bind   // region and index of everything it binds
+	kept  int64       // bytes handed from forward to backward
+	binds []plan.Bind // region and index of everything it binds
 }
 
 // newBlueprint checks the goal and lays out params, batch and constants.
@@ -63,9 +65,13 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
 		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[string]*laid{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	b.ownSlabs()
+	b.trained = b.firstTrained()
+	for i := range m.Blocks {
+		b.offsets = append(b.offsets, b.offsetsOf(i))
+	}
 	b.layParts()
 	b.layConsts()
 	return b, nil
@@ -124,7 +130,6 @@ func (b *blueprint) layConsts() {
 	}
 }
 
-// firstTrained is the first block with a trainable param: backward stops there.
 func (b *blueprint) firstTrained() int {
 	for i, block := range b.model.Blocks {
 		for _, id := range block.Params {
@@ -138,7 +143,7 @@ func (b *blueprint) firstTrained() int {
 
 // joint is the block's program with its gradient.
 func (b *blueprint) joint(block int) (*autograd.Joint, error) {
-	key := jointKey{b.model.Blocks[block].Kind, block > b.firstTrained()}
+	key := jointKey{b.model.Blocks[block].Kind, block > b.trained}
 	if j, ok := b.joints[key]; ok {
 		return j, nil
 	}
@@ -176,15 +181,34 @@ func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*la
 	return l, nil
 }
 
-// programKey is equal for blocks that can share a placed program: same kind, and
-// the same offsets in their slabs.
-func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) string {
+// programKey is equal for blocks that can share a placed program: the same kind
+// with the same offsets in their slabs.
+type programKey struct {
+	kind      int
+	phase     phase
+	level     Level
+	fresh     string
+	inputGrad bool
+	offsets   string
+}
+
+func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) programKey {
+	marks := make([]byte, len(fresh))
+	for i, f := range fresh {
+		if f {
+			marks[i] = 1
+		}
+	}
+	return programKey{b.model.Blocks[block].Kind, ph, level, string(marks), block > b.trained, b.offsets[block]}
+}
+
+// offsetsOf describes where the params of a block lie.
+func (b *blueprint) offsetsOf(block int) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%d %s %d %v %t", b.model.Blocks[block].Kind, ph, level, fresh, block > b.firstTrained())
 	for _, id := range b.model.Blocks[block].Params {
 		at := b.slabs.at[id]
 		q := b.slabs.list[at.slab].Params[at.index]
-		fmt.Fprintf(&s, " %d:%d:%d", indexOf(b.slabs.of[block], at.slab), q.Offset, q.Element)
+		fmt.Fprintf(&s, "%d:%d:%d ", indexOf(b.slabs.of[block], at.slab), q.Offset, q.Element)
 	}
 	return s.String()
 }

@@ -23,7 +23,11 @@ type Choice struct {
 	Streamed  []bool  // by slab: weights rest on the host and stream through the window
 	Offloaded []bool  // by slab: master and moments rest on the host
 	Level     []Level // by block
-	Window    int     // how many streamed slabs may be on the device at once
+	// Spilled, by block: what waits for its backward waits on the host.
+	Spilled []bool
+	Window  int // how many streamed slabs may be on the device at once
+	// Ahead is for how many updates to come optimizer state is fetched beforehand.
+	Ahead int
 	// Vertical: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
 	Vertical bool

@@ -14,6 +14,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	uses := e.uses()
 	e.weights = newWindow(e, uses)
 	e.countGradients(uses)
+	e.runs = runsOf(uses)
 	for i, u := range uses {
 		if err := e.use(i, u); err != nil {
 			return nil, err
@@ -22,7 +23,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if b.training() && b.goal.Optimizer.Clip {
 		e.clippedUpdates()
 	}
-	return e.finish()
+	return e.finish(), nil
 }
 
 // emitter writes one plan. Buffers get their offsets at the end.
@@ -32,6 +33,8 @@ type emitter struct {
 	p        *plan.Plan
 	programs map[*laid]int
 	weights  *window
+	runs     []run // of the iteration, in order
+	next     int   // the run that comes next
 
 	device, host int // arenas
 	consts       int // buffers
@@ -46,6 +49,7 @@ type emitter struct {
 	slabs   []slabState  // by slab
 	written map[int]bool // params whose gradient has been written
 	left    []int        // by slab: uses that still add to its gradient
+	final   [][]int      // by use: slabs whose gradient it completes
 }
 
 // at names a value of a block's border: which block, carry and micro-batch.
@@ -54,6 +58,22 @@ type at struct{ block, index, micro int }
 // slabState is what of a slab is on the device now.
 type slabState struct {
 	weight, gradient, master, moment int // buffers, -1 for none
+}
+
+// run is one micro-batch's visit of a block.
+type run struct {
+	use
+	micro int
+}
+
+func runsOf(uses []use) []run {
+	var list []run
+	for _, u := range uses {
+		for _, j := range u.micros {
+			list = append(list, run{u, j})
+		}
+	}
+	return list
 }
 
 // use is one visit of a block by some micro-batches.
@@ -198,19 +218,46 @@ func (e *emitter) uses() []use {
 			uses = append(uses, use{forward, i, micros})
 		}
 		uses = append(uses, use{both, last, micros})
-		for i := last - 1; i >= e.b.firstTrained(); i-- {
+		for i := last - 1; i >= e.b.trained; i-- {
 			uses = append(uses, use{backward, i, micros})
 		}
 	}
 	return uses
 }
 
-// countGradients finds how many uses write the gradient of each slab.
+// countGradients finds how many uses write the gradient of each slab, and which
+// slabs' gradients are complete after which use.
 func (e *emitter) countGradients(uses []use) {
 	e.left = make([]int, len(e.p.Slabs))
-	for _, u := range uses {
+	last := map[int]int{}
+	for i, u := range uses {
 		for _, k := range e.trained(u) {
 			e.left[k]++
+			last[k] = i
+		}
+	}
+	e.final = make([][]int, len(uses))
+	for i, u := range uses {
+		for _, k := range e.trained(u) {
+			if last[k] == i {
+				e.final[i] = append(e.final[i], k)
+			}
+		}
+	}
+}
+
+// fetchStates brings the state that the update after use i needs, and that of the
+// uses ahead, so that it comes while this one computes and the one before is on
+// its way out.
+func (e *emitter) fetchStates(i int) {
+	if e.b.goal.Optimizer == nil || e.b.goal.Optimizer.Clip {
+		return
+	}
+	for n := i; n < len(e.final) && n <= i+e.c.Ahead; n++ {
+		for _, k := range e.final[n] {
+			if e.left[k] > 0 {
+				e.fetchState(k)
+			}
 		}
 	}
 }
@@ -239,25 +286,23 @@ func (e *emitter) use(i int, u use) error {
 		}
 	}
 	e.weights.enter(i)
+	e.fetchStates(i)
 	trained := e.trained(u)
 	for _, k := range trained {
 		e.left[k]--
 		if e.slabs[k].gradient < 0 {
 			e.slabs[k].gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, e.device, e.gradBytes(k))
 		}
-		if e.left[k] == 0 && !e.b.goal.Optimizer.Clip {
-			e.fetchState(k)
-		}
 	}
 	for _, j := range u.micros {
+		e.unspillAhead()
 		if err := e.run(u, j); err != nil {
 			return err
 		}
+		e.spill(u, j)
+		e.next++
 	}
-	for _, k := range trained {
-		if e.left[k] > 0 {
-			continue
-		}
+	for _, k := range e.final[i] {
 		if err := e.gradientDone(k); err != nil {
 			return err
 		}
@@ -444,10 +489,9 @@ func (e *emitter) clippedUpdates() {
 			order = append(order, k)
 		}
 	}
-	ahead := max(e.c.Window-1, 0)
 	fetched := 0
 	for i, k := range order {
-		for ; fetched < len(order) && fetched <= i+ahead; fetched++ {
+		for ; fetched < len(order) && fetched <= i+e.c.Ahead; fetched++ {
 			e.fetchForUpdate(order[fetched])
 		}
 		e.update(k)

@@ -4,45 +4,35 @@ import (
 	"spillway/plan"
 )
 
-// finish ends lives, packs the arenas and orders the lanes.
-func (e *emitter) finish() (*plan.Plan, error) {
-	e.endLives()
-	e.packArenas()
-	order(e.p)
-	return e.p, nil
+// finish packs the arenas and ends lives. The lanes are ordered later, for the
+// plans that are forecast.
+func (e *emitter) finish() *plan.Plan {
+	spans := lives(e.p)
+	e.packArenas(spans)
+	e.endLives(spans)
+	return e.p
 }
 
-// endLives puts a free behind the last step that touches each buffer that is no
-// home.
-func (e *emitter) endLives() {
-	last := make([]int, len(e.p.Buffers))
-	for i := range last {
-		last[i] = -1
+// lives finds from which step to which each buffer is alive.
+func lives(p *plan.Plan) []span {
+	spans := make([]span, len(p.Buffers))
+	for id, b := range p.Buffers {
+		spans[id] = span{bytes: b.Bytes, from: -1, to: -1}
 	}
-	for i := range e.p.Steps {
-		for _, a := range e.p.Accesses(&e.p.Steps[i]) {
-			last[a.Buffer] = i
+	for i, accesses := range p.Accesses() {
+		for _, a := range accesses {
+			s := &spans[a.Buffer]
+			if s.from < 0 {
+				s.from = i
+			}
+			s.to = i
 		}
 	}
-	ends := make([][]int, len(e.p.Steps))
-	for id, i := range last {
-		if i >= 0 && !e.p.Buffers[id].Home {
-			ends[i] = append(ends[i], id)
-		}
-	}
-	steps := make([]plan.Step, 0, len(e.p.Steps)+len(e.p.Buffers))
-	for i, s := range e.p.Steps {
-		steps = append(steps, s)
-		for _, id := range ends[i] {
-			steps = append(steps, plan.Step{Verb: plan.Free, Block: s.Block, Micro: s.Micro, Dst: id})
-		}
-	}
-	e.p.Steps = steps
+	return spans
 }
 
 // packArenas gives buffers their offsets: homes first, then the rest by lifetime.
-func (e *emitter) packArenas() {
-	spans := e.lives()
+func (e *emitter) packArenas(spans []span) {
 	for a := range e.p.Arenas {
 		var base int64
 		var moving []*span
@@ -67,20 +57,21 @@ func (e *emitter) packArenas() {
 	}
 }
 
-// lives finds from which step to which each buffer is alive.
-func (e *emitter) lives() []span {
-	spans := make([]span, len(e.p.Buffers))
-	for id, b := range e.p.Buffers {
-		spans[id] = span{bytes: b.Bytes, from: -1}
-	}
-	for i := range e.p.Steps {
-		for _, a := range e.p.Accesses(&e.p.Steps[i]) {
-			s := &spans[a.Buffer]
-			if s.from < 0 {
-				s.from = i
-			}
-			s.to = i
+// endLives puts a free behind the last step that touches each buffer that is no
+// home.
+func (e *emitter) endLives(spans []span) {
+	ends := make([][]int, len(e.p.Steps))
+	for id, s := range spans {
+		if s.to >= 0 && !e.p.Buffers[id].Home {
+			ends[s.to] = append(ends[s.to], id)
 		}
 	}
-	return spans
+	steps := make([]plan.Step, 0, len(e.p.Steps)+len(e.p.Buffers))
+	for i, s := range e.p.Steps {
+		steps = append(steps, s)
+		for _, id := range ends[i] {
+			steps = append(steps, plan.Step{Verb: plan.Free, Block: s.Block, Micro: s.Micro, Dst: id})
+		}
+	}
+	e.p.Steps = steps
 }

@@ -11,9 +11,11 @@ import (
 	"spillway/plan"
 )
 
-// forecast carries the plan out on a virtual device and reports what it took.
+// forecast carries the plan, whose lanes are ordered, out on a virtual device and
+// reports what it took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	dev := sim.NewVirtual(site.Device, 0, site.Alignment, site.Rates)
+	dev.NoScratch = true
 	e, err := executor.New(p, []device.Device{dev})
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"sort"
 
 	"spillway/plan"
@@ -9,22 +10,38 @@ import (
 // segment is a range of an arena with the steps that touched it last.
 type segment struct {
 	lo, hi int64
-	writer int          // the step, -1 for none
-	reader map[lane]int // the last reading step of each lane since
+	writer int   // the step, -1 for none
+	reader []int // by lane: the last reading step since, -1 for none
 }
 
-// lane of a device.
-type lane struct {
-	device int
-	lane   plan.Lane
+// laneOf numbers the lanes of all devices.
+func laneOf(s *plan.Step) int {
+	for i, l := range plan.Lanes {
+		if s.Lane == l {
+			return s.Device*len(plan.Lanes) + i
+		}
+	}
+	return 0
+}
+
+// nobody is a step of each lane that does not exist.
+func nobody(lanes int) []int {
+	list := make([]int, lanes)
+	for i := range list {
+		list[i] = -1
+	}
+	return list
 }
 
 // touches remembers who touched which bytes of an arena: segments, sorted and
 // apart.
-type touches struct{ list []segment }
+type touches struct {
+	lanes int
+	list  []segment
+}
 
 // meet records that a step touches bytes and returns the steps it must follow.
-func (t *touches) meet(step int, l lane, lo, hi int64, write bool) (after []int) {
+func (t *touches) meet(step, l int, lo, hi int64, write bool) (after []int) {
 	if lo >= hi {
 		return nil
 	}
@@ -36,14 +53,16 @@ func (t *touches) meet(step int, l lane, lo, hi int64, write bool) (after []int)
 		}
 		if write {
 			for _, r := range s.reader {
-				after = append(after, r)
+				if r >= 0 {
+					after = append(after, r)
+				}
 			}
 		} else {
 			s.reader[l] = step
 		}
 	}
 	if write {
-		t.list = append(t.list[:from], append([]segment{{lo, hi, step, map[lane]int{}}}, t.list[to:]...)...)
+		t.list = append(t.list[:from], append([]segment{{lo, hi, step, nobody(t.lanes)}}, t.list[to:]...)...)
 	}
 	return after
 }
@@ -58,13 +77,13 @@ func (t *touches) cut(lo, hi int64) (from, to int) {
 	at, i := lo, from
 	for ; i < len(t.list) && t.list[i].lo < hi; i++ {
 		if t.list[i].lo > at {
-			out = append(out, segment{at, t.list[i].lo, -1, map[lane]int{}})
+			out = append(out, segment{at, t.list[i].lo, -1, nobody(t.lanes)})
 		}
 		out = append(out, t.list[i])
 		at = t.list[i].hi
 	}
 	if at < hi {
-		out = append(out, segment{at, hi, -1, map[lane]int{}})
+		out = append(out, segment{at, hi, -1, nobody(t.lanes)})
 	}
 	if len(out) != i-from {
 		t.list = append(t.list[:from:from], append(out, t.list[i:]...)...)
@@ -80,10 +99,7 @@ func (t *touches) split(at int64) {
 	s := t.list[i]
 	left, right := s, s
 	left.hi, right.lo = at, at
-	right.reader = map[lane]int{}
-	for l, r := range s.reader {
-		right.reader[l] = r
-	}
+	right.reader = slices.Clone(s.reader)
 	t.list = append(t.list[:i:i], append([]segment{left, right}, t.list[i+1:]...)...)
 }
 
@@ -91,43 +107,41 @@ func (t *touches) split(at int64) {
 // bytes it touches, unless both only read. What follows from an earlier wait is
 // left out.
 func order(p *plan.Plan) {
+	lanes := len(p.Devices) * len(plan.Lanes)
 	touched := make([]touches, len(p.Arenas))
-	known := make([]map[lane]int, len(p.Steps)) // by step: the last step of each lane that is surely done before it
-	last := map[lane]int{}
-	for i := range p.Steps {
+	for i := range touched {
+		touched[i].lanes = lanes
+	}
+	known := make([][]int, len(p.Steps)) // by step: the last step of each lane that is surely done before it
+	last := nobody(lanes)
+	for i, accesses := range p.Accesses() {
 		s := &p.Steps[i]
 		if s.Verb == plan.Free {
 			continue
 		}
-		l := lane{s.Device, s.Lane}
-		done := map[lane]int{}
-		if prev, ok := last[l]; ok {
-			merge(done, known[prev])
+		l := laneOf(s)
+		done := nobody(lanes)
+		if prev := last[l]; prev >= 0 {
+			copy(done, known[prev])
 			done[l] = prev
 		}
 		var conflicts []int
-		for _, a := range p.Accesses(s) {
+		for _, a := range accesses {
 			b := p.Buffers[a.Buffer]
 			conflicts = append(conflicts, touched[b.Arena].meet(i, l, b.Offset, b.Offset+b.Bytes, a.Write)...)
 		}
 		sort.Sort(sort.Reverse(sort.IntSlice(conflicts)))
 		for _, c := range conflicts {
-			cl := lane{p.Steps[c].Device, p.Steps[c].Lane}
-			if at, ok := done[cl]; c == i || ok && at >= c {
+			cl := laneOf(&p.Steps[c])
+			if c == i || done[cl] >= c {
 				continue
 			}
 			s.After = append(s.After, c)
-			merge(done, known[c])
+			for l, at := range known[c] {
+				done[l] = max(done[l], at)
+			}
 			done[cl] = c
 		}
 		known[i], last[l] = done, i
-	}
-}
-
-func merge(into, from map[lane]int) {
-	for l, i := range from {
-		if at, ok := into[l]; !ok || i > at {
-			into[l] = i
-		}
 	}
 }

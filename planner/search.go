@@ -17,7 +17,7 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{b: b}
+	s := &search{b: b, made: map[mix]*candidate{}}
 	for _, family := range s.families() {
 		if err := s.try(family); err != nil {
 			return nil, err
@@ -26,6 +26,9 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	best := s.best()
 	if best == nil {
 		return nil, s.fitError()
+	}
+	if best, err = s.climb(best); err != nil {
+		return nil, err
 	}
 	best.plan.Strategy, best.plan.Reason = best.name, s.reason(best)
 	best.plan.Rejected = s.rejected(best)
@@ -36,12 +39,14 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 type search struct {
 	b     *blueprint
 	tried []*candidate
+	made  map[mix]*candidate
 	lean  *candidate // the one that takes least of the device
 }
 
 // candidate is a choice with its plan.
 type candidate struct {
 	name   string
+	mix    mix
 	choice Choice
 	plan   *plan.Plan
 	fits   bool
@@ -50,50 +55,63 @@ type candidate struct {
 // family is a line of choices from most memory to least: the first that fits is
 // the one to have.
 type family struct {
-	name string
-	size int // choices 0 .. size
-	make func(i int) Choice
+	size int // mixes 0 .. size
+	mix  func(i int) mix
+}
+
+// mix is a choice in numbers: how many of the slabs and blocks are treated which
+// way. Slabs are spread evenly, blocks are taken from the first on, whose values
+// wait longest.
+type mix struct {
+	streamed  int // slabs whose weights stream
+	offloaded int // slabs whose optimizer state rests on the host
+	recompute int // the first L steps give up cheap values block by block, the next L everything
+	spilled   int // blocks whose values wait on the host
+	window    int
+	ahead     int // updates whose state is fetched beforehand
 }
 
 // families lists the lines to search. Each leaves one thing free and fixes the
 // others.
 func (s *search) families() []family {
-	b := s.b
-	blocks, slabs := len(b.model.Blocks), len(b.slabs.list)
-	if !b.training() {
-		list := []family{{"standard", 0, func(int) Choice { return s.choice(0, 0, 0, 0) }}}
+	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
+	list := []family{{0, func(int) mix { return mix{} }}}
+	if !s.b.training() {
 		for _, w := range []int{3, 2, 1} {
-			list = append(list, family{"cpu offload", slabs, func(i int) Choice { return s.choice(i, 0, 0, w) }})
+			list = append(list, family{slabs, func(i int) mix { return mix{streamed: i, window: w} }})
 		}
 		return list
 	}
-	list := []family{
-		{"standard", 0, func(int) Choice { return s.choice(0, 0, 0, 0) }},
-		{"checkpointing", 2 * blocks, func(i int) Choice { return s.choice(0, 0, i, 0) }},
-	}
+	list = append(list, family{2 * blocks, func(i int) mix { return mix{recompute: i} }})
 	for _, r := range []int{0, blocks, 2 * blocks} {
-		list = append(list, family{"optimizer offload", slabs, func(i int) Choice { return s.choice(0, i, r, 2) }})
+		list = append(list, family{slabs, func(i int) mix { return mix{offloaded: i, recompute: r, ahead: 1} }})
 	}
-	for _, w := range []int{3, 2, 1} {
+	for _, w := range []int{2, 1} {
 		for _, r := range []int{0, blocks, 2 * blocks} {
-			list = append(list, family{"cpu offload", slabs, func(i int) Choice { return s.choice(i, slabs, r, w) }})
+			list = append(list, family{slabs, func(i int) mix { return mix{i, slabs, r, 0, w, w - 1} }})
 		}
+	}
+	list = append(list, family{slabs, func(i int) mix { return mix{i, slabs, 2 * blocks, blocks, 1, 0} }})
+	for _, r := range []int{blocks, 2 * blocks} {
+		list = append(list,
+			family{blocks, func(i int) mix { return mix{0, slabs, r, i, 0, 1} }},
+			family{slabs, func(i int) mix { return mix{i, slabs, r, blocks, 2, 1} }})
 	}
 	return list
 }
 
-// choice with so many slabs streamed and offloaded, spread evenly, and so many
-// steps of recomputing: the first L give up cheap values block by block, the next
-// L everything.
-func (s *search) choice(streamed, offloaded, recompute, window int) Choice {
+// choice of a mix.
+func (s *search) choice(m mix) Choice {
 	b := s.b
-	c := Choice{Streamed: spread(streamed, len(b.slabs.list)), Offloaded: spread(offloaded, len(b.slabs.list)),
-		Level: make([]Level, len(b.model.Blocks)), Window: window, Vertical: streamed+offloaded > 0}
+	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)),
+		Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
+		Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {
+		c.Spilled[i] = i < m.spilled
 		switch {
-		case i < recompute-len(c.Level):
+		case i < m.recompute-len(c.Level):
 			c.Level[i] = KeepNone
-		case i < recompute:
+		case i < m.recompute:
 			c.Level[i] = KeepProducts
 		}
 	}
@@ -112,17 +130,8 @@ func spread(n, of int) []bool {
 // try finds the first choice of a family that fits, by bisection, and forecasts
 // it. A family without one leaves its leanest as rejected.
 func (s *search) try(f family) error {
-	made := map[int]*candidate{}
-	at := func(i int) (*candidate, error) {
-		if c, ok := made[i]; ok {
-			return c, nil
-		}
-		c, err := s.make(f, i)
-		made[i] = c
-		return c, err
-	}
 	lo, hi := 0, f.size // the answer, if any, is in [lo, hi]
-	c, err := at(hi)
+	c, err := s.make(f.mix(hi))
 	if err != nil {
 		return err
 	}
@@ -131,7 +140,7 @@ func (s *search) try(f family) error {
 	}
 	for c.fits && lo < hi {
 		mid := (lo + hi) / 2
-		half, err := at(mid)
+		half, err := s.make(f.mix(mid))
 		if err != nil {
 			return err
 		}
@@ -141,24 +150,34 @@ func (s *search) try(f family) error {
 			lo = mid + 1
 		}
 	}
-	if c.fits {
-		if c.plan.Forecast, err = forecast(c.plan, s.b.site); err != nil {
-			return err
-		}
-	}
 	s.tried = append(s.tried, c)
-	return nil
+	return s.forecast(c)
 }
 
-func (s *search) make(f family, i int) (*candidate, error) {
-	c := &candidate{name: f.name, choice: f.make(i)}
+// make emits the plan of a mix and sees whether it fits.
+func (s *search) make(m mix) (*candidate, error) {
+	if c, ok := s.made[m]; ok {
+		return c, nil
+	}
+	c := &candidate{mix: m, choice: s.choice(m)}
 	p, err := s.b.emit(c.choice)
 	if err != nil {
 		return nil, err
 	}
 	c.plan, c.name = p, c.title()
 	c.fits = c.need() <= s.b.site.Budget && c.host()+s.shared(c) <= s.b.site.HostBudget
+	s.made[m] = c
 	return c, nil
+}
+
+// forecast fills in how long a candidate that fits takes.
+func (s *search) forecast(c *candidate) (err error) {
+	if !c.fits || c.plan.Forecast != nil {
+		return nil
+	}
+	order(c.plan)
+	c.plan.Forecast, err = forecast(c.plan, s.b.site)
+	return err
 }
 
 // shared is the device memory that counts against the host too.
@@ -198,18 +217,22 @@ func (c *candidate) title() string {
 			none++
 		}
 	}
-	if products+none == 0 {
-		return name
-	}
-	if name == "standard" {
-		name = "checkpointing"
-	} else {
-		name += ", checkpointing"
+	also := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); name == "standard" {
+			name = text
+		} else {
+			name += ", " + text
+		}
 	}
 	if none > 0 {
-		return fmt.Sprintf("%s %d of %d blocks", name, none, len(c.choice.Level))
+		also("checkpointing %d of %d blocks", none, len(c.choice.Level))
+	} else if products > 0 {
+		also("checkpointing cheap values of %d of %d blocks", products, len(c.choice.Level))
 	}
-	return fmt.Sprintf("%s cheap values of %d of %d blocks", name, products, len(c.choice.Level))
+	if n := count(c.choice.Spilled); n > 0 {
+		also("activations of %d of %d blocks on the host", n, len(c.choice.Spilled))
+	}
+	return name
 }
 
 // best is the fastest of those that fit; among equals the one with less memory.

@@ -41,6 +41,9 @@ type Virtual struct {
 	peak      int64
 	linkFree  time.Duration
 	queues    []*virtualQueue
+	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
+	// what those of the real device need.
+	NoScratch bool
 }
 
 // NewVirtual makes a device; a limit of 0 is none.
@@ -83,7 +86,11 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
-	return &virtualKernel{took: v.rates.Time(c), workspace: workspace(c)}, nil
+	k := &virtualKernel{took: v.rates.Time(c)}
+	if !v.NoScratch {
+		k.workspace = workspace(c)
+	}
+	return k, nil
 }
 
 // Close forgets the device.

@@ -3,22 +3,22 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 )
 
 // MkdirAll makes a folder and its missing parents, durably.
 func MkdirAll(d FS, dir string) error {
-	if info, err := d.Stat(dir); err == nil {
-		if !info.Dir {
-			return fmt.Errorf("%s is a file where a folder is needed", dir)
-		}
-		return nil
+	info, err := d.Stat(dir)
+	if err == nil && !info.Dir {
+		return fmt.Errorf("%s is a file where a folder is needed", dir)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := MkdirAll(d, parent); err != nil {
-			return err
-		}
+	if err := MkdirAll(d, parent); err != nil {
+		return err
 	}
 	if err := d.Mkdir(dir); err != nil {
 		return err

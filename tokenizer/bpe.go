@@ -1,0 +1,266 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// model turns a word into token ids.
+type model interface {
+	// encode appends the ids of word, which is not empty, to ids. Scratch memory
+	// comes from w and belongs to the caller's goroutine.
+	encode(ids []int32, word string, w *scratch) ([]int32, error)
+	// words cuts a piece where no token can cross, so that short and frequent
+	// words are looked up rather than encoded again.
+	words(p piece, each func(piece) error) error
+}
+
+// bpe is byte pair encoding: a word starts as characters (or bytes), and the
+// neighbours whose merge was learned first are joined, again and again, until no
+// merge applies.
+type bpe struct {
+	vocab  *vocab
+	merges map[pair]merge
+
+	bytes *[256]int32 // byte-level: the id of each byte; nil: words are characters
+	whole map[string]int32
+
+	unknown     string      // the unknown token, "" if the file names none
+	fuseUnknown bool        // neighbouring unknown characters are one unknown token
+	byteTokens  *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
+	prefix      string      // of characters that do not start a word
+	suffix      string      // of the character that ends a word
+	cutAtMeta   bool        // no merge joins '▁' to something before it
+}
+
+// pair is two neighbouring symbols, the left one in the upper half.
+type pair uint64
+
+func pairOf(left, right int32) pair { return pair(uint32(left))<<32 | pair(uint32(right)) }
+
+// merge is what a pair becomes, and how early it was learned.
+type merge struct{ rank, id int32 }
+
+// meta is the letter SentencePiece writes for a space.
+const meta = "▁"
+
+func parseBPE(raw json.RawMessage) (*bpe, *vocab, error) {
+	var file struct {
+		Dropout     *float64        `json:"dropout"`
+		Unknown     *string         `json:"unk_token"`
+		Prefix      *string         `json:"continuing_subword_prefix"`
+		Suffix      *string         `json:"end_of_word_suffix"`
+		FuseUnknown bool            `json:"fuse_unk"`
+		Fallback    bool            `json:"byte_fallback"`
+		Whole       bool            `json:"ignore_merges"`
+		Vocab       json.RawMessage `json:"vocab"`
+		Merges      json.RawMessage `json:"merges"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, nil, err
+	}
+	if file.Dropout != nil && *file.Dropout != 0 {
+		return nil, nil, fmt.Errorf("BPE dropout %g makes encoding random; set it to null", *file.Dropout)
+	}
+	v, err := parseVocab(string(file.Vocab))
+	if err != nil {
+		return nil, nil, fmt.Errorf("vocab: %w", err)
+	}
+	m := &bpe{vocab: v, fuseUnknown: file.FuseUnknown}
+	m.unknown, m.prefix, m.suffix = deref(file.Unknown), deref(file.Prefix), deref(file.Suffix)
+	if file.Fallback {
+		m.byteTokens = v.byteIDs()
+	}
+	if file.Whole {
+		m.whole = v.ids
+	}
+	if err := m.parseMerges(string(file.Merges)); err != nil {
+		return nil, nil, fmt.Errorf("merges: %w", err)
+	}
+	return m, v, nil
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// parseMerges reads ["a b", ...] or [["a", "b"], ...], first learned first.
+func (m *bpe) parseMerges(array string) error {
+	m.merges = map[pair]merge{}
+	_, hasMeta := m.vocab.ids[meta]
+	m.cutAtMeta = hasMeta && m.prefix == "" && m.suffix == "" && m.whole == nil
+	rank := int32(0)
+	return eachElement(array, func(value string) error {
+		left, right, err := mergeSides(value)
+		if err != nil {
+			return err
+		}
+		if rank == maxTokens {
+			return fmt.Errorf("more than %d", maxTokens)
+		}
+		a, okA := m.vocab.ids[left]
+		b, okB := m.vocab.ids[right]
+		joined, okJoined := m.vocab.ids[left+strings.TrimPrefix(right, m.prefix)]
+		if !okA || !okB || !okJoined {
+			return fmt.Errorf("merge %d of %s and %s names a token that is not in the vocabulary",
+				rank, excerpt(left), excerpt(right))
+		}
+		m.merges[pairOf(a, b)] = merge{rank, joined}
+		m.cutAtMeta = m.cutAtMeta && (strings.HasSuffix(left, meta) || !strings.HasPrefix(right, meta))
+		rank++
+		return nil
+	})
+}
+
+func mergeSides(value string) (left, right string, err error) {
+	if strings.HasPrefix(value, `"`) {
+		both, err := jsonString(value)
+		if err != nil {
+			return "", "", err
+		}
+		left, right, ok := strings.Cut(both, " ")
+		if !ok || strings.Contains(right, " ") {
+			return "", "", fmt.Errorf("merge %s is not two tokens with a space between", excerpt(both))
+		}
+		return left, right, nil
+	}
+	var sides []string
+	err = eachElement(value, func(side string) error {
+		s, err := jsonString(side)
+		sides = append(sides, s)
+		return err
+	})
+	if err == nil && len(sides) != 2 {
+		err = fmt.Errorf("merge %s has %d tokens, not 2", excerpt(value), len(sides))
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return sides[0], sides[1], nil
+}
+
+// readBytes lets the model work on bytes, where the last pre-tokenizing step would
+// only write each byte as a letter. It reports whether the vocabulary allows that.
+func (m *bpe) readBytes() bool {
+	var bytes [256]int32
+	for b := range bytes {
+		id, ok := m.vocab.ids[string(byteLetter[b])]
+		if !ok || m.prefix != "" || m.suffix != "" {
+			return false
+		}
+		bytes[b] = id
+	}
+	m.bytes, m.cutAtMeta = &bytes, false
+	if m.whole != nil {
+		m.whole = make(map[string]int32, len(m.vocab.ids))
+		for id, token := range m.vocab.tokens {
+			if text, ok := fromLetters(token); ok && m.vocab.has(int32(id)) {
+				m.whole[text] = int32(id)
+			}
+		}
+	}
+	return true
+}
+
+// words cuts before every '▁' that starts a word. Models with this letter have no
+// other pre-tokenizing; without the cut a whole book would be one word.
+func (m *bpe) words(p piece, each func(piece) error) error {
+	if !m.cutAtMeta {
+		return each(p)
+	}
+	for s := p.text; s != ""; {
+		n := 0
+		for strings.HasPrefix(s[n:], meta) {
+			n += len(meta)
+		}
+		if i := strings.Index(s[n:], meta); i >= 0 {
+			n += i
+		} else {
+			n = len(s)
+		}
+		if err := each(piece{text: s[:n]}); err != nil {
+			return err
+		}
+		s = s[n:]
+	}
+	return nil
+}
+
+func (m *bpe) encode(ids []int32, word string, w *scratch) ([]int32, error) {
+	if m.whole != nil {
+		if id, ok := m.whole[word]; ok {
+			return append(ids, id), nil
+		}
+	}
+	symbols, err := m.symbols(w.symbols[:0], word)
+	if err != nil {
+		return ids, err
+	}
+	w.symbols = symbols
+	return append(ids, m.join(symbols, w)...), nil
+}
+
+// symbols appends the ids of the characters or bytes of word.
+func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
+	if m.bytes != nil {
+		for i := 0; i < len(word); i++ {
+			ids = append(ids, m.bytes[word[i]])
+		}
+		return ids, nil
+	}
+	unknown := false // the last symbol is the unknown token
+	for i := 0; i < len(word); {
+		_, n := utf8.DecodeRuneInString(word[i:])
+		character := m.dress(word[i:i+n], i == 0, i+n == len(word))
+		i += n
+		if id, ok := m.vocab.ids[character]; ok {
+			ids, unknown = append(ids, id), false
+		} else if bytes, ok := m.fallBack(ids, character); ok {
+			ids, unknown = bytes, false
+		} else if !unknown || !m.fuseUnknown {
+			id, ok := m.vocab.ids[m.unknown]
+			if !ok {
+				return ids, fmt.Errorf("character %q is not in the vocabulary and neither is an unknown token, %q", character, m.unknown)
+			}
+			ids, unknown = append(ids, id), true
+		}
+	}
+	return ids, nil
+}
+
+// dress adds what the vocabulary marks a character's place in the word with.
+func (m *bpe) dress(character string, first, last bool) string {
+	if !first {
+		character = m.prefix + character
+	}
+	if last {
+		character += m.suffix
+	}
+	return character
+}
+
+// fallBack appends the tokens of the bytes of a character that has none itself.
+func (m *bpe) fallBack(ids []int32, character string) ([]int32, bool) {
+	if m.byteTokens == nil {
+		return ids, false
+	}
+	return appendBytes(ids, character, m.byteTokens)
+}
+
+// appendBytes appends the token of every byte of s, or reports that one is missing.
+func appendBytes(ids []int32, s string, tokens *[256]int32) ([]int32, bool) {
+	before := len(ids)
+	for i := 0; i < len(s); i++ {
+		id := tokens[s[i]]
+		if id < 0 {
+			return ids[:before], false
+		}
+		ids = append(ids, id)
+	}
+	return ids, true
+}

@@ -1,0 +1,139 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// The byte-level alphabet, from GPT-2: every byte has a letter one can print, so
+// that vocabularies of bytes can be written as text. A byte that is a printable
+// Latin-1 character is its own letter, the others take the letters from U+0100 on;
+// the space is 'Ġ'.
+var (
+	byteLetter [256]rune
+	letterByte = map[rune]byte{}
+)
+
+func init() {
+	next := rune(0x100)
+	for b := range byteLetter {
+		r := rune(b)
+		if b <= ' ' || 0x7f <= b && b <= 0xa0 || b == 0xad {
+			r = next
+			next++
+		}
+		byteLetter[b] = r
+		letterByte[r] = byte(b)
+	}
+}
+
+// toLetters writes each byte of s as its letter.
+func toLetters(s string) string {
+	var b strings.Builder
+	b.Grow(2 * len(s))
+	for i := 0; i < len(s); i++ {
+		b.WriteRune(byteLetter[s[i]])
+	}
+	return b.String()
+}
+
+// fromLetters is the inverse of toLetters; not every text is made of letters.
+func fromLetters(s string) (string, bool) {
+	out := make([]byte, 0, len(s))
+	for _, r := range s {
+		b, ok := letterByte[r]
+		if !ok {
+			return "", false
+		}
+		out = append(out, b)
+	}
+	return string(out), true
+}
+
+// byteLevel is the last step of byte-level pre-tokenizing: text becomes letters.
+// Where nothing follows it but a byte-level BPE, the model reads bytes instead and
+// this step is left out.
+type byteLevel struct{}
+
+func (byteLevel) split(p piece, each func(piece) error) error {
+	p.text = toLetters(p.text)
+	return each(p)
+}
+
+// prefixSpace starts every piece with a space.
+type prefixSpace struct{}
+
+func (prefixSpace) split(p piece, each func(piece) error) error {
+	if !strings.HasPrefix(p.text, " ") {
+		p.text = " " + p.text
+	}
+	return each(p)
+}
+
+func parseByteLevel(raw json.RawMessage) ([]preTokenizer, error) {
+	file := struct {
+		AddPrefixSpace bool `json:"add_prefix_space"`
+		UseRegex       bool `json:"use_regex"`
+	}{UseRegex: true}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, err
+	}
+	var steps []preTokenizer
+	if file.AddPrefixSpace {
+		steps = append(steps, prefixSpace{})
+	}
+	if file.UseRegex {
+		steps = append(steps, scanner(scanGPT2))
+	}
+	return append(steps, byteLevel{}), nil
+}
+
+// lossy is bytes as text: every stretch that is not UTF-8 becomes U+FFFD. A stretch
+// is as long as it could have begun a character, so a character cut short is one
+// U+FFFD and not several.
+func lossy(bytes []byte) string {
+	if utf8.Valid(bytes) {
+		return string(bytes)
+	}
+	var b strings.Builder
+	for len(bytes) > 0 {
+		r, n := utf8.DecodeRune(bytes)
+		if r == utf8.RuneError && n == 1 {
+			n = brokenLen(bytes)
+		}
+		b.WriteRune(r)
+		bytes = bytes[n:]
+	}
+	return b.String()
+}
+
+// brokenLen is how many bytes at the start of b begin a character that b then
+// fails to finish.
+func brokenLen(b []byte) int {
+	low, high, more := byte(0x80), byte(0xbf), 0
+	switch c := b[0]; {
+	case 0xc2 <= c && c <= 0xdf:
+		more = 1
+	case 0xe0 <= c && c <= 0xef:
+		more = 2
+	case 0xf0 <= c && c <= 0xf4:
+		more = 3
+	}
+	switch b[0] { // the second byte has narrower bounds after these
+	case 0xe0:
+		low = 0xa0
+	case 0xed:
+		high = 0x9f
+	case 0xf0:
+		low = 0x90
+	case 0xf4:
+		high = 0x8f
+	}
+	n := 1
+	for n <= more && n < len(b) && low <= b[n] && b[n] <= high {
+		low, high = 0x80, 0xbf
+		n++
+	}
+	return n
+}

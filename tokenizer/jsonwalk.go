@@ -1,0 +1,151 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The vocabulary and the merges make up nearly all of a tokenizer.json. They are
+// walked in place rather than decoded into maps: that is several times faster,
+// tokens can share the memory of the file's text, and a key that occurs twice is
+// seen instead of overwritten. The walkers are given text that encoding/json has
+// already found valid, and still return an error on anything unexpected.
+
+// eachMember calls visit for every "key": value of a JSON object, in order.
+func eachMember(object string, visit func(key, value string) error) error {
+	return eachItem(object, '{', '}', func(rest string) (string, error) {
+		key, rest, err := cutValue(rest)
+		if err != nil {
+			return "", err
+		}
+		name, err := jsonString(key)
+		if err != nil {
+			return "", err
+		}
+		rest = skipSpace(rest)
+		if rest == "" || rest[0] != ':' {
+			return "", fmt.Errorf("no colon after key %q", name)
+		}
+		value, rest, err := cutValue(skipSpace(rest[1:]))
+		if err != nil {
+			return "", err
+		}
+		return rest, visit(name, value)
+	})
+}
+
+// eachElement calls visit for every element of a JSON array, in order.
+func eachElement(array string, visit func(value string) error) error {
+	return eachItem(array, '[', ']', func(rest string) (string, error) {
+		value, rest, err := cutValue(rest)
+		if err != nil {
+			return "", err
+		}
+		return rest, visit(value)
+	})
+}
+
+// eachItem walks the comma-separated items between open and shut; item reads
+// one and returns what follows it.
+func eachItem(s string, open, shut byte, item func(rest string) (string, error)) error {
+	s = skipSpace(s)
+	if s == "" || s[0] != open {
+		return fmt.Errorf("expected %q, found %s", open, excerpt(s))
+	}
+	s = skipSpace(s[1:])
+	for s != "" && s[0] != shut {
+		rest, err := item(s)
+		if err != nil {
+			return err
+		}
+		s = skipSpace(rest)
+		if s != "" && s[0] == ',' {
+			s = skipSpace(s[1:])
+		} else if s == "" || s[0] != shut {
+			return fmt.Errorf("expected ',' or %q, found %s", shut, excerpt(s))
+		}
+	}
+	if s == "" {
+		return fmt.Errorf("no closing %q", shut)
+	}
+	return nil
+}
+
+// cutValue splits s after the JSON value it begins with.
+func cutValue(s string) (value, rest string, err error) {
+	n := 0
+	switch {
+	case s == "":
+	case s[0] == '"':
+		n = stringLen(s)
+	case s[0] == '[' || s[0] == '{':
+		n = nestLen(s)
+	default:
+		if n = strings.IndexAny(s, ",]} \t\r\n"); n < 0 {
+			n = len(s)
+		}
+	}
+	if n == 0 {
+		return "", "", fmt.Errorf("no JSON value at %s", excerpt(s))
+	}
+	return s[:n], s[n:], nil
+}
+
+// stringLen is the length of the quoted string s begins with, 0 if it has no end.
+func stringLen(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// nestLen is the length of the array or object s begins with, 0 if it has no end.
+func nestLen(s string) int {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			n := stringLen(s[i:])
+			if n == 0 {
+				return 0
+			}
+			i += n - 1
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// jsonString reads a quoted string. Without escapes it is a part of raw itself.
+func jsonString(raw string) (string, error) {
+	if len(raw) >= 2 && raw[0] == '"' && strings.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	var s string
+	if err := json.Unmarshal([]byte(raw), &s); err != nil {
+		return "", fmt.Errorf("%s is not a string", excerpt(raw))
+	}
+	return s, nil
+}
+
+func skipSpace(s string) string { return strings.TrimLeft(s, " \t\r\n") }
+
+// excerpt shortens what a file says so that it fits into an error.
+func excerpt(s string) string {
+	const most = 40
+	if len(s) > most {
+		return fmt.Sprintf("%.*q...", most, s)
+	}
+	return fmt.Sprintf("%q", s)
+}

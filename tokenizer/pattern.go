@@ -1,0 +1,210 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+// pattern finds parts of a text.
+type pattern interface {
+	// find calls yield for every match, in order and without overlap. A match
+	// may be empty.
+	find(s string, yield func(start, end int) error) error
+}
+
+// filePattern is how tokenizer.json writes a pattern: one of the two is set.
+type filePattern struct {
+	String *string
+	Regex  *string
+}
+
+const maxPattern = 8192
+
+func (p filePattern) compile() (pattern, error) {
+	switch {
+	case p.String != nil && p.Regex == nil:
+		if *p.String == "" {
+			return nil, errors.New("pattern is an empty string")
+		}
+		return literal(*p.String), nil
+	case p.Regex != nil && p.String == nil:
+		if scan, ok := scanners[*p.Regex]; ok {
+			return scan, nil
+		}
+		return compileRegex(*p.Regex)
+	}
+	return nil, errors.New(`pattern must be {"String": ...} or {"Regex": ...}`)
+}
+
+// literal matches itself.
+type literal string
+
+func (p literal) find(s string, yield func(start, end int) error) error {
+	for done := 0; ; {
+		i := strings.Index(s[done:], string(p))
+		if i < 0 {
+			return nil
+		}
+		start := done + i
+		done = start + len(p)
+		if err := yield(start, done); err != nil {
+			return err
+		}
+	}
+}
+
+// runeClass matches every single character it holds for.
+type runeClass func(r rune) bool
+
+func (is runeClass) find(s string, yield func(start, end int) error) error {
+	for i, r := range s {
+		if is(r) {
+			if err := yield(i, i+utf8.RuneLen(r)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// regex is a pattern no scanner was written for, given to a backtracking engine.
+type regex struct{ *regexp2.Regexp }
+
+// A hostile pattern can make the engine try for years. One match may take
+// matchTimeout; a whole text that and a second for every matchedPerSecond bytes,
+// about a thirtieth of the engine's usual speed.
+const (
+	matchTimeout     = 5 * time.Second
+	matchedPerSecond = 256 << 10
+)
+
+func compileRegex(expr string) (pattern, error) {
+	if len(expr) > maxPattern {
+		return nil, fmt.Errorf("pattern of %d bytes, at most %d are supported", len(expr), maxPattern)
+	}
+	native, err := fromOniguruma(expr)
+	if err != nil {
+		return nil, fmt.Errorf("pattern %s: %w", excerpt(expr), err)
+	}
+	re, err := regexp2.Compile(native, regexp2.Multiline)
+	if err != nil {
+		return nil, fmt.Errorf("pattern %s: %w", excerpt(expr), err)
+	}
+	re.MatchTimeout = matchTimeout
+	return regex{re}, nil
+}
+
+// graphemes matches what a reader sees as one character.
+var graphemes = sync.OnceValue(func() pattern {
+	return regex{regexp2.MustCompile(`\X`)}
+})
+
+func (re regex) find(s string, yield func(start, end int) error) error {
+	runes := []rune(s)
+	deadline := time.Now().Add(matchTimeout + time.Duration(len(s))*time.Second/matchedPerSecond)
+	at, offset := 0, 0 // the same place in runes and in bytes
+	advance := func(to int) int {
+		for ; at < to; at++ {
+			offset += utf8.RuneLen(runes[at])
+		}
+		return offset
+	}
+	var stopped error
+	matches, last := 0, -1
+	err := re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+		index, length, _ := m.GroupRange(0)
+		if length == 0 && index == last {
+			return true // nothing, right after a match: no match of its own
+		}
+		start := advance(index)
+		last = index + length
+		if stopped = yield(start, advance(last)); stopped != nil {
+			return false
+		}
+		if matches++; matches%256 == 0 && time.Now().After(deadline) {
+			stopped = fmt.Errorf("pattern %s: %d matches in %d bytes take too long", excerpt(re.String()), matches, start)
+		}
+		return stopped == nil
+	})
+	if err != nil {
+		return fmt.Errorf("pattern %s: %w", excerpt(re.String()), err)
+	}
+	return stopped
+}
+
+// dialect is what Oniguruma, whose patterns the files are written in, means by an
+// escape that our engine reads differently, as the inside of a character class.
+var dialect = map[string]string{
+	`\p{L}`: `\p{L}` + classText(newLetters),
+	`\p{N}`: `\p{N}` + classText(newNumbers),
+	`\w`:    `\p{L}\p{M}\p{N}\p{Pc}` + classText(newLetters) + classText(newNumbers),
+}
+
+// oddRepeat is what follows the brace of a repetition the two engines disagree on.
+var oddRepeat = regexp.MustCompile(`^(,\d+\}|\d*,?\d*\}\+)`)
+
+// classText writes a table's ranges as they stand in a character class.
+func classText(table *unicode.RangeTable) string {
+	var b strings.Builder
+	for _, r := range table.R16 {
+		fmt.Fprintf(&b, "%c-%c", r.Lo, r.Hi)
+	}
+	for _, r := range table.R32 {
+		fmt.Fprintf(&b, "%c-%c", r.Lo, r.Hi)
+	}
+	return b.String()
+}
+
+// fromOniguruma translates a pattern, and refuses the few constructs that cannot
+// be translated one by one.
+func fromOniguruma(expr string) (string, error) {
+	var b strings.Builder
+	inClass := false
+	for i := 0; i < len(expr); {
+		part := expr[i : i+1]
+		if part == `\` {
+			part = escapeAt(expr[i:])
+		}
+		i += len(part)
+		inside, translated := dialect[part]
+		switch {
+		case translated && inClass:
+			part = inside
+		case translated:
+			part = "[" + inside + "]"
+		case part == `\W` && !inClass:
+			part = "[^" + dialect[`\w`] + "]"
+		case part == "{" && !inClass && oddRepeat.MatchString(expr[i:]):
+			return "", errors.New("{,n} and a + after {n,m} are not supported")
+		case len(part) == 2 && strings.Contains(`\W\h\H\K\G\N\O\y\Y\g`, part):
+			return "", fmt.Errorf("%s is not supported here", part)
+		case inClass && (part == "[" || strings.HasPrefix(expr[i-1:], "&&")):
+			return "", errors.New("a class within a class is not supported")
+		case part == "[" && (strings.HasPrefix(expr[i:], "]") || strings.HasPrefix(expr[i:], "^]")):
+			return "", errors.New("a class that starts with ] is not supported")
+		case part == "[" || part == "]":
+			inClass = part == "["
+		}
+		b.WriteString(part)
+	}
+	return b.String(), nil
+}
+
+// escapeAt is the escape expr starts with: a backslash and a character, or a
+// property with its name.
+func escapeAt(expr string) string {
+	if strings.HasPrefix(expr, `\p{`) || strings.HasPrefix(expr, `\P{`) {
+		if end := strings.IndexByte(expr, '}'); end > 0 {
+			return expr[:end+1]
+		}
+	}
+	return expr[:min(2, len(expr))]
+}

@@ -1,0 +1,127 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// precompiled is SentencePiece's compiled table of replacements: a double-array
+// trie from UTF-8 to an offset into a text of replacements that end in a zero byte.
+type precompiled struct {
+	units []uint32
+	text  string
+}
+
+func parsePrecompiled(raw json.RawMessage) (*precompiled, error) {
+	var table []byte // base64 in the file
+	if err := unmarshalInto(raw, &table, "precompiled_charsmap"); err != nil {
+		return nil, err
+	}
+	if len(table) < 4 {
+		return nil, fmt.Errorf("precompiled_charsmap has %d bytes, at least 4 are needed", len(table))
+	}
+	size := int64(binary.LittleEndian.Uint32(table))
+	if table = table[4:]; size%4 != 0 || size > int64(len(table)) {
+		return nil, fmt.Errorf("precompiled_charsmap says its trie has %d bytes, %d follow", size, len(table))
+	}
+	n := &precompiled{units: make([]uint32, size/4), text: string(table[size:])}
+	for i := range n.units {
+		n.units[i] = binary.LittleEndian.Uint32(table[4*i:])
+	}
+	if !utf8.ValidString(n.text) {
+		return nil, errors.New("precompiled_charsmap: replacements are not valid UTF-8")
+	}
+	return n, nil
+}
+
+// normalize replaces a whole grapheme where the table has an entry for a short
+// one, and character by character otherwise. That is what the models in use were
+// trained with, odd as it is.
+func (n *precompiled) normalize(s string) (string, error) {
+	var b strings.Builder
+	b.Grow(len(s))
+	err := eachGrapheme(s, func(grapheme string) error {
+		if len(grapheme) < 6 {
+			if to, ok := n.lookup(grapheme); ok {
+				b.WriteString(to)
+				return nil
+			}
+		}
+		for i, r := range grapheme {
+			part := grapheme[i : i+utf8.RuneLen(r)]
+			if to, ok := n.lookup(part); ok {
+				part = to
+			}
+			b.WriteString(part)
+		}
+		return grown(len(s), b.Len())
+	})
+	return b.String(), err
+}
+
+// lookup finds the replacement of the shortest prefix of s that has one.
+func (n *precompiled) lookup(s string) (string, bool) {
+	node := uint32(0)
+	for i := -1; i < len(s); i++ {
+		if i >= 0 {
+			node ^= uint32(s[i])
+		}
+		if int64(node) >= int64(len(n.units)) {
+			return "", false
+		}
+		unit := n.units[node]
+		if i >= 0 && unit&(1<<31|0xff) != uint32(s[i]) {
+			return "", false
+		}
+		node ^= unit >> 10 << (unit & (1 << 9) >> 6)
+		if i >= 0 && unit>>8&1 == 1 {
+			return n.replacement(node)
+		}
+	}
+	return "", false
+}
+
+// replacement reads the text the leaf at node points to.
+func (n *precompiled) replacement(node uint32) (string, bool) {
+	if int64(node) >= int64(len(n.units)) {
+		return "", false
+	}
+	at := n.units[node] &^ (1 << 31)
+	if int64(at) > int64(len(n.text)) {
+		return "", false
+	}
+	to, _, _ := strings.Cut(n.text[at:], "\x00")
+	return to, utf8.ValidString(to)
+}
+
+// eachGrapheme cuts s into what a reader sees as one character. Two ASCII
+// characters never join, except CR LF; the rest is left to the regex engine's \X.
+func eachGrapheme(s string, visit func(grapheme string) error) error {
+	for len(s) > 0 {
+		n := 1
+		for n < len(s) && mayJoin(s[n-1], s[n]) {
+			n++
+		}
+		part := s[:n]
+		s = s[n:]
+		if n == 1 {
+			if err := visit(part); err != nil {
+				return err
+			}
+			continue
+		}
+		err := graphemes().find(part, func(start, end int) error { return visit(part[start:end]) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mayJoin(a, b byte) bool {
+	return a >= utf8.RuneSelf || b >= utf8.RuneSelf || a == '\r' && b == '\n'
+}

@@ -1,0 +1,235 @@
+// Package tokenizer turns text into token ids and back, exactly as a Hugging Face
+// tokenizer.json says.
+//
+// A text passes five stages on its way to ids, each described by the file:
+//
+//	added tokens    "<|im_start|>" and the like are cut out whole     added.go
+//	normalizers     characters are rewritten: NFC, '▁' for ' '        normalize.go
+//	pre-tokenizers  what is left is cut into words                    pretokenize.go, split.go, scan.go
+//	model           words become ids: BPE, Unigram, WordPiece         bpe.go, unigram.go, wordpiece.go
+//	post-processor  <s> and </s> are put around them                  postprocess.go
+//
+// and a chain of decoders (decode.go) makes text of ids again. Results are those of
+// the tokenizers library, which the tests compare against; where it would quietly
+// drop a character, this package returns an error. The file's truncation and padding
+// concern batches and are not applied.
+//
+// Files are taken to be hostile: everything is bounded by the size of the file and
+// of the text, and a Tokenizer that was read cannot fail but with an error.
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// Tokenizer turns text into ids and ids into text. It is safe for concurrent use.
+type Tokenizer struct {
+	vocab      *vocab
+	original   *finder // added tokens looked for in the text as it is
+	normalized *finder // added tokens looked for in normalized text
+	norm       normalizers
+	pre        []preTokenizer
+	model      model
+	affixes    affixes
+	decoder    decoders
+	anyBytes   bool // text need not be UTF-8
+	pool       sync.Pool
+}
+
+// maxFile is the size of the largest file that is read. The largest known is 33 MB.
+const maxFile = 256 << 20
+
+// Open reads a tokenizer.json.
+func Open(path string) (*Tokenizer, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open tokenizer: %w", err)
+	}
+	t, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, err
+}
+
+// Parse reads the contents of a tokenizer.json.
+func Parse(data []byte) (*Tokenizer, error) {
+	var file struct {
+		Added      []addedToken    `json:"added_tokens"`
+		Normalizer json.RawMessage `json:"normalizer"`
+		Pre        json.RawMessage `json:"pre_tokenizer"`
+		Post       json.RawMessage `json:"post_processor"`
+		Decoder    json.RawMessage `json:"decoder"`
+		Model      json.RawMessage `json:"model"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("parse tokenizer: %w", err)
+	}
+	t := &Tokenizer{}
+	for _, stage := range []struct {
+		name  string
+		parse func() error
+	}{
+		{"model", func() (err error) { t.model, t.vocab, err = parseModel(file.Model); return }},
+		{"normalizer", func() (err error) { t.norm, err = parseNormalizers(file.Normalizer); return }},
+		{"added_tokens", func() (err error) {
+			t.original, t.normalized, err = t.vocab.addTokens(file.Added, t.norm)
+			return
+		}},
+		{"pre_tokenizer", func() (err error) { t.pre, err = parsePreTokenizers(file.Pre); return }},
+		{"post_processor", func() (err error) { t.affixes, err = parsePostProcessors(file.Post, t.vocab); return }},
+		{"decoder", func() (err error) { t.decoder, err = parseDecoders(file.Decoder); return }},
+	} {
+		if err := stage.parse(); err != nil {
+			return nil, fmt.Errorf("parse tokenizer: %s: %w", stage.name, err)
+		}
+	}
+	return t.ready(), nil
+}
+
+// ready finishes a tokenizer whose stages are set.
+func (t *Tokenizer) ready() *Tokenizer {
+	if last := len(t.pre) - 1; last >= 0 && t.pre[last] == (byteLevel{}) {
+		if m, ok := t.model.(*bpe); ok && m.readBytes() {
+			t.pre = t.pre[:last]
+		}
+	}
+	t.pool.New = func() any { return &scratch{cache: newWordCache()} }
+	return t
+}
+
+func parseModel(raw json.RawMessage) (model, *vocab, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil, errors.New("the file has none")
+	}
+	kind, err := modelKind(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch kind {
+	case "BPE":
+		return parseBPE(raw)
+	case "Unigram":
+		return parseUnigram(raw)
+	case "WordPiece":
+		return parseWordPiece(raw)
+	}
+	return nil, nil, fmt.Errorf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(kind))
+}
+
+// modelKind is the model's type. Old files leave it out where the fields tell.
+func modelKind(raw json.RawMessage) (string, error) {
+	var file struct {
+		Type   string          `json:"type"`
+		Merges json.RawMessage `json:"merges"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return "", err
+	}
+	if file.Type == "" && file.Merges != nil {
+		return "BPE", nil
+	}
+	return file.Type, nil
+}
+
+// maxSteps is how many steps a normalizer, pre-tokenizer, post-processor or decoder
+// may have. Each may lengthen the text, so their number is not left to the file.
+const maxSteps = 12
+
+// eachStep calls visit for every step of a stage: none for null, one for a plain
+// step, those listed under the given name for a Sequence. A Sequence within one is
+// flattened.
+func eachStep(raw json.RawMessage, listName string, visit func(kind string, raw json.RawMessage) error) error {
+	left := maxSteps
+	var walk func(raw json.RawMessage, depth int) error
+	walk = func(raw json.RawMessage, depth int) error {
+		if len(raw) == 0 || string(raw) == "null" {
+			return nil
+		}
+		var step map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &step); err != nil {
+			return err
+		}
+		var kind string
+		if err := json.Unmarshal(step["type"], &kind); err != nil {
+			return fmt.Errorf("a step without a type: %s", excerpt(string(raw)))
+		}
+		if kind != "Sequence" {
+			if left--; left < 0 {
+				return fmt.Errorf("more than %d steps", maxSteps)
+			}
+			if err := visit(kind, raw); err != nil {
+				return fmt.Errorf("%s: %w", kind, err)
+			}
+			return nil
+		}
+		if depth == maxSteps {
+			return fmt.Errorf("Sequences nested more than %d deep", maxSteps)
+		}
+		var list []json.RawMessage
+		if err := json.Unmarshal(step[listName], &list); err != nil {
+			return fmt.Errorf("Sequence without a list of %s", listName)
+		}
+		for _, inner := range list {
+			if err := walk(inner, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return walk(raw, 0)
+}
+
+// unmarshalInto reads one field of a JSON object; a missing one leaves into alone.
+func unmarshalInto(raw json.RawMessage, into any, name string) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	value, ok := fields[name]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// VocabSize is one more than the largest id. Every id Encode returns is below it.
+func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
+
+// ID is the id of a token as the file writes it: "Ġhello", "<s>".
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	id, ok := t.vocab.ids[token]
+	return id, ok
+}
+
+// Token is the inverse of ID.
+func (t *Tokenizer) Token(id int32) (string, bool) {
+	if !t.vocab.has(id) {
+		return "", false
+	}
+	return t.vocab.tokens[id], true
+}
+
+// Special tells whether id is a token such as <s> that is no part of the text.
+func (t *Tokenizer) Special(id int32) bool { return t.vocab.has(id) && t.vocab.special[id] }

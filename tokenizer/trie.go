@@ -1,0 +1,85 @@
+package tokenizer
+
+import "sort"
+
+// trie finds the tokens that start at a place in a word. Nodes with their edges
+// sorted lie in two flat arrays, so it costs about as much memory as the tokens.
+type trie struct {
+	nodes []trieNode
+	edges []trieEdge
+}
+
+type trieNode struct {
+	first, count int32 // its edges
+	id           int32 // the token that ends here, or -1
+}
+
+type trieEdge struct {
+	label byte
+	node  int32
+}
+
+// newTrie holds the given tokens; ids[i] belongs to tokens[i]. Tokens differ.
+func newTrie(tokens []string, ids []int32) *trie {
+	order := make([]int, len(tokens))
+	for i := range order {
+		order[i] = i
+	}
+	sort.Slice(order, func(a, b int) bool { return tokens[order[a]] < tokens[order[b]] })
+	t := &trie{nodes: []trieNode{{id: -1}}}
+	type task struct {
+		node  int32
+		group []int // sorted tokens that share their first depth bytes
+		depth int
+	}
+	// A queue rather than recursion: a token may be long.
+	for queue := []task{{0, order, 0}}; len(queue) > 0; queue = queue[1:] {
+		now := queue[0]
+		if len(now.group) > 0 && len(tokens[now.group[0]]) == now.depth {
+			t.nodes[now.node].id = ids[now.group[0]]
+			now.group = now.group[1:]
+		}
+		t.nodes[now.node].first = int32(len(t.edges))
+		for len(now.group) > 0 {
+			label := tokens[now.group[0]][now.depth]
+			n := sort.Search(len(now.group), func(i int) bool { return tokens[now.group[i]][now.depth] > label })
+			child := int32(len(t.nodes))
+			t.nodes = append(t.nodes, trieNode{id: -1})
+			t.edges = append(t.edges, trieEdge{label, child})
+			queue = append(queue, task{child, now.group[:n], now.depth + 1})
+			now.group = now.group[n:]
+		}
+		t.nodes[now.node].count = int32(len(t.edges)) - t.nodes[now.node].first
+	}
+	return t
+}
+
+// walk calls visit for every token s starts with, the shortest first.
+func (t *trie) walk(s string, visit func(id int32, length int)) {
+	node := &t.nodes[0]
+	for i := 0; i < len(s); i++ {
+		next := t.child(node, s[i])
+		if next < 0 {
+			return
+		}
+		if node = &t.nodes[next]; node.id >= 0 {
+			visit(node.id, i+1)
+		}
+	}
+}
+
+// child follows an edge by binary search, -1 if there is none.
+func (t *trie) child(node *trieNode, label byte) int32 {
+	low, high := node.first, node.first+node.count
+	for low < high {
+		if mid := (low + high) / 2; t.edges[mid].label < label {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low < node.first+node.count && t.edges[low].label == label {
+		return t.edges[low].node
+	}
+	return -1
+}

@@ -1,0 +1,173 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// unigram gives every token a score, the logarithm of how likely it is, and cuts
+// a word into the tokens with the highest sum.
+type unigram struct {
+	vocab      *vocab
+	scores     []float64 // by id
+	pieces     *trie
+	unknown    int32       // id of the unknown token, -1 if the file has none
+	penalty    float64     // the score of an unknown character
+	byteTokens *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
+}
+
+// unknownPenalty is how much worse than the worst token an unknown character is.
+const unknownPenalty = 10
+
+func parseUnigram(raw json.RawMessage) (*unigram, *vocab, error) {
+	var file struct {
+		Unknown  *int64          `json:"unk_id"`
+		Fallback bool            `json:"byte_fallback"`
+		Vocab    json.RawMessage `json:"vocab"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, nil, err
+	}
+	m := &unigram{vocab: newVocab(), unknown: -1, penalty: math.Inf(1)}
+	if err := m.parseScores(string(file.Vocab)); err != nil {
+		return nil, nil, fmt.Errorf("vocab: %w", err)
+	}
+	if file.Unknown != nil {
+		if *file.Unknown < 0 || *file.Unknown >= int64(len(m.scores)) {
+			return nil, nil, fmt.Errorf("unk_id %d, but ids go from 0 to %d", *file.Unknown, len(m.scores)-1)
+		}
+		m.unknown = int32(*file.Unknown)
+	}
+	if file.Fallback {
+		m.byteTokens = m.vocab.byteIDs()
+	}
+	return m, m.vocab, m.buildTrie()
+}
+
+// parseScores reads [["token", score], ...]; a token's place is its id.
+func (m *unigram) parseScores(array string) error {
+	return eachElement(array, func(value string) error {
+		id := int64(len(m.scores))
+		var fields []string
+		err := eachElement(value, func(field string) error {
+			fields = append(fields, field)
+			return nil
+		})
+		if err != nil || len(fields) != 2 {
+			return fmt.Errorf("entry %d is %s, not a token and its score", id, excerpt(value))
+		}
+		token, err := jsonString(fields[0])
+		if err != nil {
+			return err
+		}
+		score, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			return fmt.Errorf("token %s has score %s, which is not a number", excerpt(token), excerpt(fields[1]))
+		}
+		if len(m.scores) == maxTokens {
+			return fmt.Errorf("more than %d tokens", maxTokens)
+		}
+		m.scores = append(m.scores, score)
+		m.penalty = min(m.penalty, score-unknownPenalty)
+		return m.vocab.add(token, id, len(m.scores))
+	})
+}
+
+func (m *unigram) buildTrie() error {
+	var ids []int32
+	var tokens []string
+	for id, token := range m.vocab.tokens {
+		if len(token) > maxMatched {
+			return fmt.Errorf("vocab: token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched)
+		}
+		if token != "" {
+			ids, tokens = append(ids, int32(id)), append(tokens, token)
+		}
+	}
+	m.pieces = newTrie(tokens, ids)
+	return nil
+}
+
+// words leaves a piece whole: a token could cross any place in it.
+func (m *unigram) words(p piece, each func(piece) error) error { return each(p) }
+
+// step is the best way found to a place in the word: the last token and where it
+// starts.
+type step struct {
+	score float64
+	start int32 // -1: no way yet
+	id    int32
+}
+
+func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) {
+	best, err := m.search(w.best[:0], word)
+	if err != nil {
+		return ids, err
+	}
+	w.best = best
+	before := len(ids)
+	for end := len(word); end > 0; {
+		start, id := int(best[end].start), best[end].id
+		if id == m.unknown { // neighbouring unknown characters are one
+			for start > 0 && best[start].id == m.unknown {
+				start = int(best[start].start)
+			}
+			ids = m.appendUnknown(ids, word[start:end])
+		} else {
+			ids = append(ids, id)
+		}
+		end = start
+	}
+	slices.Reverse(ids[before:])
+	return ids, nil
+}
+
+// search fills best[i] with the best way to cut word[:i].
+func (m *unigram) search(best []step, word string) ([]step, error) {
+	best = append(best, step{})
+	for range len(word) {
+		best = append(best, step{start: -1})
+	}
+	for start := 0; start < len(word); {
+		_, n := utf8.DecodeRuneInString(word[start:])
+		offer := func(id int32, length int, score float64) {
+			score += best[start].score
+			if to := &best[start+length]; to.start < 0 || score > to.score {
+				*to = step{score, int32(start), id}
+			}
+		}
+		single := false
+		m.pieces.walk(word[start:], func(id int32, length int) {
+			offer(id, length, m.scores[id])
+			single = single || length == n
+		})
+		if !single {
+			if m.unknown < 0 {
+				return best, fmt.Errorf("character %q is not in the vocabulary, which has no unknown token", word[start:start+n])
+			}
+			offer(m.unknown, n, m.penalty)
+		}
+		start += n
+	}
+	return best, nil
+}
+
+// appendUnknown appends the ids of characters without a token, last one first
+// because encode goes backwards.
+func (m *unigram) appendUnknown(ids []int32, text string) []int32 {
+	if id, ok := m.vocab.ids[text]; ok {
+		return append(ids, id)
+	}
+	if m.byteTokens != nil {
+		before := len(ids)
+		if with, ok := appendBytes(ids, text, m.byteTokens); ok {
+			slices.Reverse(with[before:])
+			return with
+		}
+	}
+	return append(ids, m.unknown)
+}

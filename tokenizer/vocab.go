@@ -1,0 +1,112 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Limits on what a file may ask for. Real vocabularies stay far below them:
+// the largest seen have 262,144 tokens.
+const (
+	maxTokens = 1 << 22
+	// An id may be this far beyond the number of tokens before the table that
+	// is indexed by it is out of proportion to the file.
+	maxIDSlack = 1 << 16
+	// maxMatched is the length in bytes of a token that is searched for in the
+	// text. The work per character is bounded by it.
+	maxMatched = 1024
+)
+
+// vocab holds the tokens of the model and the added ones. It does not change
+// once the file is read.
+type vocab struct {
+	tokens  []string // by id, "" where an id has no token
+	shown   []string // by id, what the decoder is given
+	special []bool   // by id
+	ids     map[string]int32
+}
+
+func newVocab() *vocab { return &vocab{ids: map[string]int32{}} }
+
+// parseVocab reads {"token": id, ...}.
+func parseVocab(object string) (*vocab, error) {
+	v := newVocab()
+	type entry struct {
+		token string
+		id    int64
+	}
+	var entries []entry
+	err := eachMember(object, func(token, value string) error {
+		id, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("token %s has id %s, which is not a whole number", excerpt(token), excerpt(value))
+		}
+		if len(entries) == maxTokens {
+			return fmt.Errorf("more than %d tokens", maxTokens)
+		}
+		entries = append(entries, entry{token, id})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.ids = make(map[string]int32, len(entries))
+	v.tokens = make([]string, 0, len(entries))
+	for _, e := range entries {
+		if err := v.add(e.token, e.id, len(entries)); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// add gives token an id of its own. count is how many tokens the file has.
+func (v *vocab) add(token string, id int64, count int) error {
+	if id < 0 || id >= int64(count)+maxIDSlack {
+		return fmt.Errorf("token %s has id %d; with %d tokens ids go from 0 to %d",
+			excerpt(token), id, count, count+maxIDSlack-1)
+	}
+	if old, ok := v.ids[token]; ok {
+		return fmt.Errorf("token %s occurs twice, with ids %d and %d", excerpt(token), old, id)
+	}
+	v.grow(int(id) + 1)
+	if v.has(int32(id)) {
+		return fmt.Errorf("id %d belongs to two tokens, %s and %s", id, excerpt(v.tokens[id]), excerpt(token))
+	}
+	v.tokens[id], v.shown[id] = token, token
+	v.ids[token] = int32(id)
+	return nil
+}
+
+func (v *vocab) grow(n int) {
+	if missing := n - len(v.tokens); missing > 0 {
+		v.tokens = append(v.tokens, make([]string, missing)...)
+		v.shown = append(v.shown, make([]string, missing)...)
+		v.special = append(v.special, make([]bool, missing)...)
+	}
+}
+
+// has tells whether id is some token's.
+func (v *vocab) has(id int32) bool {
+	if id < 0 || int(id) >= len(v.tokens) {
+		return false
+	}
+	if v.tokens[id] != "" {
+		return true
+	}
+	empty, ok := v.ids[""]
+	return ok && empty == id
+}
+
+// byteIDs finds the 256 tokens "<0x00>" to "<0xFF>" that stand for bytes no other
+// token covers. A byte without one has -1.
+func (v *vocab) byteIDs() *[256]int32 {
+	var ids [256]int32
+	for b := range ids {
+		ids[b] = -1
+		if id, ok := v.ids[fmt.Sprintf("<0x%02X>", b)]; ok {
+			ids[b] = id
+		}
+	}
+	return &ids
+}
