@@ -8,6 +8,7 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
+	c.Vertical = c.Vertical || b.training() && b.entangled()
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}}
 	e.start()
 	e.homes()
@@ -193,12 +194,15 @@ func (e *emitter) moveOut(src, home, block, micro int) {
 	e.add(plan.Step{Verb: plan.Move, Lane: plan.Out, Block: block, Micro: micro, Src: src, Dst: home})
 }
 
-// uses lists the visits of one iteration.
+// uses lists the visits of one iteration. Sums of gradients have one order whatever
+// the choice: by block, and for a block by micro-batch. Where the first block shares
+// a slab with a later one, its backward therefore waits for all micro-batches.
 func (e *emitter) uses() []use {
-	groups := [][]int{make([]int, e.b.goal.Micros)}
-	for j := range groups[0] {
-		groups[0][j] = j
+	all := make([]int, e.b.goal.Micros)
+	for j := range all {
+		all[j] = j
 	}
+	groups := [][]int{all}
 	if !e.c.Vertical {
 		groups = nil
 		for j := range e.b.goal.Micros {
@@ -206,7 +210,8 @@ func (e *emitter) uses() []use {
 		}
 	}
 	var uses []use
-	last := len(e.b.model.Blocks) - 1
+	last, end := len(e.b.model.Blocks)-1, e.b.trained
+	defers := e.b.training() && len(groups) > 1 && e.b.shares(end)
 	for _, micros := range groups {
 		if !e.b.training() {
 			for i := range last + 1 {
@@ -218,9 +223,12 @@ func (e *emitter) uses() []use {
 			uses = append(uses, use{forward, i, micros})
 		}
 		uses = append(uses, use{both, last, micros})
-		for i := last - 1; i >= e.b.trained; i-- {
+		for i := last - 1; i > end || i == end && !defers; i-- {
 			uses = append(uses, use{backward, i, micros})
 		}
+	}
+	if defers {
+		uses = append(uses, use{backward, end, all})
 	}
 	return uses
 }
