@@ -436,10 +436,15 @@ func (e *emitter) gradientDone(k int) error {
 	if err != nil {
 		return err
 	}
-	e.add(plan.Step{Verb: plan.Run, Lane: plan.Compute, Block: owner, Micro: -1, Program: e.programID(l), Bind: []plan.Bind{
+	step := plan.Step{Verb: plan.Run, Lane: plan.Compute, Block: owner, Micro: -1, Program: e.programID(l), Bind: []plan.Bind{
 		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[owner], k), Buffer: e.slabs[k].gradient},
 		{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.b.partials[k]},
-	}})
+	}}
+	if l.Frame > 0 {
+		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, e.device, l.Frame)
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: scratch})
+	}
+	e.add(step)
 	if home := e.p.Slabs[k].Gradient; home >= 0 {
 		e.moveOut(e.slabs[k].gradient, home, owner, -1)
 		e.slabs[k].gradient = -1
