@@ -11,8 +11,8 @@ import (
 
 	"spillway"
 	"spillway/device"
+	"spillway/device/cpu"
 	"spillway/executor"
-	"spillway/internal/plainscratch"
 	"spillway/machine"
 	"spillway/safetensors"
 	"spillway/train"
@@ -21,7 +21,7 @@ import (
 // openDevice gives a device to run on, closed when the test ends: leaks show.
 func openDevice(t testing.TB) device.Device {
 	t.Helper()
-	dev := plainscratch.New()
+	dev := cpu.Open(cpu.Options{})
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
 			t.Error(err)
