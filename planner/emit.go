@@ -8,6 +8,7 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
+	c.Vertical = c.Vertical || b.training() && !c.Pipeline && b.entangled()
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: map[at]int{}, grad: map[at]int{}, kept: map[at]int{}}
 	e.start()
 	e.homes()

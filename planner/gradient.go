@@ -87,8 +87,13 @@ func (e *emitter) squares(k int) error {
 	if owner != 0 {
 		into = plan.Bind{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
 	}
-	e.add(plan.Step{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Program: e.programID(l), Bind: []plan.Bind{
-		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[block], k), Buffer: state.gradient}, into}})
+	step := plan.Step{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Program: e.programID(l), Bind: []plan.Bind{
+		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
+	if l.Frame > 0 {
+		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, owner, l.Frame)
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: scratch})
+	}
+	e.add(step)
 	if owner != 0 {
 		e.add(plan.Step{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, Micro: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.b.partials[k]})
 	}

@@ -1,6 +1,9 @@
 package planner
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // use is one visit of a block by some micro-batches on one device.
 type use struct {
@@ -11,16 +14,21 @@ type use struct {
 	turn   int // among the uses of its device
 }
 
-// sequence lists the visits of one iteration in the order they are issued.
+// sequence lists the visits of one iteration in the order they are issued. On a
+// device, gradients are summed in one order whatever the choice: by block, and for
+// a block by micro-batch. Where the first block shares a slab with a later one, its
+// backward therefore waits for all micro-batches.
 func (e *emitter) sequence() []use {
 	var list []use
-	switch {
-	case e.c.Pipeline && e.b.training():
+	if e.c.Pipeline && e.b.training() {
 		list = e.pipeline()
-	default:
+	} else {
 		for _, groups := range e.rounds() {
 			list = append(list, e.pass(groups)...)
 		}
+	}
+	if e.b.training() && e.b.shares(e.b.trained) {
+		list = deferred(list, e.b.trained)
 	}
 	turns := make([]int, e.c.devices())
 	for i := range list {
@@ -28,6 +36,28 @@ func (e *emitter) sequence() []use {
 		turns[list[i].device]++
 	}
 	return list
+}
+
+// deferred puts the backward of a block behind everything else, the micro-batches
+// of a device together.
+func deferred(list []use, block int) []use {
+	var rest, late []use
+	for _, u := range list {
+		if u.phase != backward || u.block != block {
+			rest = append(rest, u)
+			continue
+		}
+		i := slices.IndexFunc(late, func(o use) bool { return o.device == u.device })
+		if i < 0 {
+			late = append(late, u)
+			continue
+		}
+		late[i].micros = append(slices.Clone(late[i].micros), u.micros...)
+	}
+	for i := range late {
+		slices.Sort(late[i].micros)
+	}
+	return append(rest, late...)
 }
 
 // group is some micro-batches that pass a block together on one device.
