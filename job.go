@@ -176,6 +176,7 @@ func (o PlanOptions) site() (planner.Site, error) {
 		return site, err
 	}
 	if o.On != nil {
+		site.Devices = 1 // the one at hand
 		info := o.On.Info()
 		site.Kernels, site.Alignment = o.On, max(site.Alignment, info.Alignment)
 		if info.Limit > 0 {
