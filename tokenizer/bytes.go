@@ -5,13 +5,13 @@ package tokenizer
 func Bytes() *Tokenizer {
 	v := newVocab()
 	for b, letter := range byteLetter {
-		if err := v.add(string(letter), int64(b), len(byteLetter)); err != nil {
+		if err := v.add(v.ids, string(letter), int64(b), len(byteLetter)); err != nil {
 			panic(err) // the letters differ, and so do the ids
 		}
 	}
 	t := &Tokenizer{
 		vocab: v, original: newFinder(), normalized: newFinder(),
-		model: &bpe{vocab: v}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
+		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
 		anyBytes: true,
 	}
 	return t.ready()
