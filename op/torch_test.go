@@ -11,6 +11,7 @@ import (
 	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/graph/graphtest"
 	"spillway/internal/numtest"
 	"spillway/op"
 	"spillway/safetensors"
@@ -197,7 +198,7 @@ func (b *trial) compare(out graph.Value) {
 		b.t.Fatal(err)
 	}
 	b.values[j.GradOut[0]] = op.Array{Type: p.Type(out), F: b.read(b.Name + ".grad_out").F}
-	got, err := numtest.Run(j.Program, b.values, op.Args{})
+	got, err := graphtest.Run(j.Program, b.values, op.Args{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

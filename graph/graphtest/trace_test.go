@@ -1,4 +1,4 @@
-package numtest
+package graphtest
 
 import (
 	"fmt"
