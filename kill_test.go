@@ -19,6 +19,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/optim"
@@ -67,11 +68,11 @@ func child(args []string) error {
 	dev := cpu.Open(cpu.Options{})
 	names := slices.Sorted(maps.Keys(strategies))
 	job, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 12, Packed: true, Clip: true,
-		Machine: here, On: dev, Choose: strategies[names[strategy%len(names)]]})
+		Machine: here, On: []device.Device{dev}, Choose: strategies[names[strategy%len(names)]]})
 	if err != nil {
 		return err
 	}
-	_, err = job.Train(context.Background(), dev, train.NewTokens(l), train.Config{
+	_, err = job.Train(context.Background(), train.NewTokens(l), train.Config{
 		Iterations: iterations, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: args[1], Keep: 2}, Every: 2},
 	})
@@ -92,7 +93,7 @@ func startChild(t *testing.T, model, dir string, iterations int64, strategy int)
 // A training that is killed at any moment and goes on, each time under another
 // strategy, ends with the bits of one that was left alone.
 func TestKilledRunsGoOn(t *testing.T) {
-	model, dir := shapeFolder(t, tinyGPT2), t.TempDir()
+	model, dir := configFile(t, tinyGPT2), t.TempDir()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	var reached int64

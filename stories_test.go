@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/device"
 	"spillway/executor"
 	"spillway/generate"
 	"spillway/optim"
@@ -132,13 +133,13 @@ func TestFineTuningStories(t *testing.T) {
 		return train.NewTokens(l)
 	}
 	dev := openDevice(t)
-	options := spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 40, Packed: true, Clip: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: dev}
+	options := spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 40, Packed: true, Clip: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
 	job, err := open(t, s.dir).Plan(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var reports []train.Report
-	result, err := job.Train(context.Background(), dev, feed(learn, 0), train.Config{
+	result, err := job.Train(context.Background(), feed(learn, 0), train.Config{
 		Iterations: 40, Clip: 1, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 4},
 		Report:   func(r train.Report) { reports = append(reports, r) },
 		Notice:   func(text string) { t.Error(text) },
