@@ -33,6 +33,7 @@ type Executor struct {
 
 	result     dtype.Type // of the last block
 	onGradient func(Tensor) error
+	trace      traced
 
 	counters Counters
 }
