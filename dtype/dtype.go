@@ -109,8 +109,12 @@ func Parse(name string) (Type, error) {
 // MarshalText writes the short name.
 func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads what MarshalText wrote, the zero value too.
 func (t *Type) UnmarshalText(b []byte) error {
+	if string(b) == Invalid.String() {
+		*t = Invalid
+		return nil
+	}
 	v, err := Parse(string(b))
 	*t = v
 	return err

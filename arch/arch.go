@@ -1,0 +1,115 @@
+// Package arch knows the published architectures, a file each, and makes models of
+// their config.json. An architecture registers itself by the model_type it is for.
+package arch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/nn"
+)
+
+// Info is what others need to know of a model beyond its blocks.
+type Info struct {
+	Type    string     // model_type: "llama"
+	DType   dtype.Type // the weights were published in; Invalid where the config does not say
+	Vocab   int64      // 0: the model takes no tokens
+	Context int64      // positions it was made for, 0 for any number
+	Layers  int64
+	Width   int64 // of the carry from block to block
+	// Tied: the output product uses the embedding.
+	Tied bool
+	// Prefix of the names that a folder saved from the bare model, without head,
+	// leaves out: "transformer.".
+	Prefix string
+	// Buffers are endings of tensors that some folders hold and that are not weights.
+	Buffers []string
+}
+
+// infoOf is what a config says itself.
+func infoOf(c *hf.Config) Info {
+	return Info{
+		DType: c.Type, Vocab: int64(c.VocabSize), Context: int64(c.MaxPositions),
+		Layers: int64(c.Layers), Width: int64(c.HiddenSize), Tied: c.Tied,
+	}
+}
+
+// Maker builds a model of a config, which has been checked.
+type Maker func(c *hf.Config) (nn.Model, Info, error)
+
+var (
+	mu     sync.RWMutex
+	makers = map[string]Maker{}
+)
+
+// Register makes an architecture known. It is called by init functions and panics on
+// a second registration of the same model_type.
+func Register(modelType string, m Maker) {
+	mu.Lock()
+	defer mu.Unlock()
+	if modelType == "" || m == nil || makers[modelType] != nil {
+		panic("arch: empty or second registration of model_type " + modelType)
+	}
+	makers[modelType] = m
+}
+
+// Types lists the known model_types, sorted.
+func Types() []string {
+	mu.RLock()
+	defer mu.RUnlock()
+	return slices.Sorted(maps.Keys(makers))
+}
+
+// FromConfig makes the model that the text of a config.json describes.
+func FromConfig(config []byte) (nn.Model, Info, error) {
+	c, err := hf.ParseConfig(config)
+	if err != nil {
+		return nil, Info{}, fmt.Errorf("reading config.json: %w", err)
+	}
+	return New(c)
+}
+
+// New makes the model of a config, such as a folder's. Its params are named.
+func New(c *hf.Config) (nn.Model, Info, error) {
+	if err := c.Check(); err != nil {
+		return nil, Info{}, err
+	}
+	mu.RLock()
+	maker := makers[c.ModelType]
+	mu.RUnlock()
+	if maker == nil {
+		return nil, Info{}, fmt.Errorf("model_type %q is not known; known are %s", c.ModelType, strings.Join(Types(), ", "))
+	}
+	m, info, err := maker(c)
+	if err == nil {
+		_, err = nn.Bind(m)
+	}
+	if err != nil {
+		return nil, Info{}, fmt.Errorf("%s: %w", c.ModelType, err)
+	}
+	info.Type = c.ModelType
+	return m, info, nil
+}
+
+// FileNames are the names a param may have in a folder, likeliest first.
+func (i Info) FileNames(param string) []string {
+	bare, ok := strings.CutPrefix(param, i.Prefix)
+	if !ok || i.Prefix == "" {
+		return []string{param}
+	}
+	return []string{param, bare}
+}
+
+// Buffer says whether a tensor of a folder is known not to be a weight: a table
+// saved by mistake of old versions, or the second copy of a tied head.
+func (i Info) Buffer(tensor string) bool {
+	if i.Tied && tensor == "lm_head.weight" {
+		return true
+	}
+	return slices.ContainsFunc(i.Buffers, func(end string) bool { return strings.HasSuffix(tensor, end) })
+}

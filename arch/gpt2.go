@@ -1,0 +1,161 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"spillway/graph"
+	"spillway/hf"
+	"spillway/nn"
+	"spillway/op"
+)
+
+func init() { Register("gpt2", gpt2) }
+
+// gpt2Config are the words of GPT-2's config.json beyond those of hf.Config.
+type gpt2Config struct {
+	ScaleAttn      bool `json:"scale_attn_weights"`
+	ScaleByLayer   bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossAttention bool `json:"add_cross_attention"`
+}
+
+// gpt2 has learned positions, layer norms, and products stored as [in out].
+func gpt2(c *hf.Config) (nn.Model, Info, error) {
+	own := gpt2Config{ScaleAttn: true}
+	if err := values(c, &own); err != nil {
+		return nil, Info{}, err
+	}
+	f, err := activation(c.Activation)
+	switch {
+	case err != nil:
+		return nil, Info{}, err
+	case own.CrossAttention:
+		return nil, Info{}, fmt.Errorf("add_cross_attention is not supported")
+	case c.HiddenSize%c.Heads != 0:
+		return nil, Info{}, fmt.Errorf("n_embd %d does not divide into n_head %d", c.HiddenSize, c.Heads)
+	}
+	info := infoOf(c)
+	info.Prefix, info.Buffers = "transformer.", []string{".attn.bias", ".attn.masked_bias"}
+	maker := gpt2Maker{Config: c, own: own, f: f, width: int64(c.HiddenSize), inner: int64(c.IntermediateSize)}
+	return maker.model(), info, nil
+}
+
+// GPT2 is the language model of GPT-2.
+type GPT2 struct {
+	Tokens    *nn.Embedding `hf:"transformer.wte"`
+	Positions *nn.Embedding `hf:"transformer.wpe"`
+	Layers    []*GPT2Layer  `hf:"transformer.h"`
+	Norm      *nn.LayerNorm `hf:"transformer.ln_f"`
+	Head      *nn.Linear    `hf:"lm_head"`
+	Dropout   nn.Dropout    // of the embeddings
+}
+
+// GPT2Layer is attention and an MLP, each behind a norm and added to x.
+type GPT2Layer struct {
+	Norm1     *nn.LayerNorm `hf:"ln_1"`
+	QKV       *nn.Conv1D    `hf:"attn.c_attn"` // queries, keys and values side by side
+	Output    *nn.Conv1D    `hf:"attn.c_proj"`
+	Norm2     *nn.LayerNorm `hf:"ln_2"`
+	Up        *nn.Conv1D    `hf:"mlp.c_fc"`
+	Down      *nn.Conv1D    `hf:"mlp.c_proj"`
+	Func      nn.Activation
+	Attention op.Attr
+	Dropout   nn.Dropout // of what is added to x
+}
+
+// gpt2Maker makes the parts of a model.
+type gpt2Maker struct {
+	*hf.Config
+	own          gpt2Config
+	f            op.Func
+	width, inner int64
+}
+
+func (g *gpt2Maker) model() *GPT2 {
+	embedding := func(rows int) *nn.Embedding {
+		return &nn.Embedding{Weight: nn.NewParam(nn.Normal(g.InitializerRange), int64(rows), g.width)}
+	}
+	m := &GPT2{
+		Tokens:    embedding(g.VocabSize),
+		Positions: embedding(g.MaxPositions),
+		Norm:      nn.NewLayerNorm(g.width, g.NormEps),
+		Dropout:   nn.Dropout(g.EmbeddingDropout),
+	}
+	m.Head = &nn.Linear{Weight: m.Tokens.Weight}
+	if !g.Tied {
+		m.Head.Weight = embedding(g.VocabSize).Weight
+	}
+	for i := range g.Layers {
+		m.Layers = append(m.Layers, g.layer(i))
+	}
+	return m
+}
+
+func (g *gpt2Maker) layer(i int) *GPT2Layer {
+	std := g.InitializerRange
+	// What is added to x starts smaller the more layers add to it.
+	added := std / math.Sqrt(2*float64(g.Layers))
+	heads := int64(g.Heads)
+	return &GPT2Layer{
+		Norm1:     nn.NewLayerNorm(g.width, g.NormEps),
+		QKV:       nn.NewConv1D(g.width, 3*g.width, std),
+		Output:    nn.NewConv1D(g.width, g.width, added),
+		Norm2:     nn.NewLayerNorm(g.width, g.NormEps),
+		Up:        nn.NewConv1D(g.width, g.inner, std),
+		Down:      nn.NewConv1D(g.inner, g.width, added),
+		Func:      nn.Activation(g.f),
+		Attention: op.Attr{Heads: heads, KVHeads: heads, Scale: g.scale(i), Causal: true, Prob: g.AttentionDropout},
+		Dropout:   nn.Dropout(g.ResidualDropout),
+	}
+}
+
+// scale of the attention scores of a layer.
+func (g *gpt2Maker) scale(layer int) float64 {
+	s := 1.0
+	if g.own.ScaleAttn {
+		s = 1 / math.Sqrt(float64(g.HiddenSize/g.Heads))
+	}
+	if g.own.ScaleByLayer {
+		s /= float64(layer + 1)
+	}
+	return s
+}
+
+// Blocks are the embeddings, each layer, and the head with the last norm.
+func (m *GPT2) Blocks() []nn.Block {
+	blocks := []nn.Block{{Name: "transformer.wte", Forward: m.embed}}
+	for i, l := range m.Layers {
+		blocks = append(blocks, nn.Block{Name: "transformer.h." + strconv.Itoa(i), Forward: l.forward})
+	}
+	return append(blocks, nn.Block{Name: "lm_head", Forward: m.head})
+}
+
+// Output is the product that makes the logits.
+func (m *GPT2) Output() *nn.Linear { return m.Head }
+
+func (m *GPT2) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
+	if learned := m.Positions.Weight.Shape[0]; b.Seq > learned {
+		b.Fail("a sequence of %d positions, the model has learned %d; use a shorter one", b.Seq, learned)
+	}
+	x := b.Add(m.Tokens.Forward(b, nn.Tokens(b)), m.Positions.Forward(b, nn.Positions(b)))
+	return []graph.Value{m.Dropout.Forward(b, x)}
+}
+
+func (l *GPT2Layer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
+	x := in[0]
+	x = b.Add(x, l.Dropout.Forward(b, l.attend(b, l.Norm1.Forward(b, x))))
+	h := l.Func.Forward(b, l.Up.Forward(b, l.Norm2.Forward(b, x)))
+	return []graph.Value{b.Add(x, l.Dropout.Forward(b, l.Down.Forward(b, h)))}
+}
+
+func (l *GPT2Layer) attend(b *graph.Builder, x graph.Value) graph.Value {
+	width := b.TypeOf(x).Shape.Last()
+	qkv := b.Split(l.QKV.Forward(b, x), width, width, width)
+	masks := graph.AttentionMasks{Segments: nn.Segments(b)}
+	return l.Output.Forward(b, b.Attention(l.Attention, qkv[0], qkv[1], qkv[2], masks))
+}
+
+func (m *GPT2) head(b *graph.Builder, in []graph.Value) []graph.Value {
+	return []graph.Value{nn.NextToken(b, m.Norm.Forward(b, in[0]), m.Head)}
+}

@@ -1,0 +1,32 @@
+package arch
+
+import (
+	"fmt"
+
+	"spillway/hf"
+	"spillway/nn"
+)
+
+func init() { Register("qwen2", qwen2) }
+
+// qwen2 is Qwen 2 and 2.5: Llama with biases on queries, keys and values, and a
+// window that may be switched on in some layers.
+func qwen2(c *hf.Config) (nn.Model, Info, error) {
+	if err := qwenWindows(c); err != nil {
+		return nil, Info{}, err
+	}
+	return decoder(c, variant{qkvBias: true, window: c.Window})
+}
+
+// qwenWindows refuses layer_types that the config's Window cannot mean.
+func qwenWindows(c *hf.Config) error {
+	for i, kind := range c.LayerTypes {
+		switch {
+		case kind == "sliding_attention" && c.Window(i) == 0:
+			return fmt.Errorf("layer %d has sliding_attention, but use_sliding_window is off or sliding_window is not given", i)
+		case kind != "sliding_attention" && kind != "full_attention":
+			return fmt.Errorf("layer %d has attention %q, want full_attention or sliding_attention", i, kind)
+		}
+	}
+	return nil
+}

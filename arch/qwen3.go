@@ -1,0 +1,20 @@
+package arch
+
+import (
+	"spillway/hf"
+	"spillway/nn"
+)
+
+func init() { Register("qwen3", qwen3) }
+
+// qwen3 is Llama with a norm on each head of queries and keys, heads of a width of
+// their own, and Qwen 2's windows.
+func qwen3(c *hf.Config) (nn.Model, Info, error) {
+	if err := qwenWindows(c); err != nil {
+		return nil, Info{}, err
+	}
+	return decoder(c, variant{
+		qkvBias: c.AttentionBias, outputBias: c.AttentionBias,
+		headNorms: true, window: c.Window,
+	})
+}

@@ -1,0 +1,169 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"spillway/hf"
+	"spillway/nn"
+)
+
+// maxHead bounds the elements of a head that rotates: each pair has a frequency.
+const maxHead = 1 << 14
+
+// rope computes the frequencies of a config's heads.
+func rope(c *hf.Config) (*nn.Rope, error) {
+	switch {
+	case c.HeadDim%2 != 0 || c.HeadDim > maxHead:
+		return nil, fmt.Errorf("heads of %d elements cannot be rotated; want an even number of at most %d", c.HeadDim, maxHead)
+	case c.Rope.PartialFactor != 1:
+		return nil, fmt.Errorf("partial_rotary_factor %v is not supported, only 1", c.Rope.PartialFactor)
+	}
+	r, err := scaledRope(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range r.Freq {
+		if err := positive("a rope frequency", float64(f)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// scaledRope stretches the plain frequencies as the type says.
+func scaledRope(c *hf.Config) (*nn.Rope, error) {
+	freq := plainRope(c.Rope.Theta, c.HeadDim)
+	switch c.Rope.Type {
+	case "default":
+	case "linear":
+		linearRope(freq, c.Rope.Factor)
+	case "llama3":
+		llama3Rope(freq, c.Rope, float64(originalContext(c)))
+	case "yarn":
+		return yarnRope(freq, c)
+	default:
+		return nil, fmt.Errorf("rope type %q is not supported; supported are default, linear, llama3 and yarn", c.Rope.Type)
+	}
+	return &nn.Rope{Freq: freq}, nil
+}
+
+// originalContext is how many positions the frequencies were first trained with.
+func originalContext(c *hf.Config) int {
+	if c.Rope.OriginalMaxPositions > 0 {
+		return c.Rope.OriginalMaxPositions
+	}
+	return c.MaxPositions
+}
+
+// plainRope is theta^(-2i/dim) in the steps of float32 that transformers takes.
+func plainRope(theta float64, dim int) []float32 {
+	freq := make([]float32, dim/2)
+	for i := range freq {
+		exponent := float32(2*i) / float32(dim)
+		freq[i] = 1 / float32(math.Pow(theta, float64(exponent)))
+	}
+	return freq
+}
+
+// linearRope divides all frequencies: the positions of a longer context move together.
+func linearRope(freq []float32, factor float64) {
+	for i := range freq {
+		freq[i] /= float32(factor)
+	}
+}
+
+// llama3Rope divides slow frequencies by the factor, keeps fast ones, and blends between.
+func llama3Rope(freq []float32, r hf.Rope, original float64) {
+	for i, f := range freq {
+		turns := original * float64(f) / (2 * math.Pi) // in the original context
+		keep := (turns - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)
+		freq[i] = blend(f, r.Factor, min(max(keep, 0), 1))
+	}
+}
+
+// blend keeps a share of a frequency as it is and divides the rest.
+func blend(f float32, factor, keep float64) float32 {
+	return float32((1-keep)*float64(f)/factor + keep*float64(f))
+}
+
+// yarnExtra are words of yarn that hf.Rope has no fields for.
+type yarnExtra struct {
+	MScale       float64 `json:"mscale"`
+	MScaleAllDim float64 `json:"mscale_all_dim"`
+	Truncate     *bool   `json:"truncate"`
+}
+
+// yarnRope divides slow frequencies by the factor and keeps fast ones, with a ramp
+// between two numbers of turns, and scales the attention.
+func yarnRope(freq []float32, c *hf.Config) (*nn.Rope, error) {
+	extra, err := yarnWords(c)
+	if err != nil {
+		return nil, err
+	}
+	low, high := yarnRamp(c, extra)
+	if math.IsNaN(low) || math.IsNaN(high) {
+		return nil, fmt.Errorf("rope_theta %v gives yarn no ramp", c.Rope.Theta)
+	}
+	for i, f := range freq {
+		divide := (float64(i) - low) / (high - low)
+		freq[i] = blend(f, c.Rope.Factor, 1-min(max(divide, 0), 1))
+	}
+	scale := yarnScale(c.Rope, extra)
+	return &nn.Rope{Freq: freq, Scale: scale}, positive("the attention factor of yarn", scale)
+}
+
+func yarnWords(c *hf.Config) (extra yarnExtra, err error) {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} { // the second wins, as in hf
+		if raw, ok := c.Value(key); ok {
+			if err := json.Unmarshal(raw, &extra); err != nil {
+				return extra, fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	return extra, nil
+}
+
+// yarnRamp is the first and last frequency of the blend: those that make beta_fast
+// and beta_slow turns in the original context.
+func yarnRamp(c *hf.Config, extra yarnExtra) (low, high float64) {
+	dim := float64(c.HeadDim)
+	at := func(turns float64) float64 {
+		return dim * math.Log(float64(originalContext(c))/(turns*2*math.Pi)) / (2 * math.Log(c.Rope.Theta))
+	}
+	low, high = at(orElse(c.Rope.BetaFast, 32)), at(orElse(c.Rope.BetaSlow, 1))
+	if extra.Truncate == nil || *extra.Truncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, dim-1)
+	if low == high {
+		high += 0.001
+	}
+	return low, high
+}
+
+// yarnScale is the attention factor, given or derived.
+func yarnScale(r hf.Rope, extra yarnExtra) float64 {
+	scale := func(m float64) float64 {
+		if r.Factor <= 1 {
+			return 1
+		}
+		return 0.1*m*math.Log(r.Factor) + 1
+	}
+	switch {
+	case r.AttentionFactor != 0:
+		return r.AttentionFactor
+	case extra.MScale != 0 && extra.MScaleAllDim != 0:
+		return scale(extra.MScale) / scale(extra.MScaleAllDim)
+	}
+	return scale(1)
+}
+
+// orElse is x, or what it stands for when it is not given.
+func orElse(x, missing float64) float64 {
+	if x == 0 {
+		return missing
+	}
+	return x
+}

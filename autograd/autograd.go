@@ -1,0 +1,267 @@
+// Package autograd turns a block's program into its gradient program.
+//
+// Nothing is recorded while a model runs: the forward program is walked backwards
+// once, each node's rule (rules.go) appends the nodes of its gradient, and the
+// result is again a plain program. Only what leads to a trainable param or a
+// wanted carry is ever written down. What the backward pass reads of the forward
+// pass is then handed over or recomputed, as the planner chooses (split.go).
+package autograd
+
+import (
+	"fmt"
+	"slices"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// Seed is the batch part that starts the backward pass of the last block: the
+// gradient of the loss, f32[1].
+const Seed = "seed"
+
+// Options of Differentiate.
+type Options struct {
+	// InputGrad: the blocks before have something to train, so the gradients of
+	// the carries are wanted.
+	InputGrad bool
+}
+
+// Joint is a block's program with its gradient program appended, in one value space.
+//
+// Every gradient it gives is made by a gradient node and by no two ports at once,
+// so each can have memory of its own.
+type Joint struct {
+	// Program holds the forward nodes, then the gradient nodes. Forward values
+	// keep their numbers.
+	Program *graph.Program
+	// Forward is the number of forward nodes.
+	Forward int
+	// Outputs are the forward carries, or the loss for the last block.
+	Outputs []graph.Value
+	// GradOut is the gradient of each output, an input of the backward pass: a
+	// GradCarry, or the Seed for the last block. 0 for outputs that are not real numbers.
+	GradOut []graph.Value
+	// GradIn is the gradient of each carry input, 0 where none is needed.
+	GradIn []graph.Value
+	// GradParam is by index of the param port, 0 for frozen ones.
+	GradParam []graph.Value
+	// Loss of the last block, else 0. It may come from a gradient node that
+	// computes it on the way.
+	Loss graph.Value
+}
+
+// reverse is one walk back over a program.
+type reverse struct {
+	joint *Joint
+	needs []bool                      // by value: leads back to something that wants a gradient
+	grads map[graph.Value]graph.Value // the gradient of a value, as far as summed
+	at    string                      // model code of the node being reversed
+	err   error                       // the first mistake; later emits do nothing
+}
+
+// Differentiate appends the gradient of a block's program.
+func Differentiate(p *graph.Program, o Options) (*Joint, error) {
+	joint := *p
+	joint.Types, joint.Inputs, joint.Nodes = slices.Clone(p.Types), slices.Clone(p.Inputs), slices.Clone(p.Nodes)
+	r := &reverse{
+		joint: &Joint{Program: &joint, Forward: len(p.Nodes)},
+		needs: needs(p, o),
+		grads: map[graph.Value]graph.Value{},
+	}
+	if err := r.differentiate(p); err != nil {
+		return nil, fmt.Errorf("gradient of program %s: %w", p.Name, err)
+	}
+	return r.joint, joint.Verify()
+}
+
+func (r *reverse) differentiate(p *graph.Program) error {
+	if err := r.start(p.Outputs); err != nil {
+		return err
+	}
+	for i := len(p.Nodes) - 1; i >= 0; i-- {
+		if err := r.node(p.Nodes[i]); err != nil {
+			return fmt.Errorf("%s at %s: %w", p.Nodes[i].Kind, p.Nodes[i].At, err)
+		}
+	}
+	return r.finish(p.Inputs)
+}
+
+// needs marks the values whose gradient leads to a trainable param or, when
+// asked for, a carry.
+func needs(p *graph.Program, o Options) []bool {
+	needs := make([]bool, len(p.Types))
+	for _, in := range p.Inputs {
+		real := p.Type(in.Value).DType.Float()
+		needs[in.Value] = real && (in.Role == graph.Param && !in.Frozen || in.Role == graph.Carry && o.InputGrad)
+	}
+	for _, n := range p.Nodes {
+		if slices.ContainsFunc(n.In, func(v graph.Value) bool { return needs[v] }) {
+			for _, v := range n.Out {
+				needs[v] = p.Type(v).DType.Float()
+			}
+		}
+	}
+	return needs
+}
+
+// start makes the gradients of the outputs, which come from outside.
+func (r *reverse) start(outputs []graph.Port) error {
+	j := r.joint
+	for i, out := range outputs {
+		t := j.Program.Type(out.Value)
+		port := graph.Port{Role: graph.GradCarry, Index: i}
+		switch {
+		case out.Role == graph.Result && !loss(outputs, t):
+			return fmt.Errorf("its result is %v among %d, want one loss f32[1]; trace it for training", t, len(outputs))
+		case out.Role == graph.Result:
+			j.Loss = out.Value
+			port = graph.Port{Role: graph.Batch, Name: Seed, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}
+		}
+		j.Outputs = append(j.Outputs, out.Value)
+		if !t.DType.Float() {
+			j.GradOut = append(j.GradOut, 0)
+			continue
+		}
+		port.Value = r.value(t)
+		j.Program.Inputs = append(j.Program.Inputs, port)
+		j.GradOut = append(j.GradOut, port.Value)
+		r.add(out.Value, port.Value)
+	}
+	return r.err
+}
+
+func loss(outputs []graph.Port, t op.Type) bool {
+	return len(outputs) == 1 && t.Equal(op.Type{DType: dtype.F32, Shape: shape.Of(1)})
+}
+
+// node applies the rule of one forward node to the gradients of its outputs.
+func (r *reverse) node(n graph.Node) error {
+	dy := make([]graph.Value, len(n.Out))
+	reached := false
+	for i, v := range n.Out {
+		dy[i] = r.grads[v]
+		reached = reached || dy[i] != 0
+	}
+	if !reached || !r.needs[n.Out[0]] {
+		return nil
+	}
+	rule, ok := rules[n.Kind]
+	if !ok {
+		return fmt.Errorf("has no gradient rule; freeze the params before it")
+	}
+	r.at = n.At
+	dx := rule(r, n, dy)
+	for i, v := range n.In {
+		if r.err != nil {
+			return r.err
+		}
+		if r.needs[v] && dx[i] == 0 {
+			return fmt.Errorf("has no gradient for its operand %d", i)
+		}
+		r.add(v, dx[i])
+	}
+	return r.err
+}
+
+// add puts a part of a value's gradient to what is there. Parts are summed as
+// they come, in the order of the walk, so that few of them live at once.
+func (r *reverse) add(v, part graph.Value) {
+	if r.err != nil || !r.needs[v] {
+		return
+	}
+	part = r.fit(part, r.typeOf(v))
+	if sum := r.grads[v]; sum != 0 {
+		part = r.one(op.Add, op.Attr{}, sum, part)
+	}
+	r.grads[v] = part
+}
+
+// fit casts a gradient to the element type of its value and refuses other
+// differences.
+func (r *reverse) fit(g graph.Value, want op.Type) graph.Value {
+	got := r.typeOf(g)
+	if !got.Shape.Equal(want.Shape) {
+		r.fail(fmt.Errorf("the gradient of a %v would be %v", want, got))
+		return 0
+	}
+	if got.DType == want.DType {
+		return g
+	}
+	return r.one(op.Cast, op.Attr{To: want.DType}, g)
+}
+
+// finish makes ports of the gradients of the inputs.
+func (r *reverse) finish(inputs []graph.Port) error {
+	r.at = ""
+	j, taken := r.joint, map[graph.Value]bool{}
+	for _, v := range j.GradOut {
+		taken[v] = true
+	}
+	j.Program.Outputs = slices.Clone(j.Program.Outputs)
+	give := func(in graph.Port, role graph.Role) graph.Value {
+		if !r.needs[in.Value] {
+			return 0
+		}
+		g := r.grads[in.Value]
+		if g == 0 {
+			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it", in.Role, in.Index, in.Name))
+			return 0
+		}
+		if taken[g] {
+			g = r.one(op.Copy, op.Attr{}, g)
+		}
+		taken[g] = true
+		j.Program.Outputs = append(j.Program.Outputs, graph.Port{Value: g, Role: role, Index: in.Index, Name: in.Name})
+		return g
+	}
+	for _, in := range graph.Ports(inputs, graph.Carry) {
+		j.GradIn = append(j.GradIn, give(in, graph.GradCarry))
+	}
+	for _, in := range graph.Ports(inputs, graph.Param) {
+		j.GradParam = append(j.GradParam, give(in, graph.GradParam))
+	}
+	return r.err
+}
+
+// emit appends a gradient node.
+func (r *reverse) emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Value {
+	types := make([]op.Type, len(in))
+	for i, v := range in {
+		types[i] = r.typeOf(v)
+	}
+	call, err := op.Make(kind, attr, types...)
+	if err != nil {
+		r.fail(err)
+	}
+	if r.err != nil {
+		return make([]graph.Value, max(len(in), 3)) // at least what a rule takes
+	}
+	out := make([]graph.Value, len(call.Out))
+	for i, t := range call.Out {
+		out[i] = r.value(t)
+	}
+	p := r.joint.Program
+	p.Nodes = append(p.Nodes, graph.Node{Kind: kind, Attr: attr, In: in, Out: out, At: r.at})
+	return out
+}
+
+// one is emit for ops with one output.
+func (r *reverse) one(kind op.Kind, attr op.Attr, in ...graph.Value) graph.Value {
+	return r.emit(kind, attr, in...)[0]
+}
+
+func (r *reverse) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *reverse) typeOf(v graph.Value) op.Type { return r.joint.Program.Types[v] }
+
+func (r *reverse) value(t op.Type) graph.Value {
+	p := r.joint.Program
+	p.Types = append(p.Types, t)
+	return graph.Value(len(p.Types) - 1)
+}

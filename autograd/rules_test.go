@@ -1,0 +1,99 @@
+package autograd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+)
+
+// differentiable says which operands of an op the rule gives gradients for: all
+// real ones unless named here.
+var differentiable = map[op.Kind]int{
+	op.Rope: 1, op.Attention: 3, op.LinearCrossEntropy: 2, op.CrossEntropy: 1, op.MeanSquare: 1,
+}
+
+// Every small case of every op with a rule, as a program of one op.
+func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
+	tried := map[op.Kind]int{}
+	for _, c := range op.Cases(dtype.F32) {
+		if _, ok := rules[c.Call.Kind]; !ok || c.Big || c.Call.Attr.Accumulate {
+			continue
+		}
+		tried[c.Call.Kind]++
+		t.Run(c.Name, func(t *testing.T) {
+			p, in := oneOp(t, c)
+			checkGradients(t, p, in, c.Args)
+		})
+	}
+	for kind := range rules {
+		if tried[kind] == 0 {
+			t.Errorf("no case tries the rule of %s", kind)
+		}
+	}
+}
+
+// oneOp is a program that applies a case's call to params.
+func oneOp(t *testing.T, c op.Case) (*graph.Program, values) {
+	b := graph.NewBuilder(c.Name, graph.Config{})
+	limit, limited := differentiable[c.Call.Kind]
+	in, arrays := make([]graph.Value, len(c.Call.In)), values{}
+	for i, a := range c.Operands() {
+		name := fmt.Sprint(i)
+		if a.I != nil || limited && i >= limit {
+			in[i] = b.Part(name, a.Type.DType, a.Type.Shape...)
+		} else {
+			in[i] = b.Param(name, a.Type, false)
+		}
+		arrays[in[i]] = a
+	}
+	out := b.Apply(c.Call.Kind, c.Call.Attr, in...)
+	if c.Call.Kind == op.Attention {
+		out = out[:1]
+	}
+	p, err := b.Program(graph.Carry, out...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, arrays
+}
+
+func TestWhatHasNoGradientIsAnError(t *testing.T) {
+	f := op.Type{DType: dtype.F32, Shape: []int64{2, 3}}
+	one := op.Type{DType: dtype.F32, Shape: []int64{1}}
+	for _, c := range []struct {
+		name, want string
+		role       graph.Role
+		build      func(b *graph.Builder) graph.Value
+	}{
+		{"no rule", "sum_rows at rules_test.go", graph.Carry, func(b *graph.Builder) graph.Value {
+			return b.Apply(op.SumRows, op.Attr{Keep: 1}, b.Param("w", f, false))[0]
+		}},
+		{"operand", "has no gradient for its operand 1", graph.Carry, func(b *graph.Builder) graph.Value {
+			return b.MeanSquare(b.Part("x", f.DType, 2, 3), b.Param("w", f, false), b.Part("scale", one.DType, 1))
+		}},
+		{"unused param", "param 0 w reaches no output", graph.Carry, func(b *graph.Builder) graph.Value {
+			b.Param("w", f, false)
+			return b.Scale(b.Input(f), 2)
+		}},
+		{"result is no loss", "result is f32[2 3] among 1, want one loss", graph.Result, func(b *graph.Builder) graph.Value {
+			return b.Scale(b.Param("w", f, false), 2)
+		}},
+		{"three dimensions", "the gradient of a f32[2 2 3] would be f32[4 3]", graph.Carry, func(b *graph.Builder) graph.Value {
+			w := op.Type{DType: dtype.F32, Shape: []int64{2, 2, 3}}
+			return b.MatMul(b.Part("x", f.DType, 2, 4), b.Param("w", w, false), 0)
+		}},
+	} {
+		b := graph.NewBuilder(c.name, graph.Config{})
+		p, err := b.Program(c.role, c.build(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Differentiate(p, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
+		}
+	}
+}

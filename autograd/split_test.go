@@ -1,0 +1,303 @@
+package autograd
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"spillway/graph"
+	"spillway/internal/numtest"
+	"spillway/op"
+)
+
+// results are the numbers of a program's outputs by role and index.
+type results map[graph.Role]map[int]op.Array
+
+func collect(p *graph.Program, all values) results {
+	r := results{}
+	for _, out := range p.Outputs {
+		if r[out.Role] == nil {
+			r[out.Role] = map[int]op.Array{}
+		}
+		r[out.Role][out.Index] = all[out.Value]
+	}
+	return r
+}
+
+// runSplit runs forward, hands over what is kept and nothing else, runs backward.
+func runSplit(t *testing.T, j *Joint, keep []graph.Value, accumulate func(int) bool, in values) (forward, backward results) {
+	t.Helper()
+	f, b, err := j.Split(keep, accumulate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward = collect(f, mustRun(t, f, only(f.Inputs, in), args))
+	given := only(b.Inputs, in)
+	for _, port := range graph.Ports(b.Inputs, graph.Kept) {
+		given[port.Value] = forward[graph.Kept][port.Index]
+	}
+	for _, port := range b.Outputs {
+		if port.Role == graph.GradParam && accumulate != nil && accumulate(port.Index) {
+			given[port.Value] = start(b.Type(port.Value), port.Index)
+		}
+	}
+	return forward, collect(b, mustRun(t, b, given, args))
+}
+
+// start is what a gradient holds before it is added to.
+func start(t op.Type, param int) op.Array { return numtest.Random(t, uint64(500+param)) }
+
+// only keeps the numbers a program asks for, so that one it forgot to ask for shows.
+func only(ports []graph.Port, in values) values {
+	some := values{}
+	for _, port := range ports {
+		if a, ok := in[port.Value]; ok && port.Role != graph.Kept {
+			some[port.Value] = a
+		}
+	}
+	return some
+}
+
+func jointOf(t *testing.T, name string) (*Joint, values) {
+	t.Helper()
+	p := trace(t, name)
+	in := inputs(p)
+	j := mustDifferentiate(t, p, Options{InputGrad: true})
+	for i, g := range j.GradOut {
+		if g != 0 {
+			in[g] = numtest.Random(j.Program.Type(g), uint64(1000+i))
+		}
+	}
+	return j, in
+}
+
+func equal(t *testing.T, what string, got, want map[int]op.Array) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d of them, want %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		if !slices.Equal(got[i].F, w.F) {
+			t.Errorf("%s %d differs: %v", what, i, numtest.Compare(got[i].F, w.F))
+		}
+	}
+}
+
+// Whatever is kept, forward and backward give the same bits as keeping all.
+func TestRecomputeGivesTheSameBits(t *testing.T) {
+	for name := range blocks {
+		j, in := jointOf(t, name)
+		forward, want := runSplit(t, j, j.Saved(), nil, in)
+		whole := collect(j.Program, mustRun(t, j.Program, in, args))
+		for _, role := range []graph.Role{graph.GradCarry, graph.GradParam} {
+			equal(t, name+" joint "+string(role), want[role], whole[role])
+		}
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 20 {
+			var keep []graph.Value
+			share := random.Float64()
+			for _, v := range j.made() {
+				if random.Float64() < share {
+					keep = append(keep, v)
+				}
+			}
+			random.Shuffle(len(keep), func(a, b int) { keep[a], keep[b] = keep[b], keep[a] })
+			f, b := runSplit(t, j, keep, nil, in)
+			equal(t, name+" carries", f[graph.Carry], forward[graph.Carry])
+			equal(t, name+" gradients of carries", b[graph.GradCarry], want[graph.GradCarry])
+			equal(t, name+" gradients of params", b[graph.GradParam], want[graph.GradParam])
+		}
+	}
+}
+
+func TestKeepingAllRecomputesNothing(t *testing.T) {
+	for name := range blocks {
+		j, _ := jointOf(t, name)
+		forward, backward, err := j.Split(j.Saved(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(backward.Nodes), len(j.Program.Nodes)-j.Forward; got != want {
+			t.Errorf("%s: backward has %d nodes, the gradient has %d", name, got, want)
+		}
+		if len(forward.Nodes) != j.Forward {
+			t.Errorf("%s: forward has %d nodes of %d", name, len(forward.Nodes), j.Forward)
+		}
+		if got := len(graph.Ports(backward.Inputs, graph.Kept)); got != len(j.Saved()) {
+			t.Errorf("%s: backward takes %d kept values of %d", name, got, len(j.Saved()))
+		}
+		for _, v := range j.Saved() {
+			fewer := slices.DeleteFunc(j.Saved(), func(w graph.Value) bool { return w == v })
+			if _, less, err := j.Split(fewer, nil); err != nil || len(less.Nodes) <= len(backward.Nodes) {
+				t.Errorf("%s: without value %d nothing is recomputed (%v)", name, v, err)
+			}
+		}
+	}
+}
+
+// Attention makes o and the row sums in one node: keeping one of the two, the node
+// runs again and makes both.
+func TestKeepingOneOutputOfANode(t *testing.T) {
+	j, in := jointOf(t, "llama")
+	i := slices.IndexFunc(j.Program.Nodes, func(n graph.Node) bool { return n.Kind == op.Attention })
+	o := j.Program.Nodes[i].Out[0]
+	_, backward, err := j.Split([]graph.Value{o}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := graph.Ports(backward.Inputs, graph.Kept); len(kept) != 0 {
+		t.Errorf("backward asks for %v and makes it again", kept)
+	}
+	_, want := runSplit(t, j, j.Saved(), nil, in)
+	_, got := runSplit(t, j, []graph.Value{o}, nil, in)
+	equal(t, "gradients", got[graph.GradParam], want[graph.GradParam])
+}
+
+func TestMergedEqualsSplit(t *testing.T) {
+	for _, name := range []string{"head", "loss"} {
+		j, in := jointOf(t, name)
+		forward, want := runSplit(t, j, j.Saved(), nil, in)
+		p, err := j.Merged(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := collect(p, mustRun(t, p, only(p.Inputs, in), args))
+		equal(t, name+" loss", got[graph.Result], forward[graph.Result])
+		equal(t, name+" gradients of carries", got[graph.GradCarry], want[graph.GradCarry])
+		equal(t, name+" gradients of params", got[graph.GradParam], want[graph.GradParam])
+		if name == "head" && slices.ContainsFunc(p.Nodes, func(n graph.Node) bool { return n.Kind == op.LinearCrossEntropy }) {
+			t.Error("the loss is computed twice")
+		}
+	}
+	j, _ := jointOf(t, "llama")
+	if _, err := j.Merged(nil); err == nil {
+		t.Error("a block without a loss was merged")
+	}
+}
+
+// Adding to a gradient gives what was there plus the gradient, for all params, for
+// some, and for those whose op cannot add.
+func TestAccumulate(t *testing.T) {
+	for name := range blocks {
+		j, in := jointOf(t, name)
+		_, plain := runSplit(t, j, nil, nil, in)
+		for _, accumulate := range []func(int) bool{
+			func(int) bool { return true },
+			func(i int) bool { return i%2 == 0 },
+			func(i int) bool { return i%3 == 2 },
+		} {
+			_, got := runSplit(t, j, nil, accumulate, in)
+			for i, g := range plain[graph.GradParam] {
+				want := g.Clone()
+				if accumulate(i) {
+					for k, f := range start(g.Type, i).F {
+						want.F[k] += f
+					}
+				}
+				if d := numtest.Compare(got[graph.GradParam][i].F, want.F); d.Max > 1e-14 {
+					t.Errorf("%s: param %d accumulated: %v", name, i, d)
+				}
+			}
+			equal(t, name+" gradients of carries", got[graph.GradCarry], plain[graph.GradCarry])
+		}
+	}
+}
+
+func TestFrozenParamsCostNothing(t *testing.T) {
+	for name := range blocks {
+		p := trace(t, name)
+		for i := range p.Inputs {
+			p.Inputs[i].Frozen = p.Inputs[i].Role == graph.Param
+		}
+		j := mustDifferentiate(t, p, Options{})
+		if extra := len(j.Program.Nodes) - j.Forward; extra != 0 {
+			t.Errorf("%s: all frozen, no carry wanted, and %d gradient nodes", name, extra)
+		}
+		if _, backward, err := j.Split(nil, nil); err != nil || len(backward.Nodes)+len(backward.Inputs) != 0 {
+			t.Errorf("%s: a backward program of %d nodes, error %v", name, len(backward.Nodes), err)
+		}
+	}
+}
+
+// With one param trainable its gradient is the same as with all.
+func TestOneTrainableParam(t *testing.T) {
+	for name := range blocks {
+		all, in := jointOf(t, name)
+		want := mustRun(t, all.Program, in, args)
+		for alone := range all.GradParam {
+			p := trace(t, name)
+			for i, port := range p.Inputs {
+				p.Inputs[i].Frozen = port.Role == graph.Param && port.Index != alone
+			}
+			j := mustDifferentiate(t, p, Options{})
+			got := mustRun(t, j.Program, in, args)[j.GradParam[alone]]
+			if w := want[all.GradParam[alone]]; !slices.Equal(got.F, w.F) {
+				t.Errorf("%s: param %d alone: %v", name, alone, numtest.Compare(got.F, w.F))
+			}
+			if len(graph.Ports(j.Program.Outputs, graph.GradParam)) != 1 || len(graph.Ports(j.Program.Outputs, graph.GradCarry)) != 0 {
+				t.Errorf("%s: gradients nobody asked for", name)
+			}
+		}
+	}
+}
+
+// With the carries wanted and all params frozen, no node makes the gradient of a
+// param: that of a weight would be a product with TransA, that of a bias a sum.
+func TestFrozenParamsHaveNoGradientNodes(t *testing.T) {
+	for name := range blocks {
+		p := trace(t, name)
+		for i := range p.Inputs {
+			p.Inputs[i].Frozen = p.Inputs[i].Role == graph.Param
+		}
+		j := mustDifferentiate(t, p, Options{InputGrad: true})
+		for _, n := range j.Program.Nodes[j.Forward:] {
+			switch n.Kind {
+			case op.SumRows, op.EmbeddingGrad:
+				t.Errorf("%s: %s from %s", name, n.Kind, n.At)
+			case op.MatMul:
+				if n.Attr.TransA {
+					t.Errorf("%s: the gradient of a weight, from %s", name, n.At)
+				}
+			case op.RMSNormGrad, op.LayerNormGrad, op.LinearCrossEntropyGrad:
+				if !n.Attr.InputOnly {
+					t.Errorf("%s: %s with gradients of params, from %s", name, n.Kind, n.At)
+				}
+			}
+		}
+	}
+}
+
+func TestKeepRefusesWhatForwardDoesNotMake(t *testing.T) {
+	j, _ := jointOf(t, "llama")
+	made := j.made()[0]
+	for _, keep := range [][]graph.Value{{j.Program.Inputs[0].Value}, {made, made}, {0}, {graph.Value(len(j.Program.Types))}, {j.GradOut[0]}} {
+		if _, _, err := j.Split(keep, nil); err == nil {
+			t.Errorf("kept %v", keep)
+		}
+	}
+}
+
+// Each gradient a joint gives has memory of its own, a node makes it and one port
+// has it, and the type of what it is the gradient of.
+func TestGradientsHaveValuesOfTheirOwn(t *testing.T) {
+	for name := range blocks {
+		j, _ := jointOf(t, name)
+		made := set{}
+		for _, n := range j.Program.Nodes[j.Forward:] {
+			for _, v := range n.Out {
+				made[v] = true
+			}
+		}
+		for _, out := range j.Program.Outputs[len(j.Outputs):] {
+			if !made[out.Value] {
+				t.Errorf("%s: %s %d is value %d, taken or not made by a gradient node", name, out.Role, out.Index, out.Value)
+			}
+			delete(made, out.Value)
+		}
+		for v, g := range j.gradients(trace(t, name)) {
+			if g != 0 && !j.Program.Type(g).Equal(j.Program.Type(v)) {
+				t.Errorf("%s: the gradient of a %v is %v", name, j.Program.Type(v), j.Program.Type(g))
+			}
+		}
+	}
+}

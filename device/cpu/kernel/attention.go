@@ -1,0 +1,211 @@
+package kernel
+
+import "math"
+
+// Attention is softmax(scale·q·kᵀ + mask)·v for every head, computed in tiles so that
+// the scores never exist as a whole. Heads share key-value heads in groups of
+// Heads/KVHeads. Tensors are rows of a position's heads side by side:
+//
+//	Q, O [B T Heads·D]     K, V [B S KVHeads·D]     LSE [B Heads T]
+//
+// Query i stands at position i + S - T of the keys. It sees key j if all hold:
+//
+//	Causal    j is not after it
+//	Window    j is one of the Window latest positions, its own included (0 for all)
+//	Segments  Segments[b, its position] equals Segments[b, j]
+//	KeyMask   KeyMask[b, j] is not zero
+//
+// and Mask[i, j] is added to its score. A query that sees nothing gives zeros, and
+// minus infinity in LSE.
+//
+// A tile holds the scores of tileQ queries with tileKV keys, key by key: it is K·Qᵀ,
+// its columns are what softmax sums over, and read the other way it is already in the
+// order in which the product with V wants its left operand. Only Q is ever packed.
+type Attention struct {
+	B, T, S, Heads, KVHeads, D int
+	Scale                      float32
+	Causal                     bool
+	Window                     int
+	Segments, KeyMask          []int32   // [B S], or nil
+	Mask                       []float32 // [T S], or nil
+	// Dropped, if not nil, gives the factor of an attention weight: 0 or 1/(1-p).
+	// position counts [B Heads T S].
+	Dropped func(position uint64) float32
+
+	Q, K, V, O []float32
+	LSE        []float32
+	// Work is scratch memory of at least Workspace elements.
+	Work []float32
+
+	path *routines
+}
+
+const (
+	tileQ  = 64
+	tileKV = 96
+	// lowest stands for the maximum of no scores: finite, so that differences are
+	// numbers, and below any score.
+	lowest = -1e30
+)
+
+// Workspace is the scratch memory, in elements, that so many workers need, for the
+// forward and the backward pass alike.
+func (a *Attention) Workspace(workers int) int { return workers * a.scratchSize() }
+
+func (a *Attention) scratchSize() int { return 2*a.D*tileQ + 2*tileKV*tileQ + 4*tileQ }
+
+// scratch is the memory of one worker.
+type scratch struct {
+	qT, doT []float32 // [D tileQ]: queries, and in the backward pass gradients of outputs
+	s, ds   []float32 // [tileKV tileQ]: scores, then weights; their gradients
+	top     []float32 // [tileQ]: running maximum, or log of the sum
+	sum     []float32
+	old     []float32
+	delta   []float32
+}
+
+func (a *Attention) scratch(worker int) (w scratch) {
+	rest := a.Work[worker*a.scratchSize():][:a.scratchSize()]
+	for _, part := range []struct {
+		to   *[]float32
+		size int
+	}{{&w.qT, a.D * tileQ}, {&w.doT, a.D * tileQ}, {&w.s, tileKV * tileQ}, {&w.ds, tileKV * tileQ},
+		{&w.top, tileQ}, {&w.sum, tileQ}, {&w.old, tileQ}, {&w.delta, tileQ}} {
+		*part.to, rest = rest[:part.size], rest[part.size:]
+	}
+	return w
+}
+
+// Forward computes O and LSE on the pool. A piece is a tile of queries of one head.
+func (a *Attention) Forward(p *Pool) {
+	a.path = active
+	p.Run(a.B*a.Heads*ceil(a.T, tileQ), (*forward)(a))
+}
+
+type forward Attention
+
+// Run computes one tile of queries.
+func (f *forward) Run(worker, piece int) {
+	a := (*Attention)(f)
+	tiles := ceil(a.T, tileQ)
+	b, h, i0 := piece/tiles/a.Heads, piece/tiles%a.Heads, piece%tiles*tileQ
+	a.forwardTile(a.scratch(worker), a.queries(b, h, i0))
+}
+
+// queries is a tile of queries of one head: i0 to i0+n.
+type queries struct{ b, h, i0, n int }
+
+func (a *Attention) queries(b, h, i0 int) queries {
+	return queries{b, h, i0, min(tileQ, a.T-i0)}
+}
+
+// qAt and kvAt are where a position's head starts in Q, O and in K, V.
+func (a *Attention) qAt(q queries, i int) int { return ((q.b*a.T+i)*a.Heads + q.h) * a.D }
+func (a *Attention) kvAt(q queries, j int) int {
+	return ((q.b*a.S+j)*a.KVHeads + q.h/(a.Heads/a.KVHeads)) * a.D
+}
+
+func (a *Attention) qStep() int  { return a.Heads * a.D }
+func (a *Attention) kvStep() int { return a.KVHeads * a.D }
+
+func (a *Attention) forwardTile(w scratch, q queries) {
+	a.transpose(w.qT, a.Q[a.qAt(q, q.i0):], a.qStep(), q.n)
+	Scale(w.qT, w.qT, a.Scale)
+	for i := range w.top {
+		w.top[i], w.sum[i] = lowest, 0
+	}
+	first := true
+	for j, end := a.keyRange(q); j < end; j += tileKV {
+		n := min(tileKV, end-j)
+		if !a.scores(w, q, j, n) {
+			continue
+		}
+		copy(w.old, w.top)
+		a.path.columnMax(w.top, &w.s[0], tileQ, n)
+		a.rescale(w, q, first)
+		a.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
+		a.drop(w.s, q, j, n)
+		a.addValues(w, q, j, n, first)
+		first = false
+	}
+	a.finish(w, q, first)
+}
+
+// transpose packs n rows of D elements as columns of dst [D tileQ]; columns beyond n
+// are zero.
+func (a *Attention) transpose(dst, src []float32, step, n int) {
+	if n < tileQ {
+		clear(dst)
+	}
+	r := a.path
+	for i := 0; i < n; i += r.nr {
+		r.packTranspose(&dst[i], tileQ, &src[i*step], step, a.D, min(r.nr, n-i))
+	}
+}
+
+// scores fills the tile of keys j to j+n with scores, or returns false if none of
+// them is seen.
+func (a *Attention) scores(w scratch, q queries, j, n int) bool {
+	see := a.sight(q, j, n)
+	if see == none {
+		return false
+	}
+	a.products(w.s, a.K[a.kvAt(q, j):], w.qT, n)
+	if see == some {
+		a.hide(w.s, q, j, n)
+	}
+	return true
+}
+
+// products sets s [n tileQ] = rows·xT, rows being n rows of K or V.
+func (a *Attention) products(s, rows, xT []float32, n int) {
+	r := a.path
+	for c := 0; c < tileQ; c += r.nr {
+		r.tiles(&r.tileRows, n, a.kvStep(), a.D, &rows[0], a.kvStep(), &xT[c], tileQ, &s[c], tileQ, r.nr, nil, 0)
+	}
+}
+
+// rescale brings what was summed so far to the new maximum.
+func (a *Attention) rescale(w scratch, q queries, first bool) {
+	if first {
+		return
+	}
+	for i := range w.old {
+		w.old[i] -= w.top[i]
+	}
+	Exp(w.old, w.old)
+	Mul(w.sum, w.sum, w.old)
+	for i := range q.n {
+		if w.old[i] != 1 {
+			o := a.O[a.qAt(q, q.i0+i):][:a.D]
+			Scale(o, o, w.old[i])
+		}
+	}
+}
+
+// addValues adds the weights in s times V to the outputs.
+func (a *Attention) addValues(w scratch, q queries, j, n int, first bool) {
+	r, out, v := a.path, a.O[a.qAt(q, q.i0):], a.V[a.kvAt(q, j):]
+	for c := 0; c < a.D; c += r.nr {
+		add := &out[c]
+		if first {
+			add = nil
+		}
+		r.tiles(&r.tileCols, q.n, 1, n, &w.s[0], tileQ, &v[c], a.kvStep(), &out[c], a.qStep(), min(r.nr, a.D-c), add, a.qStep())
+	}
+}
+
+// finish divides the outputs by the sums and writes the logarithms.
+func (a *Attention) finish(w scratch, q queries, empty bool) {
+	lse := a.LSE[(q.b*a.Heads+q.h)*a.T+q.i0:]
+	for i := range q.n {
+		o := a.O[a.qAt(q, q.i0+i):][:a.D]
+		if empty || w.sum[i] == 0 {
+			clear(o)
+			lse[i] = float32(math.Inf(-1))
+			continue
+		}
+		Scale(o, o, 1/w.sum[i])
+		lse[i] = w.top[i] + float32(math.Log(float64(w.sum[i])))
+	}
+}

@@ -1,0 +1,103 @@
+package kernel
+
+import "math"
+
+// AttentionGrad is the backward pass of Attention: from the output, its gradient DO
+// and LSE it computes DQ, DK and DV. A piece is all of one key-value head, walked in
+// one order, so that every sum has one order and scores are computed only once.
+//
+// With weights p = e^(s - lse), for each tile:
+//
+//	dV += p·dO     dp = V·dOᵀ     ds = scale·p·(dp - Σ o·dO)     dK += ds·Q     dQ += dsᵀ·K
+type AttentionGrad struct {
+	Attention
+	DO, DQ, DK, DV []float32
+}
+
+// Backward computes the gradients on the pool.
+func (g *AttentionGrad) Backward(p *Pool) {
+	g.path = active
+	p.Run(g.B*g.KVHeads, g)
+}
+
+// Run computes the gradients of one key-value head and of the heads that share it.
+func (g *AttentionGrad) Run(worker, piece int) {
+	w, group := g.scratch(worker), g.Heads/g.KVHeads
+	b, h0 := piece/g.KVHeads, piece%g.KVHeads*group
+	for j := range g.S {
+		at := g.kvAt(queries{b: b, h: h0}, j)
+		clear(g.DK[at:][:g.D])
+		clear(g.DV[at:][:g.D])
+	}
+	for h := h0; h < h0+group; h++ {
+		for i := 0; i < g.T; i += tileQ {
+			g.backwardTile(w, g.queries(b, h, i))
+		}
+	}
+}
+
+func (g *AttentionGrad) backwardTile(w scratch, q queries) {
+	at := g.qAt(q, q.i0)
+	g.transpose(w.qT, g.Q[at:], g.qStep(), q.n)
+	Scale(w.qT, w.qT, g.Scale)
+	g.transpose(w.doT, g.DO[at:], g.qStep(), q.n)
+	g.rowTerms(w, q)
+	first := true
+	for j, end := g.keyRange(q); j < end; j += tileKV {
+		n := min(tileKV, end-j)
+		if !g.scores(w, q, j, n) {
+			continue
+		}
+		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
+		g.products(w.ds, g.V[g.kvAt(q, j):], w.doT, n)
+		g.drop(w.ds, q, j, n)
+		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, g.Scale)
+		g.drop(w.s, q, j, n)
+		g.addKeys(g.DV, w.s, g.DO[at:], q, j, n)
+		g.addKeys(g.DK, w.ds, g.Q[at:], q, j, n)
+		g.addQueries(w, q, j, n, first)
+		first = false
+	}
+	if first {
+		for i := range q.n {
+			clear(g.DQ[g.qAt(q, q.i0+i):][:g.D])
+		}
+	}
+}
+
+// rowTerms fills top with the logarithms of the sums and delta with Σ o·dO. A query
+// that saw nothing has no weights: e^(s - ∞) is zero.
+func (g *AttentionGrad) rowTerms(w scratch, q queries) {
+	lse := g.LSE[(q.b*g.Heads+q.h)*g.T+q.i0:]
+	clear(w.top)
+	clear(w.delta)
+	clear(w.sum)
+	for i := range q.n {
+		at := g.qAt(q, q.i0+i)
+		w.delta[i] = float32(Dot(g.O[at:][:g.D], g.DO[at:][:g.D]))
+		w.top[i] = lse[i]
+		if math.IsInf(float64(lse[i]), -1) {
+			w.top[i] = float32(math.Inf(1))
+		}
+	}
+}
+
+// addKeys adds s·x to the rows of keys j to j+n, x being the rows of the queries.
+func (g *AttentionGrad) addKeys(out, s, x []float32, q queries, j, n int) {
+	r, o := g.path, out[g.kvAt(q, j):]
+	for c := 0; c < g.D; c += r.nr {
+		r.tiles(&r.tileRows, n, tileQ, q.n, &s[0], tileQ, &x[c], g.qStep(), &o[c], g.kvStep(), min(r.nr, g.D-c), &o[c], g.kvStep())
+	}
+}
+
+// addQueries adds dsᵀ·K to the rows of the queries.
+func (g *AttentionGrad) addQueries(w scratch, q queries, j, n int, first bool) {
+	r, o, k := g.path, g.DQ[g.qAt(q, q.i0):], g.K[g.kvAt(q, j):]
+	for c := 0; c < g.D; c += r.nr {
+		add := &o[c]
+		if first {
+			add = nil
+		}
+		r.tiles(&r.tileCols, q.n, 1, n, &w.ds[0], tileQ, &k[c], g.kvStep(), &o[c], g.qStep(), min(r.nr, g.D-c), add, g.qStep())
+	}
+}

@@ -1,0 +1,42 @@
+package kernel
+
+// skinny is the product with few rows, as in decoding: it reads every weight once
+// and multiplies it by a handful of rows, so nothing is packed for others to use. A
+// piece is one panel of columns. If memory runs along the columns of B the panel is
+// transposed into the worker's own scratch, slab by slab; otherwise it is read where
+// it lies.
+type skinny Gemm
+
+// Run computes one panel of columns.
+func (g *skinny) Run(worker, piece int) {
+	r, depth := g.path, slabDepth(g.K)
+	col := piece * r.nr
+	cols := min(r.nr, g.N-col)
+	scratch := g.Work[worker*depth*r.nr:]
+	for p0 := 0; p0 < g.K; p0 += depth {
+		kc := min(depth, g.K-p0)
+		if g.B.Transposed {
+			g.B.pack(r, scratch, r.nr, col, cols, p0, kc, true)
+			g.multiply(p0, kc, col, cols, &scratch[0], r.nr)
+		} else {
+			g.multiply(p0, kc, col, cols, &g.B.Data[p0*g.B.Step+col], g.B.Step)
+		}
+	}
+}
+
+// multiply adds one slab of K to the columns from col.
+func (g *skinny) multiply(p0, kc, col, cols int, b *float32, bStep int) {
+	r := g.path
+	add, addStep := (*float32)(nil), 0
+	switch {
+	case p0 > 0 || g.Accumulate:
+		add, addStep = &g.C[col], g.CStep
+	case g.Bias != nil:
+		add = &g.Bias[col]
+	}
+	if g.A.Transposed {
+		r.tiles(&r.tileCols, g.M, 1, kc, &g.A.Data[p0*g.A.Step], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep)
+		return
+	}
+	r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep)
+}

@@ -1,0 +1,171 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// eachPath runs a test on every path of this processor.
+func eachPath(t *testing.T, f func(t *testing.T)) {
+	for _, r := range available() {
+		t.Run(r.name, func(t *testing.T) {
+			defer func(old *routines) { active = old }(active)
+			active = r
+			f(t)
+		})
+	}
+}
+
+// random fills n elements from a normal distribution.
+func random(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
+// element is A(i, j), spelled out.
+func (m *Matrix) element(i, j int) float64 {
+	if m.Transposed {
+		i, j = j, i
+	}
+	return float64(m.Data[i*m.Step+j])
+}
+
+func randomMatrix(rng *rand.Rand, rows, cols, pad int, transposed bool) Matrix {
+	if transposed {
+		rows, cols = cols, rows
+	}
+	return Matrix{Data: random(rng, rows*(cols+pad)), Step: cols + pad, Transposed: transposed}
+}
+
+// check compares the product with a float64 sum; the bound is the one of a sum of K
+// rounded terms, in terms of the sum of absolute values.
+func (g *Gemm) check(t *testing.T, before []float32) {
+	t.Helper()
+	for i := range g.M {
+		for j := range g.N {
+			sum, size := 0.0, 0.0
+			for p := range g.K {
+				x := g.A.element(i, p) * g.B.element(p, j)
+				sum, size = sum+x, size+math.Abs(x)
+			}
+			if g.Bias != nil {
+				sum += float64(g.Bias[j])
+			}
+			if g.Accumulate {
+				sum += float64(before[i*g.CStep+j])
+			}
+			got := float64(g.C[i*g.CStep+j])
+			if math.Abs(got-sum) > 1e-6*(size+math.Abs(sum)+1) || math.IsNaN(got) {
+				t.Fatalf("C(%d, %d) = %v, want %v", i, j, got, sum)
+			}
+		}
+	}
+	for i := range g.M { // what lies between the rows stays as it was
+		for j := g.N; j < g.CStep && i*g.CStep+j < len(before); j++ {
+			if g.C[i*g.CStep+j] != before[i*g.CStep+j] {
+				t.Fatalf("element %d past row %d was written", j-g.N, i)
+			}
+		}
+	}
+}
+
+func TestGemm(t *testing.T) {
+	pool := NewPool(3)
+	defer pool.Close()
+	sizes := [][3]int{{1, 1, 1}, {1, 70, 5}, {5, 33, 401}, {12, 32, 16}, {48, 31, 9}, {49, 16, 385}, {61, 97, 3}, {100, 45, 777}, {97, 300, 24}}
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for i, s := range sizes {
+			for mode := range 8 {
+				g := newGemm(rng, s[0], s[1], s[2], mode)
+				g.Accumulate = i%2 == 0
+				if i%3 == 0 {
+					g.Accumulate, g.Bias = i > 0 && i%2 == 0, random(rng, g.N)
+				}
+				before := append([]float32(nil), g.C...)
+				g.Run(pool)
+				t.Run(fmt.Sprintf("%dx%dx%d/%03b", s[0], s[1], s[2], mode), func(t *testing.T) { g.check(t, before) })
+			}
+		}
+	})
+}
+
+// newGemm makes a random product; bits of mode: A transposed, B transposed, rows
+// longer than the matrix is wide.
+func newGemm(rng *rand.Rand, m, n, k, mode int) *Gemm {
+	pad := mode >> 2 * 3
+	return &Gemm{
+		M: m, N: n, K: k,
+		A: randomMatrix(rng, m, k, pad, mode&1 != 0), B: randomMatrix(rng, k, n, pad, mode&2 != 0),
+		C: random(rng, m*(n+pad)), CStep: n + pad, Work: make([]float32, Workspace(m, n, k, 3)),
+	}
+}
+
+// A row of C must have the same bits alone as in company, with one worker as with
+// three, and whatever the storage order of the operands.
+func TestGemmRowsDoNotDependOnTheRest(t *testing.T) {
+	one, three := NewPool(1), NewPool(3)
+	defer one.Close()
+	defer three.Close()
+	eachPath(t, func(t *testing.T) {
+		const m, n, k = 130, 75, 900
+		g := newGemm(newRand(), m, n, k, 0)
+		g.Run(three)
+		for _, rows := range []int{1, 7, 50, 129} {
+			s := *g
+			s.M, s.C, s.A.Data = rows, make([]float32, rows*n), g.A.Data[(m-rows)*k:]
+			s.Work = make([]float32, Workspace(rows, n, k, 1))
+			s.B = g.B.transpose(k, n)
+			s.Run(one)
+			for i, v := range s.C {
+				if want := g.C[(m-rows)*n+i]; v != want {
+					t.Fatalf("%d rows alone: element %d is %v, in company %v", rows, i, v, want)
+				}
+			}
+		}
+	})
+}
+
+// transpose is the same k by n matrix stored the other way.
+func (m *Matrix) transpose(k, n int) Matrix {
+	x := Matrix{Data: make([]float32, n*k), Step: k, Transposed: true}
+	for i := range k {
+		for j := range n {
+			x.Data[j*k+i] = float32(m.element(i, j))
+		}
+	}
+	return x
+}
+
+func TestGemmAllocatesNothing(t *testing.T) {
+	pool := NewPool(2)
+	defer pool.Close()
+	g := newGemm(newRand(), 100, 100, 100, 0)
+	if n := testing.AllocsPerRun(20, func() { g.Run(pool) }); n != 0 {
+		t.Errorf("%v allocations per product", n)
+	}
+}
+
+func BenchmarkGemm(b *testing.B) {
+	for _, workers := range []int{1, 2} {
+		pool := NewPool(workers)
+		defer pool.Close()
+		for _, s := range [][4]int{{1024, 1024, 1024, 0}, {1024, 1024, 1024, 1}, {1024, 1024, 1024, 2}, {2048, 2048, 2048, 0}, {1, 4096, 4096, 0}, {1, 4096, 4096, 2}, {8, 4096, 4096, 2}} {
+			g := newGemm(newRand(), s[0], s[1], s[2], s[3])
+			b.Run(fmt.Sprintf("%dT/%dx%dx%d/%02b", workers, s[0], s[1], s[2], s[3]), func(b *testing.B) {
+				for b.Loop() {
+					g.Run(pool)
+				}
+				flops := 2 * float64(s[0]) * float64(s[1]) * float64(s[2])
+				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Package kernel holds the inner loops of the CPU device: functions on float32
+// slices that know nothing of operations, plans or memory.
+//
+// Every loop exists as plain Go (the portable path, and the one that is obviously
+// right) and, on amd64, as assembly for AVX2 with FMA and for AVX-512. A routines
+// value gathers one implementation of all of them; the best one the processor has
+// is chosen when the program starts, and tests run all that are available.
+//
+// Results never depend on the number of threads. Work is cut into pieces of fixed
+// size, each piece is computed by one worker, and sums over pieces are taken in
+// piece order. They may depend on the path: AVX-512 adds in another order than AVX2.
+package kernel
+
+// routines is one implementation of every inner loop. Slices that are written or
+// read together have the same length; the exported functions see to it.
+type routines struct {
+	name string
+
+	// mr and nr are the rows and columns of a register tile, heights the numbers of
+	// rows for which tile functions exist, largest first.
+	mr, nr  int
+	heights []int
+	// tileCols and tileRows are indexed by height. See tileFunc.
+	tileCols, tileRows [maxRows + 1]tileFunc
+	// packCopy and packTranspose fill panels. See packFunc.
+	packCopy, packTranspose packFunc
+
+	activations [funcs]activation
+	exp         func(dst, x []float32)
+
+	add, mul, addMul func(dst, x, y []float32)
+	scale, addScaled func(dst, x []float32, s float32)
+	rotate           func(lo, hi, x, y, cos, sin []float32)
+
+	sum, max func(x []float32) float32
+	squares  func(x []float32) float64 // of a multiple of lanesMost
+	dot      func(x, y []float32) float32
+	dot3     func(x, y, z []float32, shift float32) float32 // Σ x·y·(z - shift)
+	spread   func(x []float32, mean float32) float32        // Σ (x - mean)²
+	expSum   func(dst, x []float32, shift float32) float32
+
+	norm       func(dst, x, w []float32, scale, shift float32)
+	normGrad   func(dx, x, w, dy []float32, a, b, c float32)
+	normWeight func(dw, x, dy []float32, scale, shift float32)
+
+	// Columns of a tile of attention scores, see columns.go. Rows are a multiple of
+	// lanesMost long.
+	columnMax  func(m []float32, s *float32, step, rows int)
+	columnExp  func(sum, m []float32, s *float32, step, rows int)
+	columnGrad func(delta []float32, d, p *float32, step, rows int, scale float32)
+
+	adam func(w, g, m, v []float32, s adamScalars)
+	sgd  func(w, g, m []float32, s sgdScalars)
+
+	fromBF16, fromF16 func(dst []float32, src []uint16) // of a multiple of lanesMost
+	toBF16, toF16     func(dst []uint16, src []float32)
+}
+
+// maxRows and maxCols bound the register tile of any path.
+const (
+	maxRows = 12
+	maxCols = 32
+)
+
+// active is the path in use: the best one of this processor, see available.
+var active = best()
+
+// Name says which path is in use: "avx512", "avx2" or "portable".
+func Name() string { return active.name }
+
+func best() *routines {
+	all := available()
+	return all[len(all)-1]
+}

@@ -1,0 +1,69 @@
+// The vocabulary in which the vector bodies (*.h without a processor in their name)
+// are written, for AVX2: 8 lanes. V12 to V15 belong to the words below: scratch of
+// SCALE2, mask of the tail, mask of LESS, the number from memory.
+
+#define LANES 8
+#define BYTES 32
+
+#define V0 Y0
+#define V1 Y1
+#define V2 Y2
+#define V3 Y3
+#define V4 Y4
+#define V5 Y5
+#define V6 Y6
+#define V7 Y7
+#define V8 Y8
+#define V9 Y9
+#define V10 Y10
+#define V11 Y11
+#define V12 Y12
+#define V13 Y13
+#define V14 Y14
+#define V15 Y15
+
+// A whole vector of memory.
+#define LOADF(at, v) VMOVUPS at, v
+#define STOREF(v, at) VMOVUPS v, at
+
+// The first CX (below LANES) lanes of memory; the rest reads as zero. Spoils AX.
+#define TAIL LEAQ ·laneMask+64(SB), AX; SHLQ $2, CX; SUBQ CX, AX; SHRQ $2, CX; VMOVUPS (AX), Y13
+#define LOADT(at, v) VMASKMOVPS at, Y13, v
+#define STORET(v, at) VMASKMOVPS v, Y13, at
+#define MERGET(v, dst) VBLENDVPS Y13, v, dst, dst  // dst = v in the lanes of the tail
+
+// Arithmetic with one number from memory.
+#define CONST(c, v) VBROADCASTSS c, v
+#define ADDC(c, a, dst) VBROADCASTSS c, Y15; VADDPS Y15, a, dst
+#define SUBC(c, a, dst) VBROADCASTSS c, Y15; VSUBPS Y15, a, dst
+#define MULC(c, a, dst) VBROADCASTSS c, Y15; VMULPS Y15, a, dst
+#define ANDC(c, a, dst) VBROADCASTSS c, Y15; VANDPS Y15, a, dst
+#define MULADDC(c, b, a) VBROADCASTSS c, Y15; VFMADD213PS Y15, b, a   // a = a*b + c
+#define ADDMULC(c, b, a) VBROADCASTSS c, Y15; VFMADD231PS Y15, b, a   // a += b*c
+#define SUBMULC(c, b, a) VBROADCASTSS c, Y15; VFNMADD231PS Y15, b, a  // a -= b*c
+
+#define ROUND(x, y) VROUNDPS $0, x, y
+// y *= 2^n for a whole n from -252 to 254, in two halves so that each is a normal number
+#define SCALE2(n, y) \
+	VCVTPS2DQ n, Y12; \
+	VPSRAD $1, Y12, Y14; \
+	VPSUBD Y14, Y12, Y12; \
+	VPBROADCASTD ·c+constants_bias(SB), Y15; \
+	VPADDD Y15, Y12, Y12; \
+	VPADDD Y15, Y14, Y14; \
+	VPSLLD $23, Y12, Y12; \
+	VPSLLD $23, Y14, Y14; \
+	VMULPS Y12, y, y; \
+	VMULPS Y14, y, y
+
+// LESS compares lanes, CHOOSE takes yes where a was less than b.
+#define LESS(a, b) VCMPPS $0x11, b, a, Y14
+#define CHOOSE(yes, dst) VBLENDVPS Y14, yes, dst, dst
+
+// The sum and the largest of all lanes of V0, in X0. Spoils V1.
+#define SUM_LANES SUM_EIGHT
+#define MAX_LANES MAX_EIGHT
+
+// Half a vector of floats makes a vector of doubles. SUM_DOUBLES adds those of V0, in X0.
+#define WIDE_BYTES 16
+#define SUM_DOUBLES SUM_FOUR_DOUBLES

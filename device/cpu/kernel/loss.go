@@ -1,0 +1,139 @@
+package kernel
+
+import "math"
+
+// CrossEntropy is the loss -log softmax(logits)[target] of each row. Rows whose target
+// is Ignore count for nothing; other targets are brought into the vocabulary.
+//
+//	Logits [N V], row by row     Targets [N]     Losses [N]
+//
+// If Grad is not nil it gets Slope·(softmax - onehot(target)); it may be Logits.
+type CrossEntropy struct {
+	N, V    int
+	Logits  []float32
+	Targets []int32
+	Ignore  int32
+	Losses  []float32
+	Grad    []float32
+	Slope   float32
+	// Work is scratch memory of CrossEntropyWorkspace elements.
+	Work []float32
+}
+
+// CrossEntropyWorkspace is the scratch memory that so many workers need, in elements.
+func CrossEntropyWorkspace(workers int) int { return workers * chunk }
+
+// Compute runs on the pool, a piece per row.
+func (c *CrossEntropy) Compute(p *Pool) { p.Run(c.N, c) }
+
+// Run computes one row.
+func (c *CrossEntropy) Run(worker, i int) {
+	row := c.Logits[i*c.V:][:c.V]
+	if c.Targets[i] == c.Ignore {
+		c.Losses[i] = 0
+		if c.Grad != nil {
+			clear(c.Grad[i*c.V:][:c.V])
+		}
+		return
+	}
+	target := min(max(int(c.Targets[i]), 0), c.V-1)
+	logit := row[target]
+	if c.Grad == nil {
+		c.Losses[i] = logSumExp(row, c.Work[worker*chunk:][:chunk]) - logit
+		return
+	}
+	grad := c.Grad[i*c.V:][:c.V]
+	top := Max(row)
+	total := ExpSum(grad, row, top)
+	c.Losses[i] = top + float32(math.Log(total)) - logit
+	Scale(grad, grad, float32(float64(c.Slope)/total))
+	grad[target] -= c.Slope
+}
+
+// logSumExp is log Σ e^x; scratch holds chunk elements.
+func logSumExp(x, scratch []float32) float32 {
+	top, total := Max(x), 0.0
+	for i := 0; i < len(x); i += chunk {
+		n := min(chunk, len(x)-i)
+		total += ExpSum(scratch[:n], x[i:], top)
+	}
+	return top + float32(math.Log(total))
+}
+
+// LinearCrossEntropy is the cross entropy of the logits X·Wᵀ, which never exist as a
+// whole: some rows at a time, all of the vocabulary, and in training the gradients in
+// the same pass, while those logits are at hand.
+//
+//	X [N D]     W [V D]     Targets, Losses [N]     DX [N D]     DW [V D]
+//
+// Gradients are those of Slope·ΣLosses. DX nil leaves out both, DW nil that of W.
+type LinearCrossEntropy struct {
+	N, V, D    int
+	X, W       []float32
+	Targets    []int32
+	Ignore     int32
+	Losses     []float32
+	DX, DW     []float32
+	Accumulate bool // add to DW instead of replacing it
+	Slope      float32
+	// Work is scratch memory of at least Workspace elements.
+	Work []float32
+
+	logits, inputs, weights Gemm
+	rows                    CrossEntropy
+	fewRows                 int // rows at a time, in tests; 0 for the usual number
+}
+
+// logitElements bounds the logits held at a time: 32 MiB.
+const logitElements = 8 << 20
+
+// rowsAtATime depends on the vocabulary alone, so that sums over rows have one order.
+func (l *LinearCrossEntropy) rowsAtATime() int {
+	if l.fewRows > 0 {
+		return l.fewRows
+	}
+	return min(l.N, max(64, logitElements/l.V))
+}
+
+// Workspace is the scratch memory, in elements, that so many workers need.
+func (l *LinearCrossEntropy) Workspace(workers int) int {
+	rows := l.rowsAtATime()
+	return rows*l.V + CrossEntropyWorkspace(workers) + max(
+		Workspace(rows, l.V, l.D, workers), Workspace(rows, l.D, l.V, workers), Workspace(l.V, l.D, rows, workers))
+}
+
+// Compute runs on the pool.
+func (l *LinearCrossEntropy) Compute(p *Pool) {
+	step := l.rowsAtATime()
+	logits, work := l.Work[:step*l.V], l.Work[step*l.V:]
+	sums := CrossEntropyWorkspace(p.Workers())
+	for i := 0; i < l.N; i += step {
+		n := min(step, l.N-i)
+		x := Matrix{Data: l.X[i*l.D:][:n*l.D], Step: l.D}
+		l.logits = Gemm{M: n, N: l.V, K: l.D, A: x, B: Matrix{Data: l.W, Step: l.D, Transposed: true}, C: logits, CStep: l.V, Work: work[sums:]}
+		l.logits.Run(p)
+		l.rows = CrossEntropy{N: n, V: l.V, Logits: logits, Targets: l.Targets[i:], Ignore: l.Ignore, Losses: l.Losses[i:], Slope: l.Slope, Work: work[:sums]}
+		if l.DX != nil {
+			l.rows.Grad = logits
+		}
+		l.rows.Compute(p)
+		l.backward(p, i, n, x, work[sums:])
+	}
+}
+
+// backward turns the gradients of the logits of rows i to i+n, which have taken their
+// place, into those of the inputs and the weights.
+func (l *LinearCrossEntropy) backward(p *Pool, i, n int, x Matrix, work []float32) {
+	if l.DX == nil {
+		return
+	}
+	grad := Matrix{Data: l.rows.Logits, Step: l.V}
+	l.inputs = Gemm{M: n, N: l.D, K: l.V, A: grad, B: Matrix{Data: l.W, Step: l.D}, C: l.DX[i*l.D:], CStep: l.D, Work: work}
+	l.inputs.Run(p)
+	if l.DW == nil {
+		return
+	}
+	grad.Transposed = true
+	l.weights = Gemm{M: l.V, N: l.D, K: n, A: grad, B: x, C: l.DW, CStep: l.D, Work: work, Accumulate: l.Accumulate || i > 0}
+	l.weights.Run(p)
+}

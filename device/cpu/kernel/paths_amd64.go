@@ -1,0 +1,66 @@
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+// available lists the paths this processor can run, slowest first.
+func available() []*routines {
+	all := []*routines{portable()}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		all = append(all, avx2())
+	}
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL {
+		all = append(all, avx512())
+	}
+	return all
+}
+
+func avx512() *routines {
+	r := &routines{name: "avx512", mr: 12, nr: 32}
+	r.heights = []int{12, 8, 4, 2, 1}
+	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX512, 2: tileCols2AVX512, 4: tileCols4AVX512, 8: tileCols8AVX512, 12: tileCols12AVX512}
+	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 8: tileRows8AVX512, 12: tileRows12AVX512}
+	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, 12, packTransposeAVX512)
+	r.activations = [funcs]activation{
+		ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
+		GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},
+		GELUTanh: {geluTanhAVX512, geluTanhTimesAVX512, geluTanhSlopeAVX512, geluTanhGatedAVX512},
+		SiLU:     {siluAVX512, siluTimesAVX512, siluSlopeAVX512, siluGatedAVX512},
+		Tanh:     {tanhAVX512, tanhTimesAVX512, tanhSlopeAVX512, tanhGatedAVX512},
+		Sigmoid:  {sigmoidAVX512, sigmoidTimesAVX512, sigmoidSlopeAVX512, sigmoidGatedAVX512},
+	}
+	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX512, addAVX512, mulAVX512, addMulAVX512, scaleAVX512, addScaledAVX512
+	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
+	r.spread, r.expSum = spreadAVX512, expSumAVX512
+	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
+	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
+	r.adam, r.sgd = adamAVX512, sgdAVX512
+	r.fromBF16, r.fromF16, r.toBF16, r.toF16 = fromBF16AVX512, fromF16AVX512, toBF16AVX512, toF16AVX512
+	return r
+}
+
+func avx2() *routines {
+	r := &routines{name: "avx2", mr: 6, nr: 16}
+	r.heights = []int{6, 4, 2, 1}
+	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX2, 2: tileCols2AVX2, 4: tileCols4AVX2, 6: tileCols6AVX2}
+	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX2, 2: tileRows2AVX2, 4: tileRows4AVX2, 6: tileRows6AVX2}
+	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, 6, packTransposeAVX2)
+	r.activations = [funcs]activation{
+		ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
+		GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
+		GELUTanh: {geluTanhAVX2, geluTanhTimesAVX2, geluTanhSlopeAVX2, geluTanhGatedAVX2},
+		SiLU:     {siluAVX2, siluTimesAVX2, siluSlopeAVX2, siluGatedAVX2},
+		Tanh:     {tanhAVX2, tanhTimesAVX2, tanhSlopeAVX2, tanhGatedAVX2},
+		Sigmoid:  {sigmoidAVX2, sigmoidTimesAVX2, sigmoidSlopeAVX2, sigmoidGatedAVX2},
+	}
+	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX2, addAVX2, mulAVX2, addMulAVX2, scaleAVX2, addScaledAVX2
+	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
+	r.spread, r.expSum = spreadAVX2, expSumAVX2
+	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
+	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
+	r.adam, r.sgd = adamAVX2, sgdAVX2
+	r.fromBF16, r.fromF16, r.toBF16, r.toF16 = fromBF16AVX2, fromF16AVX2, toBF16AVX2, toF16AVX2
+	return r
+}
+
+// laneMask masks the columns of a partial AVX2 tile: n columns start at 16-n.
+var laneMask = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}

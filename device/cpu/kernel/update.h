@@ -1,0 +1,35 @@
+// Optimizer updates: every byte is read once and written once.
+
+// func(w, g, m, v []float32, s adamScalars)
+//
+//	g = clip·g + couple·w            m = beta1·m + (1-beta1)·g
+//	v = beta2·v + (1-beta2)·g²       w = shrink·w - rate·m/(√v·root + eps)
+#define ADAM_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; MOVQ m_base+48(FP), DX; MOVQ v_base+72(FP), R8; XORQ BX, BX; \
+	CONST(s+96+adamScalars_beta1(FP), V4); CONST(s+96+adamScalars_beta2(FP), V5); CONST(s+96+adamScalars_eps(FP), V6); CONST(s+96+adamScalars_root(FP), V7); \
+	CONST(s+96+adamScalars_rate(FP), V8); CONST(s+96+adamScalars_shrink(FP), V9); CONST(s+96+adamScalars_clip(FP), V10); CONST(s+96+adamScalars_couple(FP), V11); \
+	EACH(ADAM_OF(LOADF, STOREF), ADAM_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define ADAM_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); \
+	VMULPS V10, V1, V1; VFMADD231PS V11, V0, V1; \
+	LOAD((DX)(BX*1), V2); MULC(s+96+adamScalars_rest1(FP), V1, V3); VFMADD213PS V3, V4, V2; STORE(V2, (DX)(BX*1)); \
+	VMULPS V1, V1, V1; \
+	LOAD((R8)(BX*1), V3); MULC(s+96+adamScalars_rest2(FP), V1, V1); VFMADD213PS V1, V5, V3; STORE(V3, (R8)(BX*1)); \
+	VSQRTPS V3, V3; VFMADD213PS V6, V7, V3; \
+	VMULPS V8, V2, V2; VDIVPS V3, V2, V2; \
+	VFMSUB213PS V2, V9, V0; STORE(V0, (DI)(BX*1))
+
+// func(w, g, m []float32, s sgdScalars)
+//
+//	g = clip·g + decay·w     m = momentum·m + fresh·g     w = w - rate·(direct·g + through·m)
+#define SGD_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; MOVQ m_base+48(FP), DX; XORQ BX, BX; \
+	EACH(SGD_OF(LOADF, STOREF), SGD_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define SGD_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); \
+	MULC(s+72+sgdScalars_clip(FP), V1, V1); ADDMULC(s+72+sgdScalars_decay(FP), V0, V1); \
+	MULC(s+72+sgdScalars_momentum(FP), V2, V2); ADDMULC(s+72+sgdScalars_fresh(FP), V1, V2); STORE(V2, (DX)(BX*1)); \
+	MULC(s+72+sgdScalars_through(FP), V2, V3); ADDMULC(s+72+sgdScalars_direct(FP), V1, V3); \
+	SUBMULC(s+72+sgdScalars_rate(FP), V3, V0); STORE(V0, (DI)(BX*1))

@@ -1,0 +1,175 @@
+package kernel
+
+import (
+	"math"
+	"testing"
+
+	"spillway/dtype"
+)
+
+// near fails unless got is want within the rounding of about eight operations.
+func near(t *testing.T, what string, i int, got float32, want float64) {
+	t.Helper()
+	if math.Abs(float64(got)-want) > 1e-6*(1+math.Abs(want)) || got != got {
+		t.Fatalf("%s: element %d is %v, want %v", what, i, got, want)
+	}
+}
+
+// lengths covers every tail and the unrolled loops.
+func lengths() []int {
+	var ns []int
+	for n := range 70 {
+		ns = append(ns, n)
+	}
+	return append(ns, 127, 128, 129, 1000, chunk, chunk+5)
+}
+
+func TestElementwise(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range lengths() {
+			x, y, old := random(rng, n), random(rng, n), random(rng, n)
+			for name, f := range map[string]struct {
+				run  func(dst []float32)
+				want func(i int) float32
+			}{
+				"add":        {func(d []float32) { Add(d, x, y) }, func(i int) float32 { return x[i] + y[i] }},
+				"mul":        {func(d []float32) { Mul(d, x, y) }, func(i int) float32 { return x[i] * y[i] }},
+				"add_mul":    {func(d []float32) { AddMul(d, x, y) }, func(i int) float32 { return old[i] + x[i]*y[i] }},
+				"scale":      {func(d []float32) { Scale(d, x, 0.3) }, func(i int) float32 { return x[i] * 0.3 }},
+				"add_scaled": {func(d []float32) { AddScaled(d, x, 0.3) }, func(i int) float32 { return old[i] + x[i]*0.3 }},
+			} {
+				dst, check := guarded(t, n)
+				copy(dst, old)
+				f.run(dst)
+				for i := range dst {
+					near(t, name, i, dst[i], float64(f.want(i)))
+				}
+				check()
+			}
+		}
+	})
+}
+
+func TestSums(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range lengths() {
+			x, y, z := random(rng, n), random(rng, n), random(rng, n)
+			var sum, dot, dot3, spread, squares float64
+			top := math.Inf(-1)
+			for i := range n {
+				a, b, c := float64(x[i]), float64(y[i]), float64(z[i])
+				sum, dot, squares = sum+a, dot+a*b, squares+a*a
+				dot3 += a * b * (c - 0.75)
+				spread += (a - 0.75) * (a - 0.75)
+				top = max(top, a)
+			}
+			size := math.Sqrt(float64(n)) + 1 // how large such sums are
+			near(t, "sum", n, float32(Sum(x)/size), sum/size)
+			near(t, "dot", n, float32(Dot(x, y)/size), dot/size)
+			near(t, "dot3", n, active.dot3(x, y, z, 0.75)/float32(size), dot3/size)
+			near(t, "spread", n, active.spread(x, 0.75), spread)
+			if got := SumSquares(x); math.Abs(got-squares) > 1e-14*squares {
+				t.Fatalf("sum of %d squares is %v, want %v", n, got, squares)
+			}
+			if got := Max(x); float64(got) != top {
+				t.Fatalf("max of %d is %v, want %v", n, got, top)
+			}
+		}
+	})
+}
+
+func TestSoftmax(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range lengths()[1:] {
+			x := random(rng, n)
+			dst, check := guarded(t, n)
+			total := 0.0
+			for i := range x {
+				x[i] = x[i]*10 + 50
+				total += math.Exp(float64(x[i]))
+			}
+			logSum := Softmax(dst, x)
+			near(t, "log of the sum", n, logSum, math.Log(total))
+			for i := range x {
+				near(t, "softmax", i, dst[i], math.Exp(float64(x[i]))/total)
+			}
+			check()
+		}
+		masked := []float32{float32(math.Inf(-1)), float32(math.Inf(-1))}
+		if s := Softmax(masked, masked); !math.IsInf(float64(s), -1) || masked[0] != 0 || masked[1] != 0 {
+			t.Errorf("softmax of nothing is %v, log of the sum %v", masked, s)
+		}
+	})
+}
+
+func TestRotate(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range lengths() {
+			x, y := random(rng, n), random(rng, n)
+			cos, sin := random(rng, n), random(rng, n)
+			lo, check1 := guarded(t, n)
+			hi, check2 := guarded(t, n)
+			Rotate(lo, hi, x, y, cos, sin)
+			for i := range n {
+				a, b, c, s := float64(x[i]), float64(y[i]), float64(cos[i]), float64(sin[i])
+				near(t, "lo", i, lo[i], a*c-b*s)
+				near(t, "hi", i, hi[i], b*c+a*s)
+			}
+			check1()
+			check2()
+		}
+	})
+}
+
+// Conversions are exact, so every path must give the bits of package dtype; NaNs
+// only have to stay NaNs.
+func TestConversions(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		bits := make([]uint16, 1<<16+7)
+		for i := range bits {
+			bits[i] = uint16(i)
+		}
+		wide, narrowed := make([]float32, len(bits)), make([]uint16, len(bits))
+		for name, c := range map[string]struct {
+			widen  func([]float32, []uint16)
+			narrow func([]uint16, []float32)
+			one    func(uint16) float32
+			back   func(float32) uint16
+		}{
+			"bf16": {FromBF16, ToBF16, dtype.FromBF16, dtype.ToBF16},
+			"f16":  {FromF16, ToF16, dtype.FromF16, dtype.ToF16},
+		} {
+			c.widen(wide, bits)
+			for i, b := range bits {
+				if want := c.one(b); wide[i] != want && want == want {
+					t.Fatalf("%s %#04x widens to %v, want %v", name, b, wide[i], want)
+				}
+			}
+			for i := range wide { // between the representable numbers
+				wide[i] = math.Float32frombits(math.Float32bits(wide[i]) + uint32(i*2654435761>>19&0x1fff))
+			}
+			c.narrow(narrowed, wide)
+			for i, v := range wide {
+				if want := c.back(v); narrowed[i] != want {
+					t.Fatalf("%s of %v (%#x) is %#04x, want %#04x", name, v, math.Float32bits(v), narrowed[i], want)
+				}
+			}
+		}
+	})
+}
+
+func TestCopy(t *testing.T) {
+	src := make([]byte, 3*copyBytes+17)
+	for i := range src {
+		src[i] = byte(i * 7)
+	}
+	dst := make([]byte, len(src))
+	Copy(dst, src)
+	if string(dst) != string(src) {
+		t.Error("copy differs")
+	}
+}

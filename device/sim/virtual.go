@@ -1,0 +1,235 @@
+// Package sim holds devices that are not quite real.
+//
+// Virtual has no memory and does no arithmetic: it takes the time an op or copy
+// would take at given rates, so a plan carried out on it gives its forecast, for
+// any model on any machine.
+//
+// Capped stands around a real device and limits its memory and its link, and
+// makes operations fail on demand.
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"spillway/device"
+	"spillway/op"
+	"spillway/units"
+)
+
+// Rates of a device. Zero rates count as infinitely fast.
+type Rates struct {
+	Matrix units.Flops // products and attention
+	Vector units.Flops // everything else
+	Memory units.Rate  // of the device's own memory, read plus write
+	In     units.Rate  // host to device
+	Out    units.Rate  // device to host
+	Peer   units.Rate  // device to device; 0: as from the host
+	// HalfDuplex: the two directions share the link.
+	HalfDuplex bool
+	Launch     time.Duration // per kernel
+	Latency    time.Duration // per copy
+}
+
+// Virtual is a device in virtual time. Its methods must be called from one
+// goroutine: the order of calls is the order of events.
+type Virtual struct {
+	name      string
+	limit     int64
+	align     int64
+	rates     Rates
+	allocated int64
+	peak      int64
+	linkFree  time.Duration
+	queues    []*virtualQueue
+	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
+	// what those of the real device need.
+	NoScratch bool
+}
+
+// NewVirtual makes a device; a limit of 0 is none.
+func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
+	return &Virtual{name: name, limit: limit, align: align, rates: r}
+}
+
+// Info describes the device.
+func (v *Virtual) Info() device.Info {
+	return device.Info{Name: v.name, Limit: v.limit, Alignment: v.align}
+}
+
+// Alloc counts memory that does not exist.
+func (v *Virtual) Alloc(bytes int64) (device.Memory, error) {
+	if v.limit > 0 && v.allocated+bytes > v.limit {
+		return nil, &device.OutOfMemoryError{Device: v.name, Asked: bytes, Allocated: v.allocated, Limit: v.limit}
+	}
+	v.allocated += bytes
+	v.peak = max(v.peak, v.allocated)
+	return &virtualMemory{v, bytes, true}, nil
+}
+
+// HostAlloc gives host memory that does not exist either.
+func (v *Virtual) HostAlloc(bytes int64) (device.Memory, error) {
+	return &virtualMemory{v, bytes, false}, nil
+}
+
+// Peak is the most memory that was allocated at once.
+func (v *Virtual) Peak() int64 { return v.peak }
+
+// Queue opens a queue at time zero.
+func (v *Virtual) Queue(name string) (device.Queue, error) {
+	q := &virtualQueue{v: v, name: name}
+	v.queues = append(v.queues, q)
+	return q, nil
+}
+
+// Event makes an event.
+func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
+
+// Kernel knows only how long the call takes.
+func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
+	k := &virtualKernel{took: v.rates.Time(c)}
+	if !v.NoScratch {
+		k.workspace = workspace(c)
+	}
+	return k, nil
+}
+
+// Close forgets the device.
+func (v *Virtual) Close() error {
+	if v.allocated != 0 {
+		return fmt.Errorf("%s: %d bytes: %w", v.name, v.allocated, device.ErrLeak)
+	}
+	return nil
+}
+
+// Busy is how long each queue worked, by name.
+func (v *Virtual) Busy() map[string]time.Duration {
+	busy := map[string]time.Duration{}
+	for _, q := range v.queues {
+		busy[q.name] += q.busy
+	}
+	return busy
+}
+
+// Elapsed is when the last queue ends.
+func (v *Virtual) Elapsed() (end time.Duration) {
+	for _, q := range v.queues {
+		end = max(end, q.now)
+	}
+	return end
+}
+
+// Time a call takes: the longer of its arithmetic and its memory traffic.
+func (r Rates) Time(c op.Call) time.Duration {
+	cost := c.Cost()
+	flops := r.Vector
+	if cost.Matrix {
+		flops = r.Matrix
+	}
+	var t float64
+	if flops > 0 {
+		t = cost.Flops / float64(flops)
+	}
+	if r.Memory > 0 {
+		t = max(t, float64(cost.Bytes)/float64(r.Memory))
+	}
+	return r.Launch + time.Duration(t*float64(time.Second))
+}
+
+// lossRows is how many rows of logits a fused loss is assumed to hold at once.
+const lossRows = 1024
+
+// workspace is what a good kernel for the call needs as scratch memory.
+func workspace(c op.Call) int64 {
+	switch c.Kind {
+	case op.LinearCrossEntropy, op.LinearCrossEntropyGrad:
+		return min(c.In[0].Shape.Rows(), lossRows) * c.In[1].Shape[0] * 4
+	case op.AttentionGrad:
+		return c.In[4].Bytes() // the rows' dot products of o and do
+	}
+	return 0
+}
+
+type virtualMemory struct {
+	v        *Virtual
+	size     int64
+	onDevice bool
+}
+
+func (m *virtualMemory) Size() int64  { return m.size }
+func (m *virtualMemory) Host() []byte { return nil }
+func (m *virtualMemory) Free() error {
+	if m.onDevice {
+		m.v.allocated -= m.size
+		m.onDevice = false
+	}
+	return nil
+}
+
+type virtualKernel struct {
+	took      time.Duration
+	workspace int64
+}
+
+func (k *virtualKernel) Workspace() int64 { return k.workspace }
+
+type virtualEvent struct{ at time.Duration }
+
+func (e *virtualEvent) Time() time.Duration { return e.at }
+
+type virtualQueue struct {
+	v    *Virtual
+	name string
+	now  time.Duration
+	busy time.Duration
+}
+
+// Copy takes the link for the time the bytes need.
+func (q *virtualQueue) Copy(dst, src device.Buffer) error {
+	took := q.v.rates.Latency + q.v.rates.copyRate(dst, src).Time(units.Bytes(src.Bytes))
+	if q.v.rates.HalfDuplex {
+		q.now = max(q.now, q.v.linkFree)
+		q.v.linkFree = q.now + took
+	}
+	q.pass(took)
+	return nil
+}
+
+// copyRate of a copy, by where its ends are.
+func (r Rates) copyRate(dst, src device.Buffer) units.Rate {
+	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
+	switch {
+	case to.onDevice && from.onDevice && r.Peer > 0:
+		return r.Peer
+	case to.onDevice:
+		return r.In
+	}
+	return r.Out
+}
+
+func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
+	vk, ok := k.(*virtualKernel)
+	if !ok {
+		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
+	}
+	q.pass(vk.took)
+	return nil
+}
+
+func (q *virtualQueue) pass(d time.Duration) {
+	q.now += d
+	q.busy += d
+}
+
+func (q *virtualQueue) Record(e device.Event) error {
+	e.(*virtualEvent).at = q.now
+	return nil
+}
+
+func (q *virtualQueue) Wait(e device.Event) error {
+	q.now = max(q.now, e.(*virtualEvent).at)
+	return nil
+}
+
+func (q *virtualQueue) Sync() error  { return nil }
+func (q *virtualQueue) Close() error { return nil }

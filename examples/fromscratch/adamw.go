@@ -1,0 +1,28 @@
+package main
+
+import "math"
+
+// The options of AdamW, as the recorded run has them.
+const (
+	rate  = 1e-3
+	beta1 = 0.9
+	beta2 = 0.999
+	tiny  = 1e-8
+	decay = 0.01 // per update and unit of rate, on every param
+)
+
+// adamw changes weights w by gradient g. m and v are the running means of the gradient
+// and of its square; both start at zero, which the division by 1-beta^t makes good.
+// t counts updates from 1.
+func adamw(w, g, m, v []float32, t int) {
+	bias1 := 1 - math.Pow(beta1, float64(t))
+	bias2 := 1 - math.Pow(beta2, float64(t))
+	for i := range w {
+		gi := float64(g[i])
+		mi := beta1*float64(m[i]) + (1-beta1)*gi
+		vi := beta2*float64(v[i]) + (1-beta2)*gi*gi
+		m[i], v[i] = float32(mi), float32(vi)
+		change := mi / bias1 / (math.Sqrt(vi/bias2) + tiny)
+		w[i] = float32(float64(w[i])*(1-rate*decay) - rate*change)
+	}
+}

@@ -1,0 +1,233 @@
+package executor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/plan"
+)
+
+// Tensor is a param, or what the optimizer keeps of it, at its home.
+type Tensor struct {
+	Param plan.SlabParam
+	// State is "" for the weight, Master, Gradient, or the name of a moment.
+	State string
+	Type  op.Type
+	at    device.Buffer
+	dev   int
+	// copies are the same bytes in replicas, written together.
+	copies []located
+}
+
+// States besides the names of moments.
+const (
+	Master   = "master"   // the weight at full precision
+	Gradient = "gradient" // seen by OnGradient alone
+)
+
+// Bytes of the tensor.
+func (t Tensor) Bytes() int64 { return t.at.Bytes }
+
+// Weights lists all params in order of their slabs.
+func (e *Executor) Weights() []Tensor {
+	var list []Tensor
+	for _, s := range e.plan.Slabs {
+		for _, p := range s.Params {
+			t := e.tensor(p, "", p.Type, s.Weight, p.Offset)
+			for _, id := range s.Replicas {
+				r := e.tensor(p, "", p.Type, id, p.Offset)
+				t.copies = append(t.copies, located{r.at, r.dev})
+			}
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// States lists what the optimizer keeps: masters and moments of trained params.
+func (e *Executor) States() []Tensor {
+	var list []Tensor
+	for _, s := range e.plan.Slabs {
+		for _, p := range s.Params {
+			if p.Frozen() || e.plan.Update == nil {
+				continue
+			}
+			full := op.Type{DType: dtype.F32, Shape: p.Type.Shape}
+			if s.Master >= 0 {
+				list = append(list, e.tensor(p, Master, full, s.Master, 4*p.Element))
+			}
+			for i, name := range e.plan.Update.Moments {
+				list = append(list, e.tensor(p, name, full, s.Moment, 4*(int64(i)*s.Elements+p.Element)))
+			}
+		}
+	}
+	return list
+}
+
+func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {
+	b := e.buffer(in)
+	b.Offset, b.Bytes = b.Offset+offset, t.Bytes()
+	return Tensor{Param: p, State: state, Type: t, at: b, dev: e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
+}
+
+// Write fills a tensor; fill is given chunks in order, with the offset of each.
+// Replicas are filled from the same calls.
+func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
+	if err := e.write(t, fill); err != nil {
+		return err
+	}
+	return e.Read(t, func(off int64, chunk []byte) error {
+		for _, c := range t.copies {
+			c.Offset, c.Bytes = c.Offset+off, int64(len(chunk))
+			if err := e.access(c, nil, func(dst []byte) { copy(dst, chunk) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *Executor) write(t Tensor, fill func(offset int64, chunk []byte) error) error {
+	return e.chunks(t, func(off int64, b device.Buffer) error {
+		var bad error
+		err := e.access(located{b, t.dev}, nil, func(chunk []byte) { bad = fill(off, chunk) })
+		if bad != nil {
+			return fmt.Errorf("filling %s: %w", t.Param.Name, bad)
+		}
+		return err
+	})
+}
+
+// Read gives the bytes of a tensor in chunks, in order.
+func (e *Executor) Read(t Tensor, use func(offset int64, chunk []byte) error) error {
+	return e.chunks(t, func(off int64, b device.Buffer) error {
+		var bad error
+		err := e.access(located{b, t.dev}, func(chunk []byte) { bad = use(off, chunk) }, nil)
+		if bad != nil {
+			return fmt.Errorf("reading %s: %w", t.Param.Name, bad)
+		}
+		return err
+	})
+}
+
+// stagingBytes bounds the host memory used to reach device memory.
+const stagingBytes = 16 << 20
+
+func (e *Executor) chunks(t Tensor, each func(off int64, b device.Buffer) error) error {
+	step := t.at.Bytes
+	if t.at.Memory.Host() == nil {
+		step = stagingBytes
+	}
+	for off := int64(0); off < t.at.Bytes; off += step {
+		b := t.at
+		b.Offset, b.Bytes = b.Offset+off, min(step, t.at.Bytes-off)
+		if err := each(off, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// located is a buffer and the device that reaches it.
+type located struct {
+	device.Buffer
+	dev int
+}
+
+// access lets the host read or write a buffer: in place where the CPU reaches it,
+// else through a staging buffer.
+func (e *Executor) access(b located, read, write func([]byte)) error {
+	if h := b.Host(); h != nil {
+		if read != nil {
+			read(h)
+		}
+		if write != nil {
+			write(h)
+		}
+		return nil
+	}
+	stage, err := e.stage(b)
+	if err != nil {
+		return err
+	}
+	if read != nil {
+		q := e.queues[lane{b.dev, plan.Out}]
+		if err := q.Copy(stage, b.Buffer); err != nil {
+			return err
+		}
+		if err := q.Sync(); err != nil {
+			return err
+		}
+		read(stage.Host())
+	}
+	if write == nil {
+		return nil
+	}
+	write(stage.Host())
+	q := e.queues[lane{b.dev, plan.In}]
+	if err := q.Copy(b.Buffer, stage); err != nil {
+		return err
+	}
+	return q.Sync()
+}
+
+func (e *Executor) stage(b located) (device.Buffer, error) {
+	if e.staging == nil {
+		m, err := e.devices[b.dev].HostAlloc(stagingBytes)
+		if err != nil {
+			return device.Buffer{}, fmt.Errorf("staging memory: %w", err)
+		}
+		e.staging = m
+	}
+	s := device.Buffer{Memory: e.staging, Bytes: b.Bytes}
+	if s.Host() == nil {
+		return s, fmt.Errorf("%s has no memory to read or write", e.plan.Devices[b.dev].Name)
+	}
+	return s, nil
+}
+
+// Prepare writes what programs expect to find: constants and a clip factor of 1.
+func (e *Executor) Prepare() error {
+	for id, b := range e.plan.Buffers {
+		if b.Class != plan.Constant {
+			continue
+		}
+		for _, c := range e.plan.Consts {
+			part := e.buffer(id)
+			part.Offset, part.Bytes = part.Offset+c.Offset, int64(len(c.Data))
+			if err := e.access(located{part, e.plan.Arenas[b.Arena].Device}, nil, func(dst []byte) { copy(dst, c.Data) }); err != nil {
+				return fmt.Errorf("constant %s: %w", c.Name, err)
+			}
+		}
+	}
+	for _, b := range e.clipBuffers() {
+		err := e.access(b, nil, func(b []byte) {
+			binary.LittleEndian.PutUint32(b, math.Float32bits(1))
+			binary.LittleEndian.PutUint32(b[4:], 0)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clipBuffers hold the clip factor and the norm, one per device, the first
+// device's first.
+func (e *Executor) clipBuffers() []located {
+	seen := map[int]bool{}
+	var list []located
+	for i := range e.plan.Steps {
+		bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0)
+		if !ok || seen[bind.Buffer] {
+			continue
+		}
+		seen[bind.Buffer] = true
+		list = append(list, located{e.buffer(bind.Buffer), e.plan.Steps[i].Device})
+	}
+	return list
+}

@@ -1,0 +1,210 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+)
+
+// Numbers are what differs from one iteration to the next besides the batch.
+type Numbers struct {
+	Seed      uint64
+	Iteration uint64
+	// FirstRow is the global index of the iteration's first sample.
+	FirstRow uint64
+	// Optimizer holds the scalars of the update rule, as op.ArgRate and its
+	// neighbours name them, with the weight decay of params that decay.
+	Optimizer [8]float32
+	MaxNorm   float32 // of gradients; 0 for no clipping
+}
+
+// runArgs are the numbers of one run.
+type runArgs struct {
+	args         *op.Args
+	block, micro int
+}
+
+// updateArgs are the numbers of one update launch.
+type updateArgs struct {
+	args  *op.Args
+	decay bool
+}
+
+// Iterate runs all steps once. The parts of the batch must be in place (Part).
+// After an error the contents of the arenas are undefined: restore a checkpoint.
+func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
+	e.setNumbers(n)
+	for i := range e.steps {
+		if e.steps[i].queue == nil {
+			continue
+		}
+		err := e.observe(&e.plan.Steps[i])
+		if err == nil {
+			err = e.issueStep(&e.steps[i])
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err), e.Sync())
+		}
+		if i%64 == 0 && ctx.Err() != nil {
+			return errors.Join(ctx.Err(), e.Sync())
+		}
+	}
+	if err := e.Sync(); err != nil {
+		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
+	}
+	e.counters.Iterations++
+	return nil
+}
+
+func (e *Executor) issueStep(p *prepared) error {
+	for _, w := range p.waits {
+		if err := p.queue.Wait(w); err != nil {
+			return err
+		}
+	}
+	if p.start != nil {
+		if err := p.queue.Record(p.start); err != nil {
+			return err
+		}
+	}
+	if err := p.issue(p.queue); err != nil {
+		return err
+	}
+	if p.end != nil {
+		if err := p.queue.Record(p.end); err != nil {
+			return err
+		}
+	}
+	if p.done == nil {
+		return nil
+	}
+	return p.queue.Record(p.done)
+}
+
+// Sync waits for all queues and returns their errors.
+func (e *Executor) Sync() error {
+	var errs []error
+	for _, q := range e.opened {
+		errs = append(errs, q.Sync())
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Executor) setNumbers(n Numbers) {
+	for _, r := range e.runs {
+		r.args.Key = runKey(n, r.block)
+		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
+	}
+	for _, u := range e.updates {
+		u.args.F = n.Optimizer
+		if !u.decay {
+			u.args.F[op.ArgDecay] = 0
+		}
+	}
+	if e.clipArgs != nil {
+		e.clipArgs.F[op.ArgMaxNorm] = n.MaxNorm
+	}
+}
+
+// runKey gives each block of each iteration its random streams, whatever order or
+// device it runs on.
+func runKey(n Numbers, block int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(block))
+}
+
+// Part is a tensor of a micro-batch as bytes to be filled before Iterate.
+func (e *Executor) Part(micro int, name string) ([]byte, error) {
+	home := e.host(plan.BatchData, micro)
+	for _, p := range e.plan.Parts {
+		if p.Name != name {
+			continue
+		}
+		if home == nil {
+			return nil, fmt.Errorf("micro-batch %d of %d has no host memory", micro, e.plan.Micros)
+		}
+		return home[p.Offset : p.Offset+p.Type.Bytes()], nil
+	}
+	return nil, fmt.Errorf("batches have no part %q", name)
+}
+
+// Result of a micro-batch, valid until the next Iterate: the loss or the logits.
+func (e *Executor) Result(micro int) []float32 {
+	raw := e.host(plan.ResultData, micro)
+	switch e.result {
+	case dtype.BF16:
+		return widen(raw, dtype.FromBF16)
+	case dtype.F16:
+		return widen(raw, dtype.FromF16)
+	}
+	return floats(raw)
+}
+
+// resultType is the element type of what the last block gives.
+func resultType(p *plan.Plan) dtype.Type {
+	for _, s := range p.Steps {
+		if _, ok := s.Bound(plan.OutResult, 0); ok {
+			g := p.Programs[s.Program].Graph
+			return g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value).DType
+		}
+	}
+	return dtype.Invalid
+}
+
+func widen(raw []byte, from func(uint16) float32) []float32 {
+	out := make([]float32, len(raw)/2)
+	for i := range out {
+		out[i] = from(binary.LittleEndian.Uint16(raw[2*i:]))
+	}
+	return out
+}
+
+// Loss is the sum of the micro-batches' losses, in order.
+func (e *Executor) Loss() float64 {
+	var sum float64
+	for j := range e.plan.Micros {
+		if r := e.Result(j); len(r) > 0 {
+			sum += float64(r[0])
+		}
+	}
+	return sum
+}
+
+// Norm of the gradients of the last iteration; NaN when the plan does not
+// compute it.
+func (e *Executor) Norm() (float64, error) {
+	if e.clipArgs == nil {
+		return math.NaN(), nil
+	}
+	var norm float32
+	err := e.access(e.clipBuffers()[0], func(b []byte) { norm = floats(b)[1] }, nil)
+	return float64(norm), err
+}
+
+// host finds the bytes of the n-th home of a class in host memory.
+func (e *Executor) host(class plan.Class, n int) []byte {
+	for id, b := range e.plan.Buffers {
+		if b.Home && b.Class == class && e.plan.TierOf(id) != plan.OnDevice {
+			if n == 0 {
+				return e.buffer(id).Host()
+			}
+			n--
+		}
+	}
+	return nil
+}
+
+// floats views bytes of an arena, which is aligned, as numbers.
+func floats(b []byte) []float32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}

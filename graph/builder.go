@@ -1,0 +1,220 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// Task is what a program is traced for.
+type Task string
+
+// The tasks.
+const (
+	Infer Task = "infer" // the last block gives logits
+	Eval  Task = "eval"  // the last block gives the loss, dropout is off
+	Train Task = "train" // the loss, with dropout, to be differentiated
+)
+
+// Config is what model code may know while it is traced.
+type Config struct {
+	Rows  int64      // samples in a micro-batch
+	Seq   int64      // positions per sample
+	DType dtype.Type // of activations and weights
+	Task  Task
+	// Packed: samples hold several documents, told apart by the batch part "segments".
+	Packed bool
+}
+
+// Builder records the ops of one block. Mistakes are kept: after the first, all
+// methods return no value, and Program reports it with the line of model code, so
+// that models read without error checks.
+type Builder struct {
+	Config
+	program Program
+	inputs  map[string]Value // batch parts and params by role and name
+	streams uint32
+	err     error
+}
+
+// NewBuilder starts a program.
+func NewBuilder(name string, c Config) *Builder {
+	return &Builder{Config: c, program: Program{Name: name, Types: make([]op.Type, 1)}, inputs: map[string]Value{}}
+}
+
+// Program ends the recording. Outputs are the carries to the next block, or the
+// result when the block is the last one.
+func (b *Builder) Program(role Role, out ...Value) (*Program, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	for i, v := range out {
+		if v <= 0 || int(v) >= len(b.program.Types) {
+			return nil, fmt.Errorf("%s returns no value", b.program.Name)
+		}
+		b.program.Outputs = append(b.program.Outputs, Port{Value: v, Role: role, Index: i})
+	}
+	p := b.program
+	return &p, p.Verify()
+}
+
+// Err is the first mistake so far.
+func (b *Builder) Err() error { return b.err }
+
+// Fail records a mistake of model code, with the line it was called from.
+func (b *Builder) Fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%s: %s: %w", b.program.Name, caller(), fmt.Errorf(format, args...))
+	}
+}
+
+// TypeOf a value; the zero type for no value.
+func (b *Builder) TypeOf(v Value) op.Type {
+	if v <= 0 || int(v) >= len(b.program.Types) {
+		return op.Type{}
+	}
+	return b.program.Types[v]
+}
+
+// Input adds a carry from the block before.
+func (b *Builder) Input(t op.Type) Value {
+	return b.input(Port{Role: Carry, Index: len(Ports(b.program.Inputs, Carry))}, t)
+}
+
+// Part of the batch by name; asked for twice it is the same value.
+func (b *Builder) Part(name string, d dtype.Type, dims ...int64) Value {
+	return b.named(Port{Role: Batch, Name: name}, op.Type{DType: d, Shape: dims})
+}
+
+// Param is a weight by name; asked for twice it is the same value.
+func (b *Builder) Param(name string, t op.Type, frozen bool) Value {
+	return b.named(Port{Role: Param, Name: name, Frozen: frozen}, t)
+}
+
+// Floats is a constant vector.
+func (b *Builder) Floats(name string, data []float32) Value {
+	raw := make([]byte, 0, 4*len(data))
+	for _, f := range data {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(f))
+	}
+	return b.named(Port{Role: Const, Name: name, Data: raw}, op.Type{DType: dtype.F32, Shape: shape.Of(len(data))})
+}
+
+func (b *Builder) named(p Port, t op.Type) Value {
+	key := string(p.Role) + " " + p.Name
+	if v, ok := b.inputs[key]; ok {
+		if !b.program.Types[v].Equal(t) {
+			b.Fail("%s is %v and %v", key, b.program.Types[v], t)
+		}
+		return v
+	}
+	p.Index = len(Ports(b.program.Inputs, p.Role))
+	v := b.input(p, t)
+	b.inputs[key] = v
+	return v
+}
+
+func (b *Builder) input(p Port, t op.Type) Value {
+	if b.err != nil {
+		return 0
+	}
+	if err := t.Shape.Check(); err != nil {
+		b.Fail("input %s %s: %w", p.Role, p.Name, err)
+		return 0
+	}
+	p.Value = b.value(t)
+	b.program.Inputs = append(b.program.Inputs, p)
+	return p.Value
+}
+
+func (b *Builder) value(t op.Type) Value {
+	b.program.Types = append(b.program.Types, t)
+	return Value(len(b.program.Types) - 1)
+}
+
+// Apply records an op and returns its outputs. The methods in ops.go are its
+// readable forms; use it for kinds that have none.
+func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
+	if b.err != nil {
+		return make([]Value, 8)
+	}
+	types := make([]op.Type, len(in))
+	for i, v := range in {
+		if v == 0 {
+			b.Fail("%s: operand %d is no value", kind, i)
+			return make([]Value, 8)
+		}
+		types[i] = b.program.Types[v]
+	}
+	call, err := op.Make(kind, attr, types...)
+	if err != nil {
+		b.Fail("%w", err)
+		return make([]Value, 8)
+	}
+	out := make([]Value, len(call.Out))
+	for i, t := range call.Out {
+		out[i] = b.value(t)
+	}
+	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: caller()})
+	return out
+}
+
+// Stream gives a number for a random stream of this program.
+func (b *Builder) Stream() uint32 {
+	b.streams++
+	return b.streams
+}
+
+// layers is where the nearest line of model code is not: this package and nn, whose
+// layers models are made of.
+var layers = map[string]bool{"graph": true, "nn": true}
+
+// lines remembers the text of program counters: a model asks from few places, many
+// times.
+var lines sync.Map // uintptr to string, "" for a line of layers
+
+// caller is the nearest line of model code; of nn itself where a layer is asked
+// directly.
+func caller() string {
+	var pcs [24]uintptr
+	nearest := ""
+	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
+		line, outside := lineOf(pc)
+		if outside {
+			return line
+		}
+		nearest = line
+	}
+	return nearest
+}
+
+// lineOf gives the line of a program counter and whether it is model code.
+func lineOf(pc uintptr) (string, bool) {
+	type found struct {
+		line    string
+		outside bool
+	}
+	if v, ok := lines.Load(pc); ok {
+		f := v.(found)
+		return f.line, f.outside
+	}
+	frames := runtime.CallersFrames([]uintptr{pc})
+	var f found
+	for more := true; more && !f.outside; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		f.line = fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		test := strings.HasSuffix(frame.File, "_test.go")
+		f.outside = test || !layers[filepath.Base(filepath.Dir(frame.File))]
+	}
+	lines.Store(pc, f)
+	return f.line, f.outside
+}

@@ -1,0 +1,143 @@
+// Package hf reads and writes model folders as Hugging Face's libraries keep them:
+// config.json, generation_config.json, tokenizer files, and weights in one or
+// several safetensors files.
+//
+// Config says what the model is; a Folder is where its tensors are. Neither knows
+// an architecture: they serve any, and the same tensors can be read in place by
+// whoever has the name. Writing a folder is atomic: it is whole or absent.
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Names of files in a folder.
+const (
+	ConfigName     = "config.json"
+	GenerationName = "generation_config.json"
+)
+
+// maxJSON bounds the JSON files of a folder, in bytes.
+const maxJSON = 16 << 20
+
+// tokenizerNames are the files that belong to a tokenizer.
+var tokenizerNames = []string{
+	"added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt", "special_tokens_map.json",
+	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt",
+}
+
+// Folder is an open model folder.
+type Folder struct {
+	Dir        string
+	Config     *Config
+	Generation []byte   // the text of generation_config.json, nil where there is none
+	Tokenizer  []string // names of tokenizer files that are there
+
+	weights *safetensors.Set // nil where there are none
+	pickles []string         // weights in a form that is never loaded
+}
+
+// Open opens a folder; one without weights is fine. The caller closes it.
+func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
+
+// OpenOn is Open on a given disk.
+func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
+	f := &Folder{Dir: dir}
+	if err := f.readConfigs(disk); err != nil {
+		return nil, err
+	}
+	names, err := disk.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		switch {
+		case slices.Contains(tokenizerNames, n):
+			f.Tokenizer = append(f.Tokenizer, n)
+		case slices.Contains([]string{".bin", ".pt", ".pth"}, filepath.Ext(n)) && !strings.HasPrefix(n, "tok"):
+			f.pickles = append(f.pickles, n)
+		}
+	}
+	f.weights, err = safetensors.OpenSetOn(disk, dir)
+	if err != nil && !errors.Is(err, safetensors.ErrNoWeights) {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Folder) readConfigs(disk vfs.FS) error {
+	path := filepath.Join(f.Dir, ConfigName)
+	raw, err := vfs.ReadFile(disk, path, maxJSON)
+	if err != nil {
+		return fmt.Errorf("%s is not a model folder: %w", f.Dir, err)
+	}
+	if f.Config, err = ParseConfig(raw); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	path = filepath.Join(f.Dir, GenerationName)
+	raw, err = vfs.ReadFile(disk, path, maxJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := parseObject(raw); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	f.Generation = raw
+	return nil
+}
+
+// Tensors lists the tensors, file by file in file order; none where there are no
+// weights.
+func (f *Folder) Tensors() []safetensors.Tensor {
+	if f.weights == nil {
+		return nil
+	}
+	return f.weights.Tensors()
+}
+
+// Tensor finds a tensor by name.
+func (f *Folder) Tensor(name string) (safetensors.Tensor, bool) {
+	if f.weights == nil {
+		return safetensors.Tensor{}, false
+	}
+	return f.weights.Tensor(name)
+}
+
+// NeedWeights is an error that says what is missing where the folder has no weights.
+func (f *Folder) NeedWeights() error {
+	switch {
+	case f.weights != nil:
+		return nil
+	case len(f.pickles) > 0:
+		return fmt.Errorf("%s has weights only as %s, which can hold programs and is never loaded: convert it to %s", f.Dir, f.pickles[0], safetensors.SingleName)
+	}
+	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
+}
+
+// TokenizerPaths lists the tokenizer files with the folder's path.
+func (f *Folder) TokenizerPaths() []string {
+	paths := make([]string, len(f.Tokenizer))
+	for i, n := range f.Tokenizer {
+		paths[i] = filepath.Join(f.Dir, n)
+	}
+	return paths
+}
+
+// Close closes the weights.
+func (f *Folder) Close() error {
+	if f.weights == nil {
+		return nil
+	}
+	return f.weights.Close()
+}

@@ -1,0 +1,253 @@
+package hf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/dtype"
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+	"spillway/shape"
+)
+
+// asset finds a folder of shared/assets beside or above the repository.
+func asset(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		path := filepath.Join(parent, "shared", "assets", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Skipf("shared/assets/%s is not on this machine", name)
+	return ""
+}
+
+func openFolder(t *testing.T, dir string) *Folder {
+	t.Helper()
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// again is a model that writes what a folder holds.
+func again(f *Folder) Model {
+	m := Model{Config: f.Config, Generation: f.Generation, Files: f.TokenizerPaths()}
+	for _, x := range f.Tensors() {
+		m.Tensors = append(m.Tensors, safetensors.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
+			return err
+		}})
+	}
+	return m
+}
+
+func sameFile(t *testing.T, a, b string) {
+	t.Helper()
+	x, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := os.ReadFile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x, y) {
+		t.Errorf("%s and %s differ", a, b)
+	}
+}
+
+func TestFolderComesBack(t *testing.T) {
+	const dir = "testdata/tiny"
+	f := openFolder(t, dir)
+	if f.NeedWeights() != nil || !slices.Equal(f.Tokenizer, []string{"tokenizer.json"}) || f.Config.HiddenSize != 4 {
+		t.Errorf("%+v", f)
+	}
+	x, ok := f.Tensor("transformer.wpe.weight")
+	got := make([]float32, 32)
+	if err := x.ReadF32(got, 0); !ok || err != nil || !x.Shape.Equal(shape.Of(8, 4)) || got[31] != 31./4 {
+		t.Errorf("%v %v %v %v", ok, err, x.Shape, got)
+	}
+	out := filepath.Join(t.TempDir(), "a", "b") // parents are made
+	if err := again(f).Write(out); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"config.json", "generation_config.json", "tokenizer.json", "model.safetensors"} {
+		sameFile(t, filepath.Join(out, n), filepath.Join(dir, n))
+	}
+	if err := again(f).Write(out); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("writing over a folder: %v", err)
+	}
+}
+
+// A trained Llama: every tensor its shape, and the same bytes when written.
+func TestStories(t *testing.T) {
+	dir := asset(t, "stories260k")
+	f := openFolder(t, dir)
+	c := f.Config
+	if c.ModelType != "llama" || c.Layers != 5 || c.Heads != 8 || c.KVHeads != 4 || c.HeadDim != 8 || !c.Tied || c.Type != dtype.F32 || c.Rope.Theta != 10000 {
+		t.Errorf("%+v", c)
+	}
+	elements := int64(0)
+	for _, x := range f.Tensors() {
+		elements += x.Shape.Elements()
+	}
+	if elements != 260032 {
+		t.Errorf("%d parameters, want 260032", elements)
+	}
+	x, ok := f.Tensor("model.layers.4.self_attn.k_proj.weight")
+	if !ok || !x.Shape.Equal(shape.Of(c.KVHeads*c.HeadDim, c.HiddenSize)) {
+		t.Errorf("k_proj: %v, shape %v", ok, x.Shape)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	if err := again(f).Write(out); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"config.json", "generation_config.json", "model.safetensors"} {
+		sameFile(t, filepath.Join(out, n), filepath.Join(dir, n))
+	}
+	m := again(f)
+	m.ShardBytes = 300_000
+	shards := filepath.Join(t.TempDir(), "shards")
+	if err := m.Write(shards); err != nil {
+		t.Fatal(err)
+	}
+	if s := openFolder(t, shards); len(s.Tensors()) != len(f.Tensors()) || len(s.weights.Files()) != 4 {
+		t.Errorf("%d tensors in %d shards", len(s.Tensors()), len(s.weights.Files()))
+	}
+}
+
+func TestFoldersWithoutWeights(t *testing.T) {
+	disk := vfs.NewMemory(1 << 20)
+	if _, err := OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "not a model folder") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	writeBytes(disk, "/config.json", []byte(`{"model_type":"llama"}`))
+	f, err := OpenOn(disk, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.Tensor("x"); ok || f.Tensors() != nil || f.Close() != nil {
+		t.Error("tensors without weights")
+	}
+	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "no weights") {
+		t.Errorf("%v", err)
+	}
+	writeBytes(disk, "/pytorch_model.bin", []byte("PK"))
+	writeBytes(disk, "/tokenizer.bin", []byte("x"))
+	f, err = OpenOn(disk, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "only as pytorch_model.bin") {
+		t.Errorf("%v", err)
+	}
+	writeBytes(disk, "/model.safetensors.index.json", []byte(`{"weight_map":{"x":"model-1.safetensors"}}`))
+	if _, err = OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "model-1.safetensors") {
+		t.Errorf("a missing shard: %v", err)
+	}
+	writeBytes(disk, "/generation_config.json", []byte("[]"))
+	if _, err = OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "generation_config.json") {
+		t.Errorf("a broken generation config: %v", err)
+	}
+}
+
+// small is a model of two shards.
+func small(t *testing.T) Model {
+	config, err := NewConfig("llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Model{Config: config, Generation: []byte("{}"), Files: []string{"/tokenizer.json"}, ShardBytes: 4000}
+	for i, name := range []string{"a", "b", "c"} {
+		m.Tensors = append(m.Tensors, safetensors.Source{Name: name, Type: dtype.F32, Shape: shape.Of(400), Write: func(w io.Writer) error {
+			return binary.Write(w, binary.LittleEndian, slices.Repeat([]float32{float32(i)}, 400))
+		}})
+	}
+	return m
+}
+
+func diskWithTokenizer(t *testing.T, capacity int64) *vfs.Memory {
+	disk := vfs.NewMemory(capacity)
+	if err := writeBytes(disk, "/tokenizer.json", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+func checkSmall(t *testing.T, disk vfs.FS) {
+	t.Helper()
+	f, err := OpenOn(disk, "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		x, ok := f.Tensor(name)
+		got := make([]float32, 400)
+		if err := x.ReadF32(got, 0); !ok || err != nil || !slices.Equal(got, slices.Repeat([]float32{float32(i)}, 400)) {
+			t.Fatalf("tensor %s: %v, %v", name, ok, err)
+		}
+	}
+}
+
+// Killed or without power at any call, the folder is whole or absent, and failing
+// calls are reported.
+func TestWriteIsAllOrNothing(t *testing.T) {
+	count := &vfs.Faults{Disk: diskWithTokenizer(t, 1<<20)}
+	if err := small(t).WriteOn(count, "/out"); err != nil {
+		t.Fatal(err)
+	}
+	checkSmall(t, count.Disk)
+	boom := errors.New("boom")
+	for at := 1; at <= count.Calls(); at++ {
+		failing := &vfs.Faults{Disk: diskWithTokenizer(t, 1<<20), FailAt: at, Err: boom}
+		if err := small(t).WriteOn(failing, "/out"); !errors.Is(err, boom) {
+			t.Errorf("call %d failed and Write gave %v", at, err)
+		}
+		disk := diskWithTokenizer(t, 1<<20)
+		if err := small(t).WriteOn(&vfs.Faults{Disk: disk, CrashAt: at}, "/out"); !errors.Is(err, vfs.ErrCrashed) {
+			t.Fatalf("crash at call %d: %v", at, err)
+		}
+		for seed := range uint64(4) {
+			after := disk.AfterPowerLoss(rand.New(rand.NewPCG(seed, uint64(at))))
+			if whole, _ := vfs.Exists(after, "/out"); !whole {
+				if err := small(t).WriteOn(after, "/out"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkSmall(t, after)
+		}
+	}
+}
+
+func TestWriteWithoutSpace(t *testing.T) {
+	for _, capacity := range []int64{3000, 5500} { // too small to begin, and to end
+		disk := diskWithTokenizer(t, capacity)
+		err := small(t).WriteOn(disk, "/out")
+		var space *vfs.SpaceError
+		if !errors.As(err, &space) || space.Needed != 4800 {
+			t.Errorf("capacity %d: %v", capacity, err)
+		}
+		if names, _ := disk.List("/"); !slices.Equal(names, []string{"tokenizer.json"}) {
+			t.Errorf("capacity %d: left %v", capacity, names)
+		}
+	}
+}

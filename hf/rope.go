@@ -1,0 +1,163 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Rope is how positions rotate queries and keys. The zero value is a model without
+// rotation. Numbers a type does not use are zero.
+type Rope struct {
+	Type          string // "default", "linear", "dynamic", "llama3", "yarn", "longrope", or whatever the file says
+	Theta         float64
+	PartialFactor float64 // share of a head that is rotated; 1 where the file does not say
+
+	Factor               float64 // how many times longer than in pretraining texts may be
+	OriginalMaxPositions int     // of pretraining; 0 means the config's MaxPositions
+	LowFreqFactor        float64 // llama3
+	HighFreqFactor       float64 // llama3
+	AttentionFactor      float64 // yarn and longrope
+	BetaFast             float64 // yarn
+	BetaSlow             float64 // yarn
+	ShortFactor          []float64
+	LongFactor           []float64
+}
+
+// PerLayer is the Type of a model whose layers rotate in different ways, which one
+// Rope cannot say.
+const PerLayer = "per layer"
+
+// defaultTheta is what transformers assumes.
+const defaultTheta = 10000
+
+// parts are the numbers of a Rope and their names in config.json.
+func (r *Rope) parts() map[string]any {
+	return map[string]any{
+		"rope_theta": &r.Theta, "partial_rotary_factor": &r.PartialFactor, "factor": &r.Factor,
+		"original_max_position_embeddings": &r.OriginalMaxPositions,
+		"low_freq_factor":                  &r.LowFreqFactor, "high_freq_factor": &r.HighFreqFactor,
+		"attention_factor": &r.AttentionFactor, "beta_fast": &r.BetaFast, "beta_slow": &r.BetaSlow,
+		"short_factor": &r.ShortFactor, "long_factor": &r.LongFactor,
+	}
+}
+
+// read takes the rotation from a config's values. Older files have rope_theta, and
+// rope_scaling where positions are stretched; newer ones have rope_parameters with
+// everything. Where both are given, rope_scaling wins, as in transformers.
+func (r *Rope) read(o object) error {
+	given, err := ropeObject(o)
+	if err != nil {
+		return err
+	}
+	if given == nil && !o.has("rope_theta") {
+		return nil
+	}
+	*r = Rope{Type: "default", Theta: defaultTheta, PartialFactor: 1}
+	for _, key := range []string{"rope_theta", "partial_rotary_factor"} {
+		if err := o.readRope(key, r.parts()[key]); err != nil {
+			return err
+		}
+	}
+	if isPerLayer(given) {
+		r.Type = PerLayer
+		return nil
+	}
+	for key, p := range r.parts() {
+		if err := given.readRope(key, p); err != nil {
+			return err
+		}
+	}
+	for _, key := range []string{"type", "rope_type"} { // the newer name wins
+		if err := given.readRope(key, &r.Type); err != nil {
+			return err
+		}
+	}
+	return o.readRope("original_max_position_embeddings", &r.OriginalMaxPositions)
+}
+
+func ropeObject(o object) (object, error) {
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		if !o.has(key) {
+			continue
+		}
+		given, err := parseObject(o[key])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if len(given) > 0 {
+			return given, nil
+		}
+	}
+	return nil, nil
+}
+
+// isPerLayer says whether an object holds one rotation per type of layer.
+func isPerLayer(given object) bool {
+	for _, text := range given {
+		if text[0] == '{' {
+			return true
+		}
+	}
+	return false
+}
+
+// readRope reads one part of a rotation; a missing one stays as it is.
+func (o object) readRope(key string, p any) (err error) {
+	if !o.has(key) {
+		return nil
+	}
+	if list, ok := p.(*[]float64); ok {
+		err = json.Unmarshal(o[key], list)
+	} else {
+		err = parseInto(p, o[key])
+	}
+	if err != nil {
+		return fmt.Errorf("%s of the rotation is %.80s: %w", key, o[key], err)
+	}
+	return nil
+}
+
+// write puts the rotation into a config's values, in the newer form.
+func (r *Rope) write(o object) error {
+	for _, old := range []string{"rope_theta", "rope_scaling", "partial_rotary_factor", "original_max_position_embeddings"} {
+		delete(o, old)
+	}
+	if r.Type == PerLayer {
+		return fmt.Errorf("a rotation per layer can only be kept, not written")
+	}
+	out := object{}
+	for key, p := range r.parts() {
+		if err := out.setRope(key, p); err != nil {
+			return err
+		}
+	}
+	var err error
+	if out["rope_type"], err = json.Marshal(r.Type); err != nil {
+		return err
+	}
+	o["rope_parameters"], err = json.Marshal(out)
+	return err
+}
+
+// setRope writes one part of a rotation unless it says nothing.
+func (o object) setRope(key string, p any) error {
+	switch p := p.(type) {
+	case *float64:
+		if *p != 0 && !(key == "partial_rotary_factor" && *p == 1) {
+			o[key] = formatFloat(*p)
+		}
+	case *int:
+		if *p != 0 {
+			return o.set(key, *p)
+		}
+	case *[]float64:
+		texts := make([]json.RawMessage, len(*p))
+		for i, v := range *p {
+			texts[i] = formatFloat(v)
+		}
+		if len(texts) > 0 {
+			return o.set(key, texts)
+		}
+	}
+	return nil
+}

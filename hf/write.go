@@ -1,0 +1,104 @@
+package hf
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Model is what a folder is written from. Tensors are pulled one after another while
+// writing, so none needs to be in memory.
+type Model struct {
+	Config     *Config
+	Generation []byte   // the text of generation_config.json, nil for none
+	Files      []string // paths of files to copy in, such as a tokenizer's
+	Tensors    []safetensors.Source
+	ShardBytes int64 // where to split the weights; 0 is safetensors.DefaultShard
+}
+
+// Write makes a folder, whole or not at all. A folder of that name must not exist.
+func (m Model) Write(dir string) error { return m.WriteOn(vfs.OS, dir) }
+
+// WriteOn is Write on a given disk.
+func (m Model) WriteOn(disk vfs.FS, dir string) error {
+	dir = filepath.Clean(dir)
+	taken, err := vfs.Exists(disk, dir)
+	if err != nil {
+		return err
+	}
+	if taken {
+		return fmt.Errorf("%s exists already: choose another name or remove it", dir)
+	}
+	if err := vfs.MkdirAll(disk, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	needed, err := m.Bytes()
+	if err != nil {
+		return err
+	}
+	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error {
+		return vfs.Publish(disk, dir, func(partial string) error { return m.Fill(disk, partial) })
+	})
+}
+
+// Bytes is the storage of the tensors, which is nearly all a folder takes.
+func (m Model) Bytes() (int64, error) {
+	total := int64(0)
+	for _, t := range m.Tensors {
+		n, err := t.Bytes()
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Fill writes the files into an existing folder and makes each durable. It is not
+// atomic: callers put it inside vfs.Publish.
+func (m Model) Fill(disk vfs.FS, dir string) error {
+	config, err := m.Config.Encode()
+	if err != nil {
+		return fmt.Errorf("%s: %w", ConfigName, err)
+	}
+	if err := writeBytes(disk, filepath.Join(dir, ConfigName), config); err != nil {
+		return err
+	}
+	if m.Generation != nil {
+		if err := writeBytes(disk, filepath.Join(dir, GenerationName), m.Generation); err != nil {
+			return err
+		}
+	}
+	for _, from := range m.Files {
+		if err := copyFile(disk, from, filepath.Join(dir, filepath.Base(from))); err != nil {
+			return err
+		}
+	}
+	return safetensors.WriteSet(disk, dir, m.Tensors, m.ShardBytes)
+}
+
+func writeBytes(disk vfs.FS, path string, p []byte) error {
+	return vfs.WriteFile(disk, path, func(w io.Writer) error {
+		_, err := w.Write(p)
+		return err
+	})
+}
+
+func copyFile(disk vfs.FS, from, to string) error {
+	in, err := disk.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Size()
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(disk, to, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(in, 0, size))
+		return err
+	})
+}

@@ -1,0 +1,209 @@
+// Package lint holds the rules of the code base that a compiler does not check,
+// as tests. Do not change a rule to make a build pass: it is a statement of
+// policy, with its reason beside it.
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// never lists which packages must not depend, directly or through others, on
+// which. A trailing "/..." covers everything below.
+var never = []struct{ who, on, because string }{
+	{"nn", "device/...", "models do not know hardware"},
+	{"nn", "machine", "models do not know hardware"},
+	{"nn", "plan", "models do not know where they run"},
+	{"arch", "device/...", "models do not know hardware"},
+	{"arch", "machine", "models do not know hardware"},
+	{"arch", "plan", "models do not know where they run"},
+	{"spec", "plan", "a model is complete before anything is planned"},
+	{"device/...", "graph", "backends do not know models: they are given calls"},
+	{"device/...", "nn", "backends do not know models"},
+	{"device/...", "spec", "backends do not know models"},
+	{"device/...", "plan", "backends obey queues, not plans"},
+	{"executor", "planner", "the executor obeys any sound plan, also a hand-written one"},
+	{"executor", "arch", "the executor knows programs, not architectures"},
+	{"executor", "hf", "where weights come from is not the executor's business"},
+	{"plan", "planner", "a plan is data; who made it does not matter"},
+	{"plan", "device/...", "a plan is data; it can be made for hardware one does not own"},
+	{"planner", "hf", "the planner plans shapes, not files"},
+	{"planner", "arch", "the planner plans any model"},
+	{"op", "graph", "ops are what programs are made of"},
+	{"graph", "autograd", "gradients are made of programs"},
+	{"safetensors", "hf", "the format knows nothing of folders"},
+	{"tokenizer", "hf", "a tokenizer is a file of its own"},
+	{"data", "tokenizer", "data takes any tokenizer"},
+	{"machine", "device/...", "a machine is described, not driven"},
+}
+
+// outside lists which packages may use modules from outside, and which.
+var outside = map[string][]string{
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "machine", "device/cpu/...", "cmd/spillway", "internal/term"},
+	"golang.org/x/text":             {"tokenizer"},
+	"github.com/dlclark/regexp2/v2": {"tokenizer"},
+	"github.com/spf13/cobra":        {"cmd/spillway"},
+	"github.com/spf13/pflag":        {"cmd/spillway"},
+}
+
+const module = "spillway/"
+
+func covers(pattern, pkg string) bool {
+	base, deep := strings.CutSuffix(pattern, "/...")
+	return pkg == base || deep && strings.HasPrefix(pkg, base+"/")
+}
+
+// imports asks the go command what every package of the module imports, tests
+// left out.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("the go command does not answer here: %v", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) > 0 {
+			all[strings.TrimPrefix(f[0], module)] = f[1:]
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+func TestImports(t *testing.T) {
+	direct := imports(t)
+	for _, rule := range never {
+		matched := false
+		for pkg := range direct {
+			if !covers(rule.who, pkg) {
+				continue
+			}
+			matched = true
+			if path := reach(direct, pkg, rule.on, map[string]bool{}); path != nil {
+				t.Errorf("%s: %s", strings.Join(path, " imports "), rule.because)
+			}
+		}
+		if !matched {
+			t.Errorf("no package %s: mend the rule", rule.who)
+		}
+	}
+}
+
+// reach finds a chain of imports from a package to one the pattern covers.
+func reach(direct map[string][]string, pkg, pattern string, seen map[string]bool) []string {
+	for _, imp := range direct[pkg] {
+		dep, ours := strings.CutPrefix(imp, module)
+		if !ours || seen[dep] {
+			continue
+		}
+		seen[dep] = true
+		if covers(pattern, dep) && dep != pkg {
+			return []string{pkg, dep}
+		}
+		if rest := reach(direct, dep, pattern, seen); rest != nil {
+			return append([]string{pkg}, rest...)
+		}
+	}
+	return nil
+}
+
+func TestOutsideModules(t *testing.T) {
+	for pkg, list := range imports(t) {
+		for _, imp := range list {
+			first, _, _ := strings.Cut(imp, "/")
+			if !strings.Contains(first, ".") {
+				continue // the standard library or ours
+			}
+			if !allowed(imp, pkg) {
+				t.Errorf("%s imports %s: modules from outside have their places, see docs/dependencies.md", pkg, imp)
+			}
+		}
+	}
+}
+
+func allowed(imp, pkg string) bool {
+	for mod, where := range outside {
+		if imp != mod && !strings.HasPrefix(imp, mod+"/") {
+			continue
+		}
+		for _, p := range where {
+			if covers(p, pkg) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Library code says what it does through values and errors: it does not log, read
+// the environment or the command line, or end the process.
+func TestLibrariesKeepToThemselves(t *testing.T) {
+	refused := map[string]string{
+		"os.Getenv": "configuration is passed in", "os.LookupEnv": "configuration is passed in", "os.Environ": "configuration is passed in",
+		"os.Args": "the command line belongs to cmd", "os.Exit": "errors are returned", "log.": "events go to a sink", "slog.": "events go to a sink",
+		"os.Stdout": "output is passed in", "os.Stderr": "output is passed in",
+	}
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		if d.IsDir() {
+			switch top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); {
+			case top == "cmd", top == "examples", top == "tools", top == "bench", strings.HasPrefix(top, ".") && top != ".", d.Name() == "testdata":
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		return selectors(path, func(name string, line int) {
+			for word, why := range refused {
+				if name == word || strings.HasSuffix(word, ".") && strings.HasPrefix(name, word) {
+					t.Errorf("%s:%d uses %s: %s", rel, line, name, why)
+				}
+			}
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// selectors calls use for every "package.Name" of a file.
+func selectors(path string, use func(name string, line int)) error {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, path, nil, 0)
+	if err != nil {
+		return err
+	}
+	packages := map[string]bool{}
+	for _, imp := range f.Imports {
+		p, _ := strconv.Unquote(imp.Path.Value)
+		packages[filepath.Base(p)] = true
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && packages[x.Name] {
+				use(x.Name+"."+s.Sel.Name, set.Position(s.Pos()).Line)
+			}
+		}
+		return true
+	})
+	return nil
+}

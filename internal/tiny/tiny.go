@@ -1,0 +1,58 @@
+// Package tiny makes small models and sites for tests of plans: everything of a
+// real one, a few kilobytes large.
+package tiny
+
+import (
+	"testing"
+	"time"
+
+	"spillway/arch"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+// Llama is the config of a tiny Llama with tied weights.
+const Llama = `{"model_type":"llama","vocab_size":61,"hidden_size":24,"num_hidden_layers":4,
+"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":40,"rms_norm_eps":1e-5,
+"tie_word_embeddings":true,"max_position_embeddings":64}`
+
+// Untied is the same with an output matrix of its own.
+const Untied = `{"model_type":"llama","vocab_size":61,"hidden_size":24,"num_hidden_layers":4,
+"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":40,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":64}`
+
+// Model traces a config.
+func Model(t testing.TB, config string, c graph.Config) *spec.Model {
+	t.Helper()
+	m, info, err := arch.FromConfig([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DType == dtype.Invalid {
+		c.DType = dtype.F32
+	}
+	s, err := spec.Trace("tiny", info.Type, m, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Rates of a made-up device on which streaming matters.
+var Rates = sim.Rates{Matrix: 1e12, Vector: 1e11, Memory: 1e11, In: 1e10, Out: 1e10, Launch: time.Microsecond, Latency: time.Microsecond}
+
+// Site with so many bytes on the device and plenty on the host.
+func Site(budget int64) planner.Site {
+	return planner.Site{Device: "gpu0", Budget: budget, HostBudget: 1 << 40, Alignment: planner.Alignment,
+		Rates: Rates, Kernels: sim.NewVirtual("gpu0", 0, planner.Alignment, Rates), HostPinned: true}
+}
+
+// AdamW is a training goal.
+func AdamW(micros int, clip bool) planner.Goal {
+	return planner.Goal{Micros: micros, Decay: func(string) bool { return true },
+		Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}, Clip: clip}}
+}

@@ -1,0 +1,180 @@
+package vfs
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+)
+
+// ErrCrashed is what every call gives after the process "died".
+var ErrCrashed = errors.New("the process was killed here")
+
+// Faults wraps a disk and goes wrong as told. Every call on the disk and on its
+// files except Close counts, from 1. Zero fields do nothing.
+type Faults struct {
+	Disk FS
+
+	FailAt int   // the number of the call that fails ...
+	Err    error // ... with this error
+
+	CrashAt int // from this call on nothing reaches the disk; the call, if a write, is half done
+
+	ShortAt int // the number of the call that, if a write, writes half without an error
+
+	Capacity int64 // bytes that can be written until the disk is full; 0 is no limit
+
+	// Corrupt, where set, may change what was read: p holds the bytes of name at off.
+	Corrupt func(name string, off int64, p []byte)
+
+	mu      sync.Mutex
+	calls   int
+	written int64
+}
+
+// Calls is the number of calls so far.
+func (f *Faults) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+// enter counts a call and says whether it fails.
+func (f *Faults) enter() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	switch {
+	case f.CrashAt > 0 && f.calls >= f.CrashAt:
+		return ErrCrashed
+	case f.FailAt > 0 && f.calls == f.FailAt:
+		return f.Err
+	}
+	return nil
+}
+
+// Open implements FS.
+func (f *Faults) Open(name string) (File, error) { return f.file(name, f.Disk.Open) }
+
+// Create implements FS.
+func (f *Faults) Create(name string) (File, error) { return f.file(name, f.Disk.Create) }
+
+func (f *Faults) file(name string, open func(string) (File, error)) (File, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	inner, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyFile{File: inner, faults: f, name: name}, nil
+}
+
+// Mkdir implements FS.
+func (f *Faults) Mkdir(name string) error {
+	return f.try(func() error { return f.Disk.Mkdir(name) })
+}
+
+// Rename implements FS.
+func (f *Faults) Rename(from, to string) error {
+	return f.try(func() error { return f.Disk.Rename(from, to) })
+}
+
+// Remove implements FS.
+func (f *Faults) Remove(name string) error {
+	return f.try(func() error { return f.Disk.Remove(name) })
+}
+
+// SyncDir implements FS.
+func (f *Faults) SyncDir(dir string) error {
+	return f.try(func() error { return f.Disk.SyncDir(dir) })
+}
+
+func (f *Faults) try(do func() error) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	return do()
+}
+
+// List implements FS.
+func (f *Faults) List(dir string) ([]string, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	return f.Disk.List(dir)
+}
+
+// Stat implements FS.
+func (f *Faults) Stat(name string) (Info, error) {
+	if err := f.enter(); err != nil {
+		return Info{}, err
+	}
+	return f.Disk.Stat(name)
+}
+
+// Free implements FS.
+func (f *Faults) Free(dir string) (int64, error) {
+	if err := f.enter(); err != nil {
+		return 0, err
+	}
+	return f.Disk.Free(dir)
+}
+
+// faultyFile is an open file whose calls count too.
+type faultyFile struct {
+	File
+	faults *Faults
+	name   string
+}
+
+func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.faults.enter(); err != nil {
+		return 0, err
+	}
+	n, err := f.File.ReadAt(p, off)
+	if f.faults.Corrupt != nil {
+		f.faults.Corrupt(f.name, off, p[:n])
+	}
+	return n, err
+}
+
+func (f *faultyFile) Write(p []byte) (int, error) {
+	allowed, fault := f.faults.admit(len(p))
+	if allowed == 0 && fault != nil {
+		return 0, fault
+	}
+	n, err := f.File.Write(p[:allowed])
+	return n, errors.Join(err, fault)
+}
+
+// admit says how many of n bytes reach the disk, and the error for the rest.
+func (f *Faults) admit(n int) (int, error) {
+	err := f.enter()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrCrashed) && f.calls == f.CrashAt:
+		return n / 2, err
+	case err != nil:
+		return 0, err
+	case f.calls == f.ShortAt:
+		return n / 2, nil
+	case f.Capacity > 0 && f.written+int64(n) > f.Capacity:
+		n = int(f.Capacity - f.written)
+		f.written = f.Capacity
+		return n, syscall.ENOSPC
+	}
+	f.written += int64(n)
+	return n, nil
+}
+
+func (f *faultyFile) Sync() error {
+	return f.faults.try(f.File.Sync)
+}
+
+func (f *faultyFile) Size() (int64, error) {
+	if err := f.faults.enter(); err != nil {
+		return 0, err
+	}
+	return f.File.Size()
+}

@@ -1,0 +1,77 @@
+package vfs
+
+import (
+	"os"
+	"syscall"
+)
+
+// OS is the disk of this computer.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) Open(name string) (File, error)   { return wrap(os.Open(name)) }
+func (osFS) Create(name string) (File, error) { return wrap(os.Create(name)) }
+func (osFS) Mkdir(name string) error          { return os.Mkdir(name, 0o777) }
+func (osFS) Rename(from, to string) error     { return os.Rename(from, to) }
+func (osFS) Remove(name string) error         { return os.Remove(name) }
+
+func (osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, err
+}
+
+func (osFS) Stat(name string) (Info, error) {
+	i, err := os.Stat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	self, err := os.Lstat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Dir: i.IsDir(), Link: self.Mode()&os.ModeSymlink != 0}
+	if !info.Dir {
+		info.Size = i.Size()
+	}
+	return info, nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+func (osFS) Free(dir string) (int64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
+}
+
+type osFile struct{ *os.File }
+
+// wrap keeps a nil *os.File from becoming a File that is not nil.
+func wrap(f *os.File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (f osFile) Size() (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.Size(), nil
+}

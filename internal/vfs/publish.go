@@ -1,0 +1,62 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+)
+
+// MkdirAll makes a folder and its missing parents, durably.
+func MkdirAll(d FS, dir string) error {
+	info, err := d.Stat(dir)
+	if err == nil && !info.Dir {
+		return fmt.Errorf("%s is a file where a folder is needed", dir)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := MkdirAll(d, parent); err != nil {
+		return err
+	}
+	if err := d.Mkdir(dir); err != nil {
+		return err
+	}
+	return d.SyncDir(parent)
+}
+
+// Partial is the hidden name, beside dir, under which Publish prepares it.
+func Partial(dir string) string {
+	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".partial")
+}
+
+// Publish makes a folder that is either absent or whole, whatever happens: fill
+// writes (and syncs) files into a hidden folder beside it, which then gets its name
+// in one rename. What an earlier, killed attempt left under the hidden name is
+// removed first; after an error nothing is left.
+func Publish(d FS, dir string, fill func(partial string) error) error {
+	partial := Partial(dir)
+	if err := RemoveAll(d, partial); err != nil {
+		return fmt.Errorf("removing what an earlier attempt left at %s: %w", partial, err)
+	}
+	if err := prepare(d, partial, fill); err != nil {
+		return errors.Join(err, RemoveAll(d, partial))
+	}
+	if err := d.Rename(partial, dir); err != nil {
+		return errors.Join(err, RemoveAll(d, partial))
+	}
+	return d.SyncDir(filepath.Dir(dir))
+}
+
+// prepare fills a new folder and makes the names in it durable, before anything
+// else can refer to them.
+func prepare(d FS, partial string, fill func(string) error) error {
+	if err := d.Mkdir(partial); err != nil {
+		return err
+	}
+	if err := fill(partial); err != nil {
+		return err
+	}
+	return d.SyncDir(partial)
+}

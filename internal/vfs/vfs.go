@@ -1,0 +1,144 @@
+// Package vfs is the seam between the packages that keep files and the disk.
+//
+// FS is what they need and no more. OS is the real disk. Memory is a disk that can
+// lose power: it remembers what was synced and forgets a random part of the rest.
+// Faults wraps either and makes chosen calls fail, so that a test can stop a save
+// at every single call.
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// FS is the disk. Names are paths as the operating system writes them. Nothing is
+// durable until it is synced: a file's bytes by File.Sync, and its name, like
+// every create, rename and remove, by SyncDir of the folder that holds it.
+type FS interface {
+	// Open opens a file for reading.
+	Open(name string) (File, error)
+	// Create makes a file for writing, emptying one that exists.
+	Create(name string) (File, error)
+	// Mkdir makes one folder; it fails where the name is taken.
+	Mkdir(name string) error
+	// Rename gives a file or folder another name in the same folder, atomically.
+	// It replaces a file of that name, and refuses where a folder has it.
+	Rename(from, to string) error
+	// Remove deletes a file or an empty folder.
+	Remove(name string) error
+	// List gives the names in a folder, sorted.
+	List(dir string) ([]string, error)
+	// Stat describes a file or folder; a missing one gives fs.ErrNotExist.
+	Stat(name string) (Info, error)
+	// SyncDir makes the names in a folder durable.
+	SyncDir(dir string) error
+	// Free is the space left for new files in a folder, in bytes.
+	Free(dir string) (int64, error)
+}
+
+// File is an open file: from Open it is read, from Create it is written in order.
+type File interface {
+	io.ReaderAt
+	io.Writer
+	io.Closer
+	// Sync makes the bytes written so far durable.
+	Sync() error
+	// Size is the length in bytes.
+	Size() (int64, error)
+}
+
+// Info describes a file or a folder, or what a link leads to.
+type Info struct {
+	Size int64 // bytes; 0 for a folder
+	Dir  bool
+	Link bool // the name itself is a link
+}
+
+// Exists says whether a file or folder of this name is there.
+func Exists(d FS, name string) (bool, error) {
+	_, err := d.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ReadFile reads a whole small file, and refuses one of more than limit bytes.
+func ReadFile(d FS, name string, limit int64) ([]byte, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > limit {
+		return nil, fmt.Errorf("%s has %d bytes, at most %d are expected of such a file", name, size, limit)
+	}
+	p := make([]byte, size)
+	if _, err := f.ReadAt(p, 0); err != nil && !(err == io.EOF && size == 0) {
+		return nil, fmt.Errorf("reading %d bytes of %s: %w", size, name, err)
+	}
+	return p, nil
+}
+
+// WriteFile creates a file, lets write fill it, and returns once its bytes are
+// durable. The name is durable only after SyncDir.
+func WriteFile(d FS, name string, write func(io.Writer) error) error {
+	f, err := d.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeAndSync(f, write), f.Close())
+}
+
+func writeAndSync(f File, write func(io.Writer) error) error {
+	if err := write(fullWriter{f}); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// fullWriter turns a short write into an error: not every user of io.Writer looks.
+type fullWriter struct{ io.Writer }
+
+func (w fullWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
+// RemoveAll deletes a file or a folder with everything in it; a missing one is fine.
+// Links are deleted, never followed.
+func RemoveAll(d FS, name string) error {
+	err := d.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if info, statErr := d.Stat(name); statErr != nil || !info.Dir || info.Link {
+		return errors.Join(err, statErr)
+	}
+	names, err := d.List(name)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := RemoveAll(d, filepath.Join(name, n)); err != nil {
+			return err
+		}
+	}
+	return d.Remove(name)
+}
+
+// NoSpace says whether an error means that the disk is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

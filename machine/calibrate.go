@@ -1,0 +1,170 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"spillway/dtype"
+	"spillway/units"
+)
+
+// calibration is what was measured, and all that the cache keeps. Zero rates
+// could not be measured; Notes say why.
+type calibration struct {
+	Key       string     `json:"key"`
+	At        time.Time  `json:"at"`
+	Copy      units.Rate `json:"copy"`
+	CopyOne   units.Rate `json:"copy_one"`
+	Compute   Compute    `json:"compute"`
+	DiskRead  units.Rate `json:"disk_read,omitempty"`
+	DiskWrite units.Rate `json:"disk_write,omitempty"`
+	Notes     []string   `json:"notes,omitempty"`
+}
+
+// calibrate fills the rates of host and disk from the cache, or measures them and
+// keeps them there. It never fails: rates can be assumed, with a note.
+func (m *Machine) calibrate(o Options) {
+	key := m.calibrationKey(o)
+	c, err := o.cached(key)
+	if err != nil {
+		if !errors.Is(err, errNoAnswer) {
+			m.note("the kept rates could not be used, so they are measured again: %v", err)
+		}
+		c = m.measure(o, key)
+		if err := o.keep(c); err != nil {
+			m.note("the measured rates could not be kept for next time: %v", err)
+		}
+	}
+	m.Calibrated = c.At
+	m.Notes = append(m.Notes, c.Notes...)
+	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Compute: c.Compute}
+	figures{m.Host.figures(), &m.Host.Sources}.fill(host.figures(), Measured)
+	figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Read: c.DiskRead, Write: c.DiskWrite}).figures(), Measured)
+}
+
+// calibrationKey names everything the rates depend on, and what was asked for.
+func (m *Machine) calibrationKey(o Options) string {
+	parts := []string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", o.Version}
+	if o.Arithmetic != nil {
+		parts = append(parts, "arithmetic")
+	}
+	if o.MeasureDisk {
+		parts = append(parts, "disk "+o.DiskPath)
+	}
+	return strings.Join(parts, "|")
+}
+
+func (m *Machine) measure(o Options, key string) calibration {
+	c := calibration{Key: key, At: o.Now().UTC().Truncate(time.Second)}
+	n := min(o.CopyBytes, m.Host.Usable/8)
+	c.CopyOne = copyRate(n, 1)
+	c.Copy = max(copyRate(n, m.Host.Cores), c.CopyOne)
+	c.measureArithmetic(o.Arithmetic)
+	c.measureDisk(m.Disk, o)
+	return c
+}
+
+func (c *calibration) measureArithmetic(measure func(dtype.Type) (units.Flops, error)) {
+	if measure == nil {
+		c.note("the rate of matrix products was not measured: no CPU backend was given")
+		return
+	}
+	for _, t := range []struct {
+		dtype dtype.Type
+		rate  *units.Flops
+	}{{dtype.F32, &c.Compute.F32}, {dtype.BF16, &c.Compute.BF16}} {
+		rate, err := measure(t.dtype)
+		if err != nil {
+			c.note("the rate of %v matrix products could not be measured: %v", t.dtype, err)
+			continue
+		}
+		*t.rate = rate
+	}
+}
+
+func (c *calibration) measureDisk(d Disk, o Options) {
+	switch {
+	case d.Free == 0:
+	case !o.MeasureDisk:
+		c.note("the rates of the disk were not measured: it was not asked for")
+	case d.Free < 2*o.DiskBytes:
+		c.note("the rates of the disk were not measured: %v are free, the file to measure with is %v", d.Free, o.DiskBytes)
+	default:
+		r, err := diskRates(d.Path, int64(o.DiskBytes))
+		if err != nil {
+			c.note("the rates of the disk could not be measured: %v", err)
+			return
+		}
+		if !r.direct {
+			c.note("the disk knows no direct I/O: its rates are those of the page cache")
+		}
+		c.DiskRead, c.DiskWrite = r.read, r.write
+	}
+}
+
+func (c *calibration) note(format string, args ...any) {
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
+}
+
+// errNoAnswer means that the cache has nothing to say, as opposed to being damaged.
+var errNoAnswer = errors.New("nothing kept")
+
+func (o Options) cachePath(key string) string {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return filepath.Join(o.CacheDir, fmt.Sprintf("machine-%016x.json", h.Sum64()))
+}
+
+func (o Options) cached(key string) (calibration, error) {
+	var c calibration
+	if o.CacheDir == "" || o.Refresh {
+		return c, errNoAnswer
+	}
+	text, err := os.ReadFile(o.cachePath(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, errNoAnswer
+	}
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", o.cachePath(key), err)
+	}
+	age := o.Now().Sub(c.At)
+	if c.Key != key || !(c.Copy > 0) || !(c.CopyOne > 0) || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
+		return c, errNoAnswer
+	}
+	return c, nil
+}
+
+// keep writes the calibration so that a reader sees the old file or the new one.
+func (o Options) keep(c calibration) error {
+	if o.CacheDir == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(o.CacheDir, "machine-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // gone already if the rename succeeded
+	_, err = temp.Write(append(text, '\n'))
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), o.cachePath(c.Key))
+}

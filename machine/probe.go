@@ -1,0 +1,106 @@
+package machine
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"spillway/dtype"
+	"spillway/units"
+)
+
+// Options say what Probe looks at and how far it goes. The zero value measures
+// memory copies, keeps nothing and describes no disk.
+type Options struct {
+	// CacheDir keeps measured rates between runs; "" keeps nothing. Sizes are read
+	// anew every time.
+	CacheDir string
+	// Refresh measures again even if the cache has an answer; so does an answer
+	// older than MaxAge, where that is not zero.
+	Refresh bool
+	MaxAge  time.Duration
+	// Version is that of the program: another version measures again.
+	Version string
+	// Arithmetic measures the matrix product of all cores in a type. It comes from
+	// whoever knows a CPU backend; nil leaves the rate assumed, with a note.
+	Arithmetic func(dtype.Type) (units.Flops, error)
+	// DiskPath is a folder for the disk tier; "" means none. MeasureDisk writes and
+	// reads back DiskBytes (256 MiB if zero) there.
+	DiskPath    string
+	MeasureDisk bool
+	DiskBytes   units.Bytes
+	// CopyBytes is the size of the measured copies, 256 MiB if zero: more than caches hold.
+	CopyBytes units.Bytes
+	// System is where facts are read, this computer if zero.
+	System System
+	// Now is the clock of the cache, time.Now if nil.
+	Now func() time.Time
+}
+
+// measuredBytes is how much a measurement moves unless told otherwise.
+const measuredBytes = 256 * units.MiB
+
+// Probe describes this computer: its sizes read, its rates measured or taken from
+// the cache. The one device is the CPU, sharing the host's memory; whoever knows
+// other devices appends them. What could not be had is in Notes.
+func Probe(o Options) (Machine, error) {
+	o = o.withDefaults()
+	facts, err := o.System.facts()
+	if err != nil {
+		return Machine{}, fmt.Errorf("looking at this computer: %w", err)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return Machine{}, fmt.Errorf("asking this computer's name: %w", err)
+	}
+	m := Machine{Name: name, Notes: facts.notes}
+	m.Host = Host{CPU: facts.cpu, Features: facts.features}
+	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows CPU quotas
+	measuredHost := Host{Cores: cores, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}
+	figures{m.Host.figures(), &m.Host.Sources}.fill(measuredHost.figures(), Measured)
+	if err := m.probeDisk(o.DiskPath); err != nil {
+		return Machine{}, err
+	}
+	m.calibrate(o)
+	m.add(Device{
+		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Link: Link{Duplex: true},
+		Sources: Sources{"memory": Measured, "usable": Measured},
+	})
+	m.assume()
+	return m, m.Check()
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.CopyBytes == 0 {
+		o.CopyBytes = measuredBytes
+	}
+	if o.DiskBytes == 0 {
+		o.DiskBytes = measuredBytes
+	}
+	return o
+}
+
+// probeDisk reads the free space of the folder.
+func (m *Machine) probeDisk(path string) error {
+	if path == "" {
+		return nil
+	}
+	free, err := freeBytes(path)
+	if err != nil {
+		return fmt.Errorf("asking for the free space of %s: %w; name a folder that exists", path, err)
+	}
+	if free == 0 {
+		m.note("the disk of %s is full, so there is no disk tier", path)
+	}
+	m.Disk.Path = path
+	figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Free: free}).figures(), Measured)
+	return nil
+}
+
+func (m *Machine) note(format string, args ...any) {
+	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}

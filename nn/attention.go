@@ -1,0 +1,56 @@
+package nn
+
+import (
+	"math"
+
+	"spillway/graph"
+	"spillway/op"
+)
+
+// Rope are rotary positions.
+type Rope struct {
+	Freq []float32 // radians per position of each pair of a head's elements
+	// Scale multiplies what is rotated; 0 counts as 1.
+	Scale float64
+}
+
+// Forward rotates the heads of x [B T H·D].
+func (r *Rope) Forward(b *graph.Builder, x graph.Value, heads int64) graph.Value {
+	return b.Rope(x, Positions(b), b.Floats("rope", r.Freq), heads, r.Scale)
+}
+
+// SelfAttention is the attention of the Llama family: causal, rotary, heads
+// sharing key-value heads.
+type SelfAttention struct {
+	Query     *Linear  `hf:"q_proj"`
+	Key       *Linear  `hf:"k_proj"`
+	Value     *Linear  `hf:"v_proj"`
+	Output    *Linear  `hf:"o_proj"`
+	QueryNorm *RMSNorm `hf:"q_norm,optional"` // of each head
+	KeyNorm   *RMSNorm `hf:"k_norm,optional"`
+
+	Heads, KVHeads, HeadDim int64
+	Rope                    *Rope
+	// Window: a position sees at most this many latest ones, itself included; 0 all.
+	Window  int64
+	Dropout float64 // of the attention weights
+}
+
+// Forward maps x [B T D] to the same shape.
+func (a *SelfAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	q := a.rotated(b, a.Query.Forward(b, x), a.QueryNorm, a.Heads)
+	k := a.rotated(b, a.Key.Forward(b, x), a.KeyNorm, a.KVHeads)
+	v := a.Value.Forward(b, x)
+	o := b.Attention(op.Attr{
+		Heads: a.Heads, KVHeads: a.KVHeads, Scale: 1 / math.Sqrt(float64(a.HeadDim)),
+		Causal: true, Window: a.Window, Prob: a.Dropout,
+	}, q, k, v, graph.AttentionMasks{Segments: Segments(b)})
+	return a.Output.Forward(b, o)
+}
+
+func (a *SelfAttention) rotated(b *graph.Builder, x graph.Value, norm *RMSNorm, heads int64) graph.Value {
+	if norm != nil {
+		x = norm.Forward(b, x)
+	}
+	return a.Rope.Forward(b, x, heads)
+}

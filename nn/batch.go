@@ -1,0 +1,47 @@
+package nn
+
+import (
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/shape"
+)
+
+// The parts of a batch, by the names whoever makes batches knows them by. All have
+// the samples of a micro-batch as first dimension B, but scale and mask.
+
+// Tokens are the ids [B T] of the text.
+func Tokens(b *graph.Builder) graph.Value { return b.Part("tokens", dtype.I32, b.Rows, b.Seq) }
+
+// Positions [B T] of the tokens in their documents.
+func Positions(b *graph.Builder) graph.Value { return b.Part("positions", dtype.I32, b.Rows, b.Seq) }
+
+// Segments [B T] number the documents packed into a sample; no value when samples
+// hold one each.
+func Segments(b *graph.Builder) graph.Value {
+	if !b.Packed {
+		return 0
+	}
+	return b.Part("segments", dtype.I32, b.Rows, b.Seq)
+}
+
+// Input are the numbers [B dims..] a plain model starts from.
+func Input(b *graph.Builder, dims ...int64) graph.Value {
+	x := b.Part("input", dtype.F32, append([]int64{b.Rows}, dims...)...)
+	return b.Cast(x, b.DType)
+}
+
+// KeyMask [B T] is 0 where a position is padding, which no other may look at.
+func KeyMask(b *graph.Builder) graph.Value { return b.Part("key_mask", dtype.I32, b.Rows, b.Seq) }
+
+// Mask [T T] is added to the attention scores of query and key; -inf hides.
+func Mask(b *graph.Builder) graph.Value { return b.Part("mask", dtype.F32, b.Seq, b.Seq) }
+
+// targets are the right classes [dims..], op.Ignored where none counts. For a
+// language model those of position t are the token t+1.
+func targets(b *graph.Builder, dims shape.Shape) graph.Value {
+	return b.Part("targets", dtype.I32, dims...)
+}
+
+// scale [1] is 1 / what the loss is the mean over, counted over all micro-batches
+// of the iteration: targets that are not ignored, or numbers of the target.
+func scale(b *graph.Builder) graph.Value { return b.Part("scale", dtype.F32, 1) }

@@ -1,0 +1,41 @@
+package nn
+
+import "fmt"
+
+// Bind names all params of a model from its hf tags and returns them in the order
+// of the fields. Binding again changes nothing, so that after the first time a
+// model may be traced by several goroutines.
+func Bind(m Model) ([]*Param, error) {
+	var params []*Param
+	names := map[*Param]string{}
+	owners := map[string]*Param{}
+	err := Walk(m, func(name string, part any) error {
+		p, ok := part.(*Param)
+		if _, tied := names[p]; !ok || tied {
+			return nil
+		}
+		if owners[name] != nil {
+			return fmt.Errorf("two weights are named %q, of shapes %v and %v", name, owners[name].Shape, p.Shape)
+		}
+		names[p], owners[name] = name, p
+		params = append(params, p)
+		return p.bind(name)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("naming the weights of %T: %w", m, err)
+	}
+	return params, nil
+}
+
+func (p *Param) bind(name string) error {
+	if name == "" {
+		return fmt.Errorf("the model is a single param and has no name")
+	}
+	if err := p.Shape.Check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if p.Name != name {
+		p.Name = name
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package nn
+
+import "spillway/graph"
+
+// Embedding looks rows of a table up.
+type Embedding struct {
+	Weight *Param `hf:"weight"` // [rows width]
+}
+
+// NewEmbedding starts as PyTorch's: standard normal.
+func NewEmbedding(rows, width int64) *Embedding {
+	return &Embedding{Weight: NewParam(Normal(1), rows, width)}
+}
+
+// Forward maps ids [..] i32 to [.. width].
+func (e *Embedding) Forward(b *graph.Builder, ids graph.Value) graph.Value {
+	return b.Embedding(ids, e.Weight.Value(b))
+}

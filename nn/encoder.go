@@ -1,0 +1,189 @@
+package nn
+
+import (
+	"math"
+	"strconv"
+
+	"spillway/graph"
+	"spillway/op"
+)
+
+// EncoderMasks say what positions of an encoder may not look at.
+type EncoderMasks struct {
+	Causal bool // later positions
+	// Scores: batch part "mask" [T T] is added to the scores (src_mask).
+	Scores bool
+	// Keys: batch part "key_mask" [B T] is 0 where a position is padding; PyTorch's
+	// src_key_padding_mask says the opposite.
+	Keys bool
+}
+
+func (m EncoderMasks) values(b *graph.Builder) (v graph.AttentionMasks) {
+	if m.Scores {
+		v.Mask = Mask(b)
+	}
+	if m.Keys {
+		v.KeyMask = KeyMask(b)
+	}
+	return v
+}
+
+// MultiheadAttention is PyTorch's, of a sequence to itself.
+type MultiheadAttention struct {
+	InWeight *Param  `hf:"in_proj_weight"`        // [3·D D]: queries, keys, values
+	InBias   *Param  `hf:"in_proj_bias,optional"` // [3·D]
+	Output   *Linear `hf:"out_proj"`
+	Heads    int64
+	Dropout  float64 // of the attention weights
+	Masks    EncoderMasks
+}
+
+// NewMultiheadAttention starts as PyTorch's.
+func NewMultiheadAttention(width, heads int64) *MultiheadAttention {
+	a := &MultiheadAttention{
+		InWeight: NewParam(Uniform(math.Sqrt(6/float64(4*width))), 3*width, width),
+		InBias:   NewParam(Constant(0), 3*width),
+		Output:   NewLinear(width, width),
+		Heads:    heads,
+	}
+	a.Output.Bias.Init = Constant(0)
+	return a
+}
+
+// Forward maps x [B T D] to the same shape.
+func (a *MultiheadAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	width := b.TypeOf(x).Shape.Last()
+	qkv := b.Split(b.Linear(x, a.InWeight.Value(b), a.InBias.Value(b)), width, width, width)
+	attr := op.Attr{
+		Heads: a.Heads, KVHeads: a.Heads, Scale: 1 / math.Sqrt(float64(width)/float64(max(a.Heads, 1))),
+		Causal: a.Masks.Causal, Prob: a.Dropout,
+	}
+	return a.Output.Forward(b, b.Attention(attr, qkv[0], qkv[1], qkv[2], a.Masks.values(b)))
+}
+
+// TransformerEncoderLayer is PyTorch's layer of the same name.
+type TransformerEncoderLayer struct {
+	Attention *MultiheadAttention `hf:"self_attn"`
+	Linear1   *Linear             `hf:"linear1"`
+	Linear2   *Linear             `hf:"linear2"`
+	Norm1     *LayerNorm          `hf:"norm1"`
+	Norm2     *LayerNorm          `hf:"norm2"`
+	// NormFirst puts the norms before attention and MLP instead of after the sums.
+	NormFirst bool
+	Func      Activation
+	Dropout   Dropout // inside the MLP and of what is added to x
+}
+
+// EncoderConfig are the arguments of PyTorch's layer, and of the stack of them.
+type EncoderConfig struct {
+	Width, Heads, Inner int64
+	Layers              int64
+	Dropout             float64
+	Func                Activation
+	Eps                 float64
+	NormFirst           bool
+	// FinalNorm adds a norm after the last layer.
+	FinalNorm bool
+	// NoBias leaves all biases out.
+	NoBias bool
+	Masks  EncoderMasks
+}
+
+// NewTransformerEncoderLayer makes a layer that starts as PyTorch's.
+func NewTransformerEncoderLayer(c EncoderConfig) *TransformerEncoderLayer {
+	l := &TransformerEncoderLayer{
+		Attention: NewMultiheadAttention(c.Width, c.Heads),
+		Linear1:   NewLinear(c.Width, c.Inner),
+		Linear2:   NewLinear(c.Inner, c.Width),
+		Norm1:     NewLayerNorm(c.Width, c.Eps),
+		Norm2:     NewLayerNorm(c.Width, c.Eps),
+		NormFirst: c.NormFirst, Func: c.Func, Dropout: Dropout(c.Dropout),
+	}
+	l.Attention.Dropout, l.Attention.Masks = c.Dropout, c.Masks
+	if c.NoBias {
+		l.Attention.InBias, l.Attention.Output.Bias = nil, nil
+		l.Linear1.Bias, l.Linear2.Bias, l.Norm1.Bias, l.Norm2.Bias = nil, nil, nil, nil
+	}
+	return l
+}
+
+// Forward maps x [B T D] to the same shape.
+func (l *TransformerEncoderLayer) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if l.NormFirst {
+		x = b.Add(x, l.attend(b, l.Norm1.Forward(b, x)))
+		return b.Add(x, l.feed(b, l.Norm2.Forward(b, x)))
+	}
+	x = l.Norm1.Forward(b, b.Add(x, l.attend(b, x)))
+	return l.Norm2.Forward(b, b.Add(x, l.feed(b, x)))
+}
+
+func (l *TransformerEncoderLayer) attend(b *graph.Builder, x graph.Value) graph.Value {
+	return l.Dropout.Forward(b, l.Attention.Forward(b, x))
+}
+
+func (l *TransformerEncoderLayer) feed(b *graph.Builder, x graph.Value) graph.Value {
+	h := l.Dropout.Forward(b, l.Func.Forward(b, l.Linear1.Forward(b, x)))
+	return l.Dropout.Forward(b, l.Linear2.Forward(b, h))
+}
+
+// TransformerEncoder is PyTorch's stack of layers. It is a layer, and a whole model
+// from batch part "input" [B T D] to its Loss.
+type TransformerEncoder struct {
+	Layers []*TransformerEncoderLayer `hf:"layers"`
+	Norm   *LayerNorm                 `hf:"norm,optional"`
+	Loss   Loss
+}
+
+// NewTransformerEncoder makes a stack that starts as PyTorch's, with MeanSquare loss.
+func NewTransformerEncoder(c EncoderConfig) *TransformerEncoder {
+	e := &TransformerEncoder{Loss: MeanSquare}
+	for range c.Layers {
+		e.Layers = append(e.Layers, NewTransformerEncoderLayer(c))
+	}
+	if c.FinalNorm {
+		e.Norm = NewLayerNorm(c.Width, c.Eps)
+		if c.NoBias {
+			e.Norm.Bias = nil
+		}
+	}
+	return e
+}
+
+// Forward maps x [B T D] to the same shape.
+func (e *TransformerEncoder) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	for _, l := range e.Layers {
+		x = l.Forward(b, x)
+	}
+	return e.normed(b, x)
+}
+
+func (e *TransformerEncoder) normed(b *graph.Builder, x graph.Value) graph.Value {
+	if e.Norm == nil {
+		return x
+	}
+	return e.Norm.Forward(b, x)
+}
+
+// Blocks are the layers; the first reads the input, the last has the norm and loss.
+func (e *TransformerEncoder) Blocks() []Block {
+	blocks := make([]Block, len(e.Layers))
+	for i := range blocks {
+		blocks[i] = Block{"layers." + strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			return []graph.Value{e.run(b, in, i)}
+		}}
+	}
+	return blocks
+}
+
+// run is the block of layer i.
+func (e *TransformerEncoder) run(b *graph.Builder, in []graph.Value, i int) graph.Value {
+	l := e.Layers[i]
+	if i == 0 {
+		in = []graph.Value{Input(b, b.Seq, l.Norm1.Weight.Shape.Last())}
+	}
+	x := l.Forward(b, in[0])
+	if i < len(e.Layers)-1 {
+		return x
+	}
+	return e.Loss.Forward(b, e.normed(b, x))
+}

@@ -1,0 +1,51 @@
+package nn
+
+import (
+	"spillway/dtype"
+	"spillway/graph"
+)
+
+// NextToken ends a language model: the logits [B T V] of x [B T D] where the task
+// is to infer, else the mean cross-entropy [1] of batch part "targets" [B T], for
+// which the logits are never held whole.
+func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
+	switch {
+	case b.Task == graph.Infer:
+		return head.Forward(b, x)
+	case head.Bias != nil || head.Adapter != nil:
+		b.Fail("the loss is fused with the head, which can have no bias or adapter")
+		return 0
+	}
+	return b.LinearCrossEntropy(x, head.Weight.Value(b), targets(b, []int64{b.Rows, b.Seq}), scale(b))
+}
+
+// Loss is what a plain model is trained for.
+type Loss string
+
+// The losses.
+const (
+	// CrossEntropy of classes: logits [.. C] against batch part "targets" [..].
+	CrossEntropy Loss = "cross_entropy"
+	// MeanSquare of the difference to batch part "target", of the output's shape.
+	MeanSquare Loss = "mean_square"
+)
+
+// Forward ends a plain model: y itself where the task is to infer, else the loss [1].
+func (l Loss) Forward(b *graph.Builder, y graph.Value) graph.Value {
+	if b.Task == graph.Infer || b.Err() != nil {
+		return y
+	}
+	t := b.TypeOf(y).Shape
+	switch {
+	case len(t) == 0:
+		b.Fail("the model ends with no value, which has no %s", l)
+		return 0
+	case l == CrossEntropy:
+		return b.CrossEntropy(y, targets(b, t[:len(t)-1]), scale(b))
+	case l == MeanSquare:
+		y = b.Cast(y, dtype.F32)
+		return b.MeanSquare(y, b.Part("target", dtype.F32, t...), scale(b))
+	}
+	b.Fail("the model has the loss %q, want %q or %q", l, CrossEntropy, MeanSquare)
+	return 0
+}

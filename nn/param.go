@@ -1,0 +1,69 @@
+package nn
+
+import (
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// Param is a named weight. A param reached from two fields is shared by them (tied)
+// and has the name of the first.
+type Param struct {
+	Name  string // filled by Bind
+	Shape shape.Shape
+	Init  Init
+	// Frozen: it gets no gradient and is never updated.
+	Frozen bool
+	// Storage is the element type it rests in where that is not the one computed
+	// with: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
+	Storage dtype.Type
+}
+
+// Init says how a param starts when it is not read from a file.
+type Init struct {
+	Dist  string  `json:"dist"`            // "normal", "uniform", "constant"
+	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, or the value
+}
+
+// Normal starts with mean 0 and the given standard deviation.
+func Normal(std float64) Init { return Init{"normal", std} }
+
+// Uniform starts between -bound and bound.
+func Uniform(bound float64) Init { return Init{"uniform", bound} }
+
+// Constant starts with one value everywhere.
+func Constant(value float64) Init { return Init{"constant", value} }
+
+// NewParam makes a trainable param.
+func NewParam(init Init, dims ...int64) *Param {
+	return &Param{Shape: dims, Init: init}
+}
+
+// Value is the param in a program, as numbers of the program's element type. A nil
+// param is no value: an absent bias.
+func (p *Param) Value(b *graph.Builder) graph.Value {
+	switch {
+	case p == nil:
+		return 0
+	case p.Name == "":
+		b.Fail("a param of shape %v has no name: every field on the way to it needs an hf tag", p.Shape)
+		return 0
+	case p.Storage == dtype.Invalid || p.Storage == b.DType:
+		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen)
+	}
+	return p.restored(b)
+}
+
+// restored turns the storage format into numbers to compute with.
+func (p *Param) restored(b *graph.Builder) graph.Value {
+	if p.Storage.Block() && !p.Frozen {
+		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)
+		return 0
+	}
+	w := b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, p.Frozen)
+	if p.Storage.Block() {
+		return b.Dequantize(w)
+	}
+	return b.Cast(w, b.DType)
+}

@@ -1,0 +1,151 @@
+package op
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/shape"
+)
+
+// Rope: rotates pairs (i, i+R/2) of the first R = 2·len(freq) elements of each of
+// Attr.Heads heads by position·freq[i], and multiplies those by Attr.Scale (the
+// attention factor of scaled ropes; 0 counts as 1). Inverse turns back and multiplies
+// by the same factor: the gradient. The angle is the float32 product of position
+// and frequency, as models were trained with.
+//
+//	operands  x [B T H·D], positions [B T] i32, freq [R/2] f32
+func inferRope(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 3); err != nil {
+		return nil, err
+	}
+	if err := check(float(in, 0), ids(in, 1), rank(in, 0, 2)); err != nil {
+		return nil, err
+	}
+	x := in[0].Shape
+	switch {
+	case !x[:len(x)-1].Equal(in[1].Shape):
+		return nil, fmt.Errorf("positions %v do not fit %v", in[1], in[0])
+	case a.Heads < 1 || x.Last()%a.Heads != 0:
+		return nil, fmt.Errorf("%d heads do not divide %v", a.Heads, in[0])
+	case in[2].DType != dtype.F32 || len(in[2].Shape) != 1 || 2*in[2].Shape[0] > x.Last()/a.Heads:
+		return nil, fmt.Errorf("frequencies %v do not fit heads of %d elements", in[2], x.Last()/a.Heads)
+	}
+	return []Type{in[0]}, nil
+}
+
+// Attention: o = softmax(scale·q·kᵀ + mask)·v per head, never holding the scores.
+// Heads share key-value heads in groups of Heads/KVHeads. Query i of T sees key j
+// of S when all of these hold:
+//
+//	Causal    j ≤ i + S - T
+//	Window    j > i + S - T - Window
+//	Segments  segments[b,i+S-T] = segments[b,j]: packed documents do not see each other
+//	KeyMask   key_mask[b,j] ≠ 0
+//
+// and mask[i,j] (f32, -inf allowed) is added to its score. A query that sees no
+// key gives zeros. Dropout of Prob is applied to the weights, element
+// ((Row+b)·H + h)·T·S + i·S + j of the stream.
+//
+//	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32, mask [T S] f32
+//	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials,
+//	          -inf for a query that sees no key
+func inferAttention(a Attr, in []Type) ([]Type, error) {
+	if err := attentionOperands(a, in, 3); err != nil {
+		return nil, err
+	}
+	q := in[0].Shape
+	return []Type{in[0], {dtype.F32, shape.Shape{q[0], a.Heads, q[1]}}}, nil
+}
+
+// AttentionGrad: operands q, k, v, o, lse, do, then the optional ones of
+// Attention; outputs dq, dk, dv. The sum into each element has one fixed order.
+func inferAttentionGrad(a Attr, in []Type) ([]Type, error) {
+	if err := attentionOperands(a, in, 6); err != nil {
+		return nil, err
+	}
+	q := in[0].Shape
+	lse := Type{dtype.F32, shape.Shape{q[0], a.Heads, q[1]}}
+	if !in[4].Equal(lse) {
+		return nil, fmt.Errorf("operand 4 is %v, want %v", in[4], lse)
+	}
+	return []Type{in[0], in[1], in[2]}, check(same(in, 0, 3), same(in, 0, 5))
+}
+
+// attentionOperands checks q, k, v and the optional operands, which start at
+// position fixed.
+func attentionOperands(a Attr, in []Type, fixed int) error {
+	want := fixed
+	for _, has := range []bool{a.Segments, a.KeyMask, a.Mask} {
+		if has {
+			want++
+		}
+	}
+	if err := arity(in, want); err != nil {
+		return err
+	}
+	if err := check(float(in, 0, 1, 2), same(in, 1, 2), probability(a.Prob)); err != nil {
+		return err
+	}
+	if in[0].DType != in[1].DType {
+		return fmt.Errorf("q %v and k %v: element types differ", in[0], in[1])
+	}
+	q, k := in[0].Shape, in[1].Shape
+	switch {
+	case len(q) != 3 || len(k) != 3 || q[0] != k[0]:
+		return fmt.Errorf("q %v and k %v, want [B T H·D] and [B S K·D]", in[0], in[1])
+	case a.Heads < 1 || a.KVHeads < 1 || a.Heads%a.KVHeads != 0 || q[2]%a.Heads != 0 || k[2]%a.KVHeads != 0 || q[2]/a.Heads != k[2]/a.KVHeads:
+		return fmt.Errorf("q %v in %d heads and k %v in %d heads do not match", in[0], a.Heads, in[1], a.KVHeads)
+	case a.Window < 0 || a.Window > 0 && !a.Causal:
+		return fmt.Errorf("window %d needs causal attention", a.Window)
+	case (a.Causal || a.Segments) && q[1] > k[1]:
+		return fmt.Errorf("causal or packed with more queries (%d) than keys (%d)", q[1], k[1])
+	}
+	return attentionMasks(a, in[fixed:], q[0], q[1], k[1])
+}
+
+func attentionMasks(a Attr, in []Type, b, t, s int64) error {
+	next := 0
+	for _, m := range []struct {
+		has  bool
+		name string
+		want Type
+	}{
+		{a.Segments, "segments", Type{dtype.I32, shape.Shape{b, s}}},
+		{a.KeyMask, "key_mask", Type{dtype.I32, shape.Shape{b, s}}},
+		{a.Mask, "mask", Type{dtype.F32, shape.Shape{t, s}}},
+	} {
+		if !m.has {
+			continue
+		}
+		if !in[next].Equal(m.want) {
+			return fmt.Errorf("%s is %v, want %v", m.name, in[next], m.want)
+		}
+		next++
+	}
+	return nil
+}
+
+// attentionPairs is how many query-key pairs are computed, causal and window
+// masks counted, others not.
+func attentionPairs(c Call) float64 {
+	t, s := float64(c.In[0].Shape[1]), float64(c.In[1].Shape[1])
+	pairs := t * s
+	if c.Attr.Causal {
+		// The i-th query sees s-t+i keys, but never more than the window.
+		w := s
+		if c.Attr.Window > 0 {
+			w = min(s, float64(c.Attr.Window))
+		}
+		growing := min(max(w-(s-t), 0), t)
+		pairs = growing*(s-t) + growing*(growing+1)/2 + (t-growing)*w
+	}
+	return pairs * float64(c.In[0].Shape[0])
+}
+
+func costAttention(c Call) Cost {
+	return Cost{Flops: 4 * attentionPairs(c) * float64(c.In[0].Shape[2]), Matrix: true}
+}
+
+func costAttentionGrad(c Call) Cost {
+	return Cost{Flops: 10 * attentionPairs(c) * float64(c.In[0].Shape[2]), Matrix: true}
+}

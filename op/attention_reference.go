@@ -1,0 +1,186 @@
+package op
+
+import "math"
+
+func referenceRope(c Call, in, out []Array, _ Args) {
+	half := len(in[2].F)
+	scale := c.Attr.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	head := c.In[0].Shape.Last() / c.Attr.Heads
+	y := rows(out[0].F, head)
+	for n, x := range rows(in[0].F, head) {
+		copy(y[n], x)
+		position := in[1].I[int64(n)/c.Attr.Heads]
+		for i := range half {
+			angle := float64(float32(position) * float32(in[2].F[i]))
+			if c.Attr.Inverse {
+				angle = -angle
+			}
+			sin, cos := math.Sincos(angle)
+			y[n][i] = scale * (x[i]*cos - x[i+half]*sin)
+			y[n][i+half] = scale * (x[i+half]*cos + x[i]*sin)
+		}
+	}
+}
+
+// attention is one call with its operands told apart.
+type attention struct {
+	Call
+	args                   Args
+	b, t, s, h, kv, d      int64
+	q, k, v                []float64
+	segments, keyMask      []int32
+	mask                   []float64
+	o, lse, do, dq, dk, dv []float64 // of the gradient
+}
+
+func newAttention(c Call, in []Array, optional int, args Args) *attention {
+	q, k := c.In[0].Shape, c.In[1].Shape
+	a := &attention{Call: c, args: args, b: q[0], t: q[1], s: k[1], h: c.Attr.Heads, kv: c.Attr.KVHeads, d: q[2] / c.Attr.Heads}
+	a.q, a.k, a.v = in[0].F, in[1].F, in[2].F
+	if c.Attr.Segments {
+		a.segments = in[optional].I
+		optional++
+	}
+	if c.Attr.KeyMask {
+		a.keyMask = in[optional].I
+		optional++
+	}
+	if c.Attr.Mask {
+		a.mask = in[optional].F
+	}
+	return a
+}
+
+// sees says whether query i of sample b may look at key j.
+func (a *attention) sees(b, i, j int64) bool {
+	at := i + a.s - a.t // the query's position among the keys
+	switch {
+	case a.Attr.Causal && j > at:
+		return false
+	case a.Attr.Window > 0 && j <= at-a.Attr.Window:
+		return false
+	case a.segments != nil && a.segments[b*a.s+at] != a.segments[b*a.s+j]:
+		return false
+	}
+	return a.keyMask == nil || a.keyMask[b*a.s+j] != 0
+}
+
+// score of query i and key j under head h of sample b; -inf where it sees nothing.
+func (a *attention) score(b, h, i, j int64) float64 {
+	if !a.sees(b, i, j) {
+		return math.Inf(-1)
+	}
+	score := a.Attr.Scale * dot(a.query(a.q, b, h, i), a.key(a.k, b, h, j))
+	if a.mask != nil {
+		score += a.mask[i*a.s+j]
+	}
+	return score
+}
+
+// query is row i of head h in q, o or their gradients.
+func (a *attention) query(x []float64, b, h, i int64) []float64 {
+	at := ((b*a.t+i)*a.h + h) * a.d
+	return x[at : at+a.d]
+}
+
+// key is row j of the key-value head that head h shares, in k, v or their gradients.
+func (a *attention) key(x []float64, b, h, j int64) []float64 {
+	at := ((b*a.s+j)*a.kv + h*a.kv/a.h) * a.d
+	return x[at : at+a.d]
+}
+
+// drop is the factor of dropout on the weight of query i and key j.
+func (a *attention) drop(b, h, i, j int64) float64 {
+	if a.Attr.Prob == 0 {
+		return 1
+	}
+	row := (a.args.Row+uint64(b))*uint64(a.h) + uint64(h)
+	return dropFactor(a.Attr, a.args, row*uint64(a.t*a.s)+uint64(i*a.s+j))
+}
+
+// rowsDo calls f for each query row.
+func (a *attention) rowsDo(f func(b, h, i int64)) {
+	for b := range a.b {
+		for h := range a.h {
+			for i := range a.t {
+				f(b, h, i)
+			}
+		}
+	}
+}
+
+func referenceAttention(c Call, in, out []Array, args Args) {
+	a := newAttention(c, in, 3, args)
+	clear(out[0].F)
+	a.rowsDo(func(b, h, i int64) {
+		lse := a.logSum(b, h, i)
+		out[1].F[(b*a.h+h)*a.t+i] = lse
+		for j := range a.s {
+			axpy(a.weight(b, h, i, j, lse)*a.drop(b, h, i, j), a.key(a.v, b, h, j), a.query(out[0].F, b, h, i))
+		}
+	})
+}
+
+// logSum is the logarithm of the sum of exponentials of a row of scores.
+func (a *attention) logSum(b, h, i int64) float64 {
+	scores := make([]float64, a.s)
+	for j := range a.s {
+		scores[j] = a.score(b, h, i, j)
+	}
+	return logSumExp(scores)
+}
+
+// weight is softmax's, before dropout; 0 in a row that sees nothing.
+func (a *attention) weight(b, h, i, j int64, lse float64) float64 {
+	score := a.score(b, h, i, j)
+	if math.IsInf(score, -1) {
+		return 0
+	}
+	return math.Exp(score - lse)
+}
+
+// With w the weights and e = drop·(do·v): dv = drop·w·do, ds = w·(e - do·o).
+func referenceAttentionGrad(c Call, in, out []Array, args Args) {
+	a := newAttention(c, in, 6, args)
+	a.o, a.lse, a.do = in[3].F, in[4].F, in[5].F
+	a.dq, a.dk, a.dv = out[0].F, out[1].F, out[2].F
+	clear(a.dq)
+	clear(a.dk)
+	clear(a.dv)
+	a.rowsDo(a.gradRow)
+}
+
+func (a *attention) gradRow(b, h, i int64) {
+	do := a.query(a.do, b, h, i)
+	total := dot(do, a.query(a.o, b, h, i))
+	for j := range a.s {
+		w := a.weight(b, h, i, j, a.lse[(b*a.h+h)*a.t+i])
+		if w == 0 {
+			continue
+		}
+		drop := a.drop(b, h, i, j)
+		axpy(drop*w, do, a.key(a.dv, b, h, j))
+		ds := a.Attr.Scale * w * (drop*dot(do, a.key(a.v, b, h, j)) - total)
+		axpy(ds, a.key(a.k, b, h, j), a.query(a.dq, b, h, i))
+		axpy(ds, a.query(a.q, b, h, i), a.key(a.dk, b, h, j))
+	}
+}
+
+// logSumExp is log Σ exp(x), -inf where all are.
+func logSumExp(x []float64) float64 {
+	top := math.Inf(-1)
+	for _, f := range x {
+		top = max(top, f)
+	}
+	if math.IsInf(top, -1) {
+		return top
+	}
+	var sum float64
+	for _, f := range x {
+		sum += math.Exp(f - top)
+	}
+	return top + math.Log(sum)
+}

@@ -1,0 +1,183 @@
+package op
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"spillway/dtype"
+	"spillway/shape"
+)
+
+// Case is a call with numbers to try it on. Conformance of devices, gradient
+// checks and benchmarks all take their cases from here.
+type Case struct {
+	Name string // "matmul/129x257x65"
+	Call Call
+	Args Args
+	// Big cases are for kernels that work in tiles; too slow for finite differences.
+	Big bool
+
+	fills  []fill
+	derive func(in []Array) // completes operands that follow from others
+}
+
+// fill writes the numbers of one operand; u gives a random number in [0, 1) by
+// position.
+type fill func(a Array, u func(i int) float64)
+
+// Operands makes the numbers, the same every time, each one its element type can
+// hold.
+func (c Case) Operands() []Array {
+	in := make([]Array, len(c.Call.In))
+	for k, t := range c.Call.In {
+		in[k] = NewArray(t)
+		c.fills[k](in[k], c.uniform(uint32(k)))
+		in[k].Round()
+	}
+	if c.derive != nil {
+		c.derive(in)
+		for _, a := range in {
+			a.Round()
+		}
+	}
+	return in
+}
+
+// Outputs makes what the outputs hold before the call: random numbers to add to
+// where the call accumulates, copies of operands it updates in place, and NaN
+// elsewhere, so that an element left unwritten shows.
+func (c Case) Outputs(operands []Array) []Array {
+	out := make([]Array, len(c.Call.Out))
+	adds := c.Call.Kind.Accumulates(c.Call.Attr)
+	inPlace := c.Call.Kind.InPlace()
+	for k, t := range c.Call.Out {
+		out[k] = NewArray(t)
+		switch {
+		case k < len(inPlace):
+			out[k] = operands[inPlace[k]].Clone()
+		case c.Call.Attr.Accumulate && slices.Contains(adds, k):
+			spread(out[k], c.uniform(uint32(100+k)))
+			out[k].Round()
+		default:
+			for i := range out[k].F {
+				out[k].F[i] = math.NaN()
+			}
+		}
+	}
+	return out
+}
+
+func (c Case) uniform(stream uint32) func(i int) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(c.Name))
+	key := h.Sum64()
+	return func(i int) float64 { return float64(Uniform(key, stream, uint64(i))) }
+}
+
+// operand is a type with the way to fill it.
+type operand struct {
+	t Type
+	f fill
+}
+
+// caseList collects the cases of one element type.
+type caseList struct {
+	d   dtype.Type
+	all []Case
+}
+
+// Cases lists all cases with activations and weights of type d.
+func Cases(d dtype.Type) []Case {
+	l := &caseList{d: d}
+	l.matMul()
+	l.embedding()
+	l.elementwise()
+	l.functions()
+	l.rearranging()
+	l.norms()
+	l.rope()
+	l.attention()
+	l.losses()
+	l.updates()
+	return l.all
+}
+
+// add makes a case. One its rule refuses has no outputs, which the tests of this
+// package report.
+func (l *caseList) add(name string, kind Kind, attr Attr, in ...operand) *Case {
+	c := Case{Name: kind.String() + "/" + name, Args: Args{Key: 0x5eed, Row: 3}}
+	types := make([]Type, len(in))
+	for i, o := range in {
+		types[i] = o.t
+		c.fills = append(c.fills, o.f)
+	}
+	made, err := Make(kind, attr, types...)
+	if err != nil {
+		made = Call{Kind: kind, Attr: attr, In: types}
+	}
+	c.Call = made
+	l.all = append(l.all, c)
+	return &l.all[len(l.all)-1]
+}
+
+// both adds a case that replaces and one that accumulates.
+func (l *caseList) both(name string, kind Kind, attr Attr, in ...operand) {
+	l.add(name, kind, attr, in...)
+	attr.Accumulate = true
+	l.add(name+" accumulate", kind, attr, in...)
+}
+
+// x is an operand of the list's type, in [-1, 1).
+func (l *caseList) x(dims ...int) operand { return operand{Type{l.d, shape.Of(dims...)}, spread} }
+
+// sized is x with numbers up to a size.
+func (l *caseList) sized(size float64, dims ...int) operand {
+	return operand{Type{l.d, shape.Of(dims...)}, func(a Array, u func(int) float64) {
+		for i := range a.F {
+			a.F[i] = size * (2*u(i) - 1)
+		}
+	}}
+}
+
+// constant holds one number everywhere.
+func (l *caseList) constant(f float64, dims ...int) operand {
+	return operand{Type{l.d, shape.Of(dims...)}, func(a Array, _ func(int) float64) {
+		for i := range a.F {
+			a.F[i] = f
+		}
+	}}
+}
+
+func spread(a Array, u func(int) float64) {
+	for i := range a.F {
+		a.F[i] = 2*u(i) - 1
+	}
+}
+
+// f32 is an operand that is f32 in every list.
+func f32(f fill, dims ...int) operand {
+	return operand{Type{dtype.F32, shape.Of(dims...)}, f}
+}
+
+// scalar is a loss scale or the gradient of a loss.
+func scalar(f float64) operand { return numbers(f) }
+
+// numbers is a vector of given f32.
+func numbers(fs ...float64) operand {
+	return f32(func(a Array, _ func(int) float64) { copy(a.F, fs) }, len(fs))
+}
+
+// below is random integers in [0, n).
+func below(n int, dims ...int) operand {
+	return integers(func(i int, u float64) int32 { return int32(u * float64(n)) }, dims...)
+}
+
+// integers from position and a random number.
+func integers(f func(i int, u float64) int32, dims ...int) operand {
+	return operand{Type{dtype.I32, shape.Of(dims...)}, func(a Array, u func(int) float64) {
+		for i := range a.I {
+			a.I[i] = f(i, u(i))
+		}
+	}}
+}

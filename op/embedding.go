@@ -1,0 +1,76 @@
+package op
+
+import (
+	"fmt"
+
+	"spillway/shape"
+)
+
+// Embedding: y[n] = table[ids[n]].
+//
+//	operands  ids [N] i32, table [V D]
+//	output    [shape(ids) D]
+//
+// An id outside the table is an error when the batch is made; kernels clamp.
+func inferEmbedding(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 2); err != nil {
+		return nil, err
+	}
+	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2), nonempty(in, 1)); err != nil {
+		return nil, err
+	}
+	return []Type{{in[1].DType, append(in[0].Shape[:len(in[0].Shape):len(in[0].Shape)], in[1].Shape.Last())}}, nil
+}
+
+// EmbeddingGrad: table gradient; each row is the sum of dy over the positions
+// that used it, added in order of position. Attr.Rows is V.
+//
+//	operands  ids, dy [shape(ids) D]
+//	output    [V D]
+func inferEmbeddingGrad(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 2); err != nil {
+		return nil, err
+	}
+	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 1)); err != nil {
+		return nil, err
+	}
+	if outer := in[1].Shape[:len(in[1].Shape)-1]; !outer.Equal(in[0].Shape) {
+		return nil, fmt.Errorf("ids %v do not fit %v", in[0], in[1])
+	}
+	if a.Rows < 1 {
+		return nil, fmt.Errorf("a table of %d rows", a.Rows)
+	}
+	return []Type{{in[1].DType, shape.Shape{a.Rows, in[1].Shape.Last()}}}, nil
+}
+
+// The table is not read whole: only the rows asked for.
+func costEmbedding(c Call) Cost {
+	return Cost{Bytes: c.In[0].Bytes() + 2*c.Out[0].Bytes()}
+}
+
+func costEmbeddingGrad(c Call) Cost {
+	cost := Cost{Flops: float64(c.In[1].Shape.Elements()), Bytes: c.In[0].Bytes() + 3*c.In[1].Bytes()}
+	if !c.Attr.Accumulate {
+		cost.Bytes += c.Out[0].Bytes()
+	}
+	return cost
+}
+
+func referenceEmbedding(c Call, in, out []Array, _ Args) {
+	d := c.In[1].Shape.Last()
+	table, y := rows(in[1].F, d), rows(out[0].F, d)
+	for n, id := range in[0].I {
+		copy(y[n], table[clamp(id, len(table))])
+	}
+}
+
+func referenceEmbeddingGrad(c Call, in, out []Array, _ Args) {
+	d := c.In[1].Shape.Last()
+	dy, table := rows(in[1].F, d), rows(out[0].F, d)
+	clear(out[0].F)
+	for n, id := range in[0].I {
+		axpy(1, dy[n], table[clamp(id, len(table))])
+	}
+}
+
+func clamp(id int32, rows int) int { return min(max(int(id), 0), rows-1) }

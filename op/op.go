@@ -1,0 +1,198 @@
+// Package op is the closed set of operations programs are made of.
+//
+// An op is data: a Kind, a few attributes, and operands of known type. What is
+// true of an op whatever the device stands here, a file per family: its shape
+// rule, its cost, its plain float64 reference and its test cases. Gradients are
+// in package autograd, kernels in the backends. A backend is asked while
+// planning whether it has a kernel for a Call, so adding an op widens no
+// interface.
+//
+// Dimension letters: B samples, T query positions, S key positions, D width,
+// H heads, K key-value heads, V vocabulary, N rows (all outer dimensions of a
+// tensor flattened: most ops see a tensor as N rows of its last dimension).
+package op
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/shape"
+)
+
+// Type is the type of an operand.
+type Type struct {
+	DType dtype.Type  `json:"dtype"`
+	Shape shape.Shape `json:"shape"`
+}
+
+// Bytes is the exact storage of the operand.
+func (t Type) Bytes() int64 { return t.DType.Bytes(t.Shape.Elements()) }
+
+// String prints "f32[4 2048]".
+func (t Type) String() string { return t.DType.String() + t.Shape.String() }
+
+// Equal compares element type and dimensions.
+func (t Type) Equal(u Type) bool { return t.DType == u.DType && t.Shape.Equal(u.Shape) }
+
+// Attr holds the attributes of all kinds; each kind's file says which it reads.
+// Unused ones are zero.
+type Attr struct {
+	TransA bool `json:"trans_a,omitempty"`
+	TransB bool `json:"trans_b,omitempty"`
+	// Bias: the product or norm has a bias operand.
+	Bias bool `json:"bias,omitempty"`
+	// Accumulate: the outputs that are sums over rows (gradients of parameters)
+	// are added to what is there instead of replacing it.
+	Accumulate bool `json:"accumulate,omitempty"`
+	// InputOnly: a gradient op leaves out the gradients of its parameters,
+	// which are frozen.
+	InputOnly bool `json:"input_only,omitempty"`
+
+	Func  Func    `json:"func,omitempty"`
+	Eps   float64 `json:"eps,omitempty"`
+	Scale float64 `json:"scale,omitempty"`
+
+	Heads   int64 `json:"heads,omitempty"`
+	KVHeads int64 `json:"kv_heads,omitempty"`
+	Causal  bool  `json:"causal,omitempty"`
+	// Window: a query sees at most this many latest keys, itself included; 0 for all.
+	Window int64 `json:"window,omitempty"`
+	// Which optional operands of attention follow q, k, v, in this order.
+	Segments bool `json:"segments,omitempty"`
+	KeyMask  bool `json:"key_mask,omitempty"`
+	Mask     bool `json:"mask,omitempty"`
+	// Inverse rotates back: the gradient of Rope.
+	Inverse bool `json:"inverse,omitempty"`
+
+	// Prob is the share of elements dropped; Stream tells apart the random
+	// streams of one program.
+	Prob   float64 `json:"prob,omitempty"`
+	Stream uint32  `json:"stream,omitempty"`
+
+	// Rows of the table EmbeddingGrad makes.
+	Rows int64 `json:"rows,omitempty"`
+	// Keep is how many inner dimensions SumRows keeps.
+	Keep int64 `json:"keep,omitempty"`
+	// Sizes of the parts Split makes of the last dimension.
+	Sizes []int64 `json:"sizes,omitempty"`
+	// To is the element type Cast and Dequantize make.
+	To dtype.Type `json:"to,omitempty"`
+	// Shape is the full shape of what Dequantize makes.
+	Shape shape.Shape `json:"shape,omitempty"`
+	// Nesterov selects that form of momentum in SGD.
+	Nesterov bool `json:"nesterov,omitempty"`
+	// Decoupled: weight decay shrinks the weight (AdamW) instead of joining the
+	// gradient (Adam).
+	Decoupled bool `json:"decoupled,omitempty"`
+}
+
+// Call is one op on operands of known type: what a backend is asked a kernel for.
+type Call struct {
+	Kind Kind   `json:"kind"`
+	Attr Attr   `json:"attr"`
+	In   []Type `json:"in"`
+	Out  []Type `json:"out"`
+}
+
+// String prints "matmul(f32[8 16], f32[32 16]) f32[8 32]".
+func (c Call) String() string {
+	s := c.Kind.String() + "("
+	for i, t := range c.In {
+		if i > 0 {
+			s += ", "
+		}
+		s += t.String()
+	}
+	s += ")"
+	for _, t := range c.Out {
+		s += " " + t.String()
+	}
+	return s
+}
+
+// Args are the numbers of a launch that differ from iteration to iteration.
+type Args struct {
+	// Key selects the random stream: derived from seed, iteration and block.
+	Key uint64
+	// Row is the global index of the batch's first sample, so that a sample
+	// meets the same random numbers however the batch is split.
+	Row uint64
+	// F are scalars of an op, named in its file: learning rate and so on.
+	F [8]float32
+}
+
+// Cost is what a call takes from a device: arithmetic and memory traffic.
+type Cost struct {
+	Flops float64
+	// Matrix: the arithmetic runs on matrix units, at the rate of products.
+	Matrix bool
+	// Bytes read plus bytes written, each operand counted once.
+	Bytes int64
+}
+
+// Make applies the shape rule of a kind and returns the complete call.
+func Make(kind Kind, attr Attr, in ...Type) (Call, error) {
+	d, err := kind.def()
+	if err != nil {
+		return Call{}, err
+	}
+	for i, t := range in {
+		if err := t.Shape.Check(); err != nil {
+			return Call{}, fmt.Errorf("%s: operand %d: %w", kind, i, err)
+		}
+	}
+	out, err := d.infer(attr, in)
+	if err != nil {
+		return Call{}, fmt.Errorf("%s: %w", kind, err)
+	}
+	return Call{Kind: kind, Attr: attr, In: in, Out: out}, nil
+}
+
+// Check verifies that the call's outputs are what its shape rule says.
+func (c Call) Check() error {
+	made, err := Make(c.Kind, c.Attr, c.In...)
+	if err != nil {
+		return err
+	}
+	if len(made.Out) != len(c.Out) {
+		return fmt.Errorf("%s has %d outputs, its rule gives %d", c.Kind, len(c.Out), len(made.Out))
+	}
+	for i := range made.Out {
+		if !made.Out[i].Equal(c.Out[i]) {
+			return fmt.Errorf("%s: output %d is %v, its rule gives %v", c.Kind, i, c.Out[i], made.Out[i])
+		}
+	}
+	return nil
+}
+
+// Cost of the call. Kinds without a rule of their own cost one operation per
+// output element.
+func (c Call) Cost() Cost {
+	cost := Cost{Bytes: c.traffic()}
+	d, err := c.Kind.def()
+	if err != nil {
+		return cost
+	}
+	if d.cost == nil {
+		for _, t := range c.Out {
+			cost.Flops += float64(t.Shape.Elements())
+		}
+		return cost
+	}
+	made := d.cost(c)
+	if made.Bytes != 0 {
+		cost.Bytes = made.Bytes
+	}
+	cost.Flops, cost.Matrix = made.Flops, made.Matrix
+	return cost
+}
+
+func (c Call) traffic() (n int64) {
+	for _, t := range c.In {
+		n += t.Bytes()
+	}
+	for _, t := range c.Out {
+		n += t.Bytes()
+	}
+	return n
+}

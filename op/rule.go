@@ -1,0 +1,91 @@
+package op
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+)
+
+// Small helpers of the shape rules.
+
+// arity refuses a wrong number of operands.
+func arity(in []Type, want int) error {
+	if len(in) != want {
+		return fmt.Errorf("takes %d operands, got %d", want, len(in))
+	}
+	return nil
+}
+
+// float refuses operands that do not hold plain real numbers.
+func float(in []Type, which ...int) error {
+	for _, i := range which {
+		if !in[i].DType.Float() || in[i].DType.Block() {
+			return fmt.Errorf("operand %d is %v, want real numbers", i, in[i])
+		}
+	}
+	return nil
+}
+
+// ids refuses operands that are not 32-bit integers.
+func ids(in []Type, which ...int) error {
+	for _, i := range which {
+		if in[i].DType != dtype.I32 {
+			return fmt.Errorf("operand %d is %v, want i32", i, in[i])
+		}
+	}
+	return nil
+}
+
+// same refuses operands that differ in type.
+func same(in []Type, a, b int) error {
+	if !in[a].Equal(in[b]) {
+		return fmt.Errorf("operands %d and %d are %v and %v, want the same", a, b, in[a], in[b])
+	}
+	return nil
+}
+
+// vector refuses an operand that is not one vector of n elements.
+func vector(in []Type, i int, n int64) error {
+	if len(in[i].Shape) != 1 || in[i].Shape[0] != n {
+		return fmt.Errorf("operand %d is %v, want [%d]", i, in[i], n)
+	}
+	return nil
+}
+
+// rank refuses an operand with fewer than n dimensions.
+func rank(in []Type, i, n int) error {
+	if len(in[i].Shape) < n {
+		return fmt.Errorf("operand %d is %v, want at least %d dimensions", i, in[i], n)
+	}
+	return nil
+}
+
+// nonempty refuses an operand without elements.
+func nonempty(in []Type, i int) error {
+	if in[i].Shape.Elements() == 0 {
+		return fmt.Errorf("operand %d is %v, without elements", i, in[i])
+	}
+	return nil
+}
+
+// check returns the first error.
+func check(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scalar32 is the type of losses and scales.
+var scalar32 = Type{DType: dtype.F32, Shape: []int64{1}}
+
+func scalars(in []Type, which ...int) error {
+	for _, i := range which {
+		if !in[i].Equal(scalar32) {
+			return fmt.Errorf("operand %d is %v, want %v", i, in[i], scalar32)
+		}
+	}
+	return nil
+}

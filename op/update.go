@@ -1,0 +1,172 @@
+package op
+
+import (
+	"fmt"
+	"math"
+
+	"spillway/dtype"
+)
+
+// SumSquares: Σ x² as f64, the part of the gradient norm one tensor gives.
+//
+//	operand  x
+//	output   [1] f64
+func inferSumSquares(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 1); err != nil {
+		return nil, err
+	}
+	return []Type{{dtype.F64, []int64{1}}}, float(in, 0)
+}
+
+// ClipScale: from partial sums of squares the gradient norm and the factor that
+// clips it: min(1, F[0]/(norm + 1e-6)); F[0] ≤ 0 leaves the factor at 1.
+//
+//	operand  partials [n] f64, added in order
+//	output   [2] f32: factor, norm
+func inferClipScale(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 1); err != nil {
+		return nil, err
+	}
+	if in[0].DType != dtype.F64 || len(in[0].Shape) != 1 {
+		return nil, fmt.Errorf("operand is %v, want f64 partial sums", in[0])
+	}
+	return []Type{{dtype.F32, []int64{2}}}, nil
+}
+
+// Scalars of Adam and SGD in Args.F.
+const (
+	ArgRate    = 0 // learning rate
+	ArgDecay   = 1 // weight decay
+	ArgBeta1   = 2 // Adam: decay of the mean; SGD: momentum
+	ArgBeta2   = 3 // Adam: decay of the square; SGD: dampening
+	ArgEps     = 4
+	ArgBias1   = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
+	ArgBias2   = 6 // sqrt(1 - beta2^t)
+	ArgMaxNorm = 0 // ClipScale
+)
+
+// Adam updates in place: outputs are the same memory as the operands w, m, v. The
+// gradient is multiplied by clip[0] first; then, in PyTorch's order,
+//
+//	Decoupled  w *= 1 - rate·decay, else g += decay·w
+//	m += (g - m)·(1 - beta1)
+//	v = beta2·v + (1 - beta2)·g²
+//	w -= rate/bias1 · m/(sqrt(v)/bias2 + eps)
+//
+// with 1 - beta taken of the float32 beta.
+//
+//	operands  w [n] f32, g [n], m [n] f32, v [n] f32, clip [2] f32
+//	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
+func inferAdam(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 5); err != nil {
+		return nil, err
+	}
+	return updated(a, in, 0, 2, 3)
+}
+
+// SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
+// momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
+// and the step is m, or g + momentum·m with Nesterov; without, the step is g and m
+// stays untouched. w -= rate·step.
+//
+//	operands  w [n] f32, g [n], m [n] f32, clip [2] f32
+//	outputs   w, m, and the low-precision copy of w when Attr.To is set
+func inferSGD(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 4); err != nil {
+		return nil, err
+	}
+	return updated(a, in, 0, 2)
+}
+
+// updated checks the operands of an update rule, of which it replaces which ones.
+func updated(a Attr, in []Type, which ...int) ([]Type, error) {
+	out := make([]Type, 0, len(which)+1)
+	for _, i := range which {
+		if !in[i].Shape.Equal(in[0].Shape) || in[i].DType != dtype.F32 {
+			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32", i, in[i], in[0])
+		}
+		out = append(out, in[i])
+	}
+	clip := Type{dtype.F32, []int64{2}}
+	if last := in[len(in)-1]; !last.Equal(clip) {
+		return nil, fmt.Errorf("clip is %v, want %v", last, clip)
+	}
+	if !in[1].Shape.Equal(in[0].Shape) {
+		return nil, fmt.Errorf("gradient %v beside weight %v", in[1], in[0])
+	}
+	if a.To != dtype.Invalid {
+		if !a.To.Float() || a.To.Block() {
+			return nil, fmt.Errorf("copy as %v, want a plain real type", a.To)
+		}
+		out = append(out, Type{a.To, in[0].Shape})
+	}
+	return out, float(in, 0, 1)
+}
+
+func costUpdate(c Call) Cost { return Cost{Flops: 15 * float64(c.In[0].Shape.Elements())} }
+
+func referenceSumSquares(c Call, in, out []Array, _ Args) {
+	out[0].F[0] = dot(in[0].F, in[0].F)
+}
+
+func referenceClipScale(c Call, in, out []Array, args Args) {
+	var sum float64
+	for _, f := range in[0].F {
+		sum += f
+	}
+	norm, factor := math.Sqrt(sum), 1.0
+	if most := float64(args.F[ArgMaxNorm]); most > 0 {
+		factor = min(1, most/(norm+1e-6))
+	}
+	out[0].F[0], out[0].F[1] = factor, norm
+}
+
+func referenceAdam(c Call, in, out []Array, args Args) {
+	a := scalarArgs(args)
+	for i, w := range in[0].F {
+		g := in[1].F[i] * in[4].F[0]
+		if c.Attr.Decoupled {
+			w *= 1 - a[ArgRate]*a[ArgDecay]
+		} else {
+			g += a[ArgDecay] * w
+		}
+		m := in[2].F[i] + (g-in[2].F[i])*(1-a[ArgBeta1])
+		v := a[ArgBeta2]*in[3].F[i] + (1-a[ArgBeta2])*g*g
+		w -= a[ArgRate] / a[ArgBias1] * m / (math.Sqrt(v)/a[ArgBias2] + a[ArgEps])
+		out[0].F[i], out[1].F[i], out[2].F[i] = w, m, v
+	}
+	lowPrecisionCopy(c, out)
+}
+
+func referenceSGD(c Call, in, out []Array, args Args) {
+	a := scalarArgs(args)
+	for i, w := range in[0].F {
+		g := in[1].F[i]*in[3].F[0] + a[ArgDecay]*w
+		m, step := in[2].F[i], g
+		if momentum := a[ArgBeta1]; momentum != 0 {
+			m = momentum*m + (1-a[ArgBeta2])*g
+			if a[ArgBias1] == 1 {
+				m = g
+			}
+			step = m
+			if c.Attr.Nesterov {
+				step = g + momentum*m
+			}
+		}
+		out[0].F[i], out[1].F[i] = w-a[ArgRate]*step, m
+	}
+	lowPrecisionCopy(c, out)
+}
+
+func lowPrecisionCopy(c Call, out []Array) {
+	if c.Attr.To != dtype.Invalid {
+		copy(out[len(out)-1].F, out[0].F)
+	}
+}
+
+func scalarArgs(args Args) (a [8]float64) {
+	for i, f := range args.F {
+		a[i] = float64(f)
+	}
+	return a
+}

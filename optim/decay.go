@@ -1,0 +1,50 @@
+package optim
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// NoDecay lists which params weight decay leaves alone: the words "biases",
+// "norms" and "embeddings", or regular expressions that match a part of the
+// param's name. An empty list lets everything decay, as PyTorch does by itself.
+type NoDecay []string
+
+// UsualNoDecay is what the trainers of large models leave alone.
+func UsualNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
+
+// decayWords are the words of NoDecay as expressions over names such as
+// "model.layers.0.input_layernorm.weight", "h.0.ln_1.bias" and "wte.weight".
+var decayWords = map[string]string{
+	"biases":     `(^|[._])bias$`,
+	"norms":      `(^|[._])(ln|bn)(_[a-z0-9]+|[0-9]*)\.[^.]+$|(?i:norm)(_[a-z0-9]+|[0-9]+)?\.[^.]+$`,
+	"embeddings": `(^|[._])(embed(ding)?s?(_[a-z]+)*|wte|wpe)\.weight$`,
+}
+
+// Decays makes the test that says of each param by name whether it decays.
+func (n NoDecay) Decays() (func(param string) bool, error) {
+	var skip []*regexp.Regexp
+	for _, item := range n {
+		pattern, isWord := decayWords[item]
+		if !isWord {
+			pattern = item
+		}
+		if strings.TrimSpace(pattern) == "" {
+			return nil, fmt.Errorf("weight decay: an empty pattern would match every param; leave it out")
+		}
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("weight decay: %q is neither biases, norms, embeddings nor a regular expression: %w", item, err)
+		}
+		skip = append(skip, re)
+	}
+	return func(param string) bool {
+		for _, re := range skip {
+			if re.MatchString(param) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}

@@ -1,0 +1,169 @@
+// Package optim is the host side of optimizers: which there are, their
+// hyper-parameters, what state each keeps, learning-rate schedules, clipping, and
+// which params decay. Everything is a pure function of plain data.
+//
+// Update is the plain, right form of each update rule, for tests and for whoever
+// writes a kernel. It is defined to the bit: every operation is rounded to
+// float32, in the written order, never fused. Kernels are held to it within
+// rounding; those that keep its order as well give the same bits on every device.
+// Its numbers for one iteration are the scalars of op.Adam and op.SGD.
+package optim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"spillway/op"
+)
+
+// Names of state tensors, as PyTorch calls them.
+const (
+	ExpAvg         = "exp_avg"         // running mean of gradients
+	ExpAvgSq       = "exp_avg_sq"      // running mean of their squares
+	MomentumBuffer = "momentum_buffer" // SGD's decaying sum of gradients
+)
+
+// Config is an optimizer with its hyper-parameters, called as PyTorch calls them.
+// Those that the named rule does not use stay zero.
+type Config struct {
+	Name        string  `json:"name"` // "adamw", "adam" or "sgd"
+	LR          float64 `json:"lr"`
+	Beta1       float64 `json:"beta1,omitempty"`
+	Beta2       float64 `json:"beta2,omitempty"`
+	Eps         float64 `json:"eps,omitempty"`
+	WeightDecay float64 `json:"weight_decay"`
+	Momentum    float64 `json:"momentum,omitempty"`
+	Dampening   float64 `json:"dampening,omitempty"`
+	Nesterov    bool    `json:"nesterov,omitempty"`
+}
+
+// rule is one kind of optimizer; each has a file of its own.
+type rule struct {
+	defaults Config // PyTorch's
+	kind     op.Kind
+	options  func(*Config) []option
+	states   func(Config) []string
+	args     func(c Config, iteration int) [8]float32 // all but rate and decay
+	update   func(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32)
+}
+
+var rules = []rule{adamW, adam, sgd}
+
+// Names lists the optimizers.
+func Names() []string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.defaults.Name
+	}
+	return names
+}
+
+func find(name string) (rule, error) {
+	for _, r := range rules {
+		if r.defaults.Name == name {
+			return r, nil
+		}
+	}
+	return rule{}, fmt.Errorf("there is no optimizer %q; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Parse reads "adamw" or "adamw:lr=3e-4,beta2=0.95,weight_decay=0.1". What is left
+// out is as in PyTorch.
+func Parse(text string) (Config, error) {
+	name, tail, _ := strings.Cut(text, ":")
+	r, err := find(strings.ToLower(strings.TrimSpace(name)))
+	if err != nil {
+		return Config{}, fmt.Errorf("optimizer %q: %w", text, err)
+	}
+	c := r.defaults
+	if err := readOptions(r.options(&c), tail); err != nil {
+		return Config{}, fmt.Errorf("optimizer %q: %w", text, err)
+	}
+	return c, c.Check()
+}
+
+// String writes the optimizer as Parse reads it, without what is at its default.
+func (c Config) String() string {
+	r, err := find(c.Name)
+	if err != nil {
+		return c.Name
+	}
+	return writeOptions(c.Name, r.options(&c), r.options(&r.defaults))
+}
+
+// Check refuses hyper-parameters that cannot work.
+func (c Config) Check() error {
+	if _, err := find(c.Name); err != nil {
+		return err
+	}
+	for _, v := range []struct {
+		name  string
+		value float64
+		below float64 // what it must be below, in float32
+	}{
+		{"lr", c.LR, math.MaxFloat32}, {"beta1", c.Beta1, 1}, {"beta2", c.Beta2, 1}, {"eps", c.Eps, math.MaxFloat32},
+		{"weight_decay", c.WeightDecay, math.MaxFloat32}, {"momentum", c.Momentum, math.MaxFloat32}, {"dampening", c.Dampening, math.MaxFloat32},
+	} {
+		if !(v.value >= 0) || float64(float32(v.value)) >= v.below {
+			return fmt.Errorf("optimizer %s: %s is %v; it must be at least 0 and below %v", c.Name, v.name, v.value, v.below)
+		}
+	}
+	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
+		return fmt.Errorf("optimizer %s: nesterov with momentum %v and dampening %v; it needs momentum above 0 and no dampening", c.Name, c.Momentum, c.Dampening)
+	}
+	return nil
+}
+
+// States names the state tensors of a param, each as large as the param in
+// float32 and zero at the start.
+func (c Config) States() []string {
+	r, err := find(c.Name)
+	if err != nil {
+		return nil
+	}
+	return r.states(c)
+}
+
+// Op is the op that devices run for this optimizer.
+func (c Config) Op() (op.Kind, op.Attr, error) {
+	r, err := find(c.Name)
+	return r.kind, op.Attr{Decoupled: c.Name == adamW.defaults.Name, Nesterov: c.Nesterov}, err
+}
+
+// Args are the scalars of one iteration, counted from 1, at the given rate, in
+// the places that package op names. A param that does not decay has decay 0.
+func (c Config) Args(iteration int, rate float64, decays bool) ([8]float32, error) {
+	r, err := find(c.Name)
+	if err != nil {
+		return [8]float32{}, err
+	}
+	if iteration < 1 {
+		return [8]float32{}, fmt.Errorf("optimizer %s: iteration %d; they count from 1", c.Name, iteration)
+	}
+	f := r.args(c, iteration)
+	f[op.ArgRate] = float32(rate)
+	if decays {
+		f[op.ArgDecay] = float32(c.WeightDecay)
+	}
+	return f, nil
+}
+
+// Update applies one iteration to weights w with gradients g, in place: f comes
+// from Args, clip from Clip, the states are those of States, in that order.
+func (c Config) Update(f [8]float32, clip float32, w, g []float32, states ...[]float32) error {
+	r, err := find(c.Name)
+	if err != nil {
+		return err
+	}
+	if want := c.States(); len(states) != len(want) {
+		return fmt.Errorf("optimizer %s: %d state tensors given, it keeps %d: %s", c.Name, len(states), len(want), strings.Join(want, ", "))
+	}
+	for _, s := range append([][]float32{g}, states...) {
+		if len(s) != len(w) {
+			return fmt.Errorf("optimizer %s: %d weights beside %d gradients or states; all must be the same", c.Name, len(w), len(s))
+		}
+	}
+	r.update(c, f, clip, w, g, states)
+	return nil
+}

@@ -1,0 +1,82 @@
+package optim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// option is a number or switch that a description may set: target is a *float64,
+// *int or *bool.
+type option struct {
+	name   string
+	target any
+}
+
+// readOptions sets what "a=1,b=true,c" says; a name alone is a switch.
+func readOptions(options []option, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		name, value, valued := strings.Cut(item, "=")
+		if !valued {
+			value = "true"
+		}
+		if err := setOption(options, strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setOption(options []option, name, value string) error {
+	var known []string
+	for _, o := range options {
+		known = append(known, o.name)
+		if o.name != name {
+			continue
+		}
+		usual := optionText(o)
+		var err error
+		switch t := o.target.(type) {
+		case *float64:
+			*t, err = strconv.ParseFloat(value, 64)
+		case *int:
+			*t, err = strconv.Atoi(value)
+		case *bool:
+			*t, err = strconv.ParseBool(value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s=%s is not a value for it; write it like %s=%s", name, value, name, usual)
+		}
+		return nil
+	}
+	return fmt.Errorf("it has no option %q; its options are %s", name, strings.Join(known, ", "))
+}
+
+// writeOptions is what readOptions reads, of the options that differ from the others.
+func writeOptions(name string, options, defaults []option) string {
+	var items []string
+	for i, o := range options {
+		if text := optionText(o); text != optionText(defaults[i]) {
+			items = append(items, o.name+"="+text)
+		}
+	}
+	if len(items) == 0 {
+		return name
+	}
+	return name + ":" + strings.Join(items, ",")
+}
+
+func optionText(o option) string {
+	switch t := o.target.(type) {
+	case *float64:
+		return strconv.FormatFloat(*t, 'g', -1, 64)
+	case *int:
+		return strconv.Itoa(*t)
+	case *bool:
+		return strconv.FormatBool(*t)
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"spillway/units"
+)
+
+// Text writes the plan as people read it: the arenas, then the steps, one a line,
+// frees at the end of the line of the step they follow.
+func (p *Plan) Text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %s, %s: %s\n", p.Model, p.Task, p.Strategy)
+	fmt.Fprintf(&b, "because %s\n", p.Reason)
+	fmt.Fprintf(&b, "batch %d micro-batches of %d × %d\n", p.Micros, p.Rows, p.Seq)
+	for i, a := range p.Arenas {
+		fmt.Fprintf(&b, "arena %d %s %s, %d bytes\n", i, a.Name, a.Tier, a.Bytes)
+	}
+	for i, buf := range p.Buffers {
+		if buf.Home {
+			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes)
+		}
+	}
+	for i := range p.Steps {
+		p.stepText(&b, i)
+	}
+	b.WriteString("\n")
+	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
+	return err
+}
+
+func (p *Plan) stepText(b *strings.Builder, i int) {
+	s := &p.Steps[i]
+	if s.Verb == Free {
+		fmt.Fprintf(b, "; free %s", p.label(s.Dst))
+		return
+	}
+	fmt.Fprintf(b, "\n%4d %-7s ", i, s.Lane)
+	switch s.Verb {
+	case Move:
+		fmt.Fprintf(b, "move %s to %s, %v", p.label(s.Src), p.where(s.Dst), units.Bytes(p.Buffers[s.Src].Bytes))
+	case Run:
+		fmt.Fprintf(b, "run %s", p.Programs[s.Program].Graph.Name)
+		if s.Micro >= 0 {
+			fmt.Fprintf(b, " micro %d", s.Micro)
+		}
+		p.bindText(b, s)
+	case Reduce:
+		b.WriteString("reduce")
+		p.bindText(b, s)
+	case UpdateRun:
+		fmt.Fprintf(b, "update %s", p.Slabs[s.Slab].Name)
+		p.bindText(b, s)
+	}
+	if len(s.After) > 0 {
+		fmt.Fprintf(b, " after %s", strings.Trim(fmt.Sprint(s.After), "[]"))
+	}
+}
+
+func (p *Plan) bindText(b *strings.Builder, s *Step) {
+	for _, bind := range s.Bind {
+		if bind.Region == InFrame || bind.Region == InConst || bind.Region == InBatch {
+			continue
+		}
+		fmt.Fprintf(b, " %s=%s", bind.Region, p.label(bind.Buffer))
+	}
+}
+
+// label names a buffer shortly: its number and name.
+func (p *Plan) label(id int) string {
+	return fmt.Sprintf("#%d[%s]", id, p.Buffers[id].Name)
+}
+
+func (p *Plan) where(id int) string {
+	return fmt.Sprintf("#%d %s@%d", id, p.TierOf(id), p.Buffers[id].Offset)
+}

@@ -1,0 +1,209 @@
+package plan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// streamed is a sound plan that moves, recomputes, clips and updates.
+func streamed(t testing.TB, clip bool) *plan.Plan {
+	t.Helper()
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), planner.Alike(true, true, planner.KeepProducts, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// clone goes through JSON, so it is also the round trip every saved plan makes.
+func clone(t testing.TB, p *plan.Plan) *plan.Plan {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	q, err := plan.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func TestRoundTrip(t *testing.T) {
+	p := streamed(t, true)
+	a, _ := json.Marshal(p)
+	b, _ := json.Marshal(clone(t, p))
+	if !bytes.Equal(a, b) {
+		t.Error("a plan read back differs from the one written")
+	}
+}
+
+// Every wait is there for a reason: a plan that lacks one is not sound.
+func TestEveryWaitIsNeeded(t *testing.T) {
+	p := streamed(t, true)
+	waits := 0
+	for i := range p.Steps {
+		for j := range p.Steps[i].After {
+			waits++
+			q := *p
+			q.Steps = slices.Clone(p.Steps)
+			q.Steps[i].After = slices.Delete(slices.Clone(p.Steps[i].After), j, j+1)
+			if err := plan.Verify(&q); err == nil || !strings.Contains(err.Error(), "(P6)") {
+				t.Fatalf("step %d without its wait for %d: %v", i, p.Steps[i].After[j], err)
+			}
+		}
+	}
+	if waits < 10 {
+		t.Errorf("only %d waits: the plan does not stream", waits)
+	}
+}
+
+// find gives the first step that satisfies a condition.
+func find(t testing.TB, p *plan.Plan, is func(*plan.Step) bool) *plan.Step {
+	t.Helper()
+	for i := range p.Steps {
+		if is(&p.Steps[i]) {
+			return &p.Steps[i]
+		}
+	}
+	t.Fatal("the plan has no such step")
+	return nil
+}
+
+func verb(v plan.Verb) func(*plan.Step) bool {
+	return func(s *plan.Step) bool { return s.Verb == v }
+}
+
+// Damage of every kind is found, by the rule made for it.
+func TestVerifyFindsDamage(t *testing.T) {
+	sound := streamed(t, true)
+	for _, c := range []struct {
+		name, rule string
+		damage     func(p *plan.Plan)
+	}{
+		{"arena above the budget", "P1", func(p *plan.Plan) { p.Devices[0].Budget = p.Arenas[0].Bytes - 1 }},
+		{"buffer beyond its arena", "P1", func(p *plan.Plan) { p.Buffers[0].Offset = p.Arenas[p.Buffers[0].Arena].Bytes }},
+		{"offset that overflows", "P1", func(p *plan.Plan) { p.Buffers[0].Offset = 1<<63 - 1 }},
+		{"unknown arena", "P1", func(p *plan.Plan) { p.Buffers[0].Arena = 7 }},
+		{"other version", "P1", func(p *plan.Plan) { p.Version++ }},
+		{"two homes in one place", "P2", func(p *plan.Plan) {
+			var homes []int
+			for i, b := range p.Buffers {
+				if b.Home && b.Arena == 1 && b.Bytes > 0 {
+					homes = append(homes, i)
+				}
+			}
+			p.Buffers[homes[1]].Offset = p.Buffers[homes[0]].Offset
+		}},
+		{"a value of another type", "P3", func(p *plan.Plan) { p.Programs[0].Graph.Types[1].Shape = []int64{3} }},
+		{"a frame too small", "P3", func(p *plan.Plan) {
+			for i := range p.Programs {
+				if g := &p.Programs[i]; g.Workspace > 0 {
+					g.Workspace = 1
+					return
+				}
+			}
+		}},
+		{"a region bound to nothing", "P4", func(p *plan.Plan) {
+			s := find(t, p, verb(plan.Run))
+			s.Bind = s.Bind[:0]
+		}},
+		{"a move of another size", "P4", func(p *plan.Plan) {
+			s := find(t, p, verb(plan.Move))
+			p.Buffers[s.Dst].Bytes--
+		}},
+		{"a wait for a later step", "P4", func(p *plan.Plan) { p.Steps[0].After = []int{5} }},
+		{"an unknown verb", "P4", func(p *plan.Plan) { p.Steps[0].Verb = "jump" }},
+		{"an unknown lane", "P4", func(p *plan.Plan) { p.Steps[0].Lane = "left" }},
+		{"a free too early", "P5", func(p *plan.Plan) {
+			i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Verb == plan.Free })
+			p.Steps[i], p.Steps[i-1] = p.Steps[i-1], p.Steps[i]
+			for j := range p.Steps {
+				p.Steps[j].After = nil
+			}
+		}},
+		{"a free left out", "P5", func(p *plan.Plan) {
+			i := len(p.Steps) - 1
+			for p.Steps[i].Verb != plan.Free {
+				i--
+			}
+			p.Steps = append(p.Steps[:i:i], p.Steps[i+1:]...)
+			for j := range p.Steps {
+				for k, a := range p.Steps[j].After {
+					if a > i {
+						p.Steps[j].After[k] = a - 1
+					}
+				}
+			}
+		}},
+		{"live buffers in one place", "P5", func(p *plan.Plan) {
+			s := find(t, p, func(s *plan.Step) bool {
+				_, carry := s.Bound(plan.OutCarry, 0)
+				_, frame := s.Bound(plan.InFrame, 0)
+				return carry && frame
+			})
+			out, _ := s.Bound(plan.OutCarry, 0)
+			frame, _ := s.Bound(plan.InFrame, 0)
+			p.Buffers[out.Buffer].Offset = p.Buffers[frame.Buffer].Offset
+		}},
+		{"an update twice", "P7", func(p *plan.Plan) {
+			first := find(t, p, func(s *plan.Step) bool { return s.Verb == plan.UpdateRun && s.Block == 2 })
+			second := find(t, p, func(s *plan.Step) bool { return s.Verb == plan.UpdateRun && s.Block == 1 })
+			first.Slab = second.Slab
+		}},
+		{"frozen slab updated", "P7", func(p *plan.Plan) { p.Slabs[find(t, p, verb(plan.UpdateRun)).Slab].Elements = 0 }},
+	} {
+		p := clone(t, sound)
+		c.damage(p)
+		err := plan.Verify(p)
+		if err == nil || !strings.Contains(err.Error(), "("+c.rule+")") {
+			t.Errorf("%s: want a %s error, got %v", c.name, c.rule, err)
+		}
+	}
+}
+
+// What an update changed must go home.
+func TestVerifyWantsChangesMovedHome(t *testing.T) {
+	p := streamed(t, false)
+	i := slices.IndexFunc(p.Steps, func(s plan.Step) bool {
+		return s.Verb == plan.Move && s.Lane == plan.Out && p.Buffers[s.Src].Class == plan.Weight
+	})
+	if i < 0 {
+		t.Fatal("no weights are moved home")
+	}
+	// The move now goes to the home of another class of the same size, or nowhere.
+	p.Steps[i].Verb, p.Steps[i].Program = plan.Reduce, 0
+	p.Steps[i].Bind = []plan.Bind{{Region: plan.OutPartial, Buffer: p.Steps[i].Dst}, {Region: plan.InClip, Buffer: p.Steps[i].Dst}}
+	if err := plan.Verify(p); err == nil {
+		t.Error("accepted a plan that forgets its updates")
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	if err := streamed(f, true).Write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	for _, s := range []string{"", "{}", `{"version":1}`, `{"version":1,"micros":1,"rows":1,"devices":[{"name":"a","budget_bytes":1}],"steps":[{"verb":"run","program":-1}]}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := plan.Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		if err := plan.Verify(p); err != nil {
+			t.Errorf("Read accepted what Verify does not: %v", err)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package planner
+
+import (
+	"fmt"
+
+	"spillway/plan"
+	"spillway/spec"
+)
+
+// Build makes the plan of one choice, whatever else might fit or be faster: a
+// strategy the user insists on, or one a test wants. The choice is made knowing
+// how many slabs and blocks there are.
+func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choice) (*plan.Plan, error) {
+	b, err := newBlueprint(m, g, site)
+	if err != nil {
+		return nil, err
+	}
+	c := choose(len(b.slabs.list), len(m.Blocks))
+	if c.Spilled == nil {
+		c.Spilled = make([]bool, len(m.Blocks))
+	}
+	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
+		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
+	}
+	p, err := b.emit(c)
+	if err != nil {
+		return nil, err
+	}
+	order(p)
+	if p.Forecast, err = forecast(p, site); err != nil {
+		return nil, err
+	}
+	p.Strategy, p.Reason = c.title(), "it was asked for"
+	return p, plan.Verify(p)
+}
+
+// Alike treats all slabs and all blocks the same.
+func Alike(stream, offload bool, level Level, window int) func(slabs, blocks int) Choice {
+	return func(slabs, blocks int) Choice {
+		c := Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]Level, blocks), Window: window, Ahead: 1, Vertical: stream || offload}
+		for i := range slabs {
+			c.Streamed[i], c.Offloaded[i] = stream, offload
+		}
+		for i := range blocks {
+			c.Level[i] = level
+		}
+		return c
+	}
+}

@@ -1,0 +1,99 @@
+package planner
+
+import (
+	"slices"
+
+	"spillway/autograd"
+	"spillway/graph"
+	"spillway/op"
+)
+
+// Level says how much of a block's forward is kept for its backward.
+type Level int
+
+// The levels, from most memory and least time on.
+const (
+	KeepAll      Level = iota // every value the gradient reads
+	KeepProducts              // outputs of products and attention; the cheap rest is recomputed
+	KeepNone                  // only the block's input; its forward runs again
+)
+
+// Choice says what rests where and what is computed twice.
+type Choice struct {
+	Streamed  []bool  // by slab: weights rest on the host and stream through the window
+	Offloaded []bool  // by slab: master and moments rest on the host
+	Level     []Level // by block
+	// Spilled, by block: what waits for its backward waits on the host.
+	Spilled []bool
+	Window  int // how many streamed slabs may be on the device at once
+	// Ahead is for how many updates to come optimizer state is fetched beforehand.
+	Ahead int
+	// Devices that work; 0 counts as 1. They are data parallel, each with its own
+	// micro-batches, unless Split gives each block a device.
+	Devices int
+	Split   []int // by block: its device; nil for data parallel
+	// Pipeline orders the micro-batches over the split so that all devices work.
+	Pipeline bool
+	// ShardWeights: data parallel devices fetch weights they do not own from the
+	// owner (ZeRO-3); otherwise each keeps them all (ZeRO-2: what the optimizer keeps
+	// and gradients rest with the owner alone).
+	ShardWeights bool
+	// Vertical: all micro-batches pass a block before the next block; else each
+	// micro-batch passes all blocks before the next micro-batch.
+	Vertical bool
+}
+
+func (c Choice) devices() int { return max(c.Devices, 1) }
+
+// keepSet is the values a level keeps.
+func keepSet(j *autograd.Joint, level Level) []graph.Value {
+	switch level {
+	case KeepAll:
+		return j.Saved()
+	case KeepProducts:
+		return keepProducts(j)
+	}
+	return nil
+}
+
+// keepProducts finds the products and attentions from which everything the
+// gradient reads follows by cheap ops.
+func keepProducts(j *autograd.Joint) []graph.Value {
+	maker := map[graph.Value]graph.Node{}
+	for _, n := range j.Program.Nodes[:j.Forward] {
+		for _, v := range n.Out {
+			maker[v] = n
+		}
+	}
+	seen := map[graph.Value]bool{}
+	var keep []graph.Value
+	var need func(v graph.Value)
+	need = func(v graph.Value) {
+		n, inner := maker[v]
+		if seen[v] || !inner {
+			return
+		}
+		seen[v] = true
+		if n.Kind == op.MatMul || n.Kind == op.Attention {
+			keep = append(keep, v)
+			return
+		}
+		for _, in := range n.In {
+			need(in)
+		}
+	}
+	for _, v := range j.Saved() {
+		need(v)
+	}
+	slices.Sort(keep)
+	return keep
+}
+
+func count(list []bool) (n int) {
+	for _, b := range list {
+		if b {
+			n++
+		}
+	}
+	return n
+}

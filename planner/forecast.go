@@ -1,0 +1,72 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+
+	"spillway/device"
+	"spillway/device/sim"
+	"spillway/executor"
+	"spillway/plan"
+)
+
+// forecast carries the plan, whose lanes are ordered, out on virtual devices and
+// reports what it took.
+func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
+	virtual := make([]*sim.Virtual, len(p.Devices))
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.Rates)
+		virtual[d].NoScratch = true
+		devices[d] = virtual[d]
+	}
+	e, err := executor.New(p, devices)
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	defer e.Close()
+	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	f := &plan.Forecast{Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
+	f.BytesIn, f.BytesOut = e.Counters().BytesIn, e.Counters().BytesOut
+	for _, v := range virtual {
+		f.StepSeconds = max(f.StepSeconds, v.Elapsed().Seconds())
+	}
+	busiest(f, virtual)
+	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
+	return f, nil
+}
+
+// busiest finds each resource's share of the iteration, of the device that uses it
+// most, and the resource that binds.
+func busiest(f *plan.Forecast, devices []*sim.Virtual) {
+	for _, v := range devices {
+		for lane, busy := range v.Busy() {
+			resource := resources[plan.Lane(lane)]
+			f.Busy[resource] = max(f.Busy[resource], busy.Seconds()/max(f.StepSeconds, 1e-12))
+		}
+	}
+	for resource, share := range f.Busy {
+		if share > f.AtBest || share == f.AtBest && resource < f.Bound {
+			f.AtBest, f.Bound = share, resource
+		}
+	}
+}
+
+// resources names what each lane keeps busy.
+var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
+
+// flops of an iteration.
+func flops(p *plan.Plan) (sum float64) {
+	per := make([]float64, len(p.Programs))
+	for i, g := range p.Programs {
+		per[i] = g.Graph.Cost().Flops
+	}
+	for _, s := range p.Steps {
+		if s.Verb == plan.Run {
+			sum += per[s.Program]
+		}
+	}
+	return sum
+}

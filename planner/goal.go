@@ -1,0 +1,119 @@
+// Package planner turns a model, a machine and a goal into a plan.
+//
+// A Choice says what rests where and what is computed twice; emit writes the plan
+// of any choice; search tries choices, asks the simulator how long each takes, and
+// keeps the fastest that fits, with the reasons why the others were not taken.
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/device"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/units"
+)
+
+// Goal is what the user wants done.
+type Goal struct {
+	Micros int // micro-batches per iteration; 0 counts as 1
+	// Optimizer of a training task; nil otherwise.
+	Optimizer *Optimizer
+	// Master keeps full-precision weights beside the ones computed with.
+	Master bool
+	// Grad is the element type of gradients.
+	Grad dtype.Type
+	// Decay says whether weight decay applies to a param.
+	Decay func(param string) bool
+}
+
+// Optimizer is the part of one the planner must know.
+type Optimizer struct {
+	Rule    op.Kind
+	Attr    op.Attr
+	Moments []string
+	Clip    bool // gradients are clipped by their global norm
+}
+
+// Site is where the plan is to run.
+type Site struct {
+	Device      string // name of the device
+	Budget      int64  // bytes of it the plan may use
+	HostBudget  int64  // bytes of host memory the plan may use
+	Alignment   int64  // of buffers
+	Kernels     Kernels
+	Rates       sim.Rates
+	HostPinned  bool // host memory is pinned for the device
+	Devices     int  // how many equal devices there are; 0 counts as 1
+	SharedPools bool // device and host memory are the same memory, both count against HostBudget
+}
+
+// deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
+func (s Site) deviceName(d int) string {
+	if d == 0 {
+		return s.Device
+	}
+	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device, "0123456789"), d)
+}
+
+func (s Site) hostTier() plan.Tier {
+	if s.HostPinned {
+		return plan.Pinned
+	}
+	return plan.OnHost
+}
+
+// Kernels answers whether a call can run and what scratch memory it takes.
+type Kernels interface {
+	Kernel(op.Call) (device.Kernel, error)
+}
+
+// FitError says that no plan fits, with what would.
+type FitError struct {
+	Model  string
+	Tier   plan.Tier // that is too small
+	Needed int64     // what the leanest plan takes of it
+	Budget int64
+	// Host memory the leanest plan takes, and what there is.
+	NeededHost, BudgetHost int64
+	Options                []FitOption
+}
+
+// FitOption is a change that was planned and does fit.
+type FitOption struct {
+	Change string              `json:"change"` // in words
+	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
+	// The request that fits.
+	Rows   int64 `json:"rows"`
+	Seq    int64 `json:"seq"`
+	Micros int   `json:"micros"`
+	Device int64 `json:"device_bytes"`
+	Host   int64 `json:"host_bytes"`
+}
+
+// deviceNeed is what the leanest plan takes of the device.
+func (e *FitError) deviceNeed() int64 {
+	if e.Tier == plan.OnDevice {
+		return e.Needed
+	}
+	return 0
+}
+
+func (e *FitError) Error() string {
+	s := fmt.Sprintf("planning %s: the leanest plan needs %v of %s memory, %v are free", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	for i, o := range e.Options {
+		if i == 0 {
+			s += "; these fit: "
+		} else {
+			s += ", "
+		}
+		s += o.Change
+	}
+	if len(e.Options) == 0 {
+		s += "; use a smaller model, batch or sequence, or a machine with more memory"
+	}
+	return s
+}

@@ -1,0 +1,220 @@
+package planner_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/arch"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
+
+// randomChoice of everything a choice leaves open.
+func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Vertical: true}
+		for i := range slabs {
+			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
+		}
+		for i := range blocks {
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
+		}
+		return c
+	}
+}
+
+// overDevices spreads a choice over several devices in one of the ways there are.
+func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := choose(slabs, blocks)
+		c.Devices, c.Vertical = 1+r.IntN(3), r.IntN(2) == 0
+		switch r.IntN(3) {
+		case 0:
+			c.ShardWeights = r.IntN(2) == 0
+		case 1:
+			c.Split = make([]int, blocks)
+			for i := range c.Split {
+				c.Split[i] = i * c.Devices / blocks
+			}
+		case 2: // two stages per device, in turns
+			c.Split, c.Pipeline = make([]int, blocks), true
+			for i := range c.Split {
+				c.Split[i] = i * 2 * c.Devices / blocks % c.Devices
+			}
+		}
+		return c
+	}
+}
+
+// Whatever the choice, the plan is sound: Build verifies it. Arithmetic is the
+// same in all of them but for what is recomputed, and so is nothing smaller.
+func TestEveryChoiceGivesASoundPlan(t *testing.T) {
+	models := []*spec.Model{
+		tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train}),
+		tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 8, Task: graph.Train, Packed: true}),
+	}
+	for seed := range uint64(120) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		m := models[r.IntN(len(models))]
+		goal := tiny.AdamW(1+r.IntN(3), r.IntN(2) == 0)
+		p, err := planner.Build(m, goal, tiny.Site(1<<30), overDevices(r, randomChoice(r)))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		keep, err := planner.Build(m, goal, tiny.Site(1<<30), planner.Alike(false, false, planner.KeepAll, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Forecast.Flops < keep.Forecast.Flops {
+			t.Errorf("seed %d: %g operations, without recomputing %g", seed, p.Forecast.Flops, keep.Forecast.Flops)
+		}
+	}
+}
+
+// A plan as text, reviewed as a diff when it changes.
+func TestGoldenPlans(t *testing.T) {
+	for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
+		"standard": planner.Alike(false, false, planner.KeepAll, 0),
+		"streamed": planner.Alike(true, true, planner.KeepNone, 2),
+	} {
+		m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+		p, err := planner.Build(m, tiny.AdamW(1, name == "standard"), tiny.Site(1<<20), choose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := p.Text(&got); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", name+".plan")
+		if *rewrite {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%v; make it with: go test ./planner -rewrite", err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("plan %s differs from %s; review with: go test ./planner -rewrite && git diff", name, path)
+		}
+	}
+}
+
+// named plans a published shape.
+func named(t testing.TB, name, description string, rows, seq int64, task graph.Task) planner.Request {
+	t.Helper()
+	mach, err := machine.Parse(description)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := planner.SiteOf(mach, mach.Devices[0].Name, dtype.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := arch.Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, info, err := arch.FromConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goal := planner.Goal{Micros: 1}
+	if task == graph.Train {
+		goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}}
+	}
+	return planner.Request{Rows: rows, Seq: seq, Goal: goal, Site: site, Trace: func(rows, seq int64) (*spec.Model, error) {
+		return spec.Trace(name, info.Type, m, graph.Config{Rows: rows, Seq: seq, DType: dtype.BF16, Task: task})
+	}}
+}
+
+// The more memory, the less is given up, and never slower.
+func TestMoreMemoryIsNeverSlower(t *testing.T) {
+	last := 0.0
+	for _, gib := range []string{"16", "24", "48", "80", "200"} {
+		p, _, err := named(t, "llama-3-8b", "gpu:"+gib+"GiB@25GB/s,host:400GiB", 1, 2048, graph.Train).Plan()
+		if err != nil {
+			t.Fatalf("%s GiB: %v", gib, err)
+		}
+		if f := p.Forecast.StepSeconds; last > 0 && f > last*1.0001 {
+			t.Errorf("%s GiB takes %.3f s, less memory took %.3f s", gib, f, last)
+		}
+		last = p.Forecast.StepSeconds
+		if p.Peak()[plan.OnDevice] > p.Devices[0].Budget {
+			t.Errorf("%s GiB: over budget", gib)
+		}
+	}
+}
+
+// Streamed inference is bound by the link: with all weights on the host each
+// crosses once, hidden behind nothing but its own end. What the search picks is at
+// least as fast.
+func TestStreamedInferenceReachesTheLinkBound(t *testing.T) {
+	r := named(t, "llama-3-8b", "gpu:6GiB@25GB/s,host:64GiB", 1, 128, graph.Infer)
+	best, m, err := r.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(best.Strategy, "cpu offload") || best.Forecast.Bound != "link to device" {
+		t.Fatalf("strategy %q bound by %s", best.Strategy, best.Forecast.Bound)
+	}
+	all, err := planner.Build(m, r.Goal, r.Site, planner.Alike(true, false, planner.KeepAll, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := float64(2*m.Count()) / 25e9
+	if f := all.Forecast.StepSeconds; f < bound || f > bound*1.03 {
+		t.Errorf("forecast %.4f s, the link alone needs %.4f s", f, bound)
+	}
+	if best.Forecast.StepSeconds > all.Forecast.StepSeconds {
+		t.Errorf("the search found %.4f s, streaming everything takes %.4f s", best.Forecast.StepSeconds, all.Forecast.StepSeconds)
+	}
+}
+
+// What does not fit gets options, and the options fit.
+func TestFitErrorOptionsFit(t *testing.T) {
+	r := named(t, "llama-3-8b", "gpu:8GiB@25GB/s,host:192GiB", 16, 8192, graph.Train)
+	_, _, err := r.Plan()
+	var fit *planner.FitError
+	if !errors.As(err, &fit) {
+		t.Fatalf("got %v, want a FitError", err)
+	}
+	if len(fit.Options) == 0 || fit.Needed <= fit.Budget {
+		t.Fatalf("%+v", fit)
+	}
+	for _, o := range fit.Options {
+		q := r
+		q.Rows, q.Seq, q.Goal.Micros, q.Site.Budget, q.Site.HostBudget = o.Rows, o.Seq, o.Micros, o.Device, o.Host
+		if _, _, err := q.Plan(); err != nil {
+			t.Errorf("option %q does not fit: %v", o.Change, err)
+		}
+	}
+}
+
+func BenchmarkPlan405B(b *testing.B) {
+	r := named(b, "llama-3-405b", "gpu:141GiB@55GB/s,host:8000GiB", 1, 4096, graph.Train)
+	for b.Loop() {
+		t0 := time.Now()
+		if _, _, err := r.Plan(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(t0).Seconds()/2, "share-of-2s")
+	}
+}

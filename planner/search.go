@@ -1,0 +1,177 @@
+package planner
+
+import (
+	"math"
+
+	"spillway/plan"
+	"spillway/spec"
+)
+
+// Make finds the fastest plan that fits the site. The model must be traced for
+// the micro-batch wanted. When nothing fits the error is a *FitError.
+func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
+	b, err := newBlueprint(m, g, site)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{b: b, made: map[mix]*candidate{}}
+	best, err := s.run()
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.emit(best.choice)
+	if err != nil {
+		return nil, err
+	}
+	order(p)
+	p.Forecast, p.Strategy, p.Reason, p.Rejected = best.forecast, best.choice.title(), s.reason(best), s.rejected(best)
+	return p, plan.Verify(p)
+}
+
+// search tries families of choices.
+type search struct {
+	b     *blueprint
+	tried []*candidate // the outcome of each family
+	made  map[mix]*candidate
+	lean  *candidate // the one that takes least of the device
+	best  *candidate // the fastest so far
+	steps int        // of the plan emitted last: the size of plans of this model
+}
+
+// candidate is a choice and what its plan takes. The plan itself is not kept: there
+// may be hundreds, and it is quickly made again.
+type candidate struct {
+	mix     mix
+	choice  Choice
+	fits    bool
+	need    int64 // bytes of the device that takes most
+	host    int64 // bytes that count against the host
+	peak    map[plan.Tier]int64
+	seconds float64 // of an iteration
+	// bound: seconds is only what computing alone takes, which is already too long.
+	bound    bool
+	forecast *plan.Forecast
+}
+
+// run searches all families, then climbs from the best.
+func (s *search) run() (*candidate, error) {
+	for _, w := range s.ways() {
+		for _, f := range s.families(w) {
+			if err := s.try(f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if s.best == nil {
+		return nil, s.fitError()
+	}
+	return s.best, s.climb()
+}
+
+// try finds the first choice of a family that fits, by bisection. A family without
+// one leaves its leanest as rejected.
+func (s *search) try(f family) error {
+	lo, hi := 0, f.size // the answer, if any, is in [lo, hi]
+	c, err := s.look(f.mix(hi))
+	if err != nil {
+		return err
+	}
+	if s.lean == nil || c.need < s.lean.need {
+		s.lean = c
+	}
+	for c.fits && lo < hi {
+		mid := (lo + hi) / 2
+		half, err := s.look(f.mix(mid))
+		if err != nil {
+			return err
+		}
+		if half.fits {
+			hi, c = mid, half
+		} else {
+			lo = mid + 1
+		}
+	}
+	s.tried = append(s.tried, c)
+	return s.time(c)
+}
+
+// look emits the plan of a mix to see whether it fits.
+func (s *search) look(m mix) (*candidate, error) {
+	if c, ok := s.made[m]; ok {
+		return c, nil
+	}
+	c := &candidate{mix: m, choice: s.choice(m)}
+	p, err := s.b.emit(c.choice)
+	if err != nil {
+		return nil, err
+	}
+	s.measure(c, p)
+	s.made[m], s.steps = c, len(p.Steps)
+	return c, nil
+}
+
+func (s *search) measure(c *candidate, p *plan.Plan) {
+	c.peak = p.Peak()
+	for _, a := range p.Arenas {
+		if a.Tier == plan.OnDevice {
+			c.need = max(c.need, a.Bytes)
+		}
+		if a.Tier != plan.OnDevice || s.b.site.SharedPools {
+			c.host += a.Bytes
+		}
+	}
+	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
+	c.seconds, c.bound = s.computing(p), true
+}
+
+// computing is how long the busiest device computes: no forecast can be shorter.
+func (s *search) computing(p *plan.Plan) (most float64) {
+	per := make([]float64, len(p.Programs))
+	for i, g := range p.Programs {
+		per[i] = s.b.seconds(g.Graph)
+	}
+	busy := make([]float64, len(p.Devices))
+	for _, st := range p.Steps {
+		if st.Verb == plan.Run {
+			busy[st.Device] += per[st.Program]
+			most = max(most, busy[st.Device])
+		}
+	}
+	return most
+}
+
+// time forecasts a candidate that fits, unless computing alone already takes longer
+// than the best so far, and remembers the best.
+func (s *search) time(c *candidate) error {
+	if !c.fits || !c.bound || c.seconds >= s.bestSeconds() {
+		return nil
+	}
+	p, err := s.b.emit(c.choice)
+	if err != nil {
+		return err
+	}
+	order(p)
+	if c.forecast, err = forecast(p, s.b.site); err != nil {
+		return err
+	}
+	c.seconds, c.bound = c.forecast.StepSeconds, false
+	if s.best == nil || better(c, s.best) {
+		s.best = c
+	}
+	return nil
+}
+
+func (s *search) bestSeconds() float64 {
+	if s.best == nil {
+		return math.Inf(1)
+	}
+	return s.best.seconds
+}
+
+// better is faster; among equals the one with less memory.
+func better(a, b *candidate) bool {
+	if a.seconds != b.seconds {
+		return a.seconds < b.seconds
+	}
+	return a.need < b.need
+}

@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"spillway/plan"
+	"spillway/spec"
+)
+
+// slabs groups the params of a model by the block that uses each first. Tied
+// params belong to the first of their blocks. Frozen params are apart from trained
+// ones, so that what does not change is never sent back.
+type slabs struct {
+	list  []plan.Slab
+	at    []paramAt // by param
+	of    [][]int   // by block: the slabs its program reads, in order of first use
+	users []int     // by slab: how many blocks use it
+}
+
+// paramAt is the place of a param.
+type paramAt struct{ slab, index int }
+
+// makeSlabs lays out all params. Offsets of weights are aligned, so that kernels
+// read whole vectors; so are elements.
+func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
+	s := slabs{at: make([]paramAt, len(m.Params)), of: make([][]int, len(m.Blocks))}
+	for i := range s.at {
+		s.at[i].slab = -1
+	}
+	for b, block := range m.Blocks {
+		own := map[bool]int{} // by frozen
+		for _, id := range block.Params {
+			if s.at[id].slab >= 0 {
+				continue
+			}
+			frozen := m.Params[id].Frozen
+			k, ok := own[frozen]
+			if !ok {
+				k = len(s.list)
+				own[frozen] = k
+				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Master: -1, Gradient: -1, Moment: -1})
+				s.users = append(s.users, 0)
+			}
+			s.at[id] = paramAt{k, len(s.list[k].Params)}
+			addParam(&s.list[k], m.Params[id], align, decay)
+		}
+		s.of[b] = s.usedBy(block)
+		for _, k := range s.of[b] {
+			s.users[k]++
+		}
+	}
+	return s
+}
+
+// addParam appends a param. Elements are aligned as f32 would be, so that they are
+// aligned in every wider or equal type.
+func addParam(s *plan.Slab, p spec.Param, align int64, decay func(string) bool) {
+	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: up(s.WeightBytes, align), Element: -1}
+	s.WeightBytes = q.Offset + p.Type.Bytes()
+	if !p.Frozen {
+		q.Element = up(s.Elements, align/4)
+		q.Decay = decay != nil && decay(p.Name)
+		s.Elements = q.Element + p.Type.Shape.Elements()
+	}
+	s.Params = append(s.Params, q)
+}
+
+func (s *slabs) usedBy(block spec.Block) []int {
+	var used []int
+	for _, id := range block.Params {
+		if k := s.at[id].slab; indexOf(used, k) < 0 {
+			used = append(used, k)
+		}
+	}
+	return used
+}

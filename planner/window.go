@@ -1,0 +1,70 @@
+package planner
+
+// window streams weights that do not rest on its device: from the host, or from
+// the device that owns them. At any moment the device holds the slabs of the use
+// at hand and, up to the window's size, those of the uses that come next; what is
+// not among them is dropped, since the home has the same bytes.
+type window struct {
+	e      *emitter
+	device int
+	need   [][]int // by turn: the slabs it must fetch
+	hold   []bool  // by slab: it is here for good
+}
+
+func newWindows(e *emitter) []*window {
+	list := make([]*window, len(e.on))
+	for d := range list {
+		w := &window{e: e, device: d, hold: make([]bool, len(e.p.Slabs))}
+		for k := range w.hold {
+			w.hold[k] = e.on[d].slabs[k].weight >= 0
+		}
+		list[d] = w
+	}
+	for _, u := range e.uses {
+		w := list[u.device]
+		var need []int
+		for _, k := range e.b.slabs.of[u.block] {
+			if !w.hold[k] {
+				need = append(need, k)
+			}
+		}
+		w.need = append(w.need, need)
+	}
+	return list
+}
+
+// ahead lists the slabs the device should hold at a turn: its own, then the next
+// ones as far as the window reaches.
+func (w *window) ahead(turn int) []int {
+	hold := append([]int(nil), w.need[turn]...)
+	for n := turn + 1; n < len(w.need) && len(hold) < w.e.c.Window; n++ {
+		for _, k := range w.need[n] {
+			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Window {
+				hold = append(hold, k)
+			}
+		}
+	}
+	return hold
+}
+
+// enter fetches what is missing before a turn.
+func (w *window) enter(turn int) {
+	for _, k := range w.ahead(turn) {
+		if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
+			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+		}
+	}
+}
+
+// leave drops what the next turn and its window do not need.
+func (w *window) leave(turn int) {
+	var next []int
+	if turn+1 < len(w.need) {
+		next = w.ahead(turn + 1)
+	}
+	for k := range w.hold {
+		if !w.hold[k] && indexOf(next, k) < 0 {
+			w.e.on[w.device].slabs[k].weight = -1
+		}
+	}
+}

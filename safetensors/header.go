@@ -1,0 +1,178 @@
+package safetensors
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+
+	"spillway/dtype"
+)
+
+// ReadHeader reads and checks the header of a file of the given size in bytes.
+func ReadHeader(r io.ReaderAt, fileBytes int64) (*Header, error) {
+	raw, err := headerBytes(r, fileBytes)
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(raw) {
+		return nil, fmt.Errorf("the header is not valid UTF-8")
+	}
+	h := &Header{start: prefix + int64(len(raw))}
+	if err := h.parse(raw); err != nil {
+		return nil, err
+	}
+	return h, h.checkCoverage(fileBytes)
+}
+
+// headerBytes reads the JSON text, after the real size of the file has shown that
+// it can be there.
+func headerBytes(r io.ReaderAt, fileBytes int64) ([]byte, error) {
+	var first [prefix]byte
+	if fileBytes < prefix {
+		return nil, fmt.Errorf("the file has %d bytes, fewer than the %d every safetensors file begins with", fileBytes, prefix)
+	}
+	if _, err := r.ReadAt(first[:], 0); err != nil {
+		return nil, fmt.Errorf("reading the header length: %w", err)
+	}
+	n := binary.LittleEndian.Uint64(first[:])
+	if n > MaxHeader {
+		return nil, fmt.Errorf("the header would have %d bytes, at most %d are allowed: %s", n, MaxHeader, guess(first))
+	}
+	if int64(n) > fileBytes-prefix {
+		return nil, fmt.Errorf("the header would have %d bytes, the file has %d after its length: it was cut short, fetch it again", n, fileBytes-prefix)
+	}
+	raw := make([]byte, n)
+	if _, err := r.ReadAt(raw, prefix); err != nil && !(err == io.EOF && n == 0) {
+		return nil, fmt.Errorf("reading the header of %d bytes: %w", n, err)
+	}
+	if n == 0 || raw[0] != '{' {
+		return nil, fmt.Errorf("the header of %d bytes does not begin with {: this is not a safetensors file", n)
+	}
+	return raw, nil
+}
+
+// guess says what a file is that clearly is something else.
+func guess(first [prefix]byte) string {
+	switch {
+	case string(first[:]) == "version ":
+		return "this looks like a Git LFS pointer, fetch the file it stands for"
+	case string(first[:2]) == "PK":
+		return "this looks like a zip archive, perhaps a pickled checkpoint, which is never loaded: convert it to safetensors"
+	case string(first[:4]) == "GGUF":
+		return "this looks like a GGUF file, convert it to safetensors"
+	}
+	return "this is not a safetensors file"
+}
+
+func (h *Header) parse(raw []byte) error {
+	s := &scanner{data: raw}
+	err := s.object(func(name string) error {
+		if name == metadataKey {
+			return h.parseMetadata(s)
+		}
+		if len(h.Tensors) == MaxTensors {
+			return s.fail("more than %d tensors", MaxTensors)
+		}
+		t, err := parseTensor(s)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", name, err)
+		}
+		t.Name = name
+		h.Tensors = append(h.Tensors, t)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.end()
+}
+
+func (h *Header) parseMetadata(s *scanner) error {
+	h.Metadata = map[string]string{}
+	return s.object(func(key string) (err error) {
+		h.Metadata[key], err = s.str()
+		return err
+	})
+}
+
+// parseTensor reads {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}. Its Offset
+// is, until checkCoverage, counted from the end of the header.
+func parseTensor(s *scanner) (Info, error) {
+	var t Info
+	var offsets []int64
+	err := s.object(func(key string) (err error) {
+		switch key {
+		case "dtype":
+			t.Type, err = parseType(s)
+		case "shape":
+			var dims []int64
+			dims, err = s.integers(maxDims)
+			t.Shape = dims
+		case "data_offsets":
+			offsets, err = s.integers(2)
+		default:
+			err = s.fail("unknown key %q", key)
+		}
+		return err
+	})
+	if err != nil {
+		return t, err
+	}
+	if t.Type == dtype.Invalid || t.Shape == nil || len(offsets) != 2 {
+		return t, s.fail("dtype, shape and two data_offsets are all needed")
+	}
+	return checkTensor(t, offsets[0], offsets[1])
+}
+
+func parseType(s *scanner) (dtype.Type, error) {
+	name, err := s.str()
+	if err != nil {
+		return dtype.Invalid, err
+	}
+	t, err := dtype.Parse(name)
+	if err != nil || t.Safetensors() != name {
+		return dtype.Invalid, s.fail("unknown element type %q", name)
+	}
+	return t, nil
+}
+
+// checkTensor holds the declared range against the shape.
+func checkTensor(t Info, begin, end int64) (Info, error) {
+	n, err := size(t.Type, t.Shape)
+	if err != nil {
+		return t, err
+	}
+	if begin > end || end-begin != n {
+		return t, fmt.Errorf("shape %v of %v needs %d bytes, data_offsets are [%d, %d]", t.Shape, t.Type, n, begin, end)
+	}
+	t.Offset, t.Bytes = begin, n
+	return t, nil
+}
+
+// checkCoverage sorts the tensors into file order, makes sure that they cover the
+// data without overlap, gap or rest, and makes their offsets absolute.
+func (h *Header) checkCoverage(fileBytes int64) error {
+	slices.SortStableFunc(h.Tensors, func(a, b Info) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes))
+	})
+	data := fileBytes - h.start
+	at := int64(0)
+	for i := range h.Tensors {
+		t := &h.Tensors[i]
+		if t.Offset != at {
+			return fmt.Errorf("tensor %q begins at byte %d of the data, the one before it ends at %d", t.Name, t.Offset, at)
+		}
+		if t.Bytes > data-at {
+			return fmt.Errorf("tensor %q ends at byte %d of the data, the file has %d: it was cut short, fetch it again", t.Name, at+t.Bytes, data)
+		}
+		at += t.Bytes
+		t.Offset += h.start
+	}
+	if at != data {
+		return fmt.Errorf("the tensors end at byte %d of the data, the file has %d", at, data)
+	}
+	return nil
+}

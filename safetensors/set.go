@@ -1,0 +1,179 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"spillway/internal/vfs"
+)
+
+// Names of a model's weights in a folder: one file, or shards with an index.
+const (
+	SingleName = "model.safetensors"
+	IndexName  = "model.safetensors.index.json"
+)
+
+// ErrNoWeights says that a folder has neither a single file nor an index.
+var ErrNoWeights = errors.New("no safetensors weights")
+
+// Set is the weights of one model, in one file or in several.
+type Set struct {
+	files  []*File
+	byName map[string]Tensor
+}
+
+// OpenSet opens the weights in a folder: model.safetensors, or the shards of
+// model.safetensors.index.json. Where there is neither, the error is ErrNoWeights.
+// The caller closes the set.
+func OpenSet(dir string) (*Set, error) { return OpenSetOn(vfs.OS, dir) }
+
+// OpenSetOn is OpenSet on a given disk.
+func OpenSetOn(disk vfs.FS, dir string) (*Set, error) {
+	single, err := vfs.Exists(disk, filepath.Join(dir, SingleName))
+	if err != nil {
+		return nil, err
+	}
+	index, err := vfs.Exists(disk, filepath.Join(dir, IndexName))
+	switch {
+	case err != nil:
+		return nil, err
+	case single && index:
+		return nil, fmt.Errorf("%s holds both %s and %s: remove the one that does not belong to the model", dir, SingleName, IndexName)
+	case index:
+		return openShards(disk, dir)
+	case single:
+		return openFiles(disk, dir, []string{SingleName})
+	}
+	return nil, fmt.Errorf("%w in %s", ErrNoWeights, dir)
+}
+
+func openShards(disk vfs.FS, dir string) (*Set, error) {
+	path := filepath.Join(dir, IndexName)
+	raw, err := vfs.ReadFile(disk, path, MaxHeader)
+	if err != nil {
+		return nil, err
+	}
+	fileOf, err := ParseIndex(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	shards := slices.Compact(slices.Sorted(maps.Values(fileOf)))
+	s, err := openFiles(disk, dir, shards)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkIndex(fileOf); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+// openFiles opens files whose tensors all have different names.
+func openFiles(disk vfs.FS, dir string, names []string) (*Set, error) {
+	s := &Set{byName: map[string]Tensor{}}
+	for _, name := range names {
+		f, err := OpenOn(disk, filepath.Join(dir, name))
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.files = append(s.files, f)
+		for _, t := range f.Tensors() {
+			if other, ok := s.byName[t.Name]; ok {
+				return nil, errors.Join(fmt.Errorf("tensor %q is in both %s and %s", t.Name, other.Path(), f.path), s.Close())
+			}
+			s.byName[t.Name] = t
+		}
+	}
+	return s, nil
+}
+
+// checkIndex makes sure that the index and the shards name the same tensors in the
+// same files.
+func (s *Set) checkIndex(fileOf map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(fileOf)) {
+		t, ok := s.byName[name]
+		if !ok {
+			return fmt.Errorf("tensor %q should be in %s, which does not have it", name, fileOf[name])
+		}
+		if got := filepath.Base(t.Path()); got != fileOf[name] {
+			return fmt.Errorf("tensor %q should be in %s and is in %s", name, fileOf[name], got)
+		}
+	}
+	if len(s.byName) != len(fileOf) {
+		for name, t := range s.byName {
+			if fileOf[name] == "" {
+				return fmt.Errorf("tensor %q in %s is missing from the index; %d tensors are indexed, the shards hold %d", name, t.Path(), len(fileOf), len(s.byName))
+			}
+		}
+	}
+	return nil
+}
+
+// Tensors lists all tensors, file by file in file order.
+func (s *Set) Tensors() []Tensor {
+	all := make([]Tensor, 0, len(s.byName))
+	for _, f := range s.files {
+		all = append(all, f.Tensors()...)
+	}
+	return all
+}
+
+// Tensor finds a tensor by name.
+func (s *Set) Tensor(name string) (Tensor, bool) {
+	t, ok := s.byName[name]
+	return t, ok
+}
+
+// Files lists the open files.
+func (s *Set) Files() []*File { return s.files }
+
+// Close closes every file.
+func (s *Set) Close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ParseIndex reads an index and returns the file of each tensor. File names that
+// lead out of the folder are refused.
+func ParseIndex(raw []byte) (map[string]string, error) {
+	if !utf8.Valid(raw) {
+		return nil, errors.New("the index is not valid UTF-8")
+	}
+	fileOf := map[string]string{}
+	s := &scanner{data: raw}
+	err := s.object(func(key string) error {
+		if key != "weight_map" {
+			return s.skip()
+		}
+		return s.object(func(name string) (err error) {
+			fileOf[name], err = parseFileName(s)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(fileOf) == 0 {
+		return nil, errors.New("the weight_map is missing or empty")
+	}
+	return fileOf, s.end()
+}
+
+func parseFileName(s *scanner) (string, error) {
+	name, err := s.str()
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(name, "/\\:\x00") || strings.HasPrefix(name, ".") || !strings.HasSuffix(name, ".safetensors") {
+		return "", s.fail("%q is not the plain name of a .safetensors file", name)
+	}
+	return name, nil
+}

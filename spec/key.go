@@ -1,0 +1,87 @@
+package spec
+
+import (
+	"encoding/binary"
+	"math"
+
+	"spillway/graph"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// appendProgram encodes everything that tells one program from another: all but
+// its name, the names of its params and the lines of code. Two programs of equal
+// encoding are the same kind. Every list is preceded by its length, so that no two
+// programs share an encoding.
+func appendProgram(k []byte, p *graph.Program) []byte {
+	k = appendInt(k, len(p.Types))
+	for _, t := range p.Types {
+		k = appendShape(append(k, byte(t.DType)), t.Shape)
+	}
+	k = appendPorts(k, p.Inputs)
+	k = appendInt(k, len(p.Nodes))
+	for _, n := range p.Nodes {
+		k = appendAttr(append(k, byte(n.Kind)), n.Attr)
+		k = appendValues(k, n.In)
+		k = appendValues(k, n.Out)
+	}
+	return appendPorts(k, p.Outputs)
+}
+
+func appendPorts(k []byte, ports []graph.Port) []byte {
+	k = appendInt(k, len(ports))
+	for _, p := range ports {
+		k = appendInt(appendInt(k, int(p.Value)), p.Index)
+		k = appendString(k, string(p.Role))
+		if p.Role != graph.Param {
+			k = appendString(k, p.Name)
+		}
+		k = appendBools(k, p.Frozen)
+		k = appendString(k, string(p.Data))
+	}
+	return k
+}
+
+func appendAttr(k []byte, a op.Attr) []byte {
+	k = appendBools(k, a.TransA, a.TransB, a.Bias, a.Accumulate, a.InputOnly, a.Causal,
+		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Nesterov, a.Decoupled)
+	k = append(k, byte(a.Func), byte(a.To))
+	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob} {
+		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
+	}
+	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.Keep} {
+		k = binary.AppendVarint(k, n)
+	}
+	return appendShape(appendShape(k, a.Sizes), a.Shape)
+}
+
+func appendShape(k []byte, s shape.Shape) []byte {
+	k = appendInt(k, len(s))
+	for _, d := range s {
+		k = binary.AppendVarint(k, d)
+	}
+	return k
+}
+
+func appendValues(k []byte, vs []graph.Value) []byte {
+	k = appendInt(k, len(vs))
+	for _, v := range vs {
+		k = appendInt(k, int(v))
+	}
+	return k
+}
+
+func appendInt(k []byte, n int) []byte { return binary.AppendVarint(k, int64(n)) }
+
+func appendString(k []byte, s string) []byte { return append(appendInt(k, len(s)), s...) }
+
+func appendBools(k []byte, flags ...bool) []byte {
+	for _, f := range flags {
+		b := byte(0)
+		if f {
+			b = 1
+		}
+		k = append(k, b)
+	}
+	return k
+}

@@ -1,0 +1,197 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"spillway/graph"
+	"spillway/nn"
+	"spillway/op"
+)
+
+// Trace turns model code into a model for one micro-batch size and task. Name and
+// arch are what the model is to be called. Blocks that record the same program, but
+// for the names of their params, become one kind.
+func Trace(name, arch string, m nn.Model, c graph.Config) (*Model, error) {
+	t := tracer{
+		model:  &Model{Name: name, Arch: arch, Config: c},
+		params: map[string]int{},
+		parts:  map[string]int{},
+		kinds:  map[string]int{},
+		named:  map[string]bool{},
+	}
+	if err := t.trace(m); err != nil {
+		return nil, fmt.Errorf("tracing %s: %w", name, err)
+	}
+	return t.model, nil
+}
+
+type tracer struct {
+	model  *Model
+	bound  map[string]*nn.Param // what the model holds, by name
+	params map[string]int       // place in model.Params, by name
+	parts  map[string]int       // place in model.Parts, by name
+	kinds  map[string]int       // place in model.Kinds, by key of the program
+	named  map[string]bool      // names of kinds that are taken
+	key    []byte               // scratch of kind
+}
+
+func (t *tracer) trace(m nn.Model) error {
+	if err := checkConfig(t.model.Config); err != nil {
+		return err
+	}
+	bound, err := nn.Bind(m)
+	if err != nil {
+		return err
+	}
+	t.bound = make(map[string]*nn.Param, len(bound))
+	for _, p := range bound {
+		t.bound[p.Name] = p
+	}
+	if err := t.blocks(m.Blocks()); err != nil {
+		return err
+	}
+	for _, p := range bound {
+		if _, used := t.params[p.Name]; !used {
+			return fmt.Errorf("param %s %v is in the model, but no block uses it", p.Name, p.Shape)
+		}
+	}
+	return t.model.Verify()
+}
+
+func checkConfig(c graph.Config) error {
+	switch {
+	case c.Rows < 1 || c.Seq < 1:
+		return fmt.Errorf("a micro-batch of %d samples of %d positions; both must be at least 1", c.Rows, c.Seq)
+	case !c.DType.Float() || c.DType.Block():
+		return fmt.Errorf("cannot compute with element type %v; use f32, bf16 or f16", c.DType)
+	}
+	switch c.Task {
+	case graph.Infer, graph.Eval, graph.Train:
+		return nil
+	}
+	return fmt.Errorf("unknown task %q; known are %s, %s, %s", c.Task, graph.Infer, graph.Eval, graph.Train)
+}
+
+func (t *tracer) blocks(blocks []nn.Block) error {
+	var carry []op.Type
+	seen := map[string]bool{}
+	for i, b := range blocks {
+		if seen[b.Name] {
+			return fmt.Errorf("two blocks are named %q", b.Name)
+		}
+		seen[b.Name] = true
+		role := graph.Carry
+		if i == len(blocks)-1 {
+			role = graph.Result
+		}
+		p, err := t.program(b, role, carry)
+		if err != nil {
+			return err
+		}
+		if err := t.add(b.Name, p); err != nil {
+			return fmt.Errorf("block %s: %w", b.Name, err)
+		}
+		carry = outputTypes(p)
+	}
+	return nil
+}
+
+// program runs the code of one block.
+func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*graph.Program, error) {
+	b := graph.NewBuilder(block.Name, t.model.Config)
+	in := make([]graph.Value, len(carry))
+	for i, c := range carry {
+		in[i] = b.Input(c)
+	}
+	return b.Program(role, block.Forward(b, in)...)
+}
+
+func outputTypes(p *graph.Program) []op.Type {
+	types := make([]op.Type, len(p.Outputs))
+	for i, out := range p.Outputs {
+		types[i] = p.Type(out.Value)
+	}
+	return types
+}
+
+// add files a traced block: its kind, its params, its parts of the batch.
+func (t *tracer) add(name string, p *graph.Program) error {
+	block := Block{Name: name}
+	for _, port := range p.Inputs {
+		typ := p.Type(port.Value)
+		switch port.Role {
+		case graph.Param:
+			i, err := t.param(port, typ)
+			if err != nil {
+				return err
+			}
+			block.Params = append(block.Params, i)
+		case graph.Batch:
+			if err := t.part(port.Name, typ); err != nil {
+				return err
+			}
+		}
+	}
+	block.Kind = t.kind(name, p)
+	t.model.Blocks = append(t.model.Blocks, block)
+	return nil
+}
+
+func (t *tracer) param(port graph.Port, typ op.Type) (int, error) {
+	i, known := t.params[port.Name]
+	if !known {
+		p := t.bound[port.Name]
+		if p == nil {
+			return 0, fmt.Errorf("param %s is not part of the model; every field on the way to it needs an hf tag", port.Name)
+		}
+		i = len(t.model.Params)
+		t.params[port.Name] = i
+		t.model.Params = append(t.model.Params, Param{Name: port.Name, Type: typ, Frozen: port.Frozen, Init: p.Init})
+	}
+	return i, nil
+}
+
+func (t *tracer) part(name string, typ op.Type) error {
+	i, known := t.parts[name]
+	if !known {
+		t.parts[name] = len(t.model.Parts)
+		t.model.Parts = append(t.model.Parts, Part{Name: name, Type: typ})
+		return nil
+	}
+	if had := t.model.Parts[i].Type; !had.Equal(typ) {
+		return fmt.Errorf("batch part %s is %v here and %v in an earlier block", name, typ, had)
+	}
+	return nil
+}
+
+// kind finds the kind of a program, or makes it.
+func (t *tracer) kind(block string, p *graph.Program) int {
+	t.key = appendProgram(t.key[:0], p)
+	if i, ok := t.kinds[string(t.key)]; ok {
+		return i
+	}
+	p.Name = t.kindName(block)
+	i := len(t.model.Kinds)
+	t.kinds[string(t.key)] = i
+	t.model.Kinds = append(t.model.Kinds, Kind{Name: p.Name, Program: p})
+	return i
+}
+
+// kindName is the block's name without its number: "model.layers"; a second kind of
+// the same name is "model.layers#2".
+func (t *tracer) kindName(block string) string {
+	base := block
+	if dot := strings.LastIndexByte(block, '.'); dot > 0 {
+		if _, err := strconv.Atoi(block[dot+1:]); err == nil {
+			base = block[:dot]
+		}
+	}
+	name := base
+	for n := 2; t.named[name]; n++ {
+		name = fmt.Sprintf("%s#%d", base, n)
+	}
+	t.named[name] = true
+	return name
+}

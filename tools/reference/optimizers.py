@@ -1,0 +1,119 @@
+"""Optimizers and learning-rate schedules, a few numbers of each, as JSON.
+
+Run with `python -m tools.reference.optimizers` from the root of the repository.
+"""
+
+import torch
+import torch.optim.lr_scheduler as torch_lr
+import transformers.optimization as hf
+
+from . import fixture
+
+STEPS, VALUES = 5, 10
+ITERATIONS = 20
+RATE = 0.1
+
+OPTIMIZERS = {
+    "adam": (torch.optim.Adam, {"lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}),
+    "adam-decay": (torch.optim.Adam, {"lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}),
+    "adamw-decay": (torch.optim.AdamW, {"lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1}),
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "sgd-decay": (torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2}),
+    "sgd-momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "sgd-dampening": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
+    "sgd-nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "sgd-all": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.8, "dampening": 0.5, "weight_decay": 0.2}),
+}
+
+
+def optimizer_case(name):
+    """values[i] are the parameters after step i; the gradients are given, not computed.
+    One value never has a gradient: what moves it is decay alone."""
+    kind, options = OPTIMIZERS[name]
+    generator = fixture.stream("optimizer " + name)
+    p = torch.nn.Parameter(torch.randn(VALUES, generator=generator))
+    gradients = torch.randn(STEPS, VALUES, generator=generator)
+    gradients[:, 3] = 0
+    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    optimizer = kind([p], foreach=False, fused=False, **arguments)
+    initial, values = p.detach().tolist(), []
+    for gradient in gradients:
+        p.grad = gradient.clone()
+        optimizer.step()
+        values.append(p.detach().tolist())
+    state = {k: v.tolist() for k, v in optimizer.state[p].items() if torch.is_tensor(v)}
+    return {
+        "name": name,
+        "options": options,
+        "initial": initial,
+        "gradients": gradients.tolist(),
+        "values": values,
+        "final_state": state,
+    }
+
+
+def clip_case(limit):
+    """The global norm over two parameters, and their gradients after clipping to limit.
+    PyTorch multiplies by limit / (norm + 1e-6), and never by more than 1."""
+    generator = fixture.stream("clip")
+    gradients = [torch.randn(7, generator=generator), torch.randn(3, 2, generator=generator)]
+    parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in gradients]
+    for p, g in zip(parameters, gradients):
+        p.grad = g.clone()
+    norm = torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=False)
+    return {
+        "limit": limit,
+        "gradients": [g.flatten().tolist() for g in gradients],
+        "norm": norm.item(),
+        "clipped": [p.grad.flatten().tolist() for p in parameters],
+    }
+
+
+# Who makes the scheduler, and its options: transformers for the first five, PyTorch for the rest.
+SCHEDULES = {
+    "constant": (hf.get_constant_schedule, {}),
+    "constant-warmup": (hf.get_constant_schedule_with_warmup, {"num_warmup_steps": 5}),
+    "linear": (hf.get_linear_schedule_with_warmup, {"num_warmup_steps": 5, "num_training_steps": 18}),
+    "cosine": (hf.get_cosine_schedule_with_warmup, {"num_warmup_steps": 4, "num_training_steps": 18}),
+    "cosine-floor": (
+        hf.get_cosine_with_min_lr_schedule_with_warmup,
+        {"num_warmup_steps": 4, "num_training_steps": 18, "min_lr": 0.01},
+    ),
+    "torch-warmup": (torch_lr.LinearLR, {"start_factor": 0.25, "end_factor": 1.0, "total_iters": 6}),
+    "torch-cosine": (torch_lr.CosineAnnealingLR, {"T_max": 16, "eta_min": 0.01}),
+    "step": (torch_lr.StepLR, {"step_size": 6, "gamma": 0.3}),
+}
+
+
+def schedule_case(name):
+    """rates[i] is the learning rate that iteration i uses, counted from 0. Some
+    schedules end before the last iteration: what follows is part of the fixture."""
+    maker, options = SCHEDULES[name]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=RATE)
+    scheduler = maker(optimizer, **options)
+    rates = []
+    for _ in range(ITERATIONS):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return {"name": name, "maker": maker.__name__, "rate": RATE, "options": options, "rates": rates}
+
+
+def main():
+    fixture.repeatable()
+    fixture.folder(".")
+    fixture.write_json(
+        fixture.ROOT / "optimizers.json",
+        {
+            "versions": fixture.versions(),
+            "optimizers": [optimizer_case(name) for name in OPTIMIZERS],
+            "clipping": [clip_case(limit) for limit in (1.0, 100.0)],
+            "schedules": [schedule_case(name) for name in SCHEDULES],
+        },
+    )
+    print(f"{len(OPTIMIZERS)} optimizers, {len(SCHEDULES)} schedules")
+
+
+if __name__ == "__main__":
+    main()
