@@ -200,12 +200,12 @@ func TestConfiguration(t *testing.T) {
 func TestNoKernel(t *testing.T) {
 	d := Open(Options{Threads: 1})
 	defer d.Close()
-	bf16 := op.Type{DType: dtype.BF16, Shape: shape.Of(4, 4)}
-	call, err := op.Make(op.MatMul, op.Attr{}, bf16, bf16)
+	f8 := op.Type{DType: dtype.F8E4M3, Shape: shape.Of(4, 4)}
+	call, err := op.Make(op.MatMul, op.Attr{}, f8, f8)
 	must(t, err)
 	_, err = d.Kernel(call)
 	var none *device.NoKernelError
-	if !errors.As(err, &none) || !strings.Contains(none.Reason, "bf16") {
+	if !errors.As(err, &none) || !strings.Contains(none.Reason, "f8e4m3") {
 		t.Errorf("got %v", err)
 	}
 }
