@@ -3,7 +3,6 @@
 package arch
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"sync"
 
 	"spillway/dtype"
+	"spillway/hf"
 	"spillway/nn"
 )
 
@@ -31,8 +31,16 @@ type Info struct {
 	Buffers []string
 }
 
-// Maker builds a model from its config.json.
-type Maker func(config []byte) (nn.Model, Info, error)
+// infoOf is what a config says itself.
+func infoOf(c *hf.Config) Info {
+	return Info{
+		DType: c.Type, Vocab: int64(c.VocabSize), Context: int64(c.MaxPositions),
+		Layers: int64(c.Layers), Width: int64(c.HiddenSize), Tied: c.Tied,
+	}
+}
+
+// Maker builds a model of a config, which has been checked.
+type Maker func(c *hf.Config) (nn.Model, Info, error)
 
 var (
 	mu     sync.RWMutex
@@ -57,28 +65,34 @@ func Types() []string {
 	return slices.Sorted(maps.Keys(makers))
 }
 
-// FromConfig makes the model a config.json describes. Its params are named.
+// FromConfig makes the model that the text of a config.json describes.
 func FromConfig(config []byte) (nn.Model, Info, error) {
-	var head struct {
-		ModelType string `json:"model_type"`
-	}
-	if err := json.Unmarshal(config, &head); err != nil {
+	c, err := hf.ParseConfig(config)
+	if err != nil {
 		return nil, Info{}, fmt.Errorf("reading config.json: %w", err)
 	}
-	mu.RLock()
-	make := makers[head.ModelType]
-	mu.RUnlock()
-	if make == nil {
-		return nil, Info{}, fmt.Errorf("model_type %q is not known; known are %s", head.ModelType, strings.Join(Types(), ", "))
+	return New(c)
+}
+
+// New makes the model of a config, such as a folder's. Its params are named.
+func New(c *hf.Config) (nn.Model, Info, error) {
+	if err := c.Check(); err != nil {
+		return nil, Info{}, err
 	}
-	m, info, err := make(config)
+	mu.RLock()
+	maker := makers[c.ModelType]
+	mu.RUnlock()
+	if maker == nil {
+		return nil, Info{}, fmt.Errorf("model_type %q is not known; known are %s", c.ModelType, strings.Join(Types(), ", "))
+	}
+	m, info, err := maker(c)
 	if err == nil {
 		_, err = nn.Bind(m)
 	}
 	if err != nil {
-		return nil, Info{}, fmt.Errorf("%s: %w", head.ModelType, err)
+		return nil, Info{}, fmt.Errorf("%s: %w", c.ModelType, err)
 	}
-	info.Type = head.ModelType
+	info.Type = c.ModelType
 	return m, info, nil
 }
 

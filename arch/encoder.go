@@ -1,9 +1,9 @@
 package arch
 
 import (
-	"encoding/json"
 	"fmt"
 
+	"spillway/hf"
 	"spillway/nn"
 )
 
@@ -25,14 +25,20 @@ type encoderConfig struct {
 	Causal     bool    `json:"is_causal"`
 	Mask       bool    `json:"src_mask"`
 	KeyMask    bool    `json:"src_key_padding_mask"`
-	DType      string  `json:"dtype"`
 }
 
+// Largest sizes, far above any encoder: no product of two overflows, and a hostile
+// file cannot ask for more than some megabytes of structs.
+const (
+	maxLayers = 4096
+	maxWidth  = 1 << 20
+)
+
 // encoder is torch.nn.TransformerEncoder, trained for the mean square.
-func encoder(config []byte) (nn.Model, Info, error) {
+func encoder(config *hf.Config) (nn.Model, Info, error) {
 	c := encoderConfig{Inner: 2048, Dropout: 0.1, Activation: "relu", Eps: 1e-5, Bias: true}
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, Info{}, fmt.Errorf("reading config.json: %w", err)
+	if err := values(config, &c); err != nil {
+		return nil, Info{}, err
 	}
 	if err := c.check(); err != nil {
 		return nil, Info{}, err
@@ -41,21 +47,30 @@ func encoder(config []byte) (nn.Model, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	d, err := torchType(c.DType)
 	return nn.NewTransformerEncoder(nn.EncoderConfig{
 		Width: c.Width, Heads: c.Heads, Inner: c.Inner, Layers: c.Layers, Dropout: c.Dropout,
 		Func: nn.Activation(f), Eps: c.Eps, NormFirst: c.NormFirst, FinalNorm: c.FinalNorm, NoBias: !c.Bias,
 		Masks: nn.EncoderMasks{Causal: c.Causal, Scores: c.Mask, Keys: c.KeyMask},
-	}), Info{DType: d, Layers: c.Layers, Width: c.Width}, err
+	}), Info{DType: config.Type, Layers: c.Layers, Width: c.Width}, nil
 }
 
 func (c *encoderConfig) check() error {
-	err := firstError(
-		inBounds(bound{"d_model", c.Width, maxWidth}, bound{"nhead", c.Heads, maxHeads},
-			bound{"dim_feedforward", c.Inner, maxWidth}, bound{"num_layers", c.Layers, maxLayers}),
-		fraction("dropout", c.Dropout), positive("layer_norm_eps", c.Eps))
-	if err == nil && c.Width%c.Heads != 0 {
-		err = fmt.Errorf("d_model %d does not divide into nhead %d", c.Width, c.Heads)
+	for _, s := range []struct {
+		name       string
+		value, max int64
+	}{
+		{"d_model", c.Width, maxWidth}, {"nhead", c.Heads, maxWidth},
+		{"dim_feedforward", c.Inner, maxWidth}, {"num_layers", c.Layers, maxLayers},
+	} {
+		if s.value < 1 || s.value > s.max {
+			return fmt.Errorf("%s is %d, want 1 to %d", s.name, s.value, s.max)
+		}
 	}
-	return err
+	switch {
+	case c.Width%c.Heads != 0:
+		return fmt.Errorf("d_model %d does not divide into nhead %d", c.Width, c.Heads)
+	case !(c.Dropout >= 0 && c.Dropout < 1):
+		return fmt.Errorf("dropout is %v, want 0 ≤ p < 1", c.Dropout)
+	}
+	return positive("layer_norm_eps", c.Eps)
 }

@@ -1,82 +1,44 @@
 package arch
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 
 	"spillway/graph"
+	"spillway/hf"
 	"spillway/nn"
 	"spillway/op"
 )
 
 func init() { Register("gpt2", gpt2) }
 
+// gpt2Config are the words of GPT-2's config.json beyond those of hf.Config.
 type gpt2Config struct {
-	Vocab          int64   `json:"vocab_size"`
-	Context        int64   `json:"n_positions"`
-	Width          int64   `json:"n_embd"`
-	Layers         int64   `json:"n_layer"`
-	Heads          int64   `json:"n_head"`
-	Inner          *int64  `json:"n_inner"`
-	Activation     string  `json:"activation_function"`
-	ResidDropout   float64 `json:"resid_pdrop"`
-	EmbedDropout   float64 `json:"embd_pdrop"`
-	AttnDropout    float64 `json:"attn_pdrop"`
-	Eps            float64 `json:"layer_norm_epsilon"`
-	InitStd        float64 `json:"initializer_range"`
-	ScaleAttn      bool    `json:"scale_attn_weights"`
-	ScaleByLayer   bool    `json:"scale_attn_by_inverse_layer_idx"`
-	Tied           bool    `json:"tie_word_embeddings"`
-	CrossAttention bool    `json:"add_cross_attention"`
-	DType          string  `json:"dtype"`
-	TorchDType     string  `json:"torch_dtype"`
+	ScaleAttn      bool `json:"scale_attn_weights"`
+	ScaleByLayer   bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossAttention bool `json:"add_cross_attention"`
 }
 
 // gpt2 has learned positions, layer norms, and products stored as [in out].
-func gpt2(config []byte) (nn.Model, Info, error) {
-	c := gpt2Config{
-		Vocab: 50257, Context: 1024, Width: 768, Layers: 12, Heads: 12, Activation: "gelu_new",
-		ResidDropout: 0.1, EmbedDropout: 0.1, AttnDropout: 0.1, Eps: 1e-5, InitStd: 0.02,
-		ScaleAttn: true, Tied: true,
-	}
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, Info{}, fmt.Errorf("reading config.json: %w", err)
-	}
-	if c.Inner == nil {
-		c.Inner = pointer(4 * c.Width)
-	}
-	if err := c.check(); err != nil {
+func gpt2(c *hf.Config) (nn.Model, Info, error) {
+	own := gpt2Config{ScaleAttn: true}
+	if err := values(c, &own); err != nil {
 		return nil, Info{}, err
 	}
 	f, err := activation(c.Activation)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	d, err := torchType(c.DType, c.TorchDType)
-	return c.model(f), Info{
-		DType: d, Vocab: c.Vocab, Context: c.Context, Layers: c.Layers, Width: c.Width, Tied: c.Tied,
-		Prefix: "transformer.", Buffers: []string{".attn.bias", ".attn.masked_bias"},
-	}, err
-}
-
-func (c *gpt2Config) check() error {
-	err := firstError(
-		inBounds(bound{"vocab_size", c.Vocab, maxVocab}, bound{"n_positions", c.Context, maxSeq},
-			bound{"n_embd", c.Width, maxWidth}, bound{"n_layer", c.Layers, maxLayers},
-			bound{"n_head", c.Heads, maxHeads}, bound{"n_inner", *c.Inner, 4 * maxWidth}),
-		positive("layer_norm_epsilon", c.Eps), positive("initializer_range", c.InitStd),
-		fraction("resid_pdrop", c.ResidDropout), fraction("embd_pdrop", c.EmbedDropout), fraction("attn_pdrop", c.AttnDropout))
 	switch {
 	case err != nil:
-		return err
-	case c.Width%c.Heads != 0:
-		return fmt.Errorf("n_embd %d does not divide into n_head %d", c.Width, c.Heads)
-	case c.CrossAttention:
-		return fmt.Errorf("add_cross_attention is not supported")
+		return nil, Info{}, err
+	case own.CrossAttention:
+		return nil, Info{}, fmt.Errorf("add_cross_attention is not supported")
+	case c.HiddenSize%c.Heads != 0:
+		return nil, Info{}, fmt.Errorf("n_embd %d does not divide into n_head %d", c.HiddenSize, c.Heads)
 	}
-	return nil
+	info := infoOf(c)
+	info.Prefix, info.Buffers = "transformer.", []string{".attn.bias", ".attn.masked_bias"}
+	maker := gpt2Maker{Config: c, own: own, f: f, width: int64(c.HiddenSize), inner: int64(c.IntermediateSize)}
+	return maker.model(), info, nil
 }
 
 // GPT2 is the language model of GPT-2.
@@ -102,46 +64,59 @@ type GPT2Layer struct {
 	Dropout   nn.Dropout // of what is added to x
 }
 
-func (c *gpt2Config) model(f op.Func) *GPT2 {
+// gpt2Maker makes the parts of a model.
+type gpt2Maker struct {
+	*hf.Config
+	own          gpt2Config
+	f            op.Func
+	width, inner int64
+}
+
+func (g *gpt2Maker) model() *GPT2 {
+	embedding := func(rows int) *nn.Embedding {
+		return &nn.Embedding{Weight: nn.NewParam(nn.Normal(g.InitializerRange), int64(rows), g.width)}
+	}
 	m := &GPT2{
-		Tokens:    &nn.Embedding{Weight: nn.NewParam(nn.Normal(c.InitStd), c.Vocab, c.Width)},
-		Positions: &nn.Embedding{Weight: nn.NewParam(nn.Normal(c.InitStd), c.Context, c.Width)},
-		Norm:      nn.NewLayerNorm(c.Width, c.Eps),
-		Dropout:   nn.Dropout(c.EmbedDropout),
+		Tokens:    embedding(g.VocabSize),
+		Positions: embedding(g.MaxPositions),
+		Norm:      nn.NewLayerNorm(g.width, g.NormEps),
+		Dropout:   nn.Dropout(g.EmbeddingDropout),
 	}
 	m.Head = &nn.Linear{Weight: m.Tokens.Weight}
-	if !c.Tied {
-		m.Head.Weight = nn.NewParam(nn.Normal(c.InitStd), c.Vocab, c.Width)
+	if !g.Tied {
+		m.Head.Weight = embedding(g.VocabSize).Weight
 	}
-	for i := range c.Layers {
-		m.Layers = append(m.Layers, c.layer(f, i))
+	for i := range g.Layers {
+		m.Layers = append(m.Layers, g.layer(i))
 	}
 	return m
 }
 
-func (c *gpt2Config) layer(f op.Func, i int64) *GPT2Layer {
+func (g *gpt2Maker) layer(i int) *GPT2Layer {
+	std := g.InitializerRange
 	// What is added to x starts smaller the more layers add to it.
-	added := c.InitStd / math.Sqrt(2*float64(c.Layers))
+	added := std / math.Sqrt(2*float64(g.Layers))
+	heads := int64(g.Heads)
 	return &GPT2Layer{
-		Norm1:     nn.NewLayerNorm(c.Width, c.Eps),
-		QKV:       nn.NewConv1D(c.Width, 3*c.Width, c.InitStd),
-		Output:    nn.NewConv1D(c.Width, c.Width, added),
-		Norm2:     nn.NewLayerNorm(c.Width, c.Eps),
-		Up:        nn.NewConv1D(c.Width, *c.Inner, c.InitStd),
-		Down:      nn.NewConv1D(*c.Inner, c.Width, added),
-		Func:      nn.Activation(f),
-		Attention: op.Attr{Heads: c.Heads, KVHeads: c.Heads, Scale: c.scale(i), Causal: true, Prob: c.AttnDropout},
-		Dropout:   nn.Dropout(c.ResidDropout),
+		Norm1:     nn.NewLayerNorm(g.width, g.NormEps),
+		QKV:       nn.NewConv1D(g.width, 3*g.width, std),
+		Output:    nn.NewConv1D(g.width, g.width, added),
+		Norm2:     nn.NewLayerNorm(g.width, g.NormEps),
+		Up:        nn.NewConv1D(g.width, g.inner, std),
+		Down:      nn.NewConv1D(g.inner, g.width, added),
+		Func:      nn.Activation(g.f),
+		Attention: op.Attr{Heads: heads, KVHeads: heads, Scale: g.scale(i), Causal: true, Prob: g.AttentionDropout},
+		Dropout:   nn.Dropout(g.ResidualDropout),
 	}
 }
 
 // scale of the attention scores of a layer.
-func (c *gpt2Config) scale(layer int64) float64 {
+func (g *gpt2Maker) scale(layer int) float64 {
 	s := 1.0
-	if c.ScaleAttn {
-		s = 1 / math.Sqrt(float64(c.Width/c.Heads))
+	if g.own.ScaleAttn {
+		s = 1 / math.Sqrt(float64(g.HiddenSize/g.Heads))
 	}
-	if c.ScaleByLayer {
+	if g.own.ScaleByLayer {
 		s /= float64(layer + 1)
 	}
 	return s

@@ -1,14 +1,16 @@
 package arch
 
-import "spillway/nn"
+import (
+	"spillway/hf"
+	"spillway/nn"
+)
 
 func init() { Register("llama", llama) }
 
-// llama is Llama 1 to 3.2: attention_bias puts biases on all four projections.
-func llama(config []byte) (nn.Model, Info, error) {
-	c := decoderDefaults()
-	if err := c.complete(config); err != nil {
-		return nil, Info{}, err
-	}
-	return c.decoder(variant{qkvBias: c.Bias, outputBias: c.Bias, window: allPositions})
+// llama is Llama 1 to 3.3: attention_bias puts biases on all four projections.
+func llama(c *hf.Config) (nn.Model, Info, error) {
+	return decoder(c, variant{
+		qkvBias: c.AttentionBias, outputBias: c.AttentionBias,
+		window: func(int) int { return 0 },
+	})
 }

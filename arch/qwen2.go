@@ -1,26 +1,32 @@
 package arch
 
-import "spillway/nn"
+import (
+	"fmt"
+
+	"spillway/hf"
+	"spillway/nn"
+)
 
 func init() { Register("qwen2", qwen2) }
 
 // qwen2 is Qwen 2 and 2.5: Llama with biases on queries, keys and values, and a
 // window that may be switched on in some layers.
-func qwen2(config []byte) (nn.Model, Info, error) {
-	c := qwenDefaults()
-	if err := c.complete(config); err != nil {
+func qwen2(c *hf.Config) (nn.Model, Info, error) {
+	if err := qwenWindows(c); err != nil {
 		return nil, Info{}, err
 	}
-	window, err := c.layerWindows()
-	if err != nil {
-		return nil, Info{}, err
-	}
-	return c.decoder(variant{qkvBias: true, window: window})
+	return decoder(c, variant{qkvBias: true, window: c.Window})
 }
 
-func qwenDefaults() decoderConfig {
-	c := decoderDefaults()
-	c.Vocab, c.Intermediate, c.KVHeads, c.Context = 151936, 22016, pointer(int64(32)), 32768
-	c.Window, c.MaxWindowLayers = pointer(int64(4096)), 28
-	return c
+// qwenWindows refuses layer_types that the config's Window cannot mean.
+func qwenWindows(c *hf.Config) error {
+	for i, kind := range c.LayerTypes {
+		switch {
+		case kind == "sliding_attention" && c.Window(i) == 0:
+			return fmt.Errorf("layer %d has sliding_attention, but use_sliding_window is off or sliding_window is not given", i)
+		case kind != "sliding_attention" && kind != "full_attention":
+			return fmt.Errorf("layer %d has attention %q, want full_attention or sliding_attention", i, kind)
+		}
+	}
+	return nil
 }

@@ -6,17 +6,28 @@ import (
 	"math"
 
 	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
 	"spillway/plan"
 )
 
 // Tensor is a param, or what the optimizer keeps of it, at its home.
 type Tensor struct {
 	Param plan.SlabParam
-	// State is "" for the weight, "master", or the name of a moment.
+	// State is "" for the weight, Master, Gradient, or the name of a moment.
 	State string
+	Type  op.Type
 	at    device.Buffer
 	dev   int
+	// copies are the same bytes in replicas, written together.
+	copies []located
 }
+
+// States besides the names of moments.
+const (
+	Master   = "master"   // the weight at full precision
+	Gradient = "gradient" // seen by OnGradient alone
+)
 
 // Bytes of the tensor.
 func (t Tensor) Bytes() int64 { return t.at.Bytes }
@@ -26,7 +37,12 @@ func (e *Executor) Weights() []Tensor {
 	var list []Tensor
 	for _, s := range e.plan.Slabs {
 		for _, p := range s.Params {
-			list = append(list, e.tensor(p, "", s.Weight, p.Offset, p.Type.Bytes()))
+			t := e.tensor(p, "", p.Type, s.Weight, p.Offset)
+			for _, id := range s.Replicas {
+				r := e.tensor(p, "", p.Type, id, p.Offset)
+				t.copies = append(t.copies, located{r.at, r.dev})
+			}
+			list = append(list, t)
 		}
 	}
 	return list
@@ -40,26 +56,42 @@ func (e *Executor) States() []Tensor {
 			if p.Frozen() || e.plan.Update == nil {
 				continue
 			}
-			bytes := 4 * p.Type.Shape.Elements()
+			full := op.Type{DType: dtype.F32, Shape: p.Type.Shape}
 			if s.Master >= 0 {
-				list = append(list, e.tensor(p, "master", s.Master, 4*p.Element, bytes))
+				list = append(list, e.tensor(p, Master, full, s.Master, 4*p.Element))
 			}
 			for i, name := range e.plan.Update.Moments {
-				list = append(list, e.tensor(p, name, s.Moment, 4*(int64(i)*s.Elements+p.Element), bytes))
+				list = append(list, e.tensor(p, name, full, s.Moment, 4*(int64(i)*s.Elements+p.Element)))
 			}
 		}
 	}
 	return list
 }
 
-func (e *Executor) tensor(p plan.SlabParam, state string, home int, offset, bytes int64) Tensor {
-	b := e.buffer(home)
-	b.Offset, b.Bytes = b.Offset+offset, bytes
-	return Tensor{Param: p, State: state, at: b, dev: e.plan.Arenas[e.plan.Buffers[home].Arena].Device}
+func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {
+	b := e.buffer(in)
+	b.Offset, b.Bytes = b.Offset+offset, t.Bytes()
+	return Tensor{Param: p, State: state, Type: t, at: b, dev: e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
 }
 
 // Write fills a tensor; fill is given chunks in order, with the offset of each.
+// Replicas are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
+	if err := e.write(t, fill); err != nil {
+		return err
+	}
+	return e.Read(t, func(off int64, chunk []byte) error {
+		for _, c := range t.copies {
+			c.Offset, c.Bytes = c.Offset+off, int64(len(chunk))
+			if err := e.access(c, nil, func(dst []byte) { copy(dst, chunk) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *Executor) write(t Tensor, fill func(offset int64, chunk []byte) error) error {
 	return e.chunks(t, func(off int64, b device.Buffer) error {
 		var bad error
 		err := e.access(located{b, t.dev}, nil, func(chunk []byte) { bad = fill(off, chunk) })
@@ -172,21 +204,30 @@ func (e *Executor) Prepare() error {
 			}
 		}
 	}
-	if e.plan.Update == nil {
-		return nil
-	}
-	return e.access(e.clipBuffer(), nil, func(b []byte) {
-		binary.LittleEndian.PutUint32(b, math.Float32bits(1))
-		binary.LittleEndian.PutUint32(b[4:], 0)
-	})
-}
-
-// clipBuffer holds the clip factor and the norm.
-func (e *Executor) clipBuffer() located {
-	for i := range e.plan.Steps {
-		if bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0); ok {
-			return located{e.buffer(bind.Buffer), e.plan.Steps[i].Device}
+	for _, b := range e.clipBuffers() {
+		err := e.access(b, nil, func(b []byte) {
+			binary.LittleEndian.PutUint32(b, math.Float32bits(1))
+			binary.LittleEndian.PutUint32(b[4:], 0)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return located{}
+	return nil
+}
+
+// clipBuffers hold the clip factor and the norm, one per device, the first
+// device's first.
+func (e *Executor) clipBuffers() []located {
+	seen := map[int]bool{}
+	var list []located
+	for i := range e.plan.Steps {
+		bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0)
+		if !ok || seen[bind.Buffer] {
+			continue
+		}
+		seen[bind.Buffer] = true
+		list = append(list, located{e.buffer(bind.Buffer), e.plan.Steps[i].Device})
+	}
+	return list
 }

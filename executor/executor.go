@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -29,6 +30,9 @@ type Executor struct {
 	clipArgs *op.Args
 	staging  device.Memory
 	opened   []device.Queue
+
+	result     dtype.Type // of the last block
+	onGradient func(Tensor) error
 
 	counters Counters
 }
@@ -140,7 +144,7 @@ func (e *Executor) prepare() error {
 			}
 		}
 	}
-	e.counters.Live = e.liveMost()
+	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
 	return nil
 }
 

@@ -2,11 +2,14 @@ package executor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"unsafe"
 
+	"spillway/dtype"
+	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -43,7 +46,11 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 		if e.steps[i].queue == nil {
 			continue
 		}
-		if err := e.issueStep(&e.steps[i]); err != nil {
+		err := e.observe(&e.plan.Steps[i])
+		if err == nil {
+			err = e.issueStep(&e.steps[i])
+		}
+		if err != nil {
 			return errors.Join(fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err), e.Sync())
 		}
 		if i%64 == 0 && ctx.Err() != nil {
@@ -130,7 +137,33 @@ func (e *Executor) Part(micro int, name string) ([]byte, error) {
 
 // Result of a micro-batch, valid until the next Iterate: the loss or the logits.
 func (e *Executor) Result(micro int) []float32 {
-	return floats(e.host(plan.ResultData, micro))
+	raw := e.host(plan.ResultData, micro)
+	switch e.result {
+	case dtype.BF16:
+		return widen(raw, dtype.FromBF16)
+	case dtype.F16:
+		return widen(raw, dtype.FromF16)
+	}
+	return floats(raw)
+}
+
+// resultType is the element type of what the last block gives.
+func resultType(p *plan.Plan) dtype.Type {
+	for _, s := range p.Steps {
+		if _, ok := s.Bound(plan.OutResult, 0); ok {
+			g := p.Programs[s.Program].Graph
+			return g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value).DType
+		}
+	}
+	return dtype.Invalid
+}
+
+func widen(raw []byte, from func(uint16) float32) []float32 {
+	out := make([]float32, len(raw)/2)
+	for i := range out {
+		out[i] = from(binary.LittleEndian.Uint16(raw[2*i:]))
+	}
+	return out
 }
 
 // Loss is the sum of the micro-batches' losses, in order.
@@ -151,7 +184,7 @@ func (e *Executor) Norm() (float64, error) {
 		return math.NaN(), nil
 	}
 	var norm float32
-	err := e.access(e.clipBuffer(), func(b []byte) { norm = floats(b)[1] }, nil)
+	err := e.access(e.clipBuffers()[0], func(b []byte) { norm = floats(b)[1] }, nil)
 	return float64(norm), err
 }
 

@@ -5,7 +5,10 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 
 	"spillway/dtype"
 )
@@ -53,25 +56,37 @@ type Config struct {
 //go:embed defaults/*.json
 var defaultFiles embed.FS
 
-// defaults gives what transformers assumes for a model type; ok says whether the
-// type is known here.
-func defaults(modelType string) (values object, ok bool) {
-	raw, err := defaultFiles.ReadFile("defaults/" + modelType + ".json")
+// allDefaults are the embedded files by model type; a test holds that all parse.
+var allDefaults = sync.OnceValues(func() (map[string]object, error) {
+	entries, err := defaultFiles.ReadDir("defaults")
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
-	values, err = parseObject(raw)
-	return values, err == nil
+	all := map[string]object{}
+	for _, e := range entries {
+		raw, err := defaultFiles.ReadFile("defaults/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if all[strings.TrimSuffix(e.Name(), ".json")], err = parseObject(raw); err != nil {
+			return nil, fmt.Errorf("the defaults in %s: %w", e.Name(), err)
+		}
+	}
+	return all, nil
+})
+
+// defaults gives what transformers assumes for a model type, not to be changed; ok
+// says whether the type is known here.
+func defaults(modelType string) (values object, ok bool) {
+	all, _ := allDefaults()
+	values, ok = all[modelType]
+	return values, ok
 }
 
-// KnownTypes lists the model types whose defaults are known.
+// KnownTypes lists the model types whose defaults are known, sorted.
 func KnownTypes() []string {
-	entries, _ := defaultFiles.ReadDir("defaults") // embedded: always there
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()[:len(e.Name())-len(".json")]
-	}
-	return names
+	all, _ := allDefaults()
+	return slices.Sorted(maps.Keys(all))
 }
 
 // NewConfig is the config transformers makes of a model type alone, to be changed

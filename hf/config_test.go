@@ -137,8 +137,8 @@ func TestEncodeKeepsTheBytes(t *testing.T) {
 
 // The defaults were written by Python: our writer must produce its bytes.
 func TestEncodeLikePython(t *testing.T) {
-	if len(KnownTypes()) != 5 {
-		t.Errorf("known are %v", KnownTypes())
+	if _, err := allDefaults(); err != nil || len(KnownTypes()) != 5 {
+		t.Errorf("known are %v: %v", KnownTypes(), err)
 	}
 	for _, name := range KnownTypes() {
 		c, err := NewConfig(name)

@@ -67,7 +67,7 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 		}
 	}
 	f.weights, err = safetensors.OpenSetOn(disk, dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, safetensors.ErrNoWeights) {
 		return nil, err
 	}
 	return f, nil

@@ -157,6 +157,10 @@ func TestFoldersWithoutWeights(t *testing.T) {
 	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "only as pytorch_model.bin") {
 		t.Errorf("%v", err)
 	}
+	writeBytes(disk, "/model.safetensors.index.json", []byte(`{"weight_map":{"x":"model-1.safetensors"}}`))
+	if _, err = OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "model-1.safetensors") {
+		t.Errorf("a missing shard: %v", err)
+	}
 	writeBytes(disk, "/generation_config.json", []byte("[]"))
 	if _, err = OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "generation_config.json") {
 		t.Errorf("a broken generation config: %v", err)

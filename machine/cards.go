@@ -5,14 +5,15 @@ import (
 )
 
 // Shares of the published peaks that large work reaches. An H200 multiplies bf16
-// matrices of 8192 at 790 of its 989 TFLOP/s, and copies at 4.3 of its 4.8 TB/s.
+// matrices of 8192 at 790 of its 989 TFLOP/s, and copies at 4.3 of its 4.8 TB/s;
+// people report 75 to 83% of the arithmetic from other cards.
 const (
 	computeShare   = 0.8
 	bandwidthShare = 0.9
 )
 
 // What large copies from pinned memory reach over 16 lanes, each way. The third
-// is measured (of 63 GB/s on paper), the others are the same share of theirs.
+// is measured (of 63 GB/s on paper); the others are assumed, at 82% of theirs.
 const (
 	pcie3 units.Rate = 13e9
 	pcie4 units.Rate = 26e9
@@ -31,8 +32,9 @@ type card struct {
 	link                     units.Rate
 }
 
-// The figures are those of NVIDIA's data sheets and architecture white papers;
-// for cards sold in two forms, the plain name is the SXM module. GeForce cards
+// The figures are those of NVIDIA's data sheets and white papers, some by way of
+// public tables of them; only the H200's were held against a measurement here.
+// For cards sold in two forms, the plain name is the SXM module. GeForce cards
 // halve their tensor rate when they accumulate in fp32: the halved rate is meant.
 var cards = []card{
 	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4},

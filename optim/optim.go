@@ -2,11 +2,11 @@
 // hyper-parameters, what state each keeps, learning-rate schedules, clipping, and
 // which params decay. Everything is a pure function of plain data.
 //
-// Update is the plain, right form of each update rule. It is defined to the bit:
-// every operation is rounded to float32, in the written order, never fused. The
-// kernels of a device follow it, so that an update gives the same bits wherever
-// the plan places it. Its numbers for one iteration are the scalars of op.Adam and
-// op.SGD.
+// Update is the plain, right form of each update rule, for tests and for whoever
+// writes a kernel. It is defined to the bit: every operation is rounded to
+// float32, in the written order, never fused. Kernels are held to it within
+// rounding; those that keep its order as well give the same bits on every device.
+// Its numbers for one iteration are the scalars of op.Adam and op.SGD.
 package optim
 
 import (

@@ -16,11 +16,11 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 		return nil, err
 	}
 	c := choose(len(b.slabs.list), len(m.Blocks))
-	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) {
-		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
+	if c.Spilled == nil {
+		c.Spilled = make([]bool, len(m.Blocks))
 	}
-	if count(c.Streamed)+count(c.Offloaded) > 0 && !c.Vertical && b.goal.Micros > 1 {
-		return nil, fmt.Errorf("with %d micro-batches, offloading needs the vertical order: gradients would leave the device half summed", b.goal.Micros)
+	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
+		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
 	p, err := b.emit(c)
 	if err != nil {
@@ -30,15 +30,14 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if p.Forecast, err = forecast(p, site); err != nil {
 		return nil, err
 	}
-	made := &candidate{choice: c, plan: p}
-	p.Strategy, p.Reason = made.title(), "it was asked for"
+	p.Strategy, p.Reason = c.title(), "it was asked for"
 	return p, plan.Verify(p)
 }
 
 // Alike treats all slabs and all blocks the same.
 func Alike(stream, offload bool, level Level, window int) func(slabs, blocks int) Choice {
 	return func(slabs, blocks int) Choice {
-		c := Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]Level, blocks), Window: window, Vertical: stream || offload}
+		c := Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]Level, blocks), Window: window, Ahead: 1, Vertical: stream || offload}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = stream, offload
 		}

@@ -27,12 +27,35 @@ var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
 // randomChoice of everything a choice leaves open.
 func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Window: 1 + r.IntN(4), Vertical: true}
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Vertical: true}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}
 		for i := range blocks {
-			c.Level[i] = planner.Level(r.IntN(3))
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
+		}
+		return c
+	}
+}
+
+// overDevices spreads a choice over several devices in one of the ways there are.
+func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := choose(slabs, blocks)
+		c.Devices, c.Vertical = 1+r.IntN(3), r.IntN(2) == 0
+		switch r.IntN(3) {
+		case 0:
+			c.ShardWeights = r.IntN(2) == 0
+		case 1:
+			c.Split = make([]int, blocks)
+			for i := range c.Split {
+				c.Split[i] = i * c.Devices / blocks
+			}
+		case 2: // two stages per device, in turns
+			c.Split, c.Pipeline = make([]int, blocks), true
+			for i := range c.Split {
+				c.Split[i] = i * 2 * c.Devices / blocks % c.Devices
+			}
 		}
 		return c
 	}
@@ -49,7 +72,7 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		m := models[r.IntN(len(models))]
 		goal := tiny.AdamW(1+r.IntN(3), r.IntN(2) == 0)
-		p, err := planner.Build(m, goal, tiny.Site(1<<30), randomChoice(r))
+		p, err := planner.Build(m, goal, tiny.Site(1<<30), overDevices(r, randomChoice(r)))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

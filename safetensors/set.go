@@ -3,7 +3,6 @@ package safetensors
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,9 @@ const (
 	IndexName  = "model.safetensors.index.json"
 )
 
+// ErrNoWeights says that a folder has neither a single file nor an index.
+var ErrNoWeights = errors.New("no safetensors weights")
+
 // Set is the weights of one model, in one file or in several.
 type Set struct {
 	files  []*File
@@ -26,7 +28,7 @@ type Set struct {
 }
 
 // OpenSet opens the weights in a folder: model.safetensors, or the shards of
-// model.safetensors.index.json. Where there is neither, the error is fs.ErrNotExist.
+// model.safetensors.index.json. Where there is neither, the error is ErrNoWeights.
 // The caller closes the set.
 func OpenSet(dir string) (*Set, error) { return OpenSetOn(vfs.OS, dir) }
 
@@ -47,7 +49,7 @@ func OpenSetOn(disk vfs.FS, dir string) (*Set, error) {
 	case single:
 		return openFiles(disk, dir, []string{SingleName})
 	}
-	return nil, &fs.PathError{Op: "open", Path: filepath.Join(dir, SingleName), Err: fs.ErrNotExist}
+	return nil, fmt.Errorf("%w in %s", ErrNoWeights, dir)
 }
 
 func openShards(disk vfs.FS, dir string) (*Set, error) {

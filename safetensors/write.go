@@ -21,7 +21,7 @@ func Write(w io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(w, writeBuffer)
+	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
 	if _, err := out.Write(header); err != nil {
 		return err
 	}

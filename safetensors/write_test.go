@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"strings"
 	"testing"
@@ -218,7 +217,7 @@ func TestSetRefuses(t *testing.T) {
 
 func TestSetWhereThereIsNone(t *testing.T) {
 	disk := vfs.NewMemory(1000)
-	if _, err := OpenSetOn(disk, "/"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenSetOn(disk, "/"); !errors.Is(err, ErrNoWeights) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	for _, name := range []string{SingleName, IndexName} {

@@ -88,7 +88,8 @@ func parseNormalizer(kind string, raw json.RawMessage) (normalizer, error) {
 	return nil, fmt.Errorf("normalizer %s is not supported", excerpt(kind))
 }
 
-// form is one of the four Unicode normalization forms.
+// form is one of the four Unicode normalization forms, by the tables of Unicode 15.
+// The tokenizers library has older ones, which lack about a hundred combining marks.
 type form struct{ norm.Form }
 
 func (f form) normalize(s string) (string, error) { return f.String(s), nil }
@@ -184,6 +185,13 @@ func parseReplace(raw json.RawMessage) (*replace, error) {
 }
 
 func (n *replace) normalize(s string) (string, error) {
+	if from, ok := n.pattern.(literal); ok {
+		after := len(s) + strings.Count(s, string(from))*(len(n.content)-len(from))
+		if err := grown(len(s), after); err != nil {
+			return "", err
+		}
+		return strings.ReplaceAll(s, string(from), n.content), nil
+	}
 	var b strings.Builder
 	done := 0
 	err := n.pattern.find(s, func(start, end int) error {

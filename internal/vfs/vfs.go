@@ -123,8 +123,8 @@ func RemoveAll(d FS, name string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if info, _ := d.Stat(name); !info.Dir || info.Link {
-		return err
+	if info, statErr := d.Stat(name); statErr != nil || !info.Dir || info.Link {
+		return errors.Join(err, statErr)
 	}
 	names, err := d.List(name)
 	if err != nil {

@@ -1,0 +1,30 @@
+# Everything here is also an ordinary go command; this file only remembers them.
+
+.PHONY: test ci demo fuzz bench golden tokenizers metamorphic
+
+test:            ## the whole suite
+	go test ./...
+
+ci:              ## what must pass before a change lands
+	bash .ci/run
+
+demo:
+	go run ./cmd/spillway demo
+
+FUZZTIME ?= 5m
+fuzz:            ## every fuzz target, FUZZTIME each
+	@set -e; for p in $$(go list ./...); do \
+	  for f in $$(go test $$p -list '^Fuzz' | grep '^Fuzz' || true); do \
+	    echo "fuzz $$p $$f"; go test $$p -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); done; done
+
+bench:           ## ratios to the machine's own peak and to peers found on it
+	go run ./cmd/spillway bench cpu
+
+golden:          ## write golden files anew; review them as a diff
+	go test ./planner ./cmd/spillway -rewrite
+
+tokenizers:      ## fetch real tokenizer files for the tests that want them
+	bash tools/reference/tokenizers/fetch.sh
+
+metamorphic:     ## thousands of random plans of one training give the same numbers
+	go test ./internal/metamorphic -plans 2000 -timeout 30m

@@ -1,0 +1,161 @@
+// Package checkpoint keeps the state of a training run so that it survives a kill,
+// a crash or a full disk at any instant, and goes on bit for bit.
+//
+// A checkpoint is a folder of its own in the run's folder:
+//
+//	step-00000120/
+//	    config.json, model*.safetensors, tokenizer files    a model folder for anyone to load
+//	    state.safetensors                                   optimizer state, by name
+//	    trainer.json                                        whatever else the trainer needs
+//	    manifest.json                                       size and checksum of all of these
+//
+// It is prepared under a hidden name and renamed when everything in it is durable,
+// so that what has the name is whole. Three hidden names exist for moments:
+//
+//	.step-00000120.partial     being written; worthless after a crash
+//	.step-00000120.replaced    the older one of two checkpoints of one iteration
+//	.step-00000120.removing    being removed; worthless after a crash
+//
+// What a killed save left behind, the next save clears away.
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/hf"
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Names of the files a checkpoint adds to a model folder.
+const (
+	StateName    = "state.safetensors"
+	TrainerName  = "trainer.json"
+	ManifestName = "manifest.json"
+)
+
+const (
+	namePrefix     = "step-"
+	partialSuffix  = ".partial"
+	replacedSuffix = ".replaced"
+	removingSuffix = ".removing"
+)
+
+// ErrNone says that a folder holds no checkpoint.
+var ErrNone = errors.New("no checkpoint")
+
+// Dir is the folder of a run. One process saves to it at a time.
+type Dir struct {
+	Path string
+	Keep int    // how many checkpoints a save leaves; 0 is all
+	Disk vfs.FS // nil is the real one
+}
+
+func (d Dir) disk() vfs.FS {
+	if d.Disk == nil {
+		return vfs.OS
+	}
+	return d.Disk
+}
+
+// Snapshot is what a checkpoint is made from. Tensors are pulled while saving and
+// must not change until Save returns.
+type Snapshot struct {
+	Iteration int64 // optimizer steps done
+	Model     hf.Model
+	State     []safetensors.Source // optimizer state, named like "exp_avg.<param>"
+	Trainer   any                  // kept as JSON: schedule, position in the data, seeds
+}
+
+// bytes is the storage of all tensors.
+func (s Snapshot) bytes() (int64, error) {
+	model, err := s.Model.Bytes()
+	if err != nil {
+		return 0, err
+	}
+	state, err := hf.Model{Tensors: s.State}.Bytes()
+	return model + state, err
+}
+
+// Entry is a checkpoint found in a folder, not yet verified.
+type Entry struct {
+	Path      string
+	Iteration int64
+	Saved     int64 // nanoseconds since 1970, later than that of every older one
+	Err       error // why its manifest cannot be read; Saved is then 0
+}
+
+// List finds the checkpoints of a run: those with an unreadable manifest first, then
+// the others, newest first. Order is by time of saving: after a return to an earlier
+// iteration the newest need not be the furthest.
+func (d Dir) List() ([]Entry, error) {
+	names, err := d.disk().List(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	var found []Entry
+	for _, n := range names {
+		iteration, suffix, ok := parseName(n)
+		if !ok || suffix == partialSuffix || suffix == removingSuffix {
+			continue
+		}
+		e := Entry{Path: filepath.Join(d.Path, n), Iteration: iteration}
+		m, err := readManifest(d.disk(), e.Path)
+		if err == nil && m.Iteration != iteration {
+			err = fmt.Errorf("%s: its manifest is of iteration %d", e.Path, m.Iteration)
+		}
+		e.Saved, e.Err = m.Saved, err
+		if err != nil {
+			e.Saved = 0
+		}
+		found = append(found, e)
+	}
+	slices.SortFunc(found, func(a, b Entry) int {
+		return cmp.Or(compareBool(b.Err != nil, a.Err != nil), cmp.Compare(b.Saved, a.Saved), cmp.Compare(b.Iteration, a.Iteration))
+	})
+	return found, nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// path is where the checkpoint of an iteration is.
+func (d Dir) path(iteration int64) string {
+	return filepath.Join(d.Path, fmt.Sprintf("%s%08d", namePrefix, iteration))
+}
+
+// hidden is a momentary name beside path.
+func hidden(path, suffix string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+suffix)
+}
+
+// parseName takes a name, hidden or not, apart. ok is false for other files.
+func parseName(name string) (iteration int64, suffix string, ok bool) {
+	visible, isHidden := strings.CutPrefix(name, ".")
+	if isHidden {
+		suffix = filepath.Ext(visible)
+		visible = strings.TrimSuffix(visible, suffix)
+		if !slices.Contains([]string{partialSuffix, replacedSuffix, removingSuffix}, suffix) {
+			return 0, "", false
+		}
+	}
+	digits, ok := strings.CutPrefix(visible, namePrefix)
+	if !ok || len(digits) < 8 {
+		return 0, "", false
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	return int64(n), suffix, err == nil
+}

@@ -1,0 +1,176 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"spillway/internal/vfs"
+)
+
+// manifest describes a checkpoint. It is the last file written.
+type manifest struct {
+	Format    int            `json:"format"`
+	Iteration int64          `json:"iteration"`
+	Saved     int64          `json:"saved_unix_nano"`
+	Files     map[string]sum `json:"files"`
+}
+
+// formatVersion is raised when older programs could no longer read what is written.
+const formatVersion = 1
+
+// maxJSON bounds manifest.json and trainer.json, in bytes.
+const maxJSON = 16 << 20
+
+// sum is the size and CRC-32C of a file: it finds damage, not malice, at the speed
+// of memory.
+type sum struct {
+	Bytes int64  `json:"bytes"`
+	CRC   uint32 `json:"crc32c"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealed is the file's form: the manifest and a checksum of its own compact text.
+type sealed struct {
+	Manifest json.RawMessage `json:"manifest"`
+	CRC      uint32          `json:"crc32c"`
+}
+
+func (m manifest) encode() ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(sealed{text, crc32.Checksum(text, castagnoli)}, "", "  ")
+}
+
+func parseManifest(raw []byte) (manifest, error) {
+	var s sealed
+	var m manifest
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return m, err
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, s.Manifest); err != nil {
+		return m, err
+	}
+	if got := crc32.Checksum(text.Bytes(), castagnoli); got != s.CRC {
+		return m, fmt.Errorf("the manifest has the checksum %08x and says %08x: it is damaged", got, s.CRC)
+	}
+	if err := json.Unmarshal(text.Bytes(), &m); err != nil {
+		return m, err
+	}
+	if m.Format != formatVersion {
+		return m, fmt.Errorf("the checkpoint has format %d, this program reads %d", m.Format, formatVersion)
+	}
+	return m, m.check()
+}
+
+// check refuses manifests no save has written.
+func (m manifest) check() error {
+	if m.Saved < 1 || m.Iteration < 0 {
+		return fmt.Errorf("the manifest has save time %d and iteration %d", m.Saved, m.Iteration)
+	}
+	for name := range m.Files {
+		if name != filepath.Base(name) || name == "." || name == ".." {
+			return fmt.Errorf("the manifest names a file outside of its folder: %q", name)
+		}
+	}
+	for _, name := range []string{StateName, TrainerName} {
+		if _, ok := m.Files[name]; !ok {
+			return fmt.Errorf("the manifest does not list %s", name)
+		}
+	}
+	return nil
+}
+
+func readManifest(disk vfs.FS, dir string) (manifest, error) {
+	path := filepath.Join(dir, ManifestName)
+	raw, err := vfs.ReadFile(disk, path, maxJSON)
+	if err != nil {
+		return manifest{}, err
+	}
+	m, err := parseManifest(raw)
+	if err != nil {
+		return manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// verify reads every file of a checkpoint and compares.
+func (m manifest) verify(disk vfs.FS, dir string) error {
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		path := filepath.Join(dir, name)
+		got, err := sumOf(disk, path)
+		if err != nil {
+			return err
+		}
+		if want := m.Files[name]; got != want {
+			return fmt.Errorf("%s has %d bytes with checksum %08x, %d with %08x were saved: it is damaged", path, got.Bytes, got.CRC, want.Bytes, want.CRC)
+		}
+	}
+	return nil
+}
+
+func sumOf(disk vfs.FS, path string) (s sum, err error) {
+	f, err := disk.Open(path)
+	if err != nil {
+		return sum{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return sum{}, err
+	}
+	w := crc32.New(castagnoli)
+	n, err := io.CopyBuffer(w, io.NewSectionReader(f, 0, size), make([]byte, min(1<<20, size+1)))
+	return sum{n, w.Sum32()}, err
+}
+
+// summing is a disk that notes the sum of each file written to it, by name.
+type summing struct {
+	vfs.FS
+	files map[string]*summingFile
+}
+
+// Create implements vfs.FS.
+func (d summing) Create(path string) (vfs.File, error) {
+	name := filepath.Base(path)
+	if d.files[name] != nil {
+		return nil, fmt.Errorf("%s would be written twice", path)
+	}
+	f, err := d.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	d.files[name] = &summingFile{File: f}
+	return d.files[name], nil
+}
+
+// sums is what has been written.
+func (d summing) sums() map[string]sum {
+	out := make(map[string]sum, len(d.files))
+	for name, f := range d.files {
+		out[name] = f.sum
+	}
+	return out
+}
+
+type summingFile struct {
+	vfs.File
+	sum sum
+}
+
+func (f *summingFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.sum.Bytes += int64(n)
+	f.sum.CRC = crc32.Update(f.sum.CRC, castagnoli, p[:n])
+	return n, err
+}

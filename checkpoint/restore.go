@@ -1,0 +1,100 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"spillway/hf"
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Checkpoint is an open, verified checkpoint: its tensors are read in place.
+type Checkpoint struct {
+	Path      string
+	Iteration int64
+	Folder    *hf.Folder        // the model
+	State     *safetensors.File // the optimizer state
+	Trainer   json.RawMessage   // what Snapshot.Trainer became
+
+	// Skipped says, where Latest gave an older checkpoint than the newest, what is
+	// wrong with each newer one. Callers show it to people.
+	Skipped []error
+}
+
+// Latest opens the newest checkpoint in a folder that is whole and undamaged. Where
+// there is none, the error is ErrNone.
+func Latest(dir string) (*Checkpoint, error) { return Dir{Path: dir}.Latest() }
+
+// Latest is the function of that name, on the folder's disk.
+func (d Dir) Latest() (*Checkpoint, error) {
+	found, err := d.List()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w in %s", ErrNone, d.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var skipped []error
+	for _, e := range found {
+		c, err := OpenOn(d.disk(), e.Path)
+		if err == nil {
+			c.Skipped = skipped
+			return c, nil
+		}
+		skipped = append(skipped, err)
+	}
+	if len(skipped) > 0 {
+		return nil, fmt.Errorf("all %d checkpoints in %s are damaged: %w", len(skipped), d.Path, errors.Join(skipped...))
+	}
+	return nil, fmt.Errorf("%w in %s", ErrNone, d.Path)
+}
+
+// Open opens one checkpoint after reading all of it once to verify it. The caller
+// closes it.
+func Open(path string) (*Checkpoint, error) { return OpenOn(vfs.OS, path) }
+
+// OpenOn is Open on a given disk.
+func OpenOn(disk vfs.FS, path string) (*Checkpoint, error) {
+	m, err := readManifest(disk, path)
+	if err != nil {
+		return nil, err
+	}
+	if iteration, _, ok := parseName(filepath.Base(path)); ok && iteration != m.Iteration {
+		return nil, fmt.Errorf("%s: its manifest is of iteration %d", path, m.Iteration)
+	}
+	if err := m.verify(disk, path); err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Path: path, Iteration: m.Iteration}
+	if err := c.open(disk); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Checkpoint) open(disk vfs.FS) (err error) {
+	if c.Trainer, err = vfs.ReadFile(disk, filepath.Join(c.Path, TrainerName), maxJSON+1); err != nil {
+		return err
+	}
+	if c.Folder, err = hf.OpenOn(disk, c.Path); err != nil {
+		return err
+	}
+	c.State, err = safetensors.OpenOn(disk, filepath.Join(c.Path, StateName))
+	return err
+}
+
+// Close ends all use of the checkpoint's tensors.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	if c.Folder != nil {
+		errs = append(errs, c.Folder.Close())
+	}
+	if c.State != nil {
+		errs = append(errs, c.State.Close())
+	}
+	return errors.Join(errs...)
+}

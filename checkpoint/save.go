@@ -1,0 +1,209 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Save writes a checkpoint and returns its path once it is durable, then removes
+// older ones beyond Keep. Where the path comes with an error, the checkpoint is safe
+// and only the removal failed; without a path the older ones are untouched.
+func (d Dir) Save(s Snapshot) (path string, err error) {
+	if s.Iteration < 0 {
+		return "", fmt.Errorf("saving a checkpoint of iteration %d, which is negative", s.Iteration)
+	}
+	path = d.path(s.Iteration)
+	if err := d.write(s, path); err != nil {
+		return "", fmt.Errorf("saving the checkpoint of iteration %d: %w", s.Iteration, err)
+	}
+	if err := d.prune(path); err != nil {
+		return path, fmt.Errorf("removing older checkpoints than %s: %w", path, err)
+	}
+	return path, nil
+}
+
+func (d Dir) write(s Snapshot, path string) error {
+	disk := d.disk()
+	if err := vfs.MkdirAll(disk, d.Path); err != nil {
+		return err
+	}
+	if err := d.clean(); err != nil {
+		return err
+	}
+	saved, err := d.saveTime()
+	if err != nil {
+		return err
+	}
+	needed, err := s.bytes()
+	if err != nil {
+		return err
+	}
+	err = vfs.WithSpace(disk, d.Path, needed, func() error {
+		return vfs.Publish(disk, path, func(partial string) error {
+			if err := s.fill(disk, partial, saved); err != nil {
+				return err
+			}
+			return d.setAside(path)
+		})
+	})
+	if err != nil {
+		return errors.Join(err, d.putBack(path))
+	}
+	return nil
+}
+
+// saveTime is the present in nanoseconds, or a moment after the newest checkpoint
+// where the clock was set back.
+func (d Dir) saveTime() (int64, error) {
+	found, err := d.List()
+	now := time.Now().UnixNano()
+	for _, e := range found {
+		now = max(now, e.Saved+1)
+	}
+	return now, err
+}
+
+// fill writes all files of a checkpoint, the manifest last.
+func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
+	sums := summing{disk, map[string]*summingFile{}}
+	if err := s.Model.Fill(sums, dir); err != nil {
+		return err
+	}
+	if err := safetensors.WriteFile(sums, filepath.Join(dir, StateName), s.State); err != nil {
+		return err
+	}
+	trainer, err := json.MarshalIndent(s.Trainer, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", TrainerName, err)
+	}
+	if len(trainer) > maxJSON {
+		return fmt.Errorf("%s would have %d bytes, at most %d are allowed: keep large things as tensors", TrainerName, len(trainer), maxJSON)
+	}
+	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
+		return err
+	}
+	text, err := manifest{formatVersion, s.Iteration, saved, sums.sums()}.encode()
+	if err != nil {
+		return err
+	}
+	return writeText(sums, filepath.Join(dir, ManifestName), text)
+}
+
+func writeText(disk vfs.FS, path string, text []byte) error {
+	return vfs.WriteFile(disk, path, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// setAside hides an older checkpoint of the same iteration, where Latest still finds
+// it, so that the new one can have its name.
+func (d Dir) setAside(path string) error {
+	exists, err := vfs.Exists(d.disk(), path)
+	if err != nil || !exists {
+		return err
+	}
+	return d.disk().Rename(path, hidden(path, replacedSuffix))
+}
+
+// putBack undoes setAside where the new checkpoint did not get its name.
+func (d Dir) putBack(path string) error {
+	aside, err := vfs.Exists(d.disk(), hidden(path, replacedSuffix))
+	if err != nil || !aside {
+		return err
+	}
+	taken, err := vfs.Exists(d.disk(), path)
+	if err != nil || taken {
+		return err
+	}
+	if err := d.disk().Rename(hidden(path, replacedSuffix), path); err != nil {
+		return err
+	}
+	return d.disk().SyncDir(d.Path)
+}
+
+// clean clears away what killed saves left.
+func (d Dir) clean() error {
+	names, err := d.disk().List(d.Path)
+	if err != nil {
+		return err
+	}
+	var replaced []string
+	for _, n := range names {
+		iteration, suffix, _ := parseName(n)
+		switch suffix {
+		case replacedSuffix:
+			replaced = append(replaced, d.path(iteration))
+		case partialSuffix:
+			err = vfs.RemoveAll(d.disk(), filepath.Join(d.Path, n))
+		case removingSuffix:
+			err = d.finishRemoving(filepath.Join(d.Path, n))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, path := range replaced {
+		if err := d.putBack(path); err != nil {
+			return err
+		}
+		if err := d.removeReplaced(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune removes all but the Keep newest checkpoints, and the one that the newest
+// replaced. Those with an unreadable manifest are left for a person to look at.
+func (d Dir) prune(newest string) error {
+	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
+		return err
+	}
+	found, err := d.List()
+	if err != nil {
+		return err
+	}
+	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
+	for _, e := range readable[min(d.Keep, len(readable)):] {
+		if err := d.remove(e.Path, hidden(e.Path, removingSuffix)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeReplaced removes what setAside hid, if it did.
+func (d Dir) removeReplaced(path string) error {
+	replaced := hidden(path, replacedSuffix)
+	exists, err := vfs.Exists(d.disk(), replaced)
+	if err != nil || !exists {
+		return err
+	}
+	return d.remove(replaced, hidden(path, removingSuffix))
+}
+
+// remove takes a checkpoint its name before it takes its files.
+func (d Dir) remove(path, doomed string) error {
+	if err := d.disk().Rename(path, doomed); err != nil {
+		return err
+	}
+	return d.finishRemoving(doomed)
+}
+
+// finishRemoving removes the files once the doomed name is durable: otherwise a loss
+// of power could bring the old name back with half of them.
+func (d Dir) finishRemoving(doomed string) error {
+	if err := d.disk().SyncDir(d.Path); err != nil {
+		return err
+	}
+	return vfs.RemoveAll(d.disk(), doomed)
+}

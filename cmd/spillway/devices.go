@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"spillway/machine"
+)
+
+func newDevices(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "devices",
+		Short: "what this computer has, and its measured rates",
+		Long: `Lists the devices, the host and the disk of this computer: their sizes, and the
+rates that large work really reaches on them. The last column says where each figure
+comes from: measured here, derived from another figure, or assumed because
+nobody looked. Forecasts are made of these figures.
+
+Rates are measured the first time, in some seconds, and kept in the user's cache
+folder; sizes are read every time.`,
+		Example: `  spillway devices                      this computer
+  spillway devices --calibrate          measure the rates again, for instance on a quieter machine
+  spillway devices --disk /mnt/nvme     with the disk of another folder`,
+		Args: noArguments,
+	}
+	asJSON := jsonFlag(cmd)
+	calibrate := cmd.Flags().Bool("calibrate", false, "measure the rates again instead of using the kept ones")
+	disk := cmd.Flags().String("disk", ".", "measure the disk of this `folder` (writes and removes 256 MiB there)")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		m, err := sh.probe(machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(sh.out, struct {
+				machine.Machine
+				Description string `json:"description"`
+			}{m, m.String()})
+		}
+		return describeMachine(sh.out, m)
+	}
+	return cmd
+}
+
+func describeMachine(w io.Writer, m machine.Machine) error {
+	_, err := fmt.Fprintf(w, "%s\nas a description for --machine:\n  %s\n", m.Describe(), m)
+	return err
+}
+
+// probe looks at this computer. The rates come from the cache folder where they
+// are kept there.
+func (sh shell) probe(o machine.Options) (machine.Machine, error) {
+	o.CacheDir, o.Version = sh.cache, version
+	return machine.Probe(o)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/optim"
+)
+
+// goal is what the user wants done with the model, as flags say it.
+type goal struct {
+	task       string
+	batch, seq int64
+	accumulate int
+	precision  string
+	optimizer  string
+	clip       float64
+	rank       int64
+
+	optim optim.Config
+}
+
+// The tasks.
+var tasks = []string{"infer", "train", "lora", "qlora"}
+
+func goalFlags(cmd *cobra.Command) *goal {
+	g := &goal{}
+	f := cmd.Flags()
+	f.StringVar(&g.task, "task", "train", "what to do: `infer|train|lora|qlora`; train trains all weights, lora adapters beside\nfrozen weights, qlora the same beside 4-bit ones")
+	f.Int64Var(&g.batch, "batch", 1, "`samples` of a micro-batch: what passes the model at once")
+	f.Int64Var(&g.seq, "seq", 0, "`positions` per sample (default: what the model was made for, at most 2048)")
+	f.IntVar(&g.accumulate, "accumulate", 1, "`micro-batches` per iteration, whose gradients are added")
+	f.StringVar(&g.precision, "precision", "", "to compute in: `fp32|bf16`; bf16 keeps fp32 master weights (default: bf16 on a\nGPU, fp32 on a CPU)")
+	f.StringVar(&g.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted: adamw:beta2=0.95,weight_decay=0.1")
+	f.Float64Var(&g.clip, "clip", 0, "clip gradients to this global `norm` (default: no clipping)")
+	f.Int64Var(&g.rank, "rank", 16, "`rank` of the adapters of lora and qlora")
+	return g
+}
+
+// check refuses flags that make no sense together.
+func (g *goal) check() (err error) {
+	switch {
+	case !slices.Contains(tasks, g.task):
+		return misused("--task %q; it is one of %s", g.task, strings.Join(tasks, ", "))
+	case g.batch < 1 || g.accumulate < 1 || g.seq < 0 || g.rank < 1:
+		return misused("--batch %d, --accumulate %d, --seq %d, --rank %d: none may be below 1", g.batch, g.accumulate, g.seq, g.rank)
+	case !(g.clip >= 0):
+		return misused("--clip %v; it is a norm above 0, or 0 for no clipping", g.clip)
+	case !slices.Contains([]string{"", "fp32", "bf16"}, g.precision):
+		return misused("--precision %q; it is fp32 or bf16", g.precision)
+	}
+	if g.optim, err = optim.Parse(g.optimizer); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// options is the goal for the library, on a device of a machine.
+func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
+	o := spillway.PlanOptions{
+		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
+		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Machine: m, Device: d.Name,
+	}
+	if g.precision == "bf16" || g.precision == "" && d.Kind == machine.GPU {
+		o.Precision = dtype.BF16
+	}
+	if g.adapters() {
+		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: g.rank, Alpha: 2 * float64(g.rank)}
+	}
+	return o
+}
+
+func (g *goal) adapters() bool { return g.task == "lora" || g.task == "qlora" }
+
+// goalReport is the goal as JSON.
+type goalReport struct {
+	Task      string  `json:"task"`
+	Rows      int64   `json:"batch"`
+	Seq       int64   `json:"seq"`
+	Micros    int     `json:"accumulate"`
+	Precision string  `json:"precision"`
+	Master    bool    `json:"master"`
+	Optimizer string  `json:"optimizer,omitempty"`
+	Clip      float64 `json:"clip,omitempty"`
+	Rank      int64   `json:"rank,omitempty"`
+}
+
+// describeGoal is the goal with everything filled in.
+func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
+	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String()}
+	if o.Task != spillway.Infer {
+		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32, o.Optimizer.String(), g.clip
+	}
+	if g.adapters() {
+		r.Rank = g.rank
+	}
+	return r
+}
+
+// step is what the forecast is about.
+func (r goalReport) step() string {
+	if r.Task == "infer" {
+		return "pass"
+	}
+	return "iteration"
+}
+
+// String says the goal in a line: "train all weights, 1 × 4096 tokens × 8
+// accumulated, bf16 with f32 master weights, adamw".
+func (r goalReport) String() string {
+	what := map[string]string{
+		"infer": "inference", "train": "train all weights",
+		"lora":  fmt.Sprintf("train adapters of rank %d", r.Rank),
+		"qlora": fmt.Sprintf("train adapters of rank %d beside 4-bit weights", r.Rank),
+	}[r.Task]
+	text := fmt.Sprintf("%s, %d × %s tokens", what, r.Rows, grouped(r.Seq))
+	if r.Micros > 1 {
+		text += fmt.Sprintf(" × %d accumulated", r.Micros)
+	}
+	text += ", " + r.Precision
+	if r.Master {
+		text += " with f32 master weights"
+	}
+	if r.Optimizer != "" {
+		text += ", " + r.Optimizer
+	}
+	if r.Clip > 0 {
+		text += fmt.Sprintf(", gradients clipped to %v", r.Clip)
+	}
+	return text
+}
+
+// siteChoice is where the plan is to run, as flags say it.
+type siteChoice struct{ machine, device string }
+
+func siteFlags(cmd *cobra.Command) *siteChoice {
+	s := &siteChoice{}
+	cmd.Flags().StringVar(&s.machine, "machine", "", "`description` of the machine, as above (default: this computer)")
+	cmd.Flags().StringVar(&s.device, "device", "", "`name` of the device to run on: gpu0, cpu0 (default: the first)")
+	return s
+}
+
+// pick looks at the machine and picks the device.
+func (s *siteChoice) pick(sh shell) (machine.Machine, machine.Device, error) {
+	m, err := s.find(sh)
+	if err != nil {
+		return m, machine.Device{}, err
+	}
+	name := s.device
+	if name == "" {
+		name = m.Devices[0].Name
+	}
+	d, ok := m.Device(name)
+	if !ok {
+		return m, d, misused("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
+	}
+	return m, d, nil
+}
+
+func (s *siteChoice) find(sh shell) (machine.Machine, error) {
+	if s.machine == "" {
+		return sh.probe(machine.Options{})
+	}
+	m, err := machine.Parse(s.machine)
+	if err != nil {
+		return m, usageError{err}
+	}
+	return m, nil
+}
+
+func deviceNames(m machine.Machine) []string {
+	names := make([]string, len(m.Devices))
+	for i, d := range m.Devices {
+		names[i] = d.Name
+	}
+	return names
+}

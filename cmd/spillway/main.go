@@ -1,0 +1,142 @@
+// Command spillway trains and runs neural networks that are larger than the
+// memory of the device they run on.
+//
+// Each verb has a file: it reads its flags, calls the library and writes for
+// people, or with --json one object for programs. Nothing is decided here.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir()}))
+}
+
+// shell is what a verb may touch of its surroundings.
+type shell struct {
+	in       io.Reader
+	out, err io.Writer
+	cache    string // folder for what is measured once; "" keeps nothing
+}
+
+// cacheDir is "" where the system has no such folder, and nothing is kept then.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "spillway")
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// run carries out one command line and gives its exit code.
+func run(ctx context.Context, args []string, sh shell) int {
+	root := newRoot(sh)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(sh.err, "%s: %v\nsee %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
+		return exitUsage
+	case !errors.Is(err, errTold):
+		fmt.Fprintf(sh.err, "%s: %v\n", cmd.CommandPath(), err)
+	}
+	return exitFailed
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func misused(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errTold is a failure that the verb has already described.
+var errTold = errors.New("failed")
+
+func newRoot(sh shell) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "spillway",
+		Short: "train and run neural networks larger than the memory of their device",
+		Long: `Spillway trains and runs neural networks that are larger than the memory of the
+device they run on. It decides where every byte lives and when it moves, proves
+before it starts that the plan fits, and runs at the speed of the hardware's limit.`,
+		Example: `  spillway demo                                  see it work, in a minute, with nothing but this binary
+  spillway plan llama-3-8b --machine rtx4090     what training would take on a card you need not own
+  spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: knownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(sh.in)
+	root.SetOut(sh.out)
+	root.SetErr(sh.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.SuggestionsMinimumDistance = 2
+	root.AddCommand(newPlan(sh), newDevices(sh), newInit(sh), newInspect(sh), newVersion(sh))
+	return root
+}
+
+func knownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return misused("there is no command %q%s", args[0], hint)
+}
+
+// exactly demands so many arguments, called what.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return misused("%d arguments given, it takes %d: %s", len(args), n, what)
+		}
+		return nil
+	}
+}
+
+// noArguments is for verbs that take flags only.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return misused("%q is no flag, and it takes no arguments", args[0])
+	}
+	return nil
+}
+
+// jsonFlag adds --json, which all verbs have.
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "write one JSON object, for programs")
+}
+
+// writeJSON writes one object on one line.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

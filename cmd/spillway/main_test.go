@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the commands print to testdata instead of comparing")
+
+// result is what one command line gave.
+type result struct {
+	code     int
+	out, err string
+}
+
+// command runs a command line in this process, with a cache that lasts one test.
+func command(t *testing.T, args ...string) result {
+	t.Helper()
+	return commandIn(context.Background(), t, args...)
+}
+
+func commandIn(ctx context.Context, t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(ctx, args, shell{in: strings.NewReader(""), out: &out, err: &errs, cache: t.TempDir()})
+	return result{code, out.String(), errs.String()}
+}
+
+// object decodes the one line that --json writes.
+func (r result) object(t *testing.T) map[string]any {
+	t.Helper()
+	if strings.Count(r.out, "\n") != 1 {
+		t.Fatalf("not one line, exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+		t.Fatalf("%v in %s", err, r.out)
+	}
+	return v
+}
+
+// at follows keys into an object.
+func at(t *testing.T, v any, path string) any {
+	t.Helper()
+	for key := range strings.SplitSeq(path, ".") {
+		m, ok := v.(map[string]any)
+		if v, ok = m[key]; !ok {
+			t.Fatalf("there is no %q of %q", key, path)
+		}
+	}
+	return v
+}
+
+// The files of testdata hold command lines, each behind "$ spillway ", and what
+// they print; a line "exit code N" follows where it is not 0.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { golden(t, file) })
+	}
+}
+
+func golden(t *testing.T, file string) {
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for line := range strings.SplitSeq(string(want), "\n") {
+		words, ok := strings.CutPrefix(line, "$ spillway")
+		if !ok {
+			continue
+		}
+		r := command(t, strings.Fields(words)...)
+		fmt.Fprintf(&got, "%s\n%s%s", line, r.out, r.err)
+		if r.code != 0 {
+			fmt.Fprintf(&got, "exit code %d\n", r.code)
+		}
+		got.WriteString("\n")
+	}
+	if *rewrite {
+		err = os.WriteFile(file, []byte(got.String()), 0o644)
+	} else if got.String() != string(want) {
+		err = errors.New("the output has changed; look at it, and if it is right run go test ./cmd/spillway -rewrite")
+	}
+	if err != nil {
+		t.Errorf("%s: %v\ngot\n%s\nwant\n%s", file, err, got.String(), want)
+	}
+}
+
+// Every verb explains itself.
+func TestHelpTeaches(t *testing.T) {
+	root := newRoot(shell{})
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Hidden {
+			continue
+		}
+		t.Run(cmd.Name(), func(t *testing.T) { checkHelp(t, cmd) })
+	}
+}
+
+func checkHelp(t *testing.T, cmd *cobra.Command) {
+	r := command(t, cmd.Name(), "--help")
+	if r.code != 0 || !strings.Contains(r.out, cmd.Long) {
+		t.Errorf("--help gives %d: %s", r.code, r.err)
+	}
+	if n := strings.Count(cmd.Example, "  spillway "+cmd.Name()); n < 2 {
+		t.Errorf("%d examples", n)
+	}
+	if cmd.Flags().Lookup("json") == nil {
+		t.Error("there is no --json")
+	}
+	for line := range strings.SplitSeq(cmd.Flags().FlagUsages(), "\n") {
+		words := strings.Fields(line)
+		if len(words) > 1 && strings.HasPrefix(words[0], "--") && slices.Contains([]string{"int", "float", "string"}, words[1]) {
+			t.Errorf("%s does not say what its %s means", words[0], words[1])
+		}
+	}
+	for line := range strings.SplitSeq(cmd.Example+"\n"+cmd.Long, "\n") {
+		if n := len([]rune(line)); n > 140 {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+	}
+}
+
+// The examples of the help texts are accepted as they stand, up to what they need to run.
+func TestExamplesParse(t *testing.T) {
+	for _, cmd := range newRoot(shell{}).Commands() {
+		for line := range strings.SplitSeq(cmd.Example, "\n") {
+			example, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			args := strings.Fields(example)
+			if len(args) < 2 || args[1] != cmd.Name() {
+				continue
+			}
+			found, rest, err := newRoot(shell{}).Find(args[1:])
+			if err == nil {
+				err = found.ParseFlags(rest)
+			}
+			if err == nil {
+				err = found.ValidateArgs(found.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", example, err)
+			}
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", exitOK, ""},
+		{"plam x", exitUsage, "did you mean plan?"},
+		{"plan", exitUsage, "it takes 1: MODEL"},
+		{"plan gpt2 --batch x", exitUsage, "see spillway plan --help"},
+		{"plan gpt2 --task fly", exitUsage, "infer, train, lora, qlora"},
+		{"plan gpt2 --machine toaster", exitUsage, "no card I know"},
+		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "the machine has cpu0"},
+		{"plan nothing-9b --machine cpu:1GiB", exitFailed, "known are"},
+		{"version now", exitUsage, "takes no arguments"},
+	} {
+		r := command(t, strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%q: exit code %d, %q; want %d and %q", c.args, r.code, r.err, c.code, c.says)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/units"
+)
+
+func newPlan(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan MODEL",
+		Short: "where every byte would live, how long an iteration takes and what limits it",
+		Long: `Makes the plan of a model on a machine and shows it: the strategy and why it was
+chosen, the memory it takes of every tier beside what is free, the forecast of one
+iteration with the resource that binds, and what else was looked at. Nothing is
+loaded and nothing runs: any model can be planned for any machine.
+
+` + modelHelp + `
+
+--machine describes hardware, owned or not:
+` + machine.Grammar,
+		Example: `  spillway plan llama-3-8b --task train --seq 4096 --machine gpu:24GiB@25GB/s,host:192GiB
+  spillway plan qwen2.5-7b --task lora --batch 4 --machine rtx4090,host:64GiB
+  spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
+		Args: exactly(1, "MODEL"),
+	}
+	asJSON := jsonFlag(cmd)
+	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
+	save := cmd.Flags().String("save", "", "write the whole plan to this `file`, to be run later")
+	g := goalFlags(cmd)
+	where := siteFlags(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		r, err := makePlan(sh, args[0], g, where)
+		if err != nil {
+			return err
+		}
+		if *save != "" && r.Fits {
+			if err := savePlan(*save, r.plan); err != nil {
+				return err
+			}
+		}
+		if *asJSON {
+			err = writeJSON(sh.out, r)
+		} else {
+			err = r.write(sh.out)
+		}
+		if err == nil && *steps && !*asJSON && r.Fits {
+			err = r.plan.Text(sh.out)
+		}
+		if err == nil && !r.Fits {
+			err = errTold
+		}
+		return err
+	}
+	return cmd
+}
+
+// modelHelp explains the MODEL argument.
+const modelHelp = `MODEL is a folder in Hugging Face's layout, or the name of a published shape such as
+llama-3-8b, for which no files are needed. A folder comes before a shape of the
+same name.`
+
+// makePlan plans, and describes the outcome whether or not it fits.
+func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	m, err := spillway.Open(arg)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close() // opened for reading
+	mach, d, err := where.pick(sh)
+	if err != nil {
+		return nil, err
+	}
+	o := g.options(mach, d)
+	job, err := m.Plan(o)
+	var misfit *planner.FitError
+	if err != nil && !errors.As(err, &misfit) {
+		return nil, err
+	}
+	if misfit != nil {
+		if job, err = m.Plan(unlimited(o)); err != nil {
+			return nil, err
+		}
+	}
+	r := describePlan(job, misfit)
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
+	return r, nil
+}
+
+// endless is more memory than any model needs, and far from overflowing.
+const endless = 4096 * units.TiB
+
+// unlimited is the same goal with no limit on memory: its plan keeps everything on
+// the device.
+func unlimited(o spillway.PlanOptions) spillway.PlanOptions {
+	devices := slices.Clone(o.Machine.Devices)
+	for i := range devices {
+		devices[i].Memory, devices[i].Usable, devices[i].Shared = endless, endless, false
+	}
+	o.Machine.Devices, o.Budget, o.On = devices, 0, nil
+	o.Machine.Host.Memory, o.Machine.Host.Usable = endless, endless
+	return o
+}
+
+// savePlan writes a plan as JSON; whoever reads it verifies it.
+func savePlan(path string, p *plan.Plan) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("saving the plan: %w", err)
+	}
+	if err := errors.Join(p.Write(f), f.Close()); err != nil {
+		return fmt.Errorf("saving the plan: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"spillway/plan"
+)
+
+const eightB = "gpu:24GiB@25GB/s,host:192GiB"
+
+func TestPlanJSON(t *testing.T) {
+	v := command(t, "plan", "llama-3-8b", "--task", "train", "--machine", eightB, "--json").object(t)
+	for _, path := range []string{"strategy", "reason", "forecast.step_seconds", "forecast.bound", "forecast.peak_bytes.device",
+		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.moment.pinned", "rejected", "model.params", "machine.description", "goal.seq"} {
+		at(t, v, path)
+	}
+	if at(t, v, "fits") != true {
+		t.Error("it should fit")
+	}
+	if n := at(t, v, "model.params"); n != 8030261248.0 {
+		t.Errorf("%v params; Llama 3 8B has 8,030,261,248", n)
+	}
+	rejected := at(t, v, "rejected").([]any)
+	if len(rejected) == 0 {
+		t.Error("nothing was rejected")
+	}
+	for _, r := range rejected {
+		if at(t, r, "reason") == "" {
+			t.Errorf("no reason for %v", r)
+		}
+	}
+}
+
+// What each tier holds at its peak, class by class, adds up to the peak.
+func TestUsageAddsUp(t *testing.T) {
+	v := command(t, "plan", "gpt2", "--machine", "gpu:2GiB,host:32GiB", "--seq", "512", "--json").object(t)
+	for tier, peak := range at(t, v, "forecast.peak_bytes").(map[string]any) {
+		sum := 0.0
+		for _, tiers := range at(t, v, "at_peak").(map[string]any) {
+			if n, ok := tiers.(map[string]any)[tier]; ok {
+				sum += n.(float64)
+			}
+		}
+		if sum != peak {
+			t.Errorf("%s: classes add up to %v, the peak is %v", tier, sum, peak)
+		}
+	}
+}
+
+// Every option of a plan that does not fit is tried as it is written, and fits.
+func TestMisfitOptionsFit(t *testing.T) {
+	ask := func(batch, seq, accumulate any, device, host float64) result {
+		t.Helper()
+		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--batch", fmt.Sprint(batch), "--seq", fmt.Sprint(seq), "--accumulate", fmt.Sprint(accumulate),
+			"--machine", fmt.Sprintf("cpu:%.0fB,host:%.0fB", device, host))
+	}
+	least := at(t, ask(8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)
+	r := ask(8, 256, 1, math.Floor(0.8*least), 8<<30)
+	v := r.object(t)
+	if r.code != exitFailed || at(t, v, "fits") != false {
+		t.Fatalf("exit code %d, fits %v", r.code, at(t, v, "fits"))
+	}
+	if at(t, v, "needed_bytes").(float64) <= at(t, v, "budget_bytes").(float64) {
+		t.Error("what is needed is not above what there is")
+	}
+	options := at(t, v, "options").([]any)
+	if len(options) < 3 { // smaller micro-batches, shorter sequences, more memory
+		t.Errorf("only %d options: %v", len(options), options)
+	}
+	for _, o := range options {
+		again := ask(at(t, o, "rows"), at(t, o, "seq"), at(t, o, "micros"), at(t, o, "device_bytes").(float64), at(t, o, "host_bytes").(float64))
+		if again.code != exitOK {
+			t.Errorf("%v does not fit after all: %s%s", at(t, o, "change"), again.out, again.err)
+		}
+	}
+}
+
+// A saved plan is read back whole.
+func TestSavedPlan(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plan.json")
+	if r := command(t, "plan", "tiny-llama", "--machine", "cpu:64MiB", "--save", path); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again bytes.Buffer
+	if err := p.Write(&again); err != nil || again.String() != string(text) {
+		t.Errorf("written again it differs: %v", err)
+	}
+}
+
+func TestPlanOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	config := `{"model_type":"gpt2","n_embd":64,"n_layer":2,"n_head":4,"vocab_size":100,"n_positions":32}`
+	path := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range []string{dir, dir + "/"} {
+		v := command(t, "plan", arg, "--machine", "cpu:64MiB", "--json").object(t)
+		if at(t, v, "goal.seq") != 32.0 || at(t, v, "model.vocabulary") != 100.0 {
+			t.Errorf("%s: %v", arg, v["model"])
+		}
+	}
+	if r := command(t, "plan", filepath.Join(dir, "none"), "--machine", "cpu:64MiB"); r.code != exitFailed {
+		t.Errorf("a missing folder gives %d", r.code)
+	}
+}

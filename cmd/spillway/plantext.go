@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"spillway/dtype"
+	"spillway/internal/term"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/units"
+)
+
+// The page: columns of the labels, and of a whole line.
+const (
+	labels  = 16
+	columns = 100
+)
+
+// page collects lines that begin with a label.
+type page struct{ strings.Builder }
+
+// line writes a text behind its label, in as many lines as it takes.
+func (p *page) line(label, format string, args ...any) {
+	line := label
+	for _, word := range phrases(fmt.Sprintf(format, args...)) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns && len(line) > labels {
+			p.WriteString(line + "\n")
+			line = ""
+		}
+		pad := max(labels-utf8.RuneCountInString(line), 1)
+		line += strings.Repeat(" ", pad) + word
+	}
+	p.WriteString(line + "\n")
+}
+
+// phrases are the words of a text, numbers together with their units.
+func phrases(text string) []string {
+	var list []string
+	for _, word := range strings.Fields(text) {
+		if n := len(list); n > 0 && isUnit[strings.TrimRight(word, ",")] {
+			list[n-1] += " " + word
+			continue
+		}
+		list = append(list, word)
+	}
+	return list
+}
+
+var isUnit = map[string]bool{"s": true, "ms": true, "µs": true, "KiB": true, "MiB": true, "GiB": true, "TiB": true}
+
+// list writes one line per item, labelled once.
+func (p *page) list(label string, items []string) {
+	for _, item := range items {
+		p.line(label, "%s", item)
+		label = ""
+	}
+}
+
+// write shows the plan to people, on one screen.
+func (r *planReport) write(w io.Writer) error {
+	var p page
+	p.line(r.Model.Name, "%v", r.Model)
+	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device))
+	if text := assumptions(r.Machine, r.compute); text != "" {
+		p.line("assumed", "%s", text)
+	}
+	p.line("goal", "%v", r.Goal)
+	p.WriteString("\n")
+	if r.Fits {
+		r.writePlan(&p)
+	} else {
+		r.writeMisfit(&p)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func (r *planReport) writeMisfit(p *page) {
+	p.line("does not fit", "%s; all on the device would be %v", r.Reason, units.Bytes(r.Standard))
+	if len(r.Options) == 0 {
+		p.line("these fit", "nothing that was tried: use a smaller model, or a machine with more memory")
+		return
+	}
+	var items []string
+	for _, o := range r.Options {
+		items = append(items, fmt.Sprintf("%s: %s", o.Change, tierList(o.Peak)))
+	}
+	p.list("these fit", items)
+}
+
+func (r *planReport) writePlan(p *page) {
+	p.line("strategy", "%s", r.Strategy)
+	p.line("because", "%s", r.Reason)
+	p.WriteString("\n")
+	r.writeUsage(p)
+	p.WriteString("\n")
+	r.writeForecast(p)
+	p.list("also possible", alternatives(r.Rejected, true))
+	p.list("rejected", alternatives(r.Rejected, false))
+}
+
+// rows of the table, with the classes each adds up.
+var rows = []struct {
+	name    string
+	classes []plan.Class
+}{
+	{"weights", []plan.Class{plan.Weight}},
+	{"master + moments", []plan.Class{plan.Master, plan.Moment}},
+	{"gradients", []plan.Class{plan.Gradient}},
+	{"activations", []plan.Class{plan.Activation}},
+	{"workspace", []plan.Class{plan.Workspace}},
+	{"batch, constants", []plan.Class{plan.BatchData, plan.ResultData, plan.Constant}},
+	{"gaps", []plan.Class{gaps}},
+}
+
+// shownGaps is the least that gaps must take of a tier to be worth a line.
+const shownGaps = int64(units.MiB)
+
+// writeUsage shows what each tier holds when it is fullest, beside what is free.
+func (r *planReport) writeUsage(p *page) {
+	var t term.Table
+	tiers := r.tiers()
+	head := []string{"where, at the peak"}
+	for _, tier := range tiers {
+		head = append(head, string(tier))
+	}
+	t.Row(head...)
+	for _, row := range rows {
+		if cells := r.usageCells(row.classes, tiers); strings.Join(cells, "") != "" {
+			t.Row(append([]string{"  " + row.name}, cells...)...)
+		}
+	}
+	for _, sum := range []struct {
+		name  string
+		bytes map[plan.Tier]int64
+	}{{"  peak", r.Forecast.PeakBytes}, {"  free", r.Free}} {
+		line := []string{sum.name}
+		for _, tier := range tiers {
+			line = append(line, units.Bytes(sum.bytes[tier]).String())
+		}
+		t.Row(line...)
+	}
+	t.Write(p) // a page takes everything
+}
+
+// tiers of the table: the device, and the others that are there or used.
+func (r *planReport) tiers() []plan.Tier {
+	return slices.DeleteFunc([]plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk}, func(t plan.Tier) bool {
+		return r.Free[t] == 0 && r.Forecast.PeakBytes[t] == 0
+	})
+}
+
+// usageCells adds up some classes in each tier; nothing is an empty cell.
+func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []string {
+	cells := make([]string, len(tiers))
+	for i, tier := range tiers {
+		n := int64(0)
+		for _, c := range classes {
+			n += r.AtPeak[c][tier]
+		}
+		if n > 0 && (classes[0] != gaps || n >= shownGaps) {
+			cells[i] = units.Bytes(n).String()
+		}
+	}
+	return cells
+}
+
+func (r *planReport) writeForecast(p *page) {
+	f := r.Forecast
+	p.line("forecast", "%s per %s, %s tokens/s, bound by %s", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), f.Bound)
+	var busy []string
+	for _, name := range slices.Sorted(maps.Keys(f.Busy)) {
+		busy = append(busy, name+" "+percent(f.Busy[name]))
+	}
+	p.line("", "busy: %s", strings.Join(busy, ", "))
+}
+
+// shownAlternatives is how many other ways are told; --json has all.
+const shownAlternatives = 3
+
+// alternatives lists the fastest of those that fit, or of those that do not the
+// leanest of each family.
+func alternatives(all []plan.Option, fit bool) []string {
+	var items []string
+	shown := map[string]bool{}
+	order := func(a, b plan.Option) int {
+		return cmp.Or(cmp.Compare(a.StepSeconds, b.StepSeconds), cmp.Compare(a.PeakBytes[plan.OnDevice], b.PeakBytes[plan.OnDevice]))
+	}
+	for _, o := range slices.SortedStableFunc(slices.Values(all), order) {
+		text := fmt.Sprintf("%s: %s", o.Strategy, o.Reason)
+		if fit {
+			text = fmt.Sprintf("%s: %s, %s", o.Strategy, seconds(o.StepSeconds), tierList(o.PeakBytes))
+		}
+		key := o.Strategy
+		if !fit {
+			key = family(o.Strategy)
+		}
+		if o.Fits == fit && !shown[key] && len(items) < shownAlternatives {
+			shown[key] = true
+			items = append(items, text)
+		}
+	}
+	return items
+}
+
+// family is a strategy without its numbers: "cpu offload".
+func family(strategy string) string {
+	if i := strings.IndexAny(strategy, ",0123456789"); i >= 0 {
+		strategy = strategy[:i]
+	}
+	return strings.TrimSpace(strategy)
+}
+
+// tierList is "device 17.2 GiB, pinned 76.3 GiB".
+func tierList(peak map[plan.Tier]int64) string {
+	var parts []string
+	for _, t := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+		if peak[t] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", t, units.Bytes(peak[t])))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// machineLine is the machine as seen from the device that is planned for.
+func machineLine(m machine.Machine, device string) string {
+	d, _ := m.Device(device)
+	name := string(d.Kind)
+	if d.Model != "" {
+		name = d.Model
+	}
+	parts := []string{fmt.Sprintf("%s %v", name, d.Memory)}
+	if len(m.Devices) > 1 {
+		parts[0] = fmt.Sprintf("%s (%s, alone of %d devices)", parts[0], device, len(m.Devices))
+	}
+	if d.Shared {
+		parts[0] += ", shared with the host"
+	} else {
+		parts = append(parts, "link "+linkText(d.Link))
+	}
+	parts = append(parts, fmt.Sprintf("host %v", m.Host.Memory), fmt.Sprintf("%d cores", m.Host.Cores))
+	return strings.Join(parts, " · ")
+}
+
+func linkText(l machine.Link) string {
+	switch {
+	case l.In != l.Out:
+		return fmt.Sprintf("%v in, %v out", l.In, l.Out)
+	case l.Duplex:
+		return fmt.Sprintf("%v each way", l.In)
+	}
+	return fmt.Sprintf("%v one way at a time", l.In)
+}
+
+// assumptions lists the figures the forecast is made of that nobody gave or measured.
+func assumptions(m machineReport, precision dtype.Type) string {
+	d, _ := m.Machine.Device(m.Device)
+	var list []string
+	for _, f := range []struct {
+		key  string
+		text string
+	}{
+		{precision.String(), fmt.Sprintf("%v products at %v", precision, d.Compute.Rate(precision))},
+		{"bandwidth", fmt.Sprintf("device memory at %v", d.Bandwidth)},
+		{"in", fmt.Sprintf("link at %v", d.Link.In)},
+	} {
+		if d.Sources[f.key] == machine.Assumed {
+			list = append(list, f.text)
+		}
+	}
+	return strings.Join(list, ", ")
+}

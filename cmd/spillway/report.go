@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+
+	"spillway"
+	"spillway/arch"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+	"spillway/units"
+)
+
+// planReport is the object of plan --json; write in plantext.go says the same to
+// people.
+type planReport struct {
+	Model   modelReport   `json:"model"`
+	Machine machineReport `json:"machine"`
+	Goal    goalReport    `json:"goal"`
+
+	Fits     bool           `json:"fits"`
+	Strategy string         `json:"strategy,omitempty"`
+	Reason   string         `json:"reason"`
+	Forecast *plan.Forecast `json:"forecast,omitempty"`
+	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
+	// it is fullest: the two differ by what lives for a while only.
+	Homes    usage               `json:"homes,omitempty"`
+	AtPeak   usage               `json:"at_peak,omitempty"`
+	Free     map[plan.Tier]int64 `json:"free_bytes,omitempty"`
+	Rejected []plan.Option       `json:"rejected"`
+
+	// Of a plan that does not fit:
+	Tier    plan.Tier           `json:"tier,omitempty"` // that is too small
+	Needed  int64               `json:"needed_bytes,omitempty"`
+	Budget  int64               `json:"budget_bytes,omitempty"`
+	Options []planner.FitOption `json:"options,omitempty"`
+
+	// Standard is what normal training takes of the device: everything stays there.
+	Standard int64 `json:"standard_bytes"`
+
+	plan    *plan.Plan // nil where it does not fit
+	compute dtype.Type
+}
+
+// machineReport is a machine with its description and the device that was planned for.
+type machineReport struct {
+	machine.Machine
+	Description string `json:"description"`
+	Device      string `json:"device"`
+}
+
+// modelReport describes a model.
+type modelReport struct {
+	Name        string `json:"name"`
+	Arch        string `json:"arch"`
+	Params      int64  `json:"params"`
+	Trainable   int64  `json:"trainable"`
+	Blocks      int    `json:"blocks"`       // of the commonest kind: the layers
+	BlockParams int64  `json:"block_params"` // of one of them
+	Vocabulary  int64  `json:"vocabulary,omitempty"`
+	Context     int64  `json:"context,omitempty"`
+}
+
+// describeModel counts what a traced model consists of.
+func describeModel(info arch.Info, m *spec.Model) modelReport {
+	r := modelReport{Name: m.Name, Arch: info.Type, Vocabulary: info.Vocab, Context: info.Context, Params: m.Count(), Trainable: m.Trainable()}
+	times := make([]int, len(m.Kinds))
+	for _, b := range m.Blocks {
+		times[b.Kind]++
+		if times[b.Kind] > r.Blocks {
+			r.Blocks, r.BlockParams = times[b.Kind], paramsOf(m, b)
+		}
+	}
+	return r
+}
+
+func paramsOf(m *spec.Model, b spec.Block) (n int64) {
+	for _, id := range b.Params {
+		n += m.Params[id].Type.Shape.Elements()
+	}
+	return n
+}
+
+// String is the model in a line.
+func (r modelReport) String() string {
+	text := fmt.Sprintf("%s params, %d blocks of %s", units.Count(r.Params), r.Blocks, units.Count(r.BlockParams))
+	if r.Vocabulary > 0 {
+		text += ", vocabulary " + grouped(r.Vocabulary)
+	}
+	if r.Trainable != r.Params {
+		text += fmt.Sprintf(", %s trainable (%.2g%%)", units.Count(r.Trainable), 100*float64(r.Trainable)/float64(r.Params))
+	}
+	return text
+}
+
+// describePlan says what came of planning. Where nothing fits, the job is the one
+// that would run with no limit on memory.
+func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
+	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, compute: job.Options.Precision}
+	if e := misfit; e != nil {
+		r.Standard = job.Plan.Peak()[plan.OnDevice]
+		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
+		r.Reason = fmt.Sprintf("the leanest plan needs %v of %s memory, %v are free", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+		return r
+	}
+	p := job.Plan
+	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
+	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
+	r.Homes, r.AtPeak, r.Free = homes(p), atPeak(p), free(job)
+	r.Rejected = append(r.Rejected, p.Rejected...)
+	return r
+}
+
+// standardPeak is what the plan that keeps everything on the device takes of it:
+// this one, or the one it was preferred to.
+func standardPeak(p *plan.Plan) int64 {
+	for _, o := range p.Rejected {
+		if o.Strategy == standard {
+			return o.PeakBytes[plan.OnDevice]
+		}
+	}
+	return p.Peak()[plan.OnDevice]
+}
+
+// standard is the planner's name for keeping everything on the device.
+const standard = "standard"
+
+// free is what the plan was allowed to take of each tier.
+func free(job *spillway.Job) map[plan.Tier]int64 {
+	host := plan.OnHost
+	for _, a := range job.Plan.Arenas {
+		if a.Tier != plan.OnDevice {
+			host = a.Tier
+		}
+	}
+	return map[plan.Tier]int64{plan.OnDevice: job.Plan.Devices[0].Budget, host: int64(job.Options.Machine.Host.Usable)}
+}

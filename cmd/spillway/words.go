@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// grouped prints a whole number with commas: "128,256".
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// seconds prints a duration with three digits: "7.27 s", "35.1 ms", "2 h 5 min".
+func seconds(s float64) string {
+	switch {
+	case s >= 3600:
+		return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)/60%60)
+	case s >= 120:
+		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
+	case s >= 1:
+		return fmt.Sprintf("%.3g s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g µs", s*1e6)
+}
+
+// percent prints a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
+
+// counted prints "1 file", "3 files".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return grouped(int64(n)) + " " + what + "s"
+}

@@ -1,0 +1,128 @@
+// Package data turns files into batches for training.
+//
+// Files hold records (OpenText, OpenJSONL) that a tokenizer makes documents of
+// (Tokenize), or tokens already (OpenTokens). A Loader packs documents into rows
+// of a fixed length, in an order shuffled anew every epoch.
+//
+// The rows form one endless stream, the same for every batch size, number of
+// micro-batches and number of ranks: row i is a function of the data, the seed and
+// i alone. Where a run stands in the stream is a Position of a few numbers, so
+// that it can stop after any batch and go on.
+//
+// Files are indexed once: 8 bytes of memory per document, however long it is.
+package data
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sort"
+)
+
+// Document is a run of tokens that belong together. The first Prompt of them are
+// given to the model and not learned.
+type Document struct {
+	Tokens []int32
+	Prompt int
+}
+
+// Source is a numbered collection of documents. Document may be called from
+// several goroutines; the caller owns what it returns. A document may be empty.
+type Source interface {
+	Len() int64
+	Document(i int64) (Document, error)
+}
+
+// Tokenizer makes tokens of text. addSpecial asks for the tokens a model expects
+// at the start of a text.
+type Tokenizer interface {
+	Encode(text string, addSpecial bool) ([]int32, error)
+}
+
+// All gives every document of a source, in order.
+func All(s Source) iter.Seq2[Document, error] {
+	return func(yield func(Document, error) bool) {
+		for i := range s.Len() {
+			d, err := s.Document(i)
+			if !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Concat is several sources one after another.
+func Concat(sources ...Source) Source {
+	c := concat{sources: sources, ends: make([]int64, len(sources))}
+	var n int64
+	for i, s := range sources {
+		n += s.Len()
+		c.ends[i] = n
+	}
+	return c
+}
+
+type concat struct {
+	sources []Source
+	ends    []int64 // number of documents up to and with each source
+}
+
+func (c concat) Len() int64 {
+	if len(c.ends) == 0 {
+		return 0
+	}
+	return c.ends[len(c.ends)-1]
+}
+
+func (c concat) Document(i int64) (Document, error) {
+	if err := inRange(i, c.Len()); err != nil {
+		return Document{}, err
+	}
+	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
+	s := c.sources[k]
+	return s.Document(i - (c.ends[k] - s.Len()))
+}
+
+// Split parts a source in two that share no document: one to train on and one,
+// with this fraction of the documents, to evaluate on. The same seed gives the
+// same split.
+func Split(s Source, fraction float64, seed uint64) (train, eval Source, err error) {
+	if !(fraction >= 0 && fraction <= 1) {
+		return nil, nil, fmt.Errorf("splitting off a fraction of %v for evaluation: it must be between 0 and 1", fraction)
+	}
+	n := s.Len()
+	held := int64(math.Round(float64(n) * fraction))
+	o := newOrder(n, seed, splitEpoch)
+	return picked{s, o, 0, n - held}, picked{s, o, n - held, held}, nil
+}
+
+// splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
+const splitEpoch = math.MaxUint64
+
+// picked is a range of another source in another order.
+type picked struct {
+	from  Source
+	order order
+	first int64
+	n     int64
+}
+
+func (p picked) Len() int64 { return p.n }
+
+func (p picked) Document(i int64) (Document, error) {
+	if err := inRange(i, p.n); err != nil {
+		return Document{}, err
+	}
+	return p.from.Document(p.order.at(p.first + i))
+}
+
+func inRange(i, n int64) error {
+	if i < 0 || i >= n {
+		return fmt.Errorf("document %d of %d: there is none", i, n)
+	}
+	return nil
+}
+
+// errEmpty is what a loader says of data without a single token.
+var errEmpty = errors.New("the data has no tokens; look at the files and the names of the fields")

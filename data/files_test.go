@@ -1,0 +1,165 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// byteTokens is a tokenizer whose tokens are the bytes, after a 256 at the start.
+type byteTokens struct{}
+
+func (byteTokens) Encode(text string, addSpecial bool) ([]int32, error) {
+	var out []int32
+	if addSpecial {
+		out = append(out, 256)
+	}
+	if strings.Contains(text, "REFUSE") {
+		return nil, errors.New("refused")
+	}
+	for _, b := range []byte(text) {
+		out = append(out, int32(b))
+	}
+	return out, nil
+}
+
+func file(t testing.TB, content string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// all reads every record of an opened file, and closes it.
+func all(t testing.TB, r *Records, err error) []Record {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out []Record
+	for i := range r.Len() {
+		rec, err := r.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, rec)
+	}
+	if _, err := r.Record(r.Len()); err == nil {
+		t.Error("a record past the end was read")
+	}
+	return out
+}
+
+func collect(t testing.TB, records iter.Seq2[Record, error]) []Record {
+	t.Helper()
+	var out []Record
+	for rec, err := range records {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+// TestGSM8K packs a real data set: no token is lost, prompts are not learned.
+func TestGSM8K(t *testing.T) {
+	name := findAsset(t, "gsm8k/train.jsonl")
+	r, err := OpenJSONL(name, JSONLOptions{Prompt: "question", Completion: "answer", Join: "\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Len() != 7473 {
+		t.Fatalf("%d problems, the data set has 7473", r.Len())
+	}
+	end := int32(257)
+	source := Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})
+	tokens, learned := 0, 0
+	for d, err := range All(source) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens += len(d.Tokens)
+		learned += len(d.Tokens) - d.Prompt
+	}
+	l := newLoader(t, source, Config{Length: 4096, Seed: 1, Whole: true, Epochs: 1})
+	b := NewBatch(8, 4096)
+	gotTokens, gotLearned, rows := 0, 0, 0
+	for l.Next(b) == nil {
+		gotTokens, gotLearned = gotTokens+b.Real, gotLearned+b.Counted
+		rows = int(b.First) + b.Rows
+	}
+	if gotTokens != tokens || gotLearned != learned {
+		t.Errorf("%d tokens, %d learned; the documents have %d and %d", gotTokens, gotLearned, tokens, learned)
+	}
+	t.Logf("%d tokens in %d rows of 4096: %.1f%% full", tokens, rows, 100*float64(tokens)/float64(rows*4096))
+}
+
+// findAsset looks for shared/assets beside any folder above this one.
+func findAsset(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "shared", "assets", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Skip("no shared/assets/" + name + " in any folder above: this test wants the real data set")
+	return ""
+}
+
+// Whatever a file holds: opening it gives an error or the same records as a
+// stream of it.
+func FuzzFiles(f *testing.F) {
+	f.Add([]byte("{\"text\":\"a\"}\n{\"text\":\"b\"}"), "|", false)
+	f.Add([]byte("plain text | with parts\nand lines"), "|", true)
+	f.Add([]byte("\xef\xbb\xbf{\"text\":\"\\ud800\"}\n\n\x00\xff"), "", true)
+	f.Fuzz(func(t *testing.T, content []byte, separator string, skip bool) {
+		name := file(t, string(content))
+		text := TextOptions{Separator: separator, PieceBytes: leastPiece + 2*len(separator), SkipBad: skip}
+		r, err := OpenText(name, text)
+		same(t, r, err, StreamText(bytes.NewReader(content), name, text))
+		lines := JSONLOptions{LineBytes: 100, SkipBad: skip}
+		r, err = OpenJSONL(name, lines)
+		same(t, r, err, StreamJSONL(bytes.NewReader(content), name, lines))
+	})
+}
+
+// same compares an opened file with a stream of it, bad records left out.
+func same(t *testing.T, r *Records, opened error, records iter.Seq2[Record, error]) {
+	t.Helper()
+	var streamed []Record
+	for rec, err := range records {
+		if err != nil {
+			if opened == nil || opened.Error() != err.Error() {
+				t.Fatalf("opened: %v\nstreamed: %v", opened, err)
+			}
+			return
+		}
+		streamed = append(streamed, rec)
+	}
+	if opened != nil {
+		t.Fatalf("opened: %v, streamed without", opened)
+	}
+	indexed := all(t, r, nil)
+	if n, _ := r.Skipped(); n > 0 {
+		blank := func(rec Record) bool { return rec.Text == "" }
+		indexed, streamed = slices.DeleteFunc(indexed, blank), slices.DeleteFunc(streamed, blank)
+	}
+	if !slices.Equal(indexed, streamed) {
+		t.Fatalf("opened %+v\nstreamed %+v", indexed, streamed)
+	}
+}

@@ -1,0 +1,197 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"unicode/utf8"
+)
+
+// TextOptions say how plain text is taken apart.
+type TextOptions struct {
+	// Separator ends a document wherever it stands, such as "<|endoftext|>"; it is
+	// not part of the text. Without one the file is one document.
+	Separator string
+	// PieceBytes is the longest record, 64 KiB if zero: longer texts are cut, after a
+	// line if possible, so that memory stays small and there is something to shuffle.
+	PieceBytes int
+	// SkipBad leaves out pieces that are not UTF-8 text, and counts them.
+	SkipBad bool
+}
+
+const (
+	pieceBytes = 64 << 10
+	leastPiece = 16
+)
+
+func (o TextOptions) withDefaults() (TextOptions, error) {
+	if o.PieceBytes == 0 {
+		o.PieceBytes = pieceBytes
+	}
+	if least := leastPiece + 2*len(o.Separator); o.PieceBytes < least {
+		return o, fmt.Errorf("pieces of %d bytes: they need at least %d", o.PieceBytes, least)
+	}
+	return o, nil
+}
+
+// An index entry of a text is the offset of a piece with two flags below it. A
+// piece ends where the next one starts.
+const (
+	flagContinues = 1 << iota
+	flagBad
+	flagBits = iota
+)
+
+// OpenText indexes a file of UTF-8 text.
+func OpenText(name string, o TextOptions) (*Records, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", name, err)
+	}
+	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
+		return scanText(in, name, o, func(p textPiece, wrong error) error {
+			entry := p.at << flagBits
+			if p.continues {
+				entry |= flagContinues
+			}
+			if wrong != nil {
+				entry |= flagBad
+			}
+			r.index = append(r.index, entry)
+			return r.bad(o.SkipBad, wrong)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.read = func(r *Records, i int) (Record, error) { return r.piece(i, o) }
+	return r, nil
+}
+
+// StreamText gives the records of a text that can be read only once, such as a pipe.
+func StreamText(in io.Reader, name string, o TextOptions) iter.Seq2[Record, error] {
+	return stream(func(yield func(Record, error) error) error {
+		o, err := o.withDefaults()
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		in, _, err := skipMark(in)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		return scanText(in, name, o, func(p textPiece, wrong error) error { return yield(p.record(o), wrong) })
+	}, o.SkipBad)
+}
+
+// textPiece is a piece of a text while it is read; its bytes, with the separator if one
+// ends it, are good until the next.
+type textPiece struct {
+	at                    int64 // offset in the text
+	bytes                 []byte
+	continues, unfinished bool
+}
+
+// record of a piece. What is only white space between two separators is no
+// document: its record is empty.
+func (p textPiece) record(o TextOptions) Record {
+	rec := Record{Continues: p.continues, Unfinished: p.unfinished}
+	text := p.bytes
+	if o.Separator != "" && !p.unfinished {
+		text = bytes.TrimSuffix(text, []byte(o.Separator))
+	}
+	if p.continues || p.unfinished || len(bytes.TrimSpace(text)) > 0 {
+		rec.Text = string(text)
+	}
+	return rec
+}
+
+// scanText cuts a text into pieces with one buffer of a piece's size.
+func scanText(in *bufio.Reader, name string, o TextOptions, yield func(p textPiece, wrong error) error) error {
+	buffer, held, line := make([]byte, o.PieceBytes), 0, 1
+	var p textPiece
+	for {
+		n, err := io.ReadFull(in, buffer[held:])
+		if err == nil {
+			_, err = in.Peek(1)
+		}
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		if held += n; held == 0 {
+			return nil
+		}
+		cut, separated := cutText(buffer[:held], []byte(o.Separator), last)
+		p.bytes, p.unfinished = buffer[:cut], !separated && !last
+		if err := yield(p, badText(p.bytes, name, line)); err != nil {
+			return err
+		}
+		line += bytes.Count(p.bytes, []byte{'\n'})
+		p.at, p.continues = p.at+int64(cut), p.unfinished
+		held = copy(buffer, buffer[cut:held])
+	}
+}
+
+// cutText says where the first piece of a buffer ends: after a separator, else at
+// the end of the text, else after the last line, else after the last space, else
+// between characters. It never cuts through a separator.
+func cutText(buffer, separator []byte, last bool) (cut int, separated bool) {
+	if i := bytes.Index(buffer, separator); i >= 0 && len(separator) > 0 {
+		return i + len(separator), true
+	}
+	if last {
+		return len(buffer), false
+	}
+	within := buffer[:len(buffer)-max(len(separator)-1, 0)]
+	for _, after := range []byte{'\n', ' '} {
+		if i := bytes.LastIndexByte(within, after); i >= 0 {
+			return i + 1, false
+		}
+	}
+	cut = len(within) - utf8.UTFMax
+	for back := 1; back < utf8.UTFMax && !utf8.RuneStart(buffer[cut]); back++ {
+		cut--
+	}
+	return cut, false
+}
+
+// badText says what in a piece is not text; line is where the piece starts.
+func badText(piece []byte, name string, line int) error {
+	if utf8.Valid(piece) && bytes.IndexByte(piece, 0) < 0 {
+		return nil
+	}
+	for i := 0; i < len(piece); {
+		c, n := utf8.DecodeRune(piece[i:])
+		switch {
+		case c == '\n':
+			line++
+		case c == 0:
+			return fmt.Errorf("%s:%d: a zero byte: this is not plain text, or it is UTF-16; convert it to UTF-8", name, line)
+		case c == utf8.RuneError && n == 1:
+			return fmt.Errorf("%s:%d: byte %#02x is not UTF-8; convert the file to UTF-8", name, line, piece[i])
+		}
+		i += n
+	}
+	return nil
+}
+
+// piece reads record i of a text; one that is bad is empty.
+func (r *Records) piece(i int, o TextOptions) (Record, error) {
+	entry, end, next := r.index[i], r.size, int64(0)
+	if i+1 < len(r.index) {
+		next = r.index[i+1]
+		end = r.start + next>>flagBits
+	}
+	if entry&flagBad != 0 {
+		return Record{}, nil
+	}
+	at := r.start + entry>>flagBits
+	text := make([]byte, end-at)
+	if _, err := r.file.ReadAt(text, at); err != nil {
+		return Record{}, fmt.Errorf("reading %s at byte %d: %w; was it changed since it was opened?", r.name, at, err)
+	}
+	return textPiece{0, text, entry&flagContinues != 0, next&flagContinues != 0}.record(o), nil
+}

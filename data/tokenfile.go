@@ -1,0 +1,164 @@
+package data
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"os"
+)
+
+// TokenOptions describe a raw file of token numbers, little-endian.
+type TokenOptions struct {
+	// Width is 2 or 4 bytes per token.
+	Width int
+	// End is the token that ends a document and stays part of it; nil if documents
+	// are not marked, and the file is cut every PieceTokens.
+	End *int32
+	// PieceTokens is the longest document, 65,536 if zero; longer ones are cut.
+	PieceTokens int
+	// Vocabulary is how many tokens there are; 0 does not check.
+	Vocabulary int32
+}
+
+const pieceTokens = 1 << 16
+
+// Tokens is an open token file. It is a Source.
+type Tokens struct {
+	name    string
+	file    *os.File
+	options TokenOptions
+	starts  []int64 // in tokens; the last entry is the number of all tokens
+}
+
+// OpenTokens indexes a token file and checks every token in it.
+func OpenTokens(name string, o TokenOptions) (_ *Tokens, err error) {
+	if o.PieceTokens == 0 {
+		o.PieceTokens = pieceTokens
+	}
+	if o.Width != 2 && o.Width != 4 || o.PieceTokens < 2 {
+		return nil, fmt.Errorf("opening %s: tokens of %d bytes in pieces of %d; a token has 2 or 4 bytes, a piece at least 2 tokens", name, o.Width, o.PieceTokens)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokens{name: name, file: f, options: o}
+	if err := t.index(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return t, nil
+}
+
+func (t *Tokens) index() error {
+	st, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size()%int64(t.options.Width) != 0 {
+		return fmt.Errorf("%s has %d bytes, not a multiple of the %d of a token; is the width right?", t.name, st.Size(), t.options.Width)
+	}
+	in := io.NewSectionReader(t.file, 0, st.Size())
+	block := make([]byte, tokenBlock)
+	for at := int64(0); at < st.Size(); at += tokenBlock {
+		n, err := io.ReadFull(in, block)
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("reading %s: %w", t.name, err)
+		}
+		if err := t.indexBlock(block[:n], at/int64(t.options.Width)); err != nil {
+			return err
+		}
+	}
+	total := st.Size() / int64(t.options.Width)
+	if n := len(t.starts); n == 0 || t.starts[n-1] != total {
+		t.starts = append(t.starts, total)
+	}
+	t.starts = trim(t.starts)
+	return nil
+}
+
+// tokenBlock is how many bytes are indexed at once, a multiple of every width.
+const tokenBlock = 256 << 10
+
+// indexBlock checks the tokens of a block, the first of which is number at, and notes
+// where a document starts after one that ends.
+func (t *Tokens) indexBlock(block []byte, at int64) error {
+	if at == 0 {
+		t.starts = append(t.starts, 0)
+	}
+	for ; len(block) > 0; block = block[t.options.Width:] {
+		token, err := t.decode(block)
+		if err != nil {
+			return fmt.Errorf("%s, token %d: %w", t.name, at, err)
+		}
+		at++
+		ends := t.options.End != nil && token == *t.options.End
+		if ends || at-t.starts[len(t.starts)-1] == int64(t.options.PieceTokens) {
+			t.starts = append(t.starts, at)
+		}
+	}
+	return nil
+}
+
+func (t *Tokens) decode(raw []byte) (int32, error) {
+	v := uint32(binary.LittleEndian.Uint16(raw))
+	if t.options.Width == 4 {
+		v = binary.LittleEndian.Uint32(raw)
+	}
+	if v > math.MaxInt32 || t.options.Vocabulary > 0 && int32(v) >= t.options.Vocabulary {
+		return 0, fmt.Errorf("number %d is beyond the vocabulary of %d; is it the right file, and the right width?", v, t.options.Vocabulary)
+	}
+	return int32(v), nil
+}
+
+// Len is the number of documents.
+func (t *Tokens) Len() int64 { return int64(len(t.starts) - 1) }
+
+// Document reads one.
+func (t *Tokens) Document(i int64) (Document, error) {
+	if err := inRange(i, t.Len()); err != nil {
+		return Document{}, fmt.Errorf("%s: %w", t.name, err)
+	}
+	width := int64(t.options.Width)
+	raw := make([]byte, (t.starts[i+1]-t.starts[i])*width)
+	if _, err := t.file.ReadAt(raw, t.starts[i]*width); err != nil {
+		return Document{}, fmt.Errorf("reading %s, document %d: %w; was it changed since it was opened?", t.name, i, err)
+	}
+	tokens := make([]int32, len(raw)/int(width))
+	for k := range tokens {
+		var err error
+		if tokens[k], err = t.decode(raw[int64(k)*width:]); err != nil {
+			return Document{}, fmt.Errorf("%s, document %d: %w", t.name, i, err)
+		}
+	}
+	return Document{Tokens: tokens}, nil
+}
+
+// Close closes the file.
+func (t *Tokens) Close() error { return t.file.Close() }
+
+// WriteTokens writes documents as a token file, so that text need be tokenized only
+// once. What is a prompt is not kept.
+func WriteTokens(w io.Writer, documents iter.Seq2[Document, error], width int) error {
+	if width != 2 && width != 4 {
+		return fmt.Errorf("writing tokens of %d bytes; a token has 2 or 4", width)
+	}
+	out := bufio.NewWriter(w)
+	raw := make([]byte, 4)
+	for d, err := range documents {
+		if err != nil {
+			return err
+		}
+		for _, token := range d.Tokens {
+			if token < 0 || width == 2 && token > math.MaxUint16 {
+				return fmt.Errorf("writing token %d in %d bytes: it does not fit; use 4", token, width)
+			}
+			binary.LittleEndian.PutUint32(raw, uint32(token))
+			out.Write(raw[:width]) // an error stays and comes back from Flush
+		}
+	}
+	return out.Flush()
+}

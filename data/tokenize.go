@@ -1,0 +1,87 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+)
+
+// TokenizeOptions say what is put around the tokens of a text.
+type TokenizeOptions struct {
+	// End is appended to every document that does not end with it; nil for nothing.
+	End *int32
+	// LearnPrompts counts the tokens of prompts as targets too.
+	LearnPrompts bool
+}
+
+// Tokenize makes documents of records. The tokenizer must be safe for concurrent
+// use if the source is used so.
+func Tokenize(r *Records, t Tokenizer, o TokenizeOptions) Source { return tokenized{r, t, o} }
+
+type tokenized struct {
+	records   *Records
+	tokenizer Tokenizer
+	options   TokenizeOptions
+}
+
+func (s tokenized) Len() int64 { return s.records.Len() }
+
+func (s tokenized) Document(i int64) (Document, error) {
+	rec, err := s.records.Record(i)
+	if err != nil {
+		return Document{}, err
+	}
+	d, err := document(rec, s.tokenizer, s.options)
+	if err != nil {
+		return Document{}, fmt.Errorf("%s, record %d: %w", s.records.name, i, err)
+	}
+	return d, nil
+}
+
+// TokenizeStream makes documents of a stream of records.
+func TokenizeStream(records iter.Seq2[Record, error], t Tokenizer, o TokenizeOptions) iter.Seq2[Document, error] {
+	return func(yield func(Document, error) bool) {
+		for rec, err := range records {
+			var d Document
+			if err == nil {
+				d, err = document(rec, t, o)
+			}
+			if !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// document encodes prompt and text apart, so that the border between them is the
+// same for every completion. Special tokens go where a text starts, the end token
+// where it ends, not where it was only cut.
+func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
+	if rec.Prompt == "" && rec.Text == "" {
+		return d, nil
+	}
+	if rec.Prompt != "" {
+		if d.Tokens, err = encode(t, rec.Prompt, true); err != nil {
+			return d, err
+		}
+		if !o.LearnPrompts {
+			d.Prompt = len(d.Tokens)
+		}
+	}
+	text, err := encode(t, rec.Text, !rec.Continues && rec.Prompt == "")
+	if err != nil {
+		return d, err
+	}
+	d.Tokens = append(d.Tokens, text...)
+	if n := len(d.Tokens); o.End != nil && !rec.Unfinished && (n == 0 || d.Tokens[n-1] != *o.End) {
+		d.Tokens = append(d.Tokens, *o.End)
+	}
+	return d, nil
+}
+
+func encode(t Tokenizer, text string, addSpecial bool) ([]int32, error) {
+	tokens, err := t.Encode(text, addSpecial)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizing %d bytes: %w", len(text), err)
+	}
+	return tokens, nil
+}

@@ -1,0 +1,131 @@
+// Package generate continues texts token by token: an executor gives the logits of
+// the next token, a Sampler picks one.
+//
+// A Generator reads a window of as many positions as its plan has. The text stands
+// at its left and what is behind it is padding, which causal attention never looks
+// at; when the text outgrows the window, the window slides along its end.
+package generate
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"spillway/executor"
+	"spillway/graph"
+)
+
+// Options of a generation.
+type Options struct {
+	Sampler Sampler
+	// Stop are tokens that end the text; the one met is not part of it.
+	Stop []int32
+	// Limit is how many tokens to add at most; 0 sets no limit.
+	Limit int
+}
+
+// Generator continues one text.
+type Generator struct {
+	e      *executor.Executor
+	o      Options
+	text   []int32
+	prompt int // how much of the text was given
+	done   bool
+}
+
+// New prepares a generator on an executor of a plan for the task infer, one sample
+// per batch. The prompt needs at least one token.
+func New(e *executor.Executor, prompt []int32, o Options) (*Generator, error) {
+	p := e.Plan()
+	if p.Task != string(graph.Infer) || p.Rows != 1 || p.Micros != 1 {
+		return nil, fmt.Errorf("generating with a plan for %s of %d rows and %d micro-batches; plan the task infer with one of each", p.Task, p.Rows, p.Micros)
+	}
+	if len(prompt) == 0 {
+		return nil, fmt.Errorf("generating from an empty prompt; give at least the token that begins a text")
+	}
+	if err := o.Sampler.Check(); err != nil {
+		return nil, err
+	}
+	return &Generator{e: e, o: o, text: slices.Clone(prompt), prompt: len(prompt)}, nil
+}
+
+// Text is the prompt and what was added to it so far.
+func (g *Generator) Text() []int32 { return g.text }
+
+// Next adds a token and returns it. io.EOF says that the text has ended.
+func (g *Generator) Next(ctx context.Context) (int32, error) {
+	if added := len(g.text) - g.prompt; g.done || g.o.Limit > 0 && added >= g.o.Limit {
+		return 0, io.EOF
+	}
+	logits, err := g.Logits(ctx)
+	if err != nil {
+		return 0, err
+	}
+	token := g.o.Sampler.Pick(logits, uint64(len(g.text)))
+	if slices.Contains(g.o.Stop, token) {
+		g.done = true
+		return 0, io.EOF
+	}
+	g.text = append(g.text, token)
+	return token, nil
+}
+
+// All gives tokens until the text ends. An error is the last thing given.
+func (g *Generator) All(ctx context.Context) iter.Seq2[int32, error] {
+	return func(yield func(int32, error) bool) {
+		for {
+			token, err := g.Next(ctx)
+			if err == io.EOF || !yield(token, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Logits of the token that follows the text, valid until the next call.
+func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
+	seq := int(g.e.Plan().Seq)
+	window := g.text[max(len(g.text)-seq, 0):]
+	if err := g.fill(window, seq); err != nil {
+		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
+	}
+	if err := g.e.Iterate(ctx, executor.Numbers{}); err != nil {
+		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
+	}
+	all := g.e.Result(0)
+	vocab := len(all) / seq
+	last := len(window) - 1
+	return all[last*vocab : (last+1)*vocab], nil
+}
+
+// fill writes the window into the batch; the rest is padding.
+func (g *Generator) fill(window []int32, seq int) error {
+	for _, part := range g.e.Plan().Parts {
+		at := func(i int) int32 { return int32(i) }
+		switch part.Name {
+		case "tokens":
+			at = func(i int) int32 {
+				if i < len(window) {
+					return window[i]
+				}
+				return 0
+			}
+		case "segments":
+			at = func(int) int32 { return 0 }
+		case "positions":
+		default:
+			return fmt.Errorf("the model reads the batch part %q, which a text does not have", part.Name)
+		}
+		to, err := g.e.Part(0, part.Name)
+		if err != nil {
+			return err
+		}
+		for i := range seq {
+			binary.LittleEndian.PutUint32(to[4*i:], uint32(at(i)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package generate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"spillway/op"
+)
+
+// Sampler picks a token from logits. The zero value is greedy: the likeliest token,
+// of equals the one with the lowest number.
+type Sampler struct {
+	Temperature float64 // 0 is greedy; above 1 evens the chances out
+	TopK        int     // only the so many likeliest; 0 for all
+	TopP        float64 // only the likeliest that together have this chance; 0 or 1 for all
+	Seed        uint64
+}
+
+// Check refuses what cannot be sampled with.
+func (s Sampler) Check() error {
+	if !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0) || s.TopK < 0 || !(s.TopP >= 0 && s.TopP <= 1) {
+		return fmt.Errorf("sampling with temperature %v, top-k %d and top-p %v: temperature and top-k must not be negative, top-p must be from 0 to 1", s.Temperature, s.TopK, s.TopP)
+	}
+	return nil
+}
+
+// Pick a token. The place in the text selects the random number, so that the same
+// seed and logits give the same text.
+func (s Sampler) Pick(logits []float32, place uint64) int32 {
+	if s.Temperature == 0 || s.TopK == 1 {
+		return greedy(logits)
+	}
+	likely := s.chances(logits)
+	var total float64
+	for _, c := range likely {
+		total += c.weight
+	}
+	left := total * float64(op.Uniform(s.Seed, 0, place))
+	for _, c := range likely {
+		if left -= c.weight; left < 0 {
+			return c.token
+		}
+	}
+	return likely[len(likely)-1].token // rounding left a crumb
+}
+
+func greedy(logits []float32) int32 {
+	best := 0
+	for i, l := range logits {
+		if l > logits[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+// chance of a token, not yet divided by the sum of all.
+type chance struct {
+	token  int32
+	weight float64
+}
+
+// chances of the tokens that TopK and TopP leave, likeliest first.
+func (s Sampler) chances(logits []float32) []chance {
+	top := float64(slices.Max(logits))
+	list := make([]chance, len(logits))
+	var total float64
+	for i, l := range logits {
+		list[i] = chance{int32(i), math.Exp((float64(l) - top) / s.Temperature)}
+		total += list[i].weight
+	}
+	slices.SortFunc(list, func(a, b chance) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.token, b.token))
+	})
+	if s.TopK > 0 && s.TopK < len(list) {
+		list = list[:s.TopK]
+		total = 0
+		for _, c := range list {
+			total += c.weight
+		}
+	}
+	if s.TopP == 0 {
+		return list
+	}
+	var sum float64
+	for i, c := range list {
+		if sum += c.weight; sum >= s.TopP*total {
+			return list[:i+1]
+		}
+	}
+	return list
+}

@@ -1,0 +1,73 @@
+package term
+
+import (
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// How often a line is shown: often enough to look alive on a terminal, seldom
+// enough to keep a log readable.
+const (
+	onTerminal = 100 * time.Millisecond
+	onPipe     = 10 * time.Second
+)
+
+// Line is the progress of one long piece of work. It is used by one goroutine.
+type Line struct {
+	w     io.Writer
+	width int // of the terminal, 0 for none
+	every time.Duration
+	now   func() time.Time
+	last  time.Time // of the latest showing
+	open  bool      // the terminal's line has text that has not ended
+}
+
+// NewLine makes a line on w.
+func NewLine(w io.Writer) *Line {
+	l := &Line{w: w, width: Width(w), every: onPipe, now: time.Now, last: time.Now()}
+	if l.width > 0 {
+		l.every = onTerminal
+	}
+	return l
+}
+
+// Show shows the text if the line was made, or last shown, long enough ago. text is
+// asked for only then.
+func (l *Line) Show(text func() string) {
+	if l.now().Sub(l.last) < l.every {
+		return
+	}
+	l.last = l.now()
+	if l.width == 0 {
+		io.WriteString(l.w, text()+"\n")
+		return
+	}
+	io.WriteString(l.w, "\r\x1b[K"+cut(text(), l.width-1))
+	l.open = true
+}
+
+// Print writes a line that stays, above the progress.
+func (l *Line) Print(text string) {
+	l.clear()
+	io.WriteString(l.w, text+"\n")
+	l.last = time.Time{} // show the progress again soon
+}
+
+// Done takes the progress away.
+func (l *Line) Done() { l.clear() }
+
+func (l *Line) clear() {
+	if l.open {
+		io.WriteString(l.w, "\r\x1b[K")
+		l.open = false
+	}
+}
+
+// cut shortens a text to so many characters.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(width, 0)])
+}

@@ -1,0 +1,248 @@
+package spillway
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/nn"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+	"spillway/weights"
+)
+
+// Task is what a model is to be used for.
+type Task string
+
+// The tasks.
+const (
+	Infer Task = "infer" // logits
+	Eval  Task = "eval"  // the loss, without dropout
+	Train Task = "train" // all weights
+	LoRA  Task = "lora"  // adapters beside frozen weights
+	QLoRA Task = "qlora" // the same, the frozen weights in 4 bits
+)
+
+// Tasks lists them.
+var Tasks = []Task{Infer, Eval, Train, LoRA, QLoRA}
+
+// graph is the task a model is traced for.
+func (t Task) graph() (graph.Task, error) {
+	switch t {
+	case Infer:
+		return graph.Infer, nil
+	case Eval:
+		return graph.Eval, nil
+	case Train, LoRA, QLoRA:
+		return graph.Train, nil
+	}
+	return "", fmt.Errorf("there is no task %q; there are %v", t, Tasks)
+}
+
+// PlanOptions say what is to be done, with what, and where.
+type PlanOptions struct {
+	Task   Task
+	Rows   int64 // samples in a micro-batch; 0 counts as 1
+	Seq    int64 // positions per sample; 0 is the model's context, at most 2048
+	Micros int   // micro-batches per iteration; 0 counts as 1
+	// Packed: samples hold several documents.
+	Packed bool
+	// Precision computed in: F32, or BF16 with full-precision masters. 0 is F32.
+	Precision dtype.Type
+
+	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
+	NoDecay   optim.NoDecay // params without weight decay
+	Clip      bool          // gradients are clipped, or their norm is wanted
+	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
+	// and Eval have adapters where a rank is given.
+	Adapters lora.Options
+
+	Machine machine.Machine
+	Device  string // of the machine; "" is its first
+	// On are the devices the job will run on, alike; none plans for what is not here.
+	On []device.Device
+	// Choose insists on a choice instead of the fastest one.
+	Choose func(slabs, blocks int) planner.Choice
+	// Budget is the most to take of the device; 0 is all that is usable.
+	Budget int64
+}
+
+const usualSeq = 2048
+
+func (o PlanOptions) withDefaults(m *Model) PlanOptions {
+	o.Rows = max(o.Rows, 1)
+	o.Micros = max(o.Micros, 1)
+	if o.Seq == 0 {
+		o.Seq = usualSeq
+		if m.Info.Context > 0 {
+			o.Seq = min(m.Info.Context, usualSeq)
+		}
+	}
+	if o.Precision == dtype.Invalid {
+		o.Precision = dtype.F32
+	}
+	if o.Optimizer.Name == "" {
+		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are sound
+	}
+	if o.Adapters.Rank == 0 && o.adapters() {
+		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
+	}
+	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
+		o.Adapters.Base = dtype.NF4
+	}
+	if o.Device == "" && len(o.Machine.Devices) > 0 {
+		o.Device = o.Machine.Devices[0].Name
+	}
+	return o
+}
+
+// adapters says whether the model has adapters.
+func (o PlanOptions) adapters() bool {
+	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
+}
+
+// Job is a model with a plan.
+type Job struct {
+	Model   *Model
+	Plan    *plan.Plan
+	Spec    *spec.Model
+	Options PlanOptions
+}
+
+// Plan makes the fastest plan that fits. Where none does, the error is a
+// *planner.FitError with changes that do fit.
+func (m *Model) Plan(o PlanOptions) (*Job, error) {
+	o = o.withDefaults(m)
+	task, err := o.Task.graph()
+	if err != nil {
+		return nil, err
+	}
+	net, err := m.network(o)
+	if err != nil {
+		return nil, err
+	}
+	site, err := o.site()
+	if err != nil {
+		return nil, err
+	}
+	goal, err := o.goal()
+	if err != nil {
+		return nil, err
+	}
+	p, s, err := o.request(planner.Request{Rows: o.Rows, Seq: o.Seq, Goal: goal, Site: site,
+		Trace: func(rows, seq int64) (*spec.Model, error) {
+			return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return &Job{Model: m, Plan: p, Spec: s, Options: o}, nil
+}
+
+// request asks the planner for the fastest plan, or for the one insisted on.
+func (o PlanOptions) request(r planner.Request) (*plan.Plan, *spec.Model, error) {
+	if o.Choose == nil {
+		return r.Plan()
+	}
+	s, err := r.Trace(r.Rows, r.Seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := planner.Build(s, r.Goal, r.Site, o.Choose)
+	return p, s, err
+}
+
+// network builds the model, with adapters where the task wants them.
+func (m *Model) network(o PlanOptions) (nn.Model, error) {
+	net, err := m.build()
+	if err != nil || !o.adapters() {
+		return net, err
+	}
+	_, err = lora.Attach(net, o.Adapters)
+	return net, err
+}
+
+// site is the device to plan for.
+func (o PlanOptions) site() (planner.Site, error) {
+	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
+	if err != nil {
+		return site, err
+	}
+	for _, dev := range o.On {
+		info := dev.Info()
+		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
+		if info.Limit > 0 {
+			site.Budget = min(site.Budget, info.Limit)
+		}
+	}
+	if o.Budget > 0 {
+		site.Budget = min(site.Budget, o.Budget)
+	}
+	return site, nil
+}
+
+func (o PlanOptions) goal() (planner.Goal, error) {
+	g := planner.Goal{Micros: o.Micros}
+	if o.Task == Infer || o.Task == Eval {
+		return g, nil
+	}
+	kind, attr, err := o.Optimizer.Op()
+	if err != nil {
+		return g, err
+	}
+	if g.Decay, err = o.NoDecay.Decays(); err != nil {
+		return g, err
+	}
+	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Moments: o.Optimizer.States(), Clip: o.Clip}
+	g.Master = o.Precision != dtype.F32
+	return g, nil
+}
+
+// Weights is where the job's params come from. Adapters are what LoRA trains.
+func (j *Job) Weights() (weights.Source, error) {
+	adapter := map[string]bool{}
+	for _, p := range j.Spec.Params {
+		adapter[p.Name] = j.Options.adapters() && !p.Frozen
+	}
+	return j.Model.weights(j.Spec.Params, func(param string) bool { return adapter[param] })
+}
+
+// Start allocates everything the plan needs on its devices and loads the weights. The
+// caller closes the executor; the devices stay the caller's.
+func (j *Job) Start() (*executor.Executor, error) {
+	from, err := j.Weights()
+	if err != nil {
+		return nil, err
+	}
+	e, err := j.allocate()
+	if err != nil {
+		return nil, err
+	}
+	if err := weights.Load(e, from); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// allocate makes an executor without weights.
+func (j *Job) allocate() (*executor.Executor, error) {
+	on := j.Options.On
+	if len(on) < len(j.Plan.Devices) {
+		return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
+	}
+	e, err := executor.New(j.Plan, on[:len(j.Plan.Devices)])
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Prepare(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}

@@ -1,0 +1,71 @@
+package planner
+
+// climbBudget bounds how many steps of plans a climb may write, so that planning
+// stays quick for models of any size.
+const climbBudget = 200_000
+
+// climb improves on the best: it changes its mix by halving strides, as long as
+// that is faster and fits.
+func (s *search) climb() error {
+	spent := 0
+	for stride := len(s.b.model.Blocks) / 2; stride >= 1; stride /= 2 {
+		for again := true; again; {
+			from := s.best
+			for _, m := range s.around(from.mix, stride) {
+				if spent > climbBudget {
+					return nil
+				}
+				if _, ok := s.made[m]; !ok {
+					spent += s.steps
+				}
+				c, err := s.look(m)
+				if err != nil {
+					return err
+				}
+				if err := s.time(c); err != nil {
+					return err
+				}
+			}
+			again = s.best != from
+		}
+	}
+	return nil
+}
+
+// around lists the mixes one change away: a number up or down, or one up and
+// another down, which trades one saving for another.
+func (s *search) around(m mix, stride int) (list []mix) {
+	n := m
+	numbers := [4]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled}
+	most := [4]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks)}
+	if !s.b.training() {
+		most = [4]int{most[0]}
+	}
+	change := func(i, by int) { *numbers[i] = min(max(*numbers[i]+by, 0), most[i]) }
+	keep := func() {
+		if n != m {
+			list = append(list, n)
+		}
+		n = m
+	}
+	for i := range numbers {
+		for _, by := range []int{-stride, stride} {
+			change(i, by)
+			keep()
+		}
+		for j := range numbers {
+			if i != j {
+				change(i, -stride)
+				change(j, stride)
+				keep()
+			}
+		}
+	}
+	for _, by := range []int{-1, 1} {
+		n.window = min(max(m.window+by, 1), 4)
+		keep()
+		n.ahead = min(max(m.ahead+by, 0), 2)
+		keep()
+	}
+	return list
+}

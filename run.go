@@ -1,0 +1,137 @@
+package spillway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spillway/device"
+	"spillway/executor"
+	"spillway/generate"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/train"
+	"spillway/units"
+)
+
+// Train starts the job and trains. Checkpoints get the files of the job's model
+// where c.Save has no config of its own. Where c.Evaluate has no executor, one is
+// planned in the memory that the training leaves; if nothing fits there, c.Notice is
+// told and nothing is evaluated.
+func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
+	e, err := j.Start()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	if c, err = j.completeSave(c); err != nil {
+		return r, err
+	}
+	c, evaluator, err := j.completeEvaluate(c)
+	if err != nil {
+		return r, err
+	}
+	if evaluator != nil {
+		defer func() { err = errors.Join(err, evaluator.Close()) }()
+	}
+	if c.Memory == nil {
+		c.Memory = func() int64 { return allocated(j.Options.On) }
+	}
+	t, err := train.New(e, feed, c)
+	if err != nil {
+		return r, err
+	}
+	return t.Run(ctx)
+}
+
+// allocated is the most that was in use of devices that count it.
+func allocated(devices []device.Device) (sum int64) {
+	for _, d := range devices {
+		if m, ok := d.(device.Meter); ok {
+			_, most := m.Allocated()
+			sum += most
+		}
+	}
+	return sum
+}
+
+// completeSave gives checkpoints the model's own files.
+func (j *Job) completeSave(c train.Config) (train.Config, error) {
+	if c.Save == nil || c.Save.Model.Config != nil {
+		return c, nil
+	}
+	save := *c.Save
+	var err error
+	save.Model, err = j.Model.files(j.Options.Precision)
+	c.Save = &save
+	return c, err
+}
+
+// completeEvaluate gives an evaluation an executor, which the caller closes.
+func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor, error) {
+	if c.Evaluate == nil || c.Evaluate.Executor != nil {
+		return c, nil, nil
+	}
+	job, err := j.evaluation()
+	var fit *planner.FitError
+	if errors.As(err, &fit) {
+		if c.Notice != nil {
+			c.Notice(fmt.Sprintf("nothing will be evaluated: beside the training, %v", err))
+		}
+		c.Evaluate = nil
+		return c, nil, nil
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	v := *c.Evaluate
+	v.Executor, err = job.allocate()
+	c.Evaluate = &v
+	return c, v.Executor, err
+}
+
+// evaluation plans the task eval in the memory that the job leaves.
+func (j *Job) evaluation() (*Job, error) {
+	o := j.Options
+	o.Task, o.Micros, o.Choose = Eval, 1, nil
+	site, err := o.site()
+	if err != nil {
+		return nil, err
+	}
+	var first, host int64 // bytes of the first device, and of the host
+	for _, a := range j.Plan.Arenas {
+		if a.Tier == plan.OnDevice && a.Device == 0 {
+			first += a.Bytes
+		}
+		if a.Tier != plan.OnDevice || site.SharedPools {
+			host += a.Bytes
+		}
+	}
+	// A byte is too little for any plan, so that none left is an error too.
+	o.Budget = max(site.Budget-first, 1)
+	o.Machine.Host.Usable = max(o.Machine.Host.Usable-units.Bytes(host), 1)
+	return j.Model.Plan(o)
+}
+
+// Generate starts the job, which must be for the task infer, and prepares to
+// continue a prompt. The caller closes the generation.
+func (j *Job) Generate(prompt []int32, o generate.Options) (*Generation, error) {
+	e, err := j.Start()
+	if err != nil {
+		return nil, err
+	}
+	g, err := generate.New(e, prompt, o)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return &Generation{g, e}, nil
+}
+
+// Generation is a generator and the executor it runs on.
+type Generation struct {
+	*generate.Generator
+	e *executor.Executor
+}
+
+// Close frees the executor's memory.
+func (g *Generation) Close() error { return g.e.Close() }

@@ -1,0 +1,81 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"spillway/executor"
+	"spillway/weights"
+)
+
+// Evaluation is the loss on data that is not trained on. It has an executor of its
+// own, for a plan of the task eval, which shares nothing with the training but the
+// weights it is given a copy of.
+type Evaluation struct {
+	Every    int64 // iterations; 0 never
+	Executor *executor.Executor
+	Feed     Feed  // evaluated from where it stands now to its end
+	Batches  int64 // at most so many, 0 for all
+
+	start json.RawMessage // of the feed
+}
+
+// run evaluates the weights of another executor.
+func (v *Evaluation) run(from *executor.Executor) (float64, error) {
+	if err := weights.Copy(v.Executor, from); err != nil {
+		return 0, err
+	}
+	return v.Loss()
+}
+
+// Loss is the mean loss over everything counted in the feed, with the weights that
+// are loaded.
+func (v *Evaluation) Loss() (float64, error) {
+	if err := v.rewind(); err != nil {
+		return 0, err
+	}
+	var sum float64
+	var counted int64
+	for n := int64(0); v.Batches == 0 || n < v.Batches; n++ {
+		loss, count, err := v.batch()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("batch %d: %w", n, err)
+		}
+		sum += loss
+		counted += count
+	}
+	if counted == 0 {
+		return 0, fmt.Errorf("the evaluation data has nothing to predict")
+	}
+	return sum / float64(counted), nil
+}
+
+// batch gives the summed loss of the next batch and what it counted.
+func (v *Evaluation) batch() (float64, int64, error) {
+	filled, err := v.Feed.Next(PartsOf(v.Executor))
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := setScalars(v.Executor, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
+		return 0, 0, err
+	}
+	if err := v.Executor.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		return 0, 0, err
+	}
+	return v.Executor.Loss() * float64(filled.Counted), filled.Counted, nil
+}
+
+// rewind goes to where the feed stood at first.
+func (v *Evaluation) rewind() (err error) {
+	if v.start != nil {
+		return v.Feed.Seek(v.start)
+	}
+	v.start, err = v.Feed.Position()
+	return err
+}

@@ -1,0 +1,82 @@
+package train
+
+import (
+	"math"
+	"time"
+
+	"spillway/plan"
+)
+
+// Report is what is told of an iteration.
+type Report struct {
+	Iteration  int64   `json:"iteration"`  // done, from 1
+	Iterations int64   `json:"iterations"` // in all, 0 when not known
+	Loss       float64 `json:"loss"`
+	Norm       float64 `json:"norm"` // of the gradients before clipping; NaN when the plan has none
+	Rate       float64 `json:"rate"` // learning rate
+	EvalLoss   float64 `json:"eval_loss,omitempty"`
+
+	// Over the iterations since the last report, batches included, evaluation and
+	// saving not.
+	SecondsPerIteration float64 `json:"seconds_per_iteration"`
+	TokensPerSecond     float64 `json:"tokens_per_second"`
+	// ShareOfBound is the time the resource that binds needs by itself, as the plan
+	// forecasts it, over the time taken; 0 when the plan has no forecast.
+	ShareOfBound float64 `json:"share_of_bound"`
+
+	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
+	Left           time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
+}
+
+var nan = math.NaN()
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// complete adds what is known of time and memory.
+func (t *Trainer) complete(r Report) Report {
+	r.Iterations = t.c.Iterations
+	seconds, tokens := t.pace.take()
+	r.SecondsPerIteration, r.TokensPerSecond = seconds, tokens
+	p := t.e.Plan()
+	if f := p.Forecast; f != nil && seconds > 0 {
+		r.ShareOfBound = f.AtBest * f.StepSeconds / seconds
+	}
+	r.PredictedBytes = p.Peak()[plan.OnDevice]
+	if v := t.c.Evaluate; v != nil {
+		r.PredictedBytes += v.Executor.Plan().Peak()[plan.OnDevice]
+	}
+	if t.c.Memory != nil {
+		r.MeasuredBytes = t.c.Memory()
+	}
+	if left := t.c.Iterations - t.done; left > 0 {
+		r.Left = time.Duration(float64(left) * seconds * float64(time.Second))
+	}
+	return r
+}
+
+// pace adds up iterations between reports.
+type pace struct {
+	began      time.Time
+	took       time.Duration
+	tokens     int64
+	iterations int64
+}
+
+func (p *pace) start() { p.began = time.Now() }
+
+func (p *pace) stop(tokens int64) {
+	p.took += time.Since(p.began)
+	p.tokens += tokens
+	p.iterations++
+}
+
+// take gives seconds per iteration and tokens per second, and starts over.
+func (p *pace) take() (seconds, tokens float64) {
+	if p.iterations > 0 && p.took > 0 {
+		seconds = p.took.Seconds() / float64(p.iterations)
+		tokens = float64(p.tokens) / p.took.Seconds()
+	}
+	*p = pace{}
+	return seconds, tokens
+}

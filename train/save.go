@@ -1,0 +1,167 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"spillway/checkpoint"
+	"spillway/executor"
+	"spillway/hf"
+	"spillway/optim"
+	"spillway/safetensors"
+)
+
+// Save says where a run's checkpoints go and when they are made. The last
+// iteration is always saved.
+type Save struct {
+	Dir   checkpoint.Dir
+	Every int64 // iterations; 0 only at the end
+	// Model is what the checkpoint's folder has besides the weights.
+	Model hf.Model
+}
+
+// state is what a checkpoint keeps besides tensors.
+type state struct {
+	Iteration int64           `json:"iteration"`
+	Optimizer optim.Config    `json:"optimizer"`
+	Schedule  optim.Schedule  `json:"schedule"`
+	Clip      float64         `json:"clip"`
+	Seed      uint64          `json:"seed"`
+	Samples   int64           `json:"samples_per_iteration"`
+	Feed      json.RawMessage `json:"feed"`
+}
+
+func (t *Trainer) state() (state, error) {
+	feed, err := t.feed.Position()
+	p := t.e.Plan()
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed}, err
+}
+
+// save writes a checkpoint if it is time to, or if the run ends and the last one is
+// older.
+func (t *Trainer) save(end bool) error {
+	s := t.c.Save
+	if s == nil || t.saved == t.done || !end && (s.Every == 0 || t.done%s.Every != 0) {
+		return nil
+	}
+	now, err := t.state()
+	if err != nil {
+		return err
+	}
+	model := s.Model
+	model.Tensors = sources(t.e, t.e.Weights())
+	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: sources(t.e, t.e.States()), Trainer: now})
+	if path != "" {
+		t.last, t.saved = path, t.done
+	}
+	return err
+}
+
+// sources lets a checkpoint pull tensors out of the executor.
+func sources(e *executor.Executor, tensors []executor.Tensor) []safetensors.Source {
+	list := make([]safetensors.Source, len(tensors))
+	for i, t := range tensors {
+		list[i] = safetensors.Source{Name: fileName(t), Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
+			return e.Read(t, func(_ int64, chunk []byte) error {
+				_, err := w.Write(chunk)
+				return err
+			})
+		}}
+	}
+	return list
+}
+
+// fileName is a tensor's name in a checkpoint: "exp_avg.<param>" for state.
+func fileName(t executor.Tensor) string {
+	if t.State == "" {
+		return t.Param.Name
+	}
+	return t.State + "." + t.Param.Name
+}
+
+// resume goes on from the newest checkpoint, if there is one.
+func (t *Trainer) resume() (err error) {
+	c, err := t.c.Save.Dir.Latest()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for _, skipped := range c.Skipped {
+		t.c.Notice(fmt.Sprintf("going on from %s, an older checkpoint: %v", c.Path, skipped))
+	}
+	if err := t.restoreState(c); err != nil {
+		return fmt.Errorf("from %s: %w", c.Path, err)
+	}
+	if err := errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, t.e.States(), c.State.Tensor)); err != nil {
+		return fmt.Errorf("from %s: %w", c.Path, err)
+	}
+	t.last, t.saved = c.Path, t.done
+	return nil
+}
+
+// restoreState takes over where the run stood, and refuses one that would go on
+// differently.
+func (t *Trainer) restoreState(c *checkpoint.Checkpoint) error {
+	var was state
+	if err := json.Unmarshal(c.Trainer, &was); err != nil {
+		return fmt.Errorf("%s: %w", checkpoint.TrainerName, err)
+	}
+	if was.Iteration != c.Iteration {
+		return fmt.Errorf("%s is of iteration %d, the checkpoint of %d", checkpoint.TrainerName, was.Iteration, c.Iteration)
+	}
+	now, err := t.state()
+	if err != nil {
+		return err
+	}
+	now.Iteration, now.Feed = was.Iteration, was.Feed
+	if err := sameRun(was, now); err != nil {
+		return err
+	}
+	if err := t.feed.Seek(was.Feed); err != nil {
+		return err
+	}
+	t.done = was.Iteration
+	return nil
+}
+
+// sameRun compares two states of one iteration.
+func sameRun(was, now state) error {
+	a, err := json.Marshal(was)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	if string(a) != string(b) {
+		return fmt.Errorf("that run had %s, this one has %s; use the same settings, or save to another folder", a, b)
+	}
+	return nil
+}
+
+// restore reads tensors bit for bit.
+func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (safetensors.Tensor, bool)) error {
+	for _, t := range tensors {
+		from, ok := find(fileName(t))
+		if !ok {
+			return fmt.Errorf("it has no tensor %s", fileName(t))
+		}
+		if from.Type != t.Type.DType || !from.Shape.Equal(t.Type.Shape) {
+			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision", fileName(t), from.Type, from.Shape, t.Type)
+		}
+		err := e.Write(t, func(offset int64, chunk []byte) error {
+			_, err := from.ReadAt(chunk, offset)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// Package train is the loop: it feeds an executor batches, gives each iteration its
+// numbers, reports, evaluates and saves.
+//
+// A run is deterministic. Iteration i reads rows that depend on the data and its
+// seed alone, the rate is a function of i, and random streams derive from the seed
+// and i. Between two iterations, the weights, the optimizer's state, the iteration
+// and the feed's position are all there is; that is what a checkpoint holds, so a
+// resumed run goes on bit for bit.
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"spillway/executor"
+	"spillway/op"
+	"spillway/optim"
+)
+
+// Config of a run. Zero fields mean what is usual.
+type Config struct {
+	// Iterations in all, those before a resume included; 0 goes on until the feed
+	// ends.
+	Iterations int64
+	Optimizer  optim.Config
+	Schedule   optim.Schedule // zero: constant; its Total is Iterations if left out
+	Clip       float64        // greatest global norm of the gradients; 0 clips nothing
+	Seed       uint64         // of dropout
+
+	// Report is told of every ReportEvery-th iteration (0: each) and of the last.
+	Report      func(Report)
+	ReportEvery int64
+	// Notice is told in words of what was done otherwise than asked: a damaged
+	// checkpoint passed over, an evaluation that does not fit.
+	Notice func(string)
+
+	Save     *Save       // nil keeps nothing
+	Evaluate *Evaluation // nil evaluates nothing
+
+	// Memory says how many bytes of the device are or were in use, for reports.
+	Memory func() int64
+}
+
+// Trainer is a run between two iterations.
+type Trainer struct {
+	e    *executor.Executor
+	feed Feed
+	c    Config
+	pace pace
+
+	done  int64  // iterations
+	saved int64  // of which the last checkpoint has so many
+	last  string // its path
+}
+
+// New prepares a run on an executor whose weights are loaded. With a folder to
+// save to, the run goes on from the newest checkpoint there.
+func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, fmt.Errorf("preparing to train: %w", err)
+	}
+	if err := c.matches(e); err != nil {
+		return nil, fmt.Errorf("preparing to train: %w", err)
+	}
+	t := &Trainer{e: e, feed: feed, c: c}
+	if c.Save != nil {
+		if err := t.resume(); err != nil {
+			return nil, fmt.Errorf("resuming: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// complete fills in defaults and refuses what cannot work.
+func (c Config) complete() (Config, error) {
+	if c.Optimizer.Name == "" {
+		usual, err := optim.Parse("adamw")
+		if err != nil {
+			return c, err
+		}
+		c.Optimizer = usual
+	}
+	if c.Schedule.Kind == "" {
+		c.Schedule.Kind = optim.Constant
+	}
+	if c.Schedule.Total == 0 && (c.Schedule.Kind == optim.Linear || c.Schedule.Kind == optim.Cosine) {
+		c.Schedule.Total = int(c.Iterations)
+	}
+	c.ReportEvery = max(c.ReportEvery, 1)
+	if c.Notice == nil {
+		c.Notice = func(string) {}
+	}
+	if c.Iterations < 0 || !(c.Clip >= 0) {
+		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
+	}
+	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check())
+}
+
+// matches holds the configuration against what the plan was made for.
+func (c Config) matches(e *executor.Executor) error {
+	u := e.Plan().Update
+	if u == nil {
+		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", e.Plan().Model, e.Plan().Task)
+	}
+	kind, attr, err := c.Optimizer.Op()
+	if err != nil {
+		return err
+	}
+	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov || !slices.Equal(u.Moments, c.Optimizer.States()) {
+		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
+	}
+	if c.Clip > 0 && !u.Clip {
+		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", c.Clip)
+	}
+	return nil
+}
+
+// Result is how a run ended.
+type Result struct {
+	Iterations int64   // done in all
+	Loss       float64 // of the last iteration; NaN when there was none
+	// Interrupted: the context ended the run before its last iteration.
+	Interrupted bool
+	Checkpoint  string // the last one's path, "" when none was saved
+}
+
+// DivergedError says that an iteration gave numbers that are none. The weights are
+// spoiled; the last checkpoint is from before.
+type DivergedError struct {
+	Iteration  int64
+	Loss, Norm float64
+	Checkpoint string
+}
+
+func (e *DivergedError) Error() string {
+	kept := "no checkpoint was saved"
+	if e.Checkpoint != "" {
+		kept = "the last checkpoint is " + e.Checkpoint
+	}
+	return fmt.Sprintf("iteration %d: the loss is %v and the norm of the gradients %v; lower the learning rate or clip; %s", e.Iteration, e.Loss, e.Norm, kept)
+}
+
+// Run trains to the end. When the context is cancelled it finishes the iteration at
+// hand, saves and returns without an error.
+func (t *Trainer) Run(ctx context.Context) (Result, error) {
+	r := t.result(nan)
+	for t.c.Iterations == 0 || t.done < t.c.Iterations {
+		if ctx.Err() != nil {
+			r.Interrupted = true
+			break
+		}
+		report, err := t.Step()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return t.result(r.Loss), err
+		}
+		r.Loss = report.Loss
+		if err := t.afterStep(report); err != nil {
+			return t.result(r.Loss), err
+		}
+	}
+	err := t.save(true)
+	return Result{t.done, r.Loss, r.Interrupted, t.last}, err
+}
+
+func (t *Trainer) result(loss float64) Result {
+	return Result{Iterations: t.done, Loss: loss, Checkpoint: t.last}
+}
+
+// afterStep evaluates, reports and saves when it is time to.
+func (t *Trainer) afterStep(r Report) error {
+	ev := t.c.Evaluate
+	evaluated := ev != nil && ev.Every > 0 && t.done%ev.Every == 0
+	if evaluated {
+		loss, err := ev.run(t.e)
+		if err != nil {
+			return fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
+		}
+		r.EvalLoss = loss
+	}
+	if t.c.Report != nil && (evaluated || t.done%t.c.ReportEvery == 0 || t.done == t.c.Iterations) {
+		t.c.Report(t.complete(r))
+	}
+	return t.save(false)
+}
+
+// Step runs one iteration. io.EOF says that the feed has ended.
+func (t *Trainer) Step() (Report, error) {
+	t.pace.start()
+	filled, err := t.feed.Next(PartsOf(t.e))
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return Report{}, io.EOF
+		}
+		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+	}
+	numbers, err := t.numbers(filled)
+	if err != nil {
+		return Report{}, err
+	}
+	// An iteration that is cut short leaves undefined weights, so it never is.
+	if err := t.e.Iterate(context.Background(), numbers); err != nil {
+		return Report{}, err
+	}
+	t.pace.stop(filled.Tokens)
+	return t.check(float64(numbers.Optimizer[op.ArgRate]))
+}
+
+// numbers of the next iteration. The loss is the mean over everything counted in
+// the iteration, so each micro-batch is scaled by the whole.
+func (t *Trainer) numbers(f Filled) (executor.Numbers, error) {
+	n := executor.Numbers{Seed: t.c.Seed, Iteration: uint64(t.done), FirstRow: uint64(f.FirstRow), MaxNorm: float32(t.c.Clip)}
+	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), "seed": 1}); err != nil {
+		return n, err
+	}
+	rate := t.c.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
+	var err error
+	n.Optimizer, err = t.c.Optimizer.Args(int(t.done)+1, rate, true)
+	return n, err
+}
+
+// meanOver is the factor that makes a sum of n numbers their mean; nothing of none.
+func meanOver(n int64) float32 {
+	if n == 0 {
+		return 0
+	}
+	return float32(1 / float64(n))
+}
+
+// check reads what an iteration gave, and counts it as done if that is sound.
+func (t *Trainer) check(rate float64) (Report, error) {
+	norm, err := t.e.Norm()
+	if err != nil {
+		return Report{}, err
+	}
+	loss := t.e.Loss()
+	if !finite(loss) || t.e.Plan().Update.Clip && !finite(norm) {
+		return Report{}, &DivergedError{t.done + 1, loss, norm, t.last}
+	}
+	t.done++
+	return Report{Iteration: t.done, Loss: loss, Norm: norm, Rate: rate}, nil
+}

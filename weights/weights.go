@@ -1,0 +1,90 @@
+// Package weights gives params their values: from the tensors of a model folder,
+// or fresh, from how the model says each starts. Either way a param's numbers
+// depend on its name and nothing else, so that every plan starts from the same
+// ones wherever it puts them.
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"spillway/dtype"
+	"spillway/executor"
+)
+
+// Source knows the values of params. Read may be called from several goroutines.
+type Source interface {
+	// Read fills dst with the elements of a param from the first-th on.
+	Read(param string, first int64, dst []float32) error
+}
+
+// Load writes every param of an executor's plan, its full-precision master where
+// the plan has one, and zeros to what the optimizer keeps besides.
+func Load(e *executor.Executor, from Source) error {
+	for _, t := range e.Weights() {
+		if err := write(e, t, from); err != nil {
+			return fmt.Errorf("loading weights: %w", err)
+		}
+	}
+	for _, t := range e.States() {
+		values := from
+		if t.State != executor.Master {
+			values = zeros{}
+		}
+		if err := write(e, t, values); err != nil {
+			return fmt.Errorf("loading weights: %w", err)
+		}
+	}
+	return nil
+}
+
+// zeros is what moments start from.
+type zeros struct{}
+
+func (zeros) Read(_ string, _ int64, dst []float32) error {
+	clear(dst)
+	return nil
+}
+
+// pieceElements is how many numbers are converted at a time.
+const pieceElements = 16 << 10
+
+func write(e *executor.Executor, t executor.Tensor, from Source) error {
+	put := encoders[t.Type.DType]
+	if put == nil {
+		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers yet; use f32, bf16 or f16", t.Param.Name, t.Type.DType)
+	}
+	width := t.Type.DType.Bytes(1)
+	piece := make([]float32, pieceElements)
+	return e.Write(t, func(offset int64, chunk []byte) error {
+		for first := offset / width; len(chunk) > 0; first += int64(len(piece)) {
+			piece = piece[:min(pieceElements, int64(len(chunk))/width)]
+			if err := from.Read(t.Param.Name, first, piece); err != nil {
+				return err
+			}
+			put(chunk, piece)
+			chunk = chunk[int64(len(piece))*width:]
+		}
+		return nil
+	})
+}
+
+// encoders write numbers as elements of a type, little endian.
+var encoders = map[dtype.Type]func(dst []byte, src []float32){
+	dtype.F32: func(dst []byte, src []float32) {
+		for i, f := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
+		}
+	},
+	dtype.BF16: func(dst []byte, src []float32) {
+		for i, f := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToBF16(f))
+		}
+	},
+	dtype.F16: func(dst []byte, src []float32) {
+		for i, f := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToF16(f))
+		}
+	},
+}
