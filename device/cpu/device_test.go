@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"spillway/device"
-	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/internal/offheap"
 	"spillway/op"
@@ -142,8 +141,8 @@ func TestNothingIsAllocated(t *testing.T) {
 func TestFailingKernel(t *testing.T) {
 	d := Open(Options{Threads: 2})
 	q := openQueue(t, d)
-	call := op.Call{Kind: op.Scale}
-	bad := &task{device: d, call: call, program: program{run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
+	bad := broken(d)
+	bad.call = op.Call{Kind: op.Scale}
 	must(t, q.Launch(bad, &device.Launch{}))
 	err := q.Sync()
 	if err == nil || !strings.Contains(err.Error(), "scale()") || !strings.Contains(err.Error(), "broken") {
