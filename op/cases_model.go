@@ -266,4 +266,7 @@ func (l *caseList) sgd(n int) {
 		l.add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.F =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
+	for _, to := range []dtype.Type{dtype.Invalid, dtype.BF16} {
+		l.add(name+" without momentum "+to.String(), SGD, Attr{To: to}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
+	}
 }

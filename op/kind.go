@@ -153,13 +153,15 @@ func (k Kind) Accumulates(a Attr) []int {
 }
 
 // InPlace lists, for each output that is the same memory as an operand, that
-// operand; nil for kinds that write to memory of their own.
-func (k Kind) InPlace() []int {
-	switch k {
-	case Adam:
+// operand; nil for calls that write to memory of their own.
+func (c Call) InPlace() []int {
+	switch {
+	case c.Kind == Adam:
 		return []int{0, 2, 3}
-	case SGD:
+	case c.Kind == SGD && len(c.In) == 4:
 		return []int{0, 2}
+	case c.Kind == SGD:
+		return []int{0}
 	}
 	return nil
 }

@@ -68,10 +68,14 @@ func sgd(c op.Call, _ int) program {
 	copied := &mirror{to: c.Attr.To}
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
 	set := func(l *device.Launch) {
-		w, g, m = f32(l, 0), f32(l, 1), f32(l, 2)
+		w, g = f32(l, 0), f32(l, 1)
+		m = g // without momentum nothing is kept; the kernel leaves it as it is
+		if len(c.In) == 4 {
+			m = f32(l, 2)
+		}
 		s := scalars(l)
 		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
-		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, 3)[0]
+		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, len(c.In)-1)[0]
 		copied.set(l)
 	}
 	return elements(c, set, func(from, to int) {
