@@ -18,7 +18,7 @@ const (
 func real(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
 
 var blocks = map[string]func(b *graph.Builder) (graph.Role, []graph.Value){
-	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss, "shared": shared,
+	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss, "shared": shared, "mixed": mixed,
 }
 
 // llama: norms, grouped heads with head norms and rope, packed, gated feed-forward.
@@ -101,6 +101,16 @@ func shared(b *graph.Builder) (graph.Role, []graph.Value) {
 	x := b.Scale(b.Input(real(samples, length, width)), 0.5)
 	x = b.Add(x, b.Param("same", real(samples, length, width), false))
 	return graph.Carry, []graph.Value{b.Linear(x, b.Param("w", real(width, width), false), 0)}
+}
+
+// mixed: activations in bf16 beside params in f32.
+func mixed(b *graph.Builder) (graph.Role, []graph.Value) {
+	half := func(dims ...int64) op.Type { return op.Type{DType: dtype.BF16, Shape: dims} }
+	x := b.Input(half(samples, length, width))
+	x = b.RMSNorm(x, b.Param("norm", real(width), false), 1e-5)
+	x = b.Linear(x, b.Param("w", half(width, width), false), b.Param("bias", real(width), false))
+	x = b.Mul(b.Cast(x, dtype.F32), b.Param("channel", real(width), false))
+	return graph.Carry, []graph.Value{b.Cast(x, dtype.BF16)}
 }
 
 // plainLoss: a last block whose loss is a sum, from logits and from differences.

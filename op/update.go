@@ -46,7 +46,14 @@ const (
 )
 
 // Adam updates in place: outputs are the same memory as the operands w, m, v. The
-// gradient is multiplied by clip[0] first. Attr.Decoupled makes it AdamW.
+// gradient is multiplied by clip[0] first; then, in PyTorch's order,
+//
+//	Decoupled  w *= 1 - rate·decay, else g += decay·w
+//	m += (g - m)·(1 - beta1)
+//	v = beta2·v + (1 - beta2)·g²
+//	w -= rate/bias1 · m/(sqrt(v)/bias2 + eps)
+//
+// with 1 - beta taken of the float32 beta.
 //
 //	operands  w [n] f32, g [n], m [n] f32, v [n] f32, clip [2] f32
 //	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
@@ -57,7 +64,10 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 	return updated(a, in, 0, 2, 3)
 }
 
-// SGD with momentum updates in place.
+// SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
+// momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
+// and the step is m, or g + momentum·m with Nesterov; without, the step is g and m
+// stays untouched. w -= rate·step.
 //
 //	operands  w [n] f32, g [n], m [n] f32, clip [2] f32
 //	outputs   w, m, and the low-precision copy of w when Attr.To is set
@@ -128,8 +138,6 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 	lowPrecisionCopy(c, out)
 }
 
-// A first iteration starts the momentum at the gradient; without momentum its
-// memory is left alone.
 func referenceSGD(c Call, in, out []Array, args Args) {
 	a := scalarArgs(args)
 	for i, w := range in[0].F {

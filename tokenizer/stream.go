@@ -62,12 +62,11 @@ func (s *Stream) show(text string) (string, error) {
 	if len(s.held) == 0 {
 		return "", nil
 	}
-	fresh, ok := strings.CutPrefix(text, s.shownText)
-	var err error
 	shownText, err := s.t.Decode(s.held, s.skipSpecial)
 	if err != nil {
 		return "", err
 	}
+	fresh, ok := strings.CutPrefix(text, s.shownText)
 	if !ok { // a broken byte run changed what had looked complete
 		fresh = shownText
 	}
