@@ -39,6 +39,7 @@ type emitter struct {
 	disk      int   // the disk among the devices, -1 for none; its arena follows the host's
 	batchHome []int // by micro: on the host
 	result    []int // by micro: on the host
+	stops     []int // stops on the host between device and disk, in order
 	partials  int   // on device 0: sums of squares
 	on        []onDevice
 
@@ -110,9 +111,9 @@ func (e *emitter) add(s plan.Step) { e.p.Steps = append(e.p.Steps, s) }
 func (e *emitter) moveIn(dev, src, block, micro int) int {
 	from := e.p.Buffers[src]
 	if e.onDisk(src) {
-		stage := e.buffer(from.Name, from.Class, e.host, from.Bytes)
-		e.moveTo(e.disk, src, stage, block, micro)
-		src = stage
+		stop := e.stop(from)
+		e.moveTo(e.disk, src, stop, block, micro)
+		src = stop
 	}
 	dst := e.buffer(from.Name, from.Class, dev, from.Bytes)
 	e.moveTo(dev, src, dst, block, micro)
@@ -126,12 +127,18 @@ func (e *emitter) moveTo(dev, src, dst, block, micro int) {
 // moveOut copies a buffer from a device to the host or the disk.
 func (e *emitter) moveOut(dev, src, dst, block, micro int) {
 	if e.onDisk(dst) {
-		from := e.p.Buffers[src]
-		stage := e.buffer(from.Name, from.Class, e.host, from.Bytes)
-		e.moveOut(dev, src, stage, block, micro)
-		dev, src = e.disk, stage
+		stop := e.stop(e.p.Buffers[src])
+		e.moveOut(dev, src, stop, block, micro)
+		dev, src = e.disk, stop
 	}
 	e.add(plan.Step{Verb: plan.Move, Device: dev, Lane: plan.Out, Block: block, Micro: micro, Src: src, Dst: dst})
+}
+
+// stop makes a stop on the host between device and disk.
+func (e *emitter) stop(of plan.Buffer) int {
+	id := e.buffer(of.Name, of.Class, e.host, of.Bytes)
+	e.stops = append(e.stops, id)
+	return id
 }
 
 func (e *emitter) onDisk(buffer int) bool {
