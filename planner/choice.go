@@ -28,6 +28,9 @@ type Choice struct {
 	// Spilled, by block: what waits for its backward waits on the host.
 	Spilled []bool
 	Window  int // how many streamed slabs may be on the device at once
+	// Piece is how many elements are updated at once where state moves, a multiple of
+	// the alignment; 0 for half a usual slab.
+	Piece int64
 	// Ahead is for how many updates to come optimizer state is fetched beforehand.
 	Ahead int
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own

@@ -15,6 +15,9 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
+	if b.training() {
+		e.queueUpdates()
+	}
 	for i, u := range e.uses {
 		if err := e.use(i, u); err != nil {
 			return nil, err
@@ -50,6 +53,9 @@ type emitter struct {
 	owner []int   // by slab: the device that updates it
 	left  []int   // by slab: uses that still add to its gradient
 	final [][]int // by use: slabs whose gradient it completes
+
+	turns            []turn // updates of the iteration, in order
+	fetched, updated int    // how many of them
 }
 
 // onDevice is what a device holds; -1 for nothing.
@@ -63,8 +69,12 @@ type onDevice struct {
 
 // slabState is what of a slab is on a device now; -1 for nothing.
 type slabState struct {
-	weight, gradient, master, moment int
+	weight, gradient int
+	pieces           []pieceState // on its owner
 }
+
+// pieceState is what of a piece is on the device of its slab's owner.
+type pieceState struct{ master, moment int }
 
 // at names a value of a block's border: which block, carry and micro-batch.
 type at struct{ block, index, micro int }
