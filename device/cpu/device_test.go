@@ -41,7 +41,7 @@ func place(t testing.TB, d device.Device, c op.Case) *workbench {
 	at := up(k.Workspace())
 	for i, a := range arrays {
 		b := device.Buffer{Memory: m, Offset: at, Bytes: a.Type.Bytes()}
-		if p := c.Call.Kind.InPlace(); i >= len(in) && i-len(in) < len(p) {
+		if p := c.Call.InPlace(); i >= len(in) && i-len(in) < len(p) {
 			b = w.launch.Buffers[p[i-len(in)]]
 		}
 		raw, err := a.Encode()
