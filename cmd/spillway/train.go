@@ -14,6 +14,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/device"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -226,7 +227,7 @@ func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config
 	}
 	run := newTraining(sh, int64(limit))
 	options := o.options(here, here.Devices[0])
-	options.On, options.Packed, options.Optimizer = run.dev, true, optimizer
+	options.On, options.Packed, options.Optimizer = []device.Device{run.dev}, true, optimizer
 	job, err := o.plan(m, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, run.close())

@@ -42,7 +42,7 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	c.Memory = func() int64 { return t.dev.Counts().Peak }
 	c.Report = t.report
 	c.Notice = t.line.Print
-	result, err := job.Train(ctx, t.dev, feed, c)
+	result, err := job.Train(ctx, feed, c)
 	t.line.Done()
 	return result, err
 }
