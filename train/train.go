@@ -243,7 +243,10 @@ func (t *Trainer) check(rate float64) (Report, error) {
 		return Report{}, err
 	}
 	loss := t.e.Loss()
-	if !finite(loss) || t.e.Plan().Update.Clip && !finite(norm) {
+	if !t.e.Plan().Update.Clip {
+		norm = 0
+	}
+	if !finite(loss) || !finite(norm) {
 		return Report{}, &DivergedError{t.done + 1, loss, norm, t.last}
 	}
 	t.done++
