@@ -46,7 +46,7 @@ func verifyArenas(p *Plan) error {
 		if a.Device < 0 || a.Device >= len(p.Devices) || a.Bytes < 0 {
 			return fmt.Errorf("arena %s has device %d and %d bytes", a.Name, a.Device, a.Bytes)
 		}
-		if a.Tier == OnDevice {
+		if a.Tier == OnDevice || a.Tier == OnDisk {
 			used[a.Device] += a.Bytes
 		}
 	}

@@ -194,9 +194,7 @@ func (p *Plan) afterUpdate(i int) error {
 	grad, _ := s.Bound(InGrad, 0)
 	for j := i + 1; j < len(p.Steps); j++ {
 		t := &p.Steps[j]
-		if t.Verb == Move && home[t.Src] == t.Dst && t.Dst != 0 {
-			delete(home, t.Src)
-		}
+		p.carryHome(t, home)
 		if b, ok := t.Bound(InGrad, 0); ok && t.Verb == Run && b.Buffer == grad.Buffer {
 			return fmt.Errorf("step %d adds to the gradient of slab %s after its update in step %d", j, slab.Name, i)
 		}
@@ -205,4 +203,18 @@ func (p *Plan) afterUpdate(i int) error {
 		return fmt.Errorf("slab %s: what step %d changed in buffer %d is never moved home", slab.Name, i, id)
 	}
 	return nil
+}
+
+// carryHome follows a changed copy: once it is home it is done; a stop on the way,
+// on the host, must go on home.
+func (p *Plan) carryHome(t *Step, home map[int]int) {
+	to, changed := home[t.Src]
+	switch {
+	case t.Verb != Move || !changed:
+	case t.Dst == to:
+		delete(home, t.Src)
+	case !p.Buffers[t.Dst].Home && p.TierOf(t.Dst) != OnDevice:
+		delete(home, t.Src)
+		home[t.Dst] = to
+	}
 }

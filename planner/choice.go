@@ -20,9 +20,11 @@ const (
 
 // Choice says what rests where and what is computed twice.
 type Choice struct {
-	Streamed  []bool  // by slab: weights rest on the host and stream through the window
-	Offloaded []bool  // by slab: master and moments rest on the host
-	Level     []Level // by block
+	Streamed  []bool // by slab: weights rest on the host and stream through the window
+	Offloaded []bool // by slab: master and moments rest on the host
+	// OnDisk, by slab: what rests on the host rests on the disk instead.
+	OnDisk []bool
+	Level  []Level // by block
 	// Spilled, by block: what waits for its backward waits on the host.
 	Spilled []bool
 	Window  int // how many streamed slabs may be on the device at once

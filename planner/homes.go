@@ -84,7 +84,7 @@ func (e *emitter) owners() []int {
 // that keep all weights, and what the optimizer keeps.
 func (e *emitter) slabHomes(k int) {
 	s, owner := &e.p.Slabs[k], e.owner[k]
-	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, e.c.Streamed[k]), s.WeightBytes)
+	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, k, e.c.Streamed[k]), s.WeightBytes)
 	if !e.c.Streamed[k] {
 		e.on[owner].slabs[k].weight = s.Weight
 		e.replicate(k)
@@ -92,7 +92,7 @@ func (e *emitter) slabHomes(k int) {
 	if !e.b.training() || s.Elements == 0 {
 		return
 	}
-	arena, state := e.restsAt(owner, e.c.Offloaded[k]), &e.on[owner].slabs[k]
+	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
 	if e.b.goal.Master {
 		s.Master = e.home(s.Name+" master", plan.Master, arena, 4*s.Elements)
 	}
@@ -103,7 +103,7 @@ func (e *emitter) slabHomes(k int) {
 		state.master, state.moment = s.Master, s.Moment
 	}
 	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
-		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.host, e.gradBytes(k))
+		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.restsAt(owner, k, true), e.gradBytes(k))
 	}
 }
 
@@ -125,11 +125,16 @@ func (e *emitter) replicate(k int) {
 	}
 }
 
-func (e *emitter) restsAt(dev int, host bool) int {
-	if host {
-		return e.host
+// restsAt is the arena where something of a slab rests: on its device, or away from
+// it on the host or the disk.
+func (e *emitter) restsAt(dev, k int, away bool) int {
+	switch {
+	case !away:
+		return dev
+	case e.c.OnDisk[k]:
+		return e.host + 1
 	}
-	return dev
+	return e.host
 }
 
 func (e *emitter) gradBytes(k int) int64 { return e.b.goal.Grad.Bytes(e.p.Slabs[k].Elements) }

@@ -46,6 +46,7 @@ type candidate struct {
 	fits    bool
 	need    int64 // bytes of the device that takes most
 	host    int64 // bytes that count against the host
+	disk    int64
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -113,14 +114,18 @@ func (s *search) look(m mix) (*candidate, error) {
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
 	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
+		switch {
+		case a.Tier == plan.OnDisk:
+			c.disk += a.Bytes
+			continue
+		case a.Tier == plan.OnDevice:
 			c.need = max(c.need, a.Bytes)
 		}
 		if a.Tier != plan.OnDevice || s.b.site.SharedPools {
 			c.host += a.Bytes
 		}
 	}
-	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
+	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
 
