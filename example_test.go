@@ -37,7 +37,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	loader, err := data.NewLoader(counting(100), data.Config{Length: 32})
+	loader, err := data.NewLoader(documents(100), data.Config{Length: 32})
 	if err != nil {
 		log.Fatal(err)
 	}
