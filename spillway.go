@@ -36,7 +36,7 @@ type Model struct {
 	// Seed of fresh weights, where there are none in a folder.
 	Seed uint64
 
-	config []byte                    // config.json
+	config []byte                   // config.json
 	build  func() (nn.Model, error) // anew each time, since adapters change a model
 }
 

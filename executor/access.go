@@ -19,6 +19,8 @@ type Tensor struct {
 	Type  op.Type
 	at    device.Buffer
 	dev   int
+	// copies are the same bytes in replicas, written together.
+	copies []located
 }
 
 // States besides the names of moments.
@@ -35,7 +37,12 @@ func (e *Executor) Weights() []Tensor {
 	var list []Tensor
 	for _, s := range e.plan.Slabs {
 		for _, p := range s.Params {
-			list = append(list, e.tensor(p, "", p.Type, s.Weight, p.Offset))
+			t := e.tensor(p, "", p.Type, s.Weight, p.Offset)
+			for _, id := range s.Replicas {
+				r := e.tensor(p, "", p.Type, id, p.Offset)
+				t.copies = append(t.copies, located{r.at, r.dev})
+			}
+			list = append(list, t)
 		}
 	}
 	return list
@@ -68,7 +75,23 @@ func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, off
 }
 
 // Write fills a tensor; fill is given chunks in order, with the offset of each.
+// Replicas are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
+	if err := e.write(t, fill); err != nil {
+		return err
+	}
+	return e.Read(t, func(off int64, chunk []byte) error {
+		for _, c := range t.copies {
+			c.Offset, c.Bytes = c.Offset+off, int64(len(chunk))
+			if err := e.access(c, nil, func(dst []byte) { copy(dst, chunk) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *Executor) write(t Tensor, fill func(offset int64, chunk []byte) error) error {
 	return e.chunks(t, func(off int64, b device.Buffer) error {
 		var bad error
 		err := e.access(located{b, t.dev}, nil, func(chunk []byte) { bad = fill(off, chunk) })
@@ -181,21 +204,30 @@ func (e *Executor) Prepare() error {
 			}
 		}
 	}
-	if e.plan.Update == nil {
-		return nil
-	}
-	return e.access(e.clipBuffer(), nil, func(b []byte) {
-		binary.LittleEndian.PutUint32(b, math.Float32bits(1))
-		binary.LittleEndian.PutUint32(b[4:], 0)
-	})
-}
-
-// clipBuffer holds the clip factor and the norm.
-func (e *Executor) clipBuffer() located {
-	for i := range e.plan.Steps {
-		if bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0); ok {
-			return located{e.buffer(bind.Buffer), e.plan.Steps[i].Device}
+	for _, b := range e.clipBuffers() {
+		err := e.access(b, nil, func(b []byte) {
+			binary.LittleEndian.PutUint32(b, math.Float32bits(1))
+			binary.LittleEndian.PutUint32(b[4:], 0)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return located{}
+	return nil
+}
+
+// clipBuffers hold the clip factor and the norm, one per device, the first
+// device's first.
+func (e *Executor) clipBuffers() []located {
+	seen := map[int]bool{}
+	var list []located
+	for i := range e.plan.Steps {
+		bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0)
+		if !ok || seen[bind.Buffer] {
+			continue
+		}
+		seen[bind.Buffer] = true
+		list = append(list, located{e.buffer(bind.Buffer), e.plan.Steps[i].Device})
+	}
+	return list
 }

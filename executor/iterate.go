@@ -184,7 +184,7 @@ func (e *Executor) Norm() (float64, error) {
 		return math.NaN(), nil
 	}
 	var norm float32
-	err := e.access(e.clipBuffer(), func(b []byte) { norm = floats(b)[1] }, nil)
+	err := e.access(e.clipBuffers()[0], func(b []byte) { norm = floats(b)[1] }, nil)
 	return float64(norm), err
 }
 

@@ -7,12 +7,13 @@ import (
 	"spillway/plan"
 )
 
-// prepareMove: one copy of a whole buffer.
+// prepareMove: one copy of a whole buffer, into one or a part of one.
 func (e *Executor) prepareMove(s *plan.Step) (func(device.Queue) error, error) {
 	src, dst := e.buffer(s.Src), e.buffer(s.Dst)
-	if src.Bytes != dst.Bytes {
-		return nil, fmt.Errorf("from %d bytes to %d", src.Bytes, dst.Bytes)
+	if src.Bytes > dst.Bytes-s.Offset {
+		return nil, fmt.Errorf("from %d bytes to %d at %d", src.Bytes, dst.Bytes, s.Offset)
 	}
+	dst.Offset, dst.Bytes = dst.Offset+s.Offset, src.Bytes
 	total := &e.counters.BytesOut
 	if e.plan.TierOf(s.Dst) == plan.OnDevice {
 		total = &e.counters.BytesIn

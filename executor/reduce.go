@@ -8,8 +8,34 @@ import (
 	"spillway/shape"
 )
 
-// prepareReduce: the gradient norm and clip factor from the partial sums.
+// prepareReduce: the clip factor from partial sums, or the sum of gradients.
 func (e *Executor) prepareReduce(s *plan.Step) (func(device.Queue) error, error) {
+	if _, sums := s.Bound(plan.OutPartial, 0); sums {
+		return e.prepareClip(s)
+	}
+	return e.prepareSum(s)
+}
+
+// prepareSum adds gradients to the first, in order.
+func (e *Executor) prepareSum(s *plan.Step) (func(device.Queue) error, error) {
+	t := op.Type{DType: e.plan.Update.Grad, Shape: shape.Shape{e.plan.Slabs[s.Slab].Elements}}
+	call, err := op.Make(op.Copy, op.Attr{Accumulate: true}, t)
+	if err != nil {
+		return nil, err
+	}
+	k, err := e.devices[s.Device].Kernel(call)
+	if err != nil {
+		return nil, err
+	}
+	var list []launch
+	for _, b := range s.Bind[1:] {
+		list = append(list, launch{k, device.Launch{Buffers: []device.Buffer{e.buffer(b.Buffer), e.buffer(s.Bind[0].Buffer)}}})
+	}
+	return func(q device.Queue) error { return e.issue(q, list) }, nil
+}
+
+// prepareClip: the gradient norm and clip factor from the partial sums.
+func (e *Executor) prepareClip(s *plan.Step) (func(device.Queue) error, error) {
 	partials, err := e.region(s, plan.Place{Region: plan.OutPartial}, 0)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -171,14 +173,48 @@ func (b *Builder) Stream() uint32 {
 	return b.streams
 }
 
-// caller is the nearest line outside this package: the model code.
+// layers is where the nearest line of model code is not: this package and nn, whose
+// layers models are made of.
+var layers = map[string]bool{"graph": true, "nn": true}
+
+// lines remembers the text of program counters: a model asks from few places, many
+// times.
+var lines sync.Map // uintptr to string, "" for a line of layers
+
+// caller is the nearest line of model code; of nn itself where a layer is asked
+// directly.
 func caller() string {
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if filepath.Base(filepath.Dir(f.File)) != "graph" || !more {
-			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+	var pcs [24]uintptr
+	nearest := ""
+	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
+		line, outside := lineOf(pc)
+		if outside {
+			return line
 		}
+		nearest = line
 	}
+	return nearest
+}
+
+// lineOf gives the line of a program counter and whether it is model code.
+func lineOf(pc uintptr) (string, bool) {
+	type found struct {
+		line    string
+		outside bool
+	}
+	if v, ok := lines.Load(pc); ok {
+		f := v.(found)
+		return f.line, f.outside
+	}
+	frames := runtime.CallersFrames([]uintptr{pc})
+	var f found
+	for more := true; more && !f.outside; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		f.line = fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		test := strings.HasSuffix(frame.File, "_test.go")
+		f.outside = test || !layers[filepath.Base(filepath.Dir(frame.File))]
+	}
+	lines.Store(pc, f)
+	return f.line, f.outside
 }

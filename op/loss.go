@@ -122,13 +122,14 @@ func referenceLinearCrossEntropy(c Call, in, out []Array, _ Args) {
 func referenceLinearCrossEntropyGrad(c Call, in, out []Array, _ Args) {
 	referenceLinearCrossEntropy(c, in[:4], out[:1], Args{})
 	width := c.In[0].Shape.Last()
-	w, dx, dw := rows(in[1].F, width), rows(out[1].F, width), make([]float64, len(in[1].F))
+	dw := make([]float64, len(in[1].F))
+	w, dx, dws := rows(in[1].F, width), rows(out[1].F, width), rows(dw, width)
 	clear(out[1].F)
 	for n, x := range rows(in[0].F, width) {
 		logits := products(x, in[1])
 		for v, d := range rowLossGrad(logits, in[2].I[n], in[3].F[0]*in[4].F[0]) {
 			axpy(d, w[v], dx[n])
-			axpy(d, x, rows(dw, width)[v])
+			axpy(d, x, dws[v])
 		}
 	}
 	if !c.Attr.InputOnly {

@@ -33,11 +33,16 @@ func accesses(s *Step, programs []map[regionKey]readWrite) []Access {
 			return f.read, f.write
 		})
 	case Reduce:
-		return bindAccesses(s, func(b Bind) (read, write bool) { return b.Region == OutPartial, b.Region == InClip })
+		return bindAccesses(s, reduceAccess)
 	case UpdateRun:
 		return bindAccesses(s, updateAccess)
 	}
 	return nil
+}
+
+// reduceAccess: partial sums become the clip; gradients are added to the first.
+func reduceAccess(b Bind) (read, write bool) {
+	return b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0
 }
 
 // updateAccess: weights that have a master are only written, but counting them as

@@ -118,6 +118,8 @@ type Slab struct {
 	Master      int   `json:"master"`
 	Gradient    int   `json:"gradient"`
 	Moment      int   `json:"moment"`
+	// Replicas are homes of further copies of the weights, on other devices.
+	Replicas []int `json:"replicas,omitempty"`
 }
 
 // SlabParam is a param's place in its slab.
@@ -234,9 +236,11 @@ type Step struct {
 
 	Src int `json:"src,omitempty"` // move
 	Dst int `json:"dst,omitempty"` // move, free: the buffer
+	// Offset in Dst where a move's bytes go.
+	Offset int64 `json:"offset,omitempty"`
 
 	Program int    `json:"program,omitempty"` // run
-	Slab    int    `json:"slab,omitempty"`    // update
+	Slab    int    `json:"slab,omitempty"`    // update, and a reduce of gradients
 	Bind    []Bind `json:"bind,omitempty"`    // run, reduce, update
 }
 

@@ -198,18 +198,42 @@ func (p *Plan) verifyStep(i int) error {
 		if err := p.buffersExist(s.Src, s.Dst); err != nil {
 			return err
 		}
-		if a, b := p.Buffers[s.Src].Bytes, p.Buffers[s.Dst].Bytes; a != b || s.Src == s.Dst {
-			return fmt.Errorf("from buffer %d of %d bytes to buffer %d of %d", s.Src, a, s.Dst, b)
-		}
-		return nil
+		return p.verifyMove(s)
 	case Run:
 		return p.verifyRun(s)
 	case Reduce:
-		return p.bindsAtLeast(s, map[Region]int64{OutPartial: 8, InClip: 8})
+		return p.verifyReduce(s)
 	case UpdateRun:
 		return p.verifyUpdate(s)
 	}
 	return fmt.Errorf("there is no such verb")
+}
+
+// verifyMove: a move fills a buffer, or a part of one that is written in parts.
+func (p *Plan) verifyMove(s *Step) error {
+	a, b := p.Buffers[s.Src].Bytes, p.Buffers[s.Dst].Bytes
+	whole := s.Offset == 0 && a == b
+	part := p.Buffers[s.Dst].Class == Workspace && s.Offset >= 0 && s.Offset <= b && a <= b-s.Offset
+	if s.Src == s.Dst || !whole && !part {
+		return fmt.Errorf("from buffer %d of %d bytes to buffer %d of %d at %d", s.Src, a, s.Dst, b, s.Offset)
+	}
+	return nil
+}
+
+// verifyReduce: partial sums into a clip, or gradients of equal size.
+func (p *Plan) verifyReduce(s *Step) error {
+	if _, sums := s.Bound(OutPartial, 0); sums {
+		return p.bindsAtLeast(s, map[Region]int64{OutPartial: 8, InClip: 8})
+	}
+	if p.Update == nil || s.Slab < 0 || s.Slab >= len(p.Slabs) || len(s.Bind) < 2 {
+		return fmt.Errorf("%d gradients of slab %d of %d", len(s.Bind), s.Slab, len(p.Slabs))
+	}
+	for i, b := range s.Bind {
+		if b.Region != InGrad || b.Index != i || b.Offset != 0 || p.Buffers[b.Buffer].Bytes != p.Update.Grad.Bytes(p.Slabs[s.Slab].Elements) {
+			return fmt.Errorf("part %d of slab %s is %s %d of %d bytes", i, p.Slabs[s.Slab].Name, b.Region, b.Index, p.Buffers[b.Buffer].Bytes)
+		}
+	}
+	return nil
 }
 
 func (p *Plan) buffersExist(ids ...int) error {

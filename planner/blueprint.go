@@ -79,6 +79,27 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 
 func (b *blueprint) training() bool { return b.goal.Optimizer != nil }
 
+// shares says whether a block shares a trained slab with another.
+func (b *blueprint) shares(block int) bool {
+	for _, k := range b.slabs.of[block] {
+		if b.slabs.users[k] > 1 && b.slabs.list[k].Elements > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// entangled says whether blocks other than the first trained one and one more share
+// a trained slab: then only the vertical order sums its gradient block by block.
+func (b *blueprint) entangled() bool {
+	for k, s := range b.slabs.list {
+		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && indexOf(b.slabs.of[b.trained], k) < 0) {
+			return true
+		}
+	}
+	return false
+}
+
 func (b *blueprint) ownSlabs() {
 	b.owner = make([]int, len(b.slabs.list))
 	b.partials = make([]int64, len(b.slabs.list))

@@ -22,9 +22,6 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
-	if count(c.Streamed)+count(c.Offloaded) > 0 && !c.Vertical && b.goal.Micros > 1 {
-		return nil, fmt.Errorf("with %d micro-batches, offloading needs the vertical order: gradients would leave the device half summed", b.goal.Micros)
-	}
 	p, err := b.emit(c)
 	if err != nil {
 		return nil, err

@@ -28,10 +28,22 @@ type Choice struct {
 	Window  int // how many streamed slabs may be on the device at once
 	// Ahead is for how many updates to come optimizer state is fetched beforehand.
 	Ahead int
+	// Devices that work; 0 counts as 1. They are data parallel, each with its own
+	// micro-batches, unless Split gives each block a device.
+	Devices int
+	Split   []int // by block: its device; nil for data parallel
+	// Pipeline orders the micro-batches over the split so that all devices work.
+	Pipeline bool
+	// ShardWeights: data parallel devices fetch weights they do not own from the
+	// owner (ZeRO-3); otherwise each keeps them all (ZeRO-2: what the optimizer keeps
+	// and gradients rest with the owner alone).
+	ShardWeights bool
 	// Vertical: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
 	Vertical bool
 }
+
+func (c Choice) devices() int { return max(c.Devices, 1) }
 
 // keepSet is the values a level keeps.
 func keepSet(j *autograd.Joint, level Level) []graph.Value {

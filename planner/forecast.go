@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"spillway/device"
 	"spillway/device/sim"
@@ -11,12 +10,17 @@ import (
 	"spillway/plan"
 )
 
-// forecast carries the plan, whose lanes are ordered, out on a virtual device and
+// forecast carries the plan, whose lanes are ordered, out on virtual devices and
 // reports what it took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
-	dev := sim.NewVirtual(site.Device, 0, site.Alignment, site.Rates)
-	dev.NoScratch = true
-	e, err := executor.New(p, []device.Device{dev})
+	virtual := make([]*sim.Virtual, len(p.Devices))
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.Rates)
+		virtual[d].NoScratch = true
+		devices[d] = virtual[d]
+	}
+	e, err := executor.New(p, devices)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
@@ -24,20 +28,30 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	f := &plan.Forecast{StepSeconds: dev.Elapsed().Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak()}
+	f := &plan.Forecast{Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
 	f.BytesIn, f.BytesOut = e.Counters().BytesIn, e.Counters().BytesOut
-	var most time.Duration
-	for name, busy := range dev.Busy() {
-		resource := resources[plan.Lane(name)]
-		f.Busy[resource] = busy.Seconds() / max(f.StepSeconds, 1e-12)
-		if busy > most || busy == most && resource < f.Bound {
-			most, f.Bound = busy, resource
+	for _, v := range virtual {
+		f.StepSeconds = max(f.StepSeconds, v.Elapsed().Seconds())
+	}
+	busiest(f, virtual)
+	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
+	return f, nil
+}
+
+// busiest finds each resource's share of the iteration, of the device that uses it
+// most, and the resource that binds.
+func busiest(f *plan.Forecast, devices []*sim.Virtual) {
+	for _, v := range devices {
+		for lane, busy := range v.Busy() {
+			resource := resources[plan.Lane(lane)]
+			f.Busy[resource] = max(f.Busy[resource], busy.Seconds()/max(f.StepSeconds, 1e-12))
 		}
 	}
-	f.AtBest = most.Seconds() / max(f.StepSeconds, 1e-12)
-	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
-	f.Flops = flops(p)
-	return f, nil
+	for resource, share := range f.Busy {
+		if share > f.AtBest || share == f.AtBest && resource < f.Bound {
+			f.AtBest, f.Bound = share, resource
+		}
+	}
 }
 
 // resources names what each lane keeps busy.

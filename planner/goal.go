@@ -7,6 +7,7 @@ package planner
 
 import (
 	"fmt"
+	"strings"
 
 	"spillway/device"
 	"spillway/device/sim"
@@ -46,7 +47,23 @@ type Site struct {
 	Kernels     Kernels
 	Rates       sim.Rates
 	HostPinned  bool // host memory is pinned for the device
+	Devices     int  // how many equal devices there are; 0 counts as 1
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
+}
+
+// deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
+func (s Site) deviceName(d int) string {
+	if d == 0 {
+		return s.Device
+	}
+	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device, "0123456789"), d)
+}
+
+func (s Site) hostTier() plan.Tier {
+	if s.HostPinned {
+		return plan.Pinned
+	}
+	return plan.OnHost
 }
 
 // Kernels answers whether a call can run and what scratch memory it takes.

@@ -38,6 +38,29 @@ func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 	}
 }
 
+// overDevices spreads a choice over several devices in one of the ways there are.
+func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := choose(slabs, blocks)
+		c.Devices, c.Vertical = 1+r.IntN(3), r.IntN(2) == 0
+		switch r.IntN(3) {
+		case 0:
+			c.ShardWeights = r.IntN(2) == 0
+		case 1:
+			c.Split = make([]int, blocks)
+			for i := range c.Split {
+				c.Split[i] = i * c.Devices / blocks
+			}
+		case 2: // two stages per device, in turns
+			c.Split, c.Pipeline = make([]int, blocks), true
+			for i := range c.Split {
+				c.Split[i] = i * 2 * c.Devices / blocks % c.Devices
+			}
+		}
+		return c
+	}
+}
+
 // Whatever the choice, the plan is sound: Build verifies it. Arithmetic is the
 // same in all of them but for what is recomputed, and so is nothing smaller.
 func TestEveryChoiceGivesASoundPlan(t *testing.T) {
@@ -49,7 +72,7 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		m := models[r.IntN(len(models))]
 		goal := tiny.AdamW(1+r.IntN(3), r.IntN(2) == 0)
-		p, err := planner.Build(m, goal, tiny.Site(1<<30), randomChoice(r))
+		p, err := planner.Build(m, goal, tiny.Site(1<<30), overDevices(r, randomChoice(r)))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -188,7 +188,15 @@ func (s *search) shared(c *candidate) int64 {
 	return 0
 }
 
-func (c *candidate) need() int64 { return c.plan.Peak()[plan.OnDevice] }
+// need is the memory of the device that takes most.
+func (c *candidate) need() (most int64) {
+	for _, a := range c.plan.Arenas {
+		if a.Tier == plan.OnDevice {
+			most = max(most, a.Bytes)
+		}
+	}
+	return most
+}
 
 func (c *candidate) host() (n int64) {
 	for tier, bytes := range c.plan.Peak() {

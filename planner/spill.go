@@ -6,50 +6,78 @@ func (e *emitter) spill(u use, micro int) {
 	if u.phase != forward || !e.c.Spilled[u.block] || u.block < e.b.trained {
 		return
 	}
-	for _, waiting := range e.waiting(u.block, micro) {
-		b := e.p.Buffers[waiting.of[waiting.key]]
+	for _, w := range e.waiting(u.block, micro) {
+		b := e.p.Buffers[w.of[w.key]]
 		host := e.buffer(b.Name, b.Class, e.host, b.Bytes)
-		e.moveOut(waiting.of[waiting.key], host, u.block, micro)
-		waiting.of[waiting.key] = host
+		e.moveOut(u.device, w.of[w.key], host, u.block, micro)
+		w.of[w.key] = host
 	}
 }
 
-// unspillAhead fetches what the run at hand and the one after it find on the
-// host, so that the next one's comes while this one computes.
-func (e *emitter) unspillAhead() {
-	for _, r := range e.runs[e.next:min(e.next+2, len(e.runs))] {
-		if r.phase != backward || !e.c.Spilled[r.block] {
-			continue
-		}
-		for _, waiting := range e.waiting(r.block, r.micro) {
-			if id := waiting.of[waiting.key]; e.p.Buffers[id].Arena == e.host {
-				waiting.of[waiting.key] = e.moveIn(id, r.block, r.micro)
-			}
+// bring fetches what a run reads and finds on the host or on another device: the
+// carry or its gradient from the block before, what was spilled.
+func (e *emitter) bring(u use, micro int) {
+	list := e.borders(e.carry, u.block, micro)
+	if u.phase == backward || u.phase == both {
+		list = append(e.waiting(u.block, micro), e.borders(e.grad, u.block+1, micro)...)
+	}
+	for _, w := range list {
+		if id := w.of[w.key]; e.p.Buffers[id].Arena != u.device {
+			w.of[w.key] = e.moveIn(u.device, id, u.block, micro)
 		}
 	}
 }
 
-// waiting are the buffers that wait for a block's backward.
-type waiting struct {
+// bringAhead fetches what the run after the n-th of use i finds on the host, so
+// that it comes while that one computes.
+func (e *emitter) bringAhead(i, n int) {
+	u := e.uses[i]
+	if n+1 < len(u.micros) {
+		e.bringSpilled(u, u.micros[n+1])
+		return
+	}
+	for _, next := range e.uses[i+1:] {
+		if next.device == u.device {
+			e.bringSpilled(next, next.micros[0])
+			return
+		}
+	}
+}
+
+func (e *emitter) bringSpilled(u use, micro int) {
+	if u.phase != backward {
+		return
+	}
+	for _, w := range e.waiting(u.block, micro) {
+		if id := w.of[w.key]; e.p.Buffers[id].Arena == e.host {
+			w.of[w.key] = e.moveIn(u.device, id, u.block, micro)
+		}
+	}
+}
+
+// border is a buffer at a block's border and where it is written down.
+type border struct {
 	of  map[at]int
 	key at
 }
 
-func (e *emitter) waiting(block, micro int) (list []waiting) {
-	for i := 0; ; i++ {
-		key := at{block, i, micro}
-		if _, ok := e.carry[key]; !ok {
-			break
-		}
-		list = append(list, waiting{e.carry, key})
-	}
-	if key := (at{block, 0, micro}); e.has(e.kept, key) {
-		list = append(list, waiting{e.kept, key})
+// waiting are the buffers that wait for a block's backward.
+func (e *emitter) waiting(block, micro int) []border {
+	list := e.borders(e.carry, block, micro)
+	if key := (at{block, 0, micro}); has(e.kept, key) {
+		list = append(list, border{e.kept, key})
 	}
 	return list
 }
 
-func (e *emitter) has(of map[at]int, key at) bool {
+func (e *emitter) borders(of map[at]int, block, micro int) (list []border) {
+	for i := 0; has(of, at{block, i, micro}); i++ {
+		list = append(list, border{of, at{block, i, micro}})
+	}
+	return list
+}
+
+func has(of map[at]int, key at) bool {
 	_, ok := of[key]
 	return ok
 }

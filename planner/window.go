@@ -1,31 +1,43 @@
 package planner
 
-// window streams the weights of slabs that rest on the host. At any moment the
-// device holds the slabs of the use at hand and, up to the window's size, those of
-// the uses that come next; what is not among them is dropped, since the home has
-// the same bytes.
+// window streams weights that do not rest on its device: from the host, or from
+// the device that owns them. At any moment the device holds the slabs of the use
+// at hand and, up to the window's size, those of the uses that come next; what is
+// not among them is dropped, since the home has the same bytes.
 type window struct {
-	e    *emitter
-	need [][]int // by use: the streamed slabs it reads
+	e      *emitter
+	device int
+	need   [][]int // by turn: the slabs it must fetch
+	hold   []bool  // by slab: it is here for good
 }
 
-func newWindow(e *emitter, uses []use) *window {
-	w := &window{e: e, need: make([][]int, len(uses))}
-	for i, u := range uses {
+func newWindows(e *emitter) []*window {
+	list := make([]*window, len(e.on))
+	for d := range list {
+		w := &window{e: e, device: d, hold: make([]bool, len(e.p.Slabs))}
+		for k := range w.hold {
+			w.hold[k] = e.on[d].slabs[k].weight >= 0
+		}
+		list[d] = w
+	}
+	for _, u := range e.uses {
+		w := list[u.device]
+		var need []int
 		for _, k := range e.b.slabs.of[u.block] {
-			if e.c.Streamed[k] {
-				w.need[i] = append(w.need[i], k)
+			if !w.hold[k] {
+				need = append(need, k)
 			}
 		}
+		w.need = append(w.need, need)
 	}
-	return w
+	return list
 }
 
-// ahead lists the slabs the device should hold at use i: its own, then the next
+// ahead lists the slabs the device should hold at a turn: its own, then the next
 // ones as far as the window reaches.
-func (w *window) ahead(i int) []int {
-	hold := append([]int(nil), w.need[i]...)
-	for n := i + 1; n < len(w.need) && len(hold) < w.e.c.Window; n++ {
+func (w *window) ahead(turn int) []int {
+	hold := append([]int(nil), w.need[turn]...)
+	for n := turn + 1; n < len(w.need) && len(hold) < w.e.c.Window; n++ {
 		for _, k := range w.need[n] {
 			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Window {
 				hold = append(hold, k)
@@ -35,24 +47,24 @@ func (w *window) ahead(i int) []int {
 	return hold
 }
 
-// enter fetches what is missing before use i.
-func (w *window) enter(i int) {
-	for _, k := range w.ahead(i) {
-		if state := &w.e.slabs[k]; state.weight < 0 {
-			state.weight = w.e.moveIn(w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+// enter fetches what is missing before a turn.
+func (w *window) enter(turn int) {
+	for _, k := range w.ahead(turn) {
+		if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
+			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
 		}
 	}
 }
 
-// leave drops what the next use and its window do not need.
-func (w *window) leave(i int) {
-	var hold []int
-	if i+1 < len(w.need) {
-		hold = w.ahead(i + 1)
+// leave drops what the next turn and its window do not need.
+func (w *window) leave(turn int) {
+	var next []int
+	if turn+1 < len(w.need) {
+		next = w.ahead(turn + 1)
 	}
-	for k := range w.e.slabs {
-		if w.e.c.Streamed[k] && indexOf(hold, k) < 0 {
-			w.e.slabs[k].weight = -1
+	for k := range w.hold {
+		if !w.hold[k] && indexOf(next, k) < 0 {
+			w.e.on[w.device].slabs[k].weight = -1
 		}
 	}
 }

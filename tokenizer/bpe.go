@@ -1,8 +1,8 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -32,7 +32,7 @@ type bpe struct {
 	byteTokens  *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
 	prefix      string      // of characters that do not start a word
 	suffix      string      // of the character that ends a word
-	cutAtMeta   bool        // no merge joins '▁' to something before it
+	cutAt       string      // words start at this letter; "" if a token could cross
 }
 
 // pair is two neighbouring symbols, the left one in the upper half.
@@ -46,30 +46,18 @@ type merge struct{ rank, id int32 }
 // meta is the letter SentencePiece writes for a space.
 const meta = "▁"
 
-func parseBPE(raw json.RawMessage) (*bpe, *vocab, error) {
-	var file struct {
-		Dropout     *float64        `json:"dropout"`
-		Unknown     *string         `json:"unk_token"`
-		Prefix      *string         `json:"continuing_subword_prefix"`
-		Suffix      *string         `json:"end_of_word_suffix"`
-		FuseUnknown bool            `json:"fuse_unk"`
-		Fallback    bool            `json:"byte_fallback"`
-		Whole       bool            `json:"ignore_merges"`
-		Vocab       json.RawMessage `json:"vocab"`
-		Merges      json.RawMessage `json:"merges"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, nil, err
-	}
-	if file.Dropout != nil && *file.Dropout != 0 {
-		return nil, nil, fmt.Errorf("BPE dropout %g makes encoding random; set it to null", *file.Dropout)
+func parseBPE(file *modelFile) (*bpe, *vocab, error) {
+	if dropout := orElse(file.Dropout, 0); dropout != 0 {
+		return nil, nil, fmt.Errorf("BPE dropout %g makes encoding random; set it to null", dropout)
 	}
 	v, err := parseVocab(string(file.Vocab))
 	if err != nil {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
-	m := &bpe{vocab: v, fuseUnknown: file.FuseUnknown}
-	m.unknown, m.prefix, m.suffix = deref(file.Unknown), deref(file.Prefix), deref(file.Suffix)
+	m := &bpe{
+		vocab: v, unknown: orElse(file.Unknown, ""), fuseUnknown: file.FuseUnknown,
+		prefix: orElse(file.Prefix, ""), suffix: orElse(file.Suffix, ""),
+	}
 	if file.Fallback {
 		m.byteTokens = v.byteIDs()
 	}
@@ -79,21 +67,13 @@ func parseBPE(raw json.RawMessage) (*bpe, *vocab, error) {
 	if err := m.parseMerges(string(file.Merges)); err != nil {
 		return nil, nil, fmt.Errorf("merges: %w", err)
 	}
+	m.cutBefore(meta)
 	return m, v, nil
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // parseMerges reads ["a b", ...] or [["a", "b"], ...], first learned first.
 func (m *bpe) parseMerges(array string) error {
-	m.merges = map[pair]merge{}
-	_, hasMeta := m.vocab.ids[meta]
-	m.cutAtMeta = hasMeta && m.prefix == "" && m.suffix == "" && m.whole == nil
+	m.merges = make(map[pair]merge, len(array)/16) // about as many as there are
 	rank := int32(0)
 	return eachElement(array, func(value string) error {
 		left, right, err := mergeSides(value)
@@ -111,7 +91,6 @@ func (m *bpe) parseMerges(array string) error {
 				rank, excerpt(left), excerpt(right))
 		}
 		m.merges[pairOf(a, b)] = merge{rank, joined}
-		m.cutAtMeta = m.cutAtMeta && (strings.HasSuffix(left, meta) || !strings.HasPrefix(right, meta))
 		rank++
 		return nil
 	})
@@ -155,7 +134,7 @@ func (m *bpe) readBytes() bool {
 		}
 		bytes[b] = id
 	}
-	m.bytes, m.cutAtMeta = &bytes, false
+	m.bytes, m.cutAt = &bytes, ""
 	if m.whole != nil {
 		m.whole = make(map[string]int32, len(m.vocab.ids))
 		for id, token := range m.vocab.tokens {
@@ -167,18 +146,32 @@ func (m *bpe) readBytes() bool {
 	return true
 }
 
-// words cuts before every '▁' that starts a word. Models with this letter have no
-// other pre-tokenizing; without the cut a whole book would be one word.
+// cutBefore lets words be cut before the given letter, which stands for a space,
+// if no merge joins it to anything but itself on its left. Models with such a letter
+// have no other pre-tokenizing; without the cut a whole book would be one word.
+func (m *bpe) cutBefore(letter string) {
+	if _, ok := m.vocab.ids[letter]; !ok || m.prefix != "" || m.suffix != "" || m.whole != nil {
+		return
+	}
+	for p := range m.merges {
+		left, right := m.vocab.tokens[p>>32], m.vocab.tokens[uint32(p)]
+		if strings.HasPrefix(right, letter) && !strings.HasSuffix(left, letter) {
+			return
+		}
+	}
+	m.cutAt = letter
+}
+
 func (m *bpe) words(p piece, each func(piece) error) error {
-	if !m.cutAtMeta {
+	if m.cutAt == "" {
 		return each(p)
 	}
 	for s := p.text; s != ""; {
 		n := 0
-		for strings.HasPrefix(s[n:], meta) {
-			n += len(meta)
+		for strings.HasPrefix(s[n:], m.cutAt) {
+			n += len(m.cutAt)
 		}
-		if i := strings.Index(s[n:], meta); i >= 0 {
+		if i := strings.Index(s[n:], m.cutAt); i >= 0 {
 			n += i
 		} else {
 			n = len(s)
@@ -197,7 +190,7 @@ func (m *bpe) encode(ids []int32, word string, w *scratch) ([]int32, error) {
 			return append(ids, id), nil
 		}
 	}
-	symbols, err := m.symbols(w.symbols[:0], word)
+	symbols, err := m.symbols(slices.Grow(w.symbols[:0], len(word)), word)
 	if err != nil {
 		return ids, err
 	}

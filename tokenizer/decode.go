@@ -81,8 +81,7 @@ func parseDecoder(kind string, raw json.RawMessage) (decoder, error) {
 	case "Fuse":
 		return fuse{}, nil
 	case "Replace":
-		n, err := parseReplace(raw)
-		return eachToken(n.normalize), err
+		return parseReplace(raw)
 	case "Strip":
 		return parseStripDecoder(raw)
 	case "Metaspace":
@@ -97,14 +96,11 @@ func parseDecoder(kind string, raw json.RawMessage) (decoder, error) {
 	return nil, fmt.Errorf("decoder %s is not supported", excerpt(kind))
 }
 
-// eachToken rewrites tokens one by one.
-type eachToken func(token string) (string, error)
-
-func (f eachToken) decode(tokens []string) ([]string, error) {
+func (n *replace) decode(tokens []string) ([]string, error) {
 	out := make([]string, len(tokens))
 	for i, token := range tokens {
 		var err error
-		if out[i], err = f(token); err != nil {
+		if out[i], err = n.normalize(token); err != nil {
 			return nil, err
 		}
 	}
@@ -168,27 +164,35 @@ func (fuse) decode(tokens []string) ([]string, error) {
 	return []string{strings.Join(tokens, "")}, nil
 }
 
-// parseStripDecoder reads how often a character is taken from a token's ends.
+// stripDecoder takes a character from the ends of tokens, so often at most.
+type stripDecoder struct {
+	Content     string
+	Start, Stop uint
+}
+
 func parseStripDecoder(raw json.RawMessage) (decoder, error) {
-	var file struct {
-		Content     string
-		Start, Stop uint
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
+	var d stripDecoder
+	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
-	if utf8.RuneCountInString(file.Content) != 1 {
-		return nil, fmt.Errorf("Strip content %s is not one character", excerpt(file.Content))
+	if utf8.RuneCountInString(d.Content) != 1 {
+		return nil, fmt.Errorf("Strip content %s is not one character", excerpt(d.Content))
 	}
-	return eachToken(func(token string) (string, error) {
-		for n := uint(0); n < file.Start && strings.HasPrefix(token, file.Content); n++ {
-			token = token[len(file.Content):]
+	return d, nil
+}
+
+func (d stripDecoder) decode(tokens []string) ([]string, error) {
+	out := make([]string, len(tokens))
+	for i, token := range tokens {
+		for n := uint(0); n < d.Start && strings.HasPrefix(token, d.Content); n++ {
+			token = token[len(d.Content):]
 		}
-		for n := uint(0); n < file.Stop && strings.HasSuffix(token, file.Content); n++ {
-			token = token[:len(token)-len(file.Content)]
+		for n := uint(0); n < d.Stop && strings.HasSuffix(token, d.Content); n++ {
+			token = token[:len(token)-len(d.Content)]
 		}
-		return token, nil
-	}), nil
+		out[i] = token
+	}
+	return out, nil
 }
 
 // metaspaceDecoder makes spaces of the letter again, and nothing in the first token

@@ -26,10 +26,16 @@ func (w *scratch) trim() {
 	}
 }
 
+// maxText keeps places in a text within 32 bits.
+const maxText = 1 << 30
+
 // Encode turns text into ids. addSpecial puts the tokens around it that the model
 // expects, such as <s>. Special tokens written out in the text become their ids
 // either way. The text must be UTF-8.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("encode: a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText)
+	}
 	if !t.anyBytes && !utf8.ValidString(text) {
 		return nil, fmt.Errorf("encode: byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text))
 	}
@@ -66,12 +72,11 @@ func firstInvalid(s string) int {
 // encodeInto leads text through the stages the package comment names.
 func (t *Tokenizer) encodeInto(ids []int32, text string, w *scratch) ([]int32, error) {
 	token := func(id int32) { ids = append(ids, id) }
-	cut := chain(t.pre, func(p piece) error {
-		return t.model.words(p, func(p piece) (err error) {
-			ids, err = t.encodeWord(ids, p.text, w)
-			return err
-		})
-	})
+	word := func(p piece) (err error) {
+		ids, err = t.encodeWord(ids, p.text, w)
+		return err
+	}
+	cut := chain(t.pre, func(p piece) error { return t.model.words(p, word) })
 	err := t.original.cut(text, func(start, end int) error {
 		part, err := t.norm.normalize(text[start:end])
 		if err != nil {

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // shortWord is how many symbols are joined by looking at all of them for every
 // merge. Beyond that a heap keeps the work at n log n, so that a megabyte without
@@ -61,7 +64,7 @@ type link struct {
 }
 
 func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
-	links, heap := w.links[:0], w.heap[:0]
+	links, heap := slices.Grow(w.links[:0], len(symbols)), slices.Grow(w.heap[:0], len(symbols))
 	for i := range symbols {
 		links = append(links, link{int32(i) - 1, int32(i) + 1, merge{rank: noRank}})
 	}

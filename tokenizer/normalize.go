@@ -184,6 +184,13 @@ func parseReplace(raw json.RawMessage) (*replace, error) {
 }
 
 func (n *replace) normalize(s string) (string, error) {
+	if from, ok := n.pattern.(literal); ok {
+		after := len(s) + strings.Count(s, string(from))*(len(n.content)-len(from))
+		if err := grown(len(s), after); err != nil {
+			return "", err
+		}
+		return strings.ReplaceAll(s, string(from), n.content), nil
+	}
 	var b strings.Builder
 	done := 0
 	err := n.pattern.find(s, func(start, end int) error {

@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -35,6 +37,9 @@ func parsePreTokenizers(raw json.RawMessage) ([]preTokenizer, error) {
 	var list []preTokenizer
 	err := eachStep(raw, "pretokenizers", func(kind string, raw json.RawMessage) error {
 		steps, err := parsePreTokenizer(kind, raw)
+		if slices.Contains(steps, preTokenizer(byteLevel{})) && slices.Contains(list, preTokenizer(byteLevel{})) {
+			return errors.New("bytes would be written as letters twice")
+		}
 		list = append(list, steps...)
 		return err
 	})

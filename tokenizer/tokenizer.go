@@ -25,6 +25,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"unicode/utf8"
 )
 
 // Tokenizer turns text into ids and ids into text. It is safe for concurrent use.
@@ -80,6 +81,9 @@ func Parse(data []byte) (*Tokenizer, error) {
 		Decoder    json.RawMessage `json:"decoder"`
 		Model      json.RawMessage `json:"model"`
 	}
+	if !utf8.Valid(data) {
+		return nil, errors.New("parse tokenizer: the file is not UTF-8")
+	}
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("parse tokenizer: %w", err)
 	}
@@ -116,38 +120,50 @@ func (t *Tokenizer) ready() *Tokenizer {
 	return t
 }
 
+// modelFile is the model's part of the file: the fields of all kinds of model.
+type modelFile struct {
+	Type        string          `json:"type"`
+	Vocab       json.RawMessage `json:"vocab"`
+	Merges      json.RawMessage `json:"merges"`
+	Unknown     *string         `json:"unk_token"`
+	UnknownID   *int64          `json:"unk_id"`
+	FuseUnknown bool            `json:"fuse_unk"`
+	Fallback    bool            `json:"byte_fallback"`
+	Prefix      *string         `json:"continuing_subword_prefix"`
+	Suffix      *string         `json:"end_of_word_suffix"`
+	Whole       bool            `json:"ignore_merges"`
+	Dropout     *float64        `json:"dropout"`
+	MostChars   *int            `json:"max_input_chars_per_word"`
+}
+
 func parseModel(raw json.RawMessage) (model, *vocab, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil, errors.New("the file has none")
 	}
-	kind, err := modelKind(raw)
-	if err != nil {
+	var file modelFile
+	if err := json.Unmarshal(raw, &file); err != nil {
 		return nil, nil, err
 	}
-	switch kind {
-	case "BPE":
-		return parseBPE(raw)
-	case "Unigram":
-		return parseUnigram(raw)
-	case "WordPiece":
-		return parseWordPiece(raw)
+	if file.Type == "" && file.Merges != nil { // old files leave it out
+		file.Type = "BPE"
 	}
-	return nil, nil, fmt.Errorf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(kind))
+	switch file.Type {
+	case "BPE":
+		return parseBPE(&file)
+	case "Unigram":
+		return parseUnigram(&file)
+	case "WordPiece":
+		return parseWordPiece(&file)
+	}
+	return nil, nil, fmt.Errorf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(file.Type))
 }
 
-// modelKind is the model's type. Old files leave it out where the fields tell.
-func modelKind(raw json.RawMessage) (string, error) {
-	var file struct {
-		Type   string          `json:"type"`
-		Merges json.RawMessage `json:"merges"`
+// orElse is the value of an optional field.
+func orElse[T any](field *T, otherwise T) T {
+	if field == nil {
+		return otherwise
 	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return "", err
-	}
-	if file.Type == "" && file.Merges != nil {
-		return "BPE", nil
-	}
-	return file.Type, nil
+	return *field
 }
 
 // maxSteps is how many steps a normalizer, pre-tokenizer, post-processor or decoder

@@ -1,6 +1,10 @@
 package tokenizer
 
-import "sort"
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
 
 // trie finds the tokens that start at a place in a word. Nodes with their edges
 // sorted lie in two flat arrays, so it costs about as much memory as the tokens.
@@ -17,6 +21,21 @@ type trieNode struct {
 type trieEdge struct {
 	label byte
 	node  int32
+}
+
+// trie holds the tokens that start with prefix and do not end there, without it.
+func (v *vocab) trie(prefix string) (*trie, error) {
+	var tokens []string
+	var ids []int32
+	for id, token := range v.tokens {
+		if len(token) > maxMatched {
+			return nil, fmt.Errorf("token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched)
+		}
+		if tail, ok := strings.CutPrefix(token, prefix); ok && tail != "" {
+			tokens, ids = append(tokens, tail), append(ids, int32(id))
+		}
+	}
+	return newTrie(tokens, ids), nil
 }
 
 // newTrie holds the given tokens; ids[i] belongs to tokens[i]. Tokens differ.

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -23,29 +22,23 @@ type unigram struct {
 // unknownPenalty is how much worse than the worst token an unknown character is.
 const unknownPenalty = 10
 
-func parseUnigram(raw json.RawMessage) (*unigram, *vocab, error) {
-	var file struct {
-		Unknown  *int64          `json:"unk_id"`
-		Fallback bool            `json:"byte_fallback"`
-		Vocab    json.RawMessage `json:"vocab"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, nil, err
-	}
+func parseUnigram(file *modelFile) (*unigram, *vocab, error) {
 	m := &unigram{vocab: newVocab(), unknown: -1, penalty: math.Inf(1)}
 	if err := m.parseScores(string(file.Vocab)); err != nil {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
-	if file.Unknown != nil {
-		if *file.Unknown < 0 || *file.Unknown >= int64(len(m.scores)) {
-			return nil, nil, fmt.Errorf("unk_id %d, but ids go from 0 to %d", *file.Unknown, len(m.scores)-1)
+	if file.UnknownID != nil {
+		if *file.UnknownID < 0 || *file.UnknownID >= int64(len(m.scores)) {
+			return nil, nil, fmt.Errorf("unk_id %d, but ids go from 0 to %d", *file.UnknownID, len(m.scores)-1)
 		}
-		m.unknown = int32(*file.Unknown)
+		m.unknown = int32(*file.UnknownID)
 	}
 	if file.Fallback {
 		m.byteTokens = m.vocab.byteIDs()
 	}
-	return m, m.vocab, m.buildTrie()
+	var err error
+	m.pieces, err = m.vocab.trie("")
+	return m, m.vocab, err
 }
 
 // parseScores reads [["token", score], ...]; a token's place is its id.
@@ -75,21 +68,6 @@ func (m *unigram) parseScores(array string) error {
 		m.penalty = min(m.penalty, score-unknownPenalty)
 		return m.vocab.add(token, id, len(m.scores))
 	})
-}
-
-func (m *unigram) buildTrie() error {
-	var ids []int32
-	var tokens []string
-	for id, token := range m.vocab.tokens {
-		if len(token) > maxMatched {
-			return fmt.Errorf("vocab: token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched)
-		}
-		if token != "" {
-			ids, tokens = append(ids, int32(id)), append(tokens, token)
-		}
-	}
-	m.pieces = newTrie(tokens, ids)
-	return nil
 }
 
 // words leaves a piece whole: a token could cross any place in it.

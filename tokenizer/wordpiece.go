@@ -1,9 +1,7 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -16,41 +14,22 @@ type wordPiece struct {
 	most      int   // characters of a word that is tried at all
 }
 
-func parseWordPiece(raw json.RawMessage) (*wordPiece, *vocab, error) {
-	file := struct {
-		Unknown string          `json:"unk_token"`
-		Prefix  string          `json:"continuing_subword_prefix"`
-		Most    int             `json:"max_input_chars_per_word"`
-		Vocab   json.RawMessage `json:"vocab"`
-	}{Unknown: "[UNK]", Prefix: "##", Most: 100}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, nil, err
-	}
+func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
 	v, err := parseVocab(string(file.Vocab))
 	if err != nil {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
-	m := &wordPiece{most: file.Most}
+	m := &wordPiece{most: orElse(file.MostChars, 100)}
+	unknown, prefix := orElse(file.Unknown, "[UNK]"), orElse(file.Prefix, "##")
 	var ok bool
-	if m.unknown, ok = v.ids[file.Unknown]; !ok {
-		return nil, nil, fmt.Errorf("unknown token %s is not in the vocabulary", excerpt(file.Unknown))
+	if m.unknown, ok = v.ids[unknown]; !ok {
+		return nil, nil, fmt.Errorf("unknown token %s is not in the vocabulary", excerpt(unknown))
 	}
-	var all, rest []string
-	var allIDs, restIDs []int32
-	for id, token := range v.tokens {
-		if len(token) > maxMatched {
-			return nil, nil, fmt.Errorf("vocab: token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched)
-		}
-		if token == "" {
-			continue
-		}
-		all, allIDs = append(all, token), append(allIDs, int32(id))
-		if tail, ok := strings.CutPrefix(token, file.Prefix); ok && tail != "" {
-			rest, restIDs = append(rest, tail), append(restIDs, int32(id))
-		}
+	if m.starts, err = v.trie(""); err != nil {
+		return nil, nil, err
 	}
-	m.starts, m.continues = newTrie(all, allIDs), newTrie(rest, restIDs)
-	return m, v, nil
+	m.continues, err = v.trie(prefix)
+	return m, v, err
 }
 
 func (m *wordPiece) words(p piece, each func(piece) error) error { return each(p) }

@@ -24,6 +24,7 @@ type Rates struct {
 	Memory units.Rate  // of the device's own memory, read plus write
 	In     units.Rate  // host to device
 	Out    units.Rate  // device to host
+	Peer   units.Rate  // device to device; 0: as from the host
 	// HalfDuplex: the two directions share the link.
 	HalfDuplex bool
 	Launch     time.Duration // per kernel
@@ -185,17 +186,25 @@ type virtualQueue struct {
 
 // Copy takes the link for the time the bytes need.
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
-	rate := q.v.rates.Out
-	if m, ok := dst.Memory.(*virtualMemory); ok && m.onDevice {
-		rate = q.v.rates.In
-	}
-	took := q.v.rates.Latency + rate.Time(units.Bytes(src.Bytes))
+	took := q.v.rates.Latency + q.v.rates.copyRate(dst, src).Time(units.Bytes(src.Bytes))
 	if q.v.rates.HalfDuplex {
 		q.now = max(q.now, q.v.linkFree)
 		q.v.linkFree = q.now + took
 	}
 	q.pass(took)
 	return nil
+}
+
+// copyRate of a copy, by where its ends are.
+func (r Rates) copyRate(dst, src device.Buffer) units.Rate {
+	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
+	switch {
+	case to.onDevice && from.onDevice && r.Peer > 0:
+		return r.Peer
+	case to.onDevice:
+		return r.In
+	}
+	return r.Out
 }
 
 func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {

@@ -28,8 +28,7 @@ type Gemm struct {
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
 
-	path    *routines
-	workers int
+	path *routines
 	// The part in progress: K from p0 to p0+kc, packed rows of A from m0, packed
 	// columns of B from n0.
 	p0, kc, m0, ms, n0, ns int
@@ -72,7 +71,10 @@ func roundUp(a, b int) int { return ceil(a, b) * b }
 
 // Run computes the product on the pool.
 func (g *Gemm) Run(p *Pool) {
-	g.path, g.workers = active, p.Workers()
+	g.path = active
+	if g.Accumulate && g.Bias != nil {
+		g.addBias()
+	}
 	if g.M <= skinnyM {
 		p.Run(ceil(g.N, g.path.nr), (*skinny)(g))
 		return
@@ -84,6 +86,14 @@ func (g *Gemm) Run(p *Pool) {
 			g.kc = min(depth, g.K-g.p0)
 			g.slab(p)
 		}
+	}
+}
+
+// addBias adds the bias to the old C, for the rare product that has both.
+func (g *Gemm) addBias() {
+	for i := range g.M {
+		row := g.C[i*g.CStep:][:g.N]
+		Add(row, row, g.Bias)
 	}
 }
 

@@ -2,8 +2,8 @@ package kernel
 
 import "math"
 
-// CrossEntropy is the loss -log softmax(logits)[target] of each row. Rows with a
-// negative target count for nothing.
+// CrossEntropy is the loss -log softmax(logits)[target] of each row. Rows whose target
+// is Ignore count for nothing; other targets are brought into the vocabulary.
 //
 //	Logits [N V], row by row     Targets [N]     Losses [N]
 //
@@ -12,6 +12,7 @@ type CrossEntropy struct {
 	N, V    int
 	Logits  []float32
 	Targets []int32
+	Ignore  int32
 	Losses  []float32
 	Grad    []float32
 	Slope   float32
@@ -28,15 +29,14 @@ func (c *CrossEntropy) Compute(p *Pool) { p.Run(c.N, c) }
 // Run computes one row.
 func (c *CrossEntropy) Run(worker, i int) {
 	row := c.Logits[i*c.V:][:c.V]
-	target := int(c.Targets[i])
-	if target < 0 {
+	if c.Targets[i] == c.Ignore {
 		c.Losses[i] = 0
 		if c.Grad != nil {
 			clear(c.Grad[i*c.V:][:c.V])
 		}
 		return
 	}
-	target = min(target, c.V-1)
+	target := min(max(int(c.Targets[i]), 0), c.V-1)
 	logit := row[target]
 	if c.Grad == nil {
 		c.Losses[i] = logSumExp(row, c.Work[worker*chunk:][:chunk]) - logit
@@ -71,6 +71,7 @@ type LinearCrossEntropy struct {
 	N, V, D    int
 	X, W       []float32
 	Targets    []int32
+	Ignore     int32
 	Losses     []float32
 	DX, DW     []float32
 	Accumulate bool // add to DW instead of replacing it
@@ -111,7 +112,7 @@ func (l *LinearCrossEntropy) Compute(p *Pool) {
 		x := Matrix{Data: l.X[i*l.D:][:n*l.D], Step: l.D}
 		l.logits = Gemm{M: n, N: l.V, K: l.D, A: x, B: Matrix{Data: l.W, Step: l.D, Transposed: true}, C: logits, CStep: l.V, Work: work[sums:]}
 		l.logits.Run(p)
-		l.rows = CrossEntropy{N: n, V: l.V, Logits: logits, Targets: l.Targets[i:], Losses: l.Losses[i:], Slope: l.Slope, Work: work[:sums]}
+		l.rows = CrossEntropy{N: n, V: l.V, Logits: logits, Targets: l.Targets[i:], Ignore: l.Ignore, Losses: l.Losses[i:], Slope: l.Slope, Work: work[:sums]}
 		if l.DX != nil {
 			l.rows.Grad = logits
 		}

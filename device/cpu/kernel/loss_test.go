@@ -45,7 +45,7 @@ func TestLinearCrossEntropy(t *testing.T) {
 			n, v, d := s[0], s[1], s[2]
 			l := &LinearCrossEntropy{
 				fewRows: s[3],
-				N:       n, V: v, D: d, X: random(rng, n*d), W: random(rng, v*d), Targets: make([]int32, n), Slope: 0.3,
+				N:       n, V: v, D: d, X: random(rng, n*d), W: random(rng, v*d), Targets: make([]int32, n), Ignore: -100, Slope: 0.3,
 				Losses: make([]float32, n), DX: random(rng, n*d), DW: random(rng, v*d),
 			}
 			for i := range l.Targets {
@@ -81,7 +81,7 @@ func TestCrossEntropyLeavesLogits(t *testing.T) {
 	defer pool.Close()
 	eachPath(t, func(t *testing.T) {
 		const n, v = 3, chunk + 77
-		c := &CrossEntropy{N: n, V: v, Logits: random(newRand(), n*v), Targets: []int32{5, -1, v - 1}, Losses: make([]float32, n), Work: make([]float32, CrossEntropyWorkspace(2))}
+		c := &CrossEntropy{N: n, V: v, Logits: random(newRand(), n*v), Targets: []int32{5, -1, v - 1}, Ignore: -1, Losses: make([]float32, n), Work: make([]float32, CrossEntropyWorkspace(2))}
 		before := append([]float32(nil), c.Logits...)
 		c.Compute(pool)
 		alone := append([]float32(nil), c.Losses...)

@@ -33,7 +33,12 @@ type Pool struct {
 	done     chan struct{}
 	closed   atomic.Bool
 	workers  int
+
+	failure atomic.Pointer[failure] // the first panic of a piece
 }
+
+// failure is what a piece panicked with.
+type failure struct{ value any }
 
 // spins is how often an idle worker looks for work before it sleeps: about
 // a tenth of a millisecond, longer than the gap between two operations.
@@ -62,7 +67,8 @@ func (p *Pool) Close() {
 }
 
 // Run runs pieces 0 to n-1 of the job and returns when all have finished. Jobs from
-// several goroutines take turns. A job must not call Run of its own pool.
+// several goroutines take turns. A job must not call Run of its own pool. If a piece
+// panics the others still run, and then Run panics with the same value.
 func (p *Pool) Run(n int, job Job) {
 	if n <= 0 {
 		return
@@ -82,6 +88,9 @@ func (p *Pool) Run(n int, job Job) {
 	p.work(0)
 	p.wait()
 	p.job = nil
+	if f := p.failure.Swap(nil); f != nil {
+		panic(f.value)
+	}
 }
 
 // rouse wakes n workers.
@@ -105,11 +114,21 @@ func (p *Pool) work(worker int) {
 		if !p.ticket.CompareAndSwap(t, t-1) {
 			continue
 		}
-		p.job.Run(worker, p.size-int(left))
+		p.piece(worker, p.size-int(left))
+	}
+}
+
+// piece runs one piece and counts it as finished, also when it panics.
+func (p *Pool) piece(worker, i int) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.failure.CompareAndSwap(nil, &failure{r})
+		}
 		if p.pending.Add(-1) == 0 && p.parked.Swap(false) {
 			p.done <- struct{}{}
 		}
-	}
+	}()
+	p.job.Run(worker, i)
 }
 
 // wait returns when the last piece has finished.

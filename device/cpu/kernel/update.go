@@ -62,7 +62,8 @@ type SGD struct {
 //
 //	g = g + decay·w     m = momentum·m + (1-dampening)·g     w = w - rate·m
 //
-// or w - rate·(g + momentum·m) with Nesterov.
+// or w - rate·(g + momentum·m) with Nesterov. Without momentum w = w - rate·g, and m
+// stays as it is.
 func (o *SGD) Update(w, g, m []float32) {
 	active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
 }
@@ -74,7 +75,11 @@ type sgdScalars struct {
 
 func (o *SGD) scalars() sgdScalars {
 	s := sgdScalars{clip: o.Clip, decay: o.Decay, momentum: o.Momentum, fresh: 1 - o.Dampening, through: 1, rate: o.Rate}
-	if o.First {
+	switch {
+	case o.Momentum == 0: // m is not used and stays as it is
+		s.momentum, s.fresh, s.direct, s.through = 1, 0, 1, 0
+		return s
+	case o.First:
 		s.momentum, s.fresh = 0, 1
 	}
 	if o.Nesterov {

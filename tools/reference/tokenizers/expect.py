@@ -10,6 +10,9 @@ Everything goes to tokenizer/testdata, which is committed; the five real tokeniz
 import gzip
 import json
 import pathlib
+import sys
+
+sys.dont_write_bytecode = True
 
 import tokenizers
 from tokenizers import Regex, Tokenizer, normalizers

@@ -1,0 +1,115 @@
+package cpu
+
+import (
+	"math"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// rope turns pairs of each head by angles that depend on the position, computed once
+// per position for all heads.
+func rope(c op.Call, workers int) program {
+	heads, half := int(c.Attr.Heads), int(c.In[2].Shape[0])
+	width := int(c.In[0].Shape.Last())
+	factor := c.Attr.Scale
+	if factor == 0 {
+		factor = 1
+	}
+	var x, freq, y, angles []float32
+	var positions []int32
+	work := rowsOf(c.In[0].Shape.Rows(), int64(width), func(worker, from, to int) {
+		cos, sin := angles[2*worker*half:][:half], angles[(2*worker+1)*half:][:half]
+		for n := from; n < to; n++ {
+			turn(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
+			for i := n * width; i < (n+1)*width; i += width / heads {
+				in, out := x[i:i+width/heads], y[i:i+width/heads]
+				kernel.Rotate(out[:half], out[half:2*half], in, in[half:], cos, sin)
+				copy(out[2*half:], in[2*half:])
+			}
+		}
+	})
+	return program{
+		workspace: bytesOf(2 * workers * half),
+		run: func(p *kernel.Pool, l *device.Launch) {
+			x, positions, freq, y, angles = f32(l, 0), ids(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+			work.start(p)
+		},
+	}
+}
+
+// turn fills cos and sin of position·freq times the factor. The angle is a float32
+// product: models were trained with that.
+func turn(cos, sin, freq []float32, position int32, factor float64, inverse bool) {
+	for i, f := range freq {
+		s, c := math.Sincos(float64(float32(position) * f))
+		if inverse {
+			s = -s
+		}
+		cos[i], sin[i] = float32(c*factor), float32(s*factor)
+	}
+}
+
+func attention(c op.Call, workers int) program {
+	a := newAttention(c)
+	masks := maskSetter(c, a, 3)
+	return program{
+		workspace: bytesOf(a.Workspace(workers)),
+		run: func(p *kernel.Pool, l *device.Launch) {
+			a.Q, a.K, a.V = f32(l, 0), f32(l, 1), f32(l, 2)
+			a.O, a.LSE, a.Work = f32(l, len(c.In)), f32(l, len(c.In)+1), scratch(l)
+			masks(l)
+			a.Forward(p)
+		},
+	}
+}
+
+func attentionGrad(c op.Call, workers int) program {
+	g := &kernel.AttentionGrad{Attention: *newAttention(c)}
+	masks := maskSetter(c, &g.Attention, 6)
+	return program{
+		workspace: bytesOf(g.Workspace(workers)),
+		run: func(p *kernel.Pool, l *device.Launch) {
+			g.Q, g.K, g.V, g.O, g.LSE, g.DO = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), f32(l, 4), f32(l, 5)
+			n := len(c.In)
+			g.DQ, g.DK, g.DV, g.Work = f32(l, n), f32(l, n+1), f32(l, n+2), scratch(l)
+			masks(l)
+			g.Backward(p)
+		},
+	}
+}
+
+func newAttention(c op.Call) *kernel.Attention {
+	q, k := c.In[0].Shape, c.In[1].Shape
+	return &kernel.Attention{
+		B: int(q[0]), T: int(q[1]), S: int(k[1]), D: int(q[2] / c.Attr.Heads),
+		Heads: int(c.Attr.Heads), KVHeads: int(c.Attr.KVHeads),
+		Scale: float32(c.Attr.Scale), Causal: c.Attr.Causal, Window: int(c.Attr.Window),
+	}
+}
+
+// maskSetter makes what takes the optional operands, which start at position first,
+// and the random stream of a launch.
+func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch) {
+	d := newDropper(c.Attr)
+	if c.Attr.Prob > 0 {
+		a.Dropped = d.factor
+	}
+	perSample := uint64(a.Heads) * uint64(a.T) * uint64(a.S)
+	return func(l *device.Launch) {
+		next := first
+		if c.Attr.Segments {
+			a.Segments = ids(l, next)
+			next++
+		}
+		if c.Attr.KeyMask {
+			a.KeyMask = ids(l, next)
+			next++
+		}
+		if c.Attr.Mask {
+			a.Mask = f32(l, next)
+		}
+		d.start(l.Args, perSample)
+	}
+}

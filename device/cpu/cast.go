@@ -1,0 +1,31 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// cast converts between f32 and the 16-bit types.
+func cast(c op.Call, _ int) program {
+	from, to := c.In[0].DType, c.Out[0].DType
+	var wide []float32
+	var narrow []uint16
+	switch {
+	case from == to:
+		return copyOrAdd(c, 0)
+	case to == dtype.F32:
+		f := widening[from]
+		return elements(c, func(l *device.Launch) { narrow, wide = view[uint16](l.Buffers[0]), f32(l, 1) },
+			func(i, j int) { f(wide[i:j], narrow[i:j]) })
+	}
+	f := narrowing[to]
+	return elements(c, func(l *device.Launch) { wide, narrow = f32(l, 0), view[uint16](l.Buffers[1]) },
+		func(i, j int) { f(narrow[i:j], wide[i:j]) })
+}
+
+var (
+	widening  = map[dtype.Type]func(dst []float32, src []uint16){dtype.BF16: kernel.FromBF16, dtype.F16: kernel.FromF16}
+	narrowing = map[dtype.Type]func(dst []uint16, src []float32){dtype.BF16: kernel.ToBF16, dtype.F16: kernel.ToF16}
+)

@@ -1,0 +1,132 @@
+// Package cpu is the processor as a device: memory from arenas outside the Go heap,
+// queues that are goroutines, and kernels that run on all cores.
+//
+// Open it as "cpu", or with a configuration: "cpu:threads=4,limit=8GiB". Several
+// devices may be open at once, each with memory and workers of its own.
+//
+// A kernel keeps what it needs to run, and its scratch memory comes with the launch,
+// so that nothing is allocated while a program runs. Its results have the same bits
+// with any number of threads (see package kernel).
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+	"spillway/units"
+)
+
+func init() { device.Register("cpu", driver{}) }
+
+// alignment of buffers: a cache line.
+const alignment = 64
+
+// unknownMemory stands for the size of a machine that does not tell.
+const unknownMemory = 1 << 46
+
+type driver struct{}
+
+// Open reads the configuration: threads=N and limit=SIZE, separated by commas.
+func (driver) Open(config string) (device.Device, error) {
+	o, err := parse(config)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %q of the cpu: %w", config, err)
+	}
+	return Open(o), nil
+}
+
+// Options of a device. The zero value means all cores and all memory.
+type Options struct {
+	Threads int   // workers; 0 for as many as Go runs at once
+	Limit   int64 // most bytes Alloc gives in total; 0 for all of the machine
+}
+
+func parse(config string) (o Options, err error) {
+	for _, part := range strings.FieldsFunc(config, func(r rune) bool { return r == ',' }) {
+		key, value, _ := strings.Cut(part, "=")
+		switch key {
+		case "threads":
+			if o.Threads, err = strconv.Atoi(value); err != nil || o.Threads < 1 {
+				return o, fmt.Errorf("threads %q, want a number from 1", value)
+			}
+		case "limit":
+			limit, err := units.ParseBytes(value)
+			if err != nil {
+				return o, err
+			}
+			o.Limit = int64(limit)
+		default:
+			return o, fmt.Errorf("unknown key %q; known are threads and limit", key)
+		}
+	}
+	return o, nil
+}
+
+// Device is the processor and a share of its memory.
+type Device struct {
+	limit int64
+	pool  *kernel.Pool
+	start time.Time
+
+	mu     sync.Mutex
+	held   int64 // bytes Alloc has given
+	live   map[*memory]bool
+	queues map[*queue]bool
+}
+
+// Open opens a device.
+func Open(o Options) *Device {
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Limit == 0 {
+		o.Limit = physicalMemory()
+	}
+	return &Device{
+		limit: o.Limit, pool: kernel.NewPool(o.Threads), start: time.Now(),
+		live: map[*memory]bool{}, queues: map[*queue]bool{},
+	}
+}
+
+// Info describes the device.
+func (d *Device) Info() device.Info {
+	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment}
+}
+
+// Kernel prepares a call.
+func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
+	if err := call.Check(); err != nil {
+		return nil, fmt.Errorf("cpu: a kernel for %v: %w", call.Kind, err)
+	}
+	p, reason := prepare(call, d.pool.Workers())
+	if reason != "" {
+		return nil, &device.NoKernelError{Device: "cpu", Call: call, Reason: reason}
+	}
+	return &task{device: d, call: call, program: p}, nil
+}
+
+// Close ends queues and workers and frees what is left. The error names memory that
+// was not freed.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	queues, live := d.queues, d.live
+	d.queues, d.live = nil, nil
+	d.mu.Unlock()
+	for q := range queues {
+		q.end()
+	}
+	d.pool.Close()
+	var errs []error
+	for m := range live {
+		errs = append(errs, fmt.Errorf("cpu: %d bytes of %s memory: %w", m.size, m.kind(), device.ErrLeak), m.region.Free())
+	}
+	return errors.Join(errs...)
+}

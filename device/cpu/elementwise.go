@@ -1,0 +1,157 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// elements makes a program that works on any range of elements by itself. set takes
+// the operands of a launch, do works on a range of them.
+func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) program {
+	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { do(from, to) })
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		set(l)
+		work.start(p)
+	}}
+}
+
+// pair is an elementwise op of one operand, triple of two.
+type pair struct{ y, x []float32 }
+
+func (o *pair) set(l *device.Launch) { o.x, o.y = f32(l, 0), f32(l, 1) }
+
+type triple struct{ z, x, y []float32 }
+
+func (o *triple) set(l *device.Launch) { o.x, o.y, o.z = f32(l, 0), f32(l, 1), f32(l, 2) }
+
+// copyOrAdd copies bytes of any type, or adds.
+func copyOrAdd(c op.Call, _ int) program {
+	if c.Attr.Accumulate {
+		o := &pair{}
+		return elements(c, o.set, func(from, to int) { kernel.AddScaled(o.y[from:to], o.x[from:to], 1) })
+	}
+	var dst, src []byte
+	work := rowsOf(c.Out[0].Bytes(), 1, func(_, from, to int) { copy(dst[from:to], src[from:to]) })
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		dst, src = l.Buffers[1].Host(), l.Buffers[0].Host()
+		work.start(p)
+	}}
+}
+
+func scale(c op.Call, _ int) program {
+	o, s := &pair{}, float32(c.Attr.Scale)
+	if c.Attr.Accumulate {
+		return elements(c, o.set, func(from, to int) { kernel.AddScaled(o.y[from:to], o.x[from:to], s) })
+	}
+	return elements(c, o.set, func(from, to int) { kernel.Scale(o.y[from:to], o.x[from:to], s) })
+}
+
+// add adds the second operand, repeated over the outer dimensions of the first.
+func add(c op.Call, _ int) program {
+	o := &triple{}
+	if c.Attr.Accumulate {
+		return elements(c, o.set, func(from, to int) {
+			kernel.AddScaled(o.z[from:to], o.x[from:to], 1)
+			repeat(from, to, len(o.y), func(i, n, j int) { kernel.AddScaled(o.z[i:i+n], o.y[j:j+n], 1) })
+		})
+	}
+	return elements(c, o.set, func(from, to int) {
+		repeat(from, to, len(o.y), func(i, n, j int) { kernel.Add(o.z[i:i+n], o.x[i:i+n], o.y[j:j+n]) })
+	})
+}
+
+func mul(c op.Call, _ int) program {
+	o := &triple{}
+	f := kernel.Mul
+	if c.Attr.Accumulate {
+		f = kernel.AddMul
+	}
+	return elements(c, o.set, func(from, to int) {
+		repeat(from, to, len(o.y), func(i, n, j int) { f(o.z[i:i+n], o.x[i:i+n], o.y[j:j+n]) })
+	})
+}
+
+// repeat walks from..to in parts that stay within one repetition of a tensor of
+// period elements: n elements from i on meet those from j on.
+func repeat(from, to, period int, f func(i, n, j int)) {
+	for i := from; i < to; {
+		j := i % period
+		n := min(to-i, period-j)
+		f(i, n, j)
+		i += n
+	}
+}
+
+// funcs are the activations by the name package op gives them.
+var funcs = map[op.Func]kernel.Func{
+	op.ReLU: kernel.ReLU, op.GELU: kernel.GELU, op.GELUTanh: kernel.GELUTanh,
+	op.SiLU: kernel.SiLU, op.Tanh: kernel.Tanh, op.Sigmoid: kernel.Sigmoid,
+}
+
+func unary(c op.Call, _ int) program {
+	o, f := &pair{}, funcs[c.Attr.Func]
+	return elements(c, o.set, func(from, to int) { f.Value(o.y[from:to], o.x[from:to]) })
+}
+
+func unaryGrad(c op.Call, _ int) program {
+	o, f := &triple{}, funcs[c.Attr.Func]
+	return elements(c, o.set, func(from, to int) { f.SlopeTimes(o.z[from:to], o.x[from:to], o.y[from:to]) })
+}
+
+func gated(c op.Call, _ int) program {
+	o, f := &triple{}, funcs[c.Attr.Func]
+	return elements(c, o.set, func(from, to int) { f.Times(o.z[from:to], o.x[from:to], o.y[from:to]) })
+}
+
+func gatedGrad(c op.Call, _ int) program {
+	var gate, up, dy, dgate, dup []float32
+	f := funcs[c.Attr.Func]
+	set := func(l *device.Launch) {
+		gate, up, dy, dgate, dup = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), f32(l, 4)
+	}
+	return elements(c, set, func(from, to int) {
+		f.GatedGrad(dgate[from:to], dup[from:to], gate[from:to], up[from:to], dy[from:to])
+	})
+}
+
+// dropout multiplies by what the random stream of its position says.
+func dropout(c op.Call, _ int) program {
+	o, d := &pair{}, newDropper(c.Attr)
+	perSample := uint64(c.In[0].Shape[1:].Elements())
+	set := func(l *device.Launch) {
+		o.set(l)
+		d.start(l.Args, perSample)
+	}
+	return elements(c, set, func(from, to int) {
+		for i, x := range o.x[from:to] {
+			o.y[from+i] = x * d.factor(uint64(from+i))
+		}
+	})
+}
+
+// dropper gives the dropout factor of positions of one launch.
+type dropper struct {
+	prob, keep float32
+	stream     uint32
+	key, first uint64
+}
+
+func newDropper(a op.Attr) *dropper {
+	return &dropper{prob: float32(a.Prob), keep: float32(1 / (1 - a.Prob)), stream: a.Stream}
+}
+
+// start takes the stream of a launch whose samples have so many elements each.
+func (d *dropper) start(a *op.Args, perSample uint64) {
+	d.key, d.first = 0, 0
+	if a != nil {
+		d.key, d.first = a.Key, a.Row*perSample
+	}
+}
+
+func (d *dropper) factor(position uint64) float32 {
+	if op.Uniform(d.key, d.stream, d.first+position) < d.prob {
+		return 0
+	}
+	return d.keep
+}

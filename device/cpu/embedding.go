@@ -1,0 +1,49 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// row of a table for an id, which is brought into the table if it lies outside.
+func row(table []float32, id int32, width int) []float32 {
+	last := len(table)/width - 1
+	return table[min(max(int(id), 0), last)*width:][:width]
+}
+
+func embedding(c op.Call, _ int) program {
+	width := int(c.In[1].Shape.Last())
+	var which []int32
+	var table, y []float32
+	work := rowsOf(c.In[0].Shape.Elements(), int64(width), func(_, from, to int) {
+		for n := from; n < to; n++ {
+			copy(y[n*width:][:width], row(table, which[n], width))
+		}
+	})
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		which, table, y = ids(l, 0), f32(l, 1), f32(l, 2)
+		work.start(p)
+	}}
+}
+
+// embeddingGrad adds the rows of dy to the rows of the table their ids name. A piece
+// is a strip of columns, which walks all positions in order.
+func embeddingGrad(c op.Call, _ int) program {
+	width := int(c.In[1].Shape.Last())
+	var which []int32
+	var dy, table []float32
+	zero := rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { clear(table[from:to]) })
+	work := &rows{n: width, step: columns, do: func(_, from, to int) {
+		for n, id := range which {
+			kernel.AddScaled(row(table, id, width)[from:to], dy[n*width+from:n*width+to], 1)
+		}
+	}}
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		which, dy, table = ids(l, 0), f32(l, 1), f32(l, 2)
+		if !c.Attr.Accumulate {
+			zero.start(p)
+		}
+		work.start(p)
+	}}
+}

@@ -1,0 +1,102 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+func rmsNorm(c op.Call, _ int) program {
+	var x, w, y []float32
+	return normRows(c, func(l *device.Launch) { x, w, y = f32(l, 0), f32(l, 1), f32(l, 2) },
+		func(i, j int) { kernel.RMSNorm(y[i:j], x[i:j], w, c.Attr.Eps) })
+}
+
+func layerNorm(c op.Call, _ int) program {
+	var x, w, b, y []float32
+	set := func(l *device.Launch) {
+		x, w, y = f32(l, 0), f32(l, 1), f32(l, len(c.In))
+		if c.Attr.Bias {
+			b = f32(l, 2)
+		}
+	}
+	return normRows(c, set, func(i, j int) { kernel.LayerNorm(y[i:j], x[i:j], w, b, c.Attr.Eps) })
+}
+
+// normRows makes a program that works on each group of len(w) elements, from i to j,
+// by itself.
+func normRows(c op.Call, set func(l *device.Launch), do func(i, j int)) program {
+	width := int(c.In[1].Shape[0])
+	work := rowsOf(c.In[0].Shape.Elements()/int64(width), int64(width), func(_, from, to int) {
+		for i := from * width; i < to*width; i += width {
+			do(i, i+width)
+		}
+	})
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		set(l)
+		work.start(p)
+	}}
+}
+
+func rmsNormGrad(c op.Call, _ int) program {
+	return normGrad(c, 1, func(dx []float32, sums [2][]float32, x, w, dy []float32) {
+		kernel.RMSNormGrad(dx, sums[0], x, w, dy, c.Attr.Eps)
+	})
+}
+
+func layerNormGrad(c op.Call, _ int) program {
+	sums := 1
+	if c.Attr.Bias {
+		sums = 2
+	}
+	return normGrad(c, sums, func(dx []float32, sums [2][]float32, x, w, dy []float32) {
+		kernel.LayerNormGrad(dx, sums[0], sums[1], x, w, dy, c.Attr.Eps)
+	})
+}
+
+// normBlocks is how many parts the rows are cut into for the gradients of the
+// weights: each part sums its rows, and the parts are then added in order, so that
+// the sum does not depend on who computed what.
+const normBlocks = 64
+
+// normGrad makes the gradient of a norm: row computes dx of one group and adds to the
+// sums over rows, which are nil when the weights are frozen.
+func normGrad(c op.Call, sums int, row func(dx []float32, sums [2][]float32, x, w, dy []float32)) program {
+	if c.Attr.InputOnly {
+		sums = 0
+	}
+	width := int(c.In[1].Shape[0])
+	groups := int(c.In[0].Shape.Elements()) / width
+	step := (groups + normBlocks - 1) / normBlocks
+	var x, w, dy, dx, partial []float32
+	work := &rows{n: groups, step: step, do: func(_, from, to int) {
+		var own [2][]float32
+		for s := range sums {
+			own[s] = partial[(s*normBlocks+from/step)*width:][:width]
+			clear(own[s])
+		}
+		for i := from * width; i < to*width; i += width {
+			row(dx[i:i+width], own, x[i:i+width], w, dy[i:i+width])
+		}
+	}}
+	return program{
+		workspace: bytesOf(sums * normBlocks * width),
+		run: func(p *kernel.Pool, l *device.Launch) {
+			x, w, dy, dx, partial = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+			work.start(p)
+			for s := range sums {
+				addBlocks(f32(l, 4+s), partial[s*normBlocks*width:], work.pieces(), c.Attr.Accumulate)
+			}
+		},
+	}
+}
+
+// addBlocks adds n partial sums in order to dst.
+func addBlocks(dst, partial []float32, n int, accumulate bool) {
+	if !accumulate {
+		clear(dst)
+	}
+	for b := range n {
+		kernel.AddScaled(dst, partial[b*len(dst):], 1)
+	}
+}

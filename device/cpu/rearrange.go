@@ -1,0 +1,65 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// split cuts rows into parts, concat joins them: the same walk in two directions. In
+// bytes, so that they work for any type.
+func split(c op.Call, _ int) program  { return parts(c.In[0], c.Out, 1, 0) }
+func concat(c op.Call, _ int) program { return parts(c.Out[0], c.In, 0, len(c.In)) }
+
+// parts moves between rows of the whole, buffer `whole` of the launch, and parts of
+// them, buffers from first on.
+func parts(t op.Type, pieces []op.Type, first, whole int) program {
+	width := t.DType.Bytes(t.Shape.Last())
+	sizes := make([]int64, len(pieces))
+	for i, p := range pieces {
+		sizes[i] = p.DType.Bytes(p.Shape.Last())
+	}
+	var l *device.Launch
+	work := rowsOf(t.Shape.Rows(), width/4, func(_, from, to int) {
+		all := l.Buffers[whole].Host()
+		at := int64(0)
+		for i, size := range sizes {
+			part := l.Buffers[first+i].Host()
+			for n := int64(from); n < int64(to); n++ {
+				dst, src := part[n*size:][:size], all[n*width+at:][:size]
+				if whole != 0 {
+					dst, src = src, dst
+				}
+				copy(dst, src)
+			}
+			at += size
+		}
+	})
+	return program{run: func(p *kernel.Pool, launch *device.Launch) {
+		l = launch
+		work.start(p)
+	}}
+}
+
+// columns is how many columns a worker sums at a time: a cache line or more of every
+// row, and enough pieces for all workers.
+const columns = 64
+
+// sumRows adds rows up, a strip of columns per piece, so that each element has one
+// order.
+func sumRows(c op.Call, _ int) program {
+	n := int(c.Out[0].Shape.Elements())
+	var x, y []float32
+	work := &rows{n: n, step: columns, do: func(_, from, to int) {
+		if !c.Attr.Accumulate {
+			clear(y[from:to])
+		}
+		for i := 0; i < len(x); i += n {
+			kernel.AddScaled(y[from:to], x[i+from:i+to], 1)
+		}
+	}}
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		x, y = f32(l, 0), f32(l, 1)
+		work.start(p)
+	}}
+}

@@ -1,0 +1,111 @@
+package cpu
+
+import (
+	"fmt"
+	"sync"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// program is what a call became: the scratch memory it needs, in bytes, and what to
+// do. It may keep state between launches, so one launch runs at a time.
+type program struct {
+	workspace int64
+	run       func(p *kernel.Pool, l *device.Launch)
+}
+
+// task is a call ready to run.
+type task struct {
+	device  *Device
+	call    op.Call
+	program program
+	running sync.Mutex
+}
+
+// Workspace is the scratch memory a launch needs, in bytes.
+func (t *task) Workspace() int64 { return t.program.workspace }
+
+// check refuses a launch whose buffers do not fit the call.
+func (t *task) check(l *device.Launch) error {
+	if l == nil {
+		return fmt.Errorf("nothing to launch on")
+	}
+	if want := len(t.call.In) + len(t.call.Out); len(l.Buffers) != want {
+		return fmt.Errorf("%d buffers for %d operands and outputs", len(l.Buffers), want)
+	}
+	for i, b := range l.Buffers {
+		if err := t.checkOperand(i, b); err != nil {
+			return fmt.Errorf("buffer %d %w", i, err)
+		}
+	}
+	if t.program.workspace == 0 {
+		return nil
+	}
+	if l.Workspace.Bytes < t.program.workspace {
+		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.workspace)
+	}
+	if err := checkBuffer(l.Workspace); err != nil {
+		return fmt.Errorf("the workspace %w", err)
+	}
+	return nil
+}
+
+func (t *task) checkOperand(i int, b device.Buffer) error {
+	if err := checkBuffer(b); err != nil {
+		return err
+	}
+	kind := t.call.In
+	if i >= len(kind) {
+		i, kind = i-len(kind), t.call.Out
+	}
+	if want := kind[i].Bytes(); b.Bytes != want {
+		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
+	}
+	if size := kind[i].DType.Bytes(1); b.Offset%size != 0 {
+		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, size)
+	}
+	return nil
+}
+
+// run runs the call. What goes wrong in a kernel is a defect of the kernel; it is
+// reported with the call instead of ending the program.
+func (t *task) run(l *device.Launch) (err error) {
+	t.running.Lock()
+	defer t.running.Unlock()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cpu: %v failed: %v", t.call, r)
+		}
+	}()
+	t.program.run(t.device.pool, l)
+	return nil
+}
+
+// rows cuts n things into pieces and hands each to do, with the number of the worker.
+// do is set once, when the program is made.
+type rows struct {
+	n, step int
+	do      func(worker, from, to int)
+}
+
+// Run does one piece.
+func (r *rows) Run(worker, piece int) {
+	from := piece * r.step
+	r.do(worker, from, min(from+r.step, r.n))
+}
+
+func (r *rows) pieces() int { return (r.n + r.step - 1) / r.step }
+
+// start runs all pieces on the pool.
+func (r *rows) start(p *kernel.Pool) { p.Run(r.pieces(), r) }
+
+// grain is how many elements a piece of elementwise work has: enough to be worth
+// handing out, few enough to stay in the cache.
+const grain = 16 << 10
+
+// rowsOf cuts n rows of width elements into pieces of about grain elements.
+func rowsOf(n, width int64, do func(worker, from, to int)) *rows {
+	return &rows{n: int(n), step: int(max(1, grain/max(width, 1))), do: do}
+}

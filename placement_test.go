@@ -1,0 +1,154 @@
+package spillway_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"spillway"
+	"spillway/data"
+	"spillway/executor"
+	"spillway/planner"
+	"spillway/train"
+)
+
+// strategies are the ways to place one training.
+var strategies = map[string]func(slabs, blocks int) planner.Choice{
+	"resident":                        planner.Alike(false, false, planner.KeepAll, 0),
+	"products kept":                   planner.Alike(false, false, planner.KeepProducts, 0),
+	"recomputed":                      planner.Alike(false, false, planner.KeepNone, 0),
+	"optimizer on the host":           planner.Alike(false, true, planner.KeepAll, 2),
+	"streamed, window 1":              planner.Alike(true, true, planner.KeepAll, 1),
+	"streamed, window 3, recomputed":  planner.Alike(true, true, planner.KeepNone, 3),
+	"every other slab, mixed keeping": alternating,
+}
+
+// alternating treats neighbours differently.
+func alternating(slabs, blocks int) planner.Choice {
+	c := planner.Alike(false, false, planner.KeepAll, 2)(slabs, blocks)
+	c.Vertical = true
+	for i := range slabs {
+		c.Streamed[i], c.Offloaded[i] = i%2 == 0, i%3 != 0
+	}
+	for i := range blocks {
+		c.Level[i] = planner.Level(i % 3)
+	}
+	return c
+}
+
+// variants are trainings that differ in what matters to the order of sums and to
+// random streams.
+var variants = []struct {
+	name   string
+	config string
+	rows   int64
+	micros int
+	clip   float64
+}{
+	{"plain", tinyLlama(false, 0), 2, 1, 0},
+	{"clipped", tinyLlama(false, 0), 2, 1, 0.5},
+	{"accumulated", tinyLlama(false, 0), 1, 3, 0},
+	{"accumulated, clipped, dropout", tinyLlama(false, 0.1), 1, 3, 0.5},
+	{"tied", tinyLlama(true, 0), 2, 1, 0.5},
+	{"tied, accumulated", tinyLlama(true, 0), 1, 3, 0.5},
+	{"gpt2 with dropout", tinyGPT2, 2, 2, 0.5},
+}
+
+func tinyLlama(tied bool, dropout float64) string {
+	return fmt.Sprintf(`{"model_type":"llama","vocab_size":61,"hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
+"num_key_value_heads":2,"intermediate_size":40,"rms_norm_eps":1e-5,"tie_word_embeddings":%t,"attention_dropout":%v,"max_position_embeddings":64}`, tied, dropout)
+}
+
+const tinyGPT2 = `{"model_type":"gpt2","vocab_size":61,"n_positions":16,"n_embd":24,"n_layer":2,"n_head":4,
+"resid_pdrop":0.1,"embd_pdrop":0.1,"attn_pdrop":0.1}`
+
+// documents are made-up texts of different lengths.
+type documents int
+
+func (d documents) Len() int64 { return int64(d) }
+
+func (d documents) Document(i int64) (data.Document, error) {
+	list := make([]int32, 3+(i*7)%13)
+	for k := range list {
+		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % 61)
+	}
+	return data.Document{Tokens: list}, nil
+}
+
+func packedFeed(t testing.TB, length int) *train.Tokens {
+	t.Helper()
+	l, err := data.NewLoader(documents(40), data.Config{Length: length, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return train.NewTokens(l)
+}
+
+// shapeFolder is a folder with a config alone: a model that starts fresh.
+func shapeFolder(t testing.TB, config string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// fingerprint of the weights and of the optimizer's state.
+func fingerprint(t testing.TB, e *executor.Executor) string {
+	t.Helper()
+	h := sha256.New()
+	for _, tensor := range append(e.Weights(), e.States()...) {
+		fmt.Fprintf(h, "%s %s ", tensor.Param.Name, tensor.State)
+		if err := e.Read(tensor, func(_ int64, chunk []byte) error { h.Write(chunk); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// Where things rest and what is computed twice changes no bit of a training.
+func TestPlacementChangesNoBit(t *testing.T) {
+	const iterations, seq = 20, 12
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			var first string
+			var losses []float64
+			for name, choose := range strategies {
+				m := open(t, shapeFolder(t, v.config))
+				job, e := start(t, m, spillway.PlanOptions{Task: spillway.Train, Rows: v.rows, Seq: seq, Micros: v.micros, Clip: v.clip > 0, Packed: true, Choose: choose})
+				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: v.clip, Seed: 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []float64
+				for range iterations {
+					r, err := run.Step()
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, r.Loss)
+				}
+				if first == "" {
+					first, losses = fingerprint(t, e), got
+				}
+				for i := range got {
+					if math.Float64bits(got[i]) != math.Float64bits(losses[i]) {
+						t.Errorf("%s (%s): the loss of iteration %d is %v, elsewhere %v", name, job.Plan.Strategy, i+1, got[i], losses[i])
+						break
+					}
+				}
+				if print := fingerprint(t, e); print != first {
+					t.Errorf("%s (%s): other weights", name, job.Plan.Strategy)
+				}
+				if got[0] <= got[iterations-1] {
+					t.Errorf("%s: the loss went from %v to %v", name, got[0], got[iterations-1])
+				}
+			}
+		})
+	}
+}

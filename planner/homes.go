@@ -1,0 +1,135 @@
+package planner
+
+import (
+	"fmt"
+	"sort"
+
+	"spillway/plan"
+)
+
+// homes makes the buffers that keep their contents between iterations.
+func (e *emitter) homes() {
+	b := e.b
+	e.on = make([]onDevice, e.c.devices())
+	for d := range e.on {
+		e.deviceHomes(d)
+	}
+	e.partials = -1
+	if b.training() && b.goal.Optimizer.Clip {
+		e.partials = e.buffer("partials", plan.Workspace, 0, 8*b.partialLen)
+	}
+	for j := range b.goal.Micros {
+		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.batchBytes))
+		e.result = append(e.result, e.home(fmt.Sprintf("result %d", j), plan.ResultData, e.host, b.resultBytes()))
+	}
+	e.owner = e.owners()
+	for k := range e.p.Slabs {
+		e.slabHomes(k)
+	}
+}
+
+func (e *emitter) deviceHomes(d int) {
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: map[int]bool{}}
+	if e.b.constBytes > 0 {
+		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
+	}
+	if e.b.training() {
+		here.clip = e.home("clip", plan.Workspace, d, 8)
+	}
+	for j := range here.batch {
+		here.batch[j] = -1
+	}
+	for k := range here.slabs {
+		here.slabs[k] = slabState{-1, -1, -1, -1}
+	}
+	e.on[d] = here
+}
+
+func (b *blueprint) resultBytes() int64 {
+	p := b.model.Program(len(b.model.Blocks) - 1)
+	return p.Type(p.Outputs[0].Value).Bytes()
+}
+
+// owners finds the device that updates each slab: the one that runs its block, or
+// with data parallel devices the one with least so far, largest slabs first.
+func (e *emitter) owners() []int {
+	owner := make([]int, len(e.p.Slabs))
+	if e.c.Split != nil {
+		for k := range owner {
+			owner[k] = e.c.Split[e.b.owner[k]]
+		}
+		return owner
+	}
+	order := make([]int, len(owner))
+	for k := range order {
+		order[k] = k
+	}
+	weight := func(k int) int64 { return e.p.Slabs[k].WeightBytes + 12*e.p.Slabs[k].Elements }
+	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
+	load := make([]int64, e.c.devices())
+	for _, k := range order {
+		least := 0
+		for d := range load {
+			if load[d] < load[least] {
+				least = d
+			}
+		}
+		owner[k] = least
+		load[least] += weight(k)
+	}
+	return owner
+}
+
+// slabHomes makes the homes of a slab: weights, replicas of them on other devices
+// that keep all weights, and what the optimizer keeps.
+func (e *emitter) slabHomes(k int) {
+	s, owner := &e.p.Slabs[k], e.owner[k]
+	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, e.c.Streamed[k]), s.WeightBytes)
+	if !e.c.Streamed[k] {
+		e.on[owner].slabs[k].weight = s.Weight
+		e.replicate(k)
+	}
+	if !e.b.training() || s.Elements == 0 {
+		return
+	}
+	arena, state := e.restsAt(owner, e.c.Offloaded[k]), &e.on[owner].slabs[k]
+	if e.b.goal.Master {
+		s.Master = e.home(s.Name+" master", plan.Master, arena, 4*s.Elements)
+	}
+	if n := int64(len(e.b.goal.Optimizer.Moments)); n > 0 {
+		s.Moment = e.home(s.Name+" moments", plan.Moment, arena, 4*n*s.Elements)
+	}
+	if !e.c.Offloaded[k] {
+		state.master, state.moment = s.Master, s.Moment
+	}
+	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
+		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.host, e.gradBytes(k))
+	}
+}
+
+// replicate gives every data parallel device its own copy of resident weights,
+// unless they are sharded too.
+func (e *emitter) replicate(k int) {
+	if e.c.Split != nil || e.c.ShardWeights {
+		return
+	}
+	s := &e.p.Slabs[k]
+	s.Replicas = nil
+	for d := range e.on {
+		if d == e.owner[k] {
+			continue
+		}
+		id := e.home(s.Name+" weights", plan.Weight, d, s.WeightBytes)
+		s.Replicas = append(s.Replicas, id)
+		e.on[d].slabs[k].weight = id
+	}
+}
+
+func (e *emitter) restsAt(dev int, host bool) int {
+	if host {
+		return e.host
+	}
+	return dev
+}
+
+func (e *emitter) gradBytes(k int) int64 { return e.b.goal.Grad.Bytes(e.p.Slabs[k].Elements) }

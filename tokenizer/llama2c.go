@@ -1,0 +1,126 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// The first ids of a llama2.c vocabulary.
+const (
+	llama2cBegin    = 1 // <s>
+	llama2cSpecials = 3 // <unk>, <s>, </s>
+	llama2cWords    = llama2cSpecials + 256
+)
+
+// maxLlama2CToken is the length in bytes of the longest token that is read. Every
+// way to halve a token is looked up, so the work grows with the square of it.
+const maxLlama2CToken = 256
+
+// OpenLlama2C reads the binary vocabulary of llama2.c, such as tok512.bin.
+func OpenLlama2C(path string) (*Tokenizer, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open tokenizer: %w", err)
+	}
+	t, err := ParseLlama2C(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// ParseLlama2C reads llama2.c's form of a SentencePiece vocabulary: the length of
+// the longest token, then for every token its score, its length and its text, with
+// plain spaces. <unk>, <s>, </s> and the 256 bytes come first.
+func ParseLlama2C(data []byte) (*Tokenizer, error) {
+	v, scores, err := readLlama2C(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse llama2.c tokenizer: %w", err)
+	}
+	m := &bpe{vocab: v, byteTokens: v.byteIDs(), merges: scoreMerges(v, scores)}
+	m.cutBefore(" ")
+	for b, id := range m.byteTokens {
+		if int(id) != llama2cSpecials+b {
+			return nil, fmt.Errorf("parse llama2.c tokenizer: byte %d has id %d, not %d", b, id, llama2cSpecials+b)
+		}
+	}
+	for id := range llama2cSpecials {
+		v.special[id] = true
+	}
+	t := &Tokenizer{
+		vocab: v, model: m, original: newFinder(), normalized: newFinder(),
+		norm:    normalizers{prepend{" "}},
+		affixes: affixes{before: []int32{llama2cBegin}},
+		decoder: decoders{byteTokensToText{}, fuse{}, stripDecoder{Content: " ", Start: 1}},
+	}
+	return t.ready(), nil
+}
+
+func readLlama2C(data []byte) (*vocab, []float32, error) {
+	if len(data) < 4 {
+		return nil, nil, fmt.Errorf("%d bytes are too few", len(data))
+	}
+	most := binary.LittleEndian.Uint32(data)
+	if most > maxLlama2CToken {
+		return nil, nil, fmt.Errorf("it says its longest token has %d bytes, at most %d are supported", most, maxLlama2CToken)
+	}
+	v := newVocab()
+	var scores []float32
+	for rest := data[4:]; len(rest) > 0; {
+		id := len(scores)
+		if len(rest) < 8 {
+			return nil, nil, fmt.Errorf("token %d is cut short", id)
+		}
+		score := math.Float32frombits(binary.LittleEndian.Uint32(rest))
+		length := binary.LittleEndian.Uint32(rest[4:])
+		rest = rest[8:]
+		if length > most || int(length) > len(rest) || score != score {
+			return nil, nil, fmt.Errorf("token %d has score %g and %d bytes; the longest has %d, and %d follow", id, score, length, most, len(rest))
+		}
+		if !utf8.Valid(rest[:length]) {
+			return nil, nil, fmt.Errorf("token %d is not UTF-8: %s", id, excerpt(string(rest[:length])))
+		}
+		if err := v.add(string(rest[:length]), int64(id), id+1); err != nil {
+			return nil, nil, err
+		}
+		scores, rest = append(scores, score), rest[length:]
+	}
+	if len(scores) < llama2cWords || len(scores) > maxTokens {
+		return nil, nil, fmt.Errorf("%d tokens; from %d to %d are supported", len(scores), llama2cWords, maxTokens)
+	}
+	return v, scores, nil
+}
+
+// scoreMerges derives merges from scores: two tokens may be joined whenever the
+// result is a token, and the better its score the earlier.
+func scoreMerges(v *vocab, scores []float32) map[pair]merge {
+	merges := map[pair]merge{}
+	ranks := ranksOf(scores)
+	for id := llama2cWords; id < len(scores); id++ {
+		token := v.tokens[id]
+		for i := range token {
+			left, okLeft := v.ids[token[:i]]
+			right, okRight := v.ids[token[i:]]
+			if i > 0 && okLeft && okRight {
+				merges[pairOf(left, right)] = merge{ranks[id], int32(id)}
+			}
+		}
+	}
+	return merges
+}
+
+// ranksOf numbers scores from the best down; equal scores share a number.
+func ranksOf(scores []float32) []int32 {
+	sorted := slices.Clone(scores)
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	ranks := make([]int32, len(scores))
+	for id, score := range scores {
+		place, _ := slices.BinarySearch(sorted, score)
+		ranks[id] = int32(len(sorted) - place)
+	}
+	return ranks
+}
