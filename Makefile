@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers
+.PHONY: test ci demo fuzz bench golden tokenizers metamorphic
 
 test:            ## the whole suite
 	go test ./...
@@ -25,3 +25,6 @@ golden:          ## write golden files anew; review them as a diff
 
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
+
+metamorphic:     ## thousands of random plans of one training give the same numbers
+	go test ./internal/metamorphic -plans 2000 -timeout 30m

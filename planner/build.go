@@ -30,8 +30,7 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if p.Forecast, err = forecast(p, site); err != nil {
 		return nil, err
 	}
-	made := &candidate{choice: c, plan: p}
-	p.Strategy, p.Reason = made.title(), "it was asked for"
+	p.Strategy, p.Reason = c.title(), "it was asked for"
 	return p, plan.Verify(p)
 }
 

@@ -24,8 +24,8 @@ type Report struct {
 	// forecasts it, over the time taken; 0 when the plan has no forecast.
 	ShareOfBound float64 `json:"share_of_bound"`
 
-	PredictedBytes int64         `json:"predicted_bytes"` // of the device, by the plan
-	MeasuredBytes  int64         `json:"measured_bytes"`  // of the device, by its own count; 0 when not known
+	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	Left           time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
 }
 
@@ -43,6 +43,9 @@ func (t *Trainer) complete(r Report) Report {
 		r.ShareOfBound = f.AtBest * f.StepSeconds / seconds
 	}
 	r.PredictedBytes = p.Peak()[plan.OnDevice]
+	if v := t.c.Evaluate; v != nil {
+		r.PredictedBytes += v.Executor.Plan().Peak()[plan.OnDevice]
+	}
 	if t.c.Memory != nil {
 		r.MeasuredBytes = t.c.Memory()
 	}

@@ -200,6 +200,9 @@ func (t *Trainer) Step() (Report, error) {
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
+	if err := t.e.CheckBatch(); err != nil {
+		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+	}
 	numbers, err := t.numbers(filled)
 	if err != nil {
 		return Report{}, err

@@ -1,0 +1,218 @@
+// Package metamorphic trains one small model under random plans and compares the
+// outcomes. Any two sound plans of a training must give the same losses and the
+// same weights: bit for bit where their sums have the same order, within a stated
+// bound where devices sum apart. It is the deepest test of planner and executor.
+package metamorphic
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/executor"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+	"spillway/weights"
+)
+
+// Outcome of a training.
+type Outcome struct {
+	Losses  []float64
+	Weights uint64    // hash of all weights and optimizer state
+	Sample  []float32 // of the weights, for comparing within a bound
+}
+
+// Train runs iterations of a plan on CPU devices, one per device of the plan, with
+// weights and batches that depend on the seed alone.
+func Train(m *spec.Model, p *plan.Plan, seed uint64, iterations int) (out Outcome, err error) {
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		dev := cpu.Open(cpu.Options{Threads: 1, Limit: p.Devices[d].Budget})
+		defer func() {
+			if bad := dev.Close(); bad != nil && err == nil {
+				err = bad
+			}
+		}()
+		devices[d] = dev
+	}
+	e, err := executor.New(p, devices)
+	if err != nil {
+		return out, err
+	}
+	defer e.Close()
+	source, err := weights.Fresh(m.Params, seed)
+	if err != nil {
+		return out, err
+	}
+	if err := weights.Load(e, source); err != nil {
+		return out, err
+	}
+	for i := range iterations {
+		if err := fill(e, m, seed, i); err != nil {
+			return out, err
+		}
+		if err := e.Iterate(context.Background(), numbers(seed, i, p)); err != nil {
+			return out, err
+		}
+		out.Losses = append(out.Losses, e.Loss())
+	}
+	return out, out.collect(e)
+}
+
+func numbers(seed uint64, i int, p *plan.Plan) executor.Numbers {
+	n := executor.Numbers{Seed: seed, Iteration: uint64(i), FirstRow: uint64(i) * uint64(p.Rows) * uint64(p.Micros), MaxNorm: 0.5}
+	t := float64(i + 1)
+	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
+	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
+	n.Optimizer[op.ArgBias1] = float32(1 - math.Pow(0.9, t))
+	n.Optimizer[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(0.999, t)))
+	return n
+}
+
+// fill writes a batch: every part of every micro-batch from the global index of its
+// rows, so that splitting a batch differently gives the same samples.
+func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error {
+	p := e.Plan()
+	total := float32(p.Rows) * float32(p.Micros) * float32(max(p.Seq, 1))
+	for j := range p.Micros {
+		for _, part := range p.Parts {
+			raw, err := e.Part(j, part.Name)
+			if err != nil {
+				return err
+			}
+			switch part.Name {
+			case "scale":
+				put(raw, 0, math.Float32bits(1/total))
+				continue
+			case "seed":
+				put(raw, 0, math.Float32bits(1))
+				continue
+			}
+			fillRows(raw, part, m, rand.New(rand.NewPCG(seed, uint64(iteration)<<32|uint64(j))))
+		}
+	}
+	return nil
+}
+
+// fillRows writes one part by what its name means.
+func fillRows(raw []byte, part plan.Part, m *spec.Model, r *rand.Rand) {
+	seq := part.Type.Shape.Last()
+	for i := range part.Type.Shape.Elements() {
+		var bits uint32
+		switch part.Name {
+		case "tokens", "targets":
+			bits = uint32(r.IntN(50))
+		case "positions":
+			bits = uint32(i % seq)
+		case "segments":
+			bits = uint32(i % seq * 2 / seq)
+		case "key_mask":
+			bits = 1
+		default:
+			bits = math.Float32bits(float32(r.NormFloat64()))
+		}
+		put(raw, i, bits)
+	}
+}
+
+func put(raw []byte, i int64, bits uint32) { binary.LittleEndian.PutUint32(raw[4*i:], bits) }
+
+// collect hashes weights and state, by name, and takes a sample of the weights.
+func (o *Outcome) collect(e *executor.Executor) error {
+	sums := map[string]uint64{}
+	for _, t := range append(e.Weights(), e.States()...) {
+		h := fnv.New64a()
+		err := e.Read(t, func(_ int64, chunk []byte) error {
+			h.Write(chunk)
+			for i := 0; t.State == "" && i+4 <= len(chunk); i += 4 * 37 {
+				o.Sample = append(o.Sample, math.Float32frombits(binary.LittleEndian.Uint32(chunk[i:])))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		sums[t.Param.Name+" "+t.State] = h.Sum64()
+	}
+	for name, sum := range sums { // order does not matter to a sum
+		o.Weights += op.Key(sum, hashString(name))
+	}
+	return nil
+}
+
+func hashString(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
+}
+
+// Same says whether two outcomes are equal bit for bit.
+func (o Outcome) Same(p Outcome) error {
+	for i := range o.Losses {
+		if o.Losses[i] != p.Losses[i] {
+			return fmt.Errorf("iteration %d: losses %v and %v", i, o.Losses[i], p.Losses[i])
+		}
+	}
+	if o.Weights != p.Weights {
+		return fmt.Errorf("the losses are equal, weights or optimizer state are not")
+	}
+	return nil
+}
+
+// Near says whether losses and weights agree within a bound relative to the
+// largest.
+func (o Outcome) Near(p Outcome, bound float64) error {
+	for i := range o.Losses {
+		if d := math.Abs(o.Losses[i] - p.Losses[i]); !(d <= bound*math.Abs(o.Losses[i])) {
+			return fmt.Errorf("iteration %d: losses %v and %v", i, o.Losses[i], p.Losses[i])
+		}
+	}
+	return nil
+}
+
+// Choice is a random choice for so many devices and micro-batches, and whether its
+// sums have the order of one device's.
+func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
+	devices, way := 1, r.IntN(6)
+	if way >= 2 {
+		devices = 2 + r.IntN(2)
+	}
+	choose = func(slabs, blocks int) planner.Choice {
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks),
+			Window: 1 + r.IntN(4), Ahead: r.IntN(3), Vertical: r.IntN(2) == 0, Devices: devices}
+		for i := range slabs {
+			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
+		}
+		for i := range blocks {
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
+		}
+		switch way {
+		case 2, 3:
+			c.ShardWeights = way == 3
+		case 4, 5:
+			c.Pipeline, c.Split = way == 5, make([]int, blocks)
+			stages := devices * (1 + r.IntN(2))
+			for i := range c.Split {
+				c.Split[i] = i * stages / blocks % devices
+			}
+		}
+		return c
+	}
+	sameOrder = func(tied bool) bool {
+		switch way {
+		case 0, 1:
+			return true
+		case 2, 3: // data parallel: what one device adds term by term, several add in sums
+			return micros == 1
+		}
+		return !tied // a tied gradient has parts on two devices
+	}
+	return choose, sameOrder
+}

@@ -1,0 +1,135 @@
+package metamorphic
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"spillway/device/cpu"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+var (
+	plans = flag.Int("plans", 60, "how many random plans to compare")
+	first = flag.Uint64("seed", 0, "the first seed; a failure names its own")
+)
+
+const encoder = `{"model_type":"transformer_encoder","d_model":16,"nhead":2,"num_layers":3,"dim_feedforward":24,
+"activation":"gelu","norm_first":true,"dropout":0.1,"final_norm":true}`
+
+// bound on losses where devices sum gradients apart: rounding of f32 sums, grown
+// over three iterations.
+const bound = 1e-4
+
+type subject struct {
+	model *spec.Model
+	goal  planner.Goal
+	tied  bool
+}
+
+func subjects(t testing.TB) (list []subject) {
+	for _, micros := range []int{1, 2, 4} {
+		for _, clip := range []bool{false, true} {
+			goal := tiny.AdamW(micros, clip)
+			list = append(list,
+				subject{tiny.Model(t, tiny.Llama, graph.Config{Rows: 1, Seq: 12, Task: graph.Train}), goal, true},
+				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 9, Task: graph.Train, Packed: true}), goal, false},
+				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), goal, false})
+		}
+	}
+	return list
+}
+
+func TestPlacementChangesNothing(t *testing.T) {
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	site := tiny.Site(1 << 30)
+	site.Kernels = kernels
+	list := subjects(t)
+	standard := map[int]Outcome{}
+	exact := 0
+	for n := range *plans {
+		seed := *first + uint64(n)
+		r := rand.New(rand.NewPCG(seed, 3))
+		i := r.IntN(len(list))
+		s := list[i]
+		if _, ok := standard[i]; !ok {
+			standard[i] = train(t, s, site, planner.Alike(false, false, planner.KeepAll, 0))
+		}
+		choose, sameOrder := Choice(r, s.goal.Micros)
+		p, err := planner.Build(s.model, s.goal, site, choose)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		got, err := Train(s.model, p, 7, 3)
+		if err != nil {
+			t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
+		}
+		check := func() error { return standard[i].Near(got, bound) }
+		if sameOrder(s.tied) {
+			exact++
+			check = func() error { return standard[i].Same(got) }
+		}
+		if err := check(); err != nil {
+			t.Errorf("run again with -seed %d -plans 1: %s on %d devices, %d micro-batches, clip %t: %v", seed, p.Strategy, len(p.Devices), s.goal.Micros, s.goal.Optimizer.Clip, err)
+		}
+	}
+	if exact < *plans/3 {
+		t.Errorf("only %d of %d plans were compared bit for bit", exact, *plans)
+	}
+}
+
+func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks int) planner.Choice) Outcome {
+	t.Helper()
+	p, err := planner.Build(s.model, s.goal, site, choose)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := Train(s.model, p, 7, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What the arenas really hold is what the plan said: predicted and allocated are
+// one number, also seen from the steps.
+func TestPredictedMemoryIsAllocated(t *testing.T) {
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	site := tiny.Site(1 << 30)
+	site.Kernels = kernels
+	for n := range 40 {
+		r := rand.New(rand.NewPCG(uint64(n), 4))
+		s := subjects(t)[r.IntN(18)]
+		choose, _ := Choice(r, s.goal.Micros)
+		p, err := planner.Build(s.model, s.goal, site, choose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := range p.Devices { // a budget of exactly what is planned is enough
+			p.Devices[d].Budget = arena(p, d)
+		}
+		if _, err := Train(s.model, p, 1, 1); err != nil {
+			t.Errorf("%s with exactly its memory: %v", p.Strategy, err)
+		}
+		p.Devices[0].Budget--
+		if _, err := Train(s.model, p, 1, 1); err == nil {
+			t.Errorf("%s ran with less memory than planned", p.Strategy)
+		}
+	}
+}
+
+func arena(p *plan.Plan, d int) int64 {
+	for _, a := range p.Arenas {
+		if a.Tier == plan.OnDevice && a.Device == d {
+			return a.Bytes
+		}
+	}
+	panic(fmt.Sprint("no arena for device ", d))
+}
