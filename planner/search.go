@@ -112,14 +112,7 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
-			c.need = max(c.need, a.Bytes)
-		}
-		if a.Tier != plan.OnDevice || s.b.site.SharedPools {
-			c.host += a.Bytes
-		}
-	}
+	c.need, c.host = needs(p, s.b.site.SharedPools)
 	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
 	c.seconds, c.bound = s.computing(p), true
 }
