@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 
 	"spillway/plan"
@@ -24,6 +25,9 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 		return nil, err
 	}
 	order(p)
+	if err := g.Insist.Happened(m, p); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
+	}
 	p.Forecast, p.Strategy, p.Reason, p.Rejected = best.forecast, best.choice.title(), s.reason(best), s.rejected(best)
 	return p, plan.Verify(p)
 }
