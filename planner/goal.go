@@ -28,6 +28,8 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
+	// Insist is what the search has no choice about.
+	Insist Insist
 }
 
 // Optimizer is the part of one the planner must know.

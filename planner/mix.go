@@ -76,7 +76,7 @@ func (s *search) choice(m mix) Choice {
 			c.Level[i] = KeepProducts
 		}
 	}
-	return s.spreadOver(c, m.way)
+	return s.insisted(s.spreadOver(c, m.way))
 }
 
 // spread marks n of the places, as evenly as can be.

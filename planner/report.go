@@ -49,6 +49,9 @@ func (c Choice) title() string {
 
 // reason says in one line why the plan is what it is.
 func (s *search) reason(best *candidate) string {
+	if s.b.goal.Insist.any() {
+		return "the fastest of what was insisted on"
+	}
 	standard := s.tried[0]
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
