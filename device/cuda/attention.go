@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -19,29 +20,24 @@ func rope(d *Device, c op.Call) (program, error) {
 		buffer(0), buffer(1), buffer(2), buffer(3), i64(c.Attr.Heads), i64(width), i64(half), f32(scale), flag(c.Attr.Inverse)))
 }
 
-// tile is how many queries and keys the plain kernels take at once, by so many threads.
-const (
-	tile        = 32
-	tileThreads = 128
-)
-
 // heads is a call of attention with its sizes told apart.
 type heads struct {
 	c           op.Call
 	b, t, s, d  int64
-	width       int64 // d as the kernels are compiled for
-	optional    int   // the first optional operand
 	heads, keys int64
+	optional    int // the first optional operand
 }
 
 func headsOf(c op.Call, optional int) heads {
 	q, k := c.In[0].Shape, c.In[1].Shape
-	h := heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
-	h.width = parts(h.d, 16) * 16
-	return h
+	return heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
 }
 
-func (h heads) unit() unit { return unit{file: "attention", element: h.c.In[0].DType, head: h.width} }
+// extras: the call has segments, masks or dropout.
+func (h heads) extras() bool {
+	a := h.c.Attr
+	return a.Segments || a.KeyMask || a.Mask || a.Prob > 0
+}
 
 // sight lists the parameters of sight.h.
 func (h heads) sight() []arg {
@@ -58,37 +54,83 @@ func (h heads) sight() []arg {
 		flag(a.Causal), i64(a.Window), f32(a.Prob), f32(1 / (1 - a.Prob)), i64(int64(a.Stream)), key(), row()}
 }
 
-// shared is the memory of so many tiles of numbers and of weights, in bytes.
-func (h heads) shared(tiles, weights int64) int64 {
-	return 4 * (tiles*tile*(h.width+1) + weights*tile*(tile+1))
+// tiling says how a file of attention kernels deals out the work.
+type tiling struct {
+	unit unit
+	// Rows a block works on: queries in the forward kernel, queries and keys in those
+	// of the gradient.
+	forward, queries, keys int64
+	// Shared memory of each, in bytes.
+	forwardShared, queriesShared, keysShared int64
 }
 
-// launch prepares a plain kernel over rows in tiles.
-func (h heads) launch(d *Device, name string, rows, lines, shared int64, args ...arg) (*launch, error) {
-	return d.grid(h.unit(), name, [3]int64{parts(rows, tile), lines, h.b}, [3]int64{tileThreads, 1, 1}, shared, append(args, h.sight()...)...)
+// plain is the tiling of attention.cu, which takes every call.
+func (h heads) plain() tiling {
+	width := parts(h.d, 16) * 16
+	const rows = 32
+	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
+	return tiling{unit: unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()},
+		forward: rows, queries: rows, keys: rows,
+		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
+}
+
+// flash is the tiling of flash.cu, which computes on tensor cores.
+func (h heads) flash() tiling {
+	strip := int64(64)
+	if h.d > 64 {
+		strip = 32
+	}
+	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
+	return tiling{unit: unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()},
+		forward: 128, queries: 64, keys: 64,
+		forwardShared: bytes(128 + 4*64), queriesShared: bytes(2*64 + 4*64), keysShared: bytes(2*64 + 4*strip)}
+}
+
+// best is the fastest tiling for the call.
+func (h heads) best() tiling {
+	if h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d <= 128 {
+		return h.flash()
+	}
+	return h.plain()
+}
+
+// attentionThreads work on a tile, in both files.
+const attentionThreads = 128
+
+// launch prepares a kernel over rows in tiles.
+func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, args ...arg) (*launch, error) {
+	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.sight()...)...)
 }
 
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	o := len(c.In)
-	return just(h.launch(d, "attention", h.t, h.heads, h.shared(3, 1), buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+	return h.forward(d, h.best())
 }
 
-// attentionGrad: operands q, k, v, o, lse, do. One kernel sums over keys and one over
-// queries, so that no two threads add to the same element.
+func (h heads) forward(d *Device, t tiling) (program, error) {
+	o := len(h.c.In)
+	return just(h.launch(d, t.unit, "attention", parts(h.t, t.forward), h.heads, t.forwardShared, buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+}
+
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
-	out, rows := len(c.In), h.b*h.t*h.heads
+	return h.gradient(d, h.best())
+}
+
+// gradient: operands q, k, v, o, lse, do. One kernel sums over keys and one over
+// queries, so that no two threads add to the same element.
+func (h heads) gradient(d *Device, t tiling) (program, error) {
+	out, rows := len(h.c.In), h.b*h.t*h.heads
 	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
 	return sequence(4*rows,
 		func() (*launch, error) {
-			return d.grid(h.unit(), "attentionDelta", [3]int64{parts(rows, 8), 1, 1}, [3]int64{32, 8, 1}, 0,
+			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, 8), 1, 1}, [3]int64{32, 8, 1}, 0,
 				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
 		},
 		func() (*launch, error) {
-			return h.launch(d, "attentionGradQueries", h.t, h.heads, h.shared(4, 1), append(operands, buffer(out))...)
+			return h.launch(d, t.unit, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
 		},
 		func() (*launch, error) {
-			return h.launch(d, "attentionGradKeys", h.s, h.keys, h.shared(4, 2), append(operands, buffer(out+1), buffer(out+2))...)
+			return h.launch(d, t.unit, "attentionGradKeys", parts(h.s, t.keys), h.keys, t.keysShared, append(operands, buffer(out+1), buffer(out+2))...)
 		})
 }

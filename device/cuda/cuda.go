@@ -119,6 +119,7 @@ type Device struct {
 	mu       sync.Mutex
 	closed   bool
 	held     int64 // bytes Alloc has given
+	most     int64 // the most it ever had
 	live     map[*memory]bool
 	queues   map[*queue]bool
 	products []*driver.Prepared

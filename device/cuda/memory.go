@@ -50,6 +50,7 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		m.at = at
 	}
 	d.held += bytes
+	d.most = max(d.most, d.held)
 	d.live[m] = true
 	return m, nil
 }
@@ -180,4 +181,11 @@ func onCard(b device.Buffer) (driver.Pointer, error) {
 		return 0, fmt.Errorf("is in memory of another device")
 	}
 	return address(b)
+}
+
+// Allocated is how many bytes Alloc has given now, and the most that ever were.
+func (d *Device) Allocated() (now, most int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held, d.most
 }

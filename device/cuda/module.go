@@ -22,12 +22,13 @@ var kernelFiles embed.FS
 // elements numbers the element types for kernels, as kernels/common.h does.
 var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 
-// unit is a file of kernels compiled for an element type and, where it matters, a
-// width of attention heads.
+// unit is a file of kernels compiled for an element type. Attention is compiled for a
+// width of heads, with or without extras: segments, masks and dropout.
 type unit struct {
 	file    string // without its ending
 	element dtype.Type
 	head    int64
+	extras  bool
 }
 
 // general are the files whose kernels know nothing but the element type.
@@ -45,15 +46,19 @@ func (u unit) source() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("kernels of %s: %w", u.file, err)
 		}
-		text.Write(b)
+		fmt.Fprintf(&text, "#line 1 %q\n%s", name, b)
 	}
 	return text.String(), nil
 }
 
 func (u unit) options(major, minor int) []string {
+	extras := 0
+	if u.extras {
+		extras = 1
+	}
 	return []string{
 		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
-		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head),
+		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DEXTRAS=%d", extras),
 	}
 }
 

@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         for (int n = 0; n < 8; n++) {
             float p = score[n] == -INFINITE ? 0.0f : expf(score[n] - most);
             part += p;
-            if (prob > 0) p *= dropped(c, base, b, h, i, j0 + lane + 4 * n);
+            if (drops(c)) p *= dropped(c, base, b, h, i, j0 + lane + 4 * n);
             ps[r * 33 + lane + 4 * n] = p;
         }
         sum = sum * shrink + quadSum(part);
@@ -105,7 +105,7 @@ __device__ __forceinline__ void pair(const Sight &c, u64 base, int b, int h, int
     float score = seen(c, b, i, j, product);
     w = ds = 0;
     if (score == -INFINITE) return;
-    float p = expf(score - lse), drop = c.prob > 0 ? dropped(c, base, b, h, i, j) : 1.0f;
+    float p = expf(score - lse), drop = drops(c) ? dropped(c, base, b, h, i, j) : 1.0f;
     w = p * drop;
     ds = c.scale * p * (drop * grad - delta);
 }
