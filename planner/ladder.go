@@ -191,15 +191,15 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 		return t, err
 	}
 	site, choose := r.Site, s.choose()
-	site.Budget, site.HostBudget = boundless, boundless
+	site.Budget, site.Budgets, site.HostBudget = boundless, nil, boundless
 	r.Goal.Micros = s.Micros
 	p, err := Build(m, r.Goal, site, choose)
 	if err != nil {
 		return t, err
 	}
-	t.Device, t.Host = needs(p, r.Site.SharedPools)
+	t.Device, _, t.Host = needs(p, r.Site.SharedPools)
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
-	t.Fits = t.Device <= r.Site.Budget && t.Host <= r.Site.HostBudget
+	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget
 	return t, nil
 }
 
@@ -215,15 +215,16 @@ func (s Setting) choose() func(slabs, blocks int) Choice {
 	}
 }
 
-// needs is what a plan takes of the device that holds most, and of the host.
-func needs(p *plan.Plan, shared bool) (device, host int64) {
+// needs is what a plan takes of the device that has least left, what there is of
+// that, and what it takes of the host.
+func needs(p *plan.Plan, shared bool) (device, budget, host int64) {
 	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
-			device = max(device, a.Bytes)
+		if has := p.Devices[a.Device].Budget; a.Tier == plan.OnDevice && (budget == 0 || a.Bytes-has > device-budget) {
+			device, budget = a.Bytes, has
 		}
 		if a.Tier != plan.OnDevice || shared {
 			host += a.Bytes
 		}
 	}
-	return device, host
+	return device, budget, host
 }

@@ -48,7 +48,8 @@ type candidate struct {
 	mix     mix
 	choice  Choice
 	fits    bool
-	need    int64 // bytes of the device that takes most
+	need    int64 // bytes of the device that has least left, or lacks most
+	budget  int64 // of that device
 	host    int64 // bytes that count against the host
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
@@ -80,9 +81,7 @@ func (s *search) try(f family) error {
 	if err != nil {
 		return err
 	}
-	if s.lean == nil || c.need < s.lean.need {
-		s.lean = c
-	}
+	s.leaner(c)
 	for c.fits && lo < hi {
 		mid := (lo + hi) / 2
 		half, err := s.look(f.mix(mid))
@@ -97,6 +96,13 @@ func (s *search) try(f family) error {
 	}
 	s.tried = append(s.tried, c)
 	return s.time(c)
+}
+
+// leaner remembers the candidate that lacks least of a device.
+func (s *search) leaner(c *candidate) {
+	if s.lean == nil || c.need-c.budget < s.lean.need-s.lean.budget {
+		s.lean = c
+	}
 }
 
 // look emits the plan of a mix to see whether it fits.
@@ -116,8 +122,8 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	c.need, c.host = needs(p, s.b.site.SharedPools)
-	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
+	c.need, c.budget, c.host = needs(p, s.b.site.SharedPools)
+	c.fits = c.need <= c.budget && c.host <= s.b.site.HostBudget
 	c.seconds, c.bound = s.computing(p), true
 }
 
