@@ -67,7 +67,7 @@ func carryOn(fs vfs.FS, until int64) (last int64, first error) {
 	if err != nil {
 		return none, err
 	}
-	for last < until {
+	for tries := 0; last < until && tries < 10; tries++ {
 		err := toy.step(last + 1)
 		first = errors.Join(first, err)
 		if err == nil || toy.disk.iteration() == last+1 { // committed, though clearing up failed
