@@ -66,8 +66,8 @@ type PlanOptions struct {
 
 	Machine machine.Machine
 	Device  string // of the machine; "" is its first
-	// On is the device the plan will run on; nil plans for one that is not here.
-	On device.Device
+	// On are the devices the job will run on, alike; none plans for what is not here.
+	On []device.Device
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
 	// Budget is the most to take of the device; 0 is all that is usable.
@@ -120,34 +120,39 @@ type Job struct {
 // *planner.FitError with changes that do fit.
 func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	o = o.withDefaults(m)
-	task, err := o.Task.graph()
+	r, err := m.request(o)
 	if err != nil {
 		return nil, err
 	}
-	net, err := m.network(o)
-	if err != nil {
-		return nil, err
-	}
-	site, err := o.site()
-	if err != nil {
-		return nil, err
-	}
-	goal, err := o.goal()
-	if err != nil {
-		return nil, err
-	}
-	p, s, err := o.request(planner.Request{Rows: o.Rows, Seq: o.Seq, Goal: goal, Site: site,
-		Trace: func(rows, seq int64) (*spec.Model, error) {
-			return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
-		}})
+	p, s, err := o.ask(r)
 	if err != nil {
 		return nil, err
 	}
 	return &Job{Model: m, Plan: p, Spec: s, Options: o}, nil
 }
 
-// request asks the planner for the fastest plan, or for the one insisted on.
-func (o PlanOptions) request(r planner.Request) (*plan.Plan, *spec.Model, error) {
+// request is what the planner is asked for options that are complete.
+func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
+	task, err := o.Task.graph()
+	if err != nil {
+		return r, err
+	}
+	net, err := m.network(o)
+	if err != nil {
+		return r, err
+	}
+	r = planner.Request{Rows: o.Rows, Seq: o.Seq, Trace: func(rows, seq int64) (*spec.Model, error) {
+		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+	}}
+	if r.Site, err = o.site(); err != nil {
+		return r, err
+	}
+	r.Goal, err = o.goal()
+	return r, err
+}
+
+// ask asks the planner for the fastest plan, or for the one insisted on.
+func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 	if o.Choose == nil {
 		return r.Plan()
 	}
@@ -175,9 +180,9 @@ func (o PlanOptions) site() (planner.Site, error) {
 	if err != nil {
 		return site, err
 	}
-	if o.On != nil {
-		info := o.On.Info()
-		site.Kernels, site.Alignment = o.On, max(site.Alignment, info.Alignment)
+	for _, dev := range o.On {
+		info := dev.Info()
+		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
 		if info.Limit > 0 {
 			site.Budget = min(site.Budget, info.Limit)
 		}
@@ -214,21 +219,34 @@ func (j *Job) Weights() (weights.Source, error) {
 	return j.Model.weights(j.Spec.Params, func(param string) bool { return adapter[param] })
 }
 
-// Start allocates everything the plan needs on the device and loads the weights.
-// The caller closes the executor; the device stays the caller's.
-func (j *Job) Start(dev device.Device) (*executor.Executor, error) {
+// Start allocates everything the plan needs on its devices and loads the weights. The
+// caller closes the executor; the devices stay the caller's.
+func (j *Job) Start() (*executor.Executor, error) {
 	from, err := j.Weights()
 	if err != nil {
 		return nil, err
 	}
-	e, err := executor.New(j.Plan, []device.Device{dev})
+	e, err := j.allocate()
+	if err != nil {
+		return nil, err
+	}
+	if err := weights.Load(e, from); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// allocate makes an executor without weights.
+func (j *Job) allocate() (*executor.Executor, error) {
+	on := j.Options.On
+	if len(on) < len(j.Plan.Devices) {
+		return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
+	}
+	e, err := executor.New(j.Plan, on[:len(j.Plan.Devices)])
 	if err != nil {
 		return nil, err
 	}
 	if err := e.Prepare(); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	if err := weights.Load(e, from); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil

@@ -87,14 +87,14 @@ func packedFeed(t testing.TB, length int) *train.Tokens {
 	return train.NewTokens(l)
 }
 
-// shapeFolder is a folder with a config alone: a model that starts fresh.
-func shapeFolder(t testing.TB, config string) string {
+// configFile is a model that starts from fresh weights.
+func configFile(t testing.TB, config string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return path
 }
 
 // fingerprint of the weights and of the optimizer's state.
@@ -119,7 +119,7 @@ func TestPlacementChangesNoBit(t *testing.T) {
 			var first string
 			var losses []float64
 			for name, choose := range strategies {
-				m := open(t, shapeFolder(t, v.config))
+				m := open(t, configFile(t, v.config))
 				job, e := start(t, m, spillway.PlanOptions{Task: spillway.Train, Rows: v.rows, Seq: seq, Micros: v.micros, Clip: v.clip > 0, Packed: true, Choose: choose})
 				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: v.clip, Seed: 3})
 				if err != nil {

@@ -55,7 +55,7 @@ func open(t testing.TB, name string) *spillway.Model {
 func start(t testing.TB, m *spillway.Model, o spillway.PlanOptions) (*spillway.Job, *executor.Executor) {
 	t.Helper()
 	dev := openDevice(t)
-	o.On = dev
+	o.On = []device.Device{dev}
 	if len(o.Machine.Devices) == 0 {
 		o.Machine = parse(t, "cpu:1GiB,host:4GiB")
 	}
@@ -63,7 +63,7 @@ func start(t testing.TB, m *spillway.Model, o spillway.PlanOptions) (*spillway.J
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start(dev)
+	e, err := job.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

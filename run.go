@@ -14,12 +14,12 @@ import (
 	"spillway/units"
 )
 
-// Train starts the job on the device and trains it. Where c.Save has no model
-// config, checkpoints get the files of the job's model; where c.Evaluate has no
-// executor, one is planned in the memory that the training leaves, and if nothing
-// fits there c.Notice is told and nothing is evaluated.
-func (j *Job) Train(ctx context.Context, dev device.Device, feed train.Feed, c train.Config) (r train.Result, err error) {
-	e, err := j.Start(dev)
+// Train starts the job and trains. Checkpoints get the files of the job's model
+// where c.Save has no config of its own. Where c.Evaluate has no executor, one is
+// planned in the memory that the training leaves; if nothing fits there, c.Notice is
+// told and nothing is evaluated.
+func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
+	e, err := j.Start()
 	if err != nil {
 		return r, err
 	}
@@ -27,25 +27,32 @@ func (j *Job) Train(ctx context.Context, dev device.Device, feed train.Feed, c t
 	if c, err = j.completeSave(c); err != nil {
 		return r, err
 	}
-	if c.Notice == nil {
-		c.Notice = func(string) {}
+	c, evaluator, err := j.completeEvaluate(c)
+	if err != nil {
+		return r, err
 	}
-	if v := c.Evaluate; v != nil && v.Executor == nil {
-		evaluator, err := j.evaluator(dev, c.Notice)
-		if err != nil {
-			return r, err
-		}
-		c.Evaluate = nil
-		if evaluator != nil {
-			defer func() { err = errors.Join(err, evaluator.Close()) }()
-			c.Evaluate = &train.Evaluation{Every: v.Every, Executor: evaluator, Feed: v.Feed, Batches: v.Batches}
-		}
+	if evaluator != nil {
+		defer func() { err = errors.Join(err, evaluator.Close()) }()
+	}
+	if c.Memory == nil {
+		c.Memory = func() int64 { return allocated(j.Options.On) }
 	}
 	t, err := train.New(e, feed, c)
 	if err != nil {
 		return r, err
 	}
 	return t.Run(ctx)
+}
+
+// allocated is the most that was in use of devices that count it.
+func allocated(devices []device.Device) (sum int64) {
+	for _, d := range devices {
+		if m, ok := d.(device.Meter); ok {
+			_, most := m.Allocated()
+			sum += most
+		}
+	}
+	return sum
 }
 
 // completeSave gives checkpoints the model's own files.
@@ -60,52 +67,56 @@ func (j *Job) completeSave(c train.Config) (train.Config, error) {
 	return c, err
 }
 
-// evaluator is an executor for the task eval in the memory that is left; nil, and a
-// notice, when it does not fit.
-func (j *Job) evaluator(dev device.Device, notice func(string)) (*executor.Executor, error) {
+// completeEvaluate gives an evaluation an executor, which the caller closes.
+func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor, error) {
+	if c.Evaluate == nil || c.Evaluate.Executor != nil {
+		return c, nil, nil
+	}
+	job, err := j.evaluation()
+	var fit *planner.FitError
+	if errors.As(err, &fit) {
+		if c.Notice != nil {
+			c.Notice(fmt.Sprintf("nothing will be evaluated: beside the training, %v", err))
+		}
+		c.Evaluate = nil
+		return c, nil, nil
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	v := *c.Evaluate
+	v.Executor, err = job.allocate()
+	c.Evaluate = &v
+	return c, v.Executor, err
+}
+
+// evaluation plans the task eval in the memory that the job leaves.
+func (j *Job) evaluation() (*Job, error) {
 	o := j.Options
 	o.Task, o.Micros, o.Choose = Eval, 1, nil
 	site, err := o.site()
 	if err != nil {
 		return nil, err
 	}
-	o, left := o.beside(j.Plan, site)
-	if !left {
-		notice("nothing will be evaluated: the training takes all of the memory")
-		return nil, nil
+	var first, host int64 // bytes of the first device, and of the host
+	for _, a := range j.Plan.Arenas {
+		if a.Tier == plan.OnDevice && a.Device == 0 {
+			first += a.Bytes
+		}
+		if a.Tier != plan.OnDevice || site.SharedPools {
+			host += a.Bytes
+		}
 	}
-	eval, err := j.Model.Plan(o)
-	var fit *planner.FitError
-	if errors.As(err, &fit) {
-		notice(fmt.Sprintf("nothing will be evaluated beside the training: %v", err))
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	e, err := executor.New(eval.Plan, []device.Device{dev})
-	if err != nil {
-		return nil, err
-	}
-	return e, e.Prepare()
-}
-
-// beside is what a plan leaves of a site's memory.
-func (o PlanOptions) beside(p *plan.Plan, site planner.Site) (PlanOptions, bool) {
-	peak := p.Peak()
-	o.Budget = site.Budget - peak[plan.OnDevice]
-	host := peak[plan.Pinned] + peak[plan.OnHost]
-	if site.SharedPools {
-		host += peak[plan.OnDevice]
-	}
-	o.Machine.Host.Usable -= units.Bytes(host)
-	return o, o.Budget > 0 && o.Machine.Host.Usable > 0
+	// A byte is too little for any plan, so that none left is an error too.
+	o.Budget = max(site.Budget-first, 1)
+	o.Machine.Host.Usable = max(o.Machine.Host.Usable-units.Bytes(host), 1)
+	return j.Model.Plan(o)
 }
 
 // Generate starts the job, which must be for the task infer, and prepares to
-// continue a prompt. The caller closes what is returned.
-func (j *Job) Generate(dev device.Device, prompt []int32, o generate.Options) (*Generation, error) {
-	e, err := j.Start(dev)
+// continue a prompt. The caller closes the generation.
+func (j *Job) Generate(prompt []int32, o generate.Options) (*Generation, error) {
+	e, err := j.Start()
 	if err != nil {
 		return nil, err
 	}

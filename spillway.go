@@ -3,9 +3,9 @@
 // and decides nothing itself.
 //
 //	model, err := spillway.Open("path/to/folder") // or a published shape: "llama-3-8b"
-//	job, err := model.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1024, Machine: here, Device: "cpu0"})
+//	job, err := model.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1024, Machine: here, On: devices})
 //	fmt.Println(job.Plan.Strategy, job.Plan.Reason)
-//	result, err := job.Train(ctx, dev, feed, train.Config{Iterations: 1000})
+//	result, err := job.Train(ctx, feed, train.Config{Iterations: 1000})
 //
 // A Model is an architecture and a source of weights; a Job is a model with a
 // verified plan, which says before anything is allocated where every byte will
@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spillway/arch"
 	"spillway/dtype"
@@ -32,27 +33,43 @@ import (
 type Model struct {
 	Name   string
 	Info   arch.Info
-	Folder *hf.Folder // nil for a shape without weights
-	// Seed of fresh weights, where there are none in a folder.
+	Folder *hf.Folder // that has the weights; nil where they are fresh
+	// Seed of fresh weights.
 	Seed uint64
 
 	config []byte                   // config.json
 	build  func() (nn.Model, error) // anew each time, since adapters change a model
 }
 
-// Open opens a model folder, or a published shape by its name. A folder without
-// weights, like a shape, starts from fresh ones. The caller closes the model.
-func Open(nameOrDir string) (*Model, error) {
-	if _, err := os.Stat(filepath.Join(nameOrDir, hf.ConfigName)); err == nil {
-		return openFolder(nameOrDir)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("opening model %s: %w", nameOrDir, err)
+// Open opens a model folder, a config.json, or a published shape by its name. The last
+// two start from fresh weights. The caller closes the model.
+func Open(name string) (*Model, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return openFolder(name)
+	case err == nil:
+		return openConfig(name)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("opening model %s: %w", name, err)
 	}
-	config, err := arch.Named(nameOrDir)
+	config, err := arch.Named(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no folder with a %s, and %w", nameOrDir, hf.ConfigName, err)
+		return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
 	}
-	return fromConfig(nameOrDir, config)
+	return fromConfig(name, config)
+}
+
+func openConfig(path string) (*Model, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromConfig(strings.TrimSuffix(filepath.Base(path), ".json"), raw)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	return m, nil
 }
 
 func openFolder(dir string) (*Model, error) {
@@ -89,15 +106,15 @@ func Wrap(name string, build func() (nn.Model, error)) *Model {
 	return &Model{Name: name, Info: arch.Info{Type: custom}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
 }
 
-// HasWeights says whether the model's weights come from its folder.
-func (m *Model) HasWeights() bool { return m.Folder != nil && m.Folder.NeedWeights() == nil }
-
 // weights is where the params of a traced model come from: the folder, and fresh
 // ones for adapters that it does not have.
 func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
 	fresh, err := weights.Fresh(params, m.Seed)
-	if err != nil || !m.HasWeights() {
+	if err != nil || m.Folder == nil {
 		return fresh, err
+	}
+	if err := m.Folder.NeedWeights(); err != nil {
+		return nil, fmt.Errorf("%w; or open its %s to start from fresh weights", err, hf.ConfigName)
 	}
 	missing := func(param string) bool {
 		_, stored := m.Folder.Tensor(param)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/graph"
+	"spillway/graph/graphtest"
 	"spillway/internal/numtest"
 	"spillway/op"
 )
@@ -24,7 +25,7 @@ func mustDifferentiate(t *testing.T, p *graph.Program, o Options) *Joint {
 
 func mustRun(t *testing.T, p *graph.Program, in values, args op.Args) values {
 	t.Helper()
-	out, err := numtest.Run(p, in, args)
+	out, err := graphtest.Run(p, in, args)
 	if err != nil {
 		t.Fatal(err)
 	}

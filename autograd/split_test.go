@@ -277,8 +277,9 @@ func TestKeepRefusesWhatForwardDoesNotMake(t *testing.T) {
 	}
 }
 
-// Each gradient a joint gives has memory of its own: a node makes it, one port has it.
-func TestGradientsDoNotShareValues(t *testing.T) {
+// Each gradient a joint gives has memory of its own, a node makes it and one port
+// has it, and the type of what it is the gradient of.
+func TestGradientsHaveValuesOfTheirOwn(t *testing.T) {
 	for name := range blocks {
 		j, _ := jointOf(t, name)
 		made := set{}
@@ -292,6 +293,11 @@ func TestGradientsDoNotShareValues(t *testing.T) {
 				t.Errorf("%s: %s %d is value %d, taken or not made by a gradient node", name, out.Role, out.Index, out.Value)
 			}
 			delete(made, out.Value)
+		}
+		for v, g := range j.gradients(trace(t, name)) {
+			if g != 0 && !j.Program.Type(g).Equal(j.Program.Type(v)) {
+				t.Errorf("%s: the gradient of a %v is %v", name, j.Program.Type(v), j.Program.Type(g))
+			}
 		}
 	}
 }

@@ -39,6 +39,12 @@ type Device interface {
 	Close() error
 }
 
+// Meter is implemented by devices that count the memory Alloc has given.
+type Meter interface {
+	// Allocated is how many bytes are given now, and the most that ever were.
+	Allocated() (now, most int64)
+}
+
 // Info describes a device.
 type Info struct {
 	Name string // "cpu", "cuda:0"

@@ -131,10 +131,13 @@ func attentionPairs(c Call) float64 {
 	t, s := float64(c.In[0].Shape[1]), float64(c.In[1].Shape[1])
 	pairs := t * s
 	if c.Attr.Causal {
-		pairs = t*s - t*(t-1)/2
-		if w := float64(c.Attr.Window); w > 0 && w < s {
-			pairs = min(pairs, t*w)
+		// The i-th query sees s-t+i keys, but never more than the window.
+		w := s
+		if c.Attr.Window > 0 {
+			w = min(s, float64(c.Attr.Window))
 		}
+		growing := min(max(w-(s-t), 0), t)
+		pairs = growing*(s-t) + growing*(growing+1)/2 + (t-growing)*w
 	}
 	return pairs * float64(c.In[0].Shape[0])
 }

@@ -36,6 +36,7 @@ type blueprint struct {
 	joints   map[jointKey]*autograd.Joint
 	programs map[programKey]*laid
 	offsets  []string // by block: where its params lie in their slabs
+	took     map[*graph.Program]float64
 	kernels  *kernelCache
 }
 
@@ -63,9 +64,12 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
+	if err := g.Insist.check(m, g, &site); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
+	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
 		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	b.ownSlabs()
 	b.trained = b.firstTrained()
@@ -78,6 +82,19 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 }
 
 func (b *blueprint) training() bool { return b.goal.Optimizer != nil }
+
+// seconds a program takes, at the rates of the site.
+func (b *blueprint) seconds(p *graph.Program) float64 {
+	if t, ok := b.took[p]; ok {
+		return t
+	}
+	var t float64
+	for _, n := range p.Nodes {
+		t += b.site.Rates.Time(p.Call(n)).Seconds()
+	}
+	b.took[p] = t
+	return t
+}
 
 // shares says whether a block shares a trained slab with another.
 func (b *blueprint) shares(block int) bool {

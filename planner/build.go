@@ -19,7 +19,10 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if c.Spilled == nil {
 		c.Spilled = make([]bool, len(m.Blocks))
 	}
-	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
+	if c.OnDisk == nil {
+		c.OnDisk = make([]bool, len(b.slabs.list))
+	}
+	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
 	p, err := b.emit(c)
@@ -30,8 +33,7 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if p.Forecast, err = forecast(p, site); err != nil {
 		return nil, err
 	}
-	made := &candidate{choice: c, plan: p}
-	p.Strategy, p.Reason = made.title(), "it was asked for"
+	p.Strategy, p.Reason = c.title(), "it was asked for"
 	return p, plan.Verify(p)
 }
 

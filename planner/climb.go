@@ -2,46 +2,47 @@ package planner
 
 // climbBudget bounds how many steps of plans a climb may write, so that planning
 // stays quick for models of any size.
-const climbBudget = 400_000
+const climbBudget = 200_000
 
-// climb improves on a candidate: it changes its mix by halving strides, as long as
+// climb improves on the best: it changes its mix by halving strides, as long as
 // that is faster and fits.
-func (s *search) climb(from *candidate) (*candidate, error) {
-	best, spent := from, 0
+func (s *search) climb() error {
+	spent := 0
 	for stride := len(s.b.model.Blocks) / 2; stride >= 1; stride /= 2 {
 		for again := true; again; {
-			again = false
-			for _, m := range s.around(best.mix, stride) {
+			from := s.best
+			for _, m := range s.around(from.mix, stride) {
 				if spent > climbBudget {
-					return best, nil
+					return nil
 				}
 				if _, ok := s.made[m]; !ok {
-					spent += len(best.plan.Steps)
+					spent += s.steps
 				}
-				c, err := s.make(m)
+				c, err := s.look(m)
 				if err != nil {
-					return nil, err
+					return err
 				}
-				if err := s.forecast(c); err != nil {
-					return nil, err
-				}
-				if c.fits && better(c, best) {
-					best, again = c, true
+				if err := s.time(c); err != nil {
+					return err
 				}
 			}
+			again = s.best != from
 		}
 	}
-	return best, nil
+	return nil
 }
 
 // around lists the mixes one change away: a number up or down, or one up and
 // another down, which trades one saving for another.
 func (s *search) around(m mix, stride int) (list []mix) {
 	n := m
-	numbers := [4]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled}
-	most := [4]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks)}
+	numbers := [5]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled, &n.onDisk}
+	most := [5]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks), len(s.b.slabs.list)}
 	if !s.b.training() {
-		most = [4]int{most[0]}
+		most[1], most[2], most[3] = 0, 0, 0
+	}
+	if s.b.site.Disk.Budget == 0 {
+		most[4] = 0
 	}
 	change := func(i, by int) { *numbers[i] = min(max(*numbers[i]+by, 0), most[i]) }
 	keep := func() {

@@ -24,11 +24,27 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		return Site{}, fmt.Errorf("machine %s has no device %q", m.Name, name)
 	}
 	r := RatesOf(d, t)
+	for _, p := range m.Peers {
+		if p.A == name || p.B == name {
+			r.Peer = p.Rate
+		}
+	}
 	return Site{
 		Device: d.Name, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels: sim.NewVirtual(d.Name, 0, Alignment, r), Rates: r,
-		HostPinned: d.Kind == machine.GPU, SharedPools: d.Shared,
+		HostPinned: d.Kind == machine.GPU, SharedPools: d.Shared, Devices: alike(m, d),
+		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
 	}, nil
+}
+
+// alike counts the devices of a machine that equal one: those can share its work.
+func alike(m machine.Machine, d machine.Device) (n int) {
+	for _, o := range m.Devices {
+		if o.Kind == d.Kind && o.Usable == d.Usable && o.Compute == d.Compute && !o.Shared {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // RatesOf turns what is known of a device into the simulator's rates.

@@ -51,8 +51,8 @@ func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, norm
 
 // addToken gives an added token its id; one the model also has must agree on it.
 func (v *vocab) addToken(tok *addedToken, count int) error {
-	if old, ok := v.ids[tok.Content]; !ok {
-		if err := v.add(tok.Content, tok.ID, count); err != nil {
+	if old, ok := v.id(tok.Content); !ok {
+		if err := v.add(v.added, tok.Content, tok.ID, count); err != nil {
 			return fmt.Errorf("added tokens: %w", err)
 		}
 	} else if int64(old) != tok.ID {

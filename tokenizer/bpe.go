@@ -24,10 +24,10 @@ type bpe struct {
 	vocab  *vocab
 	merges map[pair]merge
 
-	bytes *[256]int32 // byte-level: the id of each byte; nil: words are characters
-	whole map[string]int32
+	bytes *[256]int32      // byte-level: the id of each byte; nil: words are characters
+	whole map[string]int32 // words that are tokens, merges or not; nil: merges decide
 
-	unknown     string      // the unknown token, "" if the file names none
+	unknown     int32       // id of the unknown token, -1 if there is none
 	fuseUnknown bool        // neighbouring unknown characters are one unknown token
 	byteTokens  *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
 	prefix      string      // of characters that do not start a word
@@ -55,8 +55,11 @@ func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
 	m := &bpe{
-		vocab: v, unknown: orElse(file.Unknown, ""), fuseUnknown: file.FuseUnknown,
+		vocab: v, unknown: -1, fuseUnknown: file.FuseUnknown,
 		prefix: orElse(file.Prefix, ""), suffix: orElse(file.Suffix, ""),
+	}
+	if id, ok := v.ids[orElse(file.Unknown, "")]; ok && file.Unknown != nil {
+		m.unknown = id
 	}
 	if file.Fallback {
 		m.byteTokens = v.byteIDs()
@@ -137,9 +140,9 @@ func (m *bpe) readBytes() bool {
 	m.bytes, m.cutAt = &bytes, ""
 	if m.whole != nil {
 		m.whole = make(map[string]int32, len(m.vocab.ids))
-		for id, token := range m.vocab.tokens {
-			if text, ok := fromLetters(token); ok && m.vocab.has(int32(id)) {
-				m.whole[text] = int32(id)
+		for token, id := range m.vocab.ids {
+			if text, ok := fromLetters(token); ok {
+				m.whole[text] = id
 			}
 		}
 	}
@@ -215,12 +218,10 @@ func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
 			ids, unknown = append(ids, id), false
 		} else if bytes, ok := m.fallBack(ids, character); ok {
 			ids, unknown = bytes, false
+		} else if m.unknown < 0 {
+			return ids, fmt.Errorf("character %q is not in the vocabulary, which has no unknown token", character)
 		} else if !unknown || !m.fuseUnknown {
-			id, ok := m.vocab.ids[m.unknown]
-			if !ok {
-				return ids, fmt.Errorf("character %q is not in the vocabulary and neither is an unknown token, %q", character, m.unknown)
-			}
-			ids, unknown = append(ids, id), true
+			ids, unknown = append(ids, m.unknown), true
 		}
 	}
 	return ids, nil

@@ -4,14 +4,14 @@ package tokenizer
 // or not, can be encoded.
 func Bytes() *Tokenizer {
 	v := newVocab()
+	v.grow(len(byteLetter))
 	for b, letter := range byteLetter {
-		if err := v.add(string(letter), int64(b), len(byteLetter)); err != nil {
-			panic(err) // the letters differ, and so do the ids
-		}
+		token := string(letter)
+		v.tokens[b], v.shown[b], v.ids[token] = token, token, int32(b)
 	}
 	t := &Tokenizer{
 		vocab: v, original: newFinder(), normalized: newFinder(),
-		model: &bpe{vocab: v}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
+		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
 		anyBytes: true,
 	}
 	return t.ready()

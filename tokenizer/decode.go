@@ -13,7 +13,8 @@ type decoder interface {
 	decode(tokens []string) ([]string, error)
 }
 
-// decoders are applied one after the other; what is left is joined.
+// decoders are applied one after the other; what is left is joined. Without any,
+// with nil, spaces are put between the tokens.
 type decoders []decoder
 
 // Decode turns ids into text. skipSpecial leaves out tokens like <s>. Bytes that are
@@ -64,6 +65,9 @@ func totalLen(tokens []string) int {
 // parseDecoders reads one decoder, a Sequence of them, or null.
 func parseDecoders(raw json.RawMessage) (decoders, error) {
 	var list decoders
+	if len(raw) > 0 && string(raw) != "null" {
+		list = decoders{}
+	}
 	err := eachStep(raw, "decoders", func(kind string, raw json.RawMessage) error {
 		d, err := parseDecoder(kind, raw)
 		list = append(list, d)

@@ -40,7 +40,7 @@ func ParseLlama2C(data []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse llama2.c tokenizer: %w", err)
 	}
-	m := &bpe{vocab: v, byteTokens: v.byteIDs(), merges: scoreMerges(v, scores)}
+	m := &bpe{vocab: v, unknown: -1, byteTokens: v.byteIDs(), merges: scoreMerges(v, scores)}
 	m.cutBefore(" ")
 	for b, id := range m.byteTokens {
 		if int(id) != llama2cSpecials+b {
@@ -83,7 +83,7 @@ func readLlama2C(data []byte) (*vocab, []float32, error) {
 		if !utf8.Valid(rest[:length]) {
 			return nil, nil, fmt.Errorf("token %d is not UTF-8: %s", id, excerpt(string(rest[:length])))
 		}
-		if err := v.add(string(rest[:length]), int64(id), id+1); err != nil {
+		if err := v.add(v.ids, string(rest[:length]), int64(id), id+1); err != nil {
 			return nil, nil, err
 		}
 		scores, rest = append(scores, score), rest[length:]

@@ -86,7 +86,8 @@ const (
 	matchedPerSecond = 256 << 10
 )
 
-func compileRegex(expr string) (pattern, error) {
+func compileRegex(expr string) (p pattern, err error) {
+	defer failed(expr, &err)
 	if len(expr) > maxPattern {
 		return nil, fmt.Errorf("pattern of %d bytes, at most %d are supported", len(expr), maxPattern)
 	}
@@ -102,12 +103,21 @@ func compileRegex(expr string) (pattern, error) {
 	return regex{re}, nil
 }
 
+// failed makes an error of a panic: a pattern comes from a file, and the engine is
+// not ours to vouch for.
+func failed(expr string, err *error) {
+	if problem := recover(); problem != nil {
+		*err = fmt.Errorf("pattern %s: the engine failed: %v", excerpt(expr), problem)
+	}
+}
+
 // graphemes matches what a reader sees as one character.
 var graphemes = sync.OnceValue(func() pattern {
 	return regex{regexp2.MustCompile(`\X`)}
 })
 
-func (re regex) find(s string, yield func(start, end int) error) error {
+func (re regex) find(s string, yield func(start, end int) error) (err error) {
+	defer failed(re.String(), &err)
 	runes := []rune(s)
 	deadline := time.Now().Add(matchTimeout + time.Duration(len(s))*time.Second/matchedPerSecond)
 	at, offset := 0, 0 // the same place in runes and in bytes
@@ -119,7 +129,7 @@ func (re regex) find(s string, yield func(start, end int) error) error {
 	}
 	var stopped error
 	matches, last := 0, -1
-	err := re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+	err = re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
 		index, length, _ := m.GroupRange(0)
 		if length == 0 && index == last {
 			return true // nothing, right after a match: no match of its own
@@ -142,6 +152,7 @@ func (re regex) find(s string, yield func(start, end int) error) error {
 
 // dialect is what Oniguruma, whose patterns the files are written in, means by an
 // escape that our engine reads differently, as the inside of a character class.
+// Other classes, such as \p{Lo}, lack the characters that Unicode 16 added.
 var dialect = map[string]string{
 	`\p{L}`: `\p{L}` + classText(newLetters),
 	`\p{N}`: `\p{N}` + classText(newNumbers),
@@ -184,6 +195,8 @@ func fromOniguruma(expr string) (string, error) {
 			part = "[^" + dialect[`\w`] + "]"
 		case part == "{" && !inClass && oddRepeat.MatchString(expr[i:]):
 			return "", errors.New("{,n} and a + after {n,m} are not supported")
+		case part == "(" && !inClass && strings.HasPrefix(expr[i:], "?m"):
+			return "", errors.New("the option m, which here makes . match line ends, is not supported")
 		case len(part) == 2 && strings.Contains(`\W\h\H\K\G\N\O\y\Y\g`, part):
 			return "", fmt.Errorf("%s is not supported here", part)
 		case inClass && (part == "[" || strings.HasPrefix(expr[i-1:], "&&")):

@@ -235,8 +235,7 @@ func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
 
 // ID is the id of a token as the file writes it: "Ġhello", "<s>".
 func (t *Tokenizer) ID(token string) (int32, bool) {
-	id, ok := t.vocab.ids[token]
-	return id, ok
+	return t.vocab.id(token)
 }
 
 // Token is the inverse of ID.

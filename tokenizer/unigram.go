@@ -66,7 +66,7 @@ func (m *unigram) parseScores(array string) error {
 		}
 		m.scores = append(m.scores, score)
 		m.penalty = min(m.penalty, score-unknownPenalty)
-		return m.vocab.add(token, id, len(m.scores))
+		return m.vocab.add(m.vocab.ids, token, id, len(m.scores))
 	})
 }
 

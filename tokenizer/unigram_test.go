@@ -64,7 +64,7 @@ func TestTrieFindsEveryPrefix(t *testing.T) {
 	for range 500 {
 		v := newVocab()
 		for id := range int64(1 + random.IntN(40)) {
-			_ = v.add(randomWord(random, "ab\x00\xff", 6), id, 40) // twice the same is refused
+			_ = v.add(v.ids, randomWord(random, "ab\x00\xff", 6), id, 40) // twice the same is refused
 		}
 		pieces, err := v.trie("")
 		if err != nil {

@@ -20,13 +20,23 @@ const (
 // vocab holds the tokens of the model and the added ones. It does not change
 // once the file is read.
 type vocab struct {
-	tokens  []string // by id, "" where an id has no token
-	shown   []string // by id, what the decoder is given
-	special []bool   // by id
-	ids     map[string]int32
+	tokens  []string         // by id, "" where an id has no token
+	shown   []string         // by id, what the decoder is given
+	special []bool           // by id
+	ids     map[string]int32 // the model's tokens
+	added   map[string]int32 // those the model does not know
 }
 
-func newVocab() *vocab { return &vocab{ids: map[string]int32{}} }
+func newVocab() *vocab { return &vocab{ids: map[string]int32{}, added: map[string]int32{}} }
+
+// id finds a token of either kind.
+func (v *vocab) id(token string) (int32, bool) {
+	if id, ok := v.ids[token]; ok {
+		return id, true
+	}
+	id, ok := v.added[token]
+	return id, ok
+}
 
 // parseVocab reads {"token": id, ...}.
 func parseVocab(object string) (*vocab, error) {
@@ -53,20 +63,21 @@ func parseVocab(object string) (*vocab, error) {
 	v.ids = make(map[string]int32, len(entries))
 	v.tokens = make([]string, 0, len(entries))
 	for _, e := range entries {
-		if err := v.add(e.token, e.id, len(entries)); err != nil {
+		if err := v.add(v.ids, e.token, e.id, len(entries)); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// add gives token an id of its own. count is how many tokens the file has.
-func (v *vocab) add(token string, id int64, count int) error {
+// add enters token, with an id of its own, into one of the two maps. count is how
+// many tokens the file has.
+func (v *vocab) add(into map[string]int32, token string, id int64, count int) error {
 	if id < 0 || id >= int64(count)+maxIDSlack {
 		return fmt.Errorf("token %s has id %d; with %d tokens ids go from 0 to %d",
 			excerpt(token), id, count, count+maxIDSlack-1)
 	}
-	if old, ok := v.ids[token]; ok {
+	if old, ok := v.id(token); ok {
 		return fmt.Errorf("token %s occurs twice, with ids %d and %d", excerpt(token), old, id)
 	}
 	v.grow(int(id) + 1)
@@ -74,7 +85,7 @@ func (v *vocab) add(token string, id int64, count int) error {
 		return fmt.Errorf("id %d belongs to two tokens, %s and %s", id, excerpt(v.tokens[id]), excerpt(token))
 	}
 	v.tokens[id], v.shown[id] = token, token
-	v.ids[token] = int32(id)
+	into[token] = int32(id)
 	return nil
 }
 

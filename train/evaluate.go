@@ -23,12 +23,18 @@ type Evaluation struct {
 	start json.RawMessage // of the feed
 }
 
-// run gives the mean loss over everything counted in the feed.
+// run evaluates the weights of another executor.
 func (v *Evaluation) run(from *executor.Executor) (float64, error) {
-	if err := v.rewind(); err != nil {
+	if err := weights.Copy(v.Executor, from); err != nil {
 		return 0, err
 	}
-	if err := weights.Copy(v.Executor, from); err != nil {
+	return v.Loss()
+}
+
+// Loss is the mean loss over everything counted in the feed, with the weights that
+// are loaded.
+func (v *Evaluation) Loss() (float64, error) {
+	if err := v.rewind(); err != nil {
 		return 0, err
 	}
 	var sum float64
@@ -54,6 +60,9 @@ func (v *Evaluation) run(from *executor.Executor) (float64, error) {
 func (v *Evaluation) batch() (float64, int64, error) {
 	filled, err := v.Feed.Next(PartsOf(v.Executor))
 	if err != nil {
+		return 0, 0, err
+	}
+	if err := v.Executor.CheckBatch(); err != nil {
 		return 0, 0, err
 	}
 	if err := setScalars(v.Executor, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {

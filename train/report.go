@@ -12,8 +12,8 @@ type Report struct {
 	Iteration  int64   `json:"iteration"`  // done, from 1
 	Iterations int64   `json:"iterations"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
-	Norm       float64 `json:"norm"` // of the gradients before clipping; NaN when the plan has none
-	Rate       float64 `json:"rate"` // learning rate
+	Norm       float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
+	Rate       float64 `json:"rate"`           // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
 
 	// Over the iterations since the last report, batches included, evaluation and
@@ -24,8 +24,8 @@ type Report struct {
 	// forecasts it, over the time taken; 0 when the plan has no forecast.
 	ShareOfBound float64 `json:"share_of_bound"`
 
-	PredictedBytes int64         `json:"predicted_bytes"` // of the device, by the plan
-	MeasuredBytes  int64         `json:"measured_bytes"`  // of the device, by its own count; 0 when not known
+	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	Left           time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
 }
 
@@ -43,6 +43,9 @@ func (t *Trainer) complete(r Report) Report {
 		r.ShareOfBound = f.AtBest * f.StepSeconds / seconds
 	}
 	r.PredictedBytes = p.Peak()[plan.OnDevice]
+	if v := t.c.Evaluate; v != nil {
+		r.PredictedBytes += v.Executor.Plan().Peak()[plan.OnDevice]
+	}
 	if t.c.Memory != nil {
 		r.MeasuredBytes = t.c.Memory()
 	}

@@ -12,7 +12,7 @@ func TestDevices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measuring copies and the disk takes seconds")
 	}
-	r := spillway(t, "devices", "--disk", t.TempDir(), "--json")
+	r := command(t, "devices", "--disk", t.TempDir(), "--json")
 	v := r.object(t)
 	for _, path := range []string{"devices", "host.cores", "host.memory", "host.copy", "disk.free", "disk.read", "description", "calibrated"} {
 		at(t, v, path)
@@ -47,11 +47,11 @@ func TestDevicesKeepsRates(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	v := spillway(t, "version", "--json").object(t)
+	v := command(t, "version", "--json").object(t)
 	if at(t, v, "version") != version || !strings.HasPrefix(at(t, v, "go").(string), "go1.") {
 		t.Errorf("%v", v)
 	}
-	if r := spillway(t, "version"); !strings.Contains(r.out, "spillway "+version) {
+	if r := command(t, "version"); !strings.Contains(r.out, "spillway "+version) {
 		t.Errorf("%s", r.out)
 	}
 }

@@ -7,13 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway"
 	"spillway/dtype"
-	"spillway/graph"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
-	"spillway/planner"
-	"spillway/spec"
 )
 
 // goal is what the user wants done with the model, as flags say it.
@@ -26,15 +24,11 @@ type goal struct {
 	clip       float64
 	rank       int64
 
-	compute dtype.Type
-	optim   optim.Config
+	optim optim.Config
 }
 
 // The tasks.
 var tasks = []string{"infer", "train", "lora", "qlora"}
-
-// usualSeq is the number of positions where neither the user nor the model says less.
-const usualSeq = 2048
 
 func goalFlags(cmd *cobra.Command) *goal {
 	g := &goal{}
@@ -68,61 +62,22 @@ func (g *goal) check() (err error) {
 	return nil
 }
 
-// resolve fills in what depends on the device.
-func (g *goal) resolve(kind machine.Kind) {
-	g.compute = dtype.F32
-	if g.precision == "bf16" || g.precision == "" && kind == machine.GPU {
-		g.compute = dtype.BF16
+// options is the goal for the library, on a device of a machine.
+func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
+	o := spillway.PlanOptions{
+		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
+		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Machine: m, Device: d.Name,
 	}
+	if g.precision == "bf16" || g.precision == "" && d.Kind == machine.GPU {
+		o.Precision = dtype.BF16
+	}
+	if g.adapters() {
+		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: g.rank, Alpha: 2 * float64(g.rank)}
+	}
+	return o
 }
 
-// complete fills in what depends on the model, and attaches adapters to it.
-func (g *goal) complete(m *model) error {
-	if g.seq == 0 {
-		g.seq = usualSeq
-		if m.info.Context > 0 {
-			g.seq = min(g.seq, m.info.Context)
-		}
-	}
-	if g.task != "lora" && g.task != "qlora" {
-		return nil
-	}
-	o := lora.Options{Targets: []string{lora.AllLinear}, Rank: g.rank, Alpha: 2 * float64(g.rank)}
-	if g.task == "qlora" {
-		o.Base = dtype.NF4
-	}
-	_, err := lora.Attach(m.nn, o)
-	return err
-}
-
-func (g *goal) trains() bool { return g.task != "infer" }
-
-// request is the goal for the planner.
-func (g *goal) request(m *model, site planner.Site) (planner.Request, error) {
-	task := graph.Infer
-	r := planner.Request{Rows: g.batch, Seq: g.seq, Site: site, Goal: planner.Goal{Micros: g.accumulate}}
-	if g.trains() {
-		task = graph.Train
-		if err := g.train(&r.Goal); err != nil {
-			return r, err
-		}
-	}
-	r.Trace = func(rows, seq int64) (*spec.Model, error) {
-		return spec.Trace(m.name, m.info.Type, m.nn, graph.Config{Rows: rows, Seq: seq, DType: g.compute, Task: task})
-	}
-	return r, nil
-}
-
-func (g *goal) train(to *planner.Goal) error {
-	rule, attr, err := g.optim.Op()
-	if err != nil {
-		return err
-	}
-	to.Decay, err = optim.UsualNoDecay().Decays()
-	to.Master = g.compute != dtype.F32
-	to.Optimizer = &planner.Optimizer{Rule: rule, Attr: attr, Moments: g.optim.States(), Clip: g.clip > 0}
-	return err
-}
+func (g *goal) adapters() bool { return g.task == "lora" || g.task == "qlora" }
 
 // goalReport is the goal as JSON.
 type goalReport struct {
@@ -137,12 +92,13 @@ type goalReport struct {
 	Rank      int64   `json:"rank,omitempty"`
 }
 
-func (g *goal) report() goalReport {
-	r := goalReport{Task: g.task, Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: g.compute.String()}
-	if g.trains() {
-		r.Master, r.Optimizer, r.Clip = g.compute != dtype.F32, g.optim.String(), g.clip
+// describeGoal is the goal with everything filled in.
+func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
+	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String()}
+	if o.Task != spillway.Infer {
+		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32, o.Optimizer.String(), g.clip
 	}
-	if g.task == "lora" || g.task == "qlora" {
+	if g.adapters() {
 		r.Rank = g.rank
 	}
 	return r
@@ -191,14 +147,11 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 	return s
 }
 
-// site looks at the machine and picks the device.
-func (s *siteChoice) site(sh shell, g *goal) (machine.Machine, planner.Site, error) {
-	if err := g.check(); err != nil {
-		return machine.Machine{}, planner.Site{}, err
-	}
+// pick looks at the machine and picks the device.
+func (s *siteChoice) pick(sh shell) (machine.Machine, machine.Device, error) {
 	m, err := s.find(sh)
 	if err != nil {
-		return m, planner.Site{}, err
+		return m, machine.Device{}, err
 	}
 	name := s.device
 	if name == "" {
@@ -206,11 +159,9 @@ func (s *siteChoice) site(sh shell, g *goal) (machine.Machine, planner.Site, err
 	}
 	d, ok := m.Device(name)
 	if !ok {
-		return m, planner.Site{}, misused("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
+		return m, d, misused("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
 	}
-	g.resolve(d.Kind)
-	site, err := planner.SiteOf(m, name, g.compute)
-	return m, site, err
+	return m, d, nil
 }
 
 func (s *siteChoice) find(sh shell) (machine.Machine, error) {

@@ -24,13 +24,13 @@ type result struct {
 	out, err string
 }
 
-// spillway runs a command line in this process, with a cache that lasts one test.
-func spillway(t *testing.T, args ...string) result {
+// command runs a command line in this process, with a cache that lasts one test.
+func command(t *testing.T, args ...string) result {
 	t.Helper()
-	return spillwayContext(context.Background(), t, args...)
+	return commandIn(context.Background(), t, args...)
 }
 
-func spillwayContext(ctx context.Context, t *testing.T, args ...string) result {
+func commandIn(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := run(ctx, args, shell{in: strings.NewReader(""), out: &out, err: &errs, cache: t.TempDir()})
@@ -81,11 +81,11 @@ func golden(t *testing.T, file string) {
 	}
 	var got strings.Builder
 	for line := range strings.SplitSeq(string(want), "\n") {
-		command, ok := strings.CutPrefix(line, "$ spillway")
+		words, ok := strings.CutPrefix(line, "$ spillway")
 		if !ok {
 			continue
 		}
-		r := spillway(t, strings.Fields(command)...)
+		r := command(t, strings.Fields(words)...)
 		fmt.Fprintf(&got, "%s\n%s%s", line, r.out, r.err)
 		if r.code != 0 {
 			fmt.Fprintf(&got, "exit code %d\n", r.code)
@@ -115,7 +115,7 @@ func TestHelpTeaches(t *testing.T) {
 }
 
 func checkHelp(t *testing.T, cmd *cobra.Command) {
-	r := spillway(t, cmd.Name(), "--help")
+	r := command(t, cmd.Name(), "--help")
 	if r.code != 0 || !strings.Contains(r.out, cmd.Long) {
 		t.Errorf("--help gives %d: %s", r.code, r.err)
 	}
@@ -177,7 +177,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan nothing-9b --machine cpu:1GiB", exitFailed, "known are"},
 		{"version now", exitUsage, "takes no arguments"},
 	} {
-		r := spillway(t, strings.Fields(c.args)...)
+		r := command(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%q: exit code %d, %q; want %d and %q", c.args, r.code, r.err, c.code, c.says)
 		}

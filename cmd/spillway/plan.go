@@ -1,16 +1,18 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"spillway"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/units"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -32,6 +34,7 @@ loaded and nothing runs: any model can be planned for any machine.
 		Args: exactly(1, "MODEL"),
 	}
 	asJSON := jsonFlag(cmd)
+	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to this `file`, to be run later")
 	g := goalFlags(cmd)
 	where := siteFlags(cmd)
@@ -50,6 +53,9 @@ loaded and nothing runs: any model can be planned for any machine.
 		} else {
 			err = r.write(sh.out)
 		}
+		if err == nil && *steps && !*asJSON && r.Fits {
+			err = r.plan.Text(sh.out)
+		}
 		if err == nil && !r.Fits {
 			err = errTold
 		}
@@ -58,41 +64,63 @@ loaded and nothing runs: any model can be planned for any machine.
 	return cmd
 }
 
+// modelHelp explains the MODEL argument.
+const modelHelp = `MODEL is a folder in Hugging Face's layout, or the name of a published shape such as
+llama-3-8b, for which no files are needed. A folder comes before a shape of the
+same name.`
+
 // makePlan plans, and describes the outcome whether or not it fits.
 func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, error) {
-	m, err := openModel(arg)
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	m, err := spillway.Open(arg)
 	if err != nil {
 		return nil, err
 	}
-	mach, site, err := where.site(sh, g)
+	defer m.Close() // opened for reading
+	mach, d, err := where.pick(sh)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.complete(m); err != nil {
-		return nil, err
-	}
-	request, err := g.request(m, site)
-	if err != nil {
-		return nil, err
-	}
-	p, traced, err := request.Plan()
+	o := g.options(mach, d)
+	job, err := m.Plan(o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {
-		return nil, fmt.Errorf("planning %s on %s: %w", m.name, mach.Name, err)
+		return nil, err
 	}
-	r := &planReport{Fits: misfit == nil, plan: p, misfit: misfit, site: site, compute: g.compute}
-	r.Model, r.Machine, r.Goal = describeModel(m, traced), machineReport{mach, mach.String(), site.Device}, g.report()
-	r.fill()
+	if misfit != nil {
+		if job, err = m.Plan(unlimited(o)); err != nil {
+			return nil, err
+		}
+	}
+	r := describePlan(job, misfit)
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
 	return r, nil
+}
+
+// endless is more memory than any model needs, and far from overflowing.
+const endless = 4096 * units.TiB
+
+// unlimited is the same goal with no limit on memory: its plan keeps everything on
+// the device.
+func unlimited(o spillway.PlanOptions) spillway.PlanOptions {
+	devices := slices.Clone(o.Machine.Devices)
+	for i := range devices {
+		devices[i].Memory, devices[i].Usable, devices[i].Shared = endless, endless, false
+	}
+	o.Machine.Devices, o.Budget, o.On = devices, 0, nil
+	o.Machine.Host.Memory, o.Machine.Host.Usable = endless, endless
+	return o
 }
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.
 func savePlan(path string, p *plan.Plan) error {
-	text, err := json.Marshal(p)
-	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o644)
-	}
+	f, err := os.Create(path)
 	if err != nil {
+		return fmt.Errorf("saving the plan: %w", err)
+	}
+	if err := errors.Join(p.Write(f), f.Close()); err != nil {
 		return fmt.Errorf("saving the plan: %w", err)
 	}
 	return nil

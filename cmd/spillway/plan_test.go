@@ -1,8 +1,9 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +14,7 @@ import (
 const eightB = "gpu:24GiB@25GB/s,host:192GiB"
 
 func TestPlanJSON(t *testing.T) {
-	v := spillway(t, "plan", "llama-3-8b", "--task", "train", "--machine", eightB, "--json").object(t)
+	v := command(t, "plan", "llama-3-8b", "--task", "train", "--machine", eightB, "--json").object(t)
 	for _, path := range []string{"strategy", "reason", "forecast.step_seconds", "forecast.bound", "forecast.peak_bytes.device",
 		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.moment.pinned", "rejected", "model.params", "machine.description", "goal.seq"} {
 		at(t, v, path)
@@ -37,7 +38,7 @@ func TestPlanJSON(t *testing.T) {
 
 // What each tier holds at its peak, class by class, adds up to the peak.
 func TestUsageAddsUp(t *testing.T) {
-	v := spillway(t, "plan", "gpt2", "--machine", "gpu:2GiB,host:32GiB", "--seq", "512", "--json").object(t)
+	v := command(t, "plan", "gpt2", "--machine", "gpu:2GiB,host:32GiB", "--seq", "512", "--json").object(t)
 	for tier, peak := range at(t, v, "forecast.peak_bytes").(map[string]any) {
 		sum := 0.0
 		for _, tiers := range at(t, v, "at_peak").(map[string]any) {
@@ -54,10 +55,12 @@ func TestUsageAddsUp(t *testing.T) {
 // Every option of a plan that does not fit is tried as it is written, and fits.
 func TestMisfitOptionsFit(t *testing.T) {
 	ask := func(batch, seq, accumulate any, device, host float64) result {
-		return spillway(t, "plan", "gpt2", "--json", "--precision", "fp32", "--batch", fmt.Sprint(batch), "--seq", fmt.Sprint(seq), "--accumulate", fmt.Sprint(accumulate),
+		t.Helper()
+		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--batch", fmt.Sprint(batch), "--seq", fmt.Sprint(seq), "--accumulate", fmt.Sprint(accumulate),
 			"--machine", fmt.Sprintf("cpu:%.0fB,host:%.0fB", device, host))
 	}
-	r := ask(8, 1024, 1, 1000<<20, 8<<30)
+	least := at(t, ask(8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)
+	r := ask(8, 256, 1, math.Floor(0.8*least), 8<<30)
 	v := r.object(t)
 	if r.code != exitFailed || at(t, v, "fits") != false {
 		t.Fatalf("exit code %d, fits %v", r.code, at(t, v, "fits"))
@@ -66,8 +69,8 @@ func TestMisfitOptionsFit(t *testing.T) {
 		t.Error("what is needed is not above what there is")
 	}
 	options := at(t, v, "options").([]any)
-	if len(options) < 2 {
-		t.Errorf("only %d options", len(options))
+	if len(options) < 3 { // smaller micro-batches, shorter sequences, more memory
+		t.Errorf("only %d options: %v", len(options), options)
 	}
 	for _, o := range options {
 		again := ask(at(t, o, "rows"), at(t, o, "seq"), at(t, o, "micros"), at(t, o, "device_bytes").(float64), at(t, o, "host_bytes").(float64))
@@ -77,43 +80,40 @@ func TestMisfitOptionsFit(t *testing.T) {
 	}
 }
 
-// A saved plan is read back whole and is sound.
+// A saved plan is read back whole.
 func TestSavedPlan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
-	if r := spillway(t, "plan", "tiny-llama", "--machine", "cpu:64MiB", "--save", path); r.code != 0 {
+	if r := command(t, "plan", "tiny-llama", "--machine", "cpu:64MiB", "--save", path); r.code != 0 {
 		t.Fatal(r.err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p plan.Plan
-	if err := json.Unmarshal(text, &p); err != nil {
+	p, err := plan.Read(bytes.NewReader(text))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Verify(&p); err != nil {
-		t.Error(err)
-	}
-	again, err := json.Marshal(&p)
-	if err != nil || string(again)+"\n" != string(text) {
+	var again bytes.Buffer
+	if err := p.Write(&again); err != nil || again.String() != string(text) {
 		t.Errorf("written again it differs: %v", err)
 	}
 }
 
-func TestPlanOfAFolderAndAConfig(t *testing.T) {
+func TestPlanOfAFolder(t *testing.T) {
 	dir := t.TempDir()
 	config := `{"model_type":"gpt2","n_embd":64,"n_layer":2,"n_head":4,"vocab_size":100,"n_positions":32}`
 	path := filepath.Join(dir, "config.json")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, arg := range []string{dir, path} {
-		v := spillway(t, "plan", arg, "--machine", "cpu:64MiB", "--json").object(t)
+	for _, arg := range []string{dir, dir + "/"} {
+		v := command(t, "plan", arg, "--machine", "cpu:64MiB", "--json").object(t)
 		if at(t, v, "goal.seq") != 32.0 || at(t, v, "model.vocabulary") != 100.0 {
 			t.Errorf("%s: %v", arg, v["model"])
 		}
 	}
-	if r := spillway(t, "plan", filepath.Join(dir, "none"), "--machine", "cpu:64MiB"); r.code != exitFailed {
+	if r := command(t, "plan", filepath.Join(dir, "none"), "--machine", "cpu:64MiB"); r.code != exitFailed {
 		t.Errorf("a missing folder gives %d", r.code)
 	}
 }

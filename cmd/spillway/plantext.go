@@ -82,7 +82,7 @@ func (r *planReport) write(w io.Writer) error {
 }
 
 func (r *planReport) writeMisfit(p *page) {
-	p.line("does not fit", "%s", r.Reason)
+	p.line("does not fit", "%s; all on the device would be %v", r.Reason, units.Bytes(r.Standard))
 	if len(r.Options) == 0 {
 		p.line("these fit", "nothing that was tried: use a smaller model, or a machine with more memory")
 		return

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 
+	"spillway"
+	"spillway/arch"
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/plan"
@@ -26,7 +28,7 @@ type planReport struct {
 	// it is fullest: the two differ by what lives for a while only.
 	Homes    usage               `json:"homes,omitempty"`
 	AtPeak   usage               `json:"at_peak,omitempty"`
-	Free     map[plan.Tier]int64 `json:"free_bytes"`
+	Free     map[plan.Tier]int64 `json:"free_bytes,omitempty"`
 	Rejected []plan.Option       `json:"rejected"`
 
 	// Of a plan that does not fit:
@@ -35,9 +37,10 @@ type planReport struct {
 	Budget  int64               `json:"budget_bytes,omitempty"`
 	Options []planner.FitOption `json:"options,omitempty"`
 
+	// Standard is what normal training takes of the device: everything stays there.
+	Standard int64 `json:"standard_bytes"`
+
 	plan    *plan.Plan // nil where it does not fit
-	misfit  *planner.FitError
-	site    planner.Site
 	compute dtype.Type
 }
 
@@ -60,19 +63,14 @@ type modelReport struct {
 	Context     int64  `json:"context,omitempty"`
 }
 
-// describeModel counts what a model consists of. traced is nil where it could not
-// be traced.
-func describeModel(m *model, traced *spec.Model) modelReport {
-	r := modelReport{Name: m.name, Arch: m.info.Type, Vocabulary: m.info.Vocab, Context: m.info.Context}
-	if traced == nil {
-		return r
-	}
-	r.Params, r.Trainable = traced.Count(), traced.Trainable()
-	times := make([]int, len(traced.Kinds))
-	for _, b := range traced.Blocks {
+// describeModel counts what a traced model consists of.
+func describeModel(info arch.Info, m *spec.Model) modelReport {
+	r := modelReport{Name: m.Name, Arch: info.Type, Vocabulary: info.Vocab, Context: info.Context, Params: m.Count(), Trainable: m.Trainable()}
+	times := make([]int, len(m.Kinds))
+	for _, b := range m.Blocks {
 		times[b.Kind]++
 		if times[b.Kind] > r.Blocks {
-			r.Blocks, r.BlockParams = times[b.Kind], paramsOf(traced, b)
+			r.Blocks, r.BlockParams = times[b.Kind], paramsOf(m, b)
 		}
 	}
 	return r
@@ -97,25 +95,45 @@ func (r modelReport) String() string {
 	return text
 }
 
-// fill derives the figures of the report from the plan or the misfit.
-func (r *planReport) fill() {
-	r.Rejected = []plan.Option{}
-	r.Free = map[plan.Tier]int64{plan.OnDevice: r.site.Budget, hostTier(r.site): r.site.HostBudget}
-	if r.misfit != nil {
-		e := r.misfit
+// describePlan says what came of planning. Where nothing fits, the job is the one
+// that would run with no limit on memory.
+func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
+	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, compute: job.Options.Precision}
+	if e := misfit; e != nil {
+		r.Standard = job.Plan.Peak()[plan.OnDevice]
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
 		r.Reason = fmt.Sprintf("the leanest plan needs %v of %s memory, %v are free", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
-		return
+		return r
 	}
-	r.Strategy, r.Reason, r.Forecast = r.plan.Strategy, r.plan.Reason, r.plan.Forecast
-	r.Homes, r.AtPeak = homes(r.plan), atPeak(r.plan)
-	r.Rejected = append(r.Rejected, r.plan.Rejected...)
+	p := job.Plan
+	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
+	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
+	r.Homes, r.AtPeak, r.Free = homes(p), atPeak(p), free(job)
+	r.Rejected = append(r.Rejected, p.Rejected...)
+	return r
 }
 
-// hostTier is the tier the planner puts host memory in.
-func hostTier(s planner.Site) plan.Tier {
-	if s.HostPinned {
-		return plan.Pinned
+// standardPeak is what the plan that keeps everything on the device takes of it:
+// this one, or the one it was preferred to.
+func standardPeak(p *plan.Plan) int64 {
+	for _, o := range p.Rejected {
+		if o.Strategy == standard {
+			return o.PeakBytes[plan.OnDevice]
+		}
 	}
-	return plan.OnHost
+	return p.Peak()[plan.OnDevice]
+}
+
+// standard is the planner's name for keeping everything on the device.
+const standard = "standard"
+
+// free is what the plan was allowed to take of each tier.
+func free(job *spillway.Job) map[plan.Tier]int64 {
+	host := plan.OnHost
+	for _, a := range job.Plan.Arenas {
+		if a.Tier != plan.OnDevice {
+			host = a.Tier
+		}
+	}
+	return map[plan.Tier]int64{plan.OnDevice: job.Plan.Devices[0].Budget, host: int64(job.Options.Machine.Host.Usable)}
 }

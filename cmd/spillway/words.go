@@ -31,3 +31,11 @@ func seconds(s float64) string {
 
 // percent prints a share.
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
+
+// counted prints "1 file", "3 files".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return grouped(int64(n)) + " " + what + "s"
+}

@@ -76,6 +76,7 @@ type Device struct {
 
 	mu     sync.Mutex
 	held   int64 // bytes Alloc has given
+	most   int64 // that were ever held
 	live   map[*memory]bool
 	queues map[*queue]bool
 }

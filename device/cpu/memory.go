@@ -28,7 +28,15 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		return nil, err
 	}
 	d.held += bytes
+	d.most = max(d.most, d.held)
 	return m, nil
+}
+
+// Allocated counts what Alloc has given.
+func (d *Device) Allocated() (now, most int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held, d.most
 }
 
 // HostAlloc reserves host memory. Nothing needs pinning to be copied at full speed.

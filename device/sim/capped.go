@@ -59,6 +59,12 @@ func (c *Capped) Counts() Counts {
 	return c.counts
 }
 
+// Allocated counts what Alloc has given.
+func (c *Capped) Allocated() (now, most int64) {
+	counts := c.Counts()
+	return counts.Allocated, counts.Peak
+}
+
 // Alloc refuses what exceeds the limit, and fails on demand.
 func (c *Capped) Alloc(bytes int64) (device.Memory, error) {
 	c.mu.Lock()

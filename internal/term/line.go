@@ -25,15 +25,15 @@ type Line struct {
 
 // NewLine makes a line on w.
 func NewLine(w io.Writer) *Line {
-	l := &Line{w: w, width: Width(w), every: onPipe, now: time.Now}
+	l := &Line{w: w, width: Width(w), every: onPipe, now: time.Now, last: time.Now()}
 	if l.width > 0 {
 		l.every = onTerminal
 	}
 	return l
 }
 
-// Show shows the text if the last one was shown long enough ago. text is asked for
-// only then.
+// Show shows the text if the line was made, or last shown, long enough ago. text is
+// asked for only then.
 func (l *Line) Show(text func() string) {
 	if l.now().Sub(l.last) < l.every {
 		return

@@ -8,7 +8,7 @@ import (
 
 	"spillway/autograd"
 	"spillway/graph"
-	"spillway/internal/numtest"
+	"spillway/graph/graphtest"
 	"spillway/op"
 	"spillway/spec"
 )
@@ -46,7 +46,7 @@ func forward(m *spec.Model, in Inputs) ([][]op.Array, error) {
 		if err != nil {
 			return nil, err
 		}
-		if values, err = numtest.Run(p, values, in.args(i)); err != nil {
+		if values, err = graphtest.Run(p, values, in.args(i)); err != nil {
 			return nil, err
 		}
 		for _, out := range p.Outputs {
@@ -137,7 +137,7 @@ func backward(m *spec.Model, in Inputs, i int, inputGrad bool, carry, arriving [
 	for k, a := range arriving {
 		values[joint.GradOut[k]] = a
 	}
-	if values, err = numtest.Run(joint.Program, values, in.args(i)); err != nil {
+	if values, err = graphtest.Run(joint.Program, values, in.args(i)); err != nil {
 		return nil, err
 	}
 	for k, v := range joint.GradParam {

@@ -40,7 +40,7 @@ TOKENS = [
 DECODERS = [
     decoders.ByteLevel(), decoders.ByteFallback(), decoders.Fuse(), decoders.Replace("▁", " "), decoders.Replace(Regex(r"\s+"), "_"), decoders.Strip(" ", 1, 0), decoders.Strip("H", 2, 0), decoders.Metaspace(), decoders.Metaspace(prepend_scheme="never"),
     decoders.WordPiece(), decoders.WordPiece(cleanup=False), decoders.BPEDecoder(),
-    decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]), decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()]),
+    decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]), decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()]), decoders.Sequence([]),
 ]
 
 

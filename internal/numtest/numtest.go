@@ -1,3 +1,5 @@
+// Package numtest helps tests with numbers: it makes some and says how far apart
+// two results are.
 package numtest
 
 import (

@@ -1,6 +1,6 @@
-// Package numtest helps tests with numbers: it runs programs on the plain
-// references of their ops and says how far apart two results are.
-package numtest
+// Package graphtest runs programs on the plain references of their ops: what a
+// program means, without any backend.
+package graphtest
 
 import (
 	"fmt"

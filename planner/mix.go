@@ -1,0 +1,89 @@
+package planner
+
+// family is a line of choices from most memory to least: the first that fits is
+// the one to have.
+type family struct {
+	size int // mixes 0 .. size
+	mix  func(i int) mix
+}
+
+// mix is a choice in numbers: how many of the slabs and blocks are treated which
+// way. Slabs are spread evenly, blocks are taken from the first on, whose values
+// wait longest.
+type mix struct {
+	way       way
+	streamed  int // slabs whose weights stream
+	offloaded int // slabs whose optimizer state rests on the host
+	recompute int // the first L steps give up cheap values block by block, the next L everything
+	spilled   int // blocks whose values wait on the host
+	onDisk    int // slabs whose homes are on the disk instead of the host
+	window    int
+	ahead     int // updates whose state is fetched beforehand
+}
+
+// families lists the lines to search for one way to share the work. Each leaves one
+// thing free and fixes the others.
+func (s *search) families(w way) []family {
+	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
+	list := []family{{0, func(int) mix { return mix{way: w} }}}
+	if w == alone && s.devices() > 1 {
+		return list // for comparison: the others help
+	}
+	if !s.b.training() {
+		for _, window := range []int{3, 2, 1} {
+			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: i, window: window} }})
+		}
+		if s.b.site.Disk.Budget > 0 {
+			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: slabs, onDisk: i, window: 2} }})
+		}
+		return list
+	}
+	list = append(list, family{2 * blocks, func(i int) mix { return mix{way: w, recompute: i} }})
+	for _, r := range []int{0, blocks, 2 * blocks} {
+		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, ahead: 1} }})
+	}
+	for _, window := range []int{2, 1} {
+		for _, r := range []int{0, blocks, 2 * blocks} {
+			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1} }})
+		}
+	}
+	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0} }})
+	for _, r := range []int{blocks, 2 * blocks} {
+		list = append(list,
+			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1} }},
+			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1} }})
+	}
+	if s.b.site.Disk.Budget > 0 {
+		list = append(list,
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1} }},
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0} }})
+	}
+	return list
+}
+
+// choice of a mix.
+func (s *search) choice(m mix) Choice {
+	b := s.b
+	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
+		Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
+		Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
+	for i := range c.Level {
+		c.Spilled[i] = i < m.spilled
+		switch {
+		case i < m.recompute-len(c.Level):
+			c.Level[i] = KeepNone
+		case i < m.recompute:
+			c.Level[i] = KeepProducts
+		}
+	}
+	return s.insisted(s.spreadOver(c, m.way))
+}
+
+// spread marks n of the places, as evenly as can be.
+func spread(n, of int) []bool {
+	marks := make([]bool, of)
+	for i := range marks {
+		marks[i] = (i+1)*n/of > i*n/of
+	}
+	return marks
+}

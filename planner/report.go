@@ -1,0 +1,141 @@
+package planner
+
+import (
+	"fmt"
+	"sort"
+
+	"spillway/plan"
+	"spillway/units"
+)
+
+// title says what is special about a choice.
+func (c Choice) title() string {
+	name := wayOf(c).title(c.devices())
+	also := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); name == "standard" {
+			name = text
+		} else {
+			name += ", " + text
+		}
+	}
+	switch streamed := count(c.Streamed); {
+	case streamed > 0:
+		also("cpu offload, window %d, %d of %d slabs streamed", c.Window, streamed, len(c.Streamed))
+	case count(c.Offloaded) > 0:
+		also("optimizer offload, %d of %d slabs", count(c.Offloaded), len(c.Offloaded))
+	}
+	if n := count(c.OnDisk); n > 0 {
+		also("%d of %d slabs on disk", n, len(c.OnDisk))
+	}
+	var products, none int
+	for _, l := range c.Level {
+		switch l {
+		case KeepProducts:
+			products++
+		case KeepNone:
+			none++
+		}
+	}
+	if none > 0 {
+		also("checkpointing %d of %d blocks", none, len(c.Level))
+	} else if products > 0 {
+		also("checkpointing cheap values of %d of %d blocks", products, len(c.Level))
+	}
+	if n := count(c.Spilled); n > 0 {
+		also("activations of %d of %d blocks on the host", n, len(c.Spilled))
+	}
+	return name
+}
+
+// reason says in one line why the plan is what it is.
+func (s *search) reason(best *candidate) string {
+	if s.b.goal.Insist.any() {
+		return "the fastest of what was insisted on"
+	}
+	standard := s.tried[0]
+	if best.mix != standard.mix && standard.fits {
+		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
+	}
+	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.need), s.b.site.Device, units.Bytes(s.b.site.Budget))
+}
+
+// rejected lists, for each sort of strategy, the best other candidate and what
+// spoke against it.
+func (s *search) rejected(best *candidate) []plan.Option {
+	of := map[string]*candidate{}
+	var sorts []string
+	for _, c := range s.tried {
+		name := c.choice.sort()
+		if c.mix == best.mix {
+			continue
+		}
+		if of[name] == nil {
+			sorts = append(sorts, name)
+			of[name] = c
+		} else if preferred(c, of[name]) {
+			of[name] = c
+		}
+	}
+	var list []plan.Option
+	for _, name := range sorts {
+		list = append(list, s.option(of[name], best))
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Fits && !list[j].Fits })
+	return list
+}
+
+// preferred: what fits before what does not, then the faster or the leaner.
+func preferred(a, b *candidate) bool {
+	if a.fits != b.fits {
+		return a.fits
+	}
+	if a.fits {
+		return better(a, b)
+	}
+	return a.need < b.need
+}
+
+// sort is the kind of strategy, without numbers.
+func (c Choice) sort() string {
+	name := wayOf(c).title(c.devices())
+	switch {
+	case count(c.OnDisk) > 0:
+		name += ", disk offload"
+	case count(c.Streamed) > 0:
+		name += ", cpu offload"
+	case count(c.Offloaded) > 0:
+		name += ", optimizer offload"
+	case count(c.Spilled) > 0:
+		name += ", activation offload"
+	case c.Level[0] != KeepAll:
+		name += ", checkpointing"
+	}
+	return name
+}
+
+func (s *search) option(c, best *candidate) plan.Option {
+	o := plan.Option{Strategy: c.choice.title(), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
+	switch {
+	case c.fits && c.bound:
+		o.Reason = fmt.Sprintf("slower: computing alone takes %.4g s per iteration, this plan %.4g s", c.seconds, best.seconds)
+	case c.fits:
+		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+	case c.need > s.b.site.Budget:
+		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.need), s.b.site.Device, units.Bytes(s.b.site.Budget))
+	case c.disk > s.b.site.Disk.Budget:
+		o.Reason = fmt.Sprintf("needs %v of disk, %v are free", units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
+	default:
+		o.Reason = fmt.Sprintf("needs %v of host memory, %v are free", units.Bytes(c.host), units.Bytes(s.b.site.HostBudget))
+	}
+	return o
+}
+
+// fitError describes what the leanest plan lacks.
+func (s *search) fitError() error {
+	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.need, Budget: s.b.site.Budget,
+		NeededHost: s.lean.host, BudgetHost: s.b.site.HostBudget}
+	if e.Needed <= e.Budget {
+		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
+	}
+	return e
+}

@@ -1,0 +1,69 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/plan"
+	"spillway/spec"
+	"spillway/units"
+)
+
+// Request is a model that can be traced again for another micro-batch, so that
+// when nothing fits, smaller ones can be tried.
+type Request struct {
+	Trace     func(rows, seq int64) (*spec.Model, error)
+	Rows, Seq int64
+	Goal      Goal
+	Site      Site
+}
+
+// Plan makes the plan, or a FitError whose options have all been planned and do
+// fit.
+func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
+	m, err := r.Trace(r.Rows, r.Seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := Make(m, r.Goal, r.Site)
+	var fit *FitError
+	if errors.As(err, &fit) {
+		fit.Options = r.options(fit)
+	}
+	return p, m, err
+}
+
+// options tries changes in the order people like them: smaller micro-batches
+// (the same batch in more pieces), shorter sequences, more memory.
+func (r Request) options(fit *FitError) []FitOption {
+	var list []FitOption
+	try := func(change string, q Request) bool {
+		m, err := q.Trace(q.Rows, q.Seq)
+		if err != nil {
+			return false
+		}
+		p, err := Make(m, q.Goal, q.Site)
+		if err != nil {
+			return false
+		}
+		list = append(list, FitOption{Change: change, Peak: p.Peak(), Rows: q.Rows, Seq: q.Seq, Micros: q.Goal.Micros, Device: q.Site.Budget, Host: q.Site.HostBudget})
+		return true
+	}
+	for q := r; q.Rows > 1; {
+		q.Rows, q.Goal.Micros = (q.Rows+1)/2, max(q.Goal.Micros, 1)*2
+		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.Rows, r.Rows), q) {
+			break
+		}
+	}
+	for q := r; q.Seq > 64; {
+		q.Seq /= 2
+		if try(fmt.Sprintf("sequences of %d instead of %d", q.Seq, r.Seq), q) {
+			break
+		}
+	}
+	q := r
+	q.Site.Budget = max(q.Site.Budget, fit.deviceNeed())
+	q.Site.HostBudget = max(q.Site.HostBudget, fit.NeededHost)
+	try(fmt.Sprintf("a machine with %v on %s and %v of host memory", units.Bytes(q.Site.Budget), q.Site.Device, units.Bytes(q.Site.HostBudget)), q)
+	return list
+}
