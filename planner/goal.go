@@ -28,6 +28,8 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
+	// Insist is what the search has no choice about.
+	Insist Insist
 }
 
 // Optimizer is the part of one the planner must know.
@@ -48,8 +50,18 @@ type Site struct {
 	Rates       sim.Rates
 	HostPinned  bool // host memory is pinned for the device
 	Devices     int  // how many equal devices there are; 0 counts as 1
+	Disk        Disk // where bytes may rest when the host is full
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
 }
+
+// Disk is a folder that bytes may rest in; a budget of 0 is none.
+type Disk struct {
+	Budget      int64
+	Read, Write units.Rate
+}
+
+// DiskName is the name of the disk among a plan's devices.
+const DiskName = "disk"
 
 // deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
 func (s Site) deviceName(d int) string {

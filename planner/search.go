@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 
 	"spillway/plan"
@@ -24,6 +25,9 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 		return nil, err
 	}
 	order(p)
+	if err := g.Insist.Happened(m, p); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
+	}
 	p.Forecast, p.Strategy, p.Reason, p.Rejected = best.forecast, best.choice.title(), s.reason(best), s.rejected(best)
 	return p, plan.Verify(p)
 }
@@ -46,6 +50,7 @@ type candidate struct {
 	fits    bool
 	need    int64 // bytes of the device that takes most
 	host    int64 // bytes that count against the host
+	disk    int64
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -112,15 +117,8 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
-			c.need = max(c.need, a.Bytes)
-		}
-		if a.Tier != plan.OnDevice || s.b.site.SharedPools {
-			c.host += a.Bytes
-		}
-	}
-	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
+	c.need, c.host, c.disk = needs(p, s.b.site.SharedPools)
+	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
 

@@ -74,7 +74,7 @@ func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
 	for _, t := range call.In {
 		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
 	}
-	same := call.Kind.InPlace()
+	same := call.InPlace()
 	for i, t := range call.Out {
 		if i < len(same) {
 			b.launch.Buffers = append(b.launch.Buffers, b.launch.Buffers[same[i]])
