@@ -191,15 +191,16 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 		return t, err
 	}
 	site, choose := r.Site, s.choose()
-	site.Budget, site.HostBudget = boundless, boundless
+	site.Budget, site.Budgets, site.HostBudget = boundless, nil, boundless
 	r.Goal.Micros = s.Micros
 	p, err := Build(m, r.Goal, site, choose)
 	if err != nil {
 		return t, err
 	}
-	t.Device, t.Host, _ = needs(p, r.Site.SharedPools)
+	n := needs(p, r.Site.SharedPools)
+	t.Device, t.Host = n.device, n.host
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
-	t.Fits = t.Device <= r.Site.Budget && t.Host <= r.Site.HostBudget
+	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget
 	return t, nil
 }
 
@@ -215,21 +216,23 @@ func (s Setting) choose() func(slabs, blocks int) Choice {
 	}
 }
 
-// needs is what a plan takes of the device that holds most, of the host and of the
-// disk.
-func needs(p *plan.Plan, shared bool) (device, host, disk int64) {
+// need is what a plan takes: of the device that has least left, with what there is
+// of that; of the host; of the disk.
+type need struct{ device, budget, host, disk int64 }
+
+// needs of a plan; on shared pools device memory counts against the host too.
+func needs(p *plan.Plan, shared bool) (n need) {
 	for _, a := range p.Arenas {
-		switch {
+		switch has := p.Devices[a.Device].Budget; {
 		case a.Tier == plan.OnDisk:
-			disk += a.Bytes
-		case a.Tier == plan.OnDevice:
-			device = max(device, a.Bytes)
-			if shared {
-				host += a.Bytes
-			}
-		default:
-			host += a.Bytes
+			n.disk += a.Bytes
+			continue
+		case a.Tier == plan.OnDevice && (n.budget == 0 || a.Bytes-has > n.device-n.budget):
+			n.device, n.budget = a.Bytes, has
+		}
+		if a.Tier != plan.OnDevice || shared {
+			n.host += a.Bytes
 		}
 	}
-	return device, host, disk
+	return n
 }

@@ -103,9 +103,7 @@ func (s *search) lookForAny() error {
 			if err != nil || c.fits {
 				return err
 			}
-			if s.lean == nil || c.need < s.lean.need {
-				s.lean = c
-			}
+			s.leaner(c)
 		}
 	}
 	return s.fitError()
