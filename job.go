@@ -120,34 +120,39 @@ type Job struct {
 // *planner.FitError with changes that do fit.
 func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	o = o.withDefaults(m)
-	task, err := o.Task.graph()
+	r, err := m.request(o)
 	if err != nil {
 		return nil, err
 	}
-	net, err := m.network(o)
-	if err != nil {
-		return nil, err
-	}
-	site, err := o.site()
-	if err != nil {
-		return nil, err
-	}
-	goal, err := o.goal()
-	if err != nil {
-		return nil, err
-	}
-	p, s, err := o.request(planner.Request{Rows: o.Rows, Seq: o.Seq, Goal: goal, Site: site,
-		Trace: func(rows, seq int64) (*spec.Model, error) {
-			return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
-		}})
+	p, s, err := o.ask(r)
 	if err != nil {
 		return nil, err
 	}
 	return &Job{Model: m, Plan: p, Spec: s, Options: o}, nil
 }
 
-// request asks the planner for the fastest plan, or for the one insisted on.
-func (o PlanOptions) request(r planner.Request) (*plan.Plan, *spec.Model, error) {
+// request is what the planner is asked for options that are complete.
+func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
+	task, err := o.Task.graph()
+	if err != nil {
+		return r, err
+	}
+	net, err := m.network(o)
+	if err != nil {
+		return r, err
+	}
+	r = planner.Request{Rows: o.Rows, Seq: o.Seq, Trace: func(rows, seq int64) (*spec.Model, error) {
+		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+	}}
+	if r.Site, err = o.site(); err != nil {
+		return r, err
+	}
+	r.Goal, err = o.goal()
+	return r, err
+}
+
+// ask asks the planner for the fastest plan, or for the one insisted on.
+func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 	if o.Choose == nil {
 		return r.Plan()
 	}

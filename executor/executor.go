@@ -102,7 +102,7 @@ func (e *Executor) allocate() error {
 	for _, a := range e.plan.Arenas {
 		dev := e.devices[a.Device]
 		alloc := dev.HostAlloc
-		if a.Tier == plan.OnDevice {
+		if a.Tier == plan.OnDevice || a.Tier == plan.OnDisk {
 			alloc = dev.Alloc
 		}
 		m, err := alloc(a.Bytes)

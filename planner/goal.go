@@ -28,6 +28,8 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
+	// Insist is what the search has no choice about.
+	Insist Insist
 }
 
 // Optimizer is the part of one the planner must know.
@@ -40,15 +42,35 @@ type Optimizer struct {
 
 // Site is where the plan is to run.
 type Site struct {
-	Device      string // name of the device
-	Budget      int64  // bytes of it the plan may use
-	HostBudget  int64  // bytes of host memory the plan may use
-	Alignment   int64  // of buffers
-	Kernels     Kernels
-	Rates       sim.Rates
-	HostPinned  bool // host memory is pinned for the device
-	Devices     int  // how many equal devices there are; 0 counts as 1
+	Device     string // name of the device
+	Budget     int64  // bytes of it the plan may use
+	HostBudget int64  // bytes of host memory the plan may use
+	Alignment  int64  // of buffers
+	Kernels    Kernels
+	Rates      sim.Rates
+	HostPinned bool // host memory is pinned for the device
+	Devices    int  // how many equal devices there are; 0 counts as 1
+	Disk       Disk // where bytes may rest when the host is full
+	// Budgets, by device, are less than Budget; nil or 0 is all of it.
+	Budgets     []int64
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
+}
+
+// Disk is a folder that bytes may rest in; a budget of 0 is none.
+type Disk struct {
+	Budget      int64
+	Read, Write units.Rate
+}
+
+// DiskName is the name of the disk among a plan's devices.
+const DiskName = "disk"
+
+// budget of the d-th of the devices.
+func (s Site) budget(d int) int64 {
+	if d < len(s.Budgets) && s.Budgets[d] > 0 {
+		return min(s.Budgets[d], s.Budget)
+	}
+	return s.Budget
 }
 
 // deviceName of the d-th of equal devices: "gpu0" and then "gpu1".

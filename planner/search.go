@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 
 	"spillway/plan"
@@ -24,6 +25,9 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 		return nil, err
 	}
 	order(p)
+	if err := g.Insist.Happened(m, p); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
+	}
 	p.Forecast, p.Strategy, p.Reason, p.Rejected = best.forecast, best.choice.title(), s.reason(best), s.rejected(best)
 	return p, plan.Verify(p)
 }
@@ -44,8 +48,10 @@ type candidate struct {
 	mix     mix
 	choice  Choice
 	fits    bool
-	need    int64 // bytes of the device that takes most
+	need    int64 // bytes of the device that has least left, or lacks most
+	budget  int64 // of that device
 	host    int64 // bytes that count against the host
+	disk    int64
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -76,9 +82,7 @@ func (s *search) try(f family) error {
 	if err != nil {
 		return err
 	}
-	if s.lean == nil || c.need < s.lean.need {
-		s.lean = c
-	}
+	s.leaner(c)
 	for c.fits && lo < hi {
 		mid := (lo + hi) / 2
 		half, err := s.look(f.mix(mid))
@@ -93,6 +97,13 @@ func (s *search) try(f family) error {
 	}
 	s.tried = append(s.tried, c)
 	return s.time(c)
+}
+
+// leaner remembers the candidate that lacks least of a device.
+func (s *search) leaner(c *candidate) {
+	if s.lean == nil || c.need-c.budget < s.lean.need-s.lean.budget {
+		s.lean = c
+	}
 }
 
 // look emits the plan of a mix to see whether it fits.
@@ -112,15 +123,9 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
-			c.need = max(c.need, a.Bytes)
-		}
-		if a.Tier != plan.OnDevice || s.b.site.SharedPools {
-			c.host += a.Bytes
-		}
-	}
-	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget
+	n := needs(p, s.b.site.SharedPools)
+	c.need, c.budget, c.host, c.disk = n.device, n.budget, n.host, n.disk
+	c.fits = c.need <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
 

@@ -13,8 +13,10 @@ const (
 	pipelined               // the same, with micro-batches following each other
 )
 
-// ways lists what makes sense for so many devices and micro-batches.
-func (s *search) ways() []way {
+// ways lists what makes sense for so many devices and micro-batches, and is allowed.
+func (s *search) ways() []way { return s.allowed(s.sensible()) }
+
+func (s *search) sensible() []way {
 	list := []way{alone}
 	if s.devices() == 1 {
 		return list

@@ -3,6 +3,9 @@ package train_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,8 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/executor"
+	"spillway/hf"
 	"spillway/optim"
 	"spillway/train"
 )
@@ -148,4 +153,66 @@ func TestDamagedCheckpointsArePassedOver(t *testing.T) {
 	if again.Loss != r.Loss || len(notices) != 1 || !strings.Contains(notices[0], "step-00000002") {
 		t.Errorf("%+v after %+v, notices %q", again, r, notices)
 	}
+}
+
+// Weights can be spoiled while the loss still looks well: the embedding of a token
+// that the batch does not have. They never replace a sound checkpoint.
+func TestSpoiledWeightsAreNotSaved(t *testing.T) {
+	const untied = `{"model_type":"llama","vocab_size":70,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":24,"tie_word_embeddings":false}`
+	dir := t.TempDir()
+	e := start(t, plan(t, untied, spillway.PlanOptions{Rows: 2, Packed: true, Clip: true}))
+	c := saving(t, dir, 1)
+	c.Iterations = 5
+	c.Save.Model.Config = config(t, untied)
+	c.Report = func(r train.Report) {
+		if r.Iteration == 3 {
+			spoil(t, e)
+		}
+	}
+	run, err := train.New(e, feed(t, data.Config{}), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := run.Run(context.Background())
+	var diverged *train.DivergedError
+	if !errors.As(err, &diverged) || diverged.Iteration != 3 || diverged.Param != "model.embed_tokens.weight" {
+		t.Fatalf("%v, want the spoiled param named", err)
+	}
+	found, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	if found.Iteration != 2 || found.Path != r.Checkpoint {
+		t.Errorf("the last checkpoint is %s", found.Path)
+	}
+}
+
+// spoil puts a NaN into the last element of the embedding.
+func spoil(t *testing.T, e *executor.Executor) {
+	for _, w := range e.Weights() {
+		if w.Param.Name != "model.embed_tokens.weight" {
+			continue
+		}
+		values := floats(t, e, w)
+		values[len(values)-1] = float32(math.NaN())
+		err := e.Write(w, func(offset int64, chunk []byte) error {
+			for i := range len(chunk) / 4 {
+				binary.LittleEndian.PutUint32(chunk[4*i:], math.Float32bits(values[int(offset)/4+i]))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func config(t *testing.T, text string) *hf.Config {
+	t.Helper()
+	c, err := hf.ParseConfig([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

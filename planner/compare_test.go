@@ -1,0 +1,111 @@
+package planner_test
+
+import (
+	"slices"
+	"testing"
+
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// Every row holds what a plan made for it alone takes; nothing that fits is faster
+// than what the search picks.
+func TestCompare(t *testing.T) {
+	for _, devices := range []int{1, 2} {
+		for _, budget := range []int64{150 << 10, 400 << 10} {
+			r := tinyRequest(t, budget, tiny.AdamW(4, false))
+			r.Site.Devices = devices
+			list, err := r.Compare()
+			if err != nil {
+				t.Fatal(err)
+			}
+			best, _, err := r.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range list {
+				if c.Fits && (c.Device > budget || c.Seconds < best.Forecast.StepSeconds*0.9999) {
+					t.Errorf("%d devices of %d: %s takes %d bytes and %g s, the plan %g s", devices, budget, c.Strategy, c.Device, c.Seconds, best.Forecast.StepSeconds)
+				}
+				if c.Fits == (c.Reason != "") || c.Possible && c.Detail == "" {
+					t.Errorf("%d devices of %d: %+v", devices, budget, c)
+				}
+			}
+			standard, _, err := r.Standard()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list[0].Strategy != "standard" || list[0].Device != standard.Peak()[plan.OnDevice] || list[0].Fits != (list[0].Device <= budget) {
+				t.Errorf("standard: %+v, its plan takes %v", list[0], standard.Peak())
+			}
+		}
+	}
+}
+
+// Ways of several devices are ruled out in words.
+func TestCompareRulesOut(t *testing.T) {
+	possible := func(devices, micros int, train bool) (names []string) {
+		goal := planner.Goal{Micros: micros}
+		if train {
+			goal = tiny.AdamW(micros, false)
+		}
+		r := tinyRequest(t, 1<<20, goal)
+		r.Site.Devices = devices
+		list, err := r.Compare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			if c.Possible {
+				names = append(names, c.Strategy)
+			} else if c.Reason == "" || c.Fits {
+				t.Errorf("%+v", c)
+			}
+		}
+		return names
+	}
+	single := []string{"standard", "cpu offload"}
+	trained := []string{"standard", "checkpointing", "activation offload", "optimizer offload", "cpu offload"}
+	for _, c := range []struct {
+		devices, micros int
+		train           bool
+		want            []string
+	}{
+		{1, 4, false, single},
+		{1, 4, true, trained},
+		{2, 1, true, append(slices.Clone(trained), "model parallel")},
+		{2, 4, true, append(slices.Clone(trained), "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel", "pipeline")},
+		{2, 4, false, append(slices.Clone(single), "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel")},
+	} {
+		if got := possible(c.devices, c.micros, c.train); !slices.Equal(got, c.want) {
+			t.Errorf("%d devices, %d micro-batches, training %v: %v, want %v", c.devices, c.micros, c.train, got, c.want)
+		}
+	}
+}
+
+// The published shape on a card it does not fit: the rows that save most differ by
+// what each moves away.
+func TestCompareOfAPublishedShape(t *testing.T) {
+	r := named(t, "llama-3.2-1b", "gpu:16GiB@25GB/s,host:64GiB", 1, 1024, graph.Train)
+	list, err := r.Compare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]planner.Compared{}
+	for _, c := range list {
+		of[c.Strategy] = c
+	}
+	// weights bf16, master and two moments f32: 14 bytes per param rest on the device
+	const params = 1_235_814_400
+	if got := of["standard"].Device; got < 14*params || of["standard"].Fits {
+		t.Errorf("standard takes %d bytes, weights and state alone are %d", got, 14*params)
+	}
+	if c := of["checkpointing"]; c.Fits || c.Device < 14*params {
+		t.Errorf("checkpointing keeps %d bytes of weights and state: %+v", 14*params, c)
+	}
+	if c := of["cpu offload"]; !c.Fits || c.Host < 12*params {
+		t.Errorf("cpu offload has the state on the host: %+v", c)
+	}
+}

@@ -1,0 +1,181 @@
+package planner
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"spillway/plan"
+	"spillway/spec"
+)
+
+// Insist is what a goal leaves no choice about; the search decides the rest. The
+// zero value insists on nothing.
+type Insist struct {
+	// Places of blocks, by name: all of them, or none.
+	Places map[string]Place
+	// Way several devices share the work; "" leaves it open.
+	Way Way
+	// HostWeights and HostState: all weights, or all the optimizer keeps, rest in host
+	// memory.
+	HostWeights, HostState bool
+}
+
+// Place is where a block's weights rest. It runs on Device, where they also rest if
+// the tier is plan.OnDevice; else they stream to it from host memory.
+type Place struct {
+	Tier   plan.Tier
+	Device int
+}
+
+// Way is how several devices share the work.
+type Way string
+
+// The ways.
+const (
+	DataParallel Way = "data parallel"         // ZeRO-2: optimizer state and gradients are sharded
+	ShardedData  Way = "sharded data parallel" // ZeRO-3: weights too
+	ModelSplit   Way = "model parallel"
+	Pipeline     Way = "pipeline"
+)
+
+// Ways lists them.
+var Ways = []Way{DataParallel, ShardedData, ModelSplit, Pipeline}
+
+// any says whether something is insisted on.
+func (i Insist) any() bool {
+	return len(i.Places) > 0 || i.Way != "" || i.HostWeights || i.HostState
+}
+
+// check refuses what cannot be, and limits the site to the devices that are named.
+func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
+	if len(i.Places) > 0 {
+		if err := i.checkPlaces(m, site); err != nil {
+			return err
+		}
+	}
+	if i.Way == "" {
+		return nil
+	}
+	if len(i.Places) > 0 {
+		return fmt.Errorf("blocks have places, which is a way to share the work by itself; leave %s away", i.Way)
+	}
+	if !slices.Contains(Ways, i.Way) {
+		return fmt.Errorf("%q is no way to share the work; there are %q", i.Way, Ways)
+	}
+	s := search{b: &blueprint{goal: g, site: *site}}
+	if s.devices() < 2 {
+		return fmt.Errorf("%s needs several devices, there is one", i.Way)
+	}
+	if (i.Way == DataParallel || i.Way == ShardedData) && g.Micros < 2 {
+		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Way, s.devices(), g.Micros, s.devices())
+	}
+	if i.Way == Pipeline && g.Optimizer == nil {
+		return fmt.Errorf("a pipeline is an order of training; without training use %s", ModelSplit)
+	}
+	return nil
+}
+
+func (i Insist) checkPlaces(m *spec.Model, site *Site) error {
+	named, devices := map[string]bool{}, 1
+	for _, b := range m.Blocks {
+		named[b.Name] = true
+		p, ok := i.Places[b.Name]
+		switch {
+		case !ok:
+			return fmt.Errorf("block %s has no place, others have; give every block one", b.Name)
+		case p.Tier == plan.OnDisk:
+			return fmt.Errorf("block %s is to rest on disk, which plans do not use yet; place it in host memory", b.Name)
+		case p.Device < 0 || p.Device >= max(site.Devices, 1):
+			return fmt.Errorf("block %s is to run on device %d, there are %d, counted from 0", b.Name, p.Device, max(site.Devices, 1))
+		}
+		devices = max(devices, p.Device+1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.Places)) {
+		if !named[name] {
+			return fmt.Errorf("the model has no block %q that is to be placed", name)
+		}
+	}
+	site.Devices = devices
+	return nil
+}
+
+// allowed keeps the ways that what is insisted on leaves.
+func (s *search) allowed(list []way) []way {
+	i := s.b.goal.Insist
+	switch {
+	case len(i.Places) > 0 && s.devices() > 1:
+		if s.b.training() && s.b.goal.Micros > 1 {
+			return []way{splitModel, pipelined}
+		}
+		return []way{splitModel}
+	case i.Way != "":
+		return []way{map[Way]way{DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}[i.Way]}
+	}
+	return list
+}
+
+// insisted changes a choice to what is insisted on.
+func (s *search) insisted(c Choice) Choice {
+	i := s.b.goal.Insist
+	if !i.any() {
+		return c
+	}
+	for k := range c.Streamed {
+		c.Streamed[k] = c.Streamed[k] || i.HostWeights
+		c.Offloaded[k] = c.Offloaded[k] || i.HostState && s.b.training()
+		if p, ok := i.Places[s.b.model.Blocks[s.b.owner[k]].Name]; ok {
+			c.Streamed[k] = p.Tier != plan.OnDevice
+		}
+	}
+	if len(i.Places) > 0 && c.Split != nil {
+		for b, block := range s.b.model.Blocks {
+			c.Split[b] = i.Places[block.Name].Device
+		}
+	}
+	c.Vertical = !c.Pipeline && count(c.Streamed)+count(c.Offloaded) > 0
+	if count(c.Streamed) > 0 {
+		c.Window = max(c.Window, 1)
+	}
+	return c
+}
+
+// Happened says whether a plan does what was insisted on, going by the homes and
+// steps that are in it. The error names what is elsewhere.
+func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
+	block := map[string]int{}
+	for b := range m.Blocks {
+		block[m.Blocks[b].Name] = b
+	}
+	for _, s := range p.Slabs {
+		if place, ok := i.Places[s.Name]; ok {
+			if a := p.Arenas[p.Buffers[s.Weight].Arena]; (a.Tier == plan.OnDevice) != (place.Tier == plan.OnDevice) || a.Tier == plan.OnDevice && a.Device != place.Device {
+				return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s %s", s.Name, place, a.Tier, a.Name)
+			}
+		}
+		if i.HostWeights && p.TierOf(s.Weight) == plan.OnDevice {
+			return fmt.Errorf("the weights of %s were to rest in host memory, the plan has them on a device", s.Name)
+		}
+		for _, piece := range s.Pieces {
+			if i.HostState && piece.Moment >= 0 && p.TierOf(piece.Moment) == plan.OnDevice {
+				return fmt.Errorf("the optimizer state of %s was to rest in host memory, the plan has it on a device", s.Name)
+			}
+		}
+	}
+	for _, s := range p.Steps {
+		if s.Verb != plan.Run || s.Block < 0 {
+			continue
+		}
+		if place, ok := i.Places[m.Blocks[s.Block].Name]; ok && place.Device != s.Device {
+			return fmt.Errorf("block %s was to run on device %d, the plan runs it on %d", m.Blocks[s.Block].Name, place.Device, s.Device)
+		}
+	}
+	return nil
+}
+
+func (p Place) String() string {
+	if p.Tier == plan.OnDevice {
+		return fmt.Sprintf("device %d", p.Device)
+	}
+	return fmt.Sprintf("%s for device %d", p.Tier, p.Device)
+}

@@ -1,0 +1,173 @@
+package planner_test
+
+import (
+	"strings"
+	"testing"
+
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+var (
+	host0 = planner.Place{Tier: plan.OnHost}
+	dev0  = planner.Place{Tier: plan.OnDevice}
+	dev1  = planner.Place{Tier: plan.OnDevice, Device: 1}
+	host1 = planner.Place{Tier: plan.OnHost, Device: 1}
+)
+
+// placed makes a place for each of the tiny model's six blocks.
+func placed(m *spec.Model, list ...planner.Place) map[string]planner.Place {
+	places := map[string]planner.Place{}
+	for i, b := range m.Blocks {
+		places[b.Name] = list[i]
+	}
+	return places
+}
+
+// checkPlaced reads the plan itself: where each param's bytes are, who runs what.
+func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]planner.Place) {
+	t.Helper()
+	slab := map[string]plan.Slab{}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			slab[q.Name] = s
+		}
+	}
+	owned := map[string]bool{}
+	for i, b := range m.Blocks {
+		want := places[b.Name]
+		for _, id := range b.Params {
+			name := m.Params[id].Name
+			if owned[name] {
+				continue // tied: it rests with the block before
+			}
+			owned[name] = true
+			a := p.Arenas[p.Buffers[slab[name].Weight].Arena]
+			if onDevice := a.Tier == plan.OnDevice; onDevice != (want.Tier == plan.OnDevice) || onDevice && a.Device != want.Device {
+				t.Errorf("%s rests on %s %s, want %v", name, a.Tier, a.Name, want)
+			}
+		}
+		for _, s := range p.Steps {
+			if s.Verb == plan.Run && s.Block == i && s.Device != want.Device {
+				t.Errorf("%s runs on device %d, want %v", b.Name, s.Device, want)
+			}
+		}
+	}
+}
+
+// Blocks rest and run where the user puts them, in every task and on one device or
+// two, contiguous or not.
+func TestPlacesAreHonoured(t *testing.T) {
+	for name, list := range map[string][]planner.Place{
+		"all on the device": {dev0, dev0, dev0, dev0, dev0, dev0},
+		"all on the host":   {host0, host0, host0, host0, host0, host0},
+		"some on the host":  {dev0, host0, dev0, host0, dev0, dev0},
+		"two devices":       {dev0, dev0, dev0, dev1, dev1, dev1},
+		"back and forth":    {dev1, dev0, dev0, dev1, host0, host1},
+		"only the second":   {dev1, dev1, dev1, host1, host1, dev1},
+	} {
+		for _, config := range []string{tiny.Llama, tiny.Untied} {
+			for _, goal := range []planner.Goal{{}, tiny.AdamW(1, false), tiny.AdamW(3, true)} {
+				task := graph.Infer
+				if goal.Optimizer != nil {
+					task = graph.Train
+				}
+				m := tiny.Model(t, config, graph.Config{Rows: 1, Seq: 16, Task: task})
+				goal.Insist.Places = placed(m, list...)
+				site := tiny.Site(1 << 20)
+				site.Devices = 2
+				p, err := planner.Make(m, goal, site)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", name, task, err)
+				}
+				checkPlaced(t, m, p, goal.Insist.Places)
+			}
+		}
+	}
+}
+
+func TestPlacesAreChecked(t *testing.T) {
+	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Infer})
+	good := func() map[string]planner.Place { return placed(m, dev0, dev0, dev0, dev0, dev0, dev0) }
+	for _, c := range []struct {
+		want   string
+		change func(map[string]planner.Place)
+	}{
+		{"model.layers.2 has no place", func(p map[string]planner.Place) { delete(p, "model.layers.2") }},
+		{"there are 1", func(p map[string]planner.Place) { p["lm_head"] = dev1 }},
+		{"no block \"model.layers.9\"", func(p map[string]planner.Place) { p["model.layers.9"] = dev0 }},
+		{"disk", func(p map[string]planner.Place) { p["lm_head"] = planner.Place{Tier: plan.OnDisk} }},
+	} {
+		goal := planner.Goal{Insist: planner.Insist{Places: good()}}
+		c.change(goal.Insist.Places)
+		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want an error with %q", err, c.want)
+		}
+	}
+}
+
+// A plan that puts a block elsewhere is found out.
+func TestHappened(t *testing.T) {
+	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<20), planner.Alike(false, false, planner.KeepAll, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, i := range map[string]planner.Insist{
+		"weights": {HostWeights: true}, "state": {HostState: true},
+		"a block's tier":   {Places: placed(m, dev0, host0, dev0, dev0, dev0, dev0)},
+		"a block's device": {Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev1)},
+	} {
+		if i.Happened(m, p) == nil {
+			t.Errorf("%s: all is on device 0, and nobody minds", name)
+		}
+	}
+	all := planner.Insist{Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev0)}
+	if err := all.Happened(m, p); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ways and host memory that are insisted on are taken though others are faster.
+func TestInsistOnAWay(t *testing.T) {
+	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	for _, way := range planner.Ways {
+		goal := tiny.AdamW(4, false)
+		goal.Insist = planner.Insist{Way: way, HostState: true, HostWeights: way == planner.ShardedData}
+		site := tiny.Site(1 << 20)
+		site.Devices = 2
+		p, err := planner.Make(m, goal, site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := strings.TrimPrefix(string(way), "sharded ")
+		if !strings.Contains(p.Strategy, word) || strings.Contains(p.Strategy, "ZeRO-3") != (way == planner.ShardedData) {
+			t.Errorf("insisting on %s gives %q", way, p.Strategy)
+		}
+		for _, s := range p.Slabs {
+			if p.TierOf(s.Pieces[0].Moment) == plan.OnDevice {
+				t.Errorf("%s: the moments of %s are on the device", way, s.Name)
+			}
+		}
+	}
+	for _, c := range []struct {
+		goal    planner.Goal
+		devices int
+		want    string
+	}{
+		{planner.Goal{Micros: 4, Insist: planner.Insist{Way: planner.Pipeline}}, 2, "order of training"},
+		{planner.Goal{Micros: 4, Insist: planner.Insist{Way: planner.DataParallel}}, 1, "there is one"},
+		{planner.Goal{Micros: 1, Insist: planner.Insist{Way: planner.ShardedData}}, 2, "accumulate 2"},
+		{planner.Goal{Insist: planner.Insist{Way: "magic"}}, 2, "magic"},
+	} {
+		site := tiny.Site(1 << 20)
+		site.Devices = c.devices
+		infer := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Infer})
+		if _, err := planner.Make(infer, c.goal, site); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}

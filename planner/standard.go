@@ -1,0 +1,28 @@
+package planner
+
+import (
+	"fmt"
+
+	"spillway/plan"
+	"spillway/spec"
+	"spillway/units"
+)
+
+// Standard is the plan that keeps everything on one device, whatever that takes: it
+// may be more than the site has. It has no forecast.
+func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
+	m, err := r.Trace(r.Rows, r.Seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := newBlueprint(m, r.Goal, r.Site)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := b.emit((&search{b: b}).choice(mix{}))
+	if err != nil {
+		return nil, nil, err
+	}
+	p.Strategy, p.Reason = "standard", fmt.Sprintf("everything needs %v", units.Bytes(p.Arenas[0].Bytes))
+	return p, m, nil
+}
