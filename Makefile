@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers metamorphic
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic
 
 test:            ## the whole suite
 	go test ./...
@@ -19,6 +19,9 @@ fuzz:            ## every fuzz target, FUZZTIME each
 
 bench:           ## ratios to the machine's own peak and to peers found on it
 	go run ./cmd/spillway bench cpu
+
+kill:            ## kill a training fifty times; it must end with the same bits
+	go test . -run TestKilledRunsGoOn -v -kills 50
 
 golden:          ## write golden files anew; review them as a diff
 	go test ./planner ./cmd/spillway -rewrite

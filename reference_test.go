@@ -133,10 +133,12 @@ func TestOutputsAgreeWithPyTorch(t *testing.T) {
 func TestGradientsAgreeWithPyTorch(t *testing.T) {
 	each(t, func(t *testing.T, s subject) {
 		_, e := start(t, s.model, s.options(spillway.Train))
-		seen := 0
+		seen, worst := 0, 0.0
 		e.OnGradient(func(g executor.Tensor) error {
 			seen++
-			if d := apart(read(t, e, g), s.floats(t, "grad."+g.Param.Name)); d > oneRun {
+			d := apart(read(t, e, g), s.floats(t, "grad."+g.Param.Name))
+			worst = max(worst, d)
+			if d > oneRun {
 				t.Errorf("the gradient of %s is off by %.2g of its largest", g.Param.Name, d)
 			}
 			return nil
@@ -152,6 +154,7 @@ func TestGradientsAgreeWithPyTorch(t *testing.T) {
 		if math.Abs(report.Loss-s.Loss) > oneRun*s.Loss {
 			t.Errorf("loss %v, PyTorch's is %v", report.Loss, s.Loss)
 		}
+		t.Logf("%d gradients, off by %.2g of their largest at most", seen, worst)
 		if want := len(e.Weights()); seen != want {
 			t.Errorf("%d gradients of %d params", seen, want)
 		}
@@ -174,7 +177,12 @@ func follow(t *testing.T, s subject, want reference10, c train.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var worst float64
+	defer func() { t.Logf("off by %.2g at most", worst) }()
 	near := func(what string, got, want float64) {
+		if want != 0 {
+			worst = max(worst, math.Abs(got-want)/math.Abs(want))
+		}
 		if !(math.Abs(got-want) <= tenRuns*math.Abs(want)) {
 			t.Errorf("%s is %v, PyTorch's %v", what, got, want)
 		}

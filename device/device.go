@@ -116,6 +116,16 @@ type Event interface {
 	Time() time.Duration
 }
 
+// HostEvent is an optional interface of events that a goroutine can wait for.
+// Through it queues of different backends in one process wait for each other.
+type HostEvent interface {
+	Event
+	// Issued is the number of the latest Record asked for, 0 for none.
+	Issued() uint64
+	// Await returns when the record of that number has happened.
+	Await(record uint64)
+}
+
 // NoKernelError says that a device cannot run a call.
 type NoKernelError struct {
 	Device string

@@ -17,8 +17,8 @@ type Tensor struct {
 	// State is "" for the weight, Master, Gradient, or the name of a moment.
 	State string
 	Type  op.Type
-	at    device.Buffer
-	dev   int
+	// at are the buffers that hold it, behind each other: one, or one per piece.
+	at []located
 	// copies are the same bytes in replicas, written together.
 	copies []located
 }
@@ -30,7 +30,7 @@ const (
 )
 
 // Bytes of the tensor.
-func (t Tensor) Bytes() int64 { return t.at.Bytes }
+func (t Tensor) Bytes() int64 { return t.Type.Bytes() }
 
 // Weights lists all params in order of their slabs.
 func (e *Executor) Weights() []Tensor {
@@ -39,8 +39,7 @@ func (e *Executor) Weights() []Tensor {
 		for _, p := range s.Params {
 			t := e.tensor(p, "", p.Type, s.Weight, p.Offset)
 			for _, id := range s.Replicas {
-				r := e.tensor(p, "", p.Type, id, p.Offset)
-				t.copies = append(t.copies, located{r.at, r.dev})
+				t.copies = append(t.copies, e.part(id, p.Offset, p.Type.Bytes()))
 			}
 			list = append(list, t)
 		}
@@ -56,28 +55,50 @@ func (e *Executor) States() []Tensor {
 			if p.Frozen() || e.plan.Update == nil {
 				continue
 			}
-			full := op.Type{DType: dtype.F32, Shape: p.Type.Shape}
-			if s.Master >= 0 {
-				list = append(list, e.tensor(p, Master, full, s.Master, 4*p.Element))
+			full := Tensor{Param: p, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
+			if s.Pieces[0].Master >= 0 {
+				list = append(list, e.pieced(full, Master, s, func(piece plan.Piece) (int, int64) { return piece.Master, 0 }))
 			}
 			for i, name := range e.plan.Update.Moments {
-				list = append(list, e.tensor(p, name, full, s.Moment, 4*(int64(i)*s.Elements+p.Element)))
+				list = append(list, e.pieced(full, name, s, func(piece plan.Piece) (int, int64) { return piece.Moment, int64(i) * piece.Elements() }))
 			}
 		}
 	}
 	return list
 }
 
+// pieced finds a state of a param in the pieces of its slab. where gives the buffer
+// of a piece and the element in it at which the state starts.
+func (e *Executor) pieced(t Tensor, state string, s plan.Slab, where func(plan.Piece) (int, int64)) Tensor {
+	t.State = state
+	for _, piece := range s.Pieces {
+		p := within(t.Param, piece)
+		if p.Frozen() {
+			continue
+		}
+		in, first := where(piece)
+		t.at = append(t.at, e.part(in, 4*(first+p.Element-piece.From), 4*p.Type.Shape.Elements()))
+	}
+	return t
+}
+
 func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {
+	return Tensor{Param: p, State: state, Type: t, at: []located{e.part(in, offset, t.Bytes())}}
+}
+
+// part of a buffer of the plan.
+func (e *Executor) part(in int, offset, bytes int64) located {
 	b := e.buffer(in)
-	b.Offset, b.Bytes = b.Offset+offset, t.Bytes()
-	return Tensor{Param: p, State: state, Type: t, at: b, dev: e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
+	b.Offset, b.Bytes = b.Offset+offset, bytes
+	return located{b, e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
 }
 
 // Write fills a tensor; fill is given chunks in order, with the offset of each.
 // Replicas are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
-	if err := e.write(t, fill); err != nil {
+	if err := e.each(t, "filling", func(b located, off int64, bad *error) error {
+		return e.access(b, nil, func(chunk []byte) { *bad = fill(off, chunk) })
+	}); err != nil || len(t.copies) == 0 {
 		return err
 	}
 	return e.Read(t, func(off int64, chunk []byte) error {
@@ -91,42 +112,37 @@ func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) 
 	})
 }
 
-func (e *Executor) write(t Tensor, fill func(offset int64, chunk []byte) error) error {
-	return e.chunks(t, func(off int64, b device.Buffer) error {
-		var bad error
-		err := e.access(located{b, t.dev}, nil, func(chunk []byte) { bad = fill(off, chunk) })
-		if bad != nil {
-			return fmt.Errorf("filling %s: %w", t.Param.Name, bad)
-		}
-		return err
-	})
-}
-
 // Read gives the bytes of a tensor in chunks, in order.
 func (e *Executor) Read(t Tensor, use func(offset int64, chunk []byte) error) error {
-	return e.chunks(t, func(off int64, b device.Buffer) error {
-		var bad error
-		err := e.access(located{b, t.dev}, func(chunk []byte) { bad = use(off, chunk) }, nil)
-		if bad != nil {
-			return fmt.Errorf("reading %s: %w", t.Param.Name, bad)
-		}
-		return err
+	return e.each(t, "reading", func(b located, off int64, bad *error) error {
+		return e.access(b, func(chunk []byte) { *bad = use(off, chunk) }, nil)
 	})
 }
 
 // stagingBytes bounds the host memory used to reach device memory.
 const stagingBytes = 16 << 20
 
-func (e *Executor) chunks(t Tensor, each func(off int64, b device.Buffer) error) error {
-	step := t.at.Bytes
-	if t.at.Memory.Host() == nil {
-		step = stagingBytes
-	}
-	for off := int64(0); off < t.at.Bytes; off += step {
-		b := t.at
-		b.Offset, b.Bytes = b.Offset+off, min(step, t.at.Bytes-off)
-		if err := each(off, b); err != nil {
-			return err
+// each visits a tensor in chunks: whole buffers where the host reaches them, else as
+// much as the staging memory takes.
+func (e *Executor) each(t Tensor, doing string, visit func(b located, off int64, bad *error) error) error {
+	var off int64
+	for _, at := range t.at {
+		step := at.Bytes
+		if at.Memory.Host() == nil {
+			step = stagingBytes
+		}
+		for done := int64(0); done < at.Bytes; done += step {
+			b := at
+			b.Offset, b.Bytes = at.Offset+done, min(step, at.Bytes-done)
+			var bad error
+			err := visit(b, off, &bad)
+			if bad != nil {
+				return fmt.Errorf("%s %s: %w", doing, t.Param.Name, bad)
+			}
+			if err != nil {
+				return err
+			}
+			off += b.Bytes
 		}
 	}
 	return nil

@@ -31,8 +31,10 @@ type Executor struct {
 	staging  device.Memory
 	opened   []device.Queue
 
-	result     dtype.Type // of the last block
+	result     dtype.Type        // of the last block
+	limits     map[string]op.IDs // of ids in parts of the batch
 	onGradient func(Tensor) error
+	trace      traced
 
 	counters Counters
 }
@@ -100,7 +102,7 @@ func (e *Executor) allocate() error {
 	for _, a := range e.plan.Arenas {
 		dev := e.devices[a.Device]
 		alloc := dev.HostAlloc
-		if a.Tier == plan.OnDevice {
+		if a.Tier == plan.OnDevice || a.Tier == plan.OnDisk {
 			alloc = dev.Alloc
 		}
 		m, err := alloc(a.Bytes)
@@ -145,6 +147,7 @@ func (e *Executor) prepare() error {
 		}
 	}
 	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
+	e.limits = batchLimits(e.plan)
 	return nil
 }
 

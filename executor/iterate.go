@@ -61,6 +61,7 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
 	}
 	e.counters.Iterations++
+	e.tell()
 	return nil
 }
 
@@ -91,11 +92,13 @@ func (e *Executor) issueStep(p *prepared) error {
 
 // Sync waits for all queues and returns their errors.
 func (e *Executor) Sync() error {
-	var errs []error
+	var first error
 	for _, q := range e.opened {
-		errs = append(errs, q.Sync())
+		if err := q.Sync(); err != nil {
+			first = errors.Join(first, err)
+		}
 	}
-	return errors.Join(errs...)
+	return first
 }
 
 func (e *Executor) setNumbers(n Numbers) {

@@ -15,7 +15,7 @@ func (e *Executor) prepareMove(s *plan.Step) (func(device.Queue) error, error) {
 	}
 	dst.Offset, dst.Bytes = dst.Offset+s.Offset, src.Bytes
 	total := &e.counters.BytesOut
-	if e.plan.TierOf(s.Dst) == plan.OnDevice {
+	if s.Lane == plan.In {
 		total = &e.counters.BytesIn
 	}
 	return func(q device.Queue) error {

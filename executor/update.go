@@ -18,7 +18,8 @@ func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error)
 		return nil, fmt.Errorf("the plan has no optimizer")
 	}
 	var list []launch
-	for _, r := range updateRuns(e.plan.Slabs[s.Slab].Params) {
+	slab := e.plan.Slabs[s.Slab]
+	for _, r := range updateRuns(slab.Params, slab.Pieces[s.Piece]) {
 		l, err := e.updateLaunch(s, u, r)
 		if err != nil {
 			return nil, fmt.Errorf("params from %s on: %w", r.name, err)
@@ -38,11 +39,12 @@ type updateRun struct {
 	dtype   dtype.Type
 }
 
-// updateRuns joins params that are neighbours in weights and in state.
-func updateRuns(params []plan.SlabParam) []updateRun {
+// updateRuns lists the parts of params inside a piece, and joins those that are
+// neighbours in weights and in state.
+func updateRuns(params []plan.SlabParam, piece plan.Piece) []updateRun {
 	var runs []updateRun
 	for _, p := range params {
-		if p.Frozen() {
+		if p = within(p, piece); p.Frozen() {
 			continue
 		}
 		n := p.Type.Shape.Elements()
@@ -56,6 +58,21 @@ func updateRuns(params []plan.SlabParam) []updateRun {
 		runs = append(runs, updateRun{p.Name, p.Offset, p.Element, n, p.Decay, p.Type.DType})
 	}
 	return runs
+}
+
+// within is the part of a param inside a piece, as a vector; frozen if there is none.
+func within(p plan.SlabParam, piece plan.Piece) plan.SlabParam {
+	if p.Frozen() {
+		return p
+	}
+	from, to := max(p.Element, piece.From), min(p.Element+p.Type.Shape.Elements(), piece.To)
+	if from >= to {
+		p.Element = -1
+		return p
+	}
+	p.Offset += p.Type.DType.Bytes(from - p.Element)
+	p.Element, p.Type.Shape = from, shape.Shape{to - from}
+	return p
 }
 
 func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, r updateRun) (launch, error) {
@@ -93,15 +110,15 @@ func (e *Executor) updateOperands(s *plan.Step, u *plan.Update, r updateRun) (in
 		}
 		return b
 	}
+	piece := e.plan.Slabs[s.Slab].Pieces[s.Piece]
 	weight := get(plan.InWeight, r.offset, r.dtype.Bytes(r.n))
 	main := weight
 	if u.Attr.To != dtype.Invalid {
-		main = get(plan.InMaster, 4*r.element, 4*r.n)
+		main = get(plan.InMaster, 4*(r.element-piece.From), 4*r.n)
 	}
 	in, out = []device.Buffer{main, get(plan.InGrad, u.Grad.Bytes(r.element), u.Grad.Bytes(r.n))}, []device.Buffer{main}
-	elements := e.plan.Slabs[s.Slab].Elements
 	for i := range u.Moments {
-		m := get(plan.InMoment, 4*(int64(i)*elements+r.element), 4*r.n)
+		m := get(plan.InMoment, 4*(int64(i)*piece.Elements()+r.element-piece.From), 4*r.n)
 		in, out = append(in, m), append(out, m)
 	}
 	in = append(in, get(plan.InClip, 0, 8))

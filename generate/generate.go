@@ -127,5 +127,5 @@ func (g *Generator) fill(window []int32, seq int) error {
 			binary.LittleEndian.PutUint32(to[4*i:], uint32(at(i)))
 		}
 	}
-	return nil
+	return g.e.CheckBatch()
 }

@@ -11,13 +11,13 @@ import (
 	"spillway/shape"
 )
 
-func real(dims ...int) op.Type { return op.Type{DType: dtype.F32, Shape: shape.Of(dims...)} }
+func f32(dims ...int) op.Type { return op.Type{DType: dtype.F32, Shape: shape.Of(dims...)} }
 
 // linear is a small right program: y = relu(x·wᵀ)·c.
 func linear(t *testing.T) *Program {
 	t.Helper()
 	b := NewBuilder("linear", Config{})
-	h := b.Linear(b.Input(real(2, 3)), b.Param("w", real(4, 3), false), 0)
+	h := b.Linear(b.Input(f32(2, 3)), b.Param("w", f32(4, 3), false), 0)
 	p, err := b.Program(Carry, b.Mul(b.Unary(op.ReLU, h), b.Floats("c", []float32{1, 2, 3, 4})))
 	if err != nil {
 		t.Fatal(err)
@@ -40,12 +40,12 @@ func TestVerifyRefusesMalformedPrograms(t *testing.T) {
 		{"a negative value", "value -1 is used", func(p *Program) { p.Nodes[0].In = []Value{1, -1} }},
 		{"makes no value", "makes value 0 of", func(p *Program) { p.Nodes[0].Out = []Value{0} }},
 		{"output nobody makes", "output carry", func(p *Program) { p.Outputs[0].Value = 99 }},
-		{"a type its op does not give", "output 0 is f32[2 5], its rule gives f32[2 4]", func(p *Program) { p.Types[p.Nodes[0].Out[0]] = real(2, 5) }},
-		{"operands its op refuses", "inner dimensions", func(p *Program) { p.Types[1] = real(2, 7) }},
+		{"a type its op does not give", "output 0 is f32[2 5], its rule gives f32[2 4]", func(p *Program) { p.Types[p.Nodes[0].Out[0]] = f32(2, 5) }},
+		{"operands its op refuses", "inner dimensions", func(p *Program) { p.Types[1] = f32(2, 7) }},
 		{"an op that does not exist", "op kind 200 does not exist", func(p *Program) { p.Nodes[0].Kind = op.Kind(200) }},
 		{"too few outputs", "has 0 outputs, its rule gives 1", func(p *Program) { p.Nodes[2].Out = nil; p.Outputs = nil }},
 		{"a constant too short", "constant c has 12 bytes, its type f32[4] needs 16", func(p *Program) { p.Inputs[2].Data = p.Inputs[2].Data[:12] }},
-		{"a negative dimension", "negative dimension", func(p *Program) { p.Types[1] = real(-2, 3) }},
+		{"a negative dimension", "negative dimension", func(p *Program) { p.Types[1] = f32(-2, 3) }},
 	} {
 		p := linear(t)
 		c.spoil(p)
@@ -80,20 +80,20 @@ func TestBuilderKeepsTheFirstMistake(t *testing.T) {
 		build      func(b *Builder) Value
 	}{
 		{"shapes", "inner dimensions 3 and 5 differ", func(b *Builder) Value {
-			h := b.Linear(b.Input(real(2, 3)), b.Param("w", real(4, 5), false), 0)
+			h := b.Linear(b.Input(f32(2, 3)), b.Param("w", f32(4, 5), false), 0)
 			parts := b.Split(b.Unary(op.ReLU, h), 1, 3)
 			return b.Add(parts[0], parts[1])
 		}},
 		{"one name, two types", "param w is f32[4 5] and f32[5 4]", func(b *Builder) Value {
-			b.Param("w", real(4, 5), false)
-			return b.Param("w", real(5, 4), false)
+			b.Param("w", f32(4, 5), false)
+			return b.Param("w", f32(5, 4), false)
 		}},
-		{"no value", "add: operand 1 is no value", func(b *Builder) Value { return b.Add(b.Input(real(2)), 0) }},
-		{"a shape that cannot be", "negative dimension", func(b *Builder) Value { return b.Input(real(-1)) }},
+		{"no value", "add: operand 1 is no value", func(b *Builder) Value { return b.Add(b.Input(f32(2)), 0) }},
+		{"a shape that cannot be", "negative dimension", func(b *Builder) Value { return b.Input(f32(-1)) }},
 		{"its own", "vocabulary of 7", func(b *Builder) Value {
 			b.Fail("vocabulary of %d", 7)
 			b.Fail("something else")
-			return b.Input(real(1))
+			return b.Input(f32(1))
 		}},
 	} {
 		b := NewBuilder("block", Config{})
@@ -111,12 +111,12 @@ func TestBuilderKeepsTheFirstMistake(t *testing.T) {
 // Asked for twice, a param, part or constant is one value; roles count their own.
 func TestNamedInputs(t *testing.T) {
 	b := NewBuilder("block", Config{})
-	w, x := b.Param("w", real(2), false), b.Part("w", dtype.F32, 2)
-	if b.Param("w", real(2), false) != w || b.Part("w", dtype.F32, 2) != x || w == x {
+	w, x := b.Param("w", f32(2), false), b.Part("w", dtype.F32, 2)
+	if b.Param("w", f32(2), false) != w || b.Part("w", dtype.F32, 2) != x || w == x {
 		t.Error("names are not kept apart by role")
 	}
-	second := b.Param("w2", real(2), true)
-	carry := b.Input(real(2))
+	second := b.Param("w2", f32(2), true)
+	carry := b.Input(f32(2))
 	p, err := b.Program(Carry, b.Add(b.Add(w, x), b.Add(second, carry)))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestNamedInputs(t *testing.T) {
 func TestDropoutIsForTraining(t *testing.T) {
 	for _, task := range []Task{Infer, Eval, Train} {
 		b := NewBuilder("block", Config{Task: task})
-		x := b.Input(real(2, 3, 4))
+		x := b.Input(f32(2, 3, 4))
 		y := b.Dropout(b.Dropout(x, 0.1), 0.1)
 		y = b.Attention(op.Attr{Heads: 2, KVHeads: 2, Scale: 1, Prob: 0.1}, y, y, y, AttentionMasks{})
 		p, err := b.Program(Carry, y)

@@ -50,7 +50,7 @@ func (c Case) Operands() []Array {
 func (c Case) Outputs(operands []Array) []Array {
 	out := make([]Array, len(c.Call.Out))
 	adds := c.Call.Kind.Accumulates(c.Call.Attr)
-	inPlace := c.Call.Kind.InPlace()
+	inPlace := c.Call.InPlace()
 	for k, t := range c.Call.Out {
 		out[k] = NewArray(t)
 		switch {

@@ -266,4 +266,5 @@ func (l *caseList) sgd(n int) {
 		l.add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.F =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
+	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }

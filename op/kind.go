@@ -152,18 +152,6 @@ func (k Kind) Accumulates(a Attr) []int {
 	return d.accumulates(a)
 }
 
-// InPlace lists, for each output that is the same memory as an operand, that
-// operand; nil for kinds that write to memory of their own.
-func (k Kind) InPlace() []int {
-	switch k {
-	case Adam:
-		return []int{0, 2, 3}
-	case SGD:
-		return []int{0, 2}
-	}
-	return nil
-}
-
 // String is the name in plans and errors: "matmul".
 func (k Kind) String() string {
 	d, err := k.def()

@@ -196,3 +196,17 @@ func (c Call) traffic() (n int64) {
 	}
 	return n
 }
+
+// InPlace lists, for each output that is the same memory as an operand, that
+// operand; nil for calls that write to memory of their own.
+func (c Call) InPlace() []int {
+	switch {
+	case c.Kind == Adam:
+		return []int{0, 2, 3}
+	case c.Kind == SGD && len(c.In) == 3:
+		return []int{0}
+	case c.Kind == SGD:
+		return []int{0, 2}
+	}
+	return nil
+}

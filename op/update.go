@@ -66,12 +66,16 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 
 // SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
 // momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
-// and the step is m, or g + momentum·m with Nesterov; without, the step is g and m
-// stays untouched. w -= rate·step.
+// and the step is m, or g + momentum·m with Nesterov. Without m there is no momentum
+// and the step is g; with an m and a momentum of 0 too, and m stays untouched.
+// w -= rate·step.
 //
-//	operands  w [n] f32, g [n], m [n] f32, clip [2] f32
-//	outputs   w, m, and the low-precision copy of w when Attr.To is set
+//	operands  w [n] f32, g [n], m [n] f32 or nothing, clip [2] f32
+//	outputs   w, m if there is one, and the low-precision copy of w when Attr.To is set
 func inferSGD(a Attr, in []Type) ([]Type, error) {
+	if len(in) == 3 {
+		return updated(a, in, 0)
+	}
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
@@ -141,21 +145,29 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 func referenceSGD(c Call, in, out []Array, args Args) {
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
-		g := in[1].F[i]*in[3].F[0] + a[ArgDecay]*w
-		m, step := in[2].F[i], g
-		if momentum := a[ArgBeta1]; momentum != 0 {
-			m = momentum*m + (1-a[ArgBeta2])*g
-			if a[ArgBias1] == 1 {
-				m = g
-			}
-			step = m
-			if c.Attr.Nesterov {
-				step = g + momentum*m
-			}
+		step := in[1].F[i]*in[len(in)-1].F[0] + a[ArgDecay]*w
+		if len(in) == 4 {
+			step, out[1].F[i] = momentumStep(c.Attr.Nesterov, in[2].F[i], step, a)
 		}
-		out[0].F[i], out[1].F[i] = w-a[ArgRate]*step, m
+		out[0].F[i] = w - a[ArgRate]*step
 	}
 	lowPrecisionCopy(c, out)
+}
+
+// momentumStep gives the step and the new m.
+func momentumStep(nesterov bool, m, g float64, a [8]float64) (step, next float64) {
+	momentum := a[ArgBeta1]
+	if momentum == 0 {
+		return g, m
+	}
+	m = momentum*m + (1-a[ArgBeta2])*g
+	if a[ArgBias1] == 1 {
+		m = g
+	}
+	if nesterov {
+		return g + momentum*m, m
+	}
+	return m, m
 }
 
 func lowPrecisionCopy(c Call, out []Array) {

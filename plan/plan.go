@@ -115,12 +115,25 @@ type Slab struct {
 
 	WeightBytes int64 `json:"weight_bytes"`
 	Weight      int   `json:"weight"`
-	Master      int   `json:"master"`
 	Gradient    int   `json:"gradient"`
-	Moment      int   `json:"moment"`
+	// Pieces cover the elements: what the optimizer keeps moves and is updated piece
+	// by piece, so that a large slab needs no large room.
+	Pieces []Piece `json:"pieces,omitempty"`
 	// Replicas are homes of further copies of the weights, on other devices.
 	Replicas []int `json:"replicas,omitempty"`
 }
+
+// Piece is a range of a slab's elements and the homes of what the optimizer keeps of
+// them, -1 for none. A home holds its moments behind each other.
+type Piece struct {
+	From   int64 `json:"from"`
+	To     int64 `json:"to"`
+	Master int   `json:"master"`
+	Moment int   `json:"moment"`
+}
+
+// Elements of the piece.
+func (p Piece) Elements() int64 { return p.To - p.From }
 
 // SlabParam is a param's place in its slab.
 type SlabParam struct {
@@ -241,6 +254,7 @@ type Step struct {
 
 	Program int    `json:"program,omitempty"` // run
 	Slab    int    `json:"slab,omitempty"`    // update, and a reduce of gradients
+	Piece   int    `json:"piece,omitempty"`   // update
 	Bind    []Bind `json:"bind,omitempty"`    // run, reduce, update
 }
 

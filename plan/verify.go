@@ -17,8 +17,8 @@ import (
 //	    everything that is no home is freed, once, after its last use
 //	P6  steps of different lanes that touch the same bytes, one of them writing, are
 //	    ordered by After
-//	P7  every trained slab is updated once, after its last gradient; what an update
-//	    changed away from home is moved home
+//	P7  the pieces of a trained slab cover it and are updated once each, after its last
+//	    gradient; what an update changed away from home is moved home
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string
@@ -46,7 +46,7 @@ func verifyArenas(p *Plan) error {
 		if a.Device < 0 || a.Device >= len(p.Devices) || a.Bytes < 0 {
 			return fmt.Errorf("arena %s has device %d and %d bytes", a.Name, a.Device, a.Bytes)
 		}
-		if a.Tier == OnDevice {
+		if a.Tier == OnDevice || a.Tier == OnDisk {
 			used[a.Device] += a.Bytes
 		}
 	}
@@ -311,12 +311,16 @@ func (p *Plan) verifyUpdate(s *Step) error {
 		return fmt.Errorf("slab %d of %d", s.Slab, len(p.Slabs))
 	}
 	slab := p.Slabs[s.Slab]
+	if s.Piece < 0 || s.Piece >= len(slab.Pieces) {
+		return fmt.Errorf("piece %d of %d of slab %s", s.Piece, len(slab.Pieces), slab.Name)
+	}
+	piece := slab.Pieces[s.Piece]
 	need := map[Region]int64{InWeight: slab.WeightBytes, InGrad: p.Update.Grad.Bytes(slab.Elements), InClip: 8}
-	if slab.Master >= 0 {
-		need[InMaster] = 4 * slab.Elements
+	if piece.Master >= 0 {
+		need[InMaster] = 4 * piece.Elements()
 	}
 	if n := int64(len(p.Update.Moments)); n > 0 {
-		need[InMoment] = 4 * n * slab.Elements
+		need[InMoment] = 4 * n * piece.Elements()
 	}
 	return p.bindsAtLeast(s, need)
 }

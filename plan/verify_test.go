@@ -161,6 +161,10 @@ func TestVerifyFindsDamage(t *testing.T) {
 			first.Slab = second.Slab
 		}},
 		{"frozen slab updated", "P7", func(p *plan.Plan) { p.Slabs[find(t, p, verb(plan.UpdateRun)).Slab].Elements = 0 }},
+		{"a piece left out", "P7", func(p *plan.Plan) {
+			s := &p.Slabs[find(t, p, verb(plan.UpdateRun)).Slab]
+			s.Pieces[0].To--
+		}},
 	} {
 		p := clone(t, sound)
 		c.damage(p)

@@ -155,27 +155,51 @@ func (p *Plan) orderAgainst(history []past, now past, known []int) ([]past, erro
 }
 
 func verifyUpdates(p *Plan) error {
-	updated := make([]int, len(p.Slabs)) // by slab: the step, -1 for none
-	for k := range updated {
-		updated[k] = -1
+	updated := make([][]int, len(p.Slabs)) // by slab and piece: the step, 0 for none
+	for k, s := range p.Slabs {
+		updated[k] = make([]int, len(s.Pieces))
+		if err := p.verifyPieces(s); err != nil {
+			return err
+		}
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Verb != UpdateRun {
 			continue
 		}
-		if updated[s.Slab] >= 0 {
-			return fmt.Errorf("slab %s is updated in steps %d and %d", p.Slabs[s.Slab].Name, updated[s.Slab], i)
+		if before := updated[s.Slab][s.Piece]; before > 0 {
+			return fmt.Errorf("slab %s, piece %d, is updated in steps %d and %d", p.Slabs[s.Slab].Name, s.Piece, before, i)
 		}
-		updated[s.Slab] = i
+		updated[s.Slab][s.Piece] = i
 		if err := p.afterUpdate(i); err != nil {
 			return err
 		}
 	}
-	for k, s := range p.Slabs {
-		if trained := s.Elements > 0 && p.Update != nil; trained != (updated[k] >= 0) {
-			return fmt.Errorf("slab %s with %d trained elements: updated is %t", s.Name, s.Elements, updated[k] >= 0)
+	for k, pieces := range updated {
+		for i, step := range pieces {
+			if step == 0 {
+				return fmt.Errorf("slab %s, piece %d, is never updated", p.Slabs[k].Name, i)
+			}
 		}
+	}
+	return nil
+}
+
+// verifyPieces: a slab that is trained is covered by its pieces, another has none.
+func (p *Plan) verifyPieces(s Slab) error {
+	end := int64(0)
+	for _, piece := range s.Pieces {
+		if piece.From != end || piece.To <= piece.From {
+			return fmt.Errorf("slab %s: a piece from %d to %d follows one that ends at %d", s.Name, piece.From, piece.To, end)
+		}
+		end = piece.To
+	}
+	want := s.Elements
+	if p.Update == nil {
+		want = 0
+	}
+	if end != want {
+		return fmt.Errorf("slab %s: its pieces cover %d of %d trained elements", s.Name, end, want)
 	}
 	return nil
 }
@@ -185,8 +209,9 @@ func verifyUpdates(p *Plan) error {
 func (p *Plan) afterUpdate(i int) error {
 	s := &p.Steps[i]
 	slab := p.Slabs[s.Slab]
+	piece := slab.Pieces[s.Piece]
 	home := map[int]int{} // copy to home
-	for region, id := range map[Region]int{InWeight: slab.Weight, InMaster: slab.Master, InMoment: slab.Moment} {
+	for region, id := range map[Region]int{InWeight: slab.Weight, InMaster: piece.Master, InMoment: piece.Moment} {
 		if b, ok := s.Bound(region, 0); ok && b.Buffer != id {
 			home[b.Buffer] = id
 		}
@@ -194,9 +219,7 @@ func (p *Plan) afterUpdate(i int) error {
 	grad, _ := s.Bound(InGrad, 0)
 	for j := i + 1; j < len(p.Steps); j++ {
 		t := &p.Steps[j]
-		if t.Verb == Move && home[t.Src] == t.Dst && t.Dst != 0 {
-			delete(home, t.Src)
-		}
+		p.carryHome(t, home)
 		if b, ok := t.Bound(InGrad, 0); ok && t.Verb == Run && b.Buffer == grad.Buffer {
 			return fmt.Errorf("step %d adds to the gradient of slab %s after its update in step %d", j, slab.Name, i)
 		}
@@ -205,4 +228,18 @@ func (p *Plan) afterUpdate(i int) error {
 		return fmt.Errorf("slab %s: what step %d changed in buffer %d is never moved home", slab.Name, i, id)
 	}
 	return nil
+}
+
+// carryHome follows a changed copy: once it is home it is done; a stop on the way,
+// on the host, must go on home.
+func (p *Plan) carryHome(t *Step, home map[int]int) {
+	to, changed := home[t.Src]
+	switch {
+	case t.Verb != Move || !changed:
+	case t.Dst == to:
+		delete(home, t.Src)
+	case !p.Buffers[t.Dst].Home && p.TierOf(t.Dst) != OnDevice:
+		delete(home, t.Src)
+		home[t.Dst] = to
+	}
 }

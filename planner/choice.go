@@ -20,12 +20,17 @@ const (
 
 // Choice says what rests where and what is computed twice.
 type Choice struct {
-	Streamed  []bool  // by slab: weights rest on the host and stream through the window
-	Offloaded []bool  // by slab: master and moments rest on the host
-	Level     []Level // by block
+	Streamed  []bool // by slab: weights rest on the host and stream through the window
+	Offloaded []bool // by slab: master and moments rest on the host
+	// OnDisk, by slab: what rests on the host rests on the disk instead.
+	OnDisk []bool
+	Level  []Level // by block
 	// Spilled, by block: what waits for its backward waits on the host.
 	Spilled []bool
 	Window  int // how many streamed slabs may be on the device at once
+	// Piece is how many elements are updated at once where state moves, a multiple of
+	// the alignment; 0 for half a usual slab.
+	Piece int64
 	// Ahead is for how many updates to come optimizer state is fetched beforehand.
 	Ahead int
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own

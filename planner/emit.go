@@ -15,6 +15,9 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
+	if b.training() {
+		e.queueUpdates()
+	}
 	for i, u := range e.uses {
 		if err := e.use(i, u); err != nil {
 			return nil, err
@@ -36,8 +39,10 @@ type emitter struct {
 	windows  []*window
 
 	host      int   // the host's arena; device d has arena d
+	disk      int   // the disk among the devices, -1 for none; its arena follows the host's
 	batchHome []int // by micro: on the host
 	result    []int // by micro: on the host
+	stops     []int // stops on the host between device and disk, in order
 	partials  int   // on device 0: sums of squares
 	on        []onDevice
 
@@ -48,6 +53,9 @@ type emitter struct {
 	owner []int   // by slab: the device that updates it
 	left  []int   // by slab: uses that still add to its gradient
 	final [][]int // by use: slabs whose gradient it completes
+
+	turns            []turn // updates of the iteration, in order
+	fetched, updated int    // how many of them
 }
 
 // onDevice is what a device holds; -1 for nothing.
@@ -61,8 +69,12 @@ type onDevice struct {
 
 // slabState is what of a slab is on a device now; -1 for nothing.
 type slabState struct {
-	weight, gradient, master, moment int
+	weight, gradient int
+	pieces           []pieceState // on its owner
 }
+
+// pieceState is what of a piece is on the device of its slab's owner.
+type pieceState struct{ master, moment int }
 
 // at names a value of a block's border: which block, carry and micro-batch.
 type at struct{ block, index, micro int }
@@ -79,6 +91,11 @@ func (e *emitter) start() {
 	}
 	e.host = len(e.p.Arenas)
 	e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: "host", Tier: b.site.hostTier()})
+	if e.disk = -1; count(e.c.OnDisk) > 0 {
+		e.disk = len(e.p.Devices)
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
+		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: DiskName, Tier: plan.OnDisk, Device: e.disk})
+	}
 	if o := b.goal.Optimizer; o != nil {
 		e.p.Update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Moments: o.Moments, Grad: b.goal.Grad, Clip: o.Clip}
 		if b.goal.Master {
@@ -100,9 +117,14 @@ func (e *emitter) buffer(name string, class plan.Class, arena int, bytes int64) 
 
 func (e *emitter) add(s plan.Step) { e.p.Steps = append(e.p.Steps, s) }
 
-// moveIn copies a buffer from the host or another device to a device.
+// moveIn copies a buffer from the host, the disk or another device to a device.
 func (e *emitter) moveIn(dev, src, block, micro int) int {
 	from := e.p.Buffers[src]
+	if e.onDisk(src) {
+		stop := e.stop(from)
+		e.moveTo(e.disk, src, stop, block, micro)
+		src = stop
+	}
 	dst := e.buffer(from.Name, from.Class, dev, from.Bytes)
 	e.moveTo(dev, src, dst, block, micro)
 	return dst
@@ -112,8 +134,25 @@ func (e *emitter) moveTo(dev, src, dst, block, micro int) {
 	e.add(plan.Step{Verb: plan.Move, Device: dev, Lane: plan.In, Block: block, Micro: micro, Src: src, Dst: dst})
 }
 
+// moveOut copies a buffer from a device to the host or the disk.
 func (e *emitter) moveOut(dev, src, dst, block, micro int) {
+	if e.onDisk(dst) {
+		stop := e.stop(e.p.Buffers[src])
+		e.moveOut(dev, src, stop, block, micro)
+		dev, src = e.disk, stop
+	}
 	e.add(plan.Step{Verb: plan.Move, Device: dev, Lane: plan.Out, Block: block, Micro: micro, Src: src, Dst: dst})
+}
+
+// stop makes a stop on the host between device and disk.
+func (e *emitter) stop(of plan.Buffer) int {
+	id := e.buffer(of.Name, of.Class, e.host, of.Bytes)
+	e.stops = append(e.stops, id)
+	return id
+}
+
+func (e *emitter) onDisk(buffer int) bool {
+	return e.disk >= 0 && e.p.Buffers[buffer].Arena == e.host+1
 }
 
 // use emits the runs of a visit, with the moves that feed it and what follows

@@ -8,6 +8,7 @@ import (
 // plans that are forecast.
 func (e *emitter) finish() *plan.Plan {
 	spans := lives(e.p)
+	e.holdStops(spans)
 	e.packArenas(spans)
 	e.endLives(spans)
 	return e.p
@@ -29,6 +30,16 @@ func lives(p *plan.Plan) []span {
 		}
 	}
 	return spans
+}
+
+// holdStops lets stops on the way to and from the disk live until later ones are
+// taken, so that reading does not wait for the memory of what is still written.
+func (e *emitter) holdStops(spans []span) {
+	for i, id := range e.stops {
+		if later := i + 2*e.c.Ahead; e.c.Ahead > 0 && later < len(e.stops) {
+			spans[id].to = max(spans[id].to, spans[e.stops[later]].from)
+		}
+	}
 }
 
 // packArenas gives buffers their offsets: homes first, then the rest by lifetime.

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"spillway/device"
 	"spillway/device/sim"
@@ -16,7 +17,7 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	virtual := make([]*sim.Virtual, len(p.Devices))
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.Rates)
+		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
 		virtual[d].NoScratch = true
 		devices[d] = virtual[d]
 	}
@@ -33,17 +34,23 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	for _, v := range virtual {
 		f.StepSeconds = max(f.StepSeconds, v.Elapsed().Seconds())
 	}
-	busiest(f, virtual)
+	busiest(f, p, virtual)
 	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
 	return f, nil
 }
 
 // busiest finds each resource's share of the iteration, of the device that uses it
 // most, and the resource that binds.
-func busiest(f *plan.Forecast, devices []*sim.Virtual) {
-	for _, v := range devices {
+func busiest(f *plan.Forecast, p *plan.Plan, devices []*sim.Virtual) {
+	for d, v := range devices {
 		for lane, busy := range v.Busy() {
 			resource := resources[plan.Lane(lane)]
+			if p.Devices[d].Name == DiskName {
+				resource = diskResources[plan.Lane(lane)]
+			}
+			if busy == 0 && len(f.Busy) >= len(resources) {
+				continue
+			}
 			f.Busy[resource] = max(f.Busy[resource], busy.Seconds()/max(f.StepSeconds, 1e-12))
 		}
 	}
@@ -56,6 +63,19 @@ func busiest(f *plan.Forecast, devices []*sim.Virtual) {
 
 // resources names what each lane keeps busy.
 var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
+
+var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
+
+// ratesOf a device of a plan. For a disk, what it takes in is written.
+func (s Site) ratesOf(d plan.Device) sim.Rates {
+	if d.Name == DiskName {
+		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
+	}
+	return s.Rates
+}
+
+// diskLatency is the time a copy takes beyond its bytes.
+const diskLatency = 100 * time.Microsecond
 
 // flops of an iteration.
 func flops(p *plan.Plan) (sum float64) {

@@ -52,8 +52,18 @@ type Site struct {
 	Devices    int  // how many equal devices there are; 0 counts as 1
 	// Budgets, by device, are less than Budget; nil or 0 is all of it.
 	Budgets     []int64
+	Disk        Disk // where bytes may rest when the host is full
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
 }
+
+// Disk is a folder that bytes may rest in; a budget of 0 is none.
+type Disk struct {
+	Budget      int64
+	Read, Write units.Rate
+}
+
+// DiskName is the name of the disk among a plan's devices.
+const DiskName = "disk"
 
 // budget of the d-th of the devices.
 func (s Site) budget(d int) int64 {

@@ -104,112 +104,132 @@ func (e *emitter) squares(k int) error {
 	return nil
 }
 
-// fetchStates brings the state that the update after use i needs, and that of the
-// uses ahead, so that it comes while this one computes and the one before is on
-// its way out.
-func (e *emitter) fetchStates(i int) {
-	if e.b.goal.Optimizer == nil || e.b.goal.Optimizer.Clip {
-		return
+// turn is the update of one piece.
+type turn struct{ slab, piece int }
+
+// queueUpdates lists the updates of an iteration in the order they come.
+func (e *emitter) queueUpdates() {
+	slabs := []int{}
+	if e.b.goal.Optimizer.Clip {
+		for k := len(e.p.Slabs) - 1; k >= 0; k-- {
+			slabs = append(slabs, k)
+		}
+	} else {
+		for _, final := range e.final {
+			slabs = append(slabs, final...)
+		}
 	}
-	for n := i; n < len(e.final) && n <= i+e.c.Ahead*e.c.devices(); n++ {
-		for _, k := range e.final[n] {
-			if e.left[k] > 0 {
-				e.fetchState(k)
-			}
+	for _, k := range slabs {
+		for i := range e.p.Slabs[k].Pieces {
+			e.turns = append(e.turns, turn{k, i})
 		}
 	}
 }
 
-// fetchState brings master and moments of a slab to its owner.
-func (e *emitter) fetchState(k int) {
-	s, state := e.p.Slabs[k], &e.on[e.owner[k]].slabs[k]
-	if state.master < 0 && s.Master >= 0 {
-		state.master = e.moveIn(e.owner[k], s.Master, e.b.owner[k], -1)
-	}
-	if state.moment < 0 && s.Moment >= 0 {
-		state.moment = e.moveIn(e.owner[k], s.Moment, e.b.owner[k], -1)
+// fetchAhead brings what the next updates need, so that it comes while something
+// else computes and what was updated before is on its way out.
+func (e *emitter) fetchAhead() {
+	for ; e.fetched < len(e.turns) && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
+		t := e.turns[e.fetched]
+		e.fetchPiece(t)
+		if e.b.goal.Optimizer.Clip {
+			e.fetchSlab(t.slab)
+		}
 	}
 }
 
-// update emits the optimizer on a slab and sends what it changed home and to the
-// replicas.
+// fetchStates brings the state of the update that follows use i, and more ahead.
+func (e *emitter) fetchStates(i int) {
+	if e.b.goal.Optimizer != nil && !e.b.goal.Optimizer.Clip && len(e.final[i]) > 0 {
+		e.fetchAhead()
+	}
+}
+
+// fetchPiece brings master and moments of a piece to its owner.
+func (e *emitter) fetchPiece(t turn) {
+	p, owner := e.p.Slabs[t.slab].Pieces[t.piece], e.owner[t.slab]
+	state := &e.on[owner].slabs[t.slab].pieces[t.piece]
+	if state.master < 0 && p.Master >= 0 {
+		state.master = e.moveIn(owner, p.Master, e.b.owner[t.slab], -1)
+	}
+	if state.moment < 0 && p.Moment >= 0 {
+		state.moment = e.moveIn(owner, p.Moment, e.b.owner[t.slab], -1)
+	}
+}
+
+// fetchSlab brings gradient and weights of a slab back to its owner.
+func (e *emitter) fetchSlab(k int) {
+	owner := e.owner[k]
+	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
+	if state.gradient < 0 {
+		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
+	}
+	if state.weight < 0 {
+		state.weight = e.moveIn(owner, s.Weight, e.b.owner[k], -1)
+	}
+}
+
+// update emits the optimizer on a slab, piece by piece, and sends what it changed
+// home and to the replicas.
 func (e *emitter) update(k int) {
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	if state.weight < 0 {
 		state.weight = e.moveIn(owner, s.Weight, block, -1)
 	}
-	step := plan.Step{Verb: plan.UpdateRun, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Slab: k, Bind: []plan.Bind{
-		{Region: plan.InWeight, Buffer: state.weight}, {Region: plan.InGrad, Buffer: state.gradient}, {Region: plan.InClip, Buffer: e.on[owner].clip}}}
-	for _, part := range []struct {
-		region plan.Region
-		buffer int
-	}{{plan.InMaster, state.master}, {plan.InMoment, state.moment}} {
-		if part.buffer >= 0 {
-			step.Bind = append(step.Bind, plan.Bind{Region: part.region, Buffer: part.buffer})
-		}
+	for range s.Pieces {
+		e.fetchAhead()
+		e.updatePiece(e.turns[e.updated])
+		e.updated++
 	}
-	e.add(step)
-	e.sendHome(k)
+	if state.weight != s.Weight {
+		e.moveOut(owner, state.weight, s.Weight, block, -1)
+	}
 	for _, id := range s.Replicas {
 		e.moveTo(e.p.Buffers[id].Arena, state.weight, id, block, -1)
 	}
 	state.gradient = -1
 }
 
-// sendHome moves what an update changed to its home where that is elsewhere.
-// Weights may be used again before they are dropped.
-func (e *emitter) sendHome(k int) {
-	owner := e.owner[k]
-	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
-	for _, part := range []struct {
-		now  *int
-		home int
-	}{{&state.master, s.Master}, {&state.moment, s.Moment}, {&state.weight, s.Weight}} {
-		if *part.now < 0 || *part.now == part.home {
-			continue
+func (e *emitter) updatePiece(t turn) {
+	owner, block := e.owner[t.slab], e.b.owner[t.slab]
+	slab, home := &e.on[owner].slabs[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
+	state := &slab.pieces[t.piece]
+	step := plan.Step{Verb: plan.UpdateRun, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
+		{Region: plan.InWeight, Buffer: slab.weight}, {Region: plan.InGrad, Buffer: slab.gradient}, {Region: plan.InClip, Buffer: e.on[owner].clip}}}
+	parts := []struct {
+		region plan.Region
+		now    *int
+		home   int
+	}{{plan.InMaster, &state.master, home.Master}, {plan.InMoment, &state.moment, home.Moment}}
+	for _, p := range parts {
+		if *p.now >= 0 {
+			step.Bind = append(step.Bind, plan.Bind{Region: p.region, Buffer: *p.now})
 		}
-		e.moveOut(owner, *part.now, part.home, e.b.owner[k], -1)
-		if part.now != &state.weight {
-			*part.now = -1
+	}
+	e.add(step)
+	for _, p := range parts {
+		if *p.now >= 0 && *p.now != p.home {
+			e.moveOut(owner, *p.now, p.home, block, -1)
+			*p.now = -1
 		}
 	}
 }
 
 // clippedUpdates emits the second half of an iteration with clipping: the norm,
-// then all updates, the state of the next slab on its way meanwhile.
+// then all updates.
 func (e *emitter) clippedUpdates() {
 	e.add(plan.Step{Verb: plan.Reduce, Lane: plan.Compute, Block: -1, Micro: -1, Bind: []plan.Bind{
 		{Region: plan.OutPartial, Buffer: e.partials}, {Region: plan.InClip, Buffer: e.on[0].clip}}})
 	for d := 1; d < len(e.on); d++ {
 		e.moveTo(d, e.on[0].clip, e.on[d].clip, -1, -1)
 	}
-	var order []int
-	for k := len(e.p.Slabs) - 1; k >= 0; k-- {
-		if e.p.Slabs[k].Elements > 0 {
-			order = append(order, k)
-		}
-	}
-	fetched := 0
-	for i, k := range order {
-		for ; fetched < len(order) && fetched <= i+e.c.Ahead*e.c.devices(); fetched++ {
-			e.fetchForUpdate(order[fetched])
-		}
+	for e.updated < len(e.turns) {
+		k := e.turns[e.updated].slab
+		e.fetchAhead()
 		e.update(k)
 		if e.c.Streamed[k] {
 			e.on[e.owner[k]].slabs[k].weight = -1
 		}
-	}
-}
-
-func (e *emitter) fetchForUpdate(k int) {
-	owner := e.owner[k]
-	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
-	e.fetchState(k)
-	if state.gradient < 0 {
-		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
-	}
-	if state.weight < 0 {
-		state.weight = e.moveIn(owner, s.Weight, e.b.owner[k], -1)
 	}
 }

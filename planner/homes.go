@@ -40,7 +40,7 @@ func (e *emitter) deviceHomes(d int) {
 		here.batch[j] = -1
 	}
 	for k := range here.slabs {
-		here.slabs[k] = slabState{-1, -1, -1, -1}
+		here.slabs[k] = slabState{weight: -1, gradient: -1}
 	}
 	e.on[d] = here
 }
@@ -84,7 +84,7 @@ func (e *emitter) owners() []int {
 // that keep all weights, and what the optimizer keeps.
 func (e *emitter) slabHomes(k int) {
 	s, owner := &e.p.Slabs[k], e.owner[k]
-	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, e.c.Streamed[k]), s.WeightBytes)
+	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, k, e.c.Streamed[k]), s.WeightBytes)
 	if !e.c.Streamed[k] {
 		e.on[owner].slabs[k].weight = s.Weight
 		e.replicate(k)
@@ -92,18 +92,54 @@ func (e *emitter) slabHomes(k int) {
 	if !e.b.training() || s.Elements == 0 {
 		return
 	}
-	arena, state := e.restsAt(owner, e.c.Offloaded[k]), &e.on[owner].slabs[k]
-	if e.b.goal.Master {
-		s.Master = e.home(s.Name+" master", plan.Master, arena, 4*s.Elements)
+	e.pieceHomes(k)
+	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
+		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.restsAt(owner, k, true), e.gradBytes(k))
 	}
-	if n := int64(len(e.b.goal.Optimizer.Moments)); n > 0 {
-		s.Moment = e.home(s.Name+" moments", plan.Moment, arena, 4*n*s.Elements)
+}
+
+// leastPiece is how many elements are updated at once at the least where state moves:
+// enough for a copy to run at the link's rate.
+const leastPiece = 32 << 20
+
+// pieceElements is how many elements are updated at once: half a usual slab, so that
+// unusually large ones, tables of words above all, need no more room than others.
+func (b *blueprint) pieceElements() int64 {
+	var sum, n int64
+	for _, s := range b.slabs.list {
+		if s.Elements > 0 {
+			sum, n = sum+s.Elements, n+1
+		}
+	}
+	return max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
+}
+
+// pieceHomes cuts a slab into pieces and gives each a home for what the optimizer
+// keeps. State that never moves needs no pieces.
+func (e *emitter) pieceHomes(k int) {
+	s, owner := &e.p.Slabs[k], e.owner[k]
+	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
+	step := e.c.Piece
+	if step == 0 {
+		step = e.b.pieceElements()
 	}
 	if !e.c.Offloaded[k] {
-		state.master, state.moment = s.Master, s.Moment
+		step = s.Elements
 	}
-	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
-		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.host, e.gradBytes(k))
+	s.Pieces = nil
+	for from := int64(0); from < s.Elements; from += step {
+		p := plan.Piece{From: from, To: min(from+step, s.Elements), Master: -1, Moment: -1}
+		if e.b.goal.Master {
+			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
+		}
+		if n := int64(len(e.b.goal.Optimizer.Moments)); n > 0 {
+			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, 4*n*p.Elements())
+		}
+		here := pieceState{-1, -1}
+		if !e.c.Offloaded[k] {
+			here = pieceState{p.Master, p.Moment}
+		}
+		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
 }
 
@@ -125,11 +161,16 @@ func (e *emitter) replicate(k int) {
 	}
 }
 
-func (e *emitter) restsAt(dev int, host bool) int {
-	if host {
-		return e.host
+// restsAt is the arena where something of a slab rests: on its device, or away from
+// it on the host or the disk.
+func (e *emitter) restsAt(dev, k int, away bool) int {
+	switch {
+	case !away:
+		return dev
+	case e.c.OnDisk[k]:
+		return e.host + 1
 	}
-	return dev
+	return e.host
 }
 
 func (e *emitter) gradBytes(k int) int64 { return e.b.goal.Grad.Bytes(e.p.Slabs[k].Elements) }

@@ -16,6 +16,7 @@ type mix struct {
 	offloaded int // slabs whose optimizer state rests on the host
 	recompute int // the first L steps give up cheap values block by block, the next L everything
 	spilled   int // blocks whose values wait on the host
+	onDisk    int // slabs whose homes are on the disk instead of the host
 	window    int
 	ahead     int // updates whose state is fetched beforehand
 }
@@ -32,6 +33,9 @@ func (s *search) families(w way) []family {
 		for _, window := range []int{3, 2, 1} {
 			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: i, window: window} }})
 		}
+		if s.b.site.Disk.Budget > 0 {
+			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: slabs, onDisk: i, window: 2} }})
+		}
 		return list
 	}
 	list = append(list, family{2 * blocks, func(i int) mix { return mix{way: w, recompute: i} }})
@@ -40,14 +44,19 @@ func (s *search) families(w way) []family {
 	}
 	for _, window := range []int{2, 1} {
 		for _, r := range []int{0, blocks, 2 * blocks} {
-			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, window, window - 1} }})
+			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1} }})
 		}
 	}
-	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 1, 0} }})
+	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0} }})
 	for _, r := range []int{blocks, 2 * blocks} {
 		list = append(list,
-			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 1} }},
-			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 2, 1} }})
+			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1} }},
+			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1} }})
+	}
+	if s.b.site.Disk.Budget > 0 {
+		list = append(list,
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1} }},
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0} }})
 	}
 	return list
 }
@@ -55,7 +64,7 @@ func (s *search) families(w way) []family {
 // choice of a mix.
 func (s *search) choice(m mix) Choice {
 	b := s.b
-	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)),
+	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
 		Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
 		Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {

@@ -27,7 +27,7 @@ var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
 // randomChoice of everything a choice leaves open.
 func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Vertical: true}
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(r.IntN(8)), Vertical: true}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}

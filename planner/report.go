@@ -24,6 +24,9 @@ func (c Choice) title() string {
 	case count(c.Offloaded) > 0:
 		also("optimizer offload, %d of %d slabs", count(c.Offloaded), len(c.Offloaded))
 	}
+	if n := count(c.OnDisk); n > 0 {
+		also("%d of %d slabs on disk", n, len(c.OnDisk))
+	}
 	var products, none int
 	for _, l := range c.Level {
 		switch l {
@@ -53,7 +56,7 @@ func (s *search) reason(best *candidate) string {
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
-	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.need), s.b.site.Device, units.Bytes(standard.budget))
+	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.device), s.b.site.Device, units.Bytes(standard.budget))
 }
 
 // rejected lists, for each sort of strategy, the best other candidate and what
@@ -89,13 +92,15 @@ func preferred(a, b *candidate) bool {
 	if a.fits {
 		return better(a, b)
 	}
-	return a.need < b.need
+	return a.lacks() < b.lacks()
 }
 
 // sort is the kind of strategy, without numbers.
 func (c Choice) sort() string {
 	name := wayOf(c).title(c.devices())
 	switch {
+	case count(c.OnDisk) > 0:
+		name += ", disk offload"
 	case count(c.Streamed) > 0:
 		name += ", cpu offload"
 	case count(c.Offloaded) > 0:
@@ -115,8 +120,10 @@ func (s *search) option(c, best *candidate) plan.Option {
 		o.Reason = fmt.Sprintf("slower: computing alone takes %.4g s per iteration, this plan %.4g s", c.seconds, best.seconds)
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
-	case c.need > c.budget:
-		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.need), s.b.site.Device, units.Bytes(c.budget))
+	case c.lacks() > 0:
+		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.device), s.b.site.Device, units.Bytes(c.budget))
+	case c.disk > s.b.site.Disk.Budget:
+		o.Reason = fmt.Sprintf("needs %v of disk, %v are free", units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:
 		o.Reason = fmt.Sprintf("needs %v of host memory, %v are free", units.Bytes(c.host), units.Bytes(s.b.site.HostBudget))
 	}
@@ -125,10 +132,13 @@ func (s *search) option(c, best *candidate) plan.Option {
 
 // fitError describes what the leanest plan lacks.
 func (s *search) fitError() error {
-	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.need, Budget: s.lean.budget,
+	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.device, Budget: s.lean.budget,
 		NeededHost: s.lean.host, BudgetHost: s.b.site.HostBudget}
 	if e.Needed <= e.Budget {
 		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
+	}
+	if e.Needed <= e.Budget {
+		e.Tier, e.Needed, e.Budget = plan.OnDisk, s.lean.disk, s.b.site.Disk.Budget
 	}
 	return e
 }

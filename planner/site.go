@@ -33,6 +33,7 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		Device: d.Name, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels: sim.NewVirtual(d.Name, 0, Alignment, r), Rates: r,
 		HostPinned: d.Kind == machine.GPU, SharedPools: d.Shared, Devices: alike(m, d),
+		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
 	}, nil
 }
 

@@ -36,7 +36,7 @@ func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
 			if !ok {
 				k = len(s.list)
 				own[frozen] = k
-				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Master: -1, Gradient: -1, Moment: -1})
+				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
 				s.users = append(s.users, 0)
 			}
 			s.at[id] = paramAt{k, len(s.list[k].Params)}

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Stream decodes ids as they are generated. It never returns half a character: a
 // token that ends within one is held until the rest has come. What it returns, put
@@ -16,9 +19,12 @@ type Stream struct {
 	held      []int32 // ids not shown yet
 }
 
-// maxHeld is how many ids may wait for a character to be completed. A character is
-// four bytes at most; a longer wait means the ids are not text.
+// maxHeld is how many ids may wait for a character to be completed. A longer wait
+// means that the text is full of U+FFFD or no text at all.
 const maxHeld = 16
+
+// maxBroken is how many bytes, and so ids, an unfinished character has at most.
+const maxBroken = 3
 
 // Stream starts decoding a text id by id. skipSpecial is as for Decode.
 func (t *Tokenizer) Stream(skipSpecial bool) *Stream {
@@ -31,38 +37,42 @@ func (s *Stream) Push(id int32) (string, error) {
 		return "", nil
 	}
 	s.held = append(s.held, id)
-	text, err := s.window()
+	text, err := s.window(len(s.held))
 	if err != nil {
 		s.held = s.held[:len(s.held)-1]
 		return "", err
 	}
-	if strings.HasSuffix(text, "\uFFFD") && len(s.held) < maxHeld {
+	if !strings.HasSuffix(text, "\uFFFD") {
+		return s.show(text, len(s.held))
+	}
+	if len(s.held) < maxHeld {
 		return "", nil
 	}
-	return s.show(text)
+	return s.showPart(text)
 }
 
 // Flush ends the text: it returns what was held back and starts anew.
 func (s *Stream) Flush() (string, error) {
-	text, err := s.window()
+	text, err := s.window(len(s.held))
 	if err == nil {
-		text, err = s.show(text)
+		text, err = s.show(text, len(s.held))
 	}
 	*s = Stream{t: s.t, skipSpecial: s.skipSpecial}
 	return text, err
 }
 
-// window decodes the ids last shown and those held.
-func (s *Stream) window() (string, error) {
-	return s.t.Decode(append(append([]int32{}, s.shown...), s.held...), s.skipSpecial)
+// window decodes the ids last shown and the first n of those held.
+func (s *Stream) window(n int) (string, error) {
+	return s.t.Decode(slices.Concat(s.shown, s.held[:n]), s.skipSpecial)
 }
 
-// show returns what of the window's text is new and makes it the next context.
-func (s *Stream) show(text string) (string, error) {
-	if len(s.held) == 0 {
+// show returns what is new in the text of a window and makes its n held ids the
+// context of the next.
+func (s *Stream) show(text string, n int) (string, error) {
+	if n == 0 {
 		return "", nil
 	}
-	shownText, err := s.t.Decode(s.held, s.skipSpecial)
+	shownText, err := s.t.Decode(s.held[:n], s.skipSpecial)
 	if err != nil {
 		return "", err
 	}
@@ -70,6 +80,25 @@ func (s *Stream) show(text string) (string, error) {
 	if !ok { // a broken byte run changed what had looked complete
 		fresh = shownText
 	}
-	s.shown, s.shownText, s.held = s.held, shownText, nil
+	s.shown, s.shownText, s.held = s.held[:n:n], shownText, s.held[n:]
 	return fresh, nil
+}
+
+// showPart shows the text of the held ids up to a place where no character is cut,
+// and holds on to the few behind it.
+func (s *Stream) showPart(text string) (string, error) {
+	for n := len(s.held) - maxBroken; n > 0; n-- {
+		front, err := s.window(n)
+		if err != nil {
+			return "", err
+		}
+		behind, err := s.t.Decode(s.held[n:], s.skipSpecial)
+		if err != nil {
+			return "", err
+		}
+		if front+behind == text {
+			return s.show(front, n)
+		}
+	}
+	return s.show(text, len(s.held))
 }

@@ -57,9 +57,9 @@ func TestStreamOfNoise(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	tok := Bytes()
 	for range 2000 {
-		ids := make([]int32, random.IntN(maxHeld)) // more would make it give up waiting
+		ids := make([]int32, random.IntN(100))
 		for i := range ids {
-			ids[i] = random.Int32N(256)
+			ids[i] = []int32{0xe2, 0x82, 0xac, 0xf0, 0x9f, 0xff, 0xef, 0xbf, 0xbd, 'a'}[random.IntN(10)]
 		}
 		want, err := tok.Decode(ids, false)
 		if err != nil {
@@ -84,6 +84,20 @@ func TestStreamHoldsHalfACharacter(t *testing.T) {
 	}
 	if rest, err := stream.Flush(); err != nil || rest != "" {
 		t.Errorf("a second Flush gives %q %v", rest, err)
+	}
+}
+
+func TestStreamOfReplacementCharacters(t *testing.T) {
+	text := strings.Repeat("\uFFFD", 50) + "é€😀" + strings.Repeat("\uFFFD", 7) + "é"
+	for _, name := range []string{"llama3", "bytelevel"} {
+		tok := openTiny(t, name)
+		ids, err := tok.Encode(text, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimPrefix(streamed(t, tok, ids, false), " "); got != text {
+			t.Errorf("%s streams %q", name, got)
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ func (v *Evaluation) batch() (float64, int64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	if err := v.Executor.CheckBatch(); err != nil {
+		return 0, 0, err
+	}
 	if err := setScalars(v.Executor, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
 		return 0, 0, err
 	}

@@ -12,8 +12,8 @@ type Report struct {
 	Iteration  int64   `json:"iteration"`  // done, from 1
 	Iterations int64   `json:"iterations"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
-	Norm       float64 `json:"norm"` // of the gradients before clipping; NaN when the plan has none
-	Rate       float64 `json:"rate"` // learning rate
+	Norm       float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
+	Rate       float64 `json:"rate"`           // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
 
 	// Over the iterations since the last report, batches included, evaluation and

@@ -1,12 +1,14 @@
 package train
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"spillway/checkpoint"
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/optim"
@@ -51,26 +53,56 @@ func (t *Trainer) save(end bool) error {
 		return err
 	}
 	model := s.Model
-	model.Tensors = sources(t.e, t.e.Weights())
-	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: sources(t.e, t.e.States()), Trainer: now})
+	model.Tensors = t.sources(t.e.Weights())
+	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: t.sources(t.e.States()), Trainer: now})
 	if path != "" {
 		t.last, t.saved = path, t.done
 	}
 	return err
 }
 
-// sources lets a checkpoint pull tensors out of the executor.
-func sources(e *executor.Executor, tensors []executor.Tensor) []safetensors.Source {
+// sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
+// saving, so that it never takes the place of a sound one.
+func (t *Trainer) sources(tensors []executor.Tensor) []safetensors.Source {
 	list := make([]safetensors.Source, len(tensors))
-	for i, t := range tensors {
-		list[i] = safetensors.Source{Name: fileName(t), Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
-			return e.Read(t, func(_ int64, chunk []byte) error {
+	for i, from := range tensors {
+		list[i] = safetensors.Source{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
+			return t.e.Read(from, func(_ int64, chunk []byte) error {
+				if !allFinite(from.Type.DType, chunk) {
+					return &DivergedError{Iteration: t.done, Param: fileName(from), Checkpoint: t.last}
+				}
 				_, err := w.Write(chunk)
 				return err
 			})
 		}}
 	}
 	return list
+}
+
+// allFinite says whether all elements are finite: those whose exponent is not all ones.
+// Of types it does not know it sees no fault.
+func allFinite(t dtype.Type, raw []byte) bool {
+	switch t {
+	case dtype.F32:
+		for ; len(raw) >= 4; raw = raw[4:] {
+			if binary.LittleEndian.Uint32(raw)&0x7f800000 == 0x7f800000 {
+				return false
+			}
+		}
+	case dtype.BF16:
+		for ; len(raw) >= 2; raw = raw[2:] {
+			if binary.LittleEndian.Uint16(raw)&0x7f80 == 0x7f80 {
+				return false
+			}
+		}
+	case dtype.F16:
+		for ; len(raw) >= 2; raw = raw[2:] {
+			if binary.LittleEndian.Uint16(raw)&0x7c00 == 0x7c00 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // fileName is a tensor's name in a checkpoint: "exp_avg.<param>" for state.

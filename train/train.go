@@ -133,6 +133,7 @@ type Result struct {
 type DivergedError struct {
 	Iteration  int64
 	Loss, Norm float64
+	Param      string // that was to be saved and is spoiled, "" when it showed before
 	Checkpoint string
 }
 
@@ -141,7 +142,11 @@ func (e *DivergedError) Error() string {
 	if e.Checkpoint != "" {
 		kept = "the last checkpoint is " + e.Checkpoint
 	}
-	return fmt.Sprintf("iteration %d: the loss is %v and the norm of the gradients %v; lower the learning rate or clip; %s", e.Iteration, e.Loss, e.Norm, kept)
+	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.Norm)
+	if e.Param != "" {
+		what = fmt.Sprintf("param %s has elements that are no numbers", e.Param)
+	}
+	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, kept)
 }
 
 // Run trains to the end. When the context is cancelled it finishes the iteration at
@@ -200,6 +205,9 @@ func (t *Trainer) Step() (Report, error) {
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
+	if err := t.e.CheckBatch(); err != nil {
+		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+	}
 	numbers, err := t.numbers(filled)
 	if err != nil {
 		return Report{}, err
@@ -240,8 +248,11 @@ func (t *Trainer) check(rate float64) (Report, error) {
 		return Report{}, err
 	}
 	loss := t.e.Loss()
-	if !finite(loss) || t.e.Plan().Update.Clip && !finite(norm) {
-		return Report{}, &DivergedError{t.done + 1, loss, norm, t.last}
+	if !t.e.Plan().Update.Clip {
+		norm = 0
+	}
+	if !finite(loss) || !finite(norm) {
+		return Report{}, &DivergedError{Iteration: t.done + 1, Loss: loss, Norm: norm, Checkpoint: t.last}
 	}
 	t.done++
 	return Report{Iteration: t.done, Loss: loss, Norm: norm, Rate: rate}, nil

@@ -52,6 +52,6 @@ func describeMachine(w io.Writer, m machine.Machine) error {
 // probe looks at this computer. The rates come from the cache folder where they
 // are kept there.
 func (sh shell) probe(o machine.Options) (machine.Machine, error) {
-	o.CacheDir, o.Version = sh.cache, version
+	o.CacheDir, o.Version, o.Arithmetic = sh.cache, version, arithmetic
 	return machine.Probe(o)
 }

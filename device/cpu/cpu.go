@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
@@ -74,7 +73,6 @@ func parse(config string) (o Options, err error) {
 type Device struct {
 	limit int64
 	pool  *kernel.Pool
-	start time.Time
 
 	mu     sync.Mutex
 	held   int64 // bytes Alloc has given
@@ -92,7 +90,7 @@ func Open(o Options) *Device {
 		o.Limit = physicalMemory()
 	}
 	return &Device{
-		limit: o.Limit, pool: kernel.NewPool(o.Threads), start: time.Now(),
+		limit: o.Limit, pool: kernel.NewPool(o.Threads),
 		live: map[*memory]bool{}, queues: map[*queue]bool{},
 	}
 }
@@ -122,7 +120,7 @@ func (d *Device) Close() error {
 	d.queues, d.live = nil, nil
 	d.mu.Unlock()
 	for q := range queues {
-		q.end()
+		q.End()
 	}
 	d.pool.Close()
 	var errs []error

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"spillway/device"
-	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/internal/offheap"
 	"spillway/op"
@@ -42,7 +41,7 @@ func place(t testing.TB, d device.Device, c op.Case) *workbench {
 	at := up(k.Workspace())
 	for i, a := range arrays {
 		b := device.Buffer{Memory: m, Offset: at, Bytes: a.Type.Bytes()}
-		if p := c.Call.Kind.InPlace(); i >= len(in) && i-len(in) < len(p) {
+		if p := c.Call.InPlace(); i >= len(in) && i-len(in) < len(p) {
 			b = w.launch.Buffers[p[i-len(in)]]
 		}
 		raw, err := a.Encode()
@@ -142,8 +141,8 @@ func TestNothingIsAllocated(t *testing.T) {
 func TestFailingKernel(t *testing.T) {
 	d := Open(Options{Threads: 2})
 	q := openQueue(t, d)
-	call := op.Call{Kind: op.Scale}
-	bad := &task{device: d, call: call, program: program{run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
+	bad := broken(d)
+	bad.call = op.Call{Kind: op.Scale}
 	must(t, q.Launch(bad, &device.Launch{}))
 	err := q.Sync()
 	if err == nil || !strings.Contains(err.Error(), "scale()") || !strings.Contains(err.Error(), "broken") {
@@ -200,12 +199,12 @@ func TestConfiguration(t *testing.T) {
 func TestNoKernel(t *testing.T) {
 	d := Open(Options{Threads: 1})
 	defer d.Close()
-	bf16 := op.Type{DType: dtype.BF16, Shape: shape.Of(4, 4)}
-	call, err := op.Make(op.MatMul, op.Attr{}, bf16, bf16)
+	f8 := op.Type{DType: dtype.F8E4M3, Shape: shape.Of(4, 4)}
+	call, err := op.Make(op.MatMul, op.Attr{}, f8, f8)
 	must(t, err)
 	_, err = d.Kernel(call)
 	var none *device.NoKernelError
-	if !errors.As(err, &none) || !strings.Contains(none.Reason, "bf16") {
+	if !errors.As(err, &none) || !strings.Contains(none.Reason, "f8e4m3") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -7,22 +7,23 @@ import (
 )
 
 // row of a table for an id, which is brought into the table if it lies outside.
-func row(table []float32, id int32, width int) []float32 {
+func row[E any](table []E, id int32, width int) []E {
 	last := len(table)/width - 1
 	return table[min(max(int(id), 0), last)*width:][:width]
 }
 
+// embedding copies rows of the table, whatever their type.
 func embedding(c op.Call, _ int) program {
-	width := int(c.In[1].Shape.Last())
+	width := int(c.In[1].DType.Bytes(c.In[1].Shape.Last()))
 	var which []int32
-	var table, y []float32
-	work := rowsOf(c.In[0].Shape.Elements(), int64(width), func(_, from, to int) {
+	var table, y []byte
+	work := rowsOf(c.In[0].Shape.Elements(), int64(width)/4, func(_, from, to int) {
 		for n := from; n < to; n++ {
 			copy(y[n*width:][:width], row(table, which[n], width))
 		}
 	})
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		which, table, y = ids(l, 0), f32(l, 1), f32(l, 2)
+		which, table, y = ids(l, 0), l.Buffers[1].Host(), l.Buffers[2].Host()
 		work.start(p)
 	}}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
@@ -61,44 +62,39 @@ func prepare(c op.Call, workers int) (p program, reason string) {
 	if !known {
 		return p, "the kind is not implemented"
 	}
-	for _, types := range [][]op.Type{c.In, c.Out} {
-		for _, t := range types {
-			if reason := typeReason(c, t); reason != "" {
-				return p, reason
-			}
+	for _, t := range slices.Concat(c.In, c.Out) {
+		if !slices.Contains(types, t.DType) {
+			return p, fmt.Sprintf("operands of type %v are not handled", t.DType)
 		}
 	}
-	if empty(c.Out) {
+	switch {
+	case empty(c.Out):
 		return program{run: nothing}, ""
+	case native(c):
+		return make(c, workers), ""
 	}
-	return make(c, workers), ""
+	return widened(c, workers)
 }
 
-// typeReason says why an operand's type is not handled, "" if it is. Arithmetic is
-// in f32; 16-bit types are stored, moved and converted.
-func typeReason(c op.Call, t op.Type) string {
-	switch t.DType {
-	case dtype.F32, dtype.I32:
-		return ""
-	case dtype.F64:
-		if c.Kind == op.SumSquares || c.Kind == op.ClipScale {
-			return ""
-		}
-	case dtype.BF16, dtype.F16:
-		switch c.Kind {
-		case op.Split, op.Concat:
-			return ""
-		case op.Copy, op.Cast:
-			if other := c.Out[0].DType; !c.Attr.Accumulate && (other == c.In[0].DType || other == dtype.F32 || c.In[0].DType == dtype.F32) {
-				return ""
-			}
-		case op.Adam, op.SGD:
-			if c.In[1].DType == dtype.F32 { // only the copy of the weight
-				return ""
-			}
-		}
+// types of operands there are. Arithmetic is in f32; f64 holds sums of squares.
+var types = []dtype.Type{dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16}
+
+func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
+
+// native says that a kernel takes its operands as they are: none is narrow, or it
+// only moves or converts those that are.
+func native(c op.Call) bool {
+	switch c.Kind {
+	case op.Split, op.Concat, op.Embedding:
+		return true
+	case op.Copy:
+		return !c.Attr.Accumulate || !narrow(c.In[0].DType)
+	case op.Cast:
+		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
+	case op.Adam, op.SGD: // the copy of the weight may be narrow
+		return c.In[1].DType == dtype.F32
 	}
-	return fmt.Sprintf("operands of type %v are not handled", t.DType)
+	return !slices.ContainsFunc(slices.Concat(c.In, c.Out), func(t op.Type) bool { return narrow(t.DType) })
 }
 
 // empty says that there is nothing to compute.

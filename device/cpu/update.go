@@ -65,17 +65,25 @@ func adam(c op.Call, _ int) program {
 
 func sgd(c op.Call, _ int) program {
 	var w, g, m []float32
+	last := len(c.In) - 1
 	copied := &mirror{to: c.Attr.To}
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
 	set := func(l *device.Launch) {
-		w, g, m = f32(l, 0), f32(l, 1), f32(l, 2)
+		w, g, m = f32(l, 0), f32(l, 1), nil
+		if last == 3 {
+			m = f32(l, 2)
+		}
 		s := scalars(l)
 		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
-		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, 3)[0]
+		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
 		copied.set(l)
 	}
 	return elements(c, set, func(from, to int) {
-		o.Update(w[from:to], g[from:to], m[from:to])
+		if m == nil {
+			o.UpdatePlain(w[from:to], g[from:to])
+		} else {
+			o.Update(w[from:to], g[from:to], m[from:to])
+		}
 		copied.write(w, from, to)
 	})
 }

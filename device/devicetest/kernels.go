@@ -111,7 +111,7 @@ func layOut(align int64, c op.Case, in, out []op.Array, workspace int64) (*layou
 		}
 		l.operands = append(l.operands, p)
 	}
-	inPlace := c.Call.Kind.InPlace()
+	inPlace := c.Call.InPlace()
 	for i, a := range out {
 		if i < len(inPlace) {
 			l.outputs = append(l.outputs, l.operands[inPlace[i]])

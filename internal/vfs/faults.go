@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"syscall"
 )
@@ -69,6 +70,18 @@ func (f *Faults) file(name string, open func(string) (File, error)) (File, error
 	return &faultyFile{File: inner, faults: f, name: name}, nil
 }
 
+// OpenInPlace implements FS.
+func (f *Faults) OpenInPlace(name string, write bool) (InPlace, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	inner, err := f.Disk.OpenInPlace(name, write)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyInPlace{InPlace: inner, faults: f, name: name}, nil
+}
+
 // Mkdir implements FS.
 func (f *Faults) Mkdir(name string) error {
 	return f.try(func() error { return f.Disk.Mkdir(name) })
@@ -128,12 +141,17 @@ type faultyFile struct {
 }
 
 func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.faults.enter(); err != nil {
+	return f.faults.read(f.name, f.File, p, off)
+}
+
+// read counts, and changes what was read as told.
+func (f *Faults) read(name string, from io.ReaderAt, p []byte, off int64) (int, error) {
+	if err := f.enter(); err != nil {
 		return 0, err
 	}
-	n, err := f.File.ReadAt(p, off)
-	if f.faults.Corrupt != nil {
-		f.faults.Corrupt(f.name, off, p[:n])
+	n, err := from.ReadAt(p, off)
+	if f.Corrupt != nil {
+		f.Corrupt(name, off, p[:n])
 	}
 	return n, err
 }
@@ -177,4 +195,46 @@ func (f *faultyFile) Size() (int64, error) {
 		return 0, err
 	}
 	return f.File.Size()
+}
+
+// faultyInPlace is a file open for reading and writing anywhere whose calls count.
+// Half a write is whole blocks.
+type faultyInPlace struct {
+	InPlace
+	faults *Faults
+	name   string
+}
+
+func (f *faultyInPlace) ReadAt(p []byte, off int64) (int, error) {
+	return f.faults.read(f.name, f.InPlace, p, off)
+}
+
+func (f *faultyInPlace) WriteAt(p []byte, off int64) (int, error) {
+	allowed, fault := f.faults.admit(len(p))
+	if allowed < len(p) {
+		allowed = allowed / Block * Block
+	}
+	if allowed == 0 && fault != nil {
+		return 0, fault
+	}
+	n, err := f.InPlace.WriteAt(p[:allowed], off)
+	return n, errors.Join(err, fault)
+}
+
+func (f *faultyInPlace) Reserve(bytes int64) error {
+	return f.faults.try(func() error {
+		if limit := f.faults.Capacity; limit > 0 && bytes > limit {
+			return syscall.ENOSPC
+		}
+		return f.InPlace.Reserve(bytes)
+	})
+}
+
+func (f *faultyInPlace) Sync() error { return f.faults.try(f.InPlace.Sync) }
+
+func (f *faultyInPlace) Size() (int64, error) {
+	if err := f.faults.enter(); err != nil {
+		return 0, err
+	}
+	return f.InPlace.Size()
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -98,6 +99,18 @@ func (m *Memory) Create(name string) (File, error) {
 	n := &node{}
 	parent.apply(func(e map[string]*node) { e[base] = n })
 	return &memoryFile{disk: m, node: n}, nil
+}
+
+// OpenInPlace implements FS.
+func (m *Memory) OpenInPlace(name string, write bool) (InPlace, error) {
+	f, err := m.Open(name)
+	if write && errors.Is(err, fs.ErrNotExist) {
+		f, err = m.Create(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &memoryInPlace{f.(*memoryFile), name, write}, nil
 }
 
 // Mkdir implements FS.
@@ -296,3 +309,46 @@ func (f *memoryFile) Size() (int64, error) {
 }
 
 func (f *memoryFile) Close() error { return nil }
+
+// memoryInPlace is a file open for reading and writing anywhere.
+type memoryInPlace struct {
+	*memoryFile
+	name  string
+	write bool
+}
+
+func (f *memoryInPlace) ReadAt(p []byte, off int64) (int, error) {
+	if err := aligned(f.name, p, off); err != nil {
+		return 0, err
+	}
+	return f.memoryFile.ReadAt(p, off)
+}
+
+func (f *memoryInPlace) WriteAt(p []byte, off int64) (int, error) {
+	if err := aligned(f.name, p, off); err != nil {
+		return 0, err
+	}
+	if !f.write {
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: syscall.EBADF}
+	}
+	if err := f.Reserve(off + int64(len(p))); err != nil {
+		return 0, err
+	}
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	return copy(f.node.data[off:], p), nil
+}
+
+func (f *memoryInPlace) Reserve(bytes int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	more := bytes - int64(len(f.node.data))
+	if more <= 0 {
+		return nil
+	}
+	if f.disk.root.size()+more > f.disk.capacity {
+		return &fs.PathError{Op: "reserve", Path: f.name, Err: syscall.ENOSPC}
+	}
+	f.node.data = append(f.node.data, make([]byte, more)...)
+	return nil
+}

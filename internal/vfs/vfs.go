@@ -23,6 +23,9 @@ type FS interface {
 	Open(name string) (File, error)
 	// Create makes a file for writing, emptying one that exists.
 	Create(name string) (File, error)
+	// OpenInPlace opens a file for reading anywhere, in whole blocks; with write for
+	// writing too, and makes it where it is missing.
+	OpenInPlace(name string, write bool) (InPlace, error)
 	// Mkdir makes one folder; it fails where the name is taken.
 	Mkdir(name string) error
 	// Rename gives a file or folder another name in the same folder, atomically.

@@ -43,6 +43,9 @@ type Attention struct {
 const (
 	tileQ  = 64
 	tileKV = 96
+	// fewQ is the number of queries up to which scores are dot products of rows
+	// instead of products of tiles, most of whose columns would be empty.
+	fewQ = 4
 	// lowest stands for the maximum of no scores: finite, so that differences are
 	// numbers, and below any score.
 	lowest = -1e30
@@ -64,16 +67,19 @@ type scratch struct {
 	delta   []float32
 }
 
-func (a *Attention) scratch(worker int) (w scratch) {
+// scratch of a worker, its vectors as long as the queries are wide.
+func (a *Attention) scratch(worker int, q queries) scratch {
 	rest := a.Work[worker*a.scratchSize():][:a.scratchSize()]
-	for _, part := range []struct {
-		to   *[]float32
-		size int
-	}{{&w.qT, a.D * tileQ}, {&w.doT, a.D * tileQ}, {&w.s, tileKV * tileQ}, {&w.ds, tileKV * tileQ},
-		{&w.top, tileQ}, {&w.sum, tileQ}, {&w.old, tileQ}, {&w.delta, tileQ}} {
-		*part.to, rest = rest[:part.size], rest[part.size:]
+	take := func(room, size int) []float32 {
+		part := rest[:size]
+		rest = rest[room:]
+		return part
 	}
-	return w
+	matrix, tile := a.D*tileQ, tileKV*tileQ
+	return scratch{
+		qT: take(matrix, matrix), doT: take(matrix, matrix), s: take(tile, tile), ds: take(tile, tile),
+		top: take(tileQ, q.width), sum: take(tileQ, q.width), old: take(tileQ, q.width), delta: take(tileQ, q.width),
+	}
 }
 
 // Forward computes O and LSE on the pool. A piece is a tile of queries of one head.
@@ -89,14 +95,17 @@ func (f *forward) Run(worker, piece int) {
 	a := (*Attention)(f)
 	tiles := ceil(a.T, tileQ)
 	b, h, i0 := piece/tiles/a.Heads, piece/tiles%a.Heads, piece%tiles*tileQ
-	a.forwardTile(a.scratch(worker), a.queries(b, h, i0))
+	q := a.queries(b, h, i0)
+	a.forwardTile(a.scratch(worker, q), q)
 }
 
-// queries is a tile of queries of one head: i0 to i0+n.
-type queries struct{ b, h, i0, n int }
+// queries is a tile of queries of one head: i0 to i0+n. They are the first columns
+// of width, a multiple of lanesMost; what the others hold does not matter.
+type queries struct{ b, h, i0, n, width int }
 
 func (a *Attention) queries(b, h, i0 int) queries {
-	return queries{b, h, i0, min(tileQ, a.T-i0)}
+	n := min(tileQ, a.T-i0)
+	return queries{b, h, i0, n, roundUp(n, lanesMost)}
 }
 
 // qAt and kvAt are where a position's head starts in Q, O and in K, V.
@@ -109,7 +118,7 @@ func (a *Attention) qStep() int  { return a.Heads * a.D }
 func (a *Attention) kvStep() int { return a.KVHeads * a.D }
 
 func (a *Attention) forwardTile(w scratch, q queries) {
-	a.transpose(w.qT, a.Q[a.qAt(q, q.i0):], a.qStep(), q.n)
+	a.transpose(w.qT, a.Q[a.qAt(q, q.i0):], q)
 	Scale(w.qT, w.qT, a.Scale)
 	for i := range w.top {
 		w.top[i], w.sum[i] = lowest, 0
@@ -131,15 +140,21 @@ func (a *Attention) forwardTile(w scratch, q queries) {
 	a.finish(w, q, first)
 }
 
-// transpose packs n rows of D elements as columns of dst [D tileQ]; columns beyond n
-// are zero.
-func (a *Attention) transpose(dst, src []float32, step, n int) {
-	if n < tileQ {
+// transpose packs the rows of the queries as columns of dst [D tileQ]; the columns
+// beyond are zero. A few queries are not packed: dst holds their rows.
+func (a *Attention) transpose(dst, src []float32, q queries) {
+	r, step := a.path, a.qStep()
+	if q.n <= fewQ {
+		for i := range q.n {
+			copy(dst[i*a.D:][:a.D], src[i*step:])
+		}
+		return
+	}
+	if q.n < q.width {
 		clear(dst)
 	}
-	r := a.path
-	for i := 0; i < n; i += r.nr {
-		r.packTranspose(&dst[i], tileQ, &src[i*step], step, a.D, min(r.nr, n-i))
+	for i := 0; i < q.n; i += r.nr {
+		r.packTranspose(&dst[i], tileQ, &src[i*step], step, a.D, min(r.nr, q.n-i))
 	}
 }
 
@@ -150,18 +165,27 @@ func (a *Attention) scores(w scratch, q queries, j, n int) bool {
 	if see == none {
 		return false
 	}
-	a.products(w.s, a.K[a.kvAt(q, j):], w.qT, n)
+	a.products(w.s, a.K[a.kvAt(q, j):], w.qT, q, n)
 	if see == some {
 		a.hide(w.s, q, j, n)
 	}
 	return true
 }
 
-// products sets s [n tileQ] = rows·xT, rows being n rows of K or V.
-func (a *Attention) products(s, rows, xT []float32, n int) {
-	r := a.path
-	for c := 0; c < tileQ; c += r.nr {
-		r.tiles(&r.tileRows, n, a.kvStep(), a.D, &rows[0], a.kvStep(), &xT[c], tileQ, &s[c], tileQ, r.nr, nil, 0)
+// products sets s [n tileQ] = rows·xT, rows being n rows of K or V and xT what
+// transpose made.
+func (a *Attention) products(s, rows, xT []float32, q queries, n int) {
+	r, step := a.path, a.kvStep()
+	if q.n <= fewQ {
+		for j := range n {
+			for i := range q.n {
+				s[j*tileQ+i] = r.dot(rows[j*step:][:a.D], xT[i*a.D:][:a.D])
+			}
+		}
+		return
+	}
+	for c := 0; c < q.width; c += r.nr {
+		r.tiles(&r.tileRows, n, step, a.D, &rows[0], step, &xT[c], tileQ, &s[c], tileQ, min(r.nr, q.width-c), nil, 0)
 	}
 }
 

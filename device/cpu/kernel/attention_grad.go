@@ -22,7 +22,7 @@ func (g *AttentionGrad) Backward(p *Pool) {
 
 // Run computes the gradients of one key-value head and of the heads that share it.
 func (g *AttentionGrad) Run(worker, piece int) {
-	w, group := g.scratch(worker), g.Heads/g.KVHeads
+	group := g.Heads / g.KVHeads
 	b, h0 := piece/g.KVHeads, piece%g.KVHeads*group
 	for j := range g.S {
 		at := g.kvAt(queries{b: b, h: h0}, j)
@@ -31,16 +31,17 @@ func (g *AttentionGrad) Run(worker, piece int) {
 	}
 	for h := h0; h < h0+group; h++ {
 		for i := 0; i < g.T; i += tileQ {
-			g.backwardTile(w, g.queries(b, h, i))
+			q := g.queries(b, h, i)
+			g.backwardTile(g.scratch(worker, q), q)
 		}
 	}
 }
 
 func (g *AttentionGrad) backwardTile(w scratch, q queries) {
 	at := g.qAt(q, q.i0)
-	g.transpose(w.qT, g.Q[at:], g.qStep(), q.n)
+	g.transpose(w.qT, g.Q[at:], q)
 	Scale(w.qT, w.qT, g.Scale)
-	g.transpose(w.doT, g.DO[at:], g.qStep(), q.n)
+	g.transpose(w.doT, g.DO[at:], q)
 	g.rowTerms(w, q)
 	first := true
 	for j, end := g.keyRange(q); j < end; j += tileKV {
@@ -49,7 +50,7 @@ func (g *AttentionGrad) backwardTile(w scratch, q queries) {
 			continue
 		}
 		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
-		g.products(w.ds, g.V[g.kvAt(q, j):], w.doT, n)
+		g.products(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
 		g.drop(w.ds, q, j, n)
 		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, g.Scale)
 		g.drop(w.s, q, j, n)

@@ -61,7 +61,7 @@ func (a *Attention) hide(s []float32, q queries, j, n int) {
 	inf := float32(math.Inf(-1))
 	first := q.i0 + a.S - a.T
 	for k := range n {
-		row, key := s[k*tileQ:][:tileQ], j+k
+		row, key := s[k*tileQ:][:q.n], j+k
 		from, to := 0, q.n // the queries of the tile that see this key by position
 		if a.Causal {
 			from = max(0, key-first)
@@ -72,7 +72,7 @@ func (a *Attention) hide(s []float32, q queries, j, n int) {
 		if a.KeyMask != nil && a.KeyMask[q.b*a.S+key] == 0 {
 			to = 0
 		}
-		for c := range min(from, tileQ) {
+		for c := range min(from, q.n) {
 			row[c] = inf
 		}
 		for c := max(to, 0); c < q.n; c++ {

@@ -11,6 +11,8 @@
 // piece order. They may depend on the path: AVX-512 adds in another order than AVX2.
 package kernel
 
+import "fmt"
+
 // routines is one implementation of every inner loop. Slices that are written or
 // read together have the same length; the exported functions see to it.
 type routines struct {
@@ -67,6 +69,26 @@ var active = best()
 
 // Name says which path is in use: "avx512", "avx2" or "portable".
 func Name() string { return active.name }
+
+// Paths lists what Choose takes on this processor, slowest first.
+func Paths() (names []string) {
+	for _, r := range available() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Choose selects a path instead of the best one, to compare them. Nothing may be
+// running meanwhile. It returns the path that was in use.
+func Choose(name string) (before string, err error) {
+	for _, r := range available() {
+		if r.name == name {
+			before, active = active.name, r
+			return before, nil
+		}
+	}
+	return "", fmt.Errorf("no path %q on this processor; there are %v", name, Paths())
+}
 
 func best() *routines {
 	all := available()

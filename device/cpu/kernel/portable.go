@@ -1,14 +1,11 @@
 package kernel
 
-// portableCols is the width of a portable tile.
-const portableCols = 8
-
 // portable is the path in plain Go. It is also what the others are tested against.
 func portable() *routines {
 	r := &routines{
-		name: "portable", mr: 4, nr: portableCols, heights: portableHeights,
-		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), 4: tileColsGo(4)},
-		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), 4: tileRowsGo(4)},
+		name: "portable", mr: portableSide, nr: portableSide, heights: []int{portableSide, 1},
+		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), portableSide: tileColsGo(portableSide)},
+		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), portableSide: tileRowsGo(portableSide)},
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		exp: expGo, add: addGo, mul: mulGo, addMul: addMulGo, scale: scaleGo, addScaled: addScaledGo, rotate: rotateGo,
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,

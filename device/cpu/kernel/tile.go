@@ -34,8 +34,8 @@ func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *flo
 	}
 }
 
-// Heights of the portable tiles.
-var portableHeights = []int{4, 1}
+// The portable tile is square: what fits into the registers of most processors.
+const portableSide = 4
 
 // tileColsGo and tileRowsGo make the plain tile of h rows.
 func tileColsGo(h int) tileFunc {
@@ -52,22 +52,49 @@ func tileRowsGo(h int) tileFunc {
 
 // tileGo is the portable tile: a(i, p) is a[i*aRow+p*aCol].
 func tileGo(h, k int, a *float32, aRow, aCol int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int) {
-	for i := range h {
-		var sum [portableCols]float32
-		acc := sum[:cols]
-		for p := range k {
-			x := *at(a, i*aRow+p*aCol)
-			row := unsafe.Slice(at(b, p*bStep), cols)
-			for j, y := range row {
-				acc[j] += x * y
-			}
-		}
-		out := unsafe.Slice(at(c, i*cStep), cols)
-		if add != nil {
-			for j, v := range unsafe.Slice(at(add, i*addStep), cols) {
-				acc[j] += v
-			}
-		}
-		copy(out, acc)
+	var sum [portableSide][portableSide]float32
+	if h == portableSide && cols == portableSide {
+		sum = squareSums(k, a, aRow, aCol, b, bStep)
+	} else {
+		sum = sums(h, k, a, aRow, aCol, b, bStep, cols)
 	}
+	for i := range h {
+		for j := range cols {
+			v := sum[i][j]
+			if add != nil {
+				v += *at(add, i*addStep+j)
+			}
+			*at(c, i*cStep+j) = v
+		}
+	}
+}
+
+// sums are the products of h rows and cols columns.
+func sums(h, k int, a *float32, aRow, aCol int, b *float32, bStep, cols int) (sum [portableSide][portableSide]float32) {
+	for i := range h {
+		for j := range cols {
+			for p := range k {
+				sum[i][j] += *at(a, i*aRow+p*aCol) * *at(b, p*bStep+j)
+			}
+		}
+	}
+	return sum
+}
+
+// squareSums is sums of a whole tile, with the sums in registers.
+func squareSums(k int, a *float32, aRow, aCol int, b *float32, bStep int) [portableSide][portableSide]float32 {
+	var c00, c01, c02, c03, c10, c11, c12, c13, c20, c21, c22, c23, c30, c31, c32, c33 float32
+	for p := range k {
+		row := (*[portableSide]float32)(unsafe.Pointer(at(b, p*bStep)))
+		b0, b1, b2, b3 := row[0], row[1], row[2], row[3]
+		x := *at(a, p*aCol)
+		c00, c01, c02, c03 = c00+x*b0, c01+x*b1, c02+x*b2, c03+x*b3
+		x = *at(a, aRow+p*aCol)
+		c10, c11, c12, c13 = c10+x*b0, c11+x*b1, c12+x*b2, c13+x*b3
+		x = *at(a, 2*aRow+p*aCol)
+		c20, c21, c22, c23 = c20+x*b0, c21+x*b1, c22+x*b2, c23+x*b3
+		x = *at(a, 3*aRow+p*aCol)
+		c30, c31, c32, c33 = c30+x*b0, c31+x*b1, c32+x*b2, c33+x*b3
+	}
+	return [portableSide][portableSide]float32{{c00, c01, c02, c03}, {c10, c11, c12, c13}, {c20, c21, c22, c23}, {c30, c31, c32, c33}}
 }

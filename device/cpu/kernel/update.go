@@ -68,6 +68,13 @@ func (o *SGD) Update(w, g, m []float32) {
 	active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
 }
 
+// UpdatePlain is the step without momentum: w = w - rate·(g + decay·w).
+func (o *SGD) UpdatePlain(w, g []float32) {
+	for i, v := range w {
+		w[i] = v - o.Rate*(g[i]*o.Clip+v*o.Decay)
+	}
+}
+
 // sgdScalars are the numbers of one step, see sgdGo.
 type sgdScalars struct {
 	clip, decay, momentum, fresh, direct, through, rate float32

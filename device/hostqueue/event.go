@@ -1,16 +1,17 @@
-package cpu
+package hostqueue
 
 import (
 	"sync"
 	"time"
-
-	"spillway/device"
 )
 
-// event counts its records: those asked for and those that have happened. Records of
+// epoch is zero on the clock of all events.
+var epoch = time.Now()
+
+// Event counts its records: those asked for and those that have happened. Records of
 // one event may come from several queues; waiting for the latest means waiting until
 // that one, by number, has happened.
-type event struct {
+type Event struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	issued  uint64
@@ -18,37 +19,37 @@ type event struct {
 	at      time.Duration
 }
 
-// Event makes an event, not yet recorded.
-func (d *Device) Event() (device.Event, error) {
-	e := &event{}
+// NewEvent makes an event, not yet recorded.
+func NewEvent() *Event {
+	e := &Event{}
 	e.changed = sync.NewCond(&e.mu)
-	return e, nil
+	return e
 }
 
-// Time is when it was last recorded, since the device was opened.
-func (e *event) Time() time.Duration {
+// Time is when it was last recorded, on a clock that all events of the process share.
+func (e *Event) Time() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.at
 }
 
 // issue numbers a new record.
-func (e *event) issue() uint64 {
+func (e *Event) issue() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.issued++
 	return e.issued
 }
 
-// latest is the number of the latest record asked for, 0 for none.
-func (e *event) latest() uint64 {
+// Issued implements device.HostEvent.
+func (e *Event) Issued() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.issued
 }
 
 // record says that a record has happened.
-func (e *event) record(count uint64, at time.Duration) {
+func (e *Event) record(count uint64, at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if count > e.done {
@@ -57,11 +58,11 @@ func (e *event) record(count uint64, at time.Duration) {
 	e.changed.Broadcast()
 }
 
-// wait returns when a record has happened.
-func (e *event) wait(count uint64) {
+// Await implements device.HostEvent.
+func (e *Event) Await(record uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.done < count {
+	for e.done < record {
 		e.changed.Wait()
 	}
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+	"spillway/units"
+)
+
+// How the arithmetic of all cores is measured: products of a size that is large
+// against every overhead, and the best of those that fit into a moment.
+const (
+	productSide = 1024
+	productTime = 400 * time.Millisecond
+)
+
+// arithmetic measures the matrix product of the CPU backend.
+func arithmetic(t dtype.Type) (rate units.Flops, err error) {
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	best, err := timeProduct(dev, t, productSide, productTime)
+	if err != nil {
+		return 0, err
+	}
+	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
+}
+
+// timeProduct is the shortest time a product of two n×n matrices took.
+func timeProduct(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
+	square := op.Type{DType: t, Shape: shape.Shape{n, n}}
+	b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.best(patience)
+}
+
+// benchCall is one call on a device, ready to be timed.
+type benchCall struct {
+	queue  device.Queue
+	memory device.Memory
+	kernel device.Kernel
+	launch device.Launch
+}
+
+// newBenchCall gives the call operands of its own; their contents are zeros until
+// someone fills them.
+func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
+	kernel, err := dev.Kernel(call)
+	if err != nil {
+		return nil, err
+	}
+	align := max(dev.Info().Alignment, 1)
+	var bytes int64
+	place := func(n int64) device.Buffer {
+		at := (bytes + align - 1) / align * align
+		bytes = at + n
+		return device.Buffer{Offset: at, Bytes: n}
+	}
+	b := &benchCall{kernel: kernel}
+	for _, t := range append(append([]op.Type{}, call.In...), call.Out...) {
+		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
+	}
+	b.launch.Workspace = place(kernel.Workspace())
+	if b.memory, err = dev.Alloc(bytes); err != nil {
+		return nil, fmt.Errorf("%d bytes to measure %v with: %w", bytes, call.Kind, err)
+	}
+	for i := range b.launch.Buffers {
+		b.launch.Buffers[i].Memory = b.memory
+	}
+	b.launch.Workspace.Memory = b.memory
+	if b.queue, err = dev.Queue("compute"); err != nil {
+		return nil, errors.Join(err, b.memory.Free())
+	}
+	return b, nil
+}
+
+// run launches once and waits.
+func (b *benchCall) run() (time.Duration, error) {
+	start := time.Now()
+	if err := b.queue.Launch(b.kernel, &b.launch); err != nil {
+		return 0, err
+	}
+	err := b.queue.Sync()
+	return time.Since(start), err
+}
+
+// best is the shortest of the runs that begin within the time given, one at least
+// after a run that does not count.
+func (b *benchCall) best(patience time.Duration) (time.Duration, error) {
+	if _, err := b.run(); err != nil {
+		return 0, err
+	}
+	best := time.Duration(0)
+	for start := time.Now(); best == 0 || time.Since(start) < patience; {
+		took, err := b.run()
+		if err != nil {
+			return 0, err
+		}
+		if best == 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+func (b *benchCall) close() error { return errors.Join(b.queue.Close(), b.memory.Free()) }

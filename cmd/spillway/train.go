@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/data"
+	"spillway/device"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/train"
+	"spillway/units"
+)
+
+// trainOptions are the flags of train.
+type trainOptions struct {
+	*goal
+	data, held []string
+	fields     string
+	tokenizer  string
+	out        string
+	steps      int64
+	lr, decay  float64
+	schedule   string
+	warmup     int
+	seed       uint64
+	saveEvery  int64
+	keep       int
+	evalEvery  int64
+	maxMemory  string
+	resume     bool
+	planFile   string
+}
+
+func newTrain(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "train MODEL --data FILE...",
+		Short: "train a model on this computer, within a memory limit if you like",
+		Long: `Trains a model on text. The plan is shown first: it says, before anything is
+allocated, where every byte will live. Then a line shows the loss, the speed as a
+share of what the resource that binds allows, the memory beside what was predicted,
+and the time left; on a pipe it is a plain line every ten seconds.
+
+` + modelHelp + ` A shape starts from fresh weights.
+
+Files that end in .jsonl hold a JSON object per line, others are plain text. Documents
+are packed into samples of --seq tokens and shuffled by the seed.
+
+Checkpoints are model folders that other programs can load. Ctrl-C finishes the iteration
+at hand, saves and exits; --resume goes on from there, bit for bit. A second
+Ctrl-C quits at once.`,
+		Example: `  spillway train small-llama --data book.txt --steps 500 --out run
+  spillway train ./model --data chats.jsonl --fields question:answer --task lora --lr 2e-4 --steps 1000
+  spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
+  spillway train small-llama --data book.txt --steps 500 --out run --resume`,
+		Args: exactly(1, "MODEL"),
+	}
+	asJSON := jsonFlag(cmd)
+	o := trainFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := o.train(cmd.Context(), sh, args[0], *asJSON)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(sh.out, r)
+		}
+		var p page
+		r.write(&p)
+		_, err = io.WriteString(sh.out, "\n"+p.String())
+		return err
+	}
+	return cmd
+}
+
+func trainFlags(cmd *cobra.Command) *trainOptions {
+	o := &trainOptions{goal: goalFlags(cmd)}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.data, "data", nil, "`file` to train on; may be given several times")
+	f.StringArrayVar(&o.held, "eval-data", nil, "`file` to evaluate on (default: a twentieth of the data, if --eval-every is given)")
+	f.StringVar(&o.fields, "fields", "text", fieldsHelp)
+	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `file`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
+	f.StringVar(&o.out, "out", "", "`folder` for checkpoints (default: trained-MODEL)")
+	f.Int64Var(&o.steps, "steps", 0, "`iterations` in all (default: one pass over the data)")
+	f.Float64Var(&o.lr, "lr", 1e-4, "learning `rate` at its highest")
+	f.StringVar(&o.schedule, "schedule", "constant", "of the rate: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1")
+	f.IntVar(&o.warmup, "warmup", 0, "`iterations` during which the rate rises to its highest")
+	f.Float64Var(&o.decay, "weight-decay", math.NaN(), "`factor` of weight decay; biases and norms have none (default: the optimizer's, adamw 0.01)")
+	f.Uint64Var(&o.seed, "seed", 0, "`number` that fresh weights, the order of the data and dropout derive from")
+	f.Int64Var(&o.saveEvery, "save-every", 0, "`iterations` between checkpoints (default: at the end only)")
+	f.IntVar(&o.keep, "keep", 2, "how many `checkpoints` to keep, 0 for all")
+	f.Int64Var(&o.evalEvery, "eval-every", 0, "`iterations` between evaluations (default: none)")
+	f.StringVar(&o.maxMemory, "max-memory", "", "the most `bytes` of device memory, like 2GiB; the rest rests in host memory (default: all)")
+	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
+	f.StringVar(&o.planFile, "plan", "", "carry out the plan in this `file`, from plan --save, instead of making one")
+	return o
+}
+
+// check refuses flags that make no sense together.
+func (o *trainOptions) check() error {
+	if err := o.goal.check(); err != nil {
+		return err
+	}
+	switch {
+	case o.task == "infer":
+		return misused("--task infer trains nothing; use train, lora or qlora")
+	case len(o.data) == 0:
+		return misused("--data is missing: name a file of text to train on")
+	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0:
+		return misused("--steps, --warmup, --save-every, --keep and --eval-every cannot be negative")
+	}
+	return nil
+}
+
+// optimizer is the one named, with the rate and decay of the flags.
+func (o *trainOptions) optimizer() optim.Config {
+	c := o.optim
+	c.LR = o.lr
+	if !math.IsNaN(o.decay) {
+		c.WeightDecay = o.decay
+	}
+	return c
+}
+
+// train does it all, and tells people on the way unless they want JSON.
+func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bool) (r trainReport, err error) {
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	m, err := spillway.Open(arg)
+	if err != nil {
+		return r, err
+	}
+	defer m.Close() // opened for reading
+	m.Seed = o.seed
+	config, err := o.config(m)
+	if err != nil {
+		return r, err
+	}
+	run, job, err := o.start(sh, m, config.Optimizer)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, run.close()) }()
+	feed, held, files, err := o.feeds(m, int(job.Plan.Seq))
+	if err != nil {
+		return r, err
+	}
+	defer files.close() // read only
+	if held != nil {
+		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
+	}
+	if !quiet {
+		if err := o.show(sh.out, job); err != nil {
+			return r, err
+		}
+	}
+	result, err := run.run(ctx, job, feed, config)
+	if err != nil {
+		return r, err
+	}
+	return run.summary(job, result), nil
+}
+
+// config is the run for the library.
+func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
+	schedule, err := optim.ParseSchedule(o.schedule)
+	if err != nil {
+		return train.Config{}, usageError{err}
+	}
+	schedule.Warmup = max(schedule.Warmup, o.warmup)
+	if o.steps == 0 && schedule.Total == 0 && (schedule.Kind == optim.Linear || schedule.Kind == optim.Cosine) {
+		return train.Config{}, misused("--schedule %s needs --steps: it falls to its end there", o.schedule)
+	}
+	dir, err := o.folder(m)
+	return train.Config{
+		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed,
+		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
+	}, err
+}
+
+// folder for checkpoints. One that has some is continued only when asked to.
+func (o *trainOptions) folder(m *spillway.Model) (string, error) {
+	dir := o.out
+	if dir == "" {
+		dir = "trained-" + m.Name
+	}
+	found, err := checkpoint.Dir{Path: dir}.List()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		found = nil
+	case err != nil:
+		return dir, fmt.Errorf("looking for checkpoints: %w", err)
+	}
+	if len(found) > 0 && !o.resume {
+		return dir, fmt.Errorf("%s has a checkpoint of iteration %d: give --resume to go on from it, or another --out", dir, found[0].Iteration)
+	}
+	if len(found) == 0 && o.resume {
+		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
+	}
+	return dir, nil
+}
+
+// start makes the plan, or reads it, for this computer within the limit.
+func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
+	here, err := sh.probe(machine.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	limit := here.Devices[0].Usable
+	if o.maxMemory != "" {
+		given, err := units.ParseBytes(o.maxMemory)
+		if err != nil {
+			return nil, nil, usageError{err}
+		}
+		limit = min(limit, given)
+	}
+	run := newTraining(sh, int64(limit))
+	options := o.options(here, here.Devices[0])
+	options.On, options.Packed, options.Optimizer = []device.Device{run.dev}, true, optimizer
+	job, err := o.plan(m, options)
+	if err != nil {
+		return nil, nil, errors.Join(err, run.close())
+	}
+	return run, job, nil
+}
+
+// plan makes the plan, or takes the one of --plan, whose sizes then count.
+func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
+	if o.planFile == "" {
+		return m.Plan(options)
+	}
+	f, err := os.Open(o.planFile)
+	if err != nil {
+		return nil, fmt.Errorf("opening the plan: %w", err)
+	}
+	defer f.Close() // opened for reading
+	p, err := plan.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.planFile, err)
+	}
+	if p.Model != m.Name {
+		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
+	}
+	options.Rows, options.Seq, options.Micros = p.Rows, p.Seq, p.Micros
+	job, err := m.Plan(options)
+	if err != nil {
+		return nil, err
+	}
+	job.Plan = p
+	return job, nil
+}
+
+// evalBatches bounds an evaluation, so that it stays short beside the training.
+const evalBatches = 20
+
+// evalShare of the data is held out where no file is given to evaluate on.
+const evalShare = 0.05
+
+// feeds opens the data. The second feed is nil where nothing is to be evaluated.
+func (o *trainOptions) feeds(m *spillway.Model, seq int) (feed, held train.Feed, all *corpus, err error) {
+	t, err := findTokenizer(m, o.tokenizer)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	end, err := endToken(m)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, err = openCorpus(o.data, t, end, o.fields)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	source, apart, err := o.split(all, t, end)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, all.close())
+	}
+	epochs := int64(0)
+	if o.steps == 0 {
+		epochs = 1
+	}
+	if feed, err = o.tokens(source, data.Config{Length: seq, Seed: o.seed, Epochs: epochs}); err == nil && apart != nil {
+		held, err = o.tokens(apart, data.Config{Length: seq, InOrder: true, Epochs: 1})
+	}
+	if err != nil {
+		err = errors.Join(err, all.close())
+	}
+	return feed, held, all, err
+}
+
+func (o *trainOptions) tokens(s data.Source, c data.Config) (train.Feed, error) {
+	l, err := data.NewLoader(s, c)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Base(o.data[0]), err)
+	}
+	return train.NewTokens(l), nil
+}
+
+// split keeps some of the data for evaluation; nil for none.
+func (o *trainOptions) split(all *corpus, t data.Tokenizer, end *int32) (source, apart data.Source, err error) {
+	if o.evalEvery == 0 {
+		return all, nil, nil
+	}
+	if len(o.held) == 0 {
+		if all.Len() < 2 {
+			return nil, nil, fmt.Errorf("the data is one document, so none can be held out: give --eval-data")
+		}
+		return data.Split(all, max(evalShare, 1/float64(all.Len())), o.seed)
+	}
+	other, err := openCorpus(o.held, t, end, o.fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	all.open = append(all.open, other.open...)
+	return all, other, nil
+}
+
+// show tells the plan to people.
+func (o *trainOptions) show(w io.Writer, job *spillway.Job) error {
+	r := describePlan(job, nil)
+	here := job.Options.Machine
+	r.Goal, r.Machine = describeGoal(job.Options, o.goal), machineReport{here, here.String(), here.Devices[0].Name}
+	if err := r.write(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spillway"
+	"spillway/device/cpu"
+	"spillway/device/sim"
+	"spillway/internal/term"
+	"spillway/plan"
+	"spillway/train"
+	"spillway/units"
+)
+
+// training is a run on this computer that people watch.
+type training struct {
+	dev   *sim.Capped // counts what is allocated on it
+	line  *term.Line
+	start time.Time
+
+	first, last train.Report
+	tokens      float64 // trained on since the start
+	busy        float64 // seconds spent on iterations
+	bound       float64 // seconds the binding resource alone would have needed
+	heldOut     float64 // loss of the last evaluation, 0 for none
+	resident    int64   // most memory of the process that was seen, bytes
+}
+
+// newTraining opens the CPU as a device of so many bytes.
+func newTraining(sh shell, limit int64) *training {
+	return &training{dev: sim.NewCapped(cpu.Open(cpu.Options{}), limit, sim.Faults{}), line: term.NewLine(sh.err)}
+}
+
+func (t *training) close() error { return t.dev.Close() }
+
+// run trains the job and shows how it goes.
+func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
+	t.start = time.Now()
+	c.Memory = func() int64 { return t.dev.Counts().Peak }
+	c.Report = t.report
+	c.Notice = t.line.Print
+	result, err := job.Train(ctx, feed, c)
+	t.line.Done()
+	return result, err
+}
+
+// report takes in what an iteration gave.
+func (t *training) report(r train.Report) {
+	if t.first.Iteration == 0 {
+		t.first = r
+	}
+	t.last = r
+	t.tokens += r.TokensPerSecond * r.SecondsPerIteration
+	t.busy += r.SecondsPerIteration
+	t.bound += r.ShareOfBound * r.SecondsPerIteration
+	if r.EvalLoss != 0 {
+		t.heldOut = r.EvalLoss
+		t.line.Print(fmt.Sprintf("iteration %s: held-out loss %.4f", grouped(r.Iteration), r.EvalLoss))
+	}
+	if n, err := resident(); err == nil {
+		t.resident = max(t.resident, n)
+	}
+	t.line.Show(func() string { return progress(r) })
+}
+
+// progress is an iteration in a line.
+func progress(r train.Report) string {
+	text := "iteration " + grouped(r.Iteration)
+	if r.Iterations > 0 {
+		text += " of " + grouped(r.Iterations)
+	}
+	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of the bound  memory %v, predicted %v", r.Loss, grouped(int64(r.TokensPerSecond)),
+		percent(r.ShareOfBound), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+	if r.Left > 0 {
+		text += "  " + seconds(r.Left.Seconds()) + " left"
+	}
+	return text
+}
+
+// trainReport is the object of train --json.
+type trainReport struct {
+	Strategy    string  `json:"strategy"`
+	Iterations  int64   `json:"iterations"` // done in all
+	Interrupted bool    `json:"interrupted"`
+	LossFirst   float64 `json:"loss_first"`
+	LossLast    float64 `json:"loss_last"`
+	LossHeldOut float64 `json:"loss_held_out,omitempty"`
+	Checkpoint  string  `json:"checkpoint,omitempty"`
+
+	Budget    int64 `json:"budget_bytes"` // of the device
+	Standard  int64 `json:"standard_peak_bytes"`
+	Predicted int64 `json:"predicted_peak_bytes"`
+	Measured  int64 `json:"measured_peak_bytes"`
+
+	Seconds       float64 `json:"seconds"`
+	TokensPerSec  float64 `json:"tokens_per_second"`
+	ShareOfBound  float64 `json:"share_of_bound"`
+	SecondsPerIt  float64 `json:"seconds_per_iteration"`
+	ForecastPerIt float64 `json:"forecast_seconds_per_iteration"`
+}
+
+// summary is what came of the run.
+func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
+	s := trainReport{
+		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted, LossFirst: t.first.Loss, LossLast: t.last.Loss,
+		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.dev.Counts().Peak, Seconds: time.Since(t.start).Seconds(),
+	}
+	if f := job.Plan.Forecast; f != nil {
+		s.ForecastPerIt = f.StepSeconds
+	}
+	if done := t.last.Iteration - t.first.Iteration + 1; t.busy > 0 && t.first.Iteration > 0 {
+		s.TokensPerSec, s.ShareOfBound, s.SecondsPerIt = t.tokens/t.busy, t.bound/t.busy, t.busy/float64(done)
+	}
+	return s
+}
+
+// write shows the summary to people.
+func (s trainReport) write(p *page) {
+	how := "done"
+	if s.Interrupted {
+		how = "interrupted"
+	}
+	p.line(how, "%s iterations, %s; %s per iteration, %s tokens/s, %s of the bound", grouped(s.Iterations), seconds(s.Seconds),
+		seconds(s.SecondsPerIt), grouped(int64(s.TokensPerSec)), percent(s.ShareOfBound))
+	loss := fmt.Sprintf("%.4f at first, %.4f at last", s.LossFirst, s.LossLast)
+	if s.LossHeldOut > 0 {
+		loss += fmt.Sprintf(", %.4f on held-out text", s.LossHeldOut)
+	}
+	p.line("loss", "%s", loss)
+	p.line("memory", "predicted %v, measured %v, budget %v; with everything on the device %v", units.Bytes(s.Predicted), units.Bytes(s.Measured),
+		units.Bytes(s.Budget), units.Bytes(s.Standard))
+	if s.Checkpoint != "" {
+		p.line("saved", "%s", s.Checkpoint)
+	}
+}
+
+// errNothingDone is an interrupt before the first iteration.
+var errNothingDone = errors.New("interrupted before the first iteration")

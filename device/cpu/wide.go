@@ -1,0 +1,111 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// widened makes a call on 16-bit operands out of the one in f32: operands are
+// converted into the workspace, outputs from there, rounded once. It costs a copy of
+// everything; what is worth more has a kernel of its own.
+func widened(c op.Call, workers int) (program, string) {
+	wide, err := op.Make(c.Kind, wideAttr(c.Attr), wideTypes(c.In)...)
+	if err != nil {
+		return program{}, err.Error()
+	}
+	inner, reason := prepare(wide, workers)
+	if reason != "" {
+		return program{}, reason
+	}
+	w := &widener{inner: inner, launch: device.Launch{Buffers: make([]device.Buffer, len(c.In)+len(c.Out))}}
+	at := (inner.workspace + alignment - 1) / alignment * alignment
+	for i, t := range c.In {
+		at = w.plan(i, t, wide.In[i], at, true, false)
+	}
+	adds := map[int]bool{}
+	if c.Attr.Accumulate {
+		for _, i := range c.Kind.Accumulates(c.Attr) {
+			adds[i] = true
+		}
+	}
+	for i, t := range c.Out {
+		at = w.plan(len(c.In)+i, t, wide.Out[i], at, adds[i], true)
+	}
+	return program{workspace: at, run: w.run}, ""
+}
+
+// wideAttr makes a Cast to a narrow type one to f32, which narrowing then finishes.
+func wideAttr(a op.Attr) op.Attr {
+	if narrow(a.To) {
+		a.To = dtype.F32
+	}
+	return a
+}
+
+func wideTypes(narrowed []op.Type) []op.Type {
+	wide := append([]op.Type(nil), narrowed...)
+	for i, t := range wide {
+		if narrow(t.DType) {
+			wide[i].DType = dtype.F32
+		}
+	}
+	return wide
+}
+
+// widener runs a program in f32 on converted operands.
+type widener struct {
+	inner       program
+	launch      device.Launch
+	conversions []*conversion
+}
+
+// conversion is a buffer whose f32 form lies in the workspace.
+type conversion struct {
+	buffer   int
+	offset   int64 // in the workspace
+	bytes    int64 // of the f32 form
+	from, to bool  // convert before, after
+	widen    *rows
+	narrow   *rows
+
+	wide  []float32
+	small []uint16
+}
+
+// plan finds room at an offset of the workspace for a buffer if it has to be
+// converted, and returns the offset behind it.
+func (w *widener) plan(buffer int, t, wide op.Type, at int64, from, to bool) int64 {
+	if t.DType == wide.DType {
+		return at
+	}
+	c := &conversion{buffer: buffer, offset: at, bytes: wide.Bytes(), from: from, to: to}
+	w.conversions = append(w.conversions, c)
+	n := t.Shape.Elements()
+	grow, shrink := widening[t.DType], narrowing[t.DType]
+	c.widen = rowsOf(n, 1, func(_, i, j int) { grow(c.wide[i:j], c.small[i:j]) })
+	c.narrow = rowsOf(n, 1, func(_, i, j int) { shrink(c.small[i:j], c.wide[i:j]) })
+	return at + (c.bytes+alignment-1)/alignment*alignment
+}
+
+func (w *widener) run(p *kernel.Pool, l *device.Launch) {
+	copy(w.launch.Buffers, l.Buffers)
+	w.launch.Args = l.Args
+	w.launch.Workspace = l.Workspace
+	w.launch.Workspace.Bytes = w.inner.workspace
+	for _, c := range w.conversions {
+		b := device.Buffer{Memory: l.Workspace.Memory, Offset: l.Workspace.Offset + c.offset, Bytes: c.bytes}
+		c.wide, c.small = view[float32](b), view[uint16](l.Buffers[c.buffer])
+		w.launch.Buffers[c.buffer] = b
+		if c.from {
+			c.widen.start(p)
+		}
+	}
+	w.inner.run(p, &w.launch)
+	for _, c := range w.conversions {
+		if c.to {
+			c.narrow.start(p)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package cuda
+
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
+
+func rope(d *Device, c op.Call) (program, error) {
+	t, half := c.In[0].DType, c.In[2].Shape[0]
+	width, scale := c.In[0].Shape.Last()/c.Attr.Heads, c.Attr.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	name, lane := "rope", lanes(t)
+	if half%lane != 0 || width%lane != 0 {
+		name, lane = "ropeOne", 1
+	}
+	size := min(threads, max(32, parts(c.Attr.Heads*half/lane, 32)*32))
+	return just(d.grid(of("rope", t), name, [3]int64{c.In[0].Shape.Rows(), 1, 1}, [3]int64{size, 1, 1}, 8*half,
+		buffer(0), buffer(1), buffer(2), buffer(3), i64(c.Attr.Heads), i64(width), i64(half), f32(scale), flag(c.Attr.Inverse)))
+}
+
+// heads is a call of attention with its sizes told apart.
+type heads struct {
+	c           op.Call
+	b, t, s, d  int64
+	heads, keys int64
+	optional    int // the first optional operand
+}
+
+func headsOf(c op.Call, optional int) heads {
+	q, k := c.In[0].Shape, c.In[1].Shape
+	return heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
+}
+
+// extras: the call has segments, masks or dropout.
+func (h heads) extras() bool {
+	a := h.c.Attr
+	return a.Segments || a.KeyMask || a.Mask || a.Prob > 0
+}
+
+// sight lists the parameters of sight.h.
+func (h heads) sight() []arg {
+	a, next := h.c.Attr, h.optional
+	pick := func(has bool) arg {
+		if !has {
+			return arg{}
+		}
+		next++
+		return buffer(next - 1)
+	}
+	segments, keyMask, mask := pick(a.Segments), pick(a.KeyMask), pick(a.Mask)
+	return []arg{segments, keyMask, mask, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
+		flag(a.Causal), i64(a.Window), f32(a.Prob), f32(1 / (1 - a.Prob)), i64(int64(a.Stream)), key(), row()}
+}
+
+// tiling says how a file of attention kernels deals out the work.
+type tiling struct {
+	unit unit
+	// Rows a block works on: queries in the forward kernel, queries and keys in those
+	// of the gradient.
+	forward, queries, keys int64
+	// Shared memory of each, in bytes.
+	forwardShared, queriesShared, keysShared int64
+}
+
+// plain is the tiling of attention.cu, which takes every call.
+func (h heads) plain() tiling {
+	width := parts(h.d, 16) * 16
+	const rows = 32
+	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
+	return tiling{unit: unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()},
+		forward: rows, queries: rows, keys: rows,
+		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
+}
+
+// flash is the tiling of flash.cu, which computes on tensor cores.
+func (h heads) flash() tiling {
+	strip := int64(64)
+	if h.d > 64 {
+		strip = 32
+	}
+	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
+	return tiling{unit: unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()},
+		forward: 128, queries: 64, keys: 64,
+		forwardShared: bytes(128 + 4*64), queriesShared: bytes(2*64 + 4*64), keysShared: bytes(2*64 + 4*strip)}
+}
+
+// best is the fastest tiling for the call.
+func (h heads) best() tiling {
+	if h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d <= 128 {
+		return h.flash()
+	}
+	return h.plain()
+}
+
+// attentionThreads work on a tile, in both files.
+const attentionThreads = 128
+
+// launch prepares a kernel over rows in tiles.
+func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, args ...arg) (*launch, error) {
+	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.sight()...)...)
+}
+
+func attention(d *Device, c op.Call) (program, error) {
+	h := headsOf(c, 3)
+	return h.forward(d, h.best())
+}
+
+func (h heads) forward(d *Device, t tiling) (program, error) {
+	o := len(h.c.In)
+	return just(h.launch(d, t.unit, "attention", parts(h.t, t.forward), h.heads, t.forwardShared, buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+}
+
+func attentionGrad(d *Device, c op.Call) (program, error) {
+	h := headsOf(c, 6)
+	return h.gradient(d, h.best())
+}
+
+// gradient: operands q, k, v, o, lse, do. One kernel sums over keys and one over
+// queries, so that no two threads add to the same element.
+func (h heads) gradient(d *Device, t tiling) (program, error) {
+	out, rows := len(h.c.In), h.b*h.t*h.heads
+	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
+	return sequence(4*rows,
+		func() (*launch, error) {
+			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, 8), 1, 1}, [3]int64{32, 8, 1}, 0,
+				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
+		},
+		func() (*launch, error) {
+			return h.launch(d, t.unit, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
+		},
+		func() (*launch, error) {
+			return h.launch(d, t.unit, "attentionGradKeys", parts(h.s, t.keys), h.keys, t.keysShared, append(operands, buffer(out+1), buffer(out+2))...)
+		})
+}

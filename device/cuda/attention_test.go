@@ -1,0 +1,160 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/internal/numtest"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// attentionCalls are calls flash.cu takes, with tiles that are whole, cut and empty.
+func attentionCalls(t testing.TB) (calls []op.Call) {
+	t.Helper()
+	ids, numbers := dtype.I32, dtype.F32
+	for _, c := range []struct {
+		b, t, s, d int64
+		attr       op.Attr
+	}{
+		{2, 200, 200, 64, op.Attr{Heads: 4, KVHeads: 2, Causal: true}},
+		{1, 256, 256, 128, op.Attr{Heads: 2, KVHeads: 2, Causal: true}},
+		{2, 65, 300, 128, op.Attr{Heads: 4, KVHeads: 1}},
+		{1, 130, 300, 32, op.Attr{Heads: 3, KVHeads: 3, Causal: true, Window: 70}},
+		{2, 190, 190, 64, op.Attr{Heads: 4, KVHeads: 4, Causal: true, Segments: true, Prob: 0.2, Stream: 3}},
+		{2, 100, 140, 96, op.Attr{Heads: 2, KVHeads: 2, KeyMask: true, Mask: true}},
+	} {
+		c.attr.Scale = 0.125
+		half := func(heads, n int64) op.Type {
+			return op.Type{DType: dtype.BF16, Shape: shape.Shape{c.b, n, heads * c.d}}
+		}
+		in := []op.Type{half(c.attr.Heads, c.t), half(c.attr.KVHeads, c.s), half(c.attr.KVHeads, c.s)}
+		if c.attr.Segments {
+			in = append(in, op.Type{DType: ids, Shape: shape.Shape{c.b, c.s}})
+		}
+		if c.attr.KeyMask {
+			in = append(in, op.Type{DType: ids, Shape: shape.Shape{c.b, c.s}})
+		}
+		if c.attr.Mask {
+			in = append(in, op.Type{DType: numbers, Shape: shape.Shape{c.t, c.s}})
+		}
+		call, err := op.Make(op.Attention, c.attr, in...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, call)
+	}
+	return calls
+}
+
+// operandsOf fills operands: numbers in [-1, 1), segments and masks of stretches.
+func operandsOf(types []op.Type) (list []op.Array) {
+	for i, t := range types {
+		a := op.NewArray(t)
+		numtest.Fill(a, uint64(i+1))
+		a.Round()
+		for k := range a.I {
+			a.I[k] = int32(k / 37 % 3)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// runProgram runs a program of a call on operands and returns its outputs.
+func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (out []op.Array) {
+	t.Helper()
+	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
+	offsets, size := make([]int64, len(types)), int64(0)
+	for i, typ := range types {
+		offsets[i], size = size, size+blocked(typ.Bytes())
+	}
+	total := size + p.workspace
+	host, err := d.HostAlloc(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Free()
+	card, err := d.Alloc(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer card.Free()
+	q, err := d.Queue("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	for i := range host.Host() {
+		host.Host()[i] = 0xff
+	}
+	l := &device.Launch{Args: &op.Args{Key: 7, Row: 2}, Workspace: device.Buffer{Memory: card, Offset: size, Bytes: p.workspace}}
+	for i, typ := range types {
+		if i < len(in) {
+			raw, err := in[i].Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(host.Host()[offsets[i]:], raw)
+		}
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: card, Offset: offsets[i], Bytes: typ.Bytes()})
+	}
+	whole := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: total} }
+	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(&task{device: d, call: c, program: p}, l), q.Copy(whole(host), whole(card)), q.Sync()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, typ := range c.Out {
+		at := offsets[len(c.In)+i]
+		a, err := op.Decode(typ, host.Host()[at:at+typ.Bytes()])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// The kernels on tensor cores give what the plain ones give, forward and backward.
+func TestFlashIsPlain(t *testing.T) {
+	d := openCard(t, Options{})
+	defer d.Close()
+	for i, c := range attentionCalls(t) {
+		in := operandsOf(c.In)
+		plain := headsOf(c, 3)
+		forward := func(by tiling) []op.Array {
+			p, err := plain.forward(d, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return runProgram(t, d, c, p, in)
+		}
+		want := forward(plain.plain())
+		sameNumbers(t, fmt.Sprintf("case %d", i), forward(plain.flash()), want)
+
+		grad := op.Call{Kind: op.AttentionGrad, Attr: c.Attr, In: append([]op.Type{c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1], c.In[0]}, c.In[3:]...), Out: c.In[:3:3]}
+		operands := append([]op.Array{in[0], in[1], in[2], want[0], want[1], numtest.Random(c.In[0], 9)}, in[3:]...)
+		back := headsOf(grad, 6)
+		backward := func(by tiling) []op.Array {
+			p, err := back.gradient(d, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return runProgram(t, d, grad, p, operands)
+		}
+		sameNumbers(t, fmt.Sprintf("gradient of case %d", i), backward(back.flash()), backward(back.plain()))
+	}
+}
+
+// sameNumbers allows for weights rounded to bf16.
+func sameNumbers(t *testing.T, what string, got, want []op.Array) {
+	t.Helper()
+	for i := range want {
+		if d := numtest.Compare(got[i].F, want[i].F); !(d.Max < 1.6e-2 && d.NMSE < 2e-5) {
+			t.Errorf("%s: output %d is off by %v", what, i, d)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+// Package cuda is an NVIDIA card as a device. Its libraries are opened when a device
+// is (package driver), so a program that contains this package starts anywhere; where
+// a library is missing, Open says which and how to get it.
+//
+// Open it as "cuda" or "cuda:1", or with more of a configuration:
+// "cuda:0,limit=8GiB,tf32". "cuda:0/4" is a quarter of the card: several logical
+// devices can share one card, each with memory and queues of its own.
+//
+// A queue is a stream. A call becomes a short list of launches prepared when the
+// kernel is asked for: sizes, addresses' places and scratch memory are known then, so
+// that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
+// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's.
+// Every sum has one fixed order: the same call on the same card gives the same bits.
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+	"spillway/op"
+	"spillway/units"
+)
+
+func init() { device.Register("cuda", opener{}) }
+
+// alignment of buffers: what the driver's own allocations have.
+const alignment = 256
+
+// reserve is kept free for the code of kernels, which the driver loads when a kernel
+// is first asked for.
+const reserve = 192 << 20
+
+// Options of a device. The zero value is all of the first card.
+type Options struct {
+	Ordinal int // which card
+	// Share is into how many logical devices the card is divided; 0 counts as 1.
+	Share int
+	Limit int64 // most bytes Alloc gives in total; 0 for all that is free
+	// TF32 lets products of f32 numbers round them to 10 bits of mantissa.
+	TF32 bool
+	// Cache is a folder for compiled kernels; "" compiles them anew in each process.
+	Cache string
+	// SearchPaths are folders to look for libraries in before the usual ones: a
+	// toolkit's or a Python environment's root, or a folder of libraries.
+	SearchPaths []string
+}
+
+type opener struct{}
+
+// Open reads the configuration: the card's number, for a share of it /N behind it, and
+// limit=SIZE, tf32, cache=FOLDER, search=FOLDER:FOLDER, separated by commas.
+func (opener) Open(config string) (device.Device, error) {
+	o, err := parse(config)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %q of a cuda device: %w", config, err)
+	}
+	return Open(o)
+}
+
+func parse(config string) (o Options, err error) {
+	card, rest, _ := strings.Cut(config, ",")
+	if card != "" {
+		number, share, shared := strings.Cut(card, "/")
+		if o.Ordinal, err = strconv.Atoi(number); err != nil || o.Ordinal < 0 {
+			return o, fmt.Errorf("card %q, want a number from 0", number)
+		}
+		if o.Share, err = strconv.Atoi(share); shared && (err != nil || o.Share < 1) {
+			return o, fmt.Errorf("share %q, want a number from 1", share)
+		}
+	}
+	for _, part := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
+		if err := o.set(part); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// set reads one part of a configuration.
+func (o *Options) set(part string) error {
+	key, value, _ := strings.Cut(part, "=")
+	switch key {
+	case "limit":
+		limit, err := units.ParseBytes(value)
+		o.Limit = int64(limit)
+		return err
+	case "tf32":
+		o.TF32 = true
+	case "cache":
+		o.Cache = value
+	case "search":
+		o.SearchPaths = strings.Split(value, ":")
+	default:
+		return fmt.Errorf("unknown key %q; known are limit, tf32, cache and search", key)
+	}
+	return nil
+}
+
+// Device is a card, or a share of one.
+type Device struct {
+	options Options
+	lib     *driver.Libraries
+	name    string
+	card    card
+	context driver.Context
+	blas    driver.BLASHandle
+	limit   int64
+	taken   int64 // of the card when the device was opened
+	origin  driver.Event
+
+	modules modules
+
+	mu       sync.Mutex
+	closed   bool
+	held     int64 // bytes Alloc has given
+	most     int64 // the most it ever had
+	live     map[*memory]bool
+	queues   map[*queue]bool
+	products []*driver.Prepared
+	spare    []driver.Event // of events nobody uses any more
+	lost     error          // what ended the context
+}
+
+// card is what is known of the hardware.
+type card struct {
+	name            string
+	major, minor    int
+	multiprocessors int
+	shared          int // most bytes of shared memory of a block
+}
+
+// Open opens a device.
+func Open(o Options) (*Device, error) {
+	lib, err := driver.Load(o.SearchPaths)
+	if err != nil {
+		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+	}
+	return open(lib, o)
+}
+
+// open opens a device of given libraries. What it has made is given back when it fails.
+func open(lib *driver.Libraries, o Options) (d *Device, err error) {
+	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
+	n, err := lib.CUDA.DeviceCount()
+	if err == nil && o.Ordinal >= n {
+		err = fmt.Errorf("there are %d cards; the first is card 0", n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+	}
+	if d.context, err = lib.CUDA.Retain(o.Ordinal); err != nil {
+		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+	}
+	if err := d.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening card %d: %w", o.Ordinal, err), d.Close())
+	}
+	return d, nil
+}
+
+// start asks what the card is and has.
+func (d *Device) start() (err error) {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := d.describe(); err != nil {
+		return err
+	}
+	if d.blas, err = d.lib.BLAS.Create(); err != nil {
+		return err
+	}
+	if d.origin, err = d.lib.CUDA.NewEvent(); err != nil {
+		return err
+	}
+	if err := d.lib.CUDA.Record(d.origin, 0); err != nil {
+		return err
+	}
+	d.modules.start(d)
+	free, total, err := d.lib.CUDA.MemoryInfo()
+	if err != nil {
+		return err
+	}
+	d.taken = total - free + reserve
+	d.limit = max(0, free-reserve) / int64(max(1, d.options.Share))
+	if d.options.Limit > d.limit {
+		return fmt.Errorf("a limit of %d bytes asked for, %d of %d can be had; ask for less or end what holds the rest", d.options.Limit, d.limit, total)
+	}
+	if d.options.Limit > 0 {
+		d.limit = d.options.Limit
+	}
+	return nil
+}
+
+func (d *Device) describe() (err error) {
+	if d.card.name, err = d.lib.CUDA.DeviceName(d.options.Ordinal); err != nil {
+		return err
+	}
+	for attribute, to := range map[int]*int{
+		driver.Major: &d.card.major, driver.Minor: &d.card.minor,
+		driver.Multiprocessors: &d.card.multiprocessors, driver.SharedPerBlock: &d.card.shared,
+	} {
+		if *to, err = d.lib.CUDA.Attribute(d.options.Ordinal, attribute); err != nil {
+			return err
+		}
+	}
+	if d.card.major < 8 {
+		return fmt.Errorf("%s has compute capability %d.%d, 8.0 is needed", d.card.name, d.card.major, d.card.minor)
+	}
+	return nil
+}
+
+// enter makes the card's context current on this goroutine's thread until leave.
+func (d *Device) enter() error {
+	runtime.LockOSThread()
+	if err := d.lib.CUDA.SetCurrent(d.context); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("%s: %w", d.name, err)
+	}
+	return nil
+}
+
+func (d *Device) leave() { runtime.UnlockOSThread() }
+
+// Info describes the device. The overhead counts all of the card that was taken when
+// it was opened, also by other programs.
+func (d *Device) Info() device.Info {
+	return device.Info{Name: d.name, Limit: d.limit, Overhead: d.taken, Alignment: alignment}
+}
+
+// Card is the name of the hardware: "NVIDIA H200".
+func (d *Device) Card() string { return d.card.name }
+
+// Kernel prepares a call.
+func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
+	if err := call.Check(); err != nil {
+		return nil, fmt.Errorf("%s: a kernel for %v: %w", d.name, call.Kind, err)
+	}
+	p, err := d.prepare(call)
+	var reason none
+	if errors.As(err, &reason) {
+		return nil, &device.NoKernelError{Device: d.name, Call: call, Reason: string(reason)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: a kernel for %v: %w", d.name, call, err)
+	}
+	return &task{device: d, call: call, program: p}, nil
+}
+
+// Close ends the queues and frees what is left. The error names memory that was not
+// freed.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	queues, live, closed := d.queues, d.live, d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if closed {
+		return nil
+	}
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	var errs []error
+	for q := range queues {
+		errs = append(errs, q.end())
+	}
+	for m := range live {
+		errs = append(errs, fmt.Errorf("%s: %d bytes of %s memory: %w", d.name, m.size, m.kind(), device.ErrLeak), m.release())
+	}
+	return errors.Join(append(errs, d.quiet(d.discard()))...)
+}
+
+// discard gives handles back.
+func (d *Device) discard() error {
+	var errs []error
+	for _, p := range d.products {
+		errs = append(errs, d.lib.BLAS.Discard(p))
+	}
+	if d.blas != 0 {
+		errs = append(errs, d.lib.BLAS.Destroy(d.blas))
+	}
+	if d.origin != 0 {
+		errs = append(errs, d.lib.CUDA.CloseEvent(d.origin))
+	}
+	for _, e := range d.spare {
+		errs = append(errs, d.lib.CUDA.CloseEvent(e))
+	}
+	return errors.Join(append(errs, d.modules.unload(d), d.lib.CUDA.Release(d.options.Ordinal))...)
+}
+
+// lose notes that the context is gone, as it is after a kernel has failed.
+func (d *Device) lose(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = err
+}
+
+// quiet drops errors after the context was lost: every call answers with the error
+// that was reported already.
+func (d *Device) quiet(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost != nil {
+		return nil
+	}
+	return err
+}

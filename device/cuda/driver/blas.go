@@ -1,0 +1,242 @@
+package driver
+
+import (
+	"fmt"
+	"unsafe"
+
+	"spillway/internal/dl"
+)
+
+// Handles of cuBLASLt.
+type (
+	BLASHandle uintptr
+	Descriptor uintptr
+	Layout     uintptr
+)
+
+// Element types, as CUDA numbers them.
+const (
+	RealF32  = 0
+	RealF16  = 2
+	RealBF16 = 14
+)
+
+// Ways to compute a product.
+const (
+	ComputeF32     = 68 // f32 operands in full, 16-bit operands with sums in f32
+	ComputeTF32    = 77 // f32 operands rounded to tf32
+	transposed     = 1
+	descTransA     = 3
+	descTransB     = 4
+	descEpilogue   = 7
+	descBias       = 8
+	descBiasType   = 26
+	epilogueBias   = 4
+	prefWorkspace  = 1
+	prefAlignmentA = 5 // and B, C, D behind it
+)
+
+// Matrix is an operand of a product, column by column: columns lie Step elements
+// apart.
+type Matrix struct {
+	Type          int
+	Rows, Columns int64
+	Step          int64
+	Transposed    bool // of A and B: the product takes the transpose
+}
+
+// Product describes D = A·B + beta·C (+ bias along the rows), C being D.
+type Product struct {
+	Compute  int
+	A, B, D  Matrix
+	Bias     bool
+	BiasType int
+}
+
+// Algorithm is a choice of cuBLASLt's, with the scratch memory it needs.
+type Algorithm struct {
+	Opaque    [8]uint64
+	Workspace int64
+	state     int32
+	waves     float32
+	reserved  [4]int32
+}
+
+// Prepared is a product ready to run.
+type Prepared struct {
+	Operation Descriptor
+	Layouts   [3]Layout // of A, B and D
+	Algorithm Algorithm
+	Alpha     float32
+	Beta      float32
+	bias      Pointer // where SetBias reads it
+}
+
+// BLAS is cuBLASLt.
+type BLAS struct {
+	Create  func() (BLASHandle, error)
+	Destroy func(BLASHandle) error
+	// Prepare makes the descriptors of a product and asks for the best ways to
+	// compute it, at most so many, with at most so much scratch memory and operands
+	// aligned to 16 bytes. An empty list means that there is none.
+	Prepare func(h BLASHandle, p Product, workspace int64, most int) (*Prepared, []Algorithm, error)
+	Discard func(*Prepared) error
+	// SetBias names the bias of the next Run.
+	SetBias func(p *Prepared, bias Pointer) error
+	Run     func(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error
+}
+
+// blasLib is the open library.
+type blasLib struct {
+	binder
+	statusText                              dl.Func
+	newDesc, setDesc, endDesc               dl.Func
+	newLayout, endLayout                    dl.Func
+	newPreference, setPreference, endPrefer dl.Func
+	heuristic, matmul                       dl.Func
+}
+
+func loadBLAS(folders []string) (*BLAS, error) {
+	lib, err := find(libcublaslt, folders)
+	if err != nil {
+		return nil, err
+	}
+	l := &blasLib{binder: binder{lib: lib}}
+	l.statusText = l.find("cublasLtGetStatusString")
+	create, destroy := l.find("cublasLtCreate"), l.find("cublasLtDestroy")
+	l.newDesc, l.setDesc, l.endDesc = l.find("cublasLtMatmulDescCreate"), l.find("cublasLtMatmulDescSetAttribute"), l.find("cublasLtMatmulDescDestroy")
+	l.newLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutDestroy")
+	l.newPreference, l.setPreference, l.endPrefer = l.find("cublasLtMatmulPreferenceCreate"), l.find("cublasLtMatmulPreferenceSetAttribute"), l.find("cublasLtMatmulPreferenceDestroy")
+	l.heuristic, l.matmul = l.find("cublasLtMatmulAlgoGetHeuristic"), l.find("cublasLtMatmul")
+	if l.err != nil {
+		return nil, l.err
+	}
+	return &BLAS{
+		Create: func() (BLASHandle, error) {
+			h := new(BLASHandle)
+			err := l.check("cublasLtCreate", create.Call(uintptr(unsafe.Pointer(h))))
+			return *h, err
+		},
+		Destroy: func(h BLASHandle) error { return l.check("cublasLtDestroy", destroy.Call(uintptr(h))) },
+		Prepare: l.prepare, Discard: l.discard, SetBias: l.setBias, Run: l.run,
+	}, nil
+}
+
+func (l *blasLib) check(call string, code uintptr) error {
+	if int32(code) == 0 {
+		return nil
+	}
+	text := dl.Text(l.statusText.Call(code), 128)
+	return &Error{Call: call, Code: int(int32(code)), Name: "status", Text: text}
+}
+
+// set writes an attribute of four or eight bytes.
+func set[V int32 | uint64](l *blasLib, f dl.Func, object uintptr, attribute int, value V) error {
+	v := new(V)
+	*v = value
+	return l.check("setting an attribute of a product", f.Call(object, uintptr(attribute), uintptr(unsafe.Pointer(v)), unsafe.Sizeof(value)))
+}
+
+func (l *blasLib) prepare(h BLASHandle, p Product, workspace int64, most int) (*Prepared, []Algorithm, error) {
+	made := &Prepared{Alpha: 1}
+	err := l.describe(made, p)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
+	}
+	found, err := l.choose(h, made, workspace, most)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
+	}
+	return made, found, nil
+}
+
+// describe makes the descriptors.
+func (l *blasLib) describe(made *Prepared, p Product) error {
+	if err := l.check("cublasLtMatmulDescCreate", l.newDesc.Call(uintptr(unsafe.Pointer(&made.Operation)), uintptr(p.Compute), RealF32)); err != nil {
+		return err
+	}
+	attributes := map[int]bool{descTransA: p.A.Transposed, descTransB: p.B.Transposed}
+	for which, is := range attributes {
+		if !is {
+			continue
+		}
+		if err := set[int32](l, l.setDesc, uintptr(made.Operation), which, transposed); err != nil {
+			return err
+		}
+	}
+	if p.Bias {
+		if err := set[int32](l, l.setDesc, uintptr(made.Operation), descEpilogue, epilogueBias); err != nil {
+			return err
+		}
+		if err := set(l, l.setDesc, uintptr(made.Operation), descBiasType, int32(p.BiasType)); err != nil {
+			return err
+		}
+	}
+	for i, m := range []Matrix{p.A, p.B, p.D} {
+		code := l.newLayout.Call(uintptr(unsafe.Pointer(&made.Layouts[i])), uintptr(m.Type), uintptr(m.Rows), uintptr(m.Columns), uintptr(m.Step))
+		if err := l.check("cublasLtMatrixLayoutCreate", code); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose asks for algorithms, best first.
+func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int) ([]Algorithm, error) {
+	preference := new(uintptr)
+	if err := l.check("cublasLtMatmulPreferenceCreate", l.newPreference.Call(uintptr(unsafe.Pointer(preference)))); err != nil {
+		return nil, err
+	}
+	defer l.endPrefer.Call(*preference)
+	if err := set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)); err != nil {
+		return nil, err
+	}
+	for i := range 4 {
+		if err := set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16); err != nil {
+			return nil, err
+		}
+	}
+	list, n := make([]Algorithm, most), new(int32)
+	code := l.heuristic.Call(uintptr(h), uintptr(made.Operation), uintptr(made.Layouts[0]), uintptr(made.Layouts[1]), uintptr(made.Layouts[2]), uintptr(made.Layouts[2]),
+		*preference, uintptr(most), uintptr(unsafe.Pointer(&list[0])), uintptr(unsafe.Pointer(n)))
+	const notSupported = 15
+	if int32(code) == notSupported {
+		return nil, nil
+	}
+	if err := l.check("cublasLtMatmulAlgoGetHeuristic", code); err != nil {
+		return nil, err
+	}
+	usable := list[:0]
+	for _, a := range list[:*n] {
+		if a.state == 0 {
+			usable = append(usable, a)
+		}
+	}
+	return usable, nil
+}
+
+func (l *blasLib) discard(p *Prepared) error {
+	for _, layout := range p.Layouts {
+		if layout != 0 {
+			if err := l.check("cublasLtMatrixLayoutDestroy", l.endLayout.Call(uintptr(layout))); err != nil {
+				return err
+			}
+		}
+	}
+	if p.Operation == 0 {
+		return nil
+	}
+	return l.check("cublasLtMatmulDescDestroy", l.endDesc.Call(uintptr(p.Operation)))
+}
+
+func (l *blasLib) setBias(p *Prepared, bias Pointer) error {
+	p.bias = bias
+	return l.check("naming the bias of a product", l.setDesc.With(&dl.Args{uintptr(p.Operation), descBias, uintptr(unsafe.Pointer(&p.bias)), 8}))
+}
+
+func (l *blasLib) run(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error {
+	return l.check("cublasLtMatmul", l.matmul.With(&dl.Args{uintptr(h), uintptr(p.Operation), uintptr(unsafe.Pointer(&p.Alpha)),
+		uintptr(a), uintptr(p.Layouts[0]), uintptr(b), uintptr(p.Layouts[1]), uintptr(unsafe.Pointer(&p.Beta)),
+		uintptr(d), uintptr(p.Layouts[2]), uintptr(d), uintptr(p.Layouts[2]),
+		uintptr(unsafe.Pointer(&p.Algorithm)), uintptr(workspace), uintptr(p.Algorithm.Workspace), uintptr(s)}))
+}

@@ -1,0 +1,244 @@
+package driver
+
+import (
+	"time"
+	"unsafe"
+
+	"spillway/internal/dl"
+)
+
+// Handles of the driver.
+type (
+	Context  uintptr
+	Stream   uintptr
+	Event    uintptr
+	Module   uintptr
+	Function uintptr
+	// Pointer is an address on the device, or of registered host memory.
+	Pointer uint64
+)
+
+// Attributes of a device.
+const (
+	Multiprocessors = 16
+	Major           = 75 // of the compute capability
+	Minor           = 76
+	SharedPerBlock  = 97 // most shared memory of a block, in bytes
+)
+
+// Launch says how a kernel runs.
+type Launch struct {
+	Function    Function
+	Grid, Block [3]uint32
+	Shared      uint32 // bytes of dynamic shared memory
+	Stream      Stream
+	// Params are the addresses of the kernel's parameters, in memory that does not
+	// move.
+	Params *[MaxParams]unsafe.Pointer
+}
+
+// MaxParams is the most parameters a kernel has.
+const MaxParams = 32
+
+// CUDA is the driver.
+type CUDA struct {
+	DeviceCount func() (int, error)
+	DeviceName  func(ordinal int) (string, error)
+	Attribute   func(ordinal, attribute int) (int, error)
+
+	// Retain makes the device's primary context, which all libraries of the process
+	// share, or counts one more user of it.
+	Retain     func(ordinal int) (Context, error)
+	Release    func(ordinal int) error
+	SetCurrent func(Context) error
+
+	MemoryInfo func() (free, total int64, err error)
+	Alloc      func(bytes int64) (Pointer, error)
+	Free       func(Pointer) error
+	Register   func(host []byte) error // page-locks memory outside the Go heap
+	Unregister func(host []byte) error
+
+	Copy func(dst, src Pointer, bytes int64, s Stream) error
+	Fill func(dst Pointer, value byte, bytes int64, s Stream) error
+
+	NewStream   func() (Stream, error)
+	CloseStream func(Stream) error
+	SyncStream  func(Stream) error
+	WaitEvent   func(Stream, Event) error
+
+	NewEvent   func() (Event, error)
+	CloseEvent func(Event) error
+	Record     func(Event, Stream) error
+	Elapsed    func(from, to Event) (time.Duration, error)
+
+	LoadModule   func(image []byte) (Module, error)
+	UnloadModule func(Module) error
+	Function     func(m Module, name string) (Function, error)
+	AllowShared  func(f Function, bytes int) error
+	Launch       func(*Launch) error
+}
+
+// cudaLib is the open driver.
+type cudaLib struct {
+	binder
+	errorName, errorText dl.Func
+}
+
+// check turns an answer into an error.
+func (l *cudaLib) check(call string, code uintptr) error {
+	if int32(code) == 0 {
+		return nil
+	}
+	e := &Error{Call: call, Code: int(int32(code)), Name: "CUDA_ERROR", Text: "unknown"}
+	at := new(uintptr)
+	if l.errorName.Call(code, uintptr(unsafe.Pointer(at))) == 0 {
+		e.Name = dl.Text(*at, 128)
+	}
+	if l.errorText.Call(code, uintptr(unsafe.Pointer(at))) == 0 {
+		e.Text = dl.Text(*at, 256)
+	}
+	return e
+}
+
+func loadCUDA(folders []string) (*CUDA, error) {
+	lib, err := find(libcuda, folders)
+	if err != nil {
+		return nil, err
+	}
+	l := &cudaLib{binder: binder{lib: lib}}
+	l.errorName, l.errorText = l.find("cuGetErrorName"), l.find("cuGetErrorString")
+	start, t := l.find("cuInit"), &CUDA{}
+	l.bindDevices(t)
+	l.bindMemory(t)
+	l.bindStreams(t)
+	l.bindEvents(t)
+	l.bindModules(t)
+	if l.err != nil {
+		return nil, l.err
+	}
+	return t, l.check("cuInit", start.Call(0))
+}
+
+func (l *cudaLib) bindDevices(t *CUDA) {
+	count, name, attribute := l.find("cuDeviceGetCount"), l.find("cuDeviceGetName"), l.find("cuDeviceGetAttribute")
+	retain, release, current := l.find("cuDevicePrimaryCtxRetain"), l.find("cuDevicePrimaryCtxRelease_v2"), l.find("cuCtxSetCurrent")
+	t.DeviceCount = func() (int, error) {
+		n := new(int32)
+		err := l.check("cuDeviceGetCount", count.Call(uintptr(unsafe.Pointer(n))))
+		return int(*n), err
+	}
+	t.DeviceName = func(ordinal int) (string, error) {
+		text := make([]byte, 256)
+		err := l.check("cuDeviceGetName", name.Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), uintptr(ordinal)))
+		return dl.Text(uintptr(unsafe.Pointer(&text[0])), len(text)), err
+	}
+	t.Attribute = func(ordinal, which int) (int, error) {
+		n := new(int32)
+		err := l.check("cuDeviceGetAttribute", attribute.Call(uintptr(unsafe.Pointer(n)), uintptr(which), uintptr(ordinal)))
+		return int(*n), err
+	}
+	t.Retain = func(ordinal int) (Context, error) {
+		c := new(Context)
+		err := l.check("cuDevicePrimaryCtxRetain", retain.Call(uintptr(unsafe.Pointer(c)), uintptr(ordinal)))
+		return *c, err
+	}
+	t.Release = func(ordinal int) error {
+		return l.check("cuDevicePrimaryCtxRelease", release.Call(uintptr(ordinal)))
+	}
+	t.SetCurrent = func(c Context) error {
+		return l.check("cuCtxSetCurrent", current.With(&dl.Args{uintptr(c)}))
+	}
+}
+
+func (l *cudaLib) bindMemory(t *CUDA) {
+	info, alloc, free := l.find("cuMemGetInfo_v2"), l.find("cuMemAlloc_v2"), l.find("cuMemFree_v2")
+	register, unregister := l.find("cuMemHostRegister_v2"), l.find("cuMemHostUnregister")
+	copyAsync, fill := l.find("cuMemcpyAsync"), l.find("cuMemsetD8Async")
+	t.MemoryInfo = func() (int64, int64, error) {
+		n := new([2]int64)
+		err := l.check("cuMemGetInfo", info.Call(uintptr(unsafe.Pointer(&n[0])), uintptr(unsafe.Pointer(&n[1]))))
+		return n[0], n[1], err
+	}
+	t.Alloc = func(bytes int64) (Pointer, error) {
+		p := new(Pointer)
+		err := l.check("cuMemAlloc", alloc.Call(uintptr(unsafe.Pointer(p)), uintptr(bytes)))
+		return *p, err
+	}
+	t.Free = func(p Pointer) error { return l.check("cuMemFree", free.Call(uintptr(p))) }
+	const portable = 1 // page-locked for all contexts
+	t.Register = func(host []byte) error {
+		return l.check("cuMemHostRegister", register.Call(uintptr(unsafe.Pointer(unsafe.SliceData(host))), uintptr(len(host)), portable))
+	}
+	t.Unregister = func(host []byte) error {
+		return l.check("cuMemHostUnregister", unregister.Call(uintptr(unsafe.Pointer(unsafe.SliceData(host)))))
+	}
+	t.Copy = func(dst, src Pointer, bytes int64, s Stream) error {
+		return l.check("cuMemcpyAsync", copyAsync.With(&dl.Args{uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)}))
+	}
+	t.Fill = func(dst Pointer, value byte, bytes int64, s Stream) error {
+		return l.check("cuMemsetD8Async", fill.With(&dl.Args{uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s)}))
+	}
+}
+
+func (l *cudaLib) bindStreams(t *CUDA) {
+	create, destroy := l.find("cuStreamCreate"), l.find("cuStreamDestroy_v2")
+	synchronize, wait := l.find("cuStreamSynchronize"), l.find("cuStreamWaitEvent")
+	const nonBlocking = 1 // does not wait for the default stream
+	t.NewStream = func() (Stream, error) {
+		s := new(Stream)
+		err := l.check("cuStreamCreate", create.Call(uintptr(unsafe.Pointer(s)), nonBlocking))
+		return *s, err
+	}
+	t.CloseStream = func(s Stream) error { return l.check("cuStreamDestroy", destroy.Call(uintptr(s))) }
+	t.SyncStream = func(s Stream) error {
+		return l.check("cuStreamSynchronize", synchronize.With(&dl.Args{uintptr(s)}))
+	}
+	t.WaitEvent = func(s Stream, e Event) error {
+		return l.check("cuStreamWaitEvent", wait.With(&dl.Args{uintptr(s), uintptr(e), 0}))
+	}
+}
+
+func (l *cudaLib) bindEvents(t *CUDA) {
+	create, destroy := l.find("cuEventCreate"), l.find("cuEventDestroy_v2")
+	record, elapsed := l.find("cuEventRecord"), l.find("cuEventElapsedTime")
+	t.NewEvent = func() (Event, error) {
+		e := new(Event)
+		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), 0))
+		return *e, err
+	}
+	t.CloseEvent = func(e Event) error { return l.check("cuEventDestroy", destroy.Call(uintptr(e))) }
+	t.Record = func(e Event, s Stream) error {
+		return l.check("cuEventRecord", record.With(&dl.Args{uintptr(e), uintptr(s)}))
+	}
+	t.Elapsed = func(from, to Event) (time.Duration, error) {
+		ms := new(float32)
+		err := l.check("cuEventElapsedTime", elapsed.Call(uintptr(unsafe.Pointer(ms)), uintptr(from), uintptr(to)))
+		return time.Duration(float64(*ms) * float64(time.Millisecond)), err
+	}
+}
+
+func (l *cudaLib) bindModules(t *CUDA) {
+	load, unload, function := l.find("cuModuleLoadData"), l.find("cuModuleUnload"), l.find("cuModuleGetFunction")
+	attribute, launch := l.find("cuFuncSetAttribute"), l.find("cuLaunchKernel")
+	t.LoadModule = func(image []byte) (Module, error) {
+		m := new(Module)
+		err := l.check("cuModuleLoadData", load.Call(uintptr(unsafe.Pointer(m)), uintptr(unsafe.Pointer(unsafe.SliceData(image)))))
+		return *m, err
+	}
+	t.UnloadModule = func(m Module) error { return l.check("cuModuleUnload", unload.Call(uintptr(m))) }
+	t.Function = func(m Module, name string) (Function, error) {
+		f, text := new(Function), append([]byte(name), 0)
+		err := l.check("cuModuleGetFunction", function.Call(uintptr(unsafe.Pointer(f)), uintptr(m), uintptr(unsafe.Pointer(&text[0]))))
+		return *f, err
+	}
+	const maxDynamicShared = 8
+	t.AllowShared = func(f Function, bytes int) error {
+		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
+	}
+	t.Launch = func(k *Launch) error {
+		return l.check("cuLaunchKernel", launch.With(&dl.Args{uintptr(k.Function),
+			uintptr(k.Grid[0]), uintptr(k.Grid[1]), uintptr(k.Grid[2]),
+			uintptr(k.Block[0]), uintptr(k.Block[1]), uintptr(k.Block[2]),
+			uintptr(k.Shared), uintptr(k.Stream), uintptr(unsafe.Pointer(k.Params)), 0}))
+	}
+}

@@ -1,0 +1,156 @@
+package cuda
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// maker prepares a call whose types are right.
+type maker func(d *Device, c op.Call) (program, error)
+
+// makers lists the kinds there are kernels for, a file per family.
+var makers = map[op.Kind]maker{
+	op.MatMul: matMul,
+
+	op.Embedding:     embedding,
+	op.EmbeddingGrad: embeddingGrad,
+
+	op.Copy:      scaled,
+	op.Add:       combined,
+	op.Mul:       combined,
+	op.Scale:     scaled,
+	op.Unary:     function1,
+	op.UnaryGrad: function1,
+	op.Gated:     function1,
+	op.GatedGrad: function1,
+	op.Dropout:   dropout,
+	op.Cast:      cast,
+	op.Split:     split,
+	op.Concat:    concat,
+	op.SumRows:   sumRows,
+
+	op.RMSNorm:       norm,
+	op.RMSNormGrad:   normGrad,
+	op.LayerNorm:     norm,
+	op.LayerNormGrad: normGrad,
+
+	op.Rope:          rope,
+	op.Attention:     attention,
+	op.AttentionGrad: attentionGrad,
+
+	op.LinearCrossEntropy:     linearCrossEntropy,
+	op.LinearCrossEntropyGrad: linearCrossEntropyGrad,
+	op.CrossEntropy:           crossEntropy,
+	op.CrossEntropyGrad:       crossEntropyGrad,
+	op.MeanSquare:             meanSquare,
+	op.MeanSquareGrad:         meanSquareGrad,
+
+	op.SumSquares: sumSquares,
+	op.ClipScale:  clipScale,
+	op.Adam:       adam,
+	op.SGD:        sgd,
+}
+
+// none is the reason why there is no kernel for a call.
+type none string
+
+func (n none) Error() string { return string(n) }
+
+// prepare makes the program of a call.
+func (d *Device) prepare(c op.Call) (program, error) {
+	make, known := makers[c.Kind]
+	if !known {
+		return program{}, none("the kind is not implemented")
+	}
+	for _, t := range c.In {
+		if err := known32(c, t.DType); err != nil {
+			return program{}, err
+		}
+	}
+	if empty(c.Out) {
+		return program{}, nil
+	}
+	return make(d, c)
+}
+
+// known32 refuses element types no kernel works on.
+func known32(c op.Call, t dtype.Type) error {
+	switch t {
+	case dtype.F32, dtype.BF16, dtype.F16, dtype.I32:
+		return nil
+	case dtype.F64:
+		if c.Kind == op.ClipScale {
+			return nil
+		}
+	}
+	return none(fmt.Sprintf("operands of type %v are not handled", t))
+}
+
+// same refuses operands that are not all of one element type.
+func same(types ...op.Type) error {
+	for _, t := range types {
+		if t.DType != types[0].DType {
+			return none(fmt.Sprintf("operands of types %v and %v together are not handled", types[0].DType, t.DType))
+		}
+	}
+	return nil
+}
+
+// empty says that there is nothing to compute.
+func empty(types []op.Type) bool {
+	for _, t := range types {
+		if t.Shape.Elements() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// of is the unit of a file for an element type.
+func of(file string, t dtype.Type) unit { return unit{file: file, element: t} }
+
+// line prepares a launch of a one-dimensional grid.
+func (d *Device) line(u unit, name string, blocks, threads int64, args ...arg) (*launch, error) {
+	return d.grid(u, name, [3]int64{blocks, 1, 1}, [3]int64{threads, 1, 1}, 0, args...)
+}
+
+// grid prepares a launch.
+func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, args ...arg) (*launch, error) {
+	f, err := d.function(u, name, shared)
+	if err != nil {
+		return nil, err
+	}
+	if grid[0] >= 1<<31 || grid[1] >= 1<<16 || grid[2] >= 1<<16 {
+		return nil, none(fmt.Sprintf("a grid of %v blocks is larger than the card takes", grid))
+	}
+	k := &launch{function: f, shared: uint32(shared), args: args}
+	for i := range 3 {
+		k.grid[i], k.block[i] = uint32(grid[i]), uint32(block[i])
+	}
+	return k, nil
+}
+
+// just is a program of one launch.
+func just(k *launch, err error) (program, error) {
+	return program{steps: []step{k}}, err
+}
+
+// parts is how many pieces of a size n takes.
+func parts(n, size int64) int64 { return (n + size - 1) / size }
+
+// lanes is how many elements a thread loads at once.
+func lanes(t dtype.Type) int64 { return vectorBytes / t.Bytes(1) }
+
+// stride is the grid of kernels that walk over n elements in steps of the grid: enough
+// blocks to fill the card, fewer for less.
+func (d *Device) stride(n int64) int64 {
+	return max(1, min(parts(n, threads), int64(d.card.multiprocessors)*8))
+}
+
+// threads of a block where nothing else decides.
+const threads = 256
+
+// blocked rounds scratch memory up so that what follows is aligned.
+func blocked(bytes int64) int64 { return parts(bytes, alignment) * alignment }

@@ -1,0 +1,119 @@
+// What all kernels share. No header is included: the compiler comes without any.
+//
+// Each file is compiled once per element type: ELEMENT is 0 for f32, 1 for bf16, 2 for
+// f16, and Element is that type. Arithmetic is in f32. Buffers begin at multiples of
+// 16 bytes unless a kernel says otherwise.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+
+#if ELEMENT == 0
+typedef float Element;
+#elif ELEMENT == 1
+typedef bf16 Element;
+#else
+typedef f16 Element;
+#endif
+
+#define INFINITE __int_as_float(0x7f800000)
+
+// wide and narrow convert to and from f32, rounding to nearest even.
+__device__ __forceinline__ float wide(float x) { return x; }
+__device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
+__device__ __forceinline__ float wide(f16 x) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
+    return f;
+}
+__device__ __forceinline__ void narrow(float x, float *y) { *y = x; }
+__device__ __forceinline__ void narrow(float x, bf16 *y) {
+    u16 b;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(x));
+    y->bits = b;
+}
+__device__ __forceinline__ void narrow(float x, f16 *y) {
+    u16 b;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(x));
+    y->bits = b;
+}
+
+// Pack is what one thread loads at once: 16 bytes.
+#define LANES (16 / (int)sizeof(Element))
+template <class E, int N> struct alignas(sizeof(E) * N) Pack { E x[N]; };
+typedef Pack<Element, LANES> Lane;
+
+// floats is a pack widened.
+template <class E, int N> __device__ __forceinline__ void load(const E *p, float (&f)[N]) {
+    Pack<E, N> v = *(const Pack<E, N> *)p;
+#pragma unroll
+    for (int i = 0; i < N; i++) f[i] = wide(v.x[i]);
+}
+template <class E, int N> __device__ __forceinline__ void store(E *p, const float (&f)[N]) {
+    Pack<E, N> v;
+#pragma unroll
+    for (int i = 0; i < N; i++) narrow(f[i], &v.x[i]);
+    *(Pack<E, N> *)p = v;
+}
+
+// Position of a thread in a one-dimensional grid.
+__device__ __forceinline__ i64 position() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+
+// warpSum and warpMax give every lane the result, by one fixed tree.
+__device__ __forceinline__ float warpSum(float x) {
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+__device__ __forceinline__ double warpSum(double x) {
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+__device__ __forceinline__ float warpMax(float x) {
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+    return x;
+}
+
+// rowSum sums over the blockDim.x threads of a row. With 32 of them a row is a warp and
+// a block may hold several rows; with more the block is the row. All threads call it.
+template <class F> __device__ __forceinline__ F rowSum(F x) {
+    x = warpSum(x);
+    if (blockDim.x == 32) return x;
+    __shared__ F part[32];
+    __syncthreads(); // the last use of part is over
+    if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = x;
+    __syncthreads();
+    F sum = 0;
+    for (int i = 0; i < blockDim.x >> 5; i++) sum += part[i];
+    return sum;
+}
+__device__ __forceinline__ float rowMax(float x) {
+    x = warpMax(x);
+    if (blockDim.x == 32) return x;
+    __shared__ float part[32];
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = x;
+    __syncthreads();
+    float top = part[0];
+    for (int i = 1; i < blockDim.x >> 5; i++) top = fmaxf(top, part[i]);
+    return top;
+}
+
+// uniform is op.Uniform: 24 random bits of a position of a stream, as a number in [0, 1).
+__device__ __forceinline__ u64 mix(u64 x) {
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+__device__ __forceinline__ u64 streamBase(u64 key, u32 stream) { return mix(key ^ ((u64)stream * 0x9e3779b97f4a7c15ull)); }
+__device__ __forceinline__ float uniform(u64 base, u64 position) {
+    return (float)(mix(base + position) >> 40) * (1.0f / (1 << 24));
+}

@@ -1,0 +1,76 @@
+// Cross entropy of rows of logits. A block per row.
+
+#define IGNORED (-100)
+
+// Of a row: the logarithm of the sum of exponentials.
+template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 classes) {
+    float top = -INFINITE, sum = 0;
+    for (i64 v = threadIdx.x; v < classes; v += blockDim.x) {
+        float x = wide(logits[v]);
+        if (x > top) {
+            sum *= expf(top - x);
+            top = x;
+        }
+        sum += expf(x - top);
+    }
+    float most = rowMax(top);
+    sum = rowSum(top == -INFINITE ? 0.0f : sum * expf(top - most));
+    return most + logf(sum);
+}
+
+__device__ __forceinline__ i64 target(int id, i64 classes) { return id < 0 ? 0 : id >= classes ? classes - 1 : id; }
+
+// losses[row] = -log softmax(logits)[target], 0 where the target is ignored.
+template <class L> __device__ __forceinline__ void rowLoss(const L *logits, const int *targets, float *losses, i64 classes, i64 step) {
+    logits += blockIdx.x * step;
+    int id = targets[blockIdx.x];
+    float loss = 0;
+    if (id != IGNORED) loss = logSum(logits, classes) - wide(logits[target(id, classes)]);
+    if (threadIdx.x == 0) losses[blockIdx.x] = loss;
+}
+extern "C" __global__ void rowLosses(const Element *logits, const int *targets, float *losses, i64 classes) { rowLoss(logits, targets, losses, classes, classes); }
+extern "C" __global__ void rowLossesWide(const float *logits, const int *targets, float *losses, i64 classes) { rowLoss(logits, targets, losses, classes, classes); }
+
+// dlogits = scale·dloss·(softmax - onehot)
+extern "C" __global__ void crossEntropyGrad(const Element *logits, const int *targets, const float *scale, const float *dloss, Element *dlogits, i64 classes) {
+    logits += blockIdx.x * classes;
+    dlogits += blockIdx.x * classes;
+    int id = targets[blockIdx.x];
+    if (id == IGNORED) {
+        for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(0.0f, &dlogits[v]);
+        return;
+    }
+    float total = logSum(logits, classes), by = *scale * *dloss;
+    i64 hit = target(id, classes);
+    for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(by * (expf(wide(logits[v]) - total) - (v == hit ? 1.0f : 0.0f)), &dlogits[v]);
+}
+
+// The same in place: logits in f32 become their gradients, of Element, from the start of
+// the same memory. Rows lie step floats apart. Losses are made too. A group of elements
+// is written after it was read by all threads; it ends no later than it began, so it
+// overwrites only what was read.
+extern "C" __global__ void lossInPlace(float *logits, const int *targets, const float *scale, const float *dloss, float *losses, i64 classes, i64 step) {
+    logits += blockIdx.x * step;
+    Element *out = (Element *)logits;
+    int id = targets[blockIdx.x];
+    if (id == IGNORED) {
+        for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(0.0f, &out[v]);
+        if (threadIdx.x == 0) losses[blockIdx.x] = 0;
+        return;
+    }
+    float total = logSum(logits, classes), by = *scale * *dloss;
+    i64 hit = target(id, classes);
+    if (threadIdx.x == 0) losses[blockIdx.x] = total - logits[hit];
+    for (i64 from = 0; from < classes; from += 4 * blockDim.x) {
+        float x[4];
+        for (int k = 0; k < 4; k++) {
+            i64 v = from + k * blockDim.x + threadIdx.x;
+            x[k] = v < classes ? logits[v] : 0.0f;
+        }
+        __syncthreads();
+        for (int k = 0; k < 4; k++) {
+            i64 v = from + k * blockDim.x + threadIdx.x;
+            if (v < classes) narrow(by * (expf(x[k] - total) - (v == hit ? 1.0f : 0.0f)), &out[v]);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// Norms of rows of width elements. A row is worked on by the blockDim.x threads of its
+// block's line threadIdx.y (see rowSum): a warp for narrow rows, else the block.
+// Gradients of weights are summed by each block over the rows it meets, then over
+// blocks in order (foldRows).
+
+#define EACH(i) for (int i = threadIdx.x * V; i < width; i += blockDim.x * V)
+
+// Statistics of a row: mean (0 for RMS norms) and 1/root(mean square or variance + eps).
+template <int V, bool CENTERED> __device__ __forceinline__ void statistics(const Element *x, int width, float eps, float &mean, float &inverse) {
+    mean = 0;
+    float f[V];
+    if (CENTERED) {
+        float sum = 0;
+        EACH(i) {
+            load(x + i, f);
+            for (int k = 0; k < V; k++) sum += f[k];
+        }
+        mean = rowSum(sum) / width;
+    }
+    float squares = 0;
+    EACH(i) {
+        load(x + i, f);
+        for (int k = 0; k < V; k++) squares += (f[k] - mean) * (f[k] - mean);
+    }
+    inverse = 1.0f / sqrtf(rowSum(squares) / width + eps);
+}
+
+template <int V, bool CENTERED> __device__ __forceinline__ void norm(const Element *x, const Element *w, const Element *b, Element *y, i64 rows, int width, float eps) {
+    i64 r = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (r >= rows) return;
+    x += r * width;
+    y += r * width;
+    float mean, inverse, f[V], g[V];
+    statistics<V, CENTERED>(x, width, eps, mean, inverse);
+    EACH(i) {
+        load(x + i, f);
+        load(w + i, g);
+        for (int k = 0; k < V; k++) f[k] = (f[k] - mean) * inverse * g[k];
+        if (b) {
+            load(b + i, g);
+            for (int k = 0; k < V; k++) f[k] += g[k];
+        }
+        store(y + i, f);
+    }
+}
+
+// Rows are dealt to lines of threads in turn. sums holds, for each line of the block,
+// width sums for dw and, if db, as many for db; partial gets those of the block, one
+// row per block, dw's and db's apart. Without partial only dx is made.
+template <int V, bool CENTERED> __device__ __forceinline__ void normGrad(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    extern __shared__ float sums[];
+    float *mine = sums + (db ? 2 : 1) * threadIdx.y * width;
+    if (dw)
+        EACH(i) for (int k = 0; k < V; k++) {
+            mine[i + k] = 0;
+            if (db) mine[width + i + k] = 0;
+        }
+    i64 lines = (i64)gridDim.x * blockDim.y;
+    for (i64 r = (i64)blockIdx.x * blockDim.y + threadIdx.y; r < rows; r += lines) {
+        const Element *px = x + r * width, *pdy = dy + r * width;
+        float mean, inverse, f[V], g[V], d[V], level = 0, along = 0;
+        statistics<V, CENTERED>(px, width, eps, mean, inverse);
+        EACH(i) {
+            load(px + i, f);
+            load(pdy + i, d);
+            load(w + i, g);
+            for (int k = 0; k < V; k++) {
+                float u = (f[k] - mean) * inverse;
+                if (CENTERED) level += d[k] * g[k];
+                along += d[k] * g[k] * u;
+                if (dw) mine[i + k] += d[k] * u;
+                if (db) mine[width + i + k] += d[k];
+            }
+        }
+        if (CENTERED) level = rowSum(level) / width;
+        along = rowSum(along) / width;
+        EACH(i) {
+            load(px + i, f);
+            load(pdy + i, d);
+            load(w + i, g);
+            for (int k = 0; k < V; k++) f[k] = inverse * (d[k] * g[k] - level - (f[k] - mean) * inverse * along);
+            store(dx + r * width + i, f);
+        }
+    }
+    if (!dw) return;
+    __syncthreads();
+    int step = (db ? 2 : 1) * width;
+    for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < step; i += blockDim.x * blockDim.y) {
+        float sum = 0;
+        for (int line = 0; line < blockDim.y; line++) sum += sums[line * step + i];
+        float *to = i < width ? dw + i : db + i - width;
+        to[(i64)blockIdx.x * width] = sum;
+    }
+}
+
+#define NORM(name, V, CENTERED)                                                                                                                        \
+    extern "C" __global__ void name(const Element *x, const Element *w, const Element *b, Element *y, i64 rows, int width, float eps) {                  \
+        norm<V, CENTERED>(x, w, b, y, rows, width, eps);                                                                                               \
+    }                                                                                                                                                  \
+    extern "C" __global__ void name##Grad(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) { \
+        normGrad<V, CENTERED>(x, w, dy, dx, dw, db, rows, width, eps);                                                                                 \
+    }
+NORM(rmsNorm, LANES, false)
+NORM(rmsNormOne, 1, false)
+NORM(layerNorm, LANES, true)
+NORM(layerNormOne, 1, true)

@@ -1,0 +1,81 @@
+// Sums over many elements, in two stages of fixed order: parts, then the parts in order.
+
+// Stage one of the sum over rows: block (x, y) sums its columns over its share of the
+// rows, partial[y][column]. Threads are 32 × 8: 32 columns, 8 rows at a time.
+extern "C" __global__ void sumRows(const Element *x, float *partial, i64 rows, i64 width, i64 share) {
+    i64 column = (i64)blockIdx.x * 32 + threadIdx.x;
+    i64 from = blockIdx.y * share, to = from + share < rows ? from + share : rows;
+    float sum = 0;
+    if (column < width)
+        for (i64 r = from + threadIdx.y; r < to; r += 8) sum += wide(x[r * width + column]);
+    __shared__ float part[8][32];
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || column >= width) return;
+    for (int i = 1; i < 8; i++) sum += part[i][threadIdx.x];
+    partial[(i64)blockIdx.y * width + column] = sum;
+}
+
+// Stage two: y[column] = the parts in order.
+extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts, i64 width, int add) {
+    i64 column = position();
+    if (column >= width) return;
+    float sum = 0;
+    for (i64 p = 0; p < parts; p++) sum += partial[p * width + column];
+    if (add) sum += wide(y[column]);
+    narrow(sum, &y[column]);
+}
+
+// Stage one of sums of all elements: partial[block]. x begins at any element.
+extern "C" __global__ void sumSquares(const Element *x, double *partial, i64 n) {
+    double sum = 0;
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) {
+        double f = wide(x[i]);
+        sum += f * f;
+    }
+    sum = rowSum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+extern "C" __global__ void sumDifferences(const Element *x, const Element *target, double *partial, i64 n) {
+    double sum = 0;
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) {
+        double f = (double)wide(x[i]) - wide(target[i]);
+        sum += f * f;
+    }
+    sum = rowSum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// folded sums parts with one block.
+template <class P> __device__ __forceinline__ double folded(const P *partial, i64 parts) {
+    double sum = 0;
+    for (i64 i = threadIdx.x; i < parts; i += blockDim.x) sum += partial[i];
+    return rowSum(sum);
+}
+extern "C" __global__ void foldSquares(const double *partial, double *y, i64 parts, int add) {
+    double sum = folded(partial, parts);
+    if (threadIdx.x == 0) *y = add ? *y + sum : sum;
+}
+extern "C" __global__ void foldDifferences(const double *partial, const float *scale, float *loss, i64 parts) {
+    double sum = folded(partial, parts);
+    if (threadIdx.x == 0) *loss = (float)(sum * *scale);
+}
+extern "C" __global__ void foldLosses(const float *rows, const float *scale, float *loss, i64 n) {
+    double sum = folded(rows, n);
+    if (threadIdx.x == 0) *loss = (float)(sum * *scale);
+}
+
+extern "C" __global__ void meanSquareGrad(const Element *x, const Element *target, const float *scale, const float *dloss, Element *dx, i64 n) {
+    float by = 2.0f * *scale * *dloss;
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) narrow(by * (wide(x[i]) - wide(target[i])), &dx[i]);
+}
+
+// The norm of all gradients and the factor that clips it; partials are added in order.
+extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most) {
+    double sum = 0;
+    for (i64 i = 0; i < parts; i++) sum += partial[i];
+    double norm = sqrt(sum), factor = 1;
+    if (most > 0) factor = fmin(1.0, most / (norm + 1e-6));
+    out[0] = (float)factor;
+    out[1] = (float)norm;
+}

@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// foldLosses sums the losses of rows, which lie in the workspace.
+func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*launch, error) {
+	return d.line(of("reduce", t), "foldLosses", 1, 1024, work(int64(rows)), buffer(scale), buffer(loss), i64(n))
+}
+
+func crossEntropy(d *Device, c op.Call) (program, error) {
+	rows, classes, t := c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[0].DType
+	return sequence(4*rows,
+		func() (*launch, error) {
+			return d.line(of("loss", t), "rowLosses", rows, lossThreads, buffer(0), buffer(1), work(0), i64(classes))
+		},
+		func() (*launch, error) { return d.foldLosses(t, 2, 3, 0, rows) })
+}
+
+func crossEntropyGrad(d *Device, c op.Call) (program, error) {
+	return just(d.line(of("loss", c.In[0].DType), "crossEntropyGrad", c.In[0].Shape.Rows(), lossThreads,
+		buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(c.In[0].Shape.Last())))
+}
+
+// lossThreads work on a row of logits.
+const lossThreads = 512
+
+// logitBytes bounds the logits a fused loss holds at once.
+const logitBytes = 512 << 20
+
+// fusedLoss is a loss fused with the product before it. It goes over the rows in
+// chunks: the logits of a chunk, in f32, become their own gradient in place.
+type fusedLoss struct {
+	d                    *Device
+	c                    op.Call
+	t                    dtype.Type
+	rows, classes, width int64
+	chunk                int64
+	logits               int64 // where they begin in the workspace, behind the rows' losses
+	scratch              int64 // behind them: the products' own
+	most                 int64 // scratch memory the products need
+	p                    program
+}
+
+func newFusedLoss(d *Device, c op.Call) *fusedLoss {
+	f := &fusedLoss{d: d, c: c, t: c.In[0].DType, rows: c.In[0].Shape.Rows(), classes: c.In[1].Shape[0], width: c.In[1].Shape[1]}
+	f.chunk = min(f.rows, max(128, logitBytes/(4*f.classes)/128*128))
+	f.logits = blocked(4 * f.rows)
+	f.scratch = f.logits + blocked(4*f.chunk*f.classes)
+	return f
+}
+
+// add appends a step.
+func (f *fusedLoss) add(s step, err error) error {
+	f.p.steps = append(f.p.steps, s)
+	return err
+}
+
+// multiply appends a product that uses the scratch memory behind the logits.
+func (f *fusedLoss) multiply(m multiplication) error {
+	m.scratch = f.scratch
+	steps, bytes, err := f.d.multiply(m)
+	f.p.steps = append(f.p.steps, steps...)
+	f.most = max(f.most, bytes)
+	return err
+}
+
+// chunks calls each with the first row and the number of rows of every chunk.
+func (f *fusedLoss) chunks(each func(from, n int64) error) error {
+	for from := int64(0); from < f.rows; from += f.chunk {
+		if err := each(from, min(f.chunk, f.rows-from)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// x is a chunk of the rows of the input, dlogits its logits after they became
+// gradients, which lie as far apart as the f32 logits did.
+func (f *fusedLoss) x(from int64) matrix {
+	return matrix{at: at(0, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
+}
+
+func (f *fusedLoss) dlogits() matrix {
+	return matrix{at: work(f.logits), element: f.t, step: f.classes * 4 / f.t.Bytes(1)}
+}
+
+func (f *fusedLoss) w() matrix { return matrix{at: buffer(1), element: f.t, step: f.width} }
+
+// makeLogits appends the product of a chunk.
+func (f *fusedLoss) makeLogits(from, n int64) error {
+	w := f.w()
+	w.transposed = true
+	return f.multiply(multiplication{m: n, n: f.classes, k: f.width, a: f.x(from), b: w,
+		c: matrix{at: work(f.logits), element: dtype.F32, step: f.classes}})
+}
+
+// finish sums the losses and gives the program.
+func (f *fusedLoss) finish(loss int) (program, error) {
+	err := f.add(f.d.foldLosses(f.t, 3, loss, 0, f.rows))
+	f.p.workspace = f.scratch + f.most
+	return f.p, err
+}
+
+func linearCrossEntropy(d *Device, c op.Call) (program, error) {
+	f := newFusedLoss(d, c)
+	err := f.chunks(func(from, n int64) error {
+		if err := f.makeLogits(from, n); err != nil {
+			return err
+		}
+		return f.add(d.line(of("loss", f.t), "rowLossesWide", n, lossThreads, work(f.logits), at(2, 4*from), work(4*from), i64(f.classes)))
+	})
+	if err != nil {
+		return program{}, err
+	}
+	return f.finish(4)
+}
+
+// linearCrossEntropyGrad: buffers x, W, targets, scale, dloss; loss, dx, dW.
+func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
+	f := newFusedLoss(d, c)
+	err := f.chunks(func(from, n int64) error {
+		if err := f.makeLogits(from, n); err != nil {
+			return err
+		}
+		err := f.add(d.line(of("loss", f.t), "lossInPlace", n, lossThreads,
+			work(f.logits), at(2, 4*from), buffer(3), buffer(4), work(4*from), i64(f.classes), i64(f.classes)))
+		if err != nil {
+			return err
+		}
+		return f.gradients(from, n)
+	})
+	if err != nil {
+		return program{}, err
+	}
+	return f.finish(5)
+}
+
+// gradients appends dx = dlogits·W and dW += dlogitsᵀ·x of a chunk.
+func (f *fusedLoss) gradients(from, n int64) error {
+	err := f.multiply(multiplication{m: n, n: f.width, k: f.classes, a: f.dlogits(), b: f.w(),
+		c: matrix{at: at(6, f.t.Bytes(from*f.width)), element: f.t, step: f.width}})
+	if err != nil || f.c.Attr.InputOnly {
+		return err
+	}
+	left := f.dlogits()
+	left.transposed = true
+	return f.multiply(multiplication{m: f.classes, n: f.width, k: n, a: left, b: f.x(from),
+		c: matrix{at: buffer(7), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || from > 0})
+}

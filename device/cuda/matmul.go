@@ -1,0 +1,160 @@
+package cuda
+
+import (
+	"fmt"
+	"sync"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// productWorkspace is the most scratch memory a product may use; what it does use is
+// known when it is prepared.
+const productWorkspace = 32 << 20
+
+// reals numbers element types as cuBLASLt does.
+var reals = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
+
+// matrix is an operand of a product, row by row: rows lie step elements apart. A
+// transposed one is stored as its transpose.
+type matrix struct {
+	at         arg
+	element    dtype.Type
+	step       int64
+	transposed bool
+}
+
+// multiplication is c = a·b (+ bias) (+ c), of m × n with sums of k products.
+type multiplication struct {
+	m, n, k int64
+	a, b, c matrix
+	bias    *arg
+	biasOf  dtype.Type
+	add     bool
+	scratch int64 // where in the workspace its scratch memory is
+}
+
+func matMul(d *Device, c op.Call) (p program, err error) {
+	m, n, k := c.MatMulDims()
+	x := multiplication{m: m, n: n, k: k, add: c.Attr.Accumulate,
+		a: matrix{buffer(0), c.In[0].DType, c.In[0].Shape.Last(), c.Attr.TransA},
+		b: matrix{buffer(1), c.In[1].DType, c.In[1].Shape.Last(), c.Attr.TransB},
+		c: matrix{buffer(len(c.In)), c.Out[0].DType, n, false},
+	}
+	if c.Attr.Bias {
+		bias := buffer(2)
+		x.bias, x.biasOf = &bias, c.In[2].DType
+	}
+	p.steps, p.workspace, err = d.multiply(x)
+	return p, err
+}
+
+// multiply prepares a product: cuBLASLt's best, or the plain one where it has none.
+// The bytes are of scratch memory.
+func (d *Device) multiply(x multiplication) (steps []step, bytes int64, err error) {
+	if x.k == 0 {
+		return nil, 0, none("sums of no products are not handled")
+	}
+	s, err := d.fast(x)
+	if err != nil {
+		return nil, 0, err
+	}
+	if s != nil {
+		return []step{s}, s.prepared.Algorithm.Workspace, nil
+	}
+	k, err := d.plain(x)
+	return []step{k}, 0, err
+}
+
+// product is a step by cuBLASLt, which stores column by column: it is asked for the
+// transpose of c, bᵀ·aᵀ, whose columns are c's rows.
+type product struct {
+	device   *Device
+	prepared *driver.Prepared
+	a, b, c  arg
+	bias     *arg
+	scratch  arg
+	mu       sync.Mutex // the bias is part of what was prepared
+}
+
+func (p *product) run(q *queue, l *device.Launch) error {
+	blas := p.device.lib.BLAS
+	if p.bias != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err := blas.SetBias(p.prepared, driver.Pointer(p.bias.value(l))); err != nil {
+			return err
+		}
+	}
+	return blas.Run(p.device.blas, p.prepared, driver.Pointer(p.b.value(l)), driver.Pointer(p.a.value(l)), driver.Pointer(p.c.value(l)),
+		driver.Pointer(p.scratch.value(l)), q.stream)
+}
+
+// fast prepares a product by cuBLASLt; nil if it has none.
+func (d *Device) fast(x multiplication) (*product, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	made, found, err := d.lib.BLAS.Prepare(d.blas, x.describe(d.options.TF32), productWorkspace, 1)
+	if err != nil {
+		return nil, fmt.Errorf("product of %d × %d × %d: %w", x.m, x.k, x.n, err)
+	}
+	if len(found) == 0 {
+		return nil, d.lib.BLAS.Discard(made)
+	}
+	d.products = append(d.products, made)
+	made.Algorithm = found[0]
+	if x.add {
+		made.Beta = 1
+	}
+	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, bias: x.bias, scratch: work(x.scratch)}, nil
+}
+
+// describe turns the product around: rows of ours are columns of cuBLASLt's.
+func (x multiplication) describe(tf32 bool) driver.Product {
+	p := driver.Product{Compute: driver.ComputeF32, Bias: x.bias != nil, BiasType: reals[x.biasOf],
+		A: turned(x.b, x.k, x.n), B: turned(x.a, x.m, x.k), D: turned(x.c, x.m, x.n)}
+	if tf32 && x.a.element == dtype.F32 {
+		p.Compute = driver.ComputeTF32
+	}
+	return p
+}
+
+// turned describes a matrix of rows × columns by its columns as stored.
+func turned(m matrix, rows, columns int64) driver.Matrix {
+	if m.transposed {
+		rows, columns = columns, rows
+	}
+	return driver.Matrix{Type: reals[m.element], Rows: columns, Columns: rows, Step: m.step, Transposed: m.transposed}
+}
+
+// plain prepares our own product, of operands of one type to the same or f32.
+func (d *Device) plain(x multiplication) (*launch, error) {
+	bias, like := arg{}, x.c.element
+	if x.bias != nil {
+		bias, like = *x.bias, x.biasOf
+	}
+	name := "product"
+	if x.c.element == dtype.F32 {
+		name = "productWide"
+	}
+	if x.a.element != x.b.element || x.c.element != x.a.element && name == "product" || like != x.c.element || x.c.step != x.n {
+		return nil, none(fmt.Sprintf("a product of %v and %v to %v with a bias of %v is not handled", x.a.element, x.b.element, x.c.element, like))
+	}
+	a, b := strides(x.a), strides(x.b)
+	return d.grid(of("product", x.a.element), name, [3]int64{parts(x.n, 16), parts(x.m, 16), 1}, [3]int64{16, 16, 1}, 0,
+		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], flag(x.add))
+}
+
+// strides between rows and columns of a matrix.
+func strides(m matrix) [2]arg {
+	if m.transposed {
+		return [2]arg{i64(1), i64(m.step)}
+	}
+	return [2]arg{i64(m.step), i64(1)}
+}

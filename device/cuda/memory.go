@@ -1,0 +1,191 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+	"spillway/internal/offheap"
+)
+
+// memory is one allocation, on the card or page-locked on the host.
+type memory struct {
+	device *Device
+	size   int64
+	at     driver.Pointer
+	region *offheap.Region // nil on the card
+}
+
+// Alloc reserves memory on the card.
+func (d *Device) Alloc(bytes int64) (device.Memory, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("%s: %d bytes asked", d.name, bytes)
+	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("%s: %d bytes asked of a closed device", d.name, bytes)
+	}
+	full := &device.OutOfMemoryError{Device: d.name, Asked: bytes, Allocated: d.held, Limit: d.limit}
+	if bytes > d.limit-d.held {
+		return nil, full
+	}
+	m := &memory{device: d, size: bytes}
+	if bytes > 0 {
+		at, err := d.lib.CUDA.Alloc(bytes)
+		var answer *driver.Error
+		if errors.As(err, &answer) && answer.Code == driver.OutOfMemory {
+			return nil, fmt.Errorf("%w (another program holds memory of the card: %w)", full, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %d bytes: %w", d.name, bytes, err)
+		}
+		m.at = at
+	}
+	d.held += bytes
+	d.most = max(d.most, d.held)
+	d.live[m] = true
+	return m, nil
+}
+
+// HostAlloc reserves page-locked host memory, which the card copies at full speed.
+func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
+	region, err := offheap.Alloc(bytes, true)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.name, err)
+	}
+	m := &memory{device: d, size: bytes, region: region}
+	if err := m.lock(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: page-locking %d bytes: %w", d.name, bytes, err), region.Free())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errors.Join(fmt.Errorf("%s: %d bytes asked of a closed device", d.name, bytes), m.release())
+	}
+	d.live[m] = true
+	return m, nil
+}
+
+// lock touches the pages, which is quick from several threads, and locks them.
+func (m *memory) lock() error {
+	host := m.region.Bytes()
+	if len(host) == 0 {
+		return nil
+	}
+	if err := m.device.enter(); err != nil {
+		return err
+	}
+	defer m.device.leave()
+	touch(host)
+	m.at = driver.Pointer(uintptr(unsafe.Pointer(unsafe.SliceData(host))))
+	return m.device.lib.CUDA.Register(host)
+}
+
+// touch makes the system back every page.
+func touch(b []byte) {
+	const page, part = 4096, 64 << 20
+	var group sync.WaitGroup
+	for from := 0; from < len(b); from += part {
+		group.Go(func() {
+			for i := from; i < min(from+part, len(b)); i += page {
+				b[i] = 0
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Size is what was asked for.
+func (m *memory) Size() int64 { return m.size }
+
+// Host is the memory where the CPU reaches it.
+func (m *memory) Host() []byte {
+	if m.region == nil {
+		return nil
+	}
+	return m.region.Bytes()
+}
+
+func (m *memory) kind() string {
+	if m.region != nil {
+		return "host"
+	}
+	return "device"
+}
+
+// Free gives the memory back. Nothing queued may still use it.
+func (m *memory) Free() error {
+	d := m.device
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.mu.Lock()
+	known := d.live[m]
+	delete(d.live, m)
+	if known && m.region == nil {
+		d.held -= m.size
+	}
+	d.mu.Unlock()
+	if !known {
+		return fmt.Errorf("%s: freeing %d bytes of %s memory that was freed before", d.name, m.size, m.kind())
+	}
+	return m.release()
+}
+
+// release gives the memory back to the system. The context must be current.
+func (m *memory) release() error {
+	cuda := m.device.lib.CUDA
+	if m.region == nil {
+		if m.at == 0 {
+			return nil
+		}
+		return m.device.quiet(cuda.Free(m.at))
+	}
+	var err error
+	if m.at != 0 {
+		err = m.device.quiet(cuda.Unregister(m.region.Bytes()))
+	}
+	return errors.Join(err, m.region.Free())
+}
+
+// address of a buffer for the card. Host memory of others is reached too, slowly.
+func address(b device.Buffer) (driver.Pointer, error) {
+	switch {
+	case b.Memory == nil:
+		return 0, fmt.Errorf("has no memory")
+	case b.Offset < 0 || b.Bytes < 0 || b.Offset > b.Memory.Size()-b.Bytes:
+		return 0, fmt.Errorf("is %d bytes at %d of a memory of %d", b.Bytes, b.Offset, b.Memory.Size())
+	}
+	if m, ours := b.Memory.(*memory); ours {
+		return m.at + driver.Pointer(b.Offset), nil
+	}
+	host := b.Host()
+	if host == nil {
+		return 0, fmt.Errorf("is in memory of another device")
+	}
+	return driver.Pointer(uintptr(unsafe.Pointer(unsafe.SliceData(host)))), nil
+}
+
+// onCard refuses buffers kernels cannot reach.
+func onCard(b device.Buffer) (driver.Pointer, error) {
+	if _, ours := b.Memory.(*memory); !ours && b.Memory != nil {
+		return 0, fmt.Errorf("is in memory of another device")
+	}
+	return address(b)
+}
+
+// Allocated is how many bytes Alloc has given now, and the most that ever were.
+func (d *Device) Allocated() (now, most int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held, d.most
+}

@@ -1,0 +1,250 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"spillway/device/cuda/driver"
+	"spillway/dtype"
+)
+
+//go:embed kernels
+var kernelFiles embed.FS
+
+// elements numbers the element types for kernels, as kernels/common.h does.
+var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
+
+// unit is a file of kernels compiled for an element type. Attention is compiled for a
+// width of heads, with or without extras: segments, masks and dropout.
+type unit struct {
+	file    string // without its ending
+	element dtype.Type
+	head    int64
+	extras  bool
+}
+
+// general are the files whose kernels know nothing but the element type.
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "update"}
+
+// source is the program text of a unit: what all files share, and the file.
+func (u unit) source() (string, error) {
+	var text strings.Builder
+	names := []string{"common.h", u.file + ".cu"}
+	if u.head > 0 {
+		names = []string{"common.h", "sight.h", u.file + ".cu"}
+	}
+	for _, name := range names {
+		b, err := kernelFiles.ReadFile("kernels/" + name)
+		if err != nil {
+			return "", fmt.Errorf("kernels of %s: %w", u.file, err)
+		}
+		fmt.Fprintf(&text, "#line 1 %q\n%s", name, b)
+	}
+	return text.String(), nil
+}
+
+func (u unit) options(major, minor int) []string {
+	extras := 0
+	if u.extras {
+		extras = 1
+	}
+	return []string{
+		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
+		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DEXTRAS=%d", extras),
+	}
+}
+
+// compile makes machine code of a unit.
+func (u unit) compile(c *driver.NVRTC, major, minor int) ([]byte, error) {
+	text, err := u.source()
+	if err != nil {
+		return nil, err
+	}
+	return c.Compile(u.file+".cu", text, u.options(major, minor))
+}
+
+// compiled are the units of this process, whatever device asked for them.
+var compiled struct {
+	sync.Mutex
+	images map[string]*image
+}
+
+// image is machine code, made once.
+type image struct {
+	once  sync.Once
+	bytes []byte
+	err   error
+}
+
+// compiling bounds how many units are compiled at once.
+var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)))
+
+// imageOf finds the machine code of a unit: of this process, of the cache, or made now.
+func (d *Device) imageOf(u unit) ([]byte, error) {
+	text, err := u.source()
+	if err != nil {
+		return nil, err
+	}
+	major, minor, err := d.lib.NVRTC.Version()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d %q %s", major, minor, u.options(d.card.major, d.card.minor), text))
+	name := hex.EncodeToString(sum[:16])
+	compiled.Lock()
+	i := compiled.images[name]
+	if i == nil {
+		i = &image{}
+		if compiled.images == nil {
+			compiled.images = map[string]*image{}
+		}
+		compiled.images[name] = i
+	}
+	compiled.Unlock()
+	i.once.Do(func() { i.bytes, i.err = d.cached(name, u) })
+	return i.bytes, i.err
+}
+
+// cached reads machine code from the cache folder, or makes it and keeps it there. A
+// folder that cannot be written is an error: its owner asked for it.
+func (d *Device) cached(name string, u unit) ([]byte, error) {
+	path := filepath.Join(d.options.Cache, name+".cubin")
+	if d.options.Cache != "" {
+		if b, err := os.ReadFile(path); err == nil {
+			return b, nil
+		}
+	}
+	compiling <- struct{}{}
+	b, err := u.compile(d.lib.NVRTC, d.card.major, d.card.minor)
+	<-compiling
+	if err != nil || d.options.Cache == "" {
+		return b, err
+	}
+	return b, keep(path, b)
+}
+
+// keep writes a file that appears whole or not at all.
+func keep(path string, b []byte) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("keeping compiled kernels: %w", err)
+	}
+	f, err := os.CreateTemp(folder, ".new-*")
+	if err != nil {
+		return fmt.Errorf("keeping compiled kernels: %w", err)
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping compiled kernels: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// modules are the units loaded on a device.
+type modules struct {
+	mu     sync.Mutex
+	loaded map[unit]*module
+	begun  map[dtype.Type]bool
+}
+
+// module is a unit on a device.
+type module struct {
+	handle    driver.Module
+	functions map[string]*function
+}
+
+// function is a kernel of ours.
+type function struct {
+	name   string
+	handle driver.Function
+}
+
+func (m *modules) start(*Device) {
+	m.loaded, m.begun = map[unit]*module{}, map[dtype.Type]bool{}
+}
+
+// function finds a kernel of a unit and lets it use so much shared memory. The first
+// time an element type is met, all files for it start compiling beside each other.
+func (d *Device) function(u unit, name string, shared int64) (*function, error) {
+	if shared > int64(d.card.shared) {
+		return nil, none(fmt.Sprintf("%d bytes of shared memory are needed, a block has %d", shared, d.card.shared))
+	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	d.modules.mu.Lock()
+	defer d.modules.mu.Unlock()
+	d.begin(u.element)
+	m, err := d.module(u)
+	if err != nil {
+		return nil, err
+	}
+	f := m.functions[name]
+	if f == nil {
+		h, err := d.lib.CUDA.Function(m.handle, name)
+		if err != nil {
+			return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
+		}
+		f = &function{name, h}
+		m.functions[name] = f
+	}
+	const plain = 48 << 10 // what every kernel may use
+	if shared > plain {
+		return f, d.lib.CUDA.AllowShared(f.handle, int(shared))
+	}
+	return f, nil
+}
+
+// begin compiles all general files of an element type in the background. Errors come
+// out when a kernel of the file is asked for.
+func (d *Device) begin(t dtype.Type) {
+	if d.modules.begun[t] {
+		return
+	}
+	d.modules.begun[t] = true
+	for _, file := range general {
+		go func() { _, _ = d.imageOf(unit{file: file, element: t}) }()
+	}
+}
+
+// module loads a unit.
+func (d *Device) module(u unit) (*module, error) {
+	if m := d.modules.loaded[u]; m != nil {
+		return m, nil
+	}
+	b, err := d.imageOf(u)
+	if err != nil {
+		return nil, err
+	}
+	h, err := d.lib.CUDA.LoadModule(b)
+	if err != nil {
+		return nil, fmt.Errorf("loading the kernels of %s: %w", u.file, err)
+	}
+	m := &module{h, map[string]*function{}}
+	d.modules.loaded[u] = m
+	return m, nil
+}
+
+// unload gives the modules back. The context must be current.
+func (m *modules) unload(d *Device) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, loaded := range m.loaded {
+		errs = append(errs, d.lib.CUDA.UnloadModule(loaded.handle))
+	}
+	m.loaded = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,69 @@
+package cuda
+
+import "spillway/op"
+
+// normShape says how the rows of a norm are dealt to threads.
+type normShape struct {
+	name  string
+	rows  int64
+	width int64
+	block [3]int64 // threads of a row, rows of a block
+}
+
+func normOf(c op.Call) (s normShape, err error) {
+	s.width = c.In[1].Shape[0]
+	s.rows = c.In[0].Shape.Elements() / s.width
+	s.name = "rmsNorm"
+	if c.Kind == op.LayerNorm || c.Kind == op.LayerNormGrad {
+		s.name = "layerNorm"
+	}
+	lane := lanes(c.In[0].DType)
+	if s.width%lane != 0 {
+		s.name, lane = s.name+"One", 1
+	}
+	s.block = [3]int64{32, 8, 1}
+	if s.width > 32*lane*4 {
+		s.block = [3]int64{min(512, parts(s.width, 64*lane)*32), 1, 1}
+	}
+	return s, same(c.In[0], c.In[1])
+}
+
+func norm(d *Device, c op.Call) (program, error) {
+	s, err := normOf(c)
+	if err != nil {
+		return program{}, err
+	}
+	bias, out := arg{}, buffer(2)
+	if c.Attr.Bias {
+		bias, out = buffer(2), buffer(3)
+	}
+	return just(d.grid(of("norm", c.In[0].DType), s.name, [3]int64{parts(s.rows, s.block[1]), 1, 1}, s.block, 0,
+		buffer(0), buffer(1), bias, out, i64(s.rows), i64(s.width), f32(c.Attr.Eps)))
+}
+
+// normGrad makes dx, and parts of the weight's gradients that are folded afterwards.
+func normGrad(d *Device, c op.Call) (p program, err error) {
+	s, err := normOf(c)
+	if err != nil {
+		return p, err
+	}
+	weights := len(c.Out) - 1
+	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*2)
+	size := blocked(4 * blocks * s.width)
+	partial := []arg{{}, {}}
+	for i := range weights {
+		partial[i] = work(int64(i) * size)
+	}
+	p.workspace = int64(weights) * size
+	k, err := d.grid(of("norm", c.In[0].DType), s.name+"Grad", [3]int64{blocks, 1, 1}, s.block, 4*s.width*s.block[1]*int64(weights),
+		buffer(0), buffer(1), buffer(2), buffer(3), partial[0], partial[1], i64(s.rows), i64(s.width), f32(c.Attr.Eps))
+	p.steps = []step{k}
+	for i := range weights {
+		if err != nil {
+			return p, err
+		}
+		k, err = d.foldRows(c.In[1].DType, partial[i], buffer(4+i), blocks, s.width, c.Attr.Accumulate)
+		p.steps = append(p.steps, k)
+	}
+	return p, err
+}

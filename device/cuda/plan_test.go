@@ -1,0 +1,125 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"testing"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/op"
+	"spillway/planner"
+	"spillway/weights"
+)
+
+// tinyRun trains a tiny model with a plan of a choice and returns the losses.
+func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(slabs, blocks int) planner.Choice) []float64 {
+	t.Helper()
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: precision})
+	site, goal := tiny.Site(64<<20), tiny.AdamW(2, true)
+	site.Kernels, goal.Master = dev, precision != dtype.F32
+	p, err := planner.Build(m, goal, site, choose)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := executor.New(p, []device.Device{dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	source, err := weights.Fresh(m.Params, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
+		t.Fatal(err)
+	}
+	var losses []float64
+	for i := range 8 {
+		fillBatch(t, e, 61, uint64(i))
+		losses = append(losses, iterateOnce(t, e, uint64(i)))
+	}
+	return losses
+}
+
+// iterateOnce runs an AdamW iteration and gives its loss.
+func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
+	t.Helper()
+	n := executor.Numbers{Seed: 1, Iteration: i, MaxNorm: 1}
+	n.Optimizer = [8]float32{op.ArgRate: 1e-3, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8,
+		op.ArgBias1: float32(1 - math.Pow(0.9, float64(i+1))), op.ArgBias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}
+	if err := e.Iterate(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+	return e.Loss()
+}
+
+// fillBatch writes made-up tokens, positions and the rest of a batch.
+func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) {
+	t.Helper()
+	p := e.Plan()
+	for micro := range p.Micros {
+		for _, part := range p.Parts {
+			raw, err := e.Part(micro, part.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := int(part.Type.Shape.Last())
+			for i := range len(raw) / 4 {
+				word := uint32(op.Key(seed, uint64(micro), uint64(i)) % uint64(vocabulary))
+				switch {
+				case part.Type.DType == dtype.F32:
+					word = math.Float32bits(1 / float32(p.Rows*int64(p.Micros)*16))
+				case part.Name == "positions":
+					word = uint32(i % last)
+				}
+				binary.LittleEndian.PutUint32(raw[4*i:], word)
+			}
+		}
+	}
+}
+
+// Plans that keep everything, recompute, or stream from the host give the same bits on
+// the card, and the losses of the processor.
+func TestPlansAgree(t *testing.T) {
+	card := openCard(t, Options{})
+	defer card.Close()
+	host := cpu.Open(cpu.Options{Threads: 2})
+	defer host.Close()
+	right := tinyRun(t, host, dtype.F32, planner.Alike(false, false, planner.KeepAll, 1))
+	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
+		resident := tinyRun(t, card, precision, planner.Alike(false, false, planner.KeepAll, 1))
+		bound := 1e-4
+		if precision == dtype.BF16 {
+			bound = 2e-2
+		}
+		for i, loss := range resident {
+			if off := math.Abs(loss-right[i]) / right[i]; !(off < bound) {
+				t.Errorf("%v: loss %d is %v, on the processor %v", precision, i, loss, right[i])
+			}
+		}
+		if !(resident[7] < resident[0]) {
+			t.Errorf("%v: losses %v do not fall", precision, resident)
+		}
+		for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
+			"recomputed": planner.Alike(false, false, planner.KeepNone, 1),
+			"streamed":   planner.Alike(true, true, planner.KeepNone, 2),
+		} {
+			for i, loss := range tinyRun(t, card, precision, choose) {
+				if loss != resident[i] {
+					t.Errorf("%v: loss %d is %v %s, %v resident", precision, i, loss, name, resident[i])
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+)
+
+// queue is a stream. What it is given is handed to the driver at once; the driver
+// keeps the order.
+type queue struct {
+	device *Device
+	name   string
+	stream driver.Stream
+
+	mu     sync.Mutex
+	closed bool
+	since  int   // launches since the last Sync
+	last   *task // the latest of them
+	// One launch at a time is put together here, in memory that does not move.
+	launch driver.Launch
+	slots  [driver.MaxParams]uint64
+	params [driver.MaxParams]unsafe.Pointer
+}
+
+// Queue opens a queue.
+func (d *Device) Queue(name string) (device.Queue, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("%s: queue %s asked of a closed device", d.name, name)
+	}
+	s, err := d.lib.CUDA.NewStream()
+	if err != nil {
+		return nil, fmt.Errorf("%s: queue %s: %w", d.name, name, err)
+	}
+	q := &queue{device: d, name: name, stream: s}
+	for i := range q.slots {
+		q.params[i] = unsafe.Pointer(&q.slots[i])
+	}
+	q.launch.Stream, q.launch.Params = s, &q.params
+	d.queues[q] = true
+	return q, nil
+}
+
+// enter takes the queue for one call of the driver.
+func (q *queue) enter() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return fmt.Errorf("%s: queue %s is closed", q.device.name, q.name)
+	}
+	if err := q.device.enter(); err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+func (q *queue) leave() {
+	q.device.leave()
+	q.mu.Unlock()
+}
+
+// Copy moves bytes between host and card or within the card.
+func (q *queue) Copy(dst, src device.Buffer) error {
+	if dst.Bytes != src.Bytes {
+		return fmt.Errorf("%s: copy of %d bytes to %d", q.device.name, src.Bytes, dst.Bytes)
+	}
+	to, err := address(dst)
+	if err != nil {
+		return fmt.Errorf("%s: copy: the destination %w", q.device.name, err)
+	}
+	from, err := address(src)
+	if err != nil {
+		return fmt.Errorf("%s: copy: the source %w", q.device.name, err)
+	}
+	if dst.Bytes == 0 {
+		return nil
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	if err := q.device.lib.CUDA.Copy(to, from, dst.Bytes, q.stream); err != nil {
+		return fmt.Errorf("%s: copy of %d bytes: %w", q.device.name, dst.Bytes, err)
+	}
+	return nil
+}
+
+// Launch runs a kernel.
+func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
+	t, ours := k.(*task)
+	if !ours || t.device != q.device {
+		return fmt.Errorf("%s: launch of a kernel this device did not make", q.device.name)
+	}
+	if err := t.check(l); err != nil {
+		return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	q.since, q.last = q.since+1, t
+	for _, s := range t.program.steps {
+		if err := s.run(q, l); err != nil {
+			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
+		}
+	}
+	return nil
+}
+
+// Record marks the event when all before it is done.
+func (q *queue) Record(e device.Event) error {
+	own, ours := e.(*event)
+	if !ours || own.device != q.device {
+		return fmt.Errorf("%s: record of an event this device did not make", q.device.name)
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	return q.device.lib.CUDA.Record(own.handle, q.stream)
+}
+
+// Wait holds the queue until the event's latest record has happened.
+func (q *queue) Wait(e device.Event) error {
+	own, ours := e.(*event)
+	if !ours {
+		return fmt.Errorf("%s: wait for an event this device did not make", q.device.name)
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	return q.device.lib.CUDA.WaitEvent(q.stream, own.handle)
+}
+
+// Sync returns when all is done. A kernel that failed on the card ends the context:
+// the first Sync that meets the failure reports it, with the launches it may be of;
+// after that every copy and launch is refused and Sync has nothing to say.
+func (q *queue) Sync() error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	err := q.device.quiet(q.device.lib.CUDA.SyncStream(q.stream))
+	since, last := q.since, q.last
+	q.since, q.last = 0, nil
+	if err == nil {
+		return nil
+	}
+	q.device.lose(err)
+	if last == nil {
+		return fmt.Errorf("%s: queue %s: %w", q.device.name, q.name, err)
+	}
+	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, since, last.call, err)
+}
+
+// Close does what is queued and ends the queue.
+func (q *queue) Close() error {
+	err := q.Sync()
+	q.device.mu.Lock()
+	delete(q.device.queues, q)
+	q.device.mu.Unlock()
+	if late := q.device.enter(); late != nil {
+		return errors.Join(err, late)
+	}
+	defer q.device.leave()
+	return errors.Join(err, q.end())
+}
+
+// end gives the stream back, once. The context must be current.
+func (q *queue) end() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	return q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream))
+}

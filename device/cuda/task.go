@@ -1,0 +1,183 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+	"spillway/op"
+)
+
+// program is what a call became: the scratch memory it needs, in bytes, and what to
+// launch, in order.
+type program struct {
+	workspace int64
+	steps     []step
+}
+
+// step is one launch of a program.
+type step interface {
+	run(q *queue, l *device.Launch) error
+}
+
+// task is a call ready to run.
+type task struct {
+	device  *Device
+	call    op.Call
+	program program
+}
+
+// Workspace is the scratch memory a launch needs, in bytes.
+func (t *task) Workspace() int64 { return t.program.workspace }
+
+// check refuses a launch whose buffers do not fit the call.
+func (t *task) check(l *device.Launch) error {
+	if l == nil {
+		return fmt.Errorf("nothing to launch on")
+	}
+	if want := len(t.call.In) + len(t.call.Out); len(l.Buffers) != want {
+		return fmt.Errorf("%d buffers for %d operands and outputs", len(l.Buffers), want)
+	}
+	for i := range l.Buffers {
+		if err := t.checkOperand(i, l.Buffers[i]); err != nil {
+			return fmt.Errorf("buffer %d %w", i, err)
+		}
+	}
+	if t.program.workspace == 0 {
+		return nil
+	}
+	if l.Workspace.Bytes < t.program.workspace {
+		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.workspace)
+	}
+	return checkAligned(l.Workspace, vectorBytes)
+}
+
+func (t *task) checkOperand(i int, b device.Buffer) error {
+	kind := t.call.In
+	if i >= len(kind) {
+		i, kind = i-len(kind), t.call.Out
+	}
+	if want := kind[i].Bytes(); b.Bytes != want {
+		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
+	}
+	if elementwise[t.call.Kind] {
+		return checkAligned(b, kind[i].DType.Bytes(1))
+	}
+	return checkAligned(b, vectorBytes)
+}
+
+// vectorBytes is what kernels load at once.
+const vectorBytes = 16
+
+// elementwise are the kinds that run on parts of slabs, which begin at any element.
+var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.SumSquares: true, op.ClipScale: true}
+
+func checkAligned(b device.Buffer, to int64) error {
+	if b.Offset%to != 0 {
+		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, to)
+	}
+	_, err := onCard(b)
+	return err
+}
+
+// launch is a kernel of ours with its parameters.
+type launch struct {
+	function *function
+	grid     [3]uint32
+	block    [3]uint32
+	shared   uint32
+	args     []arg
+}
+
+func (k *launch) run(q *queue, l *device.Launch) error {
+	for i, a := range k.args {
+		q.slots[i] = a.value(l)
+	}
+	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared = k.function.handle, k.grid, k.block, k.shared
+	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
+		return fmt.Errorf("kernel %s: %w", k.function.name, err)
+	}
+	return nil
+}
+
+// arg is a parameter of a launch: a number, or where to find one.
+type arg struct {
+	from  source
+	index int
+	bits  uint64 // the number, or an offset in bytes
+}
+
+type source uint8
+
+const (
+	number source = iota
+	operand
+	scratch
+	randomKey
+	firstRow
+	scalar
+)
+
+// value of the parameter, in the lowest bytes.
+func (a arg) value(l *device.Launch) uint64 {
+	switch a.from {
+	case operand:
+		return uint64(pointer(l.Buffers[a.index])) + a.bits
+	case scratch:
+		return uint64(pointer(l.Workspace)) + a.bits
+	}
+	if a.from == number || l.Args == nil {
+		return a.bits
+	}
+	switch a.from {
+	case randomKey:
+		return l.Args.Key
+	case firstRow:
+		return l.Args.Row
+	}
+	return uint64(math.Float32bits(l.Args.F[a.index]))
+}
+
+// pointer of a buffer that was checked.
+func pointer(b device.Buffer) driver.Pointer {
+	m, ours := b.Memory.(*memory)
+	if !ours {
+		return 0
+	}
+	return m.at + driver.Pointer(b.Offset)
+}
+
+// buffer i of the launch: operands, then outputs.
+func buffer(i int) arg { return arg{from: operand, index: i} }
+
+// at is buffer i from an offset in bytes on.
+func at(i int, offset int64) arg { return arg{from: operand, index: i, bits: uint64(offset)} }
+
+// work is the workspace from an offset in bytes on.
+func work(offset int64) arg { return arg{from: scratch, bits: uint64(offset)} }
+
+// i64, f32 and flag are numbers.
+func i64(n int64) arg   { return arg{bits: uint64(n)} }
+func f32(f float64) arg { return arg{bits: uint64(math.Float32bits(float32(f)))} }
+func flag(b bool) arg {
+	if b {
+		return arg{bits: 1}
+	}
+	return arg{}
+}
+
+// key, row and rate are numbers of the iteration.
+func key() arg            { return arg{from: randomKey} }
+func row() arg            { return arg{from: firstRow} }
+func iteration(i int) arg { return arg{from: scalar, index: i} }
+
+// fill sets the bytes of an output.
+type fill struct {
+	at    arg
+	bytes int64
+}
+
+func (f *fill) run(q *queue, l *device.Launch) error {
+	return q.device.lib.CUDA.Fill(driver.Pointer(f.at.value(l)), 0, f.bytes, q.stream)
+}

@@ -1,0 +1,137 @@
+// Package hostqueue is the queue and the event of backends whose work is done by
+// goroutines of this process: the processor, the disk.
+//
+// Queues of such backends wait for each other's events as for their own, and all
+// events tell the time by one clock. A backend whose queues live elsewhere joins in
+// by giving its events the two methods of device.HostEvent.
+package hostqueue
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"spillway/device"
+)
+
+// Queue is a goroutine that does work of type W in the order it was given. After an
+// error it skips work until Sync has reported it; records still happen, so that
+// nobody waits for ever.
+type Queue[W any] struct {
+	name     string
+	do       func(W) error
+	commands chan command[W]
+	ended    chan struct{}
+
+	syncing sync.Mutex // one Sync at a time
+	synced  chan error
+
+	closing sync.RWMutex // held for writing by End, for reading while queueing
+	closed  bool
+}
+
+// waiting is how many commands a queue takes before its user has to wait for it. A
+// command waits only for records queued before it, so a full queue always empties.
+const waiting = 4096
+
+type verb uint8
+
+const (
+	work verb = iota
+	record
+	wait
+	syncUp
+)
+
+// command is one thing to do. It is kept by value: queueing allocates nothing.
+type command[W any] struct {
+	verb  verb
+	work  W
+	own   *Event           // to record
+	event device.HostEvent // to wait for
+	count uint64           // of the event: the record to make or to wait for
+}
+
+// New starts a queue; its name stands in errors.
+func New[W any](name string, do func(W) error) *Queue[W] {
+	q := &Queue[W]{
+		name: name, do: do, commands: make(chan command[W], waiting),
+		ended: make(chan struct{}), synced: make(chan error),
+	}
+	go q.serve()
+	return q
+}
+
+// Put queues work.
+func (q *Queue[W]) Put(w W) error { return q.put(command[W]{verb: work, work: w}) }
+
+func (q *Queue[W]) put(c command[W]) error {
+	q.closing.RLock()
+	defer q.closing.RUnlock()
+	if q.closed {
+		return fmt.Errorf("%s is closed", q.name)
+	}
+	q.commands <- c
+	return nil
+}
+
+// Record marks the event, which must be of this package, when all before it is done.
+func (q *Queue[W]) Record(e device.Event) error {
+	own, ours := e.(*Event)
+	if !ours {
+		return fmt.Errorf("%s: record of an event of another backend (%T)", q.name, e)
+	}
+	return q.put(command[W]{verb: record, own: own, count: own.issue()})
+}
+
+// Wait holds the queue until the event's latest record has happened, whatever
+// backend of this process the event is of.
+func (q *Queue[W]) Wait(e device.Event) error {
+	h, ok := e.(device.HostEvent)
+	if !ok {
+		return fmt.Errorf("%s: wait for an event that goroutines cannot wait for (%T)", q.name, e)
+	}
+	return q.put(command[W]{verb: wait, event: h, count: h.Issued()})
+}
+
+// Sync returns when all is done, with the first error since the last Sync.
+func (q *Queue[W]) Sync() error {
+	q.syncing.Lock()
+	defer q.syncing.Unlock()
+	if err := q.put(command[W]{verb: syncUp}); err != nil {
+		return err
+	}
+	return <-q.synced
+}
+
+// End does what is queued and stops the queue. A second End does nothing.
+func (q *Queue[W]) End() {
+	q.closing.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.commands)
+	}
+	q.closing.Unlock()
+	<-q.ended
+}
+
+// serve is the life of the goroutine.
+func (q *Queue[W]) serve() {
+	defer close(q.ended)
+	var failed error
+	for c := range q.commands {
+		switch c.verb {
+		case record:
+			c.own.record(c.count, time.Since(epoch))
+		case wait:
+			c.event.Await(c.count)
+		case syncUp:
+			q.synced <- failed
+			failed = nil
+		default:
+			if failed == nil {
+				failed = q.do(c.work)
+			}
+		}
+	}
+}

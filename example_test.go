@@ -1,0 +1,76 @@
+package spillway_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"spillway"
+	"spillway/data"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/generate"
+	"spillway/machine"
+	"spillway/train"
+)
+
+// Train a model on a device that has less memory than ordinary training takes, and
+// generate from a model.
+func Example() {
+	model, err := spillway.Open("tiny-llama") // a shape, so its weights start fresh
+	if err != nil {
+		log.Fatal(err)
+	}
+	here, err := machine.Parse("cpu:1GiB,host:4GiB") // or machine.Probe
+	if err != nil {
+		log.Fatal(err)
+	}
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close()
+	options := spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 32, Packed: true, Machine: here, On: []device.Device{dev}}
+	ordinary, err := model.Plan(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	options.Budget = ordinary.Plan.Peak()["device"] * 2 / 3
+	job, err := model.Plan(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	loader, err := data.NewLoader(documents(100), data.Config{Length: 32})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var first float64
+	result, err := job.Train(context.Background(), train.NewTokens(loader), train.Config{Iterations: 10, Report: func(r train.Report) {
+		if first == 0 {
+			first = r.Loss
+		}
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("two thirds of the memory:", job.Plan.Peak()["device"] <= options.Budget)
+	fmt.Println("the loss fell:", result.Loss < first)
+
+	options.Task, options.Rows, options.Budget = spillway.Infer, 1, 0
+	infer, err := model.Plan(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := infer.Generate([]int32{3, 4, 5}, generate.Options{Limit: 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer text.Close()
+	for _, err := range text.All(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("tokens:", len(text.Text()))
+	// Output:
+	// two thirds of the memory: true
+	// the loss fell: true
+	// tokens: 7
+}

@@ -1,0 +1,181 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/device/sim"
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/trace"
+	"spillway/weights"
+)
+
+// streamed is a plan in which everything moves.
+func streamed(t testing.TB) *plan.Plan {
+	t.Helper()
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	site := tiny.Site(1 << 20)
+	site.Kernels = kernels
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, true), site, planner.Alike(true, true, planner.KeepNone, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// prepared starts a plan on a device with fresh weights.
+func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor {
+	t.Helper()
+	e, err := executor.New(p, []device.Device{dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	source, err := weights.Fresh(m.Params, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Steady state takes nothing from the Go heap and nothing from the device.
+func TestIterationsAllocateNothing(t *testing.T) {
+	p := streamed(t)
+	dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Devices[0].Budget, sim.Faults{})
+	e := prepared(t, p, dev)
+	iterate := func() {
+		if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	iterate()
+	before := dev.Counts()
+	var m0, m1 runtime.MemStats
+	runtime.ReadMemStats(&m0)
+	const n = 20
+	for range n {
+		iterate()
+	}
+	runtime.ReadMemStats(&m1)
+	if after := dev.Counts(); after.Allocs != before.Allocs {
+		t.Errorf("%d allocations on the device while iterating", after.Allocs-before.Allocs)
+	}
+	if per := (m1.Mallocs - m0.Mallocs) / n; per > 8 {
+		t.Errorf("%d allocations on the Go heap per iteration", per)
+	}
+}
+
+// What moved is what the plan says, and the most in use is within the arena.
+func TestCountersFollowThePlan(t *testing.T) {
+	p := streamed(t)
+	e := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
+	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		t.Fatal(err)
+	}
+	var in, out int64
+	for _, s := range p.Steps {
+		switch {
+		case s.Verb != plan.Move:
+		case s.Lane == plan.In:
+			in += p.Buffers[s.Src].Bytes
+		default:
+			out += p.Buffers[s.Src].Bytes
+		}
+	}
+	c := e.Counters()
+	if c.BytesIn != in || c.BytesOut != out || in == 0 || out == 0 {
+		t.Errorf("counted %d in and %d out, the plan says %d and %d", c.BytesIn, c.BytesOut, in, out)
+	}
+	if arena := p.Arenas[0].Bytes; c.Live > arena || c.Live < arena*9/10 {
+		t.Errorf("at most %d bytes in use of an arena of %d", c.Live, arena)
+	}
+}
+
+// A fault at any place is reported once, with the step, and nothing is leaked.
+func TestFaultsAreReportedAndLeakNothing(t *testing.T) {
+	p := streamed(t)
+	fault := errors.New("injected")
+	for name, f := range map[string]sim.Faults{
+		"first copy":   {Copy: 30, Err: fault},
+		"later copy":   {Copy: 45, Err: fault},
+		"first launch": {Launch: 1, Err: fault},
+		"later launch": {Launch: 77, Err: fault},
+	} {
+		dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Devices[0].Budget, f)
+		e, err := executor.New(p, []device.Device{dev})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var met error
+		for range 3 {
+			if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+				if met != nil {
+					t.Errorf("%s: reported twice: %v, then %v", name, met, err)
+				}
+				met = err
+			}
+		}
+		if !errors.Is(met, fault) || !strings.Contains(met.Error(), "step") {
+			t.Errorf("%s: got %v, want the injected fault with its step", name, met)
+		}
+		if err := errors.Join(e.Close(), dev.Close()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Memory that cannot be had is an error before anything runs, and leaves nothing.
+func TestNoMemoryIsAnErrorAtTheStart(t *testing.T) {
+	p := streamed(t)
+	dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Arenas[0].Bytes-1, sim.Faults{})
+	_, err := executor.New(p, []device.Device{dev})
+	var oom *device.OutOfMemoryError
+	if !errors.As(err, &oom) || oom.Asked != p.Arenas[0].Bytes {
+		t.Errorf("got %v, want an OutOfMemoryError for %d bytes", err, p.Arenas[0].Bytes)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every step is told, in its lane and its time: lanes in order, waits respected.
+func TestTraceTellsEveryStep(t *testing.T) {
+	p := streamed(t)
+	e := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
+	ring := trace.NewRing(len(p.Steps))
+	if err := e.Trace(ring); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		t.Fatal(err)
+	}
+	events := ring.Events()
+	if len(events) != len(p.Steps) {
+		t.Fatalf("%d events for %d steps", len(events), len(p.Steps))
+	}
+	for i, s := range p.Steps {
+		if events[i].End < events[i].Start {
+			t.Errorf("step %d ends before it starts", i)
+		}
+		for _, a := range s.After {
+			if events[i].Start < events[a].End {
+				t.Errorf("step %d started at %d, before step %d ended at %d", i, events[i].Start, a, events[a].End)
+			}
+		}
+	}
+}

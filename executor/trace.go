@@ -1,0 +1,81 @@
+package executor
+
+import (
+	"fmt"
+
+	"spillway/device"
+	"spillway/plan"
+	"spillway/trace"
+)
+
+// traced is what an iteration tells of itself when asked to.
+type traced struct {
+	sink   trace.Sink
+	events []trace.Event // by step, their times filled in after each iteration
+}
+
+// Trace has every step of the iterations to come told to a sink, with the times
+// the devices took; nil ends it. Tracing costs two marks per step.
+func (e *Executor) Trace(sink trace.Sink) error {
+	e.trace = traced{sink: sink}
+	for i := range e.steps {
+		e.steps[i].start, e.steps[i].end = nil, nil
+	}
+	if sink == nil {
+		return nil
+	}
+	e.trace.events = make([]trace.Event, len(e.steps))
+	for i := range e.steps {
+		s, p := &e.plan.Steps[i], &e.steps[i]
+		e.trace.events[i] = e.describe(s)
+		if p.queue == nil {
+			continue
+		}
+		for _, mark := range []*device.Event{&p.start, &p.end} {
+			ev, err := e.devices[s.Device].Event()
+			if err != nil {
+				return fmt.Errorf("tracing: %w", err)
+			}
+			*mark = ev
+		}
+	}
+	return nil
+}
+
+// tell hands the events of the iteration that just ended to the sink. A free has
+// no time of its own: it is when the step before it ended.
+func (e *Executor) tell() {
+	if e.trace.sink == nil {
+		return
+	}
+	var last int64
+	for i := range e.steps {
+		ev, p := &e.trace.events[i], &e.steps[i]
+		ev.Start, ev.End = last, last
+		if p.start != nil {
+			ev.Start, ev.End = int64(p.start.Time()), int64(p.end.Time())
+		}
+		last = ev.End
+		e.trace.sink.Record(*ev)
+	}
+}
+
+var verbs = map[plan.Verb]trace.Verb{plan.Move: trace.Move, plan.Run: trace.Run, plan.Reduce: trace.Reduce, plan.UpdateRun: trace.Update, plan.Free: trace.Free}
+
+// describe is the event of a step but for its times.
+func (e *Executor) describe(s *plan.Step) trace.Event {
+	ev := trace.Event{Verb: verbs[s.Verb], Block: s.Block, Micro: s.Micro, Lane: trace.Lane{Device: e.plan.Devices[s.Device].Name, Queue: string(s.Lane)}}
+	switch s.Verb {
+	case plan.Move:
+		ev.Name, ev.Bytes = e.plan.Buffers[s.Src].Name, e.plan.Buffers[s.Src].Bytes
+	case plan.Free:
+		ev.Name, ev.Bytes = e.plan.Buffers[s.Dst].Name, e.plan.Buffers[s.Dst].Bytes
+	case plan.Run:
+		ev.Name = e.plan.Programs[s.Program].Graph.Name
+	case plan.UpdateRun:
+		ev.Name, ev.Bytes = e.plan.Slabs[s.Slab].Name, e.plan.Slabs[s.Slab].WeightBytes
+	case plan.Reduce:
+		ev.Name = "gradients"
+	}
+	return ev
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package vfs
+
+import "os"
+
+// openDirect opens as usual: only Linux passes the page cache by.
+func openDirect(name string, flag int) (f *os.File, direct bool, err error) {
+	f, err = os.OpenFile(name, flag, 0o666)
+	return f, false, err
+}
+
+func dropDirect(*os.File) error { return nil }
+
+// reserve only sets the length; the disk may run full later.
+func reserve(f *os.File, bytes int64) error { return lengthen(f, bytes) }

@@ -1,0 +1,124 @@
+package train_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"spillway"
+	"spillway/data"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/executor"
+	"spillway/machine"
+	"spillway/train"
+)
+
+// config of a small GPT-2, with the dropout given.
+const (
+	withDropout = `{"model_type":"gpt2","vocab_size":61,"n_positions":16,"n_embd":16,"n_layer":2,"n_head":2,"resid_pdrop":0.2,"embd_pdrop":0.2,"attn_pdrop":0.2}`
+	noDropout   = `{"model_type":"gpt2","vocab_size":61,"n_positions":16,"n_embd":16,"n_layer":2,"n_head":2,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0}`
+)
+
+const seq = 12
+
+// texts are made-up documents of different lengths.
+type texts struct {
+	n     int64
+	vocab int64
+}
+
+func (d texts) Len() int64 { return d.n }
+
+func (d texts) Document(i int64) (data.Document, error) {
+	list := make([]int32, 3+(i*7)%13)
+	for k := range list {
+		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % d.vocab)
+	}
+	return data.Document{Tokens: list}, nil
+}
+
+func feed(t testing.TB, c data.Config) *train.Tokens {
+	t.Helper()
+	c.Length = seq
+	l, err := data.NewLoader(texts{40, 61}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return train.NewTokens(l)
+}
+
+// plan makes a job on a device of its own.
+func plan(t testing.TB, config string, o spillway.PlanOptions) *spillway.Job {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := spillway.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Machine, err = machine.Parse("cpu:1GiB,host:4GiB"); err != nil {
+		t.Fatal(err)
+	}
+	dev := cpu.Open(cpu.Options{})
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o.On, o.Seq = []device.Device{dev}, seq
+	if o.Task == "" {
+		o.Task = spillway.Train
+	}
+	job, err := m.Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+func start(t testing.TB, job *spillway.Job) *executor.Executor {
+	t.Helper()
+	e, err := job.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func trainer(t testing.TB, job *spillway.Job, f train.Feed, c train.Config) *train.Trainer {
+	t.Helper()
+	run, err := train.New(start(t, job), f, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// steps runs iterations and gives their reports.
+func steps(t testing.TB, run *train.Trainer, n int) (list []train.Report) {
+	t.Helper()
+	for range n {
+		r, err := run.Step()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// broken is a feed that fails.
+type broken struct{ train.Feed }
+
+var errBroken = errors.New("the disk is gone")
+
+func (broken) Next(train.Parts) (train.Filled, error) { return train.Filled{}, errBroken }

@@ -1,0 +1,232 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/data"
+	"spillway/optim"
+	"spillway/train"
+)
+
+// Four samples at once or one after another are the same training, dropout
+// included: only the rounding of sums differs.
+func TestAccumulationIsALargerBatch(t *testing.T) {
+	for _, config := range []string{noDropout, withDropout} {
+		var want []train.Report
+		for _, micros := range []int{1, 2, 4} {
+			o := spillway.PlanOptions{Rows: int64(4 / micros), Micros: micros, Packed: true, Clip: true}
+			got := steps(t, trainer(t, plan(t, config, o), feed(t, data.Config{Seed: 1}), train.Config{Clip: 1, Seed: 9}), 10)
+			if want == nil {
+				want = got
+			}
+			for i := range got {
+				if math.Abs(got[i].Loss-want[i].Loss) > 1e-5*want[i].Loss || math.Abs(got[i].Norm-want[i].Norm) > 1e-4*want[i].Norm {
+					t.Errorf("%d micro-batches, iteration %d: loss %v and norm %v, at once %v and %v", micros, i+1, got[i].Loss, got[i].Norm, want[i].Loss, want[i].Norm)
+				}
+			}
+		}
+	}
+}
+
+func TestSeedsDecideDropout(t *testing.T) {
+	loss := func(seed uint64) float64 {
+		o := spillway.PlanOptions{Rows: 2, Packed: true}
+		return steps(t, trainer(t, plan(t, withDropout, o), feed(t, data.Config{}), train.Config{Seed: seed}), 1)[0].Loss
+	}
+	if loss(1) != loss(1) {
+		t.Error("one seed gave two losses")
+	}
+	if loss(1) == loss(2) {
+		t.Error("two seeds gave one loss")
+	}
+}
+
+func TestRunsEndWithTheirData(t *testing.T) {
+	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	once, err := job.Train(context.Background(), feed(t, data.Config{Epochs: 1}), train.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice, err := job.Train(context.Background(), feed(t, data.Config{Epochs: 2}), train.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 40 documents of 3 to 15 tokens, 9 on average, in rows of 12: 30 rows and a bit.
+	if once.Iterations < 14 || once.Iterations > 20 || twice.Iterations < 2*once.Iterations-1 || twice.Iterations > 2*once.Iterations {
+		t.Errorf("%d iterations of two rows, %d with two epochs", once.Iterations, twice.Iterations)
+	}
+	if once.Interrupted || !(twice.Loss < once.Loss) {
+		t.Errorf("%+v, then %+v", once, twice)
+	}
+}
+
+// What is reported is what happened.
+func TestReports(t *testing.T) {
+	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Clip: true})
+	var reports []train.Report
+	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+		Iterations: 7, ReportEvery: 3, Report: func(r train.Report) { reports = append(reports, r) },
+		Schedule: optim.Schedule{Kind: optim.Linear},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []int64
+	for _, r := range reports {
+		at = append(at, r.Iteration)
+		if want := 1e-3 * float64(8-r.Iteration) / 7; math.Abs(r.Rate-want) > 1e-9 {
+			t.Errorf("iteration %d: rate %v, want %v", r.Iteration, r.Rate, want)
+		}
+		if !(r.TokensPerSecond > 0) || !(r.SecondsPerIteration > 0) || !(r.ShareOfBound > 0) || !(r.Norm > 0) || r.Iterations != 7 {
+			t.Errorf("%+v", r)
+		}
+		if r.PredictedBytes == 0 || r.PredictedBytes != r.MeasuredBytes {
+			t.Errorf("%d bytes predicted, %d measured", r.PredictedBytes, r.MeasuredBytes)
+		}
+		if (r.Left == 0) != (r.Iteration == 7) {
+			t.Errorf("after iteration %d %v are left", r.Iteration, r.Left)
+		}
+	}
+	if len(at) != 3 || at[0] != 3 || at[1] != 6 || at[2] != 7 {
+		t.Errorf("reports of iterations %v, want 3, 6, 7", at)
+	}
+}
+
+func TestDivergenceIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	rate, err := optim.Parse("adamw:lr=1e30")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	result, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+		Iterations: 50, Optimizer: rate, Schedule: optim.Schedule{Kind: optim.Linear, Warmup: 40},
+		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: 1},
+	})
+	var diverged *train.DivergedError
+	if !errors.As(err, &diverged) {
+		t.Fatalf("%v, want an error about the loss", err)
+	}
+	if diverged.Iteration != result.Iterations+1 || diverged.Checkpoint == "" || !strings.Contains(err.Error(), diverged.Checkpoint) {
+		t.Errorf("%v after %d iterations", err, result.Iterations)
+	}
+	c, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Iteration != result.Iterations {
+		t.Errorf("the last checkpoint is of iteration %d, %d were sound", c.Iteration, result.Iterations)
+	}
+}
+
+func TestEvaluation(t *testing.T) {
+	job := plan(t, withDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	still, err := optim.Parse("adamw:lr=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := data.Config{Epochs: 1, InOrder: true}
+	var losses []float64
+	_, err = job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+		Iterations: 4, Optimizer: still, Evaluate: &train.Evaluation{Every: 2, Feed: feed(t, held)},
+		Report: func(r train.Report) {
+			if r.EvalLoss != 0 {
+				losses = append(losses, r.EvalLoss)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(losses) != 2 || losses[0] != losses[1] {
+		t.Fatalf("losses %v, want twice the same: nothing is learned at rate 0", losses)
+	}
+	// The mean over everything is the mean of the batches, weighted by what each counts.
+	eval := plan(t, withDropout, spillway.PlanOptions{Task: spillway.Eval, Rows: 1, Packed: true})
+	one, err := (&train.Evaluation{Executor: start(t, eval), Feed: feed(t, held)}).Loss()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(one-losses[0]) > 1e-6*one {
+		t.Errorf("row by row the loss is %v, two at a time %v", one, losses[0])
+	}
+}
+
+func TestEvaluationThatDoesNotFit(t *testing.T) {
+	all := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Budget: all.Plan.Peak()["device"]})
+	var notices []string
+	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+		Iterations: 2, Evaluate: &train.Evaluation{Every: 1, Feed: feed(t, data.Config{Epochs: 1})},
+		Notice: func(text string) { notices = append(notices, text) },
+		Report: func(r train.Report) {
+			if r.EvalLoss != 0 {
+				t.Errorf("evaluated: %v", r.EvalLoss)
+			}
+		},
+	})
+	if err != nil || len(notices) != 1 || !strings.Contains(notices[0], "nothing will be evaluated") {
+		t.Errorf("%v, notices %q", err, notices)
+	}
+}
+
+func TestRunsThatCannotStart(t *testing.T) {
+	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	momentum, err := optim.Parse("sgd:momentum=0.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := momentum
+	bad.LR = -1
+	for name, c := range map[string]struct {
+		job  *spillway.Job
+		c    train.Config
+		says string
+	}{
+		"no optimizer":    {plan(t, noDropout, spillway.PlanOptions{Task: spillway.Eval}), train.Config{}, "plan the task train"},
+		"other optimizer": {job, train.Config{Optimizer: momentum}, "another optimizer than sgd:momentum=0.9"},
+		"no norm":         {job, train.Config{Clip: 1}, "computes no norm"},
+		"bad rate":        {job, train.Config{Optimizer: bad}, "lr is -1"},
+		"bad schedule":    {job, train.Config{Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 5}, Iterations: 3}, "total is 3"},
+		"negative":        {job, train.Config{Iterations: -1}, "neither can be negative"},
+	} {
+		if _, err := train.New(start(t, c.job), feed(t, data.Config{}), c.c); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func TestBatchesThatCannotBe(t *testing.T) {
+	unpacked := plan(t, noDropout, spillway.PlanOptions{Rows: 2})
+	packed := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	strange, err := data.NewLoader(texts{40, 1000}, data.Config{Length: seq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := data.NewLoader(texts{40, 61}, data.Config{Length: seq - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		job  *spillway.Job
+		feed train.Feed
+		says string
+	}{
+		"several documents": {unpacked, feed(t, data.Config{}), "plan with packed samples"},
+		"unknown token":     {packed, train.NewTokens(strange), "the model knows 0 to 60"},
+		"other length":      {packed, train.NewTokens(short), "rows of 11"},
+		"broken":            {packed, broken{}, "the disk is gone"},
+	} {
+		run := trainer(t, c.job, c.feed, train.Config{})
+		if _, err := run.Step(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "iteration 1") {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
