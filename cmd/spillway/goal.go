@@ -23,6 +23,7 @@ type goal struct {
 	optimizer  string
 	clip       float64
 	rank       int64
+	packed     bool // samples hold several documents
 
 	optim optim.Config
 }
@@ -66,7 +67,7 @@ func (g *goal) check() (err error) {
 func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
 	o := spillway.PlanOptions{
 		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Machine: m, Device: d.Name,
+		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.packed, Machine: m, Device: d.Name,
 	}
 	if g.precision == "bf16" || g.precision == "" && d.Kind == machine.GPU {
 		o.Precision = dtype.BF16

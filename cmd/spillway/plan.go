@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
@@ -38,6 +40,7 @@ loaded and nothing runs: any model can be planned for any machine.
 	save := cmd.Flags().String("save", "", "write the whole plan to this `file`, to be run later")
 	g := goalFlags(cmd)
 	where := siteFlags(cmd)
+	cmd.Flags().BoolVar(&g.packed, "packed", false, "samples hold several documents, as train has them")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := makePlan(sh, args[0], g, where)
 		if err != nil {
@@ -84,6 +87,11 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, er
 		return nil, err
 	}
 	o := g.options(mach, d)
+	if where.machine == "" { // a plan for this computer can be run on it
+		dev := cpu.Open(cpu.Options{Limit: int64(d.Usable)})
+		defer dev.Close() // nothing is allocated on it
+		o.On = []device.Device{dev}
+	}
 	job, err := m.Plan(o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {

@@ -68,7 +68,11 @@ Ctrl-C quits at once.`,
 	asJSON := jsonFlag(cmd)
 	o := trainFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := o.train(cmd.Context(), sh, args[0], *asJSON)
+		text := sh.out
+		if *asJSON {
+			text = io.Discard
+		}
+		r, err := o.train(cmd.Context(), sh, text, args[0])
 		if err != nil {
 			return err
 		}
@@ -76,8 +80,9 @@ Ctrl-C quits at once.`,
 			return writeJSON(sh.out, r)
 		}
 		var p page
+		p.WriteString("\n")
 		r.write(&p)
-		_, err = io.WriteString(sh.out, "\n"+p.String())
+		_, err = io.WriteString(text, p.String())
 		return err
 	}
 	return cmd
@@ -132,8 +137,8 @@ func (o *trainOptions) optimizer() optim.Config {
 	return c
 }
 
-// train does it all, and tells people on the way unless they want JSON.
-func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bool) (r trainReport, err error) {
+// train does it all, and tells people on the way what happens.
+func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg string) (r trainReport, err error) {
 	if err := o.check(); err != nil {
 		return r, err
 	}
@@ -147,12 +152,12 @@ func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bo
 	if err != nil {
 		return r, err
 	}
-	run, job, err := o.start(sh, m, config.Optimizer)
+	run, job, err := o.start(sh, text, m, config.Optimizer)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, run.close()) }()
-	feed, held, files, err := o.feeds(m, int(job.Plan.Seq))
+	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
 	if err != nil {
 		return r, err
 	}
@@ -160,10 +165,8 @@ func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bo
 	if held != nil {
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
-	if !quiet {
-		if err := o.show(sh.out, job); err != nil {
-			return r, err
-		}
+	if err := showPlan(text, job, o.goal); err != nil {
+		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
 	if err != nil {
@@ -212,7 +215,7 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
 	here, err := sh.probe(machine.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -225,9 +228,10 @@ func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config
 		}
 		limit = min(limit, given)
 	}
-	run := newTraining(sh, int64(limit))
+	run := newTraining(sh, text, int64(limit))
+	o.packed = true
 	options := o.options(here, here.Devices[0])
-	options.On, options.Packed, options.Optimizer = []device.Device{run.dev}, true, optimizer
+	options.On, options.Optimizer = []device.Device{run.dev}, optimizer
 	job, err := o.plan(m, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, run.close())
@@ -268,12 +272,12 @@ const evalBatches = 20
 const evalShare = 0.05
 
 // feeds opens the data. The second feed is nil where nothing is to be evaluated.
-func (o *trainOptions) feeds(m *spillway.Model, seq int) (feed, held train.Feed, all *corpus, err error) {
+func (o *trainOptions) feeds(m *spillway.Model, arg string, seq int) (feed, held train.Feed, all *corpus, err error) {
 	t, err := findTokenizer(m, o.tokenizer)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	end, err := endToken(m)
+	end, err := endToken(arg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -323,16 +327,4 @@ func (o *trainOptions) split(all *corpus, t data.Tokenizer, end *int32) (source,
 	}
 	all.open = append(all.open, other.open...)
 	return all, other, nil
-}
-
-// show tells the plan to people.
-func (o *trainOptions) show(w io.Writer, job *spillway.Job) error {
-	r := describePlan(job, nil)
-	here := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options, o.goal), machineReport{here, here.String(), here.Devices[0].Name}
-	if err := r.write(w); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
-	return err
 }
