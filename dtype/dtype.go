@@ -1,8 +1,8 @@
 // Package dtype names the element types of tensors and converts between them.
 //
-// Plain types have a fixed size per element. Block types (NF4, FP4) store a
-// tensor as packed codes plus scales, so only a whole tensor has a size: always
-// ask Bytes, never multiply by a width.
+// Plain types have a fixed size per element. Block types (NF4, FP4, Dyn8, UDyn8)
+// store a tensor as packed codes plus scales, so only a whole tensor has a size:
+// always ask Bytes, never multiply by a width. Package quant lays their bytes out.
 package dtype
 
 import "fmt"
@@ -10,8 +10,9 @@ import "fmt"
 // Type is an element type. The zero value is invalid.
 type Type uint8
 
-// The element types. NF4 and FP4 are the block formats of 64 elements with
-// doubly quantized scales.
+// The element types. NF4 and FP4 are the block formats of 64 elements with doubly
+// quantized scales, for weights. Dyn8 and UDyn8 are the dynamic 8-bit codes in
+// blocks of 256, with and without a sign, for what optimizers keep.
 const (
 	Invalid Type = iota
 	F64
@@ -31,6 +32,8 @@ const (
 	Bool
 	NF4
 	FP4
+	Dyn8
+	UDyn8
 )
 
 // info of a type: its name here, in safetensors files and in config.json, and its
@@ -57,6 +60,8 @@ var info = [...]struct {
 	Bool:    {"bool", "BOOL", "bool", 8},
 	NF4:     {"nf4", "", "", 4},
 	FP4:     {"fp4", "", "", 4},
+	Dyn8:    {"dyn8", "", "", 8},
+	UDyn8:   {"udyn8", "", "", 8},
 }
 
 // Sizes of the 4-bit block formats: a scale byte per block, and an fp32 scale per
@@ -65,6 +70,9 @@ const (
 	BlockElements = 64
 	GroupBlocks   = 256
 )
+
+// Dyn8Elements is how many elements of an 8-bit dynamic tensor share an fp32 scale.
+const Dyn8Elements = 256
 
 // String is the short name, as in plans and flags: "bf16".
 func (t Type) String() string {
@@ -81,16 +89,19 @@ func (t Type) Safetensors() string { return info[t].safetensors }
 func (t Type) Torch() string { return info[t].torch }
 
 // Block says whether the type is a block format, without a size per element.
-func (t Type) Block() bool { return t == NF4 || t == FP4 }
+func (t Type) Block() bool { return t >= NF4 && t <= UDyn8 }
 
 // Float says whether the type holds real numbers.
 func (t Type) Float() bool { return t >= F64 && t <= F8E5M2 || t.Block() }
 
 // Bytes is the exact storage of n elements.
 func (t Type) Bytes(n int64) int64 {
-	if t.Block() {
+	switch t {
+	case NF4, FP4:
 		blocks := ceil(n, BlockElements)
 		return ceil(n, 2) + blocks + 4*ceil(blocks, GroupBlocks) + 4
+	case Dyn8, UDyn8:
+		return 4*ceil(n, Dyn8Elements) + n
 	}
 	return n * (info[t].bits / 8)
 }
@@ -103,7 +114,7 @@ func Parse(name string) (Type, error) {
 			return t, nil
 		}
 	}
-	return Invalid, fmt.Errorf("unknown element type %q; known are f32, bf16, f16, f64, i64, i32, i16, i8, u8, bool, f8e4m3, f8e5m2, nf4, fp4", name)
+	return Invalid, fmt.Errorf("unknown element type %q; known are f32, bf16, f16, f64, i64, i32, i16, i8, u8, bool, f8e4m3, f8e5m2, nf4, fp4, dyn8, udyn8", name)
 }
 
 // MarshalText writes the short name.

@@ -86,7 +86,7 @@ func (e *emitter) start() {
 		Slabs: append([]plan.Slab(nil), b.slabs.list...), Parts: b.parts, Consts: b.consts}
 	for d := range e.c.devices() {
 		name := b.site.deviceName(d)
-		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.site.Budget})
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.site.budget(d)})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: name, Tier: plan.OnDevice, Device: d})
 	}
 	e.host = len(e.p.Arenas)

@@ -42,14 +42,16 @@ type Optimizer struct {
 
 // Site is where the plan is to run.
 type Site struct {
-	Device      string // name of the device
-	Budget      int64  // bytes of it the plan may use
-	HostBudget  int64  // bytes of host memory the plan may use
-	Alignment   int64  // of buffers
-	Kernels     Kernels
-	Rates       sim.Rates
-	HostPinned  bool // host memory is pinned for the device
-	Devices     int  // how many equal devices there are; 0 counts as 1
+	Device     string // name of the device
+	Budget     int64  // bytes of it the plan may use
+	HostBudget int64  // bytes of host memory the plan may use
+	Alignment  int64  // of buffers
+	Kernels    Kernels
+	Rates      sim.Rates
+	HostPinned bool // host memory is pinned for the device
+	Devices    int  // how many equal devices there are; 0 counts as 1
+	// Budgets, by device, are less than Budget; nil or 0 is all of it.
+	Budgets     []int64
 	Disk        Disk // where bytes may rest when the host is full
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
 }
@@ -62,6 +64,14 @@ type Disk struct {
 
 // DiskName is the name of the disk among a plan's devices.
 const DiskName = "disk"
+
+// budget of the d-th of the devices.
+func (s Site) budget(d int) int64 {
+	if d < len(s.Budgets) && s.Budgets[d] > 0 {
+		return min(s.Budgets[d], s.Budget)
+	}
+	return s.Budget
+}
 
 // deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
 func (s Site) deviceName(d int) string {

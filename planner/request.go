@@ -62,6 +62,7 @@ func (r Request) options(fit *FitError) []FitOption {
 		}
 	}
 	q := r
+	q.Site.Budgets = nil
 	q.Site.Budget = max(q.Site.Budget, fit.deviceNeed())
 	q.Site.HostBudget = max(q.Site.HostBudget, fit.NeededHost)
 	try(fmt.Sprintf("a machine with %v on %s and %v of host memory", units.Bytes(q.Site.Budget), q.Site.Device, units.Bytes(q.Site.HostBudget)), q)

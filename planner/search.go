@@ -45,12 +45,10 @@ type search struct {
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
 type candidate struct {
-	mix     mix
-	choice  Choice
-	fits    bool
-	need    int64 // bytes of the device that takes most
-	host    int64 // bytes that count against the host
-	disk    int64
+	mix    mix
+	choice Choice
+	fits   bool
+	needed
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -81,9 +79,7 @@ func (s *search) try(f family) error {
 	if err != nil {
 		return err
 	}
-	if s.lean == nil || c.need < s.lean.need {
-		s.lean = c
-	}
+	s.leaner(c)
 	for c.fits && lo < hi {
 		mid := (lo + hi) / 2
 		half, err := s.look(f.mix(mid))
@@ -98,6 +94,13 @@ func (s *search) try(f family) error {
 	}
 	s.tried = append(s.tried, c)
 	return s.time(c)
+}
+
+// leaner remembers the candidate that lacks least of a device.
+func (s *search) leaner(c *candidate) {
+	if s.lean == nil || c.lacks() < s.lean.lacks() {
+		s.lean = c
+	}
 }
 
 // look emits the plan of a mix to see whether it fits.
@@ -117,8 +120,8 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	c.need, c.host, c.disk = needs(p, s.b.site.SharedPools)
-	c.fits = c.need <= s.b.site.Budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
+	c.needed = needs(p, s.b.site.SharedPools)
+	c.fits = c.device <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
 
@@ -171,5 +174,5 @@ func better(a, b *candidate) bool {
 	if a.seconds != b.seconds {
 		return a.seconds < b.seconds
 	}
-	return a.need < b.need
+	return a.device < b.device
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"spillway/device"
@@ -25,6 +27,10 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	best, err := timeProduct(dev, t, productSide, productTime)
+	var none *device.NoKernelError
+	if errors.As(err, &none) {
+		return 0, errors.New("this CPU backend has none")
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -65,7 +71,15 @@ func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
 		return device.Buffer{Offset: at, Bytes: n}
 	}
 	b := &benchCall{kernel: kernel}
-	for _, t := range append(append([]op.Type{}, call.In...), call.Out...) {
+	for _, t := range call.In {
+		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
+	}
+	same := call.InPlace()
+	for i, t := range call.Out {
+		if i < len(same) {
+			b.launch.Buffers = append(b.launch.Buffers, b.launch.Buffers[same[i]])
+			continue
+		}
 		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
 	}
 	b.launch.Workspace = place(kernel.Workspace())
@@ -80,6 +94,14 @@ func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
 		return nil, errors.Join(err, b.memory.Free())
 	}
 	return b, nil
+}
+
+// fill gives the operands random numbers from 0 to 1.
+func (b *benchCall) fill() {
+	memory := b.memory.Host()
+	for i := range len(memory) / 4 {
+		binary.LittleEndian.PutUint32(memory[4*i:], math.Float32bits(op.Uniform(1, 0, uint64(i))))
+	}
 }
 
 // run launches once and waits.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"spillway"
-	"spillway/arch"
 	"spillway/data"
 	"spillway/hf"
 	"spillway/tokenizer"
@@ -74,22 +73,15 @@ func fewer(tokens int, m *spillway.Model) error {
 	return nil
 }
 
-// endToken is what ends a text for the model, nil where its config names none.
-func endToken(m *spillway.Model) (*int32, error) {
-	var config *hf.Config
-	if m.Folder != nil {
-		config = m.Folder.Config
-	} else {
-		raw, err := arch.Named(m.Name)
-		if err != nil {
-			return nil, err
-		}
-		if config, err = hf.ParseConfig(raw); err != nil {
-			return nil, err
-		}
+// endToken is what ends a text for a model, nil where its config names none.
+func endToken(model string) (*int32, error) {
+	raw, err := findConfig(model)
+	if err != nil {
+		return nil, err
 	}
-	if len(config.EOS) == 0 {
-		return nil, nil
+	config, err := hf.ParseConfig(raw)
+	if err != nil || len(config.EOS) == 0 {
+		return nil, err
 	}
 	end := int32(config.EOS[0])
 	return &end, nil
@@ -100,9 +92,6 @@ type corpus struct {
 	data.Source
 	open []io.Closer
 }
-
-// fieldsHelp explains --fields.
-const fieldsHelp = "`names` of the fields of JSON lines: one, or prompt:completion to learn completions only"
 
 // openCorpus opens files by their endings: .jsonl are lines of JSON, others plain text.
 func openCorpus(files []string, t data.Tokenizer, end *int32, fields string) (c *corpus, err error) {

@@ -24,7 +24,22 @@ type result struct {
 	out, err string
 }
 
-// command runs a command line in this process, with a cache that lasts one test.
+// cache holds measured rates for all tests, so that the machine is measured once.
+var cache string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "spillway-test-")
+	if err != nil {
+		panic(err)
+	}
+	cache = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// command runs a command line in this process.
 func command(t *testing.T, args ...string) result {
 	t.Helper()
 	return commandIn(context.Background(), t, args...)
@@ -33,7 +48,7 @@ func command(t *testing.T, args ...string) result {
 func commandIn(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(ctx, args, shell{in: strings.NewReader(""), out: &out, err: &errs, cache: t.TempDir()})
+	code := run(ctx, args, shell{in: strings.NewReader(""), out: &out, err: &errs, cache: cache})
 	return result{code, out.String(), errs.String()}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
@@ -35,8 +37,8 @@ loaded and nothing runs: any model can be planned for any machine.
 	}
 	asJSON := jsonFlag(cmd)
 	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
-	save := cmd.Flags().String("save", "", "write the whole plan to this `file`, to be run later")
-	g := goalFlags(cmd)
+	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
+	g := goalFlags(cmd, "infer", "train", "lora", "qlora")
 	where := siteFlags(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := makePlan(sh, args[0], g, where)
@@ -84,6 +86,11 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, er
 		return nil, err
 	}
 	o := g.options(mach, d)
+	if where.machine == "" { // a plan for this computer can be run on it
+		dev := cpu.Open(cpu.Options{Limit: int64(d.Usable)})
+		defer dev.Close() // nothing is allocated on it
+		o.On = []device.Device{dev}
+	}
 	job, err := m.Plan(o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"spillway"
 	"spillway/dtype"
 	"spillway/internal/term"
 	"spillway/machine"
@@ -66,7 +67,7 @@ func (p *page) list(label string, items []string) {
 func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
-	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device))
+	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
 	if text := assumptions(r.Machine, r.compute); text != "" {
 		p.line("assumed", "%s", text)
 	}
@@ -78,6 +79,18 @@ func (r *planReport) write(w io.Writer) error {
 		r.writeMisfit(&p)
 	}
 	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+// showPlan tells the plan of a job to people, before it runs.
+func showPlan(w io.Writer, job *spillway.Job, g *goal) error {
+	r := describePlan(job, nil)
+	m := job.Options.Machine
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{m, m.String(), job.Options.Device}
+	if err := r.write(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
 	return err
 }
 
@@ -101,8 +114,8 @@ func (r *planReport) writePlan(p *page) {
 	r.writeUsage(p)
 	p.WriteString("\n")
 	r.writeForecast(p)
-	p.list("also possible", alternatives(r.Rejected, true))
-	p.list("rejected", alternatives(r.Rejected, false))
+	p.list("also possible", r.alternatives(true))
+	p.list("rejected", r.alternatives(false))
 }
 
 // rows of the table, with the classes each adds up.
@@ -128,7 +141,7 @@ func (r *planReport) writeUsage(p *page) {
 	tiers := r.tiers()
 	head := []string{"where, at the peak"}
 	for _, tier := range tiers {
-		head = append(head, string(tier))
+		head = append(head, r.tierName(tier))
 	}
 	t.Row(head...)
 	for _, row := range rows {
@@ -147,6 +160,20 @@ func (r *planReport) writeUsage(p *page) {
 		t.Row(line...)
 	}
 	t.Write(p) // a page takes everything
+	if len(r.Devices) > 1 {
+		var each []string
+		for _, d := range r.Devices {
+			each = append(each, fmt.Sprintf("%s %v", d.Name, units.Bytes(d.Peak)))
+		}
+		p.line("  of each", "%s; each has %v", strings.Join(each, ", "), units.Bytes(r.Devices[0].Budget))
+	}
+}
+
+func (r *planReport) tierName(t plan.Tier) string {
+	if n := len(r.Devices); t == plan.OnDevice && n > 1 {
+		return fmt.Sprintf("%d devices", n)
+	}
+	return string(t)
 }
 
 // tiers of the table: the device, and the others that are there or used.
@@ -186,13 +213,13 @@ const shownAlternatives = 3
 
 // alternatives lists the fastest of those that fit, or of those that do not the
 // leanest of each family.
-func alternatives(all []plan.Option, fit bool) []string {
+func (r *planReport) alternatives(fit bool) []string {
 	var items []string
-	shown := map[string]bool{}
+	shown := map[string]bool{r.Strategy: true}
 	order := func(a, b plan.Option) int {
 		return cmp.Or(cmp.Compare(a.StepSeconds, b.StepSeconds), cmp.Compare(a.PeakBytes[plan.OnDevice], b.PeakBytes[plan.OnDevice]))
 	}
-	for _, o := range slices.SortedStableFunc(slices.Values(all), order) {
+	for _, o := range slices.SortedStableFunc(slices.Values(r.Rejected), order) {
 		text := fmt.Sprintf("%s: %s", o.Strategy, o.Reason)
 		if fit {
 			text = fmt.Sprintf("%s: %s, %s", o.Strategy, seconds(o.StepSeconds), tierList(o.PeakBytes))
@@ -228,16 +255,19 @@ func tierList(peak map[plan.Tier]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// machineLine is the machine as seen from the device that is planned for.
-func machineLine(m machine.Machine, device string) string {
+// machineLine is the machine as seen from the device that is planned for; the plan
+// uses so many like it.
+func machineLine(m machine.Machine, device string, used int) string {
 	d, _ := m.Device(device)
 	name := string(d.Kind)
 	if d.Model != "" {
 		name = d.Model
 	}
 	parts := []string{fmt.Sprintf("%s %v", name, d.Memory)}
-	if len(m.Devices) > 1 {
-		parts[0] = fmt.Sprintf("%s (%s, alone of %d devices)", parts[0], device, len(m.Devices))
+	if used > 1 {
+		parts[0] = fmt.Sprintf("%d × %s", used, parts[0])
+	} else if len(m.Devices) > 1 {
+		parts[0] = fmt.Sprintf("%s (%s of %d devices)", parts[0], device, len(m.Devices))
 	}
 	if d.Shared {
 		parts[0] += ", shared with the host"
@@ -245,6 +275,9 @@ func machineLine(m machine.Machine, device string) string {
 		parts = append(parts, "link "+linkText(d.Link))
 	}
 	parts = append(parts, fmt.Sprintf("host %v", m.Host.Memory), fmt.Sprintf("%d cores", m.Host.Cores))
+	if m.HasDisk() {
+		parts = append(parts, fmt.Sprintf("disk %v at %v", m.Disk.Free, m.Disk.Read))
+	}
 	return strings.Join(parts, " · ")
 }
 

@@ -29,6 +29,7 @@ type planReport struct {
 	Homes    usage               `json:"homes,omitempty"`
 	AtPeak   usage               `json:"at_peak,omitempty"`
 	Free     map[plan.Tier]int64 `json:"free_bytes,omitempty"`
+	Devices  []deviceReport      `json:"devices,omitempty"` // that the plan uses
 	Rejected []plan.Option       `json:"rejected"`
 
 	// Of a plan that does not fit:
@@ -100,7 +101,7 @@ func (r modelReport) String() string {
 func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, compute: job.Options.Precision}
 	if e := misfit; e != nil {
-		r.Standard = job.Plan.Peak()[plan.OnDevice]
+		r.Standard = standardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
 		r.Reason = fmt.Sprintf("the leanest plan needs %v of %s memory, %v are free", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
 		return r
@@ -108,7 +109,7 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
 	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
-	r.Homes, r.AtPeak, r.Free = homes(p), atPeak(p), free(job)
+	r.Homes, r.AtPeak, r.Free, r.Devices = homes(p), atPeak(p), free(job), describeDevices(p)
 	r.Rejected = append(r.Rejected, p.Rejected...)
 	return r
 }
@@ -127,13 +128,44 @@ func standardPeak(p *plan.Plan) int64 {
 // standard is the planner's name for keeping everything on the device.
 const standard = "standard"
 
-// free is what the plan was allowed to take of each tier.
+// free is what the plan was allowed to take of each tier, of all its devices together.
 func free(job *spillway.Job) map[plan.Tier]int64 {
-	host := plan.OnHost
-	for _, a := range job.Plan.Arenas {
-		if a.Tier != plan.OnDevice {
-			host = a.Tier
+	free := map[plan.Tier]int64{}
+	for _, d := range job.Plan.Devices {
+		if d.Name == planner.DiskName {
+			free[plan.OnDisk] += d.Budget
+		} else {
+			free[plan.OnDevice] += d.Budget
 		}
 	}
-	return map[plan.Tier]int64{plan.OnDevice: job.Plan.Devices[0].Budget, host: int64(job.Options.Machine.Host.Usable)}
+	for _, a := range job.Plan.Arenas {
+		if a.Tier == plan.Pinned || a.Tier == plan.OnHost {
+			free[a.Tier] = int64(job.Options.Machine.Host.Usable)
+		}
+	}
+	return free
+}
+
+// deviceReport is what a plan takes of one device.
+type deviceReport struct {
+	Name   string `json:"name"`
+	Peak   int64  `json:"peak_bytes"`
+	Budget int64  `json:"budget_bytes"`
+}
+
+func describeDevices(p *plan.Plan) []deviceReport {
+	var list []deviceReport
+	for i, d := range p.Devices {
+		if d.Name == planner.DiskName {
+			continue
+		}
+		r := deviceReport{Name: d.Name, Budget: d.Budget}
+		for _, a := range p.Arenas {
+			if a.Tier == plan.OnDevice && a.Device == i {
+				r.Peak += a.Bytes
+			}
+		}
+		list = append(list, r)
+	}
+	return list
 }

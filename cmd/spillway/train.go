@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -31,6 +30,7 @@ type trainOptions struct {
 	out        string
 	steps      int64
 	lr, decay  float64
+	decays     func() bool // --weight-decay was given
 	schedule   string
 	warmup     int
 	seed       uint64
@@ -68,7 +68,11 @@ Ctrl-C quits at once.`,
 	asJSON := jsonFlag(cmd)
 	o := trainFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := o.train(cmd.Context(), sh, args[0], *asJSON)
+		text := sh.out
+		if *asJSON {
+			text = io.Discard
+		}
+		r, err := o.train(cmd.Context(), sh, text, args[0])
 		if err != nil {
 			return err
 		}
@@ -76,33 +80,35 @@ Ctrl-C quits at once.`,
 			return writeJSON(sh.out, r)
 		}
 		var p page
+		p.WriteString("\n")
 		r.write(&p)
-		_, err = io.WriteString(sh.out, "\n"+p.String())
+		_, err = io.WriteString(text, p.String())
 		return err
 	}
 	return cmd
 }
 
 func trainFlags(cmd *cobra.Command) *trainOptions {
-	o := &trainOptions{goal: goalFlags(cmd)}
+	o := &trainOptions{goal: goalFlags(cmd, "train", "lora", "qlora")}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.data, "data", nil, "`file` to train on; may be given several times")
-	f.StringArrayVar(&o.held, "eval-data", nil, "`file` to evaluate on (default: a twentieth of the data, if --eval-every is given)")
-	f.StringVar(&o.fields, "fields", "text", fieldsHelp)
-	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `file`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
-	f.StringVar(&o.out, "out", "", "`folder` for checkpoints (default: trained-MODEL)")
-	f.Int64Var(&o.steps, "steps", 0, "`iterations` in all (default: one pass over the data)")
-	f.Float64Var(&o.lr, "lr", 1e-4, "learning `rate` at its highest")
+	f.StringArrayVar(&o.data, "data", nil, "train on `FILE`; may be given several times")
+	f.StringArrayVar(&o.held, "eval-data", nil, "evaluate on `FILE` (default: a twentieth of the data, if --eval-every is given)")
+	f.StringVar(&o.fields, "fields", "text", "`NAMES` of fields of JSON lines: one, or prompt:completion to learn completions only")
+	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
+	f.StringVar(&o.out, "out", "", "save checkpoints in `DIR` (default: trained-MODEL)")
+	f.Int64Var(&o.steps, "steps", 0, "train `N` iterations in all (default: one pass over the data)")
+	f.Float64Var(&o.lr, "lr", 1e-4, "learning rate `X` at its highest")
 	f.StringVar(&o.schedule, "schedule", "constant", "of the rate: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1")
-	f.IntVar(&o.warmup, "warmup", 0, "`iterations` during which the rate rises to its highest")
-	f.Float64Var(&o.decay, "weight-decay", math.NaN(), "`factor` of weight decay; biases and norms have none (default: the optimizer's, adamw 0.01)")
-	f.Uint64Var(&o.seed, "seed", 0, "`number` that fresh weights, the order of the data and dropout derive from")
-	f.Int64Var(&o.saveEvery, "save-every", 0, "`iterations` between checkpoints (default: at the end only)")
-	f.IntVar(&o.keep, "keep", 2, "how many `checkpoints` to keep, 0 for all")
-	f.Int64Var(&o.evalEvery, "eval-every", 0, "`iterations` between evaluations (default: none)")
-	f.StringVar(&o.maxMemory, "max-memory", "", "the most `bytes` of device memory, like 2GiB; the rest rests in host memory (default: all)")
+	f.IntVar(&o.warmup, "warmup", 0, "let the rate rise to its highest for `N` iterations")
+	f.Float64Var(&o.decay, "weight-decay", 0, "decay weights, but not biases and norms, by a factor of `X` (default: the optimizer's, 0.01 of adamw)")
+	f.Uint64Var(&o.seed, "seed", 0, "derive fresh weights, the order of the data and dropout from `N`")
+	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
+	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
+	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
+	f.StringVar(&o.maxMemory, "max-memory", "", "take at most `SIZE` of device memory, such as 2GiB; the rest stays in host memory (default: all)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
-	f.StringVar(&o.planFile, "plan", "", "carry out the plan in this `file`, from plan --save, instead of making one")
+	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
 
@@ -112,8 +118,6 @@ func (o *trainOptions) check() error {
 		return err
 	}
 	switch {
-	case o.task == "infer":
-		return misused("--task infer trains nothing; use train, lora or qlora")
 	case len(o.data) == 0:
 		return misused("--data is missing: name a file of text to train on")
 	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0:
@@ -126,14 +130,14 @@ func (o *trainOptions) check() error {
 func (o *trainOptions) optimizer() optim.Config {
 	c := o.optim
 	c.LR = o.lr
-	if !math.IsNaN(o.decay) {
+	if o.decays() {
 		c.WeightDecay = o.decay
 	}
 	return c
 }
 
-// train does it all, and tells people on the way unless they want JSON.
-func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bool) (r trainReport, err error) {
+// train does it all, and tells people on the way what happens.
+func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg string) (r trainReport, err error) {
 	if err := o.check(); err != nil {
 		return r, err
 	}
@@ -147,12 +151,12 @@ func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bo
 	if err != nil {
 		return r, err
 	}
-	run, job, err := o.start(sh, m, config.Optimizer)
+	run, job, err := o.start(sh, text, m, config.Optimizer)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, run.close()) }()
-	feed, held, files, err := o.feeds(m, int(job.Plan.Seq))
+	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
 	if err != nil {
 		return r, err
 	}
@@ -160,10 +164,8 @@ func (o *trainOptions) train(ctx context.Context, sh shell, arg string, quiet bo
 	if held != nil {
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
-	if !quiet {
-		if err := o.show(sh.out, job); err != nil {
-			return r, err
-		}
+	if err := showPlan(text, job, o.goal); err != nil {
+		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
 	if err != nil {
@@ -212,7 +214,7 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
 	here, err := sh.probe(machine.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -225,9 +227,9 @@ func (o *trainOptions) start(sh shell, m *spillway.Model, optimizer optim.Config
 		}
 		limit = min(limit, given)
 	}
-	run := newTraining(sh, int64(limit))
+	run := newTraining(sh, text, int64(limit))
 	options := o.options(here, here.Devices[0])
-	options.On, options.Packed, options.Optimizer = []device.Device{run.dev}, true, optimizer
+	options.On, options.Optimizer = []device.Device{run.dev}, optimizer
 	job, err := o.plan(m, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, run.close())
@@ -268,12 +270,12 @@ const evalBatches = 20
 const evalShare = 0.05
 
 // feeds opens the data. The second feed is nil where nothing is to be evaluated.
-func (o *trainOptions) feeds(m *spillway.Model, seq int) (feed, held train.Feed, all *corpus, err error) {
+func (o *trainOptions) feeds(m *spillway.Model, arg string, seq int) (feed, held train.Feed, all *corpus, err error) {
 	t, err := findTokenizer(m, o.tokenizer)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	end, err := endToken(m)
+	end, err := endToken(arg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -323,16 +325,4 @@ func (o *trainOptions) split(all *corpus, t data.Tokenizer, end *int32) (source,
 	}
 	all.open = append(all.open, other.open...)
 	return all, other, nil
-}
-
-// show tells the plan to people.
-func (o *trainOptions) show(w io.Writer, job *spillway.Job) error {
-	r := describePlan(job, nil)
-	here := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options, o.goal), machineReport{here, here.String(), here.Devices[0].Name}
-	if err := r.write(w); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
-	return err
 }

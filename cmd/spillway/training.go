@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"spillway"
 	"spillway/device/cpu"
-	"spillway/device/sim"
 	"spillway/internal/term"
 	"spillway/plan"
 	"spillway/train"
@@ -17,29 +16,38 @@ import (
 
 // training is a run on this computer that people watch.
 type training struct {
-	dev   *sim.Capped // counts what is allocated on it
+	dev   *cpu.Device // limited, and counts what is allocated on it
 	line  *term.Line
+	log   io.Writer // for lines that stay
 	start time.Time
+	// milestone is after how many iterations a line stays; 0 for never. patience
+	// ends the run early, once the loss has halved; 0 for never.
+	milestone int64
+	patience  time.Duration
+	stop      context.CancelFunc
+	early     bool // patience ended the run
 
 	first, last train.Report
 	tokens      float64 // trained on since the start
 	busy        float64 // seconds spent on iterations
+	pace        float64 // seconds of one, over the latest
 	bound       float64 // seconds the binding resource alone would have needed
 	heldOut     float64 // loss of the last evaluation, 0 for none
 	resident    int64   // most memory of the process that was seen, bytes
 }
 
-// newTraining opens the CPU as a device of so many bytes.
-func newTraining(sh shell, limit int64) *training {
-	return &training{dev: sim.NewCapped(cpu.Open(cpu.Options{}), limit, sim.Faults{}), line: term.NewLine(sh.err)}
+// newTraining opens the CPU as a device of so many bytes. Lines that stay go to log.
+func newTraining(sh shell, log io.Writer, limit int64) *training {
+	return &training{dev: cpu.Open(cpu.Options{Limit: limit}), line: term.NewLine(sh.err), log: log}
 }
 
 func (t *training) close() error { return t.dev.Close() }
 
 // run trains the job and shows how it goes.
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
+	ctx, t.stop = context.WithCancel(ctx)
+	defer t.stop()
 	t.start = time.Now()
-	c.Memory = func() int64 { return t.dev.Counts().Peak }
 	c.Report = t.report
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
@@ -50,32 +58,49 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 // report takes in what an iteration gave.
 func (t *training) report(r train.Report) {
 	if t.first.Iteration == 0 {
-		t.first = r
+		t.first, t.pace = r, r.SecondsPerIteration
 	}
 	t.last = r
 	t.tokens += r.TokensPerSecond * r.SecondsPerIteration
 	t.busy += r.SecondsPerIteration
 	t.bound += r.ShareOfBound * r.SecondsPerIteration
-	if r.EvalLoss != 0 {
-		t.heldOut = r.EvalLoss
-		t.line.Print(fmt.Sprintf("iteration %s: held-out loss %.4f", grouped(r.Iteration), r.EvalLoss))
-	}
+	t.pace += paceWeight * (r.SecondsPerIteration - t.pace)
 	if n, err := resident(); err == nil {
 		t.resident = max(t.resident, n)
 	}
-	t.line.Show(func() string { return progress(r) })
+	t.show(r)
+	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {
+		t.early = true
+		t.stop()
+	}
 }
 
-// progress is an iteration in a line.
-func progress(r train.Report) string {
-	text := "iteration " + grouped(r.Iteration)
+// paceWeight is that of the newest iteration in the pace that people are shown.
+const paceWeight = 0.2
+
+func (t *training) show(r train.Report) {
+	if r.EvalLoss != 0 {
+		t.heldOut = r.EvalLoss
+		t.line.PrintTo(t.log, fmt.Sprintf("iteration %s  held-out loss %.4f", grouped(r.Iteration), r.EvalLoss))
+	}
+	if t.milestone > 0 && r.Iteration%t.milestone == 0 {
+		t.line.PrintTo(t.log, t.progress())
+	} else {
+		t.line.Show(t.progress)
+	}
+}
+
+// progress is the latest iteration in a line.
+func (t *training) progress() string {
+	r := t.last
+	text, faster := "iteration "+grouped(r.Iteration), r.SecondsPerIteration/t.pace
 	if r.Iterations > 0 {
 		text += " of " + grouped(r.Iterations)
 	}
-	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of the bound  memory %v, predicted %v", r.Loss, grouped(int64(r.TokensPerSecond)),
-		percent(r.ShareOfBound), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
-	if r.Left > 0 {
-		text += "  " + seconds(r.Left.Seconds()) + " left"
+	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of the bound  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
+		percent(faster*r.ShareOfBound), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+	if left := r.Iterations - r.Iteration; left > 0 {
+		text += "  " + seconds(float64(left)*t.pace) + " left"
 	}
 	return text
 }
@@ -104,10 +129,11 @@ type trainReport struct {
 
 // summary is what came of the run.
 func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
+	_, measured := t.dev.Allocated()
 	s := trainReport{
-		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted, LossFirst: t.first.Loss, LossLast: t.last.Loss,
+		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
 		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
-		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.dev.Counts().Peak, Seconds: time.Since(t.start).Seconds(),
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: measured, Seconds: time.Since(t.start).Seconds(),
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds
@@ -137,6 +163,3 @@ func (s trainReport) write(p *page) {
 		p.line("saved", "%s", s.Checkpoint)
 	}
 }
-
-// errNothingDone is an interrupt before the first iteration.
-var errNothingDone = errors.New("interrupted before the first iteration")

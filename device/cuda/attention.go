@@ -76,19 +76,20 @@ func (h heads) plain() tiling {
 
 // flash is the tiling of flash.cu, which computes on tensor cores.
 func (h heads) flash() tiling {
-	strip := int64(64)
+	const keys, strip = 64, 32
+	rows := int64(128)
 	if h.d > 64 {
-		strip = 32
+		rows = 64
 	}
 	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
 	return tiling{unit: unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()},
-		forward: 128, queries: 64, keys: 64,
-		forwardShared: bytes(128 + 4*64), queriesShared: bytes(2*64 + 4*64), keysShared: bytes(2*64 + 4*strip)}
+		forward: 128, queries: rows, keys: rows,
+		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
 
 // best is the fastest tiling for the call.
 func (h heads) best() tiling {
-	if h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d <= 128 {
+	if h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d <= 128 && h.c.Attr.Scale > 0 {
 		return h.flash()
 	}
 	return h.plain()

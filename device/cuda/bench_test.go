@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -138,7 +139,7 @@ func BenchmarkStreamedForward(b *testing.B) {
 	for _, size := range [][2]int64{{1, 512}, {4, 2048}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
 			d := openCard(b, Options{})
-			defer d.Close()
+			b.Cleanup(func() { d.Close() })
 			link := linkRate(b, d)
 			config, err := arch.Named("llama-3-8b")
 			if err != nil {
@@ -173,7 +174,7 @@ func BenchmarkResidentTraining(b *testing.B) {
 	for _, level := range []planner.Level{planner.KeepAll, planner.KeepNone} {
 		b.Run(map[planner.Level]string{planner.KeepAll: "kept", planner.KeepNone: "recomputed"}[level], func(b *testing.B) {
 			d := openCard(b, Options{})
-			defer d.Close()
+			b.Cleanup(func() { d.Close() })
 			m := tiny.Model(b, shape11B, graph.Config{Rows: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
 			goal := tiny.AdamW(1, false)
 			goal.Master = true
@@ -272,7 +273,7 @@ func benchCall(b *testing.B, d *Device, c op.Call) {
 	b.ReportMetric(float64(bound.Time(c))/float64(took), "of-bound")
 }
 
-// upload fills operands: real numbers with noise, integers with small ones.
+// upload fills operands: real numbers with noise, integers with ones below 1000.
 func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offsets []int64) error {
 	const step = 64 << 20
 	host, err := d.HostAlloc(step)
@@ -283,7 +284,9 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 	for i, t := range types {
 		for at := int64(0); at < t.Bytes(); at += step {
 			n := min(step, t.Bytes()-at)
-			clear(host.Host()[:n])
+			for i := int64(0); i+4 <= n; i += 4 {
+				binary.LittleEndian.PutUint32(host.Host()[i:], uint32(op.Key(uint64(i))%1000))
+			}
 			if t.DType.Float() && t.DType != dtype.F64 {
 				if err := noise(t.DType)(0, host.Host()[:n]); err != nil {
 					return err

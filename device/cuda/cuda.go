@@ -257,7 +257,7 @@ func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 func (d *Device) Close() error {
 	d.mu.Lock()
 	queues, live, closed := d.queues, d.live, d.closed
-	d.closed = true
+	d.closed, d.queues, d.live = true, nil, nil
 	d.mu.Unlock()
 	if closed {
 		return nil

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -26,18 +28,21 @@ func combined(d *Device, c op.Call) (program, error) {
 	if c.Kind == op.Mul {
 		name = "mul"
 	}
-	return d.packs(c, name, buffer(0), buffer(1), buffer(2),
-		i64(c.Out[0].Shape.Elements()), i64(c.In[1].Shape.Elements()), flag(c.Attr.Accumulate))
+	n, period := c.Out[0].Shape.Elements(), c.In[1].Shape.Elements()
+	if n == period {
+		return d.packs(c, name, buffer(0), buffer(1), buffer(2), i64(n), flag(c.Attr.Accumulate))
+	}
+	return d.packs(c, name+"Repeated", buffer(0), buffer(1), buffer(2), i64(n), i64(period), flag(c.Attr.Accumulate))
 }
 
-// function1 is the ops with a function of one number.
+// function1 is the ops with a function of one number; each function has its kernel.
 func function1(d *Device, c op.Call) (program, error) {
 	name := map[op.Kind]string{op.Unary: "unary", op.UnaryGrad: "unaryGrad", op.Gated: "gated", op.GatedGrad: "gatedGrad"}[c.Kind]
 	var args []arg
 	for i := range len(c.In) + len(c.Out) {
 		args = append(args, buffer(i))
 	}
-	return d.packs(c, name, append(args, i64(c.Out[0].Shape.Elements()), i64(int64(c.Attr.Func)))...)
+	return d.packs(c, fmt.Sprint(name, uint8(c.Attr.Func)), append(args, i64(c.Out[0].Shape.Elements()))...)
 }
 
 func dropout(d *Device, c op.Call) (program, error) {

@@ -48,7 +48,7 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 		return p, err
 	}
 	weights := len(c.Out) - 1
-	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*2)
+	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*8)
 	size := blocked(4 * blocks * s.width)
 	partial := []arg{{}, {}}
 	for i := range weights {

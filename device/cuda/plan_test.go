@@ -67,7 +67,12 @@ func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 // fillBatch writes made-up tokens, positions and the rest of a batch.
 func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) {
 	t.Helper()
-	p := e.Plan()
+	p, tokens := e.Plan(), int64(1)
+	for _, part := range p.Parts {
+		if part.Name == "tokens" {
+			tokens = part.Type.Shape.Elements()
+		}
+	}
 	for micro := range p.Micros {
 		for _, part := range p.Parts {
 			raw, err := e.Part(micro, part.Name)
@@ -78,8 +83,8 @@ func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) 
 			for i := range len(raw) / 4 {
 				word := uint32(op.Key(seed, uint64(micro), uint64(i)) % uint64(vocabulary))
 				switch {
-				case part.Type.DType == dtype.F32:
-					word = math.Float32bits(1 / float32(p.Rows*int64(p.Micros)*16))
+				case part.Type.DType == dtype.F32: // the scale of the loss
+					word = math.Float32bits(1 / float32(int64(p.Micros)*tokens))
 				case part.Name == "positions":
 					word = uint32(i % last)
 				}

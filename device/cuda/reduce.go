@@ -38,7 +38,7 @@ func sumRows(d *Device, c op.Call) (program, error) {
 
 // foldRows adds parts of sums over rows in their order.
 func (d *Device) foldRows(t dtype.Type, partial, to arg, shares, width int64, add bool) (*launch, error) {
-	return d.line(of("reduce", t), "foldRows", parts(width, threads), threads, partial, to, i64(shares), i64(width), flag(add))
+	return d.grid(of("reduce", t), "foldRows", [3]int64{parts(width, 32), 1, 1}, [3]int64{32, 32, 1}, 0, partial, to, i64(shares), i64(width), flag(add))
 }
 
 // sumAll sums something over n elements in parts, and folds the parts with one block.

@@ -35,7 +35,11 @@ func sgd(d *Device, c op.Call) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3)}, extra...)
+	momentum, clip := arg{}, buffer(len(c.In)-1)
+	if len(c.In) == 4 {
+		momentum = buffer(2)
+	}
+	args := append([]arg{buffer(0), buffer(1), momentum, clip}, extra...)
 	return d.updated(c, "sgd", append(args, i64(c.In[0].Shape.Elements()), flag(c.Attr.Nesterov)),
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
 }

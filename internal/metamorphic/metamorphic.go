@@ -19,6 +19,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
+	"spillway/store"
 	"spillway/weights"
 )
 
@@ -29,12 +30,15 @@ type Outcome struct {
 	Sample  []float32 // of the weights, for comparing within a bound
 }
 
-// Train runs iterations of a plan on CPU devices, one per device of the plan, with
-// weights and batches that depend on the seed alone.
-func Train(m *spec.Model, p *plan.Plan, seed uint64, iterations int) (out Outcome, err error) {
+// Train runs iterations of a plan on CPU devices, one per device of the plan, and a
+// disk in a folder, with weights and batches that depend on the seed alone.
+func Train(m *spec.Model, p *plan.Plan, folder string, seed uint64, iterations int) (out Outcome, err error) {
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		dev := cpu.Open(cpu.Options{Threads: 1, Limit: p.Devices[d].Budget})
+		dev, err := open(p.Devices[d], folder)
+		if err != nil {
+			return out, err
+		}
 		defer func() {
 			if bad := dev.Close(); bad != nil && err == nil {
 				err = bad
@@ -64,6 +68,13 @@ func Train(m *spec.Model, p *plan.Plan, seed uint64, iterations int) (out Outcom
 		out.Losses = append(out.Losses, e.Loss())
 	}
 	return out, out.collect(e)
+}
+
+func open(d plan.Device, folder string) (device.Device, error) {
+	if d.Name == planner.DiskName {
+		return store.Open(store.Options{Dir: folder, Limit: d.Budget})
+	}
+	return cpu.Open(cpu.Options{Threads: 1, Limit: d.Budget}), nil
 }
 
 func numbers(seed uint64, i int, p *plan.Plan) executor.Numbers {
@@ -180,15 +191,16 @@ func (o Outcome) Near(p Outcome, bound float64) error {
 // Choice is a random choice for so many devices and micro-batches, and whether its
 // sums have the order of one device's.
 func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
-	devices, way := 1, r.IntN(6)
+	devices, way, disk := 1, r.IntN(6), r.IntN(4) == 0
 	if way >= 2 {
 		devices = 2 + r.IntN(2)
 	}
 	choose = func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks),
+		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), OnDisk: make([]bool, slabs),
 			Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(1+r.IntN(8)), Vertical: r.IntN(2) == 0, Devices: devices}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
+			c.OnDisk[i] = disk && r.IntN(2) == 0
 		}
 		for i := range blocks {
 			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0

@@ -49,7 +49,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
 	site := tiny.Site(1 << 30)
-	site.Kernels = kernels
+	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
 	list := subjects(t)
 	standard := map[int]Outcome{}
 	exact := 0
@@ -66,7 +66,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		got, err := Train(s.model, p, 7, 3)
+		got, err := Train(s.model, p, t.TempDir(), 7, 3)
 		if err != nil {
 			t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
 		}
@@ -90,7 +90,7 @@ func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Train(s.model, p, 7, 3)
+	out, err := Train(s.model, p, t.TempDir(), 7, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestPredictedMemoryIsAllocated(t *testing.T) {
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
 	site := tiny.Site(1 << 30)
-	site.Kernels = kernels
+	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
 	for n := range 40 {
 		r := rand.New(rand.NewPCG(uint64(n), 4))
 		s := subjects(t)[r.IntN(18)]
@@ -115,11 +115,11 @@ func TestPredictedMemoryIsAllocated(t *testing.T) {
 		for d := range p.Devices { // a budget of exactly what is planned is enough
 			p.Devices[d].Budget = arena(p, d)
 		}
-		if _, err := Train(s.model, p, 1, 1); err != nil {
+		if _, err := Train(s.model, p, t.TempDir(), 1, 1); err != nil {
 			t.Errorf("%s with exactly its memory: %v", p.Strategy, err)
 		}
 		p.Devices[0].Budget--
-		if _, err := Train(s.model, p, 1, 1); err == nil {
+		if _, err := Train(s.model, p, t.TempDir(), 1, 1); err == nil {
 			t.Errorf("%s ran with less memory than planned", p.Strategy)
 		}
 	}
@@ -127,7 +127,7 @@ func TestPredictedMemoryIsAllocated(t *testing.T) {
 
 func arena(p *plan.Plan, d int) int64 {
 	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice && a.Device == d {
+		if (a.Tier == plan.OnDevice || a.Tier == plan.OnDisk) && a.Device == d {
 			return a.Bytes
 		}
 	}

@@ -47,11 +47,16 @@ func (l *Line) Show(text func() string) {
 	l.open = true
 }
 
-// Print writes a line that stays, above the progress.
-func (l *Line) Print(text string) {
+// Print writes a line that stays, above the progress, to the progress's own writer.
+func (l *Line) Print(text string) { l.PrintTo(l.w, text) }
+
+// PrintTo is Print to another writer, such as the program's output.
+func (l *Line) PrintTo(w io.Writer, text string) {
 	l.clear()
-	io.WriteString(l.w, text+"\n")
-	l.last = time.Time{} // show the progress again soon
+	io.WriteString(w, text+"\n")
+	if l.width > 0 {
+		l.last = time.Time{} // the progress comes back with the next showing
+	}
 }
 
 // Done takes the progress away.

@@ -1,6 +1,6 @@
-"""Makes every PyTorch fixture: python -m tools.reference, from the root of the repository."""
+"""Makes every fixture: python -m tools.reference, from the root of the repository."""
 
-from . import encoder, models, ops, optimizers
+from . import encoder, models, ops, optimizers, placement
 
-for part in (models, encoder, optimizers, ops):
+for part in (models, encoder, optimizers, ops, placement):
     part.main()

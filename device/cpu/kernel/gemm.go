@@ -30,15 +30,16 @@ type Gemm struct {
 
 	path *routines
 	// The part in progress: K from p0 to p0+kc, packed rows of A from m0, packed
-	// columns of B from n0.
+	// columns of B from n0, in pieces of tm by tn.
 	p0, kc, m0, ms, n0, ns int
+	tm, tn                 int
 	packedA, packedB       []float32
 }
 
 // Sizes in elements. A slab of K is at most slabK deep, so that a panel of A (12 by
 // slabK) stays in the first-level cache; packed parts of A and B hold at most slabM
-// rows and slabN columns. A piece of work is tileM by tileN: its operands fit in the
-// second-level cache.
+// rows and slabN columns. A piece of work is at most tileM by tileN: its operands fit
+// in the second-level cache. Packing is handed out tileM rows or columns at a time.
 const (
 	slabK = 384
 	slabM = 3072
@@ -110,9 +111,25 @@ func (g *Gemm) slab(p *Pool) {
 			pieces += ceil(g.ns, tileM)
 		}
 		p.Run(pieces, (*packing)(g))
-		p.Run(ceil(g.ms, tileM)*ceil(g.ns, tileN), (*tiling)(g))
+		p.Run(g.cut(p.Workers()), (*tiling)(g))
 	}
 }
+
+// cut chooses the size of the pieces, smaller ones where there would be too few for
+// the workers, and returns their number. No bit of the result depends on it.
+func (g *Gemm) cut(workers int) int {
+	g.tm, g.tn = tileM, tileN
+	for g.pieces() < 4*workers && g.tm > tileM/4 {
+		if g.tn > tileN/4 {
+			g.tn /= 2
+		} else {
+			g.tm /= 2
+		}
+	}
+	return g.pieces()
+}
+
+func (g *Gemm) pieces() int { return ceil(g.ms, g.tm) * ceil(g.ns, g.tn) }
 
 // packing is the job that packs: first the pieces of A, then those of B, each tileM
 // rows or columns wide.
@@ -144,15 +161,15 @@ func (m *Matrix) pack(r *routines, panel []float32, step, first, width, p0, kc i
 	r.packCopy(&panel[0], step, &m.Data[p0*m.Step+first], m.Step, kc, width)
 }
 
-// tiling is the job that multiplies packed panels, tileM by tileN a piece.
+// tiling is the job that multiplies packed panels, tm by tn a piece.
 type tiling Gemm
 
 // Run computes one piece. The panel of A stays in the first-level cache while the
 // panels of B pass by from the second.
 func (g *tiling) Run(_, piece int) {
-	r, down := g.path, ceil(g.ms, tileM)
-	i0, j0 := piece%down*tileM, piece/down*tileN
-	iEnd, jEnd := min(i0+tileM, g.ms), min(j0+tileN, g.ns)
+	r, down := g.path, ceil(g.ms, g.tm)
+	i0, j0 := piece%down*g.tm, piece/down*g.tn
+	iEnd, jEnd := min(i0+g.tm, g.ms), min(j0+g.tn, g.ns)
 	for i := i0; i < iEnd; i += r.mr {
 		for j := j0; j < jEnd; j += r.nr {
 			row, col := g.m0+i, g.n0+j

@@ -37,6 +37,11 @@ __device__ __forceinline__ void putRow(Element *to, const float (&sum)[PART], fl
         if (lane + 4 * c < width) narrow(sum[c] * by, &to[lane + 4 * c]);
 }
 
+// seen is the score of a pair from its product, -inf where it is not seen.
+__device__ __forceinline__ float seen(const Sight &c, int b, int i, int j, float product) {
+    return visible(c, b, i, j) ? c.scale * product + added(c, i, j) : -INFINITE;
+}
+
 // o and lse of 32 queries of one head: grid (tiles of queries, heads, samples).
 extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, SIGHT_PARAMS) {
     Sight c = SIGHT;

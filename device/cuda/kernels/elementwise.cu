@@ -1,7 +1,7 @@
 // Ops on each element by itself. A thread works on one pack of LANES elements; the
 // last one may hold fewer.
 
-// spread calls body(i, count) for the thread's pack: i is its first element.
+// PACK_OF declares i, the first element of the thread's pack, and count, how many it has.
 #define PACK_OF(n)                                                                     \
     i64 i = position() * LANES;                                                        \
     if (i >= (n)) return;                                                              \
@@ -39,40 +39,35 @@ extern "C" __global__ void scale(const Element *x, Element *y, i64 n, float by, 
     put(y + i, count, f, add);
 }
 
-// repeated fetches elements i.. of a tensor of period elements that is repeated.
-__device__ __forceinline__ void repeated(const Element *y, i64 period, i64 n, i64 i, int count, float (&f)[LANES]) {
-    if (period == n) {
-        fetch(y + i, count, f);
-        return;
-    }
-    i64 j = n < (1ll << 31) ? (i64)((u32)i % (u32)period) : i % period;
-    if (period % LANES == 0) { // a pack never crosses the end: i is a multiple of LANES
-        load(y + j, f);
-        return;
-    }
+struct Plus { __device__ static float of(float a, float b) { return a + b; } };
+struct Times { __device__ static float of(float a, float b) { return a * b; } };
+
+// z = x with y, both of n elements.
+template <class Op> __device__ __forceinline__ void combine(const Element *x, const Element *y, Element *z, i64 n, int add) {
+    PACK_OF(n)
+    float f[LANES], g[LANES];
+    fetch(x + i, count, f);
+    fetch(y + i, count, g);
+    for (int k = 0; k < LANES; k++) f[k] = Op::of(f[k], g[k]);
+    put(z + i, count, f, add);
+}
+extern "C" __global__ void add(const Element *x, const Element *y, Element *z, i64 n, int add) { combine<Plus>(x, y, z, n, add); }
+extern "C" __global__ void mul(const Element *x, const Element *y, Element *z, i64 n, int add) { combine<Times>(x, y, z, n, add); }
+
+// z = x with y, which has period elements and is repeated.
+template <class Op> __device__ __forceinline__ void combineRepeated(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) {
+    PACK_OF(n)
+    float f[LANES];
+    fetch(x + i, count, f);
+    i64 j = i % period;
     for (int k = 0; k < LANES; k++) {
-        f[k] = wide(y[j]);
+        f[k] = Op::of(f[k], wide(y[j]));
         if (++j == period) j = 0;
     }
-}
-
-extern "C" __global__ void add(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) {
-    PACK_OF(n)
-    float f[LANES], g[LANES];
-    fetch(x + i, count, f);
-    repeated(y, period, n, i, count, g);
-    for (int k = 0; k < LANES; k++) f[k] += g[k];
     put(z + i, count, f, add);
 }
-
-extern "C" __global__ void mul(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) {
-    PACK_OF(n)
-    float f[LANES], g[LANES];
-    fetch(x + i, count, f);
-    repeated(y, period, n, i, count, g);
-    for (int k = 0; k < LANES; k++) f[k] *= g[k];
-    put(z + i, count, f, add);
-}
+extern "C" __global__ void addRepeated(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) { combineRepeated<Plus>(x, y, z, n, period, add); }
+extern "C" __global__ void mulRepeated(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) { combineRepeated<Times>(x, y, z, n, period, add); }
 
 // The functions of one number, as package op numbers them.
 enum { ReLU = 1, GELU, GELUTanh, SiLU, Tanh, Sigmoid };
@@ -80,80 +75,105 @@ enum { ReLU = 1, GELU, GELUTanh, SiLU, Tanh, Sigmoid };
 #define ROOT_2_OVER_PI 0.7978845608028654f
 #define CUBIC 0.044715f
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+// Exponentials and quotients of 16-bit elements may be a few units off in f32.
+#if ELEMENT == 0
+__device__ __forceinline__ float power(float x) { return expf(x); }
+__device__ __forceinline__ float over(float a, float b) { return a / b; }
+#else
+__device__ __forceinline__ float power(float x) { return __expf(x); }
+__device__ __forceinline__ float over(float a, float b) { return __fdividef(a, b); }
+#endif
+
 __device__ __forceinline__ float normalCDF(float x) { return 0.5f * erfcf(-x * 0.7071067811865476f); }
+__device__ __forceinline__ float sigmoid(float x) { return over(1.0f, 1.0f + power(-fmaxf(x, -80.0f))); }
 
-__device__ __forceinline__ float value(int f, float x) {
-    switch (f) {
-    case ReLU: return fmaxf(x, 0.0f);
-    case GELU: return x * normalCDF(x);
-    case GELUTanh: return 0.5f * x * (1.0f + tanhf(ROOT_2_OVER_PI * (x + CUBIC * x * x * x)));
-    case SiLU: return x * sigmoid(x);
-    case Tanh: return tanhf(x);
-    }
-    return sigmoid(x);
-}
-
-__device__ __forceinline__ float slope(int f, float x) {
-    switch (f) {
-    case ReLU: return x > 0.0f ? 1.0f : 0.0f;
-    case GELU: return normalCDF(x) + x * expf(-0.5f * x * x) * 0.3989422804014327f;
-    case GELUTanh: {
+// both gives f(x) and f'(x).
+template <int F> __device__ __forceinline__ void both(float x, float &value, float &slope) {
+    if (F == ReLU) {
+        value = fmaxf(x, 0.0f);
+        slope = x > 0.0f ? 1.0f : 0.0f;
+    } else if (F == GELU) {
+        float cdf = normalCDF(x);
+        value = x * cdf;
+        slope = cdf + x * power(-0.5f * x * x) * 0.3989422804014327f;
+    } else if (F == GELUTanh) {
         float t = tanhf(ROOT_2_OVER_PI * (x + CUBIC * x * x * x));
-        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * ROOT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x * x);
-    }
-    case SiLU: {
+        value = 0.5f * x * (1.0f + t);
+        slope = 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * ROOT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x * x);
+    } else if (F == SiLU) {
         float s = sigmoid(x);
-        return s * (1.0f + x * (1.0f - s));
+        value = x * s;
+        slope = s * (1.0f + x * (1.0f - s));
+    } else if (F == Tanh) {
+        value = tanhf(x);
+        slope = 1.0f - value * value;
+    } else {
+        value = sigmoid(x);
+        slope = value * (1.0f - value);
     }
-    case Tanh: {
-        float t = tanhf(x);
-        return 1.0f - t * t;
-    }
-    }
-    float s = sigmoid(x);
-    return s * (1.0f - s);
 }
 
-extern "C" __global__ void unary(const Element *x, Element *y, i64 n, int func) {
+template <int F> __device__ __forceinline__ void unaryOf(const Element *x, Element *y, i64 n) {
     PACK_OF(n)
-    float f[LANES];
+    float f[LANES], slope;
     fetch(x + i, count, f);
-    for (int k = 0; k < LANES; k++) f[k] = value(func, f[k]);
+    for (int k = 0; k < LANES; k++) both<F>(f[k], f[k], slope);
     put(y + i, count, f, 0);
 }
 
-extern "C" __global__ void unaryGrad(const Element *x, const Element *dy, Element *dx, i64 n, int func) {
+template <int F> __device__ __forceinline__ void unaryGradOf(const Element *x, const Element *dy, Element *dx, i64 n) {
     PACK_OF(n)
-    float f[LANES], g[LANES];
+    float f[LANES], g[LANES], value, slope;
     fetch(x + i, count, f);
     fetch(dy + i, count, g);
-    for (int k = 0; k < LANES; k++) f[k] = g[k] * slope(func, f[k]);
-    put(dx + i, count, f, 0);
+    for (int k = 0; k < LANES; k++) {
+        both<F>(f[k], value, slope);
+        g[k] *= slope;
+    }
+    put(dx + i, count, g, 0);
 }
 
-extern "C" __global__ void gated(const Element *gate, const Element *up, Element *y, i64 n, int func) {
+template <int F> __device__ __forceinline__ void gatedOf(const Element *gate, const Element *up, Element *y, i64 n) {
     PACK_OF(n)
-    float f[LANES], g[LANES];
+    float f[LANES], g[LANES], value, slope;
     fetch(gate + i, count, f);
     fetch(up + i, count, g);
-    for (int k = 0; k < LANES; k++) f[k] = value(func, f[k]) * g[k];
-    put(y + i, count, f, 0);
+    for (int k = 0; k < LANES; k++) {
+        both<F>(f[k], value, slope);
+        g[k] *= value;
+    }
+    put(y + i, count, g, 0);
 }
 
-extern "C" __global__ void gatedGrad(const Element *gate, const Element *up, const Element *dy, Element *dgate, Element *dup, i64 n, int func) {
+template <int F> __device__ __forceinline__ void gatedGradOf(const Element *gate, const Element *up, const Element *dy, Element *dgate, Element *dup, i64 n) {
     PACK_OF(n)
-    float f[LANES], g[LANES], d[LANES];
+    float f[LANES], g[LANES], d[LANES], value, slope;
     fetch(gate + i, count, f);
     fetch(up + i, count, g);
     fetch(dy + i, count, d);
     for (int k = 0; k < LANES; k++) {
-        g[k] *= d[k] * slope(func, f[k]);
-        f[k] = d[k] * value(func, f[k]);
+        both<F>(f[k], value, slope);
+        g[k] *= d[k] * slope;
+        f[k] = d[k] * value;
     }
     put(dgate + i, count, g, 0);
     put(dup + i, count, f, 0);
 }
+
+// A kernel per function and op: unary1 is Unary with ReLU.
+#define FUNCTION(F)                                                                                                                                                     \
+    extern "C" __global__ void unary##F(const Element *x, Element *y, i64 n) { unaryOf<F>(x, y, n); }                                                                     \
+    extern "C" __global__ void unaryGrad##F(const Element *x, const Element *dy, Element *dx, i64 n) { unaryGradOf<F>(x, dy, dx, n); }                                    \
+    extern "C" __global__ void gated##F(const Element *gate, const Element *up, Element *y, i64 n) { gatedOf<F>(gate, up, y, n); }                                        \
+    extern "C" __global__ void gatedGrad##F(const Element *gate, const Element *up, const Element *dy, Element *dgate, Element *dup, i64 n) {                             \
+        gatedGradOf<F>(gate, up, dy, dgate, dup, n);                                                                                                                    \
+    }
+FUNCTION(1)
+FUNCTION(2)
+FUNCTION(3)
+FUNCTION(4)
+FUNCTION(5)
+FUNCTION(6)
 
 // Dropout; perSample is how many elements a sample has, row the first one's index.
 extern "C" __global__ void dropout(const Element *x, Element *y, i64 n, i64 perSample, float prob, float keep, u32 stream, u64 key, u64 row) {

@@ -27,19 +27,27 @@ template <int V> __device__ __forceinline__ void scatter(const int *ids, const E
     i64 column = ((i64)blockIdx.y * blockDim.x + threadIdx.x) * V;
     float sum[V], f[V];
     for (int k = 0; k < V; k++) sum[k] = 0;
-    __shared__ u32 found[8]; // which of the next 256 positions have the id
+    __shared__ u32 found[8];  // which of the next 256 positions have the id
+    __shared__ u8 list[256];  // those, in their order
     for (i64 from = first; from < n; from += 256) {
         i64 i = from + threadIdx.x;
-        u32 votes = __ballot_sync(0xffffffffu, i < n && clamped(ids[i], rows) == id);
-        if ((threadIdx.x & 31) == 0) found[threadIdx.x >> 5] = votes;
+        bool mine = i < n && clamped(ids[i], rows) == id;
+        u32 votes = __ballot_sync(0xffffffffu, mine), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        if (lane == 0) found[warp] = votes;
+        __syncthreads();
+        int before = __popc(votes & ((1u << lane) - 1)), all = 0;
+        for (int w = 0; w < 8; w++) {
+            if (w < warp) before += __popc(found[w]);
+            all += __popc(found[w]);
+        }
+        if (mine) list[before] = (u8)threadIdx.x;
         __syncthreads();
         if (column < width)
-            for (int w = 0; w < 8; w++)
-                for (u32 bits = found[w]; bits; bits &= bits - 1) {
-                    load(dy + (from + w * 32 + __ffs(bits) - 1) * width + column, f);
-                    for (int k = 0; k < V; k++) sum[k] += f[k];
-                }
-        __syncthreads();
+#pragma unroll 4
+            for (int x = 0; x < all; x++) {
+                load(dy + (from + list[x]) * width + column, f);
+                for (int k = 0; k < V; k++) sum[k] += f[k];
+            }
     }
     if (column >= width) return;
     Element *to = table + id * width + column;

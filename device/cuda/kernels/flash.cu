@@ -106,7 +106,13 @@ __device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, in
     return c.window == 0 || j0 > i1 + shift - c.window;
 }
 
-// putTile writes two rows of sums, r and r + 8, of which those below limit exist.
+// Products in f32 become exponents of 2 with one multiplication: c.scale·log2(e). A pair
+// that is not seen has the product -inf; a mask is added in the products' unit.
+__device__ __forceinline__ float product(const Sight &c, int b, int i, int j, float x) {
+    return visible(c, b, i, j) ? x + added(c, i, j) / c.scale : -INFINITE;
+}
+
+// putRows writes two rows of sums, r and r + 8, of which those below limit exist.
 template <int N> __device__ __forceinline__ void putRows(Element *x, i64 step, int r, int limit, const float (&sum)[N][4], float by0, float by1) {
     int t = (threadIdx.x & 3) * 2;
 #pragma unroll
@@ -144,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
     v += shared;
     u64 base = streamBase(key, stream);
     int first = firstKey(c, i0) / KEYS * KEYS, end = endKey(c, i0 + QUERIES - 1), row = i0 + warp * 32 + (lane >> 2);
-    float out[2][HEAD / 8][4], top[4], sum[4];
+    float out[2][HEAD / 8][4], top[4], sum[4], unit = scale * LOG2E;
     zero(out[0]);
     zero(out[1]);
 #pragma unroll
@@ -181,29 +187,26 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 }
             }
         }
-        bool all = whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1);
+        if (!whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1))
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+            for (int m = 0; m < 2; m++)
 #pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
+                for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-                for (int x = 0; x < 4; x++) {
-                    int i = row + m * 16 + (x >> 1) * 8, j = j0 + n * 8 + (lane & 3) * 2 + (x & 1);
-                    s[m][n][x] = LOG2E * (all ? scale * s[m][n][x] : seen(c, b, i, j, s[m][n][x]));
-                }
+                    for (int x = 0; x < 4; x++) s[m][n][x] = product(c, b, row + m * 16 + (x >> 1) * 8, j0 + n * 8 + (lane & 3) * 2 + (x & 1), s[m][n][x]);
 #pragma unroll
         for (int y = 0; y < 4; y++) { // the four rows of a lane: 0, 8, 16, 24 below row
             float most = top[y], part = 0;
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++) most = fmaxf(most, fmaxf(s[y >> 1][n][(y & 1) * 2], s[y >> 1][n][(y & 1) * 2 + 1]));
             most = lineMax(most);
-            float from = most == -INFINITE ? 0 : most, shrink = power2(top[y] - from);
+            float from = most == -INFINITE ? 0 : most * unit, shrink = power2(top[y] * unit - from);
             top[y] = most;
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int x = 0; x < 2; x++) {
-                    float p = power2(s[y >> 1][n][(y & 1) * 2 + x] - from);
+                    float p = power2(s[y >> 1][n][(y & 1) * 2 + x] * unit - from);
                     part += p;
                     if (drops(c)) p *= dropped(c, base, b, h, row + y * 8, j0 + n * 8 + (lane & 3) * 2 + x);
                     s[y >> 1][n][(y & 1) * 2 + x] = p;
@@ -243,16 +246,15 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         putRows(o, queryStep, row + m * 16, T, out[m], sum[2 * m] > 0 ? 1.0f / sum[2 * m] : 0.0f, sum[2 * m + 1] > 0 ? 1.0f / sum[2 * m + 1] : 0.0f);
 #pragma unroll
     for (int y = 0; y < 4; y++)
-        if ((lane & 3) == 0 && row + y * 8 < T) lse[((i64)b * heads + h) * T + row + y * 8] = sum[y] > 0 ? top[y] / LOG2E + logf(sum[y]) : -INFINITE;
+        if ((lane & 3) == 0 && row + y * 8 < T) lse[((i64)b * heads + h) * T + row + y * 8] = sum[y] > 0 ? top[y] * scale + logf(sum[y]) : -INFINITE;
 }
 
 // ---- backward
 
-// weight of a pair after softmax, 0 where it is not seen.
-__device__ __forceinline__ float weight(const Sight &c, bool all, int b, int i, int j, float product, float lse) {
-    float score = all ? c.scale * product : seen(c, b, i, j, product);
-    return score == -INFINITE ? 0.0f : power2(LOG2E * (score - lse));
-}
+// Rows a warp works on, in tiles of 16: more of them share a right factor once it is
+// loaded, as far as there are registers for their sums.
+#define TILES (HEAD <= 64 ? 2 : 1)
+#define ROWS (WARPS * TILES * 16) // of a block
 
 // delta = the products of o and do, laid out like lse; a warp each.
 extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
@@ -270,27 +272,28 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
     if (threadIdx.x == 0) delta[(b * heads + h) * T + i] = sum;
 }
 
-// dq of 64 queries of a head per block, 16 per warp; 64 keys at a time.
+// dq of ROWS queries of a head per block; 64 keys at a time.
 extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ Element tiles[];
-    Element *qs = tiles, *gs = qs + 64 * PITCH, *ks = gs + 64 * PITCH, *vs = ks + 2 * KEYS * PITCH;
-    int i0 = (gridDim.x - 1 - blockIdx.x) * 64, h = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    Element *qs = tiles, *gs = qs + ROWS * PITCH, *ks = gs + ROWS * PITCH, *vs = ks + 2 * KEYS * PITCH;
+    int i0 = (gridDim.x - 1 - blockIdx.x) * ROWS, h = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES * 16;
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD, queryAt = (i64)b * T * queryStep + (i64)h * HEAD;
     i64 keyAt = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * HEAD, line = ((i64)b * heads + h) * T;
     k += keyAt;
     v += keyAt;
     u64 base = streamBase(key, stream);
-    int first = firstKey(c, i0) / KEYS * KEYS, end = endKey(c, i0 + 63), row = i0 + warp * 16 + (lane >> 2);
-    float out[HEAD / 8][4], total[2], inner[2];
-    zero(out);
+    int first = firstKey(c, i0) / KEYS * KEYS, end = endKey(c, i0 + ROWS - 1), row = i0 + mine + (lane >> 2);
+    float out[TILES][HEAD / 8][4], total[2 * TILES], inner[2 * TILES], unit = scale * LOG2E;
 #pragma unroll
-    for (int y = 0; y < 2; y++) {
-        total[y] = row + y * 8 < T ? lse[line + row + y * 8] : 0;
+    for (int m = 0; m < TILES; m++) zero(out[m]);
+#pragma unroll
+    for (int y = 0; y < 2 * TILES; y++) {
+        total[y] = row + y * 8 < T ? lse[line + row + y * 8] * LOG2E : 0;
         inner[y] = row + y * 8 < T ? delta[line + row + y * 8] : 0;
     }
-    fetchTile<64>(qs, q + queryAt, queryStep, i0, T);
-    fetchTile<64>(gs, grad + queryAt, queryStep, i0, T);
+    fetchTile<ROWS>(qs, q + queryAt, queryStep, i0, T);
+    fetchTile<ROWS>(gs, grad + queryAt, queryStep, i0, T);
     fetchTile<KEYS>(ks, k, keyStep, first, S);
     fetchTile<KEYS>(vs, v, keyStep, first, S);
     commit();
@@ -303,67 +306,100 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
             fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j0 + KEYS, S);
         }
         commit();
-        float s[KEYS / 8][4], g[KEYS / 8][4];
-        zero(s);
-        zero(g);
+        bool all = whole(c, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1);
 #pragma unroll
-        for (int d = 0; d < SLABS; d++) {
-            u32 a[4], e[4], f[4];
-            left(a, qs, warp * 16, d * 16);
-            left(e, gs, warp * 16, d * 16);
+        for (int half = 0; half < 2; half++) { // of the keys, so that the sums fit into registers
+            float s[TILES][KEYS / 16][4], g[TILES][KEYS / 16][4];
 #pragma unroll
-            for (int n = 0; n < KEYS / 16; n++) {
-                right(f, kt, n * 16, d * 16);
-                mma(s[2 * n], a, f[0], f[1]);
-                mma(s[2 * n + 1], a, f[2], f[3]);
-                right(f, vt, n * 16, d * 16);
-                mma(g[2 * n], e, f[0], f[1]);
-                mma(g[2 * n + 1], e, f[2], f[3]);
+            for (int m = 0; m < TILES; m++) {
+                zero(s[m]);
+                zero(g[m]);
             }
-        }
-        bool all = whole(c, i0 + warp * 16, i0 + warp * 16 + 15, j0, j0 + KEYS - 1);
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-            for (int x = 0; x < 4; x++) {
-                int i = row + (x >> 1) * 8, j = j0 + n * 8 + (lane & 3) * 2 + (x & 1);
-                float p = weight(c, all, b, i, j, s[n][x], total[x >> 1]);
-                if (drops(c)) g[n][x] *= dropped(c, base, b, h, i, j);
-                s[n][x] = scale * p * (g[n][x] - inner[x >> 1]);
-            }
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            u32 a[4], f[4];
-            asLeft(a, s[2 * n], s[2 * n + 1]);
 #pragma unroll
             for (int d = 0; d < SLABS; d++) {
-                down(f, kt, n * 16, d * 16);
-                mma(out[2 * d], a, f[0], f[1]);
-                mma(out[2 * d + 1], a, f[2], f[3]);
+                u32 a[TILES][4], e[TILES][4], f[4];
+#pragma unroll
+                for (int m = 0; m < TILES; m++) {
+                    left(a[m], qs, mine + m * 16, d * 16);
+                    left(e[m], gs, mine + m * 16, d * 16);
+                }
+#pragma unroll
+                for (int n = 0; n < KEYS / 32; n++) {
+                    right(f, kt, half * 32 + n * 16, d * 16);
+#pragma unroll
+                    for (int m = 0; m < TILES; m++) {
+                        mma(s[m][2 * n], a[m], f[0], f[1]);
+                        mma(s[m][2 * n + 1], a[m], f[2], f[3]);
+                    }
+                    right(f, vt, half * 32 + n * 16, d * 16);
+#pragma unroll
+                    for (int m = 0; m < TILES; m++) {
+                        mma(g[m][2 * n], e[m], f[0], f[1]);
+                        mma(g[m][2 * n + 1], e[m], f[2], f[3]);
+                    }
+                }
+            }
+            int from = j0 + half * 32 + (lane & 3) * 2;
+            if (!all)
+#pragma unroll
+                for (int m = 0; m < TILES; m++)
+#pragma unroll
+                    for (int n = 0; n < KEYS / 16; n++)
+#pragma unroll
+                        for (int x = 0; x < 4; x++) s[m][n][x] = product(c, b, row + m * 16 + (x >> 1) * 8, from + n * 8 + (x & 1), s[m][n][x]);
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+#pragma unroll
+                for (int n = 0; n < KEYS / 16; n++)
+#pragma unroll
+                    for (int x = 0; x < 4; x++) {
+                        int y = 2 * m + (x >> 1);
+                        float p = s[m][n][x] == -INFINITE ? 0.0f : power2(s[m][n][x] * unit - total[y]);
+                        if (drops(c)) g[m][n][x] *= dropped(c, base, b, h, row + y * 8, from + n * 8 + (x & 1));
+                        s[m][n][x] = p * (g[m][n][x] - inner[y]);
+                    }
+#pragma unroll
+            for (int n = 0; n < KEYS / 32; n++) {
+                u32 a[TILES][4], f[4];
+#pragma unroll
+                for (int m = 0; m < TILES; m++) asLeft(a[m], s[m][2 * n], s[m][2 * n + 1]);
+#pragma unroll
+                for (int d = 0; d < SLABS; d++) {
+                    down(f, kt, half * 32 + n * 16, d * 16);
+#pragma unroll
+                    for (int m = 0; m < TILES; m++) {
+                        mma(out[m][2 * d], a[m], f[0], f[1]);
+                        mma(out[m][2 * d + 1], a[m], f[2], f[3]);
+                    }
+                }
             }
         }
     }
     await<0>();
-    putRows(dq + queryAt, queryStep, row, T, out, 1.0f, 1.0f);
+#pragma unroll
+    for (int m = 0; m < TILES; m++) putRows(dq + queryAt, queryStep, row + m * 16, T, out[m], scale, scale);
 }
 
-// dk and dv of 64 keys of a key head per block, 16 per warp, over the queries of all
-// heads that share it, STRIP queries at a time. Tiles are turned: rows are keys.
-#define STRIP (HEAD <= 64 ? 64 : 32)
+// dk and dv of ROWS keys of a key head per block, over the queries of all heads that
+// share it, STRIP queries at a time. Tiles are turned: rows are keys.
+#define STRIP 32
 
 extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ Element tiles[];
-    Element *ks = tiles, *vs = ks + 64 * PITCH, *qs = vs + 64 * PITCH, *gs = qs + 2 * STRIP * PITCH;
+    Element *ks = tiles, *vs = ks + ROWS * PITCH, *qs = vs + ROWS * PITCH, *gs = qs + 2 * STRIP * PITCH;
     __shared__ float totals[2][STRIP], inners[2][STRIP];
-    int j0 = blockIdx.x * 64, kh = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int j0 = blockIdx.x * ROWS, kh = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES * 16;
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD, keyAt = (i64)b * S * keyStep + (i64)kh * HEAD;
     u64 base = streamBase(key, stream);
-    int group = heads / keyHeads, first = firstQuery(c, j0) / STRIP * STRIP, end = endQuery(c, j0 + 63), row = j0 + warp * 16 + (lane >> 2);
+    int group = heads / keyHeads, first = firstQuery(c, j0) / STRIP * STRIP, end = endQuery(c, j0 + ROWS - 1), row = j0 + mine + (lane >> 2);
     int strips = end > first ? (end - first + STRIP - 1) / STRIP : 0, rounds = group * strips;
-    float outK[HEAD / 8][4], outV[HEAD / 8][4];
-    zero(outK);
-    zero(outV);
+    float outK[TILES][HEAD / 8][4], outV[TILES][HEAD / 8][4], unit = scale * LOG2E;
+#pragma unroll
+    for (int m = 0; m < TILES; m++) {
+        zero(outK[m]);
+        zero(outV[m]);
+    }
     // round n is strip n % strips of head n / strips of the group
     auto fetch = [&](int n, int stage) {
         int h = kh * group + n / strips, i0 = first + n % strips * STRIP;
@@ -372,12 +408,12 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         fetchTile<STRIP>(gs + stage * STRIP * PITCH, grad + queryAt, queryStep, i0, T);
         if (threadIdx.x < STRIP) {
             bool there = i0 + threadIdx.x < T;
-            totals[stage][threadIdx.x] = there ? lse[line + i0 + threadIdx.x] : 0;
+            totals[stage][threadIdx.x] = there ? lse[line + i0 + threadIdx.x] * LOG2E : 0;
             inners[stage][threadIdx.x] = there ? delta[line + i0 + threadIdx.x] : 0;
         }
     };
-    fetchTile<64>(ks, k + keyAt, keyStep, j0, S);
-    fetchTile<64>(vs, v + keyAt, keyStep, j0, S);
+    fetchTile<ROWS>(ks, k + keyAt, keyStep, j0, S);
+    fetchTile<ROWS>(vs, v + keyAt, keyStep, j0, S);
     if (rounds > 0) fetch(0, 0);
     commit();
     for (int n = 0, stage = 0; n < rounds; n++, stage ^= 1) {
@@ -386,53 +422,89 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         __syncthreads();
         if (n + 1 < rounds) fetch(n + 1, stage ^ 1);
         commit();
-        int h = kh * group + n / strips, i0 = first + n % strips * STRIP;
-        float s[STRIP / 8][4], g[STRIP / 8][4];
-        zero(s);
-        zero(g);
+        int h = kh * group + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
+        float s[TILES][STRIP / 8][4], g[TILES][STRIP / 8][4];
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            zero(s[t]);
+            zero(g[t]);
+        }
 #pragma unroll
         for (int d = 0; d < SLABS; d++) {
-            u32 a[4], e[4], f[4];
-            left(a, ks, warp * 16, d * 16);
-            left(e, vs, warp * 16, d * 16);
+            u32 a[TILES][4], e[TILES][4], f[4];
+#pragma unroll
+            for (int t = 0; t < TILES; t++) {
+                left(a[t], ks, mine + t * 16, d * 16);
+                left(e[t], vs, mine + t * 16, d * 16);
+            }
 #pragma unroll
             for (int m = 0; m < STRIP / 16; m++) {
                 right(f, qt, m * 16, d * 16);
-                mma(s[2 * m], a, f[0], f[1]);
-                mma(s[2 * m + 1], a, f[2], f[3]);
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    mma(s[t][2 * m], a[t], f[0], f[1]);
+                    mma(s[t][2 * m + 1], a[t], f[2], f[3]);
+                }
                 right(f, gt, m * 16, d * 16);
-                mma(g[2 * m], e, f[0], f[1]);
-                mma(g[2 * m + 1], e, f[2], f[3]);
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    mma(g[t][2 * m], e[t], f[0], f[1]);
+                    mma(g[t][2 * m + 1], e[t], f[2], f[3]);
+                }
             }
         }
-        bool all = whole(c, i0, i0 + STRIP - 1, j0 + warp * 16, j0 + warp * 16 + 15);
+        if (!whole(c, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1))
 #pragma unroll
-        for (int m = 0; m < STRIP / 8; m++)
+            for (int t = 0; t < TILES; t++)
 #pragma unroll
-            for (int x = 0; x < 4; x++) {
-                int in = m * 8 + (lane & 3) * 2 + (x & 1), j = row + (x >> 1) * 8;
-                float p = weight(c, all, b, i0 + in, j, s[m][x], totals[stage][in]), drop = 1;
-                if (drops(c)) drop = dropped(c, base, b, h, i0 + in, j);
-                s[m][x] = p * drop;
-                g[m][x] = scale * p * (drop * g[m][x] - inners[stage][in]);
-            }
+                for (int m = 0; m < STRIP / 8; m++)
+#pragma unroll
+                    for (int x = 0; x < 4; x++) s[t][m][x] = product(c, b, i0 + in + m * 8 + (x & 1), row + t * 16 + (x >> 1) * 8, s[t][m][x]);
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+#pragma unroll
+            for (int m = 0; m < STRIP / 8; m++)
+#pragma unroll
+                for (int x = 0; x < 4; x++) {
+                    int i = in + m * 8 + (x & 1);
+                    float p = s[t][m][x] == -INFINITE ? 0.0f : power2(s[t][m][x] * unit - totals[stage][i]), w = p;
+                    if (drops(c)) {
+                        float drop = dropped(c, base, b, h, i0 + i, row + t * 16 + (x >> 1) * 8);
+                        w *= drop;
+                        g[t][m][x] *= drop;
+                    }
+                    s[t][m][x] = w;
+                    g[t][m][x] = p * (g[t][m][x] - inners[stage][i]);
+                }
 #pragma unroll
         for (int m = 0; m < STRIP / 16; m++) {
-            u32 a[4], e[4], f[4];
-            asLeft(a, s[2 * m], s[2 * m + 1]);
-            asLeft(e, g[2 * m], g[2 * m + 1]);
+            u32 a[TILES][4], e[TILES][4], f[4];
+#pragma unroll
+            for (int t = 0; t < TILES; t++) {
+                asLeft(a[t], s[t][2 * m], s[t][2 * m + 1]);
+                asLeft(e[t], g[t][2 * m], g[t][2 * m + 1]);
+            }
 #pragma unroll
             for (int d = 0; d < SLABS; d++) {
                 down(f, gt, m * 16, d * 16);
-                mma(outV[2 * d], a, f[0], f[1]);
-                mma(outV[2 * d + 1], a, f[2], f[3]);
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    mma(outV[t][2 * d], a[t], f[0], f[1]);
+                    mma(outV[t][2 * d + 1], a[t], f[2], f[3]);
+                }
                 down(f, qt, m * 16, d * 16);
-                mma(outK[2 * d], e, f[0], f[1]);
-                mma(outK[2 * d + 1], e, f[2], f[3]);
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    mma(outK[t][2 * d], e[t], f[0], f[1]);
+                    mma(outK[t][2 * d + 1], e[t], f[2], f[3]);
+                }
             }
         }
     }
     await<0>();
-    putRows(dk + keyAt, keyStep, row, S, outK, 1.0f, 1.0f);
-    putRows(dv + keyAt, keyStep, row, S, outV, 1.0f, 1.0f);
+#pragma unroll
+    for (int t = 0; t < TILES; t++) {
+        putRows(dk + keyAt, keyStep, row + t * 16, S, outK[t], scale, scale);
+        putRows(dv + keyAt, keyStep, row + t * 16, S, outV[t], 1.0f, 1.0f);
+    }
 }

@@ -2,16 +2,24 @@
 
 #define IGNORED (-100)
 
-// Of a row: the logarithm of the sum of exponentials.
+// Of a row: the logarithm of the sum of exponentials. Four logits at a time per thread,
+// so that one exponential in five goes into a new maximum.
 template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 classes) {
     float top = -INFINITE, sum = 0;
-    for (i64 v = threadIdx.x; v < classes; v += blockDim.x) {
-        float x = wide(logits[v]);
-        if (x > top) {
-            sum *= expf(top - x);
-            top = x;
+    bool aligned = classes % 4 == 0; // then rows are, too
+    for (i64 v = threadIdx.x * 4; v < classes; v += blockDim.x * 4) {
+        float x[4];
+        if (aligned)
+            load(logits + v, x);
+        else
+            for (int k = 0; k < 4; k++) x[k] = v + k < classes ? wide(logits[v + k]) : -INFINITE;
+        float most = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+        if (most > top) {
+            sum *= expf(top - most);
+            top = most;
         }
-        sum += expf(x - top);
+        if (top > -INFINITE)
+            for (int k = 0; k < 4; k++) sum += expf(x[k] - top);
     }
     float most = rowMax(top);
     sum = rowSum(top == -INFINITE ? 0.0f : sum * expf(top - most));
@@ -61,16 +69,19 @@ extern "C" __global__ void lossInPlace(float *logits, const int *targets, const 
     float total = logSum(logits, classes), by = *scale * *dloss;
     i64 hit = target(id, classes);
     if (threadIdx.x == 0) losses[blockIdx.x] = total - logits[hit];
+    bool aligned = classes % 4 == 0;
     for (i64 from = 0; from < classes; from += 4 * blockDim.x) {
+        i64 v = from + threadIdx.x * 4;
         float x[4];
-        for (int k = 0; k < 4; k++) {
-            i64 v = from + k * blockDim.x + threadIdx.x;
-            x[k] = v < classes ? logits[v] : 0.0f;
-        }
+        if (aligned && v < classes)
+            load(logits + v, x);
+        else
+            for (int k = 0; k < 4; k++) x[k] = v + k < classes ? logits[v + k] : 0.0f;
         __syncthreads();
-        for (int k = 0; k < 4; k++) {
-            i64 v = from + k * blockDim.x + threadIdx.x;
-            if (v < classes) narrow(by * (expf(x[k] - total) - (v == hit ? 1.0f : 0.0f)), &out[v]);
-        }
+        for (int k = 0; k < 4; k++) x[k] = by * (expf(x[k] - total) - (v + k == hit ? 1.0f : 0.0f));
+        if (aligned && v < classes)
+            store(out + v, x);
+        else
+            for (int k = 0; k < 4 && v + k < classes; k++) narrow(x[k], &out[v + k]);
     }
 }

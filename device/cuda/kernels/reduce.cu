@@ -16,22 +16,35 @@ extern "C" __global__ void sumRows(const Element *x, float *partial, i64 rows, i
     partial[(i64)blockIdx.y * width + column] = sum;
 }
 
-// Stage two: y[column] = the parts in order.
+// Stage two: y[column] = the sum of the parts, by 32 × 32 threads: 32 columns, and 32
+// lines that take the parts in turn.
 extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts, i64 width, int add) {
-    i64 column = position();
-    if (column >= width) return;
+    i64 column = (i64)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
-    for (i64 p = 0; p < parts; p++) sum += partial[p * width + column];
+    if (column < width)
+        for (i64 p = threadIdx.y; p < parts; p += 32) sum += partial[p * width + column];
+    __shared__ float lines[32][33];
+    lines[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || column >= width) return;
+    for (int i = 1; i < 32; i++) sum += lines[i][threadIdx.x];
     if (add) sum += wide(y[column]);
     narrow(sum, &y[column]);
 }
 
-// Stage one of sums of all elements: partial[block]. x begins at any element.
+// Stage one of sums of all elements: partial[block]. x begins at any element; a thread
+// takes LANES neighbours at a time, whether they can be loaded at once or not, so that
+// the order of the sum does not depend on where x lies.
 extern "C" __global__ void sumSquares(const Element *x, double *partial, i64 n) {
     double sum = 0;
-    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) {
-        double f = wide(x[i]);
-        sum += f * f;
+    bool aligned = (u64)x % 16 == 0;
+    for (i64 i = position() * LANES; i < n; i += (i64)gridDim.x * blockDim.x * LANES) {
+        float f[LANES];
+        if (aligned && i + LANES <= n)
+            load(x + i, f);
+        else
+            for (int k = 0; k < LANES; k++) f[k] = i + k < n ? wide(x[i + k]) : 0.0f;
+        for (int k = 0; k < LANES; k++) sum += (double)f[k] * f[k];
     }
     sum = rowSum(sum);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;

@@ -38,20 +38,19 @@ __device__ __forceinline__ int endQuery(const Sight &c, int j) {
     return c.window > 0 && end < c.T ? end : c.T;
 }
 
-// seen is the score of a pair from the product of query and key; -inf where it is not
-// seen or lies outside.
-__device__ __forceinline__ float seen(const Sight &c, int b, int i, int j, float product) {
-    if (i >= c.T || j >= c.S) return -INFINITE;
+// visible says whether a query sees a key, and both exist.
+__device__ __forceinline__ bool visible(const Sight &c, int b, int i, int j) {
     int at = i + c.S - c.T;
-    if (c.causal && j > at) return -INFINITE;
-    if (c.window > 0 && j <= at - c.window) return -INFINITE;
-    float score = c.scale * product;
+    if (i >= c.T || j >= c.S || c.causal && j > at || c.window > 0 && j <= at - c.window) return false;
 #if EXTRAS
-    if (c.segments && c.segments[(i64)b * c.S + at] != c.segments[(i64)b * c.S + j]) return -INFINITE;
-    if (c.keyMask && c.keyMask[(i64)b * c.S + j] == 0) return -INFINITE;
-    if (c.mask) score += c.mask[(i64)i * c.S + j];
+    if (c.segments && c.segments[(i64)b * c.S + at] != c.segments[(i64)b * c.S + j]) return false;
+    if (c.keyMask && c.keyMask[(i64)b * c.S + j] == 0) return false;
 #endif
-    return score;
+    return true;
+}
+// added is what the mask adds to the score of a pair.
+__device__ __forceinline__ float added(const Sight &c, int i, int j) {
+    return EXTRAS && c.mask ? c.mask[(i64)i * c.S + j] : 0.0f;
 }
 
 // drops says whether there is dropout, dropped is its factor on the weight of a pair.

@@ -31,13 +31,14 @@ extern "C" __global__ void adam(float *w, const Element *g, float *m, float *v, 
     }
 }
 
-// first: the first iteration, which starts the momentum at the gradient.
+// m is null where there is no momentum. first: the first iteration, which starts the
+// momentum at the gradient.
 extern "C" __global__ void sgd(float *w, const Element *g, float *m, const float *clip, void *copy, int type, i64 n, int nesterov,
                                float rate, float decay, float momentum, float dampening, float first) {
     float by = clip[0];
     STRIDE(n) {
         float x = w[i], step = wide(g[i]) * by + decay * x;
-        if (momentum != 0) {
+        if (m && momentum != 0) {
             float mean = first == 1 ? step : momentum * m[i] + (1.0f - dampening) * step;
             m[i] = mean;
             step = nesterov ? step + momentum * mean : mean;

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"spillway/device/cpu"
+	"spillway/device/cpu/kernel"
+	"spillway/internal/term"
+	"spillway/machine"
+	"spillway/units"
+)
+
+func newBench(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench cpu",
+		Short: "how fast this computer computes, as a share of its peak and beside PyTorch and numpy",
+		Long: `Measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
+training iteration of a Llama of 52 million params. Each figure is shown as a share of
+what binds it, measured in the same run: arithmetic against the highest rate that anyone,
+ours or theirs, reached; AdamW against the highest memory traffic.
+
+Where the Python named by --python has torch or numpy, the same work is measured there,
+in turns with ours, and the ratio is printed: above 1 ours is faster. The best of all
+rounds counts on both sides, since on a shared machine it is the least disturbed one.`,
+		Example: `  spillway bench cpu
+  spillway bench cpu --python ./venv/bin/python --rounds 5
+  spillway bench cpu --json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] != "cpu" {
+				return misused("%v; say what to measure: bench cpu", args)
+			}
+			return nil
+		},
+	}
+	asJSON := jsonFlag(cmd)
+	var o benchOptions
+	cmd.Flags().StringVar(&o.python, "python", "python3", "run the peers with `PROGRAM`")
+	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
+	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.rounds < 1 {
+			return misused("--rounds %d; one at least", o.rounds)
+		}
+		r, err := benchCPU(cmd.Context(), sh, o)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(sh.out, r)
+		}
+		return r.write(sh.out)
+	}
+	return cmd
+}
+
+// benchOptions are the flags of bench.
+type benchOptions struct {
+	python, peers string
+	rounds        int
+}
+
+// benchReport is the object of bench --json.
+type benchReport struct {
+	CPU     string       `json:"cpu"`
+	Kernels string       `json:"kernels"` // the path in use: avx512, avx2 or portable
+	Threads int          `json:"threads"`
+	Peak    float64      `json:"peak_gflops"`     // the highest arithmetic rate anyone reached in the run
+	Memory  float64      `json:"memory_gb_per_s"` // the highest memory traffic, of copies or AdamW
+	Peers   []string     `json:"peers"`           // that answered, with their versions
+	Results []*benchItem `json:"results"`
+	Notes   []string     `json:"notes"`
+}
+
+// benchItem is one thing measured.
+type benchItem struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Ours  float64 `json:"ours"`
+	Share float64 `json:"share_of_peak"`
+	// Theirs are the figures of the peers in the same unit; Ratio is ours over theirs.
+	Theirs map[string]float64 `json:"theirs"`
+	Ratio  map[string]float64 `json:"ratio"`
+
+	measure func() (float64, error) // our figure, once
+	memory  bool                    // bound by memory, not by arithmetic
+}
+
+func benchCPU(ctx context.Context, sh shell, o benchOptions) (r *benchReport, err error) {
+	line := term.NewLine(sh.err)
+	defer line.Done()
+	line.Print("measuring copies and products")
+	here, err := sh.probe(machine.Options{Refresh: true})
+	if err != nil {
+		return nil, err
+	}
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	b := &bench{dev: dev, here: here}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	r = &benchReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Peers: []string{}, Notes: []string{}}
+	theirs := findPeers(o)
+	for round := range o.rounds {
+		for _, item := range b.items {
+			line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.rounds, item.Name))
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := item.once(); err != nil {
+				return nil, fmt.Errorf("measuring %s: %w", item.Name, err)
+			}
+		}
+		theirs.once(ctx, r, func(name string) { line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.rounds, name)) })
+	}
+	r.conclude(here)
+	return r, nil
+}
+
+// once measures our side again and keeps the best.
+func (i *benchItem) once() error {
+	figure, err := i.measure()
+	i.Ours = max(i.Ours, figure)
+	return err
+}
+
+// keep keeps the best figure of a peer.
+func (i *benchItem) keep(peer string, figure float64) {
+	if i.Theirs == nil {
+		i.Theirs = map[string]float64{}
+	}
+	i.Theirs[peer] = max(i.Theirs[peer], figure)
+}
+
+// conclude turns figures into shares and ratios.
+func (r *benchReport) conclude(here machine.Machine) {
+	r.Peak = float64(here.Host.Compute.F32) / giga
+	r.Memory = 2 * float64(here.Host.Copy) / giga
+	for _, i := range r.Results {
+		peak := r.peakOf(i)
+		*peak = max(*peak, i.Ours)
+		for _, theirs := range i.Theirs {
+			*peak = max(*peak, theirs)
+		}
+	}
+	for _, i := range r.Results {
+		i.Share = i.Ours / *r.peakOf(i)
+		i.Ratio = map[string]float64{}
+		for peer, theirs := range i.Theirs {
+			i.Ratio[peer] = i.Ours / theirs
+		}
+	}
+}
+
+// peakOf is the rate that binds an item.
+func (r *benchReport) peakOf(i *benchItem) *float64 {
+	if i.memory {
+		return &r.Memory
+	}
+	return &r.Peak
+}
+
+const giga = 1e9
+
+// write shows the figures to people.
+func (r *benchReport) write(w io.Writer) error {
+	var p page
+	p.line("bench cpu", "%s, %s kernels, %d threads", r.CPU, r.Kernels, r.Threads)
+	p.line("peak", "arithmetic %v, memory %v", units.Flops(r.Peak*giga), units.Rate(r.Memory*giga))
+	p.WriteString("\n")
+	var t term.Table
+	head := []string{"", "ours", "of peak"}
+	for _, name := range peerNames {
+		head = append(head, name, "ours/theirs")
+	}
+	t.Row(head...)
+	for _, i := range r.Results {
+		row := []string{i.Name, fmt.Sprintf("%.4g %s", i.Ours, i.Unit), percent(i.Share)}
+		for _, name := range peerNames {
+			if _, measured := i.Theirs[name]; !measured {
+				row = append(row, "", "")
+				continue
+			}
+			row = append(row, fmt.Sprintf("%.4g", i.Theirs[name]), fmt.Sprintf("%.2f×", math.Round(100*i.Ratio[name])/100))
+		}
+		t.Row(row...)
+	}
+	t.Write(&p) // a page takes everything
+	p.WriteString("\n")
+	p.list("peers", orNone(r.Peers))
+	if len(r.Notes) > 0 {
+		p.list("notes", r.Notes)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/machine"
+)
+
+func TestProductIsTimed(t *testing.T) {
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close()
+	small, err := timeProduct(dev, dtype.F32, 32, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := timeProduct(dev, dtype.F32, 512, time.Millisecond)
+	if err != nil || !(small > 0 && large > small) {
+		t.Errorf("32³ takes %v, 512³ takes %v, %v", small, large, err)
+	}
+}
+
+// fakePython answers like the peers do, from a script.
+func fakePython(t *testing.T, script string) benchOptions {
+	t.Helper()
+	dir := t.TempDir()
+	python := filepath.Join(dir, "python")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return benchOptions{python: python, peers: "../../bench/peers"}
+}
+
+func items() []*benchItem {
+	var list []*benchItem
+	for _, name := range []string{productItem(1024), productItem(2048), attentionForward, attentionBoth, adamItem, stepItem} {
+		list = append(list, &benchItem{Name: name, Ours: 100, memory: name == adamItem})
+	}
+	return list
+}
+
+func TestPeersAreAsked(t *testing.T) {
+	o := fakePython(t, `case "$1" in
+*torch_matmul.py) echo '{"version": "9", "results": [{"n": 1024, "gflops": 50}, {"n": 2048, "gflops": 200}]}';;
+*numpy_matmul.py) echo '{"version": "7", "results": [{"n": 1024, "gflops": 25}]}';;
+*torch_attention.py) echo '{"version": "9", "results": [{"pass": "forward", "gflops": 80}, {"pass": "forward+backward", "gflops": 40}]}';;
+*torch_adamw.py) echo '{"version": "9", "results": [{"kind": "fused", "gb_per_s": 10}, {"kind": "foreach", "gb_per_s": 999}]}';;
+*torch_llama_step.py) echo "{\"version\": \"9\", \"results\": [{\"gflops\": $(echo "$@" | grep -c -- '--layers 6.*--untied')}]}";;
+esac
+`)
+	r := &benchReport{Results: items()}
+	findPeers(o).once(context.Background(), r, func(string) {})
+	if len(r.Notes) > 0 || strings.Join(r.Peers, ", ") != "PyTorch 9, numpy 7" {
+		t.Fatalf("notes %v, peers %v", r.Notes, r.Peers)
+	}
+	m := machine.Machine{Host: machine.Host{Copy: 15e9}}
+	m.Host.Compute.F32 = 150e9
+	r.conclude(m)
+	if r.Peak != 200 || r.Memory != 100 {
+		t.Errorf("peaks %v and %v", r.Peak, r.Memory)
+	}
+	for i, want := range []float64{2, 0.5, 1.25, 2.5, 10, 100} {
+		if got := r.Results[i].Ratio[torch]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: ratio %v, want %v", r.Results[i].Name, got, want)
+		}
+	}
+	if r.Results[0].Ratio[numpy] != 4 || r.Results[0].Share != 0.5 || r.Results[4].Share != 1 {
+		t.Errorf("%+v %+v", r.Results[0], r.Results[4])
+	}
+	var text strings.Builder
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "1.25×") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// A missing library is noted once and not asked again.
+func TestPeersMissing(t *testing.T) {
+	count := filepath.Join(t.TempDir(), "count")
+	o := fakePython(t, "echo x >> "+count+"\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
+	r := &benchReport{Results: items()}
+	p := findPeers(o)
+	for range 3 {
+		p.once(context.Background(), r, func(string) {})
+	}
+	asked, err := os.ReadFile(count)
+	if err != nil || strings.Count(string(asked), "x") != len(peerNames) || len(r.Notes) != len(peerNames) {
+		t.Errorf("asked %q times, notes %v, %v", asked, r.Notes, err)
+	}
+	if !strings.Contains(r.Notes[0], "No module named torch") {
+		t.Errorf("notes %v", r.Notes)
+	}
+}

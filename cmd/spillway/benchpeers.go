@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The peers, as the table calls them.
+const (
+	torch = "PyTorch"
+	numpy = "numpy"
+)
+
+var peerNames = []string{torch, numpy}
+
+// peerProgram measures something in another library.
+type peerProgram struct {
+	peer string
+	file string
+	args []string
+	// items gives the item's name and figure of each result.
+	items func(peerResult) (item string, figure float64)
+}
+
+// peerResult is what programs say of one measurement; each fills some of it.
+type peerResult struct {
+	N      int64   `json:"n"`
+	Pass   string  `json:"pass"`
+	Kind   string  `json:"kind"`
+	GFlops float64 `json:"gflops"`
+	GBytes float64 `json:"gb_per_s"`
+}
+
+// peerAnswer is the line a program prints.
+type peerAnswer struct {
+	Version string       `json:"version"`
+	Results []peerResult `json:"results"`
+}
+
+// programs lists what is run, with the sizes we use.
+func programs() []peerProgram {
+	sides := []string{"--sizes"}
+	for _, side := range productSides {
+		sides = append(sides, strconv.FormatInt(side, 10))
+	}
+	product := func(r peerResult) (string, float64) { return productItem(r.N), r.GFlops }
+	return []peerProgram{
+		{torch, "torch_matmul.py", sides, product},
+		{numpy, "numpy_matmul.py", sides, product},
+		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
+			func(r peerResult) (string, float64) {
+				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops
+			}},
+		{torch, "torch_adamw.py", []string{"--params", fmt.Sprint(adamParams)}, func(r peerResult) (string, float64) {
+			if r.Kind != "fused" { // the faster of PyTorch's
+				return "", 0
+			}
+			return adamItem, r.GBytes
+		}},
+		{torch, "torch_llama_step.py", []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepRows), "--positions", fmt.Sprint(stepSeq)},
+			func(r peerResult) (string, float64) { return stepItem, r.GFlops }},
+	}
+}
+
+// peers is the other side of the benchmarks.
+type peers struct {
+	python, folder string
+	missing        map[string]bool // peers that cannot be run
+}
+
+func findPeers(o benchOptions) *peers {
+	return &peers{python: o.python, folder: o.peers, missing: map[string]bool{}}
+}
+
+// once runs every program once and keeps the best figures. What cannot be run is
+// noted and left out from then on.
+func (p *peers) once(ctx context.Context, r *benchReport, show func(string)) {
+	for _, program := range programs() {
+		if p.missing[program.peer] {
+			continue
+		}
+		show(program.peer + ", " + strings.TrimSuffix(program.file, ".py"))
+		answer, err := p.run(ctx, program)
+		if err != nil {
+			p.missing[program.peer] = true
+			r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s: %v", program.peer, err))
+			continue
+		}
+		if name := program.peer + " " + answer.Version; !slices.Contains(r.Peers, name) {
+			r.Peers = append(r.Peers, name)
+		}
+		for _, result := range answer.Results {
+			name, figure := program.items(result)
+			if i := slices.IndexFunc(r.Results, func(i *benchItem) bool { return i.Name == name }); i >= 0 {
+				r.Results[i].keep(program.peer, figure)
+			}
+		}
+	}
+}
+
+func (p *peers) run(ctx context.Context, program peerProgram) (answer peerAnswer, err error) {
+	path := filepath.Join(p.folder, program.file)
+	if _, err := os.Stat(path); err != nil {
+		return answer, fmt.Errorf("%w; run from the source folder, or name it with --peers", err)
+	}
+	cmd := exec.CommandContext(ctx, p.python, append([]string{path, "--threads", strconv.Itoa(runtime.GOMAXPROCS(0))}, program.args...)...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return answer, fmt.Errorf("%s %s: %w: %s", p.python, path, err, lastLine(said.String()))
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return answer, fmt.Errorf("%s printed %q: %w", path, out, err)
+	}
+	return answer, nil
+}
+
+// lastLine is where Python says what went wrong.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}

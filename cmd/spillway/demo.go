@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/data"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/generate"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/planner"
+	"spillway/train"
+	"spillway/units"
+)
+
+// The model of the demonstration reads bytes; demo/README.md says where the text is from.
+var (
+	//go:embed demo/config.json
+	demoConfig []byte
+	//go:embed demo/moby-dick.txt
+	demoText string
+)
+
+// What the demonstration does: enough to see a loss fall, in less than a minute on
+// two cores.
+const (
+	demoRows       = 16
+	demoSeq        = 128
+	demoIterations = 240
+	demoRate       = 5e-3
+	demoSlack      = 50 // the device has the leanest plan and a fiftieth of the way from there to normal training
+	demoPatience   = 35 * time.Second
+	demoPrompt     = "The whale "
+	demoSample     = 240 // characters
+)
+
+// What must hold afterwards.
+const (
+	demoFall  = 0.6  // the last loss is below so much of the first
+	demoExact = 0.01 // predicted and measured memory of the device differ by at most so much
+	// The process may differ from the arenas by so much and a constant: buffers of
+	// files, the Go heap, and what the system rounds to pages.
+	residentShare = 0.1
+	residentExtra = 16 * units.MiB
+)
+
+func newDemo(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "train a small model in less memory than it needs, in a minute, with nothing but this binary",
+		Long: `Trains a small Llama that reads bytes on forty chapters of Moby-Dick, on a device that
+has far less memory than normal training of this model takes. You see the
+plan that makes it fit, the loss falling, the memory that was predicted beside what was
+measured, and a few lines the model wrote.
+
+Afterwards it checks what it claims: the loss fell, the budget was below what normal
+training takes, the memory was as predicted, and the process grew by no
+more than the arenas. The exit code is 1 if anything does not hold.`,
+		Example: `  spillway demo
+  spillway demo --json
+  spillway demo --out keep      keep the trained model: a folder that other programs can load`,
+		Args: noArguments,
+	}
+	asJSON := jsonFlag(cmd)
+	out := cmd.Flags().String("out", "", "keep the trained model in `DIR` (default: it is thrown away)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		d := &demo{sh: sh, out: *out, text: sh.out, iterations: demoIterations}
+		if *asJSON {
+			d.text = io.Discard
+		}
+		r, err := d.run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = writeJSON(sh.out, r)
+		}
+		if err == nil && len(r.Failed) > 0 {
+			err = fmt.Errorf("%s", strings.Join(r.Failed, "; "))
+		}
+		return err
+	}
+	return cmd
+}
+
+// demoReport is the object of demo --json.
+type demoReport struct {
+	trainReport
+	// The process as the system sees it: before the arenas were made, at most, and
+	// what the arenas of device and host together should have added.
+	ResidentBefore    int64 `json:"resident_before_bytes"`
+	ResidentPeak      int64 `json:"resident_peak_bytes"`
+	ResidentPredicted int64 `json:"resident_predicted_bytes"`
+	ResidentAllowance int64 `json:"resident_allowance_bytes"`
+
+	Sample string   `json:"sample"`
+	Failed []string `json:"failed"` // what should hold and does not
+}
+
+// demo is one demonstration.
+type demo struct {
+	sh         shell
+	out        string
+	text       io.Writer // for people
+	iterations int64
+}
+
+func (d *demo) run(ctx context.Context) (r demoReport, err error) {
+	dir, err := os.MkdirTemp("", "spillway-demo-")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	m, err := demoModel(dir)
+	if err != nil {
+		return r, err
+	}
+	defer m.Close() // opened for reading
+	here, err := d.sh.probe(machine.Options{})
+	if err != nil {
+		return r, err
+	}
+	folder := d.out
+	if folder == "" {
+		folder = filepath.Join(dir, "trained")
+	}
+	if r, err = d.train(ctx, m, here, folder); err != nil {
+		return r, err
+	}
+	if r.Sample, err = d.sample(ctx, r.Checkpoint, here); err != nil {
+		return r, err
+	}
+	if d.out == "" {
+		r.Checkpoint = "" // it goes with the temporary folder
+	}
+	r.check()
+	return r, d.conclude(r)
+}
+
+// demoModel is a config alone: the weights start fresh.
+func demoModel(dir string) (*spillway.Model, error) {
+	path := filepath.Join(dir, "moby-llama.json")
+	if err := os.WriteFile(path, demoConfig, 0o644); err != nil {
+		return nil, err
+	}
+	return spillway.Open(path)
+}
+
+// train shows the plan, trains, and measures the process meanwhile.
+func (d *demo) train(ctx context.Context, m *spillway.Model, here machine.Machine, folder string) (r demoReport, err error) {
+	optimizer, err := optim.Parse("adamw")
+	if err != nil {
+		return r, err
+	}
+	optimizer.LR = demoRate
+	o := spillway.PlanOptions{Task: spillway.Train, Rows: demoRows, Seq: demoSeq, Packed: true, Optimizer: optimizer, Machine: here}
+	budget, err := demoBudget(m, o)
+	if err != nil {
+		return r, err
+	}
+	run := newTraining(d.sh, d.text, budget)
+	defer func() { err = errors.Join(err, run.close()) }()
+	o.On = []device.Device{run.dev}
+	job, err := m.Plan(o)
+	if err != nil {
+		return r, err
+	}
+	if err := showPlan(d.text, job, &goal{task: "train"}); err != nil {
+		return r, err
+	}
+	loader, err := data.NewLoader(texts(strings.SplitAfter(demoText, "\n\n\n")), data.Config{Length: demoSeq})
+	if err != nil {
+		return r, err
+	}
+	debug.FreeOSMemory() // so that what follows is due to the training
+	if r.ResidentBefore, err = resident(); err != nil {
+		return r, err
+	}
+	run.milestone, run.patience = max(d.iterations/10, 1), demoPatience
+	result, err := run.run(ctx, job, train.NewTokens(loader), train.Config{
+		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
+		Save: &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},
+	})
+	if err != nil {
+		return r, err
+	}
+	r.trainReport = run.summary(job, result)
+	r.ResidentPeak = run.resident
+	for _, bytes := range job.Plan.Peak() {
+		r.ResidentPredicted += bytes
+	}
+	r.ResidentAllowance = int64(residentShare*float64(r.ResidentPredicted)) + int64(residentExtra)
+	return r, nil
+}
+
+// demoBudget is the memory the device of the demonstration has: little more than the
+// leanest plan takes, far below what normal training does. Both depend on the
+// number of cores, since each has scratch memory.
+func demoBudget(m *spillway.Model, o spillway.PlanOptions) (int64, error) {
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close() // nothing was allocated on it
+	o.On = []device.Device{dev}
+	o.Budget = 1
+	var misfit *planner.FitError
+	if _, err := m.Plan(o); !errors.As(err, &misfit) {
+		return 0, fmt.Errorf("looking for the leanest plan: %w", err)
+	}
+	o = unlimited(o)
+	o.On = []device.Device{dev}
+	job, err := m.Plan(o)
+	if err != nil {
+		return 0, err
+	}
+	return misfit.Needed + (standardPeak(job.Plan)-misfit.Needed)/demoSlack, nil
+}
+
+// sample has the trained model continue a prompt.
+func (d *demo) sample(ctx context.Context, path string, here machine.Machine) (text string, err error) {
+	m, err := spillway.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer m.Close() // opened for reading
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	job, err := m.Plan(spillway.PlanOptions{Task: spillway.Infer, Seq: demoSeq, Machine: here, On: []device.Device{dev}})
+	if err != nil {
+		return "", err
+	}
+	prompt, err := byteTokens{}.Encode(demoPrompt, false)
+	if err != nil {
+		return "", err
+	}
+	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, Limit: demoSample})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	for _, err := range g.All(ctx) {
+		if err != nil {
+			return "", err
+		}
+	}
+	return byteText(g.Text()), nil
+}
+
+// check lists what should hold and does not.
+func (r *demoReport) check() {
+	r.Failed = []string{}
+	hold := func(ok bool, format string, args ...any) {
+		if !ok {
+			r.Failed = append(r.Failed, fmt.Sprintf(format, args...))
+		}
+	}
+	hold(r.LossLast < demoFall*r.LossFirst, "the loss fell from %.4f to %.4f, not below %v of the first", r.LossFirst, r.LossLast, demoFall)
+	hold(r.Budget < r.Standard, "the budget of %d bytes is not below the %d of normal training", r.Budget, r.Standard)
+	off := math.Abs(float64(r.Measured - r.Predicted))
+	hold(off <= demoExact*float64(r.Predicted), "%d bytes of the device were predicted and %d measured", r.Predicted, r.Measured)
+	grown := r.ResidentPeak - r.ResidentBefore
+	hold(math.Abs(float64(grown-r.ResidentPredicted)) <= float64(r.ResidentAllowance),
+		"the process grew by %d bytes, %d were predicted and %d more or less allowed", grown, r.ResidentPredicted, r.ResidentAllowance)
+}
+
+// conclude shows people what came of it.
+func (d *demo) conclude(r demoReport) error {
+	var p page
+	p.WriteString("\n")
+	r.write(&p)
+	p.line("process", "grew by %v with arenas of %v on device and host; %v ± are allowed", units.Bytes(r.ResidentPeak-r.ResidentBefore),
+		units.Bytes(r.ResidentPredicted), units.Bytes(r.ResidentAllowance))
+	if len(r.Failed) == 0 {
+		p.line("holds", "loss below %v of the first, budget below normal training, memory as predicted", demoFall)
+	}
+	p.WriteString("\n")
+	p.list("it writes", strings.Split(strings.TrimSpace(r.Sample), "\n"))
+	_, err := io.WriteString(d.text, p.String())
+	return err
+}

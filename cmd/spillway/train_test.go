@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/checkpoint"
+)
+
+// prose writes some text to train on, in documents.
+func prose(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "prose.jsonl")
+	var b strings.Builder
+	for i := range 40 {
+		from := 2000 * i
+		b.WriteString(`{"text": "` + strings.NewReplacer("\n", " ", `"`, "'").Replace(demoText[from:from+600]) + `"}` + "\n")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// trainTiny runs train on a tiny model with given flags.
+func trainTiny(t *testing.T, flags ...string) result {
+	t.Helper()
+	return command(t, append([]string{"train", "tiny-llama", "--batch", "2", "--seq", "64", "--lr", "5e-3", "--json"}, flags...)...)
+}
+
+// tight is a limit below what normal training of the tiny model takes.
+func tight(t *testing.T) (flag string, bytes float64) {
+	t.Helper()
+	v := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "64", "--json").object(t)
+	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
+	return fmt.Sprintf("%.0fB", bytes), bytes
+}
+
+func TestTrain(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	limit, bytes := tight(t)
+	v := trainTiny(t, "--data", prose(t), "--steps", "12", "--out", out, "--max-memory", limit).object(t)
+	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); !(last < first) {
+		t.Errorf("the loss went from %v to %v", first, last)
+	}
+	if at(t, v, "iterations") != 12.0 || at(t, v, "interrupted") != false {
+		t.Errorf("%v", v)
+	}
+	predicted, measured := at(t, v, "predicted_peak_bytes").(float64), at(t, v, "measured_peak_bytes").(float64)
+	if predicted != measured || predicted > bytes || at(t, v, "budget_bytes") != bytes {
+		t.Errorf("%v bytes predicted, %v measured, the budget is %v", predicted, measured, at(t, v, "budget_bytes"))
+	}
+	inspected := command(t, "inspect", out, "--verify", "--json").object(t)
+	if at(t, inspected, "path") != at(t, v, "checkpoint") || len(at(t, inspected, "problems").([]any)) != 0 {
+		t.Errorf("the checkpoint is no sound model folder: %v", inspected)
+	}
+	// two moments of four bytes per param
+	if params := at(t, inspected, "model.params").(float64); at(t, inspected, "checkpoint.state_bytes") != 8*params || at(t, inspected, "checkpoint.iteration") != 12.0 {
+		t.Errorf("state %v of %v params", at(t, inspected, "checkpoint"), params)
+	}
+	damage(t, filepath.Join(at(t, v, "checkpoint").(string), checkpoint.StateName))
+	if r := command(t, "inspect", out); r.code != exitOK {
+		t.Errorf("headers are whole, yet: %s", r.out)
+	}
+	if r := command(t, "inspect", out, "--verify"); r.code != exitFailed || !strings.Contains(r.out, checkpoint.StateName) {
+		t.Errorf("a damaged checkpoint gives %d: %s", r.code, r.out)
+	}
+}
+
+// damage changes the last byte of a file.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[len(all)-1] ^= 1
+	if err := os.WriteFile(path, all, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run that stops and goes on gives the bits of one that does not, also in less
+// memory.
+func TestTrainResumes(t *testing.T) {
+	text := prose(t)
+	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
+	trainTiny(t, "--data", text, "--steps", "6", "--out", whole).object(t)
+	trainTiny(t, "--data", text, "--steps", "3", "--out", parts).object(t)
+	if r := trainTiny(t, "--data", text, "--steps", "6", "--out", parts); r.code != exitFailed || !strings.Contains(r.err, "--resume") {
+		t.Errorf("a folder with a checkpoint is trained into: %d %s", r.code, r.err)
+	}
+	limit, _ := tight(t)
+	v := trainTiny(t, "--data", text, "--steps", "6", "--out", parts, "--resume", "--max-memory", limit).object(t)
+	if at(t, v, "iterations") != 6.0 {
+		t.Errorf("%v iterations", at(t, v, "iterations"))
+	}
+	a, _ := sums(t, filepath.Join(whole, "step-00000006"))
+	b, _ := sums(t, filepath.Join(parts, "step-00000006"))
+	for name := range a {
+		if a[name] != b[name] {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if r := trainTiny(t, "--data", text, "--out", filepath.Join(parts, "none"), "--resume"); r.code != exitFailed || !strings.Contains(r.err, "no checkpoint") {
+		t.Errorf("resuming nothing gives %d %s", r.code, r.err)
+	}
+}
+
+// writerFunc calls a function for every write.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// Ctrl-C ends the run after the iteration at hand, with a checkpoint and without an
+// error.
+func TestTrainInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	out := filepath.Join(t.TempDir(), "run")
+	var said bytes.Buffer
+	screen := writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "iteration 2 ") {
+			interrupt()
+		}
+		return said.Write(p)
+	})
+	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch", "2", "--seq", "64", "--steps", "1000000", "--eval-every", "1", "--out", out}
+	code := run(ctx, args, shell{in: strings.NewReader(""), out: screen, err: &said, cache: cache})
+	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 iterations") {
+		t.Errorf("exit code %d:\n%s", code, said.String())
+	}
+	c, err := checkpoint.Latest(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Iteration != 2 {
+		t.Errorf("the checkpoint is of iteration %d", c.Iteration)
+	}
+}
+
+// A saved plan is carried out as it was saved.
+func TestTrainWithASavedPlan(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.json")
+	if r := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "48", "--save", file); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	text := prose(t)
+	v := trainTiny(t, "--data", text, "--steps", "2", "--plan", file, "--out", filepath.Join(dir, "run")).object(t)
+	if at(t, v, "strategy") != "standard" || at(t, v, "measured_peak_bytes") != at(t, v, "predicted_peak_bytes") {
+		t.Errorf("%v", v)
+	}
+	r := command(t, "train", "small-llama", "--data", text, "--plan", file, "--out", filepath.Join(dir, "other"))
+	if r.code != exitFailed || !strings.Contains(r.err, "is a plan for tiny-llama") {
+		t.Errorf("another model's plan gives %d %s", r.code, r.err)
+	}
+}
+
+func TestTrainRefuses(t *testing.T) {
+	text := prose(t)
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", exitUsage, "--data is missing"},
+		{"--data " + text + " --task infer", exitUsage, "train, lora, qlora"},
+		{"--data " + text + " --schedule cosine", exitUsage, "needs --steps"},
+		{"--data " + text + " --max-memory lots", exitUsage, "24GiB"},
+		{"--data " + text + " --max-memory 20KiB", exitFailed, "the leanest plan needs"},
+		{"--data " + text + " --fields question", exitFailed, "question"},
+		{"--data /nowhere/text.txt", exitFailed, "/nowhere/text.txt"},
+		{"--data " + text + " --tokenizer /nowhere/tokenizer.json", exitFailed, "/nowhere/tokenizer.json"},
+	} {
+		r := trainTiny(t, append(strings.Fields(c.args), "--out", filepath.Join(t.TempDir(), "run"))...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%q: exit code %d: %s", c.args, r.code, r.err)
+		}
+	}
+	r := command(t, "train", "gpt2", "--data", text, "--out", t.TempDir())
+	if r.code != exitFailed || !strings.Contains(r.err, "--tokenizer") {
+		t.Errorf("a model without a tokenizer gives %d: %s", r.code, r.err)
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	run := &training{pace: 2}
+	run.last.Iteration, run.last.Iterations, run.last.Loss = 1200, 2000, 2.5
+	run.last.SecondsPerIteration, run.last.TokensPerSecond, run.last.ShareOfBound = 1, 5000, 0.8
+	run.last.MeasuredBytes, run.last.PredictedBytes = 3<<20, 3<<20
+	run.last.Left = time.Hour // at the pace of one iteration; people are shown the smoothed one
+	want := "iteration 1,200 of 2,000  loss 2.5000  2,500 tokens/s, 40% of the bound  memory 3.00 MiB, predicted 3.00 MiB  26 min 40 s left"
+	if got := run.progress(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

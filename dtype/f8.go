@@ -1,0 +1,65 @@
+package dtype
+
+import "math"
+
+// FromF8E4M3 widens an 8-bit float with 4 bits of exponent: from 2^-9 to 448, without
+// infinities, and not a number where all seven bits are set.
+func FromF8E4M3(b uint8) float32 { return e4m3.from(b) }
+
+// ToF8E4M3 rounds to nearest even; what rounds above 448 becomes not a number, as in
+// PyTorch.
+func ToF8E4M3(f float32) uint8 { return e4m3.to(f) }
+
+// FromF8E5M2 widens an 8-bit float with 5 bits of exponent: the upper half of an f16.
+func FromF8E5M2(b uint8) float32 { return FromF16(uint16(b) << 8) }
+
+// ToF8E5M2 rounds to nearest even; what rounds above 57344 becomes infinite.
+func ToF8E5M2(f float32) uint8 { return e5m2.to(f) }
+
+// f8 describes an 8-bit float.
+type f8 struct {
+	fraction int   // bits
+	bias     int   // of the exponent
+	over     uint8 // what too large numbers become
+	nan      uint8
+}
+
+var (
+	e4m3 = f8{fraction: 3, bias: 7, over: 0x7f, nan: 0x7f}
+	e5m2 = f8{fraction: 2, bias: 15, over: 0x7c, nan: 0x7f}
+)
+
+// to finds the step between numbers at f's exponent and rounds to a multiple of it.
+// A magnitude of q steps is the code q, counted on from the exponents below; a carry
+// into the next exponent needs no care.
+func (t f8) to(f float32) uint8 {
+	sign := uint8(math.Float32bits(f)>>24) & 0x80
+	if f != f {
+		return sign | t.nan
+	}
+	size := math.Abs(float64(f))
+	switch {
+	case size == 0:
+		return sign
+	case size > math.MaxUint16:
+		return sign | t.over
+	}
+	least := 1 - t.bias // exponent of the smallest normal number, and of all below
+	_, exp := math.Frexp(size)
+	exp = max(exp-1, least)
+	q := math.RoundToEven(math.Ldexp(size, t.fraction-exp))
+	code := (exp-least)<<t.fraction + int(q)
+	return sign | uint8(min(code, int(t.over)))
+}
+
+func (t f8) from(b uint8) float32 {
+	if b&0x7f == t.nan {
+		return float32(math.NaN())
+	}
+	exp, fraction := int(b&0x7f)>>t.fraction, int(b)&(1<<t.fraction-1)
+	if exp > 0 {
+		fraction, exp = fraction+1<<t.fraction, exp-1
+	}
+	size := math.Ldexp(float64(fraction), exp+1-t.bias-t.fraction)
+	return float32(math.Copysign(size, float64(int8(b))))
+}
