@@ -14,6 +14,9 @@ import (
 // what placement.ParseMemory starts from.
 func (o PlanOptions) Memory() (placement.Memory, error) {
 	o.MaxMemory = nil
+	if o.Device == "" && len(o.Machine.Devices) > 0 {
+		o.Device = o.Machine.Devices[0].Name
+	}
 	site, err := o.site()
 	return found(site), err
 }
