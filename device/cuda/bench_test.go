@@ -204,6 +204,13 @@ func BenchmarkCalls(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	vector := op.Type{DType: dtype.F32, Shape: shape.Of(1 << 27)}
+	half := op.Type{DType: dtype.BF16, Shape: vector.Shape}
+	adam, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run(adam.String(), func(b *testing.B) { benchCall(b, d, adam) })
 	seen := map[string]bool{}
 	for _, program := range p.Programs {
 		for _, n := range program.Graph.Nodes {
