@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
@@ -46,44 +47,58 @@ func scalars(l *device.Launch) [8]float32 {
 	return l.Args.F
 }
 
-func adam(c op.Call, _ int) program {
-	var w, g, m, v []float32
-	copied := &mirror{to: c.Attr.To}
+func adam(c op.Call, workers int) program {
+	var m, v []float32
 	a := &kernel.Adam{Decoupled: c.Attr.Decoupled}
-	set := func(l *device.Launch) {
-		w, g, m, v = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3)
+	set := func(l *device.Launch) float32 {
 		s := scalars(l)
 		a.Rate, a.Decay, a.Beta1, a.Beta2, a.Eps = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], s[op.ArgEps]
 		a.Bias1, a.Bias2, a.Clip = s[op.ArgBias1], s[op.ArgBias2], f32(l, 4)[0]
-		copied.set(l)
+		return a.Clip
 	}
-	return elements(c, set, func(from, to int) {
-		a.Update(w[from:to], g[from:to], m[from:to], v[from:to])
-		copied.write(w, from, to)
-	})
+	if coded(c) {
+		return updateCoded(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
+	}
+	return update(c, func(l *device.Launch) { set(l); m, v = f32(l, 2), f32(l, 3) },
+		func(w, g []float32, from, to int) { a.Update(w, g, m[from:to], v[from:to]) })
 }
 
-func sgd(c op.Call, _ int) program {
-	var w, g, m []float32
+func sgd(c op.Call, workers int) program {
+	var m []float32
 	last := len(c.In) - 1
-	copied := &mirror{to: c.Attr.To}
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
-	set := func(l *device.Launch) {
-		w, g, m = f32(l, 0), f32(l, 1), nil
-		if last == 3 {
-			m = f32(l, 2)
-		}
+	set := func(l *device.Launch) float32 {
 		s := scalars(l)
 		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
 		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
-		copied.set(l)
+		return o.Clip
 	}
-	return elements(c, set, func(from, to int) {
-		if m == nil {
-			o.UpdatePlain(w[from:to], g[from:to])
-		} else {
-			o.Update(w[from:to], g[from:to], m[from:to])
-		}
+	switch {
+	case coded(c):
+		return updateCoded(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
+	case last == 2:
+		return update(c, func(l *device.Launch) { set(l) }, func(w, g []float32, _, _ int) { o.UpdatePlain(w, g) })
+	}
+	return update(c, func(l *device.Launch) { set(l); m = f32(l, 2) },
+		func(w, g []float32, from, to int) { o.Update(w, g, m[from:to]) })
+}
+
+// coded says that a state of an update rule is in 8 bits.
+func coded(c op.Call) bool {
+	return slices.ContainsFunc(c.In, func(t op.Type) bool { return t.DType.Block() })
+}
+
+// update is the program of an update rule with states in f32: set takes the scalars and
+// states of a launch, do makes the step on the weights and gradients of a range.
+func update(c op.Call, set func(l *device.Launch), do func(w, g []float32, from, to int)) program {
+	var w, g []float32
+	copied := &mirror{to: c.Attr.To}
+	return elements(c, func(l *device.Launch) {
+		w, g = f32(l, 0), f32(l, 1)
+		set(l)
+		copied.set(l)
+	}, func(from, to int) {
+		do(w[from:to], g[from:to], from, to)
 		copied.write(w, from, to)
 	})
 }
