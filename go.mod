@@ -4,13 +4,13 @@ go 1.26.0
 
 require (
 	github.com/dlclark/regexp2/v2 v2.12.0
+	github.com/ebitengine/purego v0.11.2
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.49.0
 	golang.org/x/text v0.43.0
 )
 
 require (
-	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 )

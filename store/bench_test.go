@@ -42,15 +42,15 @@ func BenchmarkCopy(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(benchBytes)
-			var plain, ours time.Duration
+			plain, ours := time.Hour, time.Hour // the best of each: others may use the disk
 			for b.Loop() {
-				plain += raw.run(b, c.plain)
+				plain = min(plain, raw.run(b, c.plain))
 				start := time.Now()
 				must(b, q.Copy(c.dst, c.src), q.Sync())
-				ours += time.Since(start)
+				ours = min(ours, time.Since(start))
 			}
 			b.ReportMetric(plain.Seconds()/ours.Seconds(), "of-plain")
-			b.ReportMetric(float64(b.N)*benchBytes/ours.Seconds()/1e9, "GB/s")
+			b.ReportMetric(benchBytes/ours.Seconds()/1e9, "GB/s")
 		})
 	}
 	must(b, raw.close(), q.Close(), arena.Free(), host.Free(), d.Close())

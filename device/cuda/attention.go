@@ -118,12 +118,30 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 	return h.gradient(d, h.best())
 }
 
+// splits is over how many blocks the heads that share a key head are dealt, so that
+// there are blocks enough to fill the card.
+func (h heads) splits(t tiling, multiprocessors int64) int64 {
+	if t.unit.file != "flash" {
+		return 1
+	}
+	group, blocks := h.heads/h.keys, parts(h.s, t.keys)*h.keys*h.b
+	n := int64(1)
+	for n < group && blocks*n < 4*multiprocessors {
+		n++
+		for group%n != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // gradient: operands q, k, v, o, lse, do. One kernel sums over keys and one over
 // queries, so that no two threads add to the same element.
-func (h heads) gradient(d *Device, t tiling) (program, error) {
-	out, rows := len(h.c.In), h.b*h.t*h.heads
+func (h heads) gradient(d *Device, t tiling) (p program, err error) {
+	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.splits(t, int64(d.card.multiprocessors))
 	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
-	return sequence(4*rows,
+	size, from := h.c.Out[1].Shape.Elements(), blocked(4*rows)
+	p, err = sequence(from,
 		func() (*launch, error) {
 			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, 8), 1, 1}, [3]int64{32, 8, 1}, 0,
 				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
@@ -132,6 +150,14 @@ func (h heads) gradient(d *Device, t tiling) (program, error) {
 			return h.launch(d, t.unit, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
 		},
 		func() (*launch, error) {
-			return h.launch(d, t.unit, "attentionGradKeys", parts(h.s, t.keys), h.keys, t.keysShared, append(operands, buffer(out+1), buffer(out+2))...)
+			return h.launch(d, t.unit, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared,
+				append(operands, buffer(out+1), buffer(out+2), work(from), i64(n))...)
 		})
+	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {
+		var k *launch
+		k, err = d.line(of("reduce", h.c.In[0].DType), "foldParts", parts(size, 4*threads), threads,
+			work(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size))
+		p.steps, p.workspace = append(p.steps, k), from+2*n*4*size
+	}
+	return p, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -195,6 +196,42 @@ func BenchmarkResidentTraining(b *testing.B) {
 	}
 }
 
+// A training iteration of 32K tokens of eight layers of the Llama-3-8B shape, with all
+// weights and state in host memory and 24 GiB of the card.
+func BenchmarkStreamedTraining(b *testing.B) {
+	d := openCard(b, Options{})
+	b.Cleanup(func() { d.Close() })
+	link := linkRate(b, d)
+	config, err := arch.Named("llama-3-8b")
+	if err != nil {
+		b.Fatal(err)
+	}
+	short := strings.Replace(string(config), `"num_hidden_layers": 32`, `"num_hidden_layers": 8`, 1)
+	m := tiny.Model(b, short, graph.Config{Rows: 1, Seq: 4096, Task: graph.Train, DType: dtype.BF16})
+	var params float64
+	for _, p := range m.Params {
+		params += float64(p.Type.Shape.Elements())
+	}
+	goal := tiny.AdamW(8, false)
+	goal.Master = true
+	begin := time.Now()
+	p, e := started(b, d, m, goal, 24<<30, planner.Alike(true, true, planner.KeepNone, 2))
+	b.Logf("start %.1f s, arena %d MiB, forecast %.3f s by %s", time.Since(begin).Seconds(), p.Arenas[0].Bytes>>20, p.Forecast.StepSeconds, p.Forecast.Bound)
+	fillBatch(b, e, 128256, 1)
+	iterateOnce(b, e, 0)
+	before, i := e.Counters(), uint64(1)
+	for b.Loop() {
+		iterateOnce(b, e, i)
+		i++
+	}
+	after, seconds := e.Counters(), b.Elapsed().Seconds()/float64(b.N)
+	in, out := float64(after.BytesIn-before.BytesIn)/float64(b.N), float64(after.BytesOut-before.BytesOut)/float64(b.N)
+	b.ReportMetric(seconds, "s/iteration")
+	b.ReportMetric(6*params*32768/seconds/1e12, "TFLOP/s")
+	b.ReportMetric(in/seconds/link, "of-link-in")
+	b.ReportMetric(out/seconds/link, "of-link-out")
+}
+
 // Every kind of call of that iteration by itself, as a share of the bound of its cost.
 func BenchmarkCalls(b *testing.B) {
 	m := tiny.Model(b, shape11B, graph.Config{Rows: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
@@ -204,6 +241,13 @@ func BenchmarkCalls(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	vector := op.Type{DType: dtype.F32, Shape: shape.Of(1 << 27)}
+	half := op.Type{DType: dtype.BF16, Shape: vector.Shape}
+	adam, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run(adam.String(), func(b *testing.B) { benchCall(b, d, adam) })
 	seen := map[string]bool{}
 	for _, program := range p.Programs {
 		for _, n := range program.Graph.Nodes {

@@ -123,7 +123,8 @@ type Device struct {
 	live     map[*memory]bool
 	queues   map[*queue]bool
 	products []*driver.Prepared
-	spare    []driver.Event // of events nobody uses any more
+	events   []driver.Event // all there are
+	spare    []driver.Event // those nobody uses any more
 	lost     error          // what ended the context
 }
 
@@ -288,7 +289,7 @@ func (d *Device) discard() error {
 	if d.origin != 0 {
 		errs = append(errs, d.lib.CUDA.CloseEvent(d.origin))
 	}
-	for _, e := range d.spare {
+	for _, e := range d.events {
 		errs = append(errs, d.lib.CUDA.CloseEvent(e))
 	}
 	return errors.Join(append(errs, d.modules.unload(d), d.lib.CUDA.Release(d.options.Ordinal))...)

@@ -18,30 +18,42 @@ type event struct {
 // Event makes an event, not yet recorded. A queue that waits for an event that was
 // never recorded does not wait.
 func (d *Device) Event() (device.Event, error) {
-	h, err := d.spareEvent()
+	h, err := d.eventHandle()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
+		return nil, fmt.Errorf("%s: an event: %w", d.name, err)
 	}
 	e := &event{d, h}
-	runtime.AddCleanup(e, d.takeBack, h)
+	runtime.AddCleanup(e, d.spareEvent, h)
 	return e, nil
 }
 
-func (d *Device) spareEvent() (driver.Event, error) {
+// eventHandle takes a handle nobody uses any more, or makes one.
+func (d *Device) eventHandle() (driver.Event, error) {
 	if err := d.enter(); err != nil {
 		return 0, err
 	}
 	defer d.leave()
-	return d.lib.CUDA.NewEvent()
-}
-
-// takeBack keeps a handle for Close to give back.
-func (d *Device) takeBack(h driver.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.spare = append(d.spare, h)
+	if d.closed {
+		return 0, fmt.Errorf("the device is closed")
 	}
+	if n := len(d.spare); n > 0 {
+		h := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return h, nil
+	}
+	h, err := d.lib.CUDA.NewEvent()
+	if err == nil {
+		d.events = append(d.events, h)
+	}
+	return h, err
+}
+
+func (d *Device) spareEvent(h driver.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spare = append(d.spare, h)
 }
 
 // Time is when it was last recorded, since the device was opened; zero if it was not.

@@ -156,6 +156,7 @@ type modules struct {
 	mu     sync.Mutex
 	loaded map[unit]*module
 	begun  map[dtype.Type]bool
+	behind sync.WaitGroup // what compiles in the background
 }
 
 // module is a unit on a device.
@@ -215,7 +216,7 @@ func (d *Device) begin(t dtype.Type) {
 	}
 	d.modules.begun[t] = true
 	for _, file := range general {
-		go func() { _, _ = d.imageOf(unit{file: file, element: t}) }()
+		d.modules.behind.Go(func() { _, _ = d.imageOf(unit{file: file, element: t}) })
 	}
 }
 
@@ -237,8 +238,10 @@ func (d *Device) module(u unit) (*module, error) {
 	return m, nil
 }
 
-// unload gives the modules back. The context must be current.
+// unload gives the modules back, after what is still compiling. The context must be
+// current.
 func (m *modules) unload(d *Device) error {
+	m.behind.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error

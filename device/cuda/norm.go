@@ -47,15 +47,19 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 	if err != nil {
 		return p, err
 	}
-	weights := len(c.Out) - 1
-	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*8)
+	weights, t := len(c.Out)-1, c.In[0].DType
+	name, shared := s.name+"Grad", 4*s.width*s.block[1]*int64(weights)
+	if s.block[1] == 1 && s.width%lanes(t) == 0 && s.width <= 1024*lanes(t) {
+		name, shared, s.block[0] = name+"Pack", 0, parts(s.width, 32*lanes(t))*32
+	}
+	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*max(1, 2048/(s.block[0]*s.block[1])))
 	size := blocked(4 * blocks * s.width)
 	partial := []arg{{}, {}}
 	for i := range weights {
 		partial[i] = work(int64(i) * size)
 	}
 	p.workspace = int64(weights) * size
-	k, err := d.grid(of("norm", c.In[0].DType), s.name+"Grad", [3]int64{blocks, 1, 1}, s.block, 4*s.width*s.block[1]*int64(weights),
+	k, err := d.grid(of("norm", t), name, [3]int64{blocks, 1, 1}, s.block, shared,
 		buffer(0), buffer(1), buffer(2), buffer(3), partial[0], partial[1], i64(s.rows), i64(s.width), f32(c.Attr.Eps))
 	p.steps = []step{k}
 	for i := range weights {

@@ -41,7 +41,7 @@ type Gemm struct {
 // rows and slabN columns. A piece of work is at most tileM by tileN: its operands fit
 // in the second-level cache. Packing is handed out tileM rows or columns at a time.
 const (
-	slabK = 384
+	slabK = 512
 	slabM = 3072
 	slabN = 4096
 	tileM = 96
@@ -139,26 +139,30 @@ type packing Gemm
 func (g *packing) Run(_, piece int) {
 	r := g.path
 	if i := piece * tileM; i < g.ms {
-		for end := min(i+tileM, g.ms); i < end; i += r.mr {
-			g.A.pack(r, g.packedA[i*g.kc:], r.mr, g.m0+i, min(r.mr, end-i), g.p0, g.kc, !g.A.Transposed)
-		}
+		g.A.pack(r, g.packedA[i*g.kc:], r.mr, g.m0+i, min(tileM, g.ms-i), g.p0, g.kc, !g.A.Transposed)
 		return
 	}
 	i := (piece - ceil(g.ms, tileM)) * tileM
-	for end := min(i+tileM, g.ns); i < end; i += r.nr {
-		g.B.pack(r, g.packedB[i*g.kc:], r.nr, g.n0+i, min(r.nr, end-i), g.p0, g.kc, g.B.Transposed)
-	}
+	g.B.pack(r, g.packedB[i*g.kc:], r.nr, g.n0+i, min(tileM, g.ns-i), g.p0, g.kc, g.B.Transposed)
 }
 
-// pack fills one panel: kc rows of width elements, step apart, from element `first`
-// across the panel and p0 along it. along says that memory runs along the panel, so
-// that it must be transposed.
-func (m *Matrix) pack(r *routines, panel []float32, step, first, width, p0, kc int, along bool) {
+// pack fills panels of kc rows of step elements: n elements from `first` on across
+// them, from p0 on along them. along says that memory runs along the panels, so that
+// it must be transposed.
+func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
 	if along {
-		r.packTranspose(&panel[0], step, &m.Data[first*m.Step+p0], m.Step, kc, width)
+		for i := 0; i < n; i += step {
+			r.packTranspose(&panels[i*kc], step, &m.Data[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
+		}
 		return
 	}
-	r.packCopy(&panel[0], step, &m.Data[p0*m.Step+first], m.Step, kc, width)
+	whole := n / step
+	if whole > 0 {
+		r.packCopy(&panels[0], step, &m.Data[p0*m.Step+first], m.Step, kc, step, whole)
+	}
+	if i := whole * step; i < n {
+		r.packCopy(&panels[i*kc], step, &m.Data[p0*m.Step+first+i], m.Step, kc, n-i, 1)
+	}
 }
 
 // tiling is the job that multiplies packed panels, tm by tn a piece.

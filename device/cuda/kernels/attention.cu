@@ -154,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
 }
 
 // dk and dv of 32 keys of one key head, over the queries of all heads that share it:
-// grid (tiles of keys, key heads, samples).
-extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, SIGHT_PARAMS) {
+// grid (tiles of keys, key heads, samples). Two parameters are flash.cu's alone.
+extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *, int, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ float shared[];
     float *ks = shared, *vs = ks + TILE * STEP, *qs = vs + TILE * STEP, *gs = qs + TILE * STEP, *ws = gs + TILE * STEP, *ps = ws + TILE * 33;

@@ -43,6 +43,15 @@ __device__ __forceinline__ void narrow(float x, f16 *y) {
     y->bits = b;
 }
 
+// Exponentials and quotients of 16-bit elements may be a few units of f32 off.
+#if ELEMENT == 0
+__device__ __forceinline__ float power(float x) { return expf(x); }
+__device__ __forceinline__ float over(float a, float b) { return a / b; }
+#else
+__device__ __forceinline__ float power(float x) { return __expf(x); }
+__device__ __forceinline__ float over(float a, float b) { return __fdividef(a, b); }
+#endif
+
 // Pack is what one thread loads at once: 16 bytes.
 #define LANES (16 / (int)sizeof(Element))
 template <class E, int N> struct alignas(sizeof(E) * N) Pack { E x[N]; };

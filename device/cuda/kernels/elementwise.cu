@@ -75,15 +75,6 @@ enum { ReLU = 1, GELU, GELUTanh, SiLU, Tanh, Sigmoid };
 #define ROOT_2_OVER_PI 0.7978845608028654f
 #define CUBIC 0.044715f
 
-// Exponentials and quotients of 16-bit elements may be a few units off in f32.
-#if ELEMENT == 0
-__device__ __forceinline__ float power(float x) { return expf(x); }
-__device__ __forceinline__ float over(float a, float b) { return a / b; }
-#else
-__device__ __forceinline__ float power(float x) { return __expf(x); }
-__device__ __forceinline__ float over(float a, float b) { return __fdividef(a, b); }
-#endif
-
 __device__ __forceinline__ float normalCDF(float x) { return 0.5f * erfcf(-x * 0.7071067811865476f); }
 __device__ __forceinline__ float sigmoid(float x) { return over(1.0f, 1.0f + power(-fmaxf(x, -80.0f))); }
 

@@ -380,19 +380,31 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
     for (int m = 0; m < TILES; m++) putRows(dq + queryAt, queryStep, row + m * 16, T, out[m], scale, scale);
 }
 
-// dk and dv of ROWS keys of a key head per block, over the queries of all heads that
-// share it, STRIP queries at a time. Tiles are turned: rows are keys.
+// dk and dv of ROWS keys of a key head per block, over the queries of the heads that
+// share it, STRIP queries at a time. Tiles are turned: rows are keys. Where there are
+// too few blocks to fill the card, those heads are dealt to several blocks, which write
+// their sums to parts, split by split, first all of dk and then of dv (see foldParts).
 #define STRIP 32
 
-extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, SIGHT_PARAMS) {
+// putParts writes two rows of sums in f32.
+template <int N> __device__ __forceinline__ void putParts(float *x, i64 step, int r, int limit, const float (&sum)[N][4], float by) {
+    int t = (threadIdx.x & 3) * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        if (r < limit) store(x + r * step + n * 8 + t, {sum[n][0] * by, sum[n][1] * by});
+        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + t, {sum[n][2] * by, sum[n][3] * by});
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *parts, int splits, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ Element tiles[];
     Element *ks = tiles, *vs = ks + ROWS * PITCH, *qs = vs + ROWS * PITCH, *gs = qs + 2 * STRIP * PITCH;
     __shared__ float totals[2][STRIP], inners[2][STRIP];
-    int j0 = blockIdx.x * ROWS, kh = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES * 16;
+    int j0 = blockIdx.x * ROWS, kh = blockIdx.y / splits, split = blockIdx.y % splits, b = blockIdx.z, lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES * 16;
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD, keyAt = (i64)b * S * keyStep + (i64)kh * HEAD;
     u64 base = streamBase(key, stream);
-    int group = heads / keyHeads, first = firstQuery(c, j0) / STRIP * STRIP, end = endQuery(c, j0 + ROWS - 1), row = j0 + mine + (lane >> 2);
+    int group = heads / keyHeads / splits, head = kh * group * splits + split * group, first = firstQuery(c, j0) / STRIP * STRIP, end = endQuery(c, j0 + ROWS - 1), row = j0 + mine + (lane >> 2);
     int strips = end > first ? (end - first + STRIP - 1) / STRIP : 0, rounds = group * strips;
     float outK[TILES][HEAD / 8][4], outV[TILES][HEAD / 8][4], unit = scale * LOG2E;
 #pragma unroll
@@ -400,9 +412,9 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         zero(outK[m]);
         zero(outV[m]);
     }
-    // round n is strip n % strips of head n / strips of the group
+    // round n is strip n % strips of the block's head n / strips
     auto fetch = [&](int n, int stage) {
-        int h = kh * group + n / strips, i0 = first + n % strips * STRIP;
+        int h = head + n / strips, i0 = first + n % strips * STRIP;
         i64 queryAt = (i64)b * T * queryStep + (i64)h * HEAD, line = ((i64)b * heads + h) * T;
         fetchTile<STRIP>(qs + stage * STRIP * PITCH, q + queryAt, queryStep, i0, T);
         fetchTile<STRIP>(gs + stage * STRIP * PITCH, grad + queryAt, queryStep, i0, T);
@@ -422,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         __syncthreads();
         if (n + 1 < rounds) fetch(n + 1, stage ^ 1);
         commit();
-        int h = kh * group + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
+        int h = head + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
         float s[TILES][STRIP / 8][4], g[TILES][STRIP / 8][4];
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
@@ -502,6 +514,16 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         }
     }
     await<0>();
+    if (splits > 1) {
+        i64 size = (i64)gridDim.z * S * keyStep;
+        float *partK = parts + split * size + keyAt, *partV = partK + splits * size;
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            putParts(partK, keyStep, row + t * 16, S, outK[t], scale);
+            putParts(partV, keyStep, row + t * 16, S, outV[t], 1.0f);
+        }
+        return;
+    }
 #pragma unroll
     for (int t = 0; t < TILES; t++) {
         putRows(dk + keyAt, keyStep, row + t * 16, S, outK[t], scale, scale);

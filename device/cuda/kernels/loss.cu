@@ -15,14 +15,14 @@ template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 
             for (int k = 0; k < 4; k++) x[k] = v + k < classes ? wide(logits[v + k]) : -INFINITE;
         float most = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
         if (most > top) {
-            sum *= expf(top - most);
+            sum *= power(top - most);
             top = most;
         }
         if (top > -INFINITE)
-            for (int k = 0; k < 4; k++) sum += expf(x[k] - top);
+            for (int k = 0; k < 4; k++) sum += power(x[k] - top);
     }
     float most = rowMax(top);
-    sum = rowSum(top == -INFINITE ? 0.0f : sum * expf(top - most));
+    sum = rowSum(top == -INFINITE ? 0.0f : sum * power(top - most));
     return most + logf(sum);
 }
 
@@ -50,7 +50,7 @@ extern "C" __global__ void crossEntropyGrad(const Element *logits, const int *ta
     }
     float total = logSum(logits, classes), by = *scale * *dloss;
     i64 hit = target(id, classes);
-    for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(by * (expf(wide(logits[v]) - total) - (v == hit ? 1.0f : 0.0f)), &dlogits[v]);
+    for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(by * (power(wide(logits[v]) - total) - (v == hit ? 1.0f : 0.0f)), &dlogits[v]);
 }
 
 // The same in place: logits in f32 become their gradients, of Element, from the start of
@@ -78,7 +78,7 @@ extern "C" __global__ void lossInPlace(float *logits, const int *targets, const 
         else
             for (int k = 0; k < 4; k++) x[k] = v + k < classes ? logits[v + k] : 0.0f;
         __syncthreads();
-        for (int k = 0; k < 4; k++) x[k] = by * (expf(x[k] - total) - (v + k == hit ? 1.0f : 0.0f));
+        for (int k = 0; k < 4; k++) x[k] = by * (power(x[k] - total) - (v + k == hit ? 1.0f : 0.0f));
         if (aligned && v < classes)
             store(out + v, x);
         else

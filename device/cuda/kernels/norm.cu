@@ -93,6 +93,75 @@ template <int V, bool CENTERED> __device__ __forceinline__ void normGrad(const E
     }
 }
 
+// The gradient where a row has at most a pack for each thread of a block: everything of a
+// row stays in registers, and so do the sums over rows.
+template <class F> __device__ __forceinline__ void rowSums(F &a, F &b, F &c) {
+    a = warpSum(a);
+    b = warpSum(b);
+    c = warpSum(c);
+    __shared__ F part[3][32];
+    __syncthreads(); // the last use of part is over
+    if ((threadIdx.x & 31) == 0) {
+        part[0][threadIdx.x >> 5] = a;
+        part[1][threadIdx.x >> 5] = b;
+        part[2][threadIdx.x >> 5] = c;
+    }
+    __syncthreads();
+    a = b = c = 0;
+    for (int i = 0; i < blockDim.x >> 5; i++) {
+        a += part[0][i];
+        b += part[1][i];
+        c += part[2][i];
+    }
+}
+
+template <bool CENTERED> __device__ __forceinline__ void normGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    const int i = threadIdx.x * LANES;
+    const bool mine = i < width;
+    float g[LANES] = {}, f[LANES] = {}, d[LANES] = {}, sumW[LANES] = {}, sumB[LANES] = {};
+    if (mine) load(w + i, g);
+    for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
+        if (mine) {
+            load(x + r * width + i, f);
+            load(dy + r * width + i, d);
+        }
+        float mean = 0, squares = 0, level = 0, along = 0;
+        if (CENTERED) {
+            for (int k = 0; k < LANES; k++) mean += f[k];
+            mean = rowSum(mean) / width;
+        }
+        if (mine)
+            for (int k = 0; k < LANES; k++) {
+                f[k] -= mean;
+                squares += f[k] * f[k];
+                along += d[k] * g[k] * f[k];
+                if (CENTERED) level += d[k] * g[k];
+            }
+        rowSums(squares, along, level);
+        float inverse = 1.0f / sqrtf(squares / width + eps);
+        along *= inverse * inverse / width; // by the normalized row, and once more for dx
+        level /= width;
+        float out[LANES];
+        for (int k = 0; k < LANES; k++) {
+            sumW[k] += d[k] * f[k] * inverse;
+            sumB[k] += d[k];
+            out[k] = inverse * (d[k] * g[k] - level - f[k] * along);
+        }
+        if (mine) store(dx + r * width + i, out);
+    }
+    if (!mine) return;
+    for (int k = 0; k < LANES; k++) {
+        if (dw) dw[(i64)blockIdx.x * width + i + k] = sumW[k];
+        if (db) db[(i64)blockIdx.x * width + i + k] = sumB[k];
+    }
+}
+extern "C" __global__ void rmsNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    normGradPack<false>(x, w, dy, dx, dw, db, rows, width, eps);
+}
+extern "C" __global__ void layerNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    normGradPack<true>(x, w, dy, dx, dw, db, rows, width, eps);
+}
+
 #define NORM(name, V, CENTERED)                                                                                                                        \
     extern "C" __global__ void name(const Element *x, const Element *w, const Element *b, Element *y, i64 rows, int width, float eps) {                  \
         norm<V, CENTERED>(x, w, b, y, rows, width, eps);                                                                                               \

@@ -32,6 +32,19 @@ extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts,
     narrow(sum, &y[column]);
 }
 
+// y = the sum of parts of n elements each, in their order; n is a multiple of 4.
+extern "C" __global__ void foldParts(const float *partial, Element *y, i64 parts, i64 n) {
+    i64 i = position() * 4;
+    if (i >= n) return;
+    float sum[4], f[4];
+    load(partial + i, sum);
+    for (i64 p = 1; p < parts; p++) {
+        load(partial + p * n + i, f);
+        for (int k = 0; k < 4; k++) sum[k] += f[k];
+    }
+    store(y + i, sum);
+}
+
 // Stage one of sums of all elements: partial[block]. x begins at any element; a thread
 // takes LANES neighbours at a time, whether they can be loaded at once or not, so that
 // the order of the sum does not depend on where x lies.

@@ -1,0 +1,260 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spillway/device/cuda/driver"
+)
+
+// fake is a card that does nothing but count: every handle it has given must come back.
+// A call named in fail answers with an error.
+type fake struct {
+	mu    sync.Mutex
+	log   []string
+	fail  map[string]error
+	held  map[string]int // handles by kind
+	next  uint64
+	last  driver.Launch
+	slots []uint64 // parameters of the last launch
+	// version of the compiler: another one per fake, so that nothing is shared through
+	// the machine code this process has.
+	version int
+}
+
+var fakes int
+
+func newFake() *fake {
+	fakes++
+	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes}
+}
+
+// call notes a call and gives what it was told to answer.
+func (f *fake) call(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, name)
+	return f.fail[name]
+}
+
+// take and give count a handle.
+func (f *fake) take(name, kind string) (uint64, error) {
+	if err := f.call(name); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held[kind]++
+	f.next += 0x1000
+	return f.next, nil
+}
+
+func (f *fake) give(name, kind string) error {
+	err := f.call(name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held[kind]--
+	return err
+}
+
+// leaks lists the kinds of handles that have not come back.
+func (f *fake) leaks() (kinds []string) {
+	for kind, n := range f.held {
+		if n != 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", n, kind))
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+const (
+	fakeFree  = 8 << 30
+	fakeTotal = 10 << 30
+)
+
+func (f *fake) libraries() *driver.Libraries {
+	return &driver.Libraries{CUDA: f.cuda(), NVRTC: f.nvrtc(), BLAS: f.blas()}
+}
+
+func (f *fake) cuda() *driver.CUDA {
+	attributes := map[int]int{driver.Major: 9, driver.Minor: 0, driver.Multiprocessors: 132, driver.SharedPerBlock: 227 << 10}
+	return &driver.CUDA{
+		DeviceCount: func() (int, error) { return 1, f.call("DeviceCount") },
+		DeviceName:  func(int) (string, error) { return "fake card", f.call("DeviceName") },
+		Attribute:   func(_, which int) (int, error) { return attributes[which], f.call("Attribute") },
+		Retain: func(int) (driver.Context, error) {
+			h, err := f.take("Retain", "context")
+			return driver.Context(h), err
+		},
+		Release:    func(int) error { return f.give("Release", "context") },
+		SetCurrent: func(driver.Context) error { return f.call("SetCurrent") },
+		MemoryInfo: func() (int64, int64, error) { return fakeFree, fakeTotal, f.call("MemoryInfo") },
+		Alloc: func(int64) (driver.Pointer, error) {
+			h, err := f.take("Alloc", "memory")
+			return driver.Pointer(h), err
+		},
+		Free: func(driver.Pointer) error { return f.give("Free", "memory") },
+		Register: func([]byte) error {
+			_, err := f.take("Register", "registration")
+			return err
+		},
+		Unregister: func([]byte) error { return f.give("Unregister", "registration") },
+		Copy:       func(_, _ driver.Pointer, _ int64, _ driver.Stream) error { return f.call("Copy") },
+		Fill:       func(driver.Pointer, byte, int64, driver.Stream) error { return f.call("Fill") },
+		NewStream: func() (driver.Stream, error) {
+			h, err := f.take("NewStream", "stream")
+			return driver.Stream(h), err
+		},
+		CloseStream: func(driver.Stream) error { return f.give("CloseStream", "stream") },
+		SyncStream:  func(driver.Stream) error { return f.call("SyncStream") },
+		WaitEvent:   func(driver.Stream, driver.Event) error { return f.call("WaitEvent") },
+		NewEvent: func() (driver.Event, error) {
+			h, err := f.take("NewEvent", "event")
+			return driver.Event(h), err
+		},
+		CloseEvent: func(driver.Event) error { return f.give("CloseEvent", "event") },
+		Record:     func(driver.Event, driver.Stream) error { return f.call("Record") },
+		Elapsed:    func(_, _ driver.Event) (time.Duration, error) { return time.Millisecond, f.call("Elapsed") },
+		LoadModule: func([]byte) (driver.Module, error) {
+			h, err := f.take("LoadModule", "module")
+			return driver.Module(h), err
+		},
+		UnloadModule: func(driver.Module) error { return f.give("UnloadModule", "module") },
+		Function:     func(driver.Module, string) (driver.Function, error) { return 1, f.call("Function") },
+		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
+		Launch:       f.launch,
+	}
+}
+
+func (f *fake) launch(l *driver.Launch) error {
+	err := f.call("Launch")
+	f.last, f.slots = *l, nil
+	for _, p := range l.Params {
+		f.slots = append(f.slots, *(*uint64)(p))
+	}
+	return err
+}
+
+func (f *fake) nvrtc() *driver.NVRTC {
+	return &driver.NVRTC{
+		Version: func() (int, int, error) { return 1000, f.version, nil },
+		Compile: func(name, _ string, _ []string) ([]byte, error) { return []byte(name), f.call("Compile") },
+	}
+}
+
+func (f *fake) blas() *driver.BLAS {
+	return &driver.BLAS{
+		Create: func() (driver.BLASHandle, error) {
+			h, err := f.take("Create", "blas")
+			return driver.BLASHandle(h), err
+		},
+		Destroy: func(driver.BLASHandle) error { return f.give("Destroy", "blas") },
+		Prepare: func(driver.BLASHandle, driver.Product, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+			_, err := f.take("Prepare", "product")
+			return &driver.Prepared{}, []driver.Algorithm{{Workspace: 512}}, err
+		},
+		Discard: func(*driver.Prepared) error { return f.give("Discard", "product") },
+		SetBias: func(*driver.Prepared, driver.Pointer) error { return f.call("SetBias") },
+		Run: func(_ driver.BLASHandle, _ *driver.Prepared, _, _, _, _ driver.Pointer, _ driver.Stream) error {
+			return f.call("Run")
+		},
+	}
+}
+
+// openFake opens a device of a fake card; at the end of the test everything must have
+// come back.
+func openFake(t *testing.T, f *fake, o Options) *Device {
+	t.Helper()
+	d, err := open(f.libraries(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+		if left := f.leaks(); len(left) > 0 {
+			t.Errorf("not given back: %v", left)
+		}
+	})
+	return d
+}
+
+// Whichever call of Open fails, the error says so and everything is given back.
+func TestOpenGivesBackWhatItTook(t *testing.T) {
+	good := newFake()
+	openFake(t, good, Options{})
+	tried := map[string]bool{}
+	for _, name := range good.log {
+		if tried[name] || name == "Compile" {
+			continue
+		}
+		tried[name] = true
+		f := newFake()
+		f.fail[name] = &driver.Error{Call: name, Code: 999, Name: "CUDA_ERROR_UNKNOWN", Text: "made up"}
+		d, err := open(f.libraries(), Options{})
+		if err == nil {
+			t.Errorf("opened although %s failed", name)
+			d.Close()
+			continue
+		}
+		if !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "CUDA_ERROR_UNKNOWN") {
+			t.Errorf("%s: error %v names neither the call nor CUDA's word", name, err)
+		}
+		if left := f.leaks(); len(left) > 0 && name != "SetCurrent" {
+			t.Errorf("%s: not given back: %v", name, left)
+		}
+	}
+	if len(tried) < 8 {
+		t.Errorf("only %d calls tried", len(tried))
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for what, o := range map[string]Options{"there are 1 cards": {Ordinal: 3}, "limit": {Limit: fakeFree}} {
+		f := newFake()
+		if _, err := open(f.libraries(), o); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%+v: got %v, want something about %q", o, err, what)
+		}
+		if left := f.leaks(); len(left) > 0 {
+			t.Errorf("%+v: not given back: %v", o, left)
+		}
+	}
+}
+
+func TestShareOfACard(t *testing.T) {
+	whole, quarter := openFake(t, newFake(), Options{}).Info(), openFake(t, newFake(), Options{Share: 4}).Info()
+	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
+		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
+	}
+	if whole.Overhead != fakeTotal-fakeFree+reserve {
+		t.Errorf("overhead %d", whole.Overhead)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for config, want := range map[string]Options{
+		"":                             {},
+		"1":                            {Ordinal: 1},
+		"0/4,limit=1GiB":               {Share: 4, Limit: 1 << 30},
+		"2,tf32,cache=/a,search=/b:/c": {Ordinal: 2, TF32: true, Cache: "/a", SearchPaths: []string{"/b", "/c"}},
+	} {
+		got, err := parse(config)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q gives %+v, %v, want %+v", config, got, err, want)
+		}
+	}
+	for _, config := range []string{"x", "-1", "0/0", "0/x", "0,limit=much", "0,colour=red"} {
+		if _, err := parse(config); err == nil {
+			t.Errorf("%q was accepted", config)
+		}
+	}
+}
+
+var errMadeUp = errors.New("made up")

@@ -1,0 +1,239 @@
+package cuda
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// rig is a fake card with a queue and memory.
+type rig struct {
+	*fake
+	d    *Device
+	q    device.Queue
+	host device.Memory
+	card device.Memory
+}
+
+func newRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{fake: newFake()}
+	r.d = openFake(t, r.fake, o)
+	var err [3]error
+	r.q, err[0] = r.d.Queue("compute")
+	r.host, err[1] = r.d.HostAlloc(4096)
+	r.card, err[2] = r.d.Alloc(4096)
+	if err := errors.Join(err[:]...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(r.q.Close(), r.host.Free(), r.card.Free()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// scale is a call of 64 numbers, with its launch.
+func (r *rig) scale(t *testing.T) (device.Kernel, *device.Launch) {
+	t.Helper()
+	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := r.d.Kernel(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, &device.Launch{Buffers: []device.Buffer{{Memory: r.card, Offset: 256, Bytes: 256}, {Memory: r.card, Offset: 1024, Bytes: 256}}}
+}
+
+// since lists the calls after n, but for the compiler's, which come when they like.
+func (r *rig) since(n int) []string {
+	return slices.DeleteFunc(slices.Clone(r.log[n:]), func(s string) bool { return s == "Compile" })
+}
+
+// Every call of the driver has the context current on its thread.
+func TestContextIsCurrent(t *testing.T) {
+	r := newRig(t, Options{})
+	k, l := r.scale(t)
+	e, err := r.d.Event()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(r.log)
+	half := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: 64} }
+	for _, err := range []error{r.q.Copy(half(r.card), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.Sync()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"SetCurrent", "Copy", "SetCurrent", "Launch", "SetCurrent", "Record", "SetCurrent", "WaitEvent", "SetCurrent", "SyncStream"}
+	if got := r.since(n); !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	e.Time() // keeps the event until here
+}
+
+// A launch hands over addresses and numbers in the kernel's order.
+func TestLaunchParameters(t *testing.T) {
+	r := newRig(t, Options{})
+	k, l := r.scale(t)
+	if err := r.q.Launch(k, l); err != nil {
+		t.Fatal(err)
+	}
+	base := uint64(r.card.(*memory).at)
+	want := []uint64{base + 256, base + 1024, 64, 0x40000000, 0} // x, y, n, 2.0f, not added
+	if got := r.slots[:5]; !slices.Equal(got, want) {
+		t.Errorf("parameters %x, want %x", got, want)
+	}
+	if r.last.Grid != [3]uint32{1, 1, 1} || r.last.Block != [3]uint32{256, 1, 1} {
+		t.Errorf("grid %v of %v threads", r.last.Grid, r.last.Block)
+	}
+}
+
+// Launching and copying take nothing from the heap.
+func TestQueueAllocatesNothing(t *testing.T) {
+	r := newRig(t, Options{})
+	k, l := r.scale(t)
+	r.d.lib.CUDA.Launch = func(*driver.Launch) error { return nil }
+	r.d.lib.CUDA.SetCurrent = func(driver.Context) error { return nil }
+	if n := testing.AllocsPerRun(100, func() { r.q.Launch(k, l) }); n != 0 {
+		t.Errorf("a launch allocates %v times", n)
+	}
+}
+
+// A launch the driver refuses is an error of the call, with the op and CUDA's word.
+func TestRefusedLaunch(t *testing.T) {
+	r := newRig(t, Options{})
+	k, l := r.scale(t)
+	r.fail["Launch"] = &driver.Error{Call: "cuLaunchKernel", Code: driver.LaunchResources, Name: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Text: "too many resources requested"}
+	err := r.q.Launch(k, l)
+	for _, word := range []string{"scale(f32[64])", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "701"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("got %v, want it to hold %q", err, word)
+		}
+	}
+	if err := r.q.Sync(); err != nil {
+		t.Errorf("reported again: %v", err)
+	}
+}
+
+// A kernel that fails on the card is reported once, with its op; nothing after that
+// repeats it, although the driver does.
+func TestFailureOnTheCard(t *testing.T) {
+	r := newRig(t, Options{})
+	k, l := r.scale(t)
+	if err := r.q.Launch(k, l); err != nil {
+		t.Fatal(err)
+	}
+	gone := &driver.Error{Call: "cuStreamSynchronize", Code: driver.IllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
+	for _, name := range []string{"SyncStream", "Free", "Unregister", "CloseStream", "CloseEvent", "UnloadModule", "Destroy", "Release"} {
+		r.fail[name] = gone
+	}
+	err := r.q.Sync()
+	for _, word := range []string{"scale(f32[64])", "CUDA_ERROR_ILLEGAL_ADDRESS", "open the device anew"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("got %v, want it to hold %q", err, word)
+		}
+	}
+	if err := r.q.Sync(); err != nil {
+		t.Errorf("reported again: %v", err)
+	}
+}
+
+// The driver's out of memory is the device's, with the numbers.
+func TestCardIsFull(t *testing.T) {
+	r := newRig(t, Options{})
+	r.fail["Alloc"] = &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
+	_, err := r.d.Alloc(1 << 20)
+	var full *device.OutOfMemoryError
+	if !errors.As(err, &full) || full.Asked != 1<<20 || full.Allocated != 4096 || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Host memory that cannot be page-locked is given back.
+func TestHostMemoryThatCannotBeLocked(t *testing.T) {
+	r := newRig(t, Options{})
+	r.fail["Register"] = errMadeUp
+	if _, err := r.d.HostAlloc(1 << 16); !errors.Is(err, errMadeUp) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What the compiler says comes out where the kernel is asked for.
+func TestKernelThatDoesNotCompile(t *testing.T) {
+	r := newRig(t, Options{})
+	r.fail["Compile"] = errMadeUp
+	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.BF16, Shape: shape.Of(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.d.Kernel(c); !errors.Is(err, errMadeUp) || !strings.Contains(err.Error(), "scale(bf16[64])") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Compiled kernels are kept in the cache folder and read from there.
+func TestCache(t *testing.T) {
+	folder := t.TempDir()
+	first := newRig(t, Options{Cache: folder})
+	first.scale(t)
+	kept, err := filepath.Glob(filepath.Join(folder, "*.cubin"))
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("nothing was kept: %v", err)
+	}
+	d := &Device{options: Options{Cache: folder}}
+	name := strings.TrimSuffix(filepath.Base(kept[0]), ".cubin")
+	want, err := os.ReadFile(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := d.cached(name, unit{}); err != nil || string(b) != string(want) {
+		t.Errorf("the cache gives %q, %v", b, err)
+	}
+}
+
+// cuBLASLt stores column by column. Whatever is transposed, its operands, taken as
+// stored, must have the sizes of ours, and the product the sizes of c's transpose.
+func TestProductsAreTurned(t *testing.T) {
+	const m, n, k = 2, 3, 5
+	for _, ta := range []bool{false, true} {
+		for _, tb := range []bool{false, true} {
+			x := multiplication{m: m, n: n, k: k, a: matrix{step: k, transposed: ta}, b: matrix{step: n, transposed: tb}, c: matrix{step: n}}
+			if ta {
+				x.a.step = m
+			}
+			if tb {
+				x.b.step = k
+			}
+			p := x.describe(false)
+			inner := func(q driver.Matrix) (rows, columns int64) {
+				if q.Transposed {
+					return q.Columns, q.Rows
+				}
+				return q.Rows, q.Columns
+			}
+			ar, ac := inner(p.A)
+			br, bc := inner(p.B)
+			if ar != n || ac != k || br != k || bc != m || p.D.Rows != n || p.D.Columns != m {
+				t.Errorf("transposed %v %v: %d × %d times %d × %d to %d × %d", ta, tb, ar, ac, br, bc, p.D.Rows, p.D.Columns)
+			}
+			for _, q := range []driver.Matrix{p.A, p.B, p.D} {
+				if q.Step != q.Rows {
+					t.Errorf("transposed %v %v: columns of %d elements lie %d apart", ta, tb, q.Rows, q.Step)
+				}
+			}
+		}
+	}
+}
