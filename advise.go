@@ -63,7 +63,7 @@ func (m *Model) Standard(o PlanOptions) (*Job, error) {
 // what everything on the device takes, then each rung.
 func (m *Model) Ladder(o PlanOptions) (planner.Taken, []planner.Rung, error) {
 	o = o.withDefaults(m)
-	start := planner.Setting{Train: o.Task != Infer && o.Task != Eval, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision}
+	start := planner.Setting{Train: o.Task != Infer && o.Task != Eval, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision, HasDisk: o.Machine.HasDisk()}
 	if o.adapters() {
 		start.Rank, start.Base = o.Adapters.Rank, o.Adapters.Base
 	}

@@ -12,6 +12,7 @@ import (
 	"spillway/machine"
 	"spillway/nn"
 	"spillway/optim"
+	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -70,6 +71,13 @@ type PlanOptions struct {
 	On []device.Device
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
+	// Insist leaves the planner no choice about some things.
+	Insist planner.Insist
+	// DeviceMap says where blocks rest; nil leaves that to the planner.
+	DeviceMap *placement.Map
+	// MaxMemory is the most to take of each device and of the host; nil is all that
+	// is usable.
+	MaxMemory *placement.Memory
 	// Budget is the most to take of the device; 0 is all that is usable.
 	Budget int64
 }
@@ -114,6 +122,8 @@ type Job struct {
 	Plan    *plan.Plan
 	Spec    *spec.Model
 	Options PlanOptions
+	// Notices are about what was asked for and means nothing here.
+	Notices []string
 }
 
 // Plan makes the fastest plan that fits. Where none does, the error is a
@@ -124,11 +134,15 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	notices, err := o.place(&r)
+	if err != nil {
+		return nil, err
+	}
 	p, s, err := o.ask(r)
 	if err != nil {
 		return nil, err
 	}
-	return &Job{Model: m, Plan: p, Spec: s, Options: o}, nil
+	return &Job{Model: m, Plan: p, Spec: s, Options: o, Notices: notices}, nil
 }
 
 // request is what the planner is asked for options that are complete.
@@ -190,11 +204,11 @@ func (o PlanOptions) site() (planner.Site, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
-	return site, nil
+	return o.limited(site)
 }
 
 func (o PlanOptions) goal() (planner.Goal, error) {
-	g := planner.Goal{Micros: o.Micros}
+	g := planner.Goal{Micros: o.Micros, Insist: o.Insist}
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}

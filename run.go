@@ -93,7 +93,7 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 // evaluation plans the task eval in the memory that the job leaves.
 func (j *Job) evaluation() (*Job, error) {
 	o := j.Options
-	o.Task, o.Micros, o.Choose = Eval, 1, nil
+	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap, o.MaxMemory = Eval, 1, nil, planner.Insist{}, nil, nil
 	site, err := o.site()
 	if err != nil {
 		return nil, err

@@ -6,8 +6,7 @@ import "math"
 // infinities, and not a number where all seven bits are set.
 func FromF8E4M3(b uint8) float32 { return e4m3.from(b) }
 
-// ToF8E4M3 rounds to nearest even; what rounds above 448 becomes not a number, as in
-// PyTorch.
+// ToF8E4M3 rounds to nearest even; what is above 448, infinity too, becomes 448.
 func ToF8E4M3(f float32) uint8 { return e4m3.to(f) }
 
 // FromF8E5M2 widens an 8-bit float with 5 bits of exponent: the upper half of an f16.
@@ -25,7 +24,7 @@ type f8 struct {
 }
 
 var (
-	e4m3 = f8{fraction: 3, bias: 7, over: 0x7f, nan: 0x7f}
+	e4m3 = f8{fraction: 3, bias: 7, over: 0x7e, nan: 0x7f}
 	e5m2 = f8{fraction: 2, bias: 15, over: 0x7c, nan: 0x7f}
 )
 

@@ -27,6 +27,7 @@ type Schedule struct {
 	Warmup int     `json:"warmup,omitempty"` // iterations
 	Total  int     `json:"total,omitempty"`  // iterations in all, for linear and cosine
 	Start  float64 `json:"start,omitempty"`  // factor at iteration 0 of the warm-up
+	Log    bool    `json:"log,omitempty"`    // the warm-up rises with the logarithm, fast at first, as DeepSpeed's
 	Floor  float64 `json:"floor,omitempty"`  // factor at the end, for linear and cosine
 	Every  int     `json:"every,omitempty"`  // for step
 	Gamma  float64 `json:"gamma,omitempty"`  // for step
@@ -34,7 +35,7 @@ type Schedule struct {
 
 func (s *Schedule) options() []option {
 	return []option{
-		{"warmup", &s.Warmup}, {"total", &s.Total}, {"start", &s.Start}, {"floor", &s.Floor}, {"every", &s.Every}, {"gamma", &s.Gamma},
+		{"warmup", &s.Warmup}, {"total", &s.Total}, {"start", &s.Start}, {"log", &s.Log}, {"floor", &s.Floor}, {"every", &s.Every}, {"gamma", &s.Gamma},
 	}
 }
 
@@ -77,6 +78,8 @@ func (s Schedule) Check() error {
 		return fmt.Errorf("schedule: there is no kind %q; there are %s", s.Kind, strings.Join(scheduleKinds, ", "))
 	case s.Warmup < 0 || s.Total < 0 || s.Every < 0:
 		return fmt.Errorf("schedule %s: warmup %d, total %d and every %d must not be negative", s, s.Warmup, s.Total, s.Every)
+	case s.Log && s.Warmup == 1:
+		return fmt.Errorf("schedule %s: a warm-up along a logarithm needs 2 iterations at least", s)
 	case !fraction(s.Start) || !fraction(s.Floor):
 		return fmt.Errorf("schedule %s: start %v and floor %v are factors between 0 and 1", s, s.Start, s.Floor)
 	case (s.Kind == Linear || s.Kind == Cosine) && (s.Total == 0 || s.Total < s.Warmup):
@@ -90,7 +93,7 @@ func (s Schedule) Check() error {
 // Factor is what the rate is multiplied by in iteration i, counted from 0.
 func (s Schedule) Factor(i int) float64 {
 	if i < s.Warmup {
-		return s.Start + (1-s.Start)*float64(i)/float64(s.Warmup)
+		return s.Start + (1-s.Start)*s.risen(i)
 	}
 	done := min(float64(i-s.Warmup)/float64(max(s.Total-s.Warmup, 1)), 1)
 	switch s.Kind {
@@ -102,4 +105,12 @@ func (s Schedule) Factor(i int) float64 {
 		return math.Pow(s.Gamma, float64((i-s.Warmup)/s.Every))
 	}
 	return 1
+}
+
+// risen is how far the warm-up has come.
+func (s Schedule) risen(i int) float64 {
+	if s.Log {
+		return math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))
+	}
+	return float64(i) / float64(s.Warmup)
 }

@@ -13,7 +13,7 @@ type Level int
 
 // The levels, from most memory and least time on.
 const (
-	KeepAll      Level = iota // every value the gradient reads
+	KeepAll      Level = iota // every value the gradient reads, unpacked weights excepted
 	KeepProducts              // outputs of products and attention; the cheap rest is recomputed
 	KeepNone                  // only the block's input; its forward runs again
 )
@@ -54,11 +54,23 @@ func (c Choice) devices() int { return max(c.Devices, 1) }
 func keepSet(j *autograd.Joint, level Level) []graph.Value {
 	switch level {
 	case KeepAll:
-		return j.Saved()
+		return keepMade(j)
 	case KeepProducts:
 		return keepProducts(j)
 	}
 	return nil
+}
+
+// keepMade is everything the gradient reads but unpacked weights: those are quickly
+// unpacked again, and kept they would undo what packing them saves.
+func keepMade(j *autograd.Joint) []graph.Value {
+	unpacked := map[graph.Value]bool{}
+	for _, n := range j.Program.Nodes[:j.Forward] {
+		if n.Kind == op.Dequantize {
+			unpacked[n.Out[0]] = true
+		}
+	}
+	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return unpacked[v] })
 }
 
 // keepProducts finds the products and attentions from which everything the

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/plan"
 )
@@ -16,6 +17,7 @@ type Compared struct {
 	// Device is what it takes of the device that holds most, Host of host memory.
 	Device  int64               `json:"device_bytes"`
 	Host    int64               `json:"host_bytes"`
+	Disk    int64               `json:"disk_bytes,omitempty"`
 	Peak    map[plan.Tier]int64 `json:"peak_bytes,omitempty"` // of all devices together
 	Seconds float64             `json:"step_seconds,omitempty"`
 	Bound   string              `json:"bound,omitempty"`
@@ -89,6 +91,14 @@ var strategies = []struct {
 		}
 		return list
 	}},
+	{"disk offload", false, func(b *blueprint) []family {
+		if b.site.Disk.Budget == 0 {
+			return nil
+		}
+		slabs := len(b.slabs.list)
+		line := b.streaming(2, slices.Max(b.amounts()), 0)
+		return []family{{slabs, func(i int) mix { m := line.mix(slabs); m.onDisk = i; return m }}}
+	}},
 }
 
 // streaming is the line along which more and more weights rest on the host, and
@@ -111,6 +121,9 @@ func (b *blueprint) amounts() []int {
 
 // compare finds the best of some lines.
 func compare(b *blueprint, name string, lines []family) (Compared, error) {
+	if len(lines) == 0 {
+		return Compared{Strategy: name, Reason: "the machine has no disk tier"}, nil
+	}
 	s := &search{b: b, made: map[mix]*candidate{}}
 	for _, f := range lines {
 		if err := s.try(f); err != nil {
@@ -125,7 +138,7 @@ func compare(b *blueprint, name string, lines []family) (Compared, error) {
 }
 
 func (s *search) compared(name string, c *candidate) Compared {
-	one := Compared{Strategy: name, Detail: c.choice.title(), Fits: c.fits, Device: c.need, Host: c.host, Peak: c.peak, Possible: true}
+	one := Compared{Strategy: name, Detail: c.choice.title(), Fits: c.fits, Device: c.device, Host: c.host, Disk: c.disk, Peak: c.peak, Possible: true}
 	if !c.fits {
 		one.Reason = s.option(c, c).Reason
 		return one

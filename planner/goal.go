@@ -50,9 +50,9 @@ type Site struct {
 	Rates      sim.Rates
 	HostPinned bool // host memory is pinned for the device
 	Devices    int  // how many equal devices there are; 0 counts as 1
-	Disk       Disk // where bytes may rest when the host is full
 	// Budgets, by device, are less than Budget; nil or 0 is all of it.
 	Budgets     []int64
+	Disk        Disk // where bytes may rest when the host is full
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
 }
 

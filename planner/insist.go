@@ -16,9 +16,9 @@ type Insist struct {
 	Places map[string]Place
 	// Way several devices share the work; "" leaves it open.
 	Way Way
-	// HostWeights and HostState: all weights, or all the optimizer keeps, rest in host
-	// memory.
-	HostWeights, HostState bool
+	// Weights and State are the tier all weights, or all the optimizer keeps, rest in:
+	// plan.OnHost or plan.OnDisk, or "" to leave it open.
+	Weights, State plan.Tier
 }
 
 // Place is where a block's weights rest. It runs on Device, where they also rest if
@@ -44,7 +44,7 @@ var Ways = []Way{DataParallel, ShardedData, ModelSplit, Pipeline}
 
 // any says whether something is insisted on.
 func (i Insist) any() bool {
-	return len(i.Places) > 0 || i.Way != "" || i.HostWeights || i.HostState
+	return len(i.Places) > 0 || i.Way != "" || i.Weights != "" || i.State != ""
 }
 
 // check refuses what cannot be, and limits the site to the devices that are named.
@@ -53,6 +53,14 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 		if err := i.checkPlaces(m, site); err != nil {
 			return err
 		}
+	}
+	for _, t := range []plan.Tier{i.Weights, i.State} {
+		if t == plan.OnDisk && site.Disk.Budget == 0 {
+			return fmt.Errorf("weights or optimizer state are to rest on disk, and the machine has no disk tier; add one, such as disk:2TiB, or use host memory")
+		}
+	}
+	if i.Weights != "" && i.State != "" && i.Weights != i.State {
+		return fmt.Errorf("weights are to rest on %s and optimizer state on %s; what of a block is off the device rests together", i.Weights, i.State)
 	}
 	if i.Way == "" {
 		return nil
@@ -84,8 +92,8 @@ func (i Insist) checkPlaces(m *spec.Model, site *Site) error {
 		switch {
 		case !ok:
 			return fmt.Errorf("block %s has no place, others have; give every block one", b.Name)
-		case p.Tier == plan.OnDisk:
-			return fmt.Errorf("block %s is to rest on disk, which plans do not use yet; place it in host memory", b.Name)
+		case p.Tier == plan.OnDisk && site.Disk.Budget == 0:
+			return fmt.Errorf("block %s is to rest on disk, and the machine has no disk tier; add one, such as disk:2TiB, or place it in host memory", b.Name)
 		case p.Device < 0 || p.Device >= max(site.Devices, 1):
 			return fmt.Errorf("block %s is to run on device %d, there are %d, counted from 0", b.Name, p.Device, max(site.Devices, 1))
 		}
@@ -122,10 +130,13 @@ func (s *search) insisted(c Choice) Choice {
 		return c
 	}
 	for k := range c.Streamed {
-		c.Streamed[k] = c.Streamed[k] || i.HostWeights
-		c.Offloaded[k] = c.Offloaded[k] || i.HostState && s.b.training()
+		c.Streamed[k] = c.Streamed[k] || i.Weights != ""
+		c.Offloaded[k] = c.Offloaded[k] || i.State != "" && s.b.training()
+		if i.Weights != "" || i.State != "" {
+			c.OnDisk[k] = i.Weights == plan.OnDisk || i.State == plan.OnDisk
+		}
 		if p, ok := i.Places[s.b.model.Blocks[s.b.owner[k]].Name]; ok {
-			c.Streamed[k] = p.Tier != plan.OnDevice
+			c.Streamed[k], c.OnDisk[k] = p.Tier != plan.OnDevice, p.Tier == plan.OnDisk
 		}
 	}
 	if len(i.Places) > 0 && c.Split != nil {
@@ -143,23 +154,9 @@ func (s *search) insisted(c Choice) Choice {
 // Happened says whether a plan does what was insisted on, going by the homes and
 // steps that are in it. The error names what is elsewhere.
 func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
-	block := map[string]int{}
-	for b := range m.Blocks {
-		block[m.Blocks[b].Name] = b
-	}
 	for _, s := range p.Slabs {
-		if place, ok := i.Places[s.Name]; ok {
-			if a := p.Arenas[p.Buffers[s.Weight].Arena]; (a.Tier == plan.OnDevice) != (place.Tier == plan.OnDevice) || a.Tier == plan.OnDevice && a.Device != place.Device {
-				return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s %s", s.Name, place, a.Tier, a.Name)
-			}
-		}
-		if i.HostWeights && p.TierOf(s.Weight) == plan.OnDevice {
-			return fmt.Errorf("the weights of %s were to rest in host memory, the plan has them on a device", s.Name)
-		}
-		for _, piece := range s.Pieces {
-			if i.HostState && piece.Moment >= 0 && p.TierOf(piece.Moment) == plan.OnDevice {
-				return fmt.Errorf("the optimizer state of %s was to rest in host memory, the plan has it on a device", s.Name)
-			}
+		if err := i.happenedTo(p, s); err != nil {
+			return err
 		}
 	}
 	for _, s := range p.Steps {
@@ -171,6 +168,29 @@ func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
 		}
 	}
 	return nil
+}
+
+// happenedTo looks at the homes of a slab.
+func (i Insist) happenedTo(p *plan.Plan, s plan.Slab) error {
+	arena := p.Arenas[p.Buffers[s.Weight].Arena]
+	if place, ok := i.Places[s.Name]; ok && (!rests(p, s.Weight, place.Tier) || place.Tier == plan.OnDevice && arena.Device != place.Device) {
+		return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s, %s", s.Name, place, arena.Tier, arena.Name)
+	}
+	if i.Weights != "" && !rests(p, s.Weight, i.Weights) {
+		return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s", s.Name, i.Weights, arena.Tier)
+	}
+	for _, piece := range s.Pieces {
+		if i.State != "" && piece.Moment >= 0 && !rests(p, piece.Moment, i.State) {
+			return fmt.Errorf("the optimizer state of %s was to rest on %s, the plan has it on %s", s.Name, i.State, p.TierOf(piece.Moment))
+		}
+	}
+	return nil
+}
+
+// rests says whether a buffer is in a tier; pinned memory is the host's.
+func rests(p *plan.Plan, buffer int, t plan.Tier) bool {
+	at := p.TierOf(buffer)
+	return at == t || at == plan.Pinned && t == plan.OnHost
 }
 
 func (p Place) String() string {

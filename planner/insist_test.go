@@ -16,6 +16,7 @@ var (
 	dev0  = planner.Place{Tier: plan.OnDevice}
 	dev1  = planner.Place{Tier: plan.OnDevice, Device: 1}
 	host1 = planner.Place{Tier: plan.OnHost, Device: 1}
+	disk0 = planner.Place{Tier: plan.OnDisk}
 )
 
 // placed makes a place for each of the tiny model's six blocks.
@@ -46,7 +47,8 @@ func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]pl
 			}
 			owned[name] = true
 			a := p.Arenas[p.Buffers[slab[name].Weight].Arena]
-			if onDevice := a.Tier == plan.OnDevice; onDevice != (want.Tier == plan.OnDevice) || onDevice && a.Device != want.Device {
+			onDevice := a.Tier == plan.OnDevice
+			if onDevice != (want.Tier == plan.OnDevice) || (a.Tier == plan.OnDisk) != (want.Tier == plan.OnDisk) || onDevice && a.Device != want.Device {
 				t.Errorf("%s rests on %s %s, want %v", name, a.Tier, a.Name, want)
 			}
 		}
@@ -65,6 +67,7 @@ func TestPlacesAreHonoured(t *testing.T) {
 		"all on the device": {dev0, dev0, dev0, dev0, dev0, dev0},
 		"all on the host":   {host0, host0, host0, host0, host0, host0},
 		"some on the host":  {dev0, host0, dev0, host0, dev0, dev0},
+		"some on disk":      {dev0, disk0, host0, disk0, dev0, dev0},
 		"two devices":       {dev0, dev0, dev0, dev1, dev1, dev1},
 		"back and forth":    {dev1, dev0, dev0, dev1, host0, host1},
 		"only the second":   {dev1, dev1, dev1, host1, host1, dev1},
@@ -78,7 +81,7 @@ func TestPlacesAreHonoured(t *testing.T) {
 				m := tiny.Model(t, config, graph.Config{Rows: 1, Seq: 16, Task: task})
 				goal.Insist.Places = placed(m, list...)
 				site := tiny.Site(1 << 20)
-				site.Devices = 2
+				site.Devices, site.Disk = 2, planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
 				p, err := planner.Make(m, goal, site)
 				if err != nil {
 					t.Fatalf("%s, %s: %v", name, task, err)
@@ -117,7 +120,7 @@ func TestHappened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, i := range map[string]planner.Insist{
-		"weights": {HostWeights: true}, "state": {HostState: true},
+		"weights": {Weights: plan.OnHost}, "state": {State: plan.OnHost},
 		"a block's tier":   {Places: placed(m, dev0, host0, dev0, dev0, dev0, dev0)},
 		"a block's device": {Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev1)},
 	} {
@@ -131,12 +134,32 @@ func TestHappened(t *testing.T) {
 	}
 }
 
+// What rests on disk by demand is on disk, all of it.
+func TestInsistOnDisk(t *testing.T) {
+	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	goal, site := tiny.AdamW(1, true), tiny.Site(1<<20)
+	goal.Insist = planner.Insist{Weights: plan.OnDisk, State: plan.OnDisk}
+	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "no disk tier") {
+		t.Errorf("without a disk: %v", err)
+	}
+	site.Disk = planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
+	p, err := planner.Make(m, goal, site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.Slabs {
+		if p.TierOf(s.Weight) != plan.OnDisk || p.TierOf(s.Pieces[0].Moment) != plan.OnDisk {
+			t.Errorf("%s rests on %s, its moments on %s", s.Name, p.TierOf(s.Weight), p.TierOf(s.Pieces[0].Moment))
+		}
+	}
+}
+
 // Ways and host memory that are insisted on are taken though others are faster.
 func TestInsistOnAWay(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
 	for _, way := range planner.Ways {
 		goal := tiny.AdamW(4, false)
-		goal.Insist = planner.Insist{Way: way, HostState: true, HostWeights: way == planner.ShardedData}
+		goal.Insist = planner.Insist{Way: way, State: plan.OnHost}
 		site := tiny.Site(1 << 20)
 		site.Devices = 2
 		p, err := planner.Make(m, goal, site)

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/plan"
@@ -16,6 +17,8 @@ type Setting struct {
 	Offload   bool // optimizer state rests on the host
 	Spill     bool // what waits for the backward waits on the host
 	Stream    bool // weights rest on the host
+	HasDisk   bool // there is a disk tier
+	Disk      bool // what rests on the host rests on the disk instead
 	// Precision computed in; below F32 there are full-precision masters.
 	Precision dtype.Type
 	Rank      int64      // of adapters beside frozen weights; 0 trains all weights
@@ -40,6 +43,7 @@ type Rung struct {
 type Taken struct {
 	Device       int64   `json:"device_bytes"`
 	Host         int64   `json:"host_bytes"`
+	Disk         int64   `json:"disk_bytes,omitempty"`
 	Seconds      float64 `json:"step_seconds"`
 	TokensPerSec float64 `json:"tokens_per_second"`
 	Fits         bool    `json:"fits"`
@@ -128,6 +132,13 @@ var rungs = []rung{
 		s.Stream = true
 		return s, ""
 	}},
+	{name: "disk instead of host memory", apply: func(s Setting) (Setting, string) {
+		if !s.HasDisk {
+			return s, "the machine has no disk tier"
+		}
+		s.Disk, s.Stream, s.Offload = true, true, s.Train
+		return s, ""
+	}},
 	{name: "bf16 instead of fp32", changes: "products are rounded to 8 bits, full-precision masters are kept", apply: func(s Setting) (Setting, string) {
 		if s.Precision != dtype.F32 {
 			return s, fmt.Sprintf("it is %v already", s.Precision)
@@ -191,16 +202,16 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 		return t, err
 	}
 	site, choose := r.Site, s.choose()
-	site.Budget, site.Budgets, site.HostBudget = boundless, nil, boundless
+	site.Budget, site.Budgets, site.HostBudget, site.Disk.Budget = boundless, nil, boundless, boundless
 	r.Goal.Micros = s.Micros
 	p, err := Build(m, r.Goal, site, choose)
 	if err != nil {
 		return t, err
 	}
 	n := needs(p, r.Site.SharedPools)
-	t.Device, t.Host = n.device, n.host
+	t.Device, t.Host, t.Disk = n.device, n.host, n.disk
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
-	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget
+	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
 	return t, nil
 }
 
@@ -208,31 +219,35 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 func (s Setting) choose() func(slabs, blocks int) Choice {
 	return func(slabs, blocks int) Choice {
 		c := Alike(s.Stream, s.Offload, s.Level, 2)(slabs, blocks)
-		c.Spilled = make([]bool, blocks)
-		for i := range c.Spilled {
-			c.Spilled[i] = s.Spill
-		}
+		c.Spilled, c.OnDisk = repeated(s.Spill, blocks), repeated(s.Disk, slabs)
 		return c
 	}
 }
 
-// need is what a plan takes: of the device that has least left, with what there is
-// of that; of the host; of the disk.
-type need struct{ device, budget, host, disk int64 }
+func repeated(mark bool, n int) []bool { return slices.Repeat([]bool{mark}, n) }
 
-// needs of a plan; on shared pools device memory counts against the host too.
-func needs(p *plan.Plan, shared bool) (n need) {
+// needed is what a plan takes of the device that has least left, what there is of
+// that, and what it takes of the host and the disk.
+type needed struct{ device, budget, host, disk int64 }
+
+// lacks is how much too small the device is; below 0, how much it has left.
+func (n needed) lacks() int64 { return n.device - n.budget }
+
+func needs(p *plan.Plan, shared bool) (n needed) {
 	for _, a := range p.Arenas {
-		switch has := p.Devices[a.Device].Budget; {
+		switch {
 		case a.Tier == plan.OnDisk:
 			n.disk += a.Bytes
 			continue
-		case a.Tier == plan.OnDevice && (n.budget == 0 || a.Bytes-has > n.device-n.budget):
-			n.device, n.budget = a.Bytes, has
+		case a.Tier == plan.OnDevice:
+			if has := p.Devices[a.Device].Budget; n.budget == 0 || a.Bytes-has > n.lacks() {
+				n.device, n.budget = a.Bytes, has
+			}
+			if !shared {
+				continue
+			}
 		}
-		if a.Tier != plan.OnDevice || shared {
-			n.host += a.Bytes
-		}
+		n.host += a.Bytes
 	}
 	return n
 }

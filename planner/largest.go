@@ -34,7 +34,7 @@ func (r Request) LargestSeq(limit int64) (Largest, error) {
 
 // largest doubles until something does not fit, then bisects.
 func (r Request) largest(limit int64, with func(Request, int64) Request) (Largest, error) {
-	next, err := with(r, 1).misfit()
+	next, err := with(r, 1).Misfit()
 	if err != nil {
 		return Largest{}, err
 	}
@@ -43,7 +43,7 @@ func (r Request) largest(limit int64, with func(Request, int64) Request) (Larges
 	}
 	low, high := int64(1), int64(2) // low fits; high, once next is set, does not
 	for high <= limit && next == nil {
-		if next, err = with(r, high).misfit(); err != nil {
+		if next, err = with(r, high).Misfit(); err != nil {
 			return Largest{}, err
 		}
 		if next == nil {
@@ -55,7 +55,7 @@ func (r Request) largest(limit int64, with func(Request, int64) Request) (Larges
 	}
 	for high-low > 1 {
 		mid := (low + high) / 2
-		e, err := with(r, mid).misfit()
+		e, err := with(r, mid).Misfit()
 		if err != nil {
 			return Largest{}, err
 		}
@@ -74,9 +74,9 @@ func (r Request) found(next *FitError) (Largest, error) {
 	return Largest{Rows: r.Rows, Seq: r.Seq, Plan: p, Spec: m, Next: next}, err
 }
 
-// misfit says what the leanest plan lacks, nil if it fits. It looks for no fast
+// Misfit says what the leanest plan lacks, nil if it fits. It looks for no fast
 // plan, so it is quick.
-func (r Request) misfit() (*FitError, error) {
+func (r Request) Misfit() (*FitError, error) {
 	m, err := r.Trace(r.Rows, r.Seq)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (r Request) FastestRows(limit int64) (Largest, error) {
 	for n := int64(2); n <= limit; n *= 2 {
 		q := r
 		q.Rows = n
-		if e, err := q.misfit(); err != nil || e != nil {
+		if e, err := q.Misfit(); err != nil || e != nil {
 			best.Next = e
 			return best, err
 		}

@@ -56,7 +56,7 @@ func (s *search) reason(best *candidate) string {
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
-	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.need), s.b.site.Device, units.Bytes(standard.budget))
+	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.device), s.b.site.Device, units.Bytes(standard.budget))
 }
 
 // rejected lists, for each sort of strategy, the best other candidate and what
@@ -92,7 +92,7 @@ func preferred(a, b *candidate) bool {
 	if a.fits {
 		return better(a, b)
 	}
-	return a.need < b.need
+	return a.lacks() < b.lacks()
 }
 
 // sort is the kind of strategy, without numbers.
@@ -120,8 +120,8 @@ func (s *search) option(c, best *candidate) plan.Option {
 		o.Reason = fmt.Sprintf("slower: computing alone takes %.4g s per iteration, this plan %.4g s", c.seconds, best.seconds)
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
-	case c.need > c.budget:
-		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.need), s.b.site.Device, units.Bytes(c.budget))
+	case c.lacks() > 0:
+		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.device), s.b.site.Device, units.Bytes(c.budget))
 	case c.disk > s.b.site.Disk.Budget:
 		o.Reason = fmt.Sprintf("needs %v of disk, %v are free", units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:
@@ -132,10 +132,13 @@ func (s *search) option(c, best *candidate) plan.Option {
 
 // fitError describes what the leanest plan lacks.
 func (s *search) fitError() error {
-	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.need, Budget: s.lean.budget,
+	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.device, Budget: s.lean.budget,
 		NeededHost: s.lean.host, BudgetHost: s.b.site.HostBudget}
 	if e.Needed <= e.Budget {
 		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
+	}
+	if e.Needed <= e.Budget {
+		e.Tier, e.Needed, e.Budget = plan.OnDisk, s.lean.disk, s.b.site.Disk.Budget
 	}
 	return e
 }

@@ -45,13 +45,10 @@ type search struct {
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
 type candidate struct {
-	mix     mix
-	choice  Choice
-	fits    bool
-	need    int64 // bytes of the device that has least left, or lacks most
-	budget  int64 // of that device
-	host    int64 // bytes that count against the host
-	disk    int64
+	mix    mix
+	choice Choice
+	fits   bool
+	needed
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -101,7 +98,7 @@ func (s *search) try(f family) error {
 
 // leaner remembers the candidate that lacks least of a device.
 func (s *search) leaner(c *candidate) {
-	if s.lean == nil || c.need-c.budget < s.lean.need-s.lean.budget {
+	if s.lean == nil || c.lacks() < s.lean.lacks() {
 		s.lean = c
 	}
 }
@@ -123,9 +120,8 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	n := needs(p, s.b.site.SharedPools)
-	c.need, c.budget, c.host, c.disk = n.device, n.budget, n.host, n.disk
-	c.fits = c.need <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
+	c.needed = needs(p, s.b.site.SharedPools)
+	c.fits = c.device <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
 
@@ -178,5 +174,5 @@ func better(a, b *candidate) bool {
 	if a.seconds != b.seconds {
 		return a.seconds < b.seconds
 	}
-	return a.need < b.need
+	return a.device < b.device
 }

@@ -80,6 +80,12 @@ type Tensor struct {
 	file *File
 }
 
+// Bare is a tensor in a file without a header; who says where it lies has held that
+// against the file's size. The file stays the caller's to close.
+func Bare(file vfs.File, path string, info Info) Tensor {
+	return Tensor{info, &File{path: path, file: file}}
+}
+
 // Path is the file the tensor is in, for those who read it by other means: its bytes
 // are the Bytes from Offset.
 func (t Tensor) Path() string { return t.file.path }

@@ -31,6 +31,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"sync"
@@ -47,8 +48,8 @@ const deviceName = "disk"
 
 // Options of a disk.
 type Options struct {
-	// Dir holds the disk's files; it is made where it is missing. One disk at a time
-	// uses it.
+	// Dir holds the disk's files; it is made where it is missing. A second disk in the
+	// same folder is refused with vfs.ErrLocked while the first is open.
 	Dir string
 	// Limit is the most bytes Alloc gives in total; 0 is half of what is free, since
 	// kept bytes have two generations.
@@ -63,6 +64,7 @@ type Options struct {
 type Disk struct {
 	dir     string
 	disk    vfs.FS
+	lock    io.Closer
 	limit   int64
 	regions []Region
 
@@ -91,6 +93,9 @@ func Open(o Options) (*Disk, error) {
 		d.disk = vfs.OS
 	}
 	if err := d.open(); err != nil {
+		if d.lock != nil {
+			err = errors.Join(err, d.lock.Close())
+		}
 		return nil, fmt.Errorf("opening the disk at %s: %w", o.Dir, err)
 	}
 	return d, nil
@@ -98,6 +103,9 @@ func Open(o Options) (*Disk, error) {
 
 func (d *Disk) open() (err error) {
 	if err := vfs.MkdirAll(d.disk, d.dir); err != nil {
+		return err
+	}
+	if d.lock, err = d.disk.Lock(d.dir); err != nil {
 		return err
 	}
 	if d.limit == 0 {
@@ -189,6 +197,10 @@ func (d *Disk) Close() error {
 		errs = append(errs, fmt.Errorf("disk: %d bytes of host memory: %w", m.size, device.ErrLeak), m.region.Free())
 	}
 	d.live, d.host = nil, nil
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+		d.lock = nil
+	}
 	return errors.Join(errs...)
 }
 

@@ -41,9 +41,9 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	}
 	asJSON := jsonFlag(cmd)
 	var o benchOptions
-	cmd.Flags().StringVar(&o.python, "python", "python3", "`program` that runs the peers")
-	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "`folder` of the peers' programs")
-	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "how many `turns` ours and theirs take")
+	cmd.Flags().StringVar(&o.python, "python", "python3", "run the peers with `PROGRAM`")
+	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
+	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)

@@ -93,9 +93,6 @@ type corpus struct {
 	open []io.Closer
 }
 
-// fieldsHelp explains --fields.
-const fieldsHelp = "`names` of the fields of JSON lines: one, or prompt:completion to learn completions only"
-
 // openCorpus opens files by their endings: .jsonl are lines of JSON, others plain text.
 func openCorpus(files []string, t data.Tokenizer, end *int32, fields string) (c *corpus, err error) {
 	c = &corpus{}

@@ -77,7 +77,7 @@ more than the arenas. The exit code is 1 if anything does not hold.`,
 		Args: noArguments,
 	}
 	asJSON := jsonFlag(cmd)
-	out := cmd.Flags().String("out", "", "`folder` to keep the trained model in (default: it is thrown away)")
+	out := cmd.Flags().String("out", "", "keep the trained model in `DIR` (default: it is thrown away)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &demo{sh: sh, out: *out, text: sh.out, iterations: demoIterations}
 		if *asJSON {

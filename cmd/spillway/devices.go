@@ -27,7 +27,7 @@ folder; sizes are read every time.`,
 	}
 	asJSON := jsonFlag(cmd)
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure the rates again instead of using the kept ones")
-	disk := cmd.Flags().String("disk", ".", "measure the disk of this `folder` (writes and removes 256 MiB there)")
+	disk := cmd.Flags().String("disk", ".", "measure the disk of `DIR`, by writing and removing 256 MiB there")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		m, err := sh.probe(machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
 		if err != nil {

@@ -23,33 +23,31 @@ type goal struct {
 	optimizer  string
 	clip       float64
 	rank       int64
-	packed     bool // samples hold several documents
+	tasks      []string // to choose from
 
 	optim optim.Config
 }
 
-// The tasks.
-var tasks = []string{"infer", "train", "lora", "qlora"}
-
-func goalFlags(cmd *cobra.Command) *goal {
-	g := &goal{}
+// goalFlags adds the flags of a goal that is one of some tasks.
+func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
+	g := &goal{tasks: tasks}
 	f := cmd.Flags()
-	f.StringVar(&g.task, "task", "train", "what to do: `infer|train|lora|qlora`; train trains all weights, lora adapters beside\nfrozen weights, qlora the same beside 4-bit ones")
-	f.Int64Var(&g.batch, "batch", 1, "`samples` of a micro-batch: what passes the model at once")
-	f.Int64Var(&g.seq, "seq", 0, "`positions` per sample (default: what the model was made for, at most 2048)")
-	f.IntVar(&g.accumulate, "accumulate", 1, "`micro-batches` per iteration, whose gradients are added")
-	f.StringVar(&g.precision, "precision", "", "to compute in: `fp32|bf16`; bf16 keeps fp32 master weights (default: bf16 on a\nGPU, fp32 on a CPU)")
-	f.StringVar(&g.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted: adamw:beta2=0.95,weight_decay=0.1")
-	f.Float64Var(&g.clip, "clip", 0, "clip gradients to this global `norm` (default: no clipping)")
-	f.Int64Var(&g.rank, "rank", 16, "`rank` of the adapters of lora and qlora")
+	f.StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
+	f.Int64Var(&g.batch, "batch", 1, "pass `N` samples through the model at once: a micro-batch")
+	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
+	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
+	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16`; bf16 keeps fp32 master weights (default: bf16 on a GPU, fp32 on a CPU)")
+	f.StringVar(&g.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted: adamw:beta2=0.95,eps=1e-6")
+	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
+	f.Int64Var(&g.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
 	return g
 }
 
 // check refuses flags that make no sense together.
 func (g *goal) check() (err error) {
 	switch {
-	case !slices.Contains(tasks, g.task):
-		return misused("--task %q; it is one of %s", g.task, strings.Join(tasks, ", "))
+	case !slices.Contains(g.tasks, g.task):
+		return misused("--task %q; it is one of %s", g.task, strings.Join(g.tasks, ", "))
 	case g.batch < 1 || g.accumulate < 1 || g.seq < 0 || g.rank < 1:
 		return misused("--batch %d, --accumulate %d, --seq %d, --rank %d: none may be below 1", g.batch, g.accumulate, g.seq, g.rank)
 	case !(g.clip >= 0):
@@ -63,11 +61,12 @@ func (g *goal) check() (err error) {
 	return nil
 }
 
-// options is the goal for the library, on a device of a machine.
+// options is the goal for the library, on a device of a machine. Samples to train on
+// are packed: they may hold several documents.
 func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
 	o := spillway.PlanOptions{
 		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.packed, Machine: m, Device: d.Name,
+		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
 	if g.precision == "bf16" || g.precision == "" && d.Kind == machine.GPU {
 		o.Precision = dtype.BF16
@@ -143,8 +142,8 @@ type siteChoice struct{ machine, device string }
 
 func siteFlags(cmd *cobra.Command) *siteChoice {
 	s := &siteChoice{}
-	cmd.Flags().StringVar(&s.machine, "machine", "", "`description` of the machine, as above (default: this computer)")
-	cmd.Flags().StringVar(&s.device, "device", "", "`name` of the device to run on: gpu0, cpu0 (default: the first)")
+	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
+	cmd.Flags().StringVar(&s.device, "device", "", "run on the device `NAME`, such as gpu0 (default: the first)")
 	return s
 }
 

@@ -55,10 +55,10 @@ The folder appears when it is whole; Ctrl-C leaves nothing behind.`,
 	asJSON := jsonFlag(cmd)
 	var o initOptions
 	f := cmd.Flags()
-	f.StringVar(&o.out, "out", "", "`folder` to make; it must not exist")
-	f.StringVar(&o.dtype, "dtype", "", "element type of the weights: `bf16|f16|f32` (default: what the config says, else bf16)")
-	f.Uint64Var(&o.seed, "seed", 0, "`number` the weights derive from")
-	f.StringVar(&o.shard, "shard-size", "5GB", "the most `bytes` of a file; a larger tensor has a file to itself")
+	f.StringVar(&o.out, "out", "", "make the folder `DIR`, which must not exist")
+	f.StringVar(&o.dtype, "dtype", "", "element type of the weights, `bf16|f16|f32` (default: what the config says, else bf16)")
+	f.Uint64Var(&o.seed, "seed", 0, "derive the weights from `N`")
+	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`; a larger tensor has a file to itself")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := initFolder(cmd.Context(), sh, args[0], o)
 		if err != nil {

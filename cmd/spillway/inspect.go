@@ -32,16 +32,22 @@ types and number of its weights, and its tokenizer. Every tensor is held against
 what the architecture needs; missing, unknown and misshapen ones are listed as
 problems, and the exit code is 1 if there are any.
 
-Only headers are read, so a folder of any size takes no time.`,
+Of a training checkpoint it also shows the state to go on from. DIR may be the folder of a
+run: then its newest checkpoint is meant.
+
+Only headers are read, so a folder of any size takes no time; --verify reads all of a
+checkpoint and holds it against its checksums.`,
 		Example: `  spillway inspect ./model
   spillway inspect ./model --tensors     with every tensor, its type, shape and file
+  spillway inspect ./run --verify        the newest checkpoint of a run, every byte checked
   spillway inspect ./model --json`,
 		Args: exactly(1, "DIR"),
 	}
 	asJSON := jsonFlag(cmd)
 	tensors := cmd.Flags().Bool("tensors", false, "list every tensor")
+	verify := cmd.Flags().Bool("verify", false, "read all of a checkpoint and compare it with its checksums")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		r, err := inspect(args[0], *tensors)
+		r, err := inspect(args[0], *tensors, *verify)
 		if err != nil {
 			return err
 		}
@@ -68,6 +74,8 @@ type folderReport struct {
 	Tokenizer tokenizerReport `json:"tokenizer"`
 	Tensors   []tensorReport  `json:"tensors,omitempty"`
 	Problems  []string        `json:"problems"`
+	// Checkpoint is absent where the folder is a model and nothing more.
+	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
 }
 
 // typeReport is how much of the weights is of one element type.
@@ -99,7 +107,8 @@ type tensorReport struct {
 }
 
 // inspect reads what there is and collects what is wrong.
-func inspect(dir string, listTensors bool) (*folderReport, error) {
+func inspect(dir string, listTensors, verify bool) (*folderReport, error) {
+	dir = newestOf(dir)
 	f, err := hf.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
@@ -117,6 +126,7 @@ func inspect(dir string, listTensors bool) (*folderReport, error) {
 	}
 	r.inspectModel(f)
 	r.inspectTokenizer(f)
+	r.inspectCheckpoint(verify)
 	return r, nil
 }
 
@@ -223,6 +233,9 @@ func (r *folderReport) write(w io.Writer) error {
 	}
 	p.list("weights", r.weightLines())
 	p.line("tokenizer", "%s", r.Tokenizer)
+	if r.Checkpoint != nil {
+		p.line("checkpoint", "%v", r.Checkpoint)
+	}
 	problems := r.Problems
 	if n := len(problems); n > shownProblems {
 		problems = append(problems[:shownProblems:shownProblems], fmt.Sprintf("and %d more; --json lists all", n-shownProblems))

@@ -37,10 +37,9 @@ loaded and nothing runs: any model can be planned for any machine.
 	}
 	asJSON := jsonFlag(cmd)
 	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
-	save := cmd.Flags().String("save", "", "write the whole plan to this `file`, to be run later")
-	g := goalFlags(cmd)
+	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
+	g := goalFlags(cmd, "infer", "train", "lora", "qlora")
 	where := siteFlags(cmd)
-	cmd.Flags().BoolVar(&g.packed, "packed", false, "samples hold several documents, as train has them")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := makePlan(sh, args[0], g, where)
 		if err != nil {

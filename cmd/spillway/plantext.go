@@ -275,6 +275,9 @@ func machineLine(m machine.Machine, device string, used int) string {
 		parts = append(parts, "link "+linkText(d.Link))
 	}
 	parts = append(parts, fmt.Sprintf("host %v", m.Host.Memory), fmt.Sprintf("%d cores", m.Host.Cores))
+	if m.HasDisk() {
+		parts = append(parts, fmt.Sprintf("disk %v at %v", m.Disk.Free, m.Disk.Read))
+	}
 	return strings.Join(parts, " · ")
 }
 

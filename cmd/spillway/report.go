@@ -130,16 +130,20 @@ const standard = "standard"
 
 // free is what the plan was allowed to take of each tier, of all its devices together.
 func free(job *spillway.Job) map[plan.Tier]int64 {
-	host, onDevices := plan.OnHost, int64(0)
-	for _, a := range job.Plan.Arenas {
-		if a.Tier != plan.OnDevice {
-			host = a.Tier
+	free := map[plan.Tier]int64{}
+	for _, d := range job.Plan.Devices {
+		if d.Name == planner.DiskName {
+			free[plan.OnDisk] += d.Budget
+		} else {
+			free[plan.OnDevice] += d.Budget
 		}
 	}
-	for _, d := range job.Plan.Devices {
-		onDevices += d.Budget
+	for _, a := range job.Plan.Arenas {
+		if a.Tier == plan.Pinned || a.Tier == plan.OnHost {
+			free[a.Tier] = int64(job.Options.Machine.Host.Usable)
+		}
 	}
-	return map[plan.Tier]int64{plan.OnDevice: onDevices, host: int64(job.Options.Machine.Host.Usable)}
+	return free
 }
 
 // deviceReport is what a plan takes of one device.
@@ -150,14 +154,18 @@ type deviceReport struct {
 }
 
 func describeDevices(p *plan.Plan) []deviceReport {
-	list := make([]deviceReport, len(p.Devices))
+	var list []deviceReport
 	for i, d := range p.Devices {
-		list[i] = deviceReport{Name: d.Name, Budget: d.Budget}
-	}
-	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice {
-			list[a.Device].Peak += a.Bytes
+		if d.Name == planner.DiskName {
+			continue
 		}
+		r := deviceReport{Name: d.Name, Budget: d.Budget}
+		for _, a := range p.Arenas {
+			if a.Tier == plan.OnDevice && a.Device == i {
+				r.Peak += a.Bytes
+			}
+		}
+		list = append(list, r)
 	}
 	return list
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -31,6 +30,7 @@ type trainOptions struct {
 	out        string
 	steps      int64
 	lr, decay  float64
+	decays     func() bool // --weight-decay was given
 	schedule   string
 	warmup     int
 	seed       uint64
@@ -89,25 +89,26 @@ Ctrl-C quits at once.`,
 }
 
 func trainFlags(cmd *cobra.Command) *trainOptions {
-	o := &trainOptions{goal: goalFlags(cmd)}
+	o := &trainOptions{goal: goalFlags(cmd, "train", "lora", "qlora")}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.data, "data", nil, "`file` to train on; may be given several times")
-	f.StringArrayVar(&o.held, "eval-data", nil, "`file` to evaluate on (default: a twentieth of the data, if --eval-every is given)")
-	f.StringVar(&o.fields, "fields", "text", fieldsHelp)
-	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `file`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
-	f.StringVar(&o.out, "out", "", "`folder` for checkpoints (default: trained-MODEL)")
-	f.Int64Var(&o.steps, "steps", 0, "`iterations` in all (default: one pass over the data)")
-	f.Float64Var(&o.lr, "lr", 1e-4, "learning `rate` at its highest")
+	f.StringArrayVar(&o.data, "data", nil, "train on `FILE`; may be given several times")
+	f.StringArrayVar(&o.held, "eval-data", nil, "evaluate on `FILE` (default: a twentieth of the data, if --eval-every is given)")
+	f.StringVar(&o.fields, "fields", "text", "`NAMES` of fields of JSON lines: one, or prompt:completion to learn completions only")
+	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
+	f.StringVar(&o.out, "out", "", "save checkpoints in `DIR` (default: trained-MODEL)")
+	f.Int64Var(&o.steps, "steps", 0, "train `N` iterations in all (default: one pass over the data)")
+	f.Float64Var(&o.lr, "lr", 1e-4, "learning rate `X` at its highest")
 	f.StringVar(&o.schedule, "schedule", "constant", "of the rate: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1")
-	f.IntVar(&o.warmup, "warmup", 0, "`iterations` during which the rate rises to its highest")
-	f.Float64Var(&o.decay, "weight-decay", math.NaN(), "`factor` of weight decay; biases and norms have none (default: the optimizer's, adamw 0.01)")
-	f.Uint64Var(&o.seed, "seed", 0, "`number` that fresh weights, the order of the data and dropout derive from")
-	f.Int64Var(&o.saveEvery, "save-every", 0, "`iterations` between checkpoints (default: at the end only)")
-	f.IntVar(&o.keep, "keep", 2, "how many `checkpoints` to keep, 0 for all")
-	f.Int64Var(&o.evalEvery, "eval-every", 0, "`iterations` between evaluations (default: none)")
-	f.StringVar(&o.maxMemory, "max-memory", "", "the most `bytes` of device memory, like 2GiB; the rest rests in host memory (default: all)")
+	f.IntVar(&o.warmup, "warmup", 0, "let the rate rise to its highest for `N` iterations")
+	f.Float64Var(&o.decay, "weight-decay", 0, "decay weights, but not biases and norms, by a factor of `X` (default: the optimizer's, 0.01 of adamw)")
+	f.Uint64Var(&o.seed, "seed", 0, "derive fresh weights, the order of the data and dropout from `N`")
+	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
+	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
+	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
+	f.StringVar(&o.maxMemory, "max-memory", "", "take at most `SIZE` of device memory, such as 2GiB; the rest stays in host memory (default: all)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
-	f.StringVar(&o.planFile, "plan", "", "carry out the plan in this `file`, from plan --save, instead of making one")
+	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
 
@@ -117,8 +118,6 @@ func (o *trainOptions) check() error {
 		return err
 	}
 	switch {
-	case o.task == "infer":
-		return misused("--task infer trains nothing; use train, lora or qlora")
 	case len(o.data) == 0:
 		return misused("--data is missing: name a file of text to train on")
 	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0:
@@ -131,7 +130,7 @@ func (o *trainOptions) check() error {
 func (o *trainOptions) optimizer() optim.Config {
 	c := o.optim
 	c.LR = o.lr
-	if !math.IsNaN(o.decay) {
+	if o.decays() {
 		c.WeightDecay = o.decay
 	}
 	return c
@@ -229,7 +228,6 @@ func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimi
 		limit = min(limit, given)
 	}
 	run := newTraining(sh, text, int64(limit))
-	o.packed = true
 	options := o.options(here, here.Devices[0])
 	options.On, options.Optimizer = []device.Device{run.dev}, optimizer
 	job, err := o.plan(m, options)

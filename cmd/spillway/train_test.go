@@ -38,7 +38,7 @@ func trainTiny(t *testing.T, flags ...string) result {
 // tight is a limit below what normal training of the tiny model takes.
 func tight(t *testing.T) (flag string, bytes float64) {
 	t.Helper()
-	v := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "64", "--packed", "--json").object(t)
+	v := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "64", "--json").object(t)
 	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
 	return fmt.Sprintf("%.0fB", bytes), bytes
 }
@@ -57,8 +57,33 @@ func TestTrain(t *testing.T) {
 	if predicted != measured || predicted > bytes || at(t, v, "budget_bytes") != bytes {
 		t.Errorf("%v bytes predicted, %v measured, the budget is %v", predicted, measured, at(t, v, "budget_bytes"))
 	}
-	if r := command(t, "inspect", at(t, v, "checkpoint").(string)); r.code != exitOK {
-		t.Errorf("the checkpoint is no sound model folder: %s%s", r.out, r.err)
+	inspected := command(t, "inspect", out, "--verify", "--json").object(t)
+	if at(t, inspected, "path") != at(t, v, "checkpoint") || len(at(t, inspected, "problems").([]any)) != 0 {
+		t.Errorf("the checkpoint is no sound model folder: %v", inspected)
+	}
+	// two moments of four bytes per param
+	if params := at(t, inspected, "model.params").(float64); at(t, inspected, "checkpoint.state_bytes") != 8*params || at(t, inspected, "checkpoint.iteration") != 12.0 {
+		t.Errorf("state %v of %v params", at(t, inspected, "checkpoint"), params)
+	}
+	damage(t, filepath.Join(at(t, v, "checkpoint").(string), checkpoint.StateName))
+	if r := command(t, "inspect", out); r.code != exitOK {
+		t.Errorf("headers are whole, yet: %s", r.out)
+	}
+	if r := command(t, "inspect", out, "--verify"); r.code != exitFailed || !strings.Contains(r.out, checkpoint.StateName) {
+		t.Errorf("a damaged checkpoint gives %d: %s", r.code, r.out)
+	}
+}
+
+// damage changes the last byte of a file.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[len(all)-1] ^= 1
+	if err := os.WriteFile(path, all, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -126,7 +151,7 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "48", "--packed", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "48", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)
@@ -148,7 +173,7 @@ func TestTrainRefuses(t *testing.T) {
 		says string
 	}{
 		{"", exitUsage, "--data is missing"},
-		{"--data " + text + " --task infer", exitUsage, "trains nothing"},
+		{"--data " + text + " --task infer", exitUsage, "train, lora, qlora"},
 		{"--data " + text + " --schedule cosine", exitUsage, "needs --steps"},
 		{"--data " + text + " --max-memory lots", exitUsage, "24GiB"},
 		{"--data " + text + " --max-memory 20KiB", exitFailed, "the leanest plan needs"},

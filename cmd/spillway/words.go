@@ -22,11 +22,22 @@ func seconds(s float64) string {
 	case s >= 120:
 		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
 	case s >= 1:
-		return fmt.Sprintf("%.3g s", s)
+		return three(s) + " s"
 	case s >= 1e-3:
-		return fmt.Sprintf("%.3g ms", s*1e3)
+		return three(s*1e3) + " ms"
 	}
-	return fmt.Sprintf("%.3g µs", s*1e6)
+	return three(s*1e6) + " µs"
+}
+
+// three prints three significant digits.
+func three(v float64) string {
+	switch {
+	case v >= 99.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
 // percent prints a share.

@@ -29,6 +29,8 @@ var never = []struct{ who, on, because string }{
 	{"device/...", "nn", "backends do not know models"},
 	{"device/...", "spec", "backends do not know models"},
 	{"device/...", "plan", "backends obey queues, not plans"},
+	{"store", "plan", "the disk obeys queues, not plans"},
+	{"store", "executor", "the disk is a device like others"},
 	{"executor", "planner", "the executor obeys any sound plan, also a hand-written one"},
 	{"executor", "arch", "the executor knows programs, not architectures"},
 	{"executor", "hf", "where weights come from is not the executor's business"},

@@ -125,6 +125,14 @@ func (f *Faults) Stat(name string) (Info, error) {
 	return f.Disk.Stat(name)
 }
 
+// Lock implements FS.
+func (f *Faults) Lock(dir string) (io.Closer, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	return f.Disk.Lock(dir)
+}
+
 // Free implements FS.
 func (f *Faults) Free(dir string) (int64, error) {
 	if err := f.enter(); err != nil {

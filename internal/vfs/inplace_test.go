@@ -120,6 +120,33 @@ func TestInPlaceRefusesWhatIsNotAligned(t *testing.T) {
 	}
 }
 
+// A folder is locked by one at a time, on every disk.
+func TestLock(t *testing.T) {
+	for name, open := range disks(t) {
+		d, dir := open()
+		first, err := d.Lock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Lock(dir); !errors.Is(err, ErrLocked) {
+			t.Errorf("%s: locked twice: %v", name, err)
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		again, err := d.Lock(dir)
+		if err != nil {
+			t.Fatalf("%s: after the lock was given back: %v", name, err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.Lock(filepath.Join(dir, "missing")); err == nil {
+			t.Errorf("%s: a folder that is not there was locked", name)
+		}
+	}
+}
+
 func TestInPlaceFaults(t *testing.T) {
 	boom := errors.New("boom")
 	full := &Faults{Disk: NewMemory(1 << 20), Capacity: 2 * Block}

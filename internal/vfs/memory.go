@@ -20,6 +20,7 @@ type Memory struct {
 	mu       sync.Mutex
 	root     *node
 	capacity int64 // bytes of file content that fit
+	locked   map[string]bool
 }
 
 // node is a file or a folder. The durable fields are what a power loss cannot take.
@@ -207,6 +208,36 @@ func (m *Memory) SyncDir(dir string) error {
 		return err
 	}
 	n.saved, n.pending = maps.Clone(n.entries), nil
+	return nil
+}
+
+// Lock implements FS. A disk after a power loss has no locks.
+func (m *Memory) Lock(dir string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.folder("lock", dir); err != nil {
+		return nil, err
+	}
+	dir = filepath.Clean(dir)
+	if m.locked[dir] {
+		return nil, &fs.PathError{Op: "lock", Path: dir, Err: ErrLocked}
+	}
+	if m.locked == nil {
+		m.locked = map[string]bool{}
+	}
+	m.locked[dir] = true
+	return memoryLock{m, dir}, nil
+}
+
+type memoryLock struct {
+	disk *Memory
+	dir  string
+}
+
+func (l memoryLock) Close() error {
+	l.disk.mu.Lock()
+	defer l.disk.mu.Unlock()
+	delete(l.disk.locked, l.dir)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"errors"
+	"io"
 	"os"
 	"syscall"
 )
@@ -48,6 +50,21 @@ func (osFS) SyncDir(dir string) error {
 	}
 	defer f.Close()
 	return f.Sync()
+}
+
+func (osFS) Lock(dir string) (io.Closer, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	if err == syscall.EWOULDBLOCK {
+		err = ErrLocked
+	}
+	return nil, errors.Join(&os.PathError{Op: "lock", Path: dir, Err: err}, f.Close())
 }
 
 func (osFS) Free(dir string) (int64, error) {

@@ -39,9 +39,15 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes the names in a folder durable.
 	SyncDir(dir string) error
+	// Lock keeps others, also in other processes, from locking a folder until it is
+	// closed or the process ends; ErrLocked where another has it.
+	Lock(dir string) (io.Closer, error)
 	// Free is the space left for new files in a folder, in bytes.
 	Free(dir string) (int64, error)
 }
+
+// ErrLocked says that another holds the lock of a folder.
+var ErrLocked = errors.New("in use by another process")
 
 // File is an open file: from Open it is read, from Create it is written in order.
 type File interface {

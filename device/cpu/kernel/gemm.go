@@ -30,17 +30,18 @@ type Gemm struct {
 
 	path *routines
 	// The part in progress: K from p0 to p0+kc, packed rows of A from m0, packed
-	// columns of B from n0.
+	// columns of B from n0, in pieces of tm by tn.
 	p0, kc, m0, ms, n0, ns int
+	tm, tn                 int
 	packedA, packedB       []float32
 }
 
 // Sizes in elements. A slab of K is at most slabK deep, so that a panel of A (12 by
 // slabK) stays in the first-level cache; packed parts of A and B hold at most slabM
-// rows and slabN columns. A piece of work is tileM by tileN: its operands fit in the
-// second-level cache.
+// rows and slabN columns. A piece of work is at most tileM by tileN: its operands fit
+// in the second-level cache. Packing is handed out tileM rows or columns at a time.
 const (
-	slabK = 384
+	slabK = 512
 	slabM = 3072
 	slabN = 4096
 	tileM = 96
@@ -110,9 +111,25 @@ func (g *Gemm) slab(p *Pool) {
 			pieces += ceil(g.ns, tileM)
 		}
 		p.Run(pieces, (*packing)(g))
-		p.Run(ceil(g.ms, tileM)*ceil(g.ns, tileN), (*tiling)(g))
+		p.Run(g.cut(p.Workers()), (*tiling)(g))
 	}
 }
+
+// cut chooses the size of the pieces, smaller ones where there would be too few for
+// the workers, and returns their number. No bit of the result depends on it.
+func (g *Gemm) cut(workers int) int {
+	g.tm, g.tn = tileM, tileN
+	for g.pieces() < 4*workers && g.tm > tileM/4 {
+		if g.tn > tileN/4 {
+			g.tn /= 2
+		} else {
+			g.tm /= 2
+		}
+	}
+	return g.pieces()
+}
+
+func (g *Gemm) pieces() int { return ceil(g.ms, g.tm) * ceil(g.ns, g.tn) }
 
 // packing is the job that packs: first the pieces of A, then those of B, each tileM
 // rows or columns wide.
@@ -122,37 +139,41 @@ type packing Gemm
 func (g *packing) Run(_, piece int) {
 	r := g.path
 	if i := piece * tileM; i < g.ms {
-		for end := min(i+tileM, g.ms); i < end; i += r.mr {
-			g.A.pack(r, g.packedA[i*g.kc:], r.mr, g.m0+i, min(r.mr, end-i), g.p0, g.kc, !g.A.Transposed)
-		}
+		g.A.pack(r, g.packedA[i*g.kc:], r.mr, g.m0+i, min(tileM, g.ms-i), g.p0, g.kc, !g.A.Transposed)
 		return
 	}
 	i := (piece - ceil(g.ms, tileM)) * tileM
-	for end := min(i+tileM, g.ns); i < end; i += r.nr {
-		g.B.pack(r, g.packedB[i*g.kc:], r.nr, g.n0+i, min(r.nr, end-i), g.p0, g.kc, g.B.Transposed)
-	}
+	g.B.pack(r, g.packedB[i*g.kc:], r.nr, g.n0+i, min(tileM, g.ns-i), g.p0, g.kc, g.B.Transposed)
 }
 
-// pack fills one panel: kc rows of width elements, step apart, from element `first`
-// across the panel and p0 along it. along says that memory runs along the panel, so
-// that it must be transposed.
-func (m *Matrix) pack(r *routines, panel []float32, step, first, width, p0, kc int, along bool) {
+// pack fills panels of kc rows of step elements: n elements from `first` on across
+// them, from p0 on along them. along says that memory runs along the panels, so that
+// it must be transposed.
+func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
 	if along {
-		r.packTranspose(&panel[0], step, &m.Data[first*m.Step+p0], m.Step, kc, width)
+		for i := 0; i < n; i += step {
+			r.packTranspose(&panels[i*kc], step, &m.Data[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
+		}
 		return
 	}
-	r.packCopy(&panel[0], step, &m.Data[p0*m.Step+first], m.Step, kc, width)
+	whole := n / step
+	if whole > 0 {
+		r.packCopy(&panels[0], step, &m.Data[p0*m.Step+first], m.Step, kc, step, whole)
+	}
+	if i := whole * step; i < n {
+		r.packCopy(&panels[i*kc], step, &m.Data[p0*m.Step+first+i], m.Step, kc, n-i, 1)
+	}
 }
 
-// tiling is the job that multiplies packed panels, tileM by tileN a piece.
+// tiling is the job that multiplies packed panels, tm by tn a piece.
 type tiling Gemm
 
 // Run computes one piece. The panel of A stays in the first-level cache while the
 // panels of B pass by from the second.
 func (g *tiling) Run(_, piece int) {
-	r, down := g.path, ceil(g.ms, tileM)
-	i0, j0 := piece%down*tileM, piece/down*tileN
-	iEnd, jEnd := min(i0+tileM, g.ms), min(j0+tileN, g.ns)
+	r, down := g.path, ceil(g.ms, g.tm)
+	i0, j0 := piece%down*g.tm, piece/down*g.tn
+	iEnd, jEnd := min(i0+g.tm, g.ms), min(j0+g.tn, g.ns)
 	for i := i0; i < iEnd; i += r.mr {
 		for j := j0; j < jEnd; j += r.nr {
 			row, col := g.m0+i, g.n0+j

@@ -24,8 +24,9 @@ type routines struct {
 	heights []int
 	// tileCols and tileRows are indexed by height. See tileFunc.
 	tileCols, tileRows [maxRows + 1]tileFunc
-	// packCopy and packTranspose fill panels. See packFunc.
-	packCopy, packTranspose packFunc
+	// packCopy and packTranspose fill panels, see pack.go.
+	packCopy      packCopyFunc
+	packTranspose packTransposeFunc
 
 	activations [funcs]activation
 	exp         func(dst, x []float32)

@@ -84,15 +84,18 @@ type LinearCrossEntropy struct {
 	fewRows                 int // rows at a time, in tests; 0 for the usual number
 }
 
-// logitElements bounds the logits held at a time: 32 MiB.
-const logitElements = 8 << 20
+// logitElements bounds the logits held at a time: 64 MiB. The weights are read and
+// packed once for all rows held, so fewer rows would be slower.
+const logitElements = 16 << 20
 
-// rowsAtATime depends on the vocabulary alone, so that sums over rows have one order.
+// rowsAtATime cuts the rows into equal parts. It depends on the sizes alone, so that
+// sums over rows have one order.
 func (l *LinearCrossEntropy) rowsAtATime() int {
 	if l.fewRows > 0 {
 		return l.fewRows
 	}
-	return min(l.N, max(64, logitElements/l.V))
+	most := max(64, logitElements/l.V)
+	return ceil(l.N, ceil(l.N, most))
 }
 
 // Workspace is the scratch memory, in elements, that so many workers need.

@@ -3,14 +3,16 @@
 // Packing: the panels a tile reads. A source stored across the panel is copied
 // row by row; one stored along the panel is transposed four k at a time.
 
-// func packCopyAVX512(dst *float32, dstStep int, src *float32, srcStep int, k int, cols int)
-// dst[p*dstStep+j] = src[p*srcStep+j] for p < k, j < cols <= 32.
-TEXT ·packCopyAVX512(SB), NOSPLIT, $0-48
+// func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, panels int)
+// Panel q gets dst[(q*k+p)*step+j] = src[p*srcStep+q*step+j] for p < k, j < width <= 32.
+// All panels are filled side by side, so that rows of the source are read whole.
+TEXT ·packCopyAVX512(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
-	MOVQ dstStep+8(FP), R8
+	MOVQ step+8(FP), R8
 	MOVQ src+16(FP), SI
 	MOVQ srcStep+24(FP), R9
-	MOVQ cols+40(FP), CX
+	MOVQ width+40(FP), CX
+	MOVQ panels+48(FP), R11
 	SHLQ $2, R8
 	SHLQ $2, R9
 	MOVQ $1, AX
@@ -19,33 +21,86 @@ TEXT ·packCopyAVX512(SB), NOSPLIT, $0-48
 	KMOVW AX, K1
 	SHRQ $16, AX
 	KMOVW AX, K2
-	MOVQ k+32(FP), CX
-	TESTQ CX, CX
-	JZ done
-row:
-	VMOVUPS.Z (SI), K1, Z0
-	VMOVUPS.Z 64(SI), K2, Z1
-	PREFETCHT0 (SI)(R9*8)
-	VMOVUPS Z0, K1, (DI)
-	VMOVUPS Z1, K2, 64(DI)
+	MOVQ k+32(FP), R12
+	MOVQ R12, R10
+	IMULQ R8, R10          // bytes from panel to panel
+	CMPQ CX, $16
+	JLE narrow
+wide:
+	MOVQ SI, DX
+	MOVQ DI, BX
+	MOVQ R11, CX
+widePanel:
+	VMOVUPS.Z (DX), K1, Z0
+	VMOVUPS.Z 64(DX), K2, Z1
+	PREFETCHT0 (DX)(R9*8)
+	PREFETCHT0 64(DX)(R9*8)
+	VMOVUPS Z0, K1, (BX)
+	VMOVUPS Z1, K2, 64(BX)
+	ADDQ R8, DX
+	ADDQ R10, BX
+	DECQ CX
+	JNZ widePanel
 	ADDQ R9, SI
 	ADDQ R8, DI
+	DECQ R12
+	JNZ wide
+	VZEROUPPER
+	RET
+narrow:
+	MOVQ SI, DX
+	MOVQ DI, BX
+	MOVQ R11, CX
+narrowPanel:
+	VMOVUPS.Z (DX), K1, Z0
+	PREFETCHT0 (DX)(R9*8)
+	VMOVUPS Z0, K1, (BX)
+	ADDQ R8, DX
+	ADDQ R10, BX
 	DECQ CX
-	JNZ row
-done:
+	JNZ narrowPanel
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ R12
+	JNZ narrow
 	VZEROUPPER
 	RET
 
-// Gather four k of rows i, i+4, i+8 and i+12 into the four lanes of z.
-#define GATHER4(off, z, x) \
-	VMOVUPS (SI)(off), x; \
-	VINSERTF32X4 $1, (R9)(off), z, z; \
-	VINSERTF32X4 $2, (R10)(off), z, z; \
-	VINSERTF32X4 $3, (R11)(off), z, z
+// Gather four k of rows i, i+4, i+8 and i+12, at o bytes from where k stands, into
+// the four lanes of z.
+#define GATHER4(o, off, z, x) \
+	VMOVUPS o(SI)(off), x; \
+	VINSERTF32X4 $1, o(R9)(off), z, z; \
+	VINSERTF32X4 $2, o(R10)(off), z, z; \
+	VINSERTF32X4 $3, o(R11)(off), z, z
+
+// Transpose four k: each 128-bit lane holds a 4 by 4 block. AX is zero.
+#define FOUR(o) \
+	GATHER4(o, AX*1, Z0, X0); \
+	GATHER4(o, R8*1, Z1, X1); \
+	GATHER4(o, R8*2, Z2, X2); \
+	GATHER4(o, R13*1, Z3, X3); \
+	VUNPCKLPS Z1, Z0, Z4; \
+	VUNPCKHPS Z1, Z0, Z5; \
+	VUNPCKLPS Z3, Z2, Z6; \
+	VUNPCKHPS Z3, Z2, Z7; \
+	VUNPCKLPD Z6, Z4, Z0; \
+	VUNPCKHPD Z6, Z4, Z1; \
+	VUNPCKLPD Z7, Z5, Z2; \
+	VUNPCKHPD Z7, Z5, Z3; \
+	VMOVUPS Z0, K1, (DI); \
+	VMOVUPS Z1, K1, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI; \
+	VMOVUPS Z2, K1, (DI); \
+	VMOVUPS Z3, K1, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI
+
+// Prefetch the cache lines of four rows of the strip that comes next.
+#define AHEAD(row) PREFETCHT0 (row); PREFETCHT0 (row)(R8*1); PREFETCHT0 (row)(R8*2); PREFETCHT0 (row)(R13*1); ADDQ $64, row
 
 // func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep int, k int, rows int)
 // dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < rows. k is a multiple of 4,
-// rows is 12 or 16. Each 128-bit lane holds a 4 by 4 block, transposed in place.
+// rows is 12 or 16.
 TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), DI
 	MOVQ dstStep+8(FP), R12
@@ -57,36 +112,41 @@ TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-48
 	LEAQ (R8)(R8*2), R13
 	LEAQ (SI)(R8*4), R9
 	LEAQ (R9)(R8*4), R10
-	MOVQ $0xffff, AX
 	LEAQ (R10)(R8*4), R11
+	MOVQ $0xffff, AX
+	LEAQ (R11)(R8*4), DX
 	CMPQ rows+40(FP), $16
 	JEQ mask
 	MOVQ $0x0fff, AX
-	MOVQ R10, R11
+	MOVQ R11, DX
+	MOVQ R10, R11 // there are no rows 12 to 15: read others, store none
 mask:
 	KMOVW AX, K1
+	LEAQ (DX)(R8*4), BX
+	LEAQ (BX)(R8*4), R14
 	XORQ AX, AX
+	SUBQ $16, CX
+	JLT rest
+line:
+	AHEAD(DX)
+	FOUR(0)
+	AHEAD(BX)
+	FOUR(16)
+	AHEAD(R14)
+	FOUR(32)
+	FOUR(48)
+	ADDQ $64, SI
+	ADDQ $64, R9
+	ADDQ $64, R10
+	ADDQ $64, R11
+	SUBQ $16, CX
+	JGE line
+rest:
+	ADDQ $16, CX
 	SHRQ $2, CX
 	JZ done
 block:
-	GATHER4(AX*1, Z0, X0)
-	GATHER4(R8*1, Z1, X1)
-	GATHER4(R8*2, Z2, X2)
-	GATHER4(R13*1, Z3, X3)
-	VUNPCKLPS Z1, Z0, Z4  // a0 b0 a1 b1
-	VUNPCKHPS Z1, Z0, Z5  // a2 b2 a3 b3
-	VUNPCKLPS Z3, Z2, Z6  // c0 d0 c1 d1
-	VUNPCKHPS Z3, Z2, Z7  // c2 d2 c3 d3
-	VUNPCKLPD Z6, Z4, Z0  // a0 b0 c0 d0
-	VUNPCKHPD Z6, Z4, Z1
-	VUNPCKLPD Z7, Z5, Z2
-	VUNPCKHPD Z7, Z5, Z3
-	VMOVUPS Z0, K1, (DI)
-	VMOVUPS Z1, K1, (DI)(R12*1)
-	LEAQ (DI)(R12*2), DI
-	VMOVUPS Z2, K1, (DI)
-	VMOVUPS Z3, K1, (DI)(R12*1)
-	LEAQ (DI)(R12*2), DI
+	FOUR(0)
 	ADDQ $16, SI
 	ADDQ $16, R9
 	ADDQ $16, R10
@@ -97,15 +157,16 @@ done:
 	VZEROUPPER
 	RET
 
-// func packCopyAVX2(dst *float32, dstStep int, src *float32, srcStep int, k int, cols int)
-// dst[p*dstStep+j] = src[p*srcStep+j] for p < k, j < cols <= 16.
-TEXT ·packCopyAVX2(SB), NOSPLIT, $0-48
+// func packCopyAVX2(dst *float32, step int, src *float32, srcStep, k, width, panels int)
+// The same with width <= 16.
+TEXT ·packCopyAVX2(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
-	MOVQ dstStep+8(FP), R8
+	MOVQ step+8(FP), R8
 	MOVQ src+16(FP), SI
 	MOVQ srcStep+24(FP), R9
-	MOVQ k+32(FP), CX
-	MOVQ cols+40(FP), AX
+	MOVQ k+32(FP), R12
+	MOVQ width+40(FP), AX
+	MOVQ panels+48(FP), R11
 	SHLQ $2, R8
 	SHLQ $2, R9
 	SHLQ $2, AX
@@ -113,19 +174,26 @@ TEXT ·packCopyAVX2(SB), NOSPLIT, $0-48
 	SUBQ AX, BX
 	VMOVUPS (BX), Y2
 	VMOVUPS 32(BX), Y3
-	TESTQ CX, CX
-	JZ done
+	MOVQ R12, R10
+	IMULQ R8, R10          // bytes from panel to panel
 row:
-	VMASKMOVPS (SI), Y2, Y0
-	VMASKMOVPS 32(SI), Y3, Y1
-	PREFETCHT0 (SI)(R9*8)
-	VMASKMOVPS Y0, Y2, (DI)
-	VMASKMOVPS Y1, Y3, 32(DI)
+	MOVQ SI, DX
+	MOVQ DI, BX
+	MOVQ R11, CX
+panel:
+	VMASKMOVPS (DX), Y2, Y0
+	VMASKMOVPS 32(DX), Y3, Y1
+	PREFETCHT0 (DX)(R9*8)
+	VMASKMOVPS Y0, Y2, (BX)
+	VMASKMOVPS Y1, Y3, 32(BX)
+	ADDQ R8, DX
+	ADDQ R10, BX
+	DECQ CX
+	JNZ panel
 	ADDQ R9, SI
 	ADDQ R8, DI
-	DECQ CX
+	DECQ R12
 	JNZ row
-done:
 	VZEROUPPER
 	RET
 

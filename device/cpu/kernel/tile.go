@@ -22,6 +22,10 @@ func at(p *float32, i int) *float32 {
 // tiles runs the tile functions over rows of any number: the highest tile that fits
 // is taken again and again. rowStep is the distance between rows of A in a.
 func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep, cols int, add *float32, addStep int) {
+	if rows == r.mr { // as in most calls
+		fs[rows](k, a, aStep, b, bStep, c, cStep, cols, add, addStep)
+		return
+	}
 	i := 0
 	for _, h := range r.heights {
 		for ; rows-i >= h; i += h {

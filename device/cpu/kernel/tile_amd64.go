@@ -55,10 +55,10 @@ func tileRows2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float
 func tileRows1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
 
 //go:noescape
-func packCopyAVX512(dst *float32, dstStep int, src *float32, srcStep int, k, cols int)
+func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 
 //go:noescape
-func packCopyAVX2(dst *float32, dstStep int, src *float32, srcStep int, k, cols int)
+func packCopyAVX2(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 
 //go:noescape
 func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep int, k, rows int)

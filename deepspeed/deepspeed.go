@@ -1,0 +1,129 @@
+// Package deepspeed reads DeepSpeed's configuration and says what it asks for in
+// Spillway's words: sizes of batches, precision, optimizer, schedule, and which
+// strategies it leaves.
+//
+// A configuration is a goal here. What it says explicitly is insisted on, what it
+// leaves open the planner decides. Nothing in it is passed over in silence: every
+// key that is not known, means nothing here, or is done otherwise gets a Notice.
+package deepspeed
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// Config is what a file asks for. Zero fields are left open by it.
+type Config struct {
+	Rows   int64 // samples of a micro-batch, on one device
+	Micros int   // micro-batches of an iteration, on all devices together
+
+	Precision   dtype.Type
+	Clip        float64 // greatest norm of the gradients
+	Optimizer   *optim.Config
+	Schedule    *optim.Schedule
+	Rate        float64 // learning rate at its highest
+	ReportEvery int64   // iterations between reports
+
+	Stage int // of ZeRO
+	// Weights and State are the tier all weights, or all the optimizer keeps, rest in.
+	Weights, State plan.Tier
+	// DiskPath is the folder for what rests on disk.
+	DiskPath string
+
+	devices int
+}
+
+// Insist is what the planner has no choice about.
+func (c Config) Insist() planner.Insist {
+	i := planner.Insist{Weights: c.Weights, State: c.State}
+	switch {
+	case c.devices < 2:
+	case c.Stage == 3:
+		i.Way = planner.ShardedData
+	default:
+		i.Way = planner.DataParallel
+	}
+	return i
+}
+
+// Kind of a notice.
+type Kind string
+
+// The kinds.
+const (
+	Unknown Kind = "unknown"   // no such key is known
+	Unused  Kind = "no effect" // known, and without meaning here
+	Missing Kind = "not done"  // known, and changes training in a way that is not there
+	Changed Kind = "otherwise" // done, but not as there
+	Open    Kind = "open"      // the file leaves it to others
+)
+
+// Notice is about a key that does not simply do what it says.
+type Notice struct {
+	Path string `json:"path"` // "zero_optimization.overlap_comm"
+	Kind Kind   `json:"kind"`
+	Why  string `json:"why"`
+}
+
+func (n Notice) String() string { return fmt.Sprintf("%s (%s): %s", n.Path, n.Kind, n.Why) }
+
+// Parse reads a configuration for so many devices. The error has everything that
+// is wrong with it.
+func Parse(text []byte, devices int) (Config, []Notice, error) {
+	fields, err := decode(text)
+	if err != nil {
+		return Config{}, nil, fmt.Errorf("reading the DeepSpeed configuration: %w", err)
+	}
+	r := &reader{}
+	root := r.object("", fields)
+	root.rename("bfloat16", "bf16")
+	c := Config{devices: max(devices, 1)}
+	c.batch(r, root)
+	c.precision(r, root)
+	c.clip(r, root)
+	c.optimizer(r, root)
+	c.scheduler(r, root)
+	c.zero(r, root)
+	c.ReportEvery, _ = root.whole("steps_per_print")
+	r.leftovers()
+	if err := errors.Join(r.errs...); err != nil {
+		return Config{}, r.notices, fmt.Errorf("reading the DeepSpeed configuration: %w", err)
+	}
+	return c, r.notices, nil
+}
+
+// precision is bf16 for both half types: it takes the same bytes as fp16, and has the
+// range of fp32.
+func (c *Config) precision(r *reader, root *object) {
+	half, brain := root.child("fp16"), root.child("bf16")
+	fp16, _ := half.flag("enabled")
+	bf16, _ := brain.flag("enabled")
+	switch {
+	case fp16 && bf16:
+		r.fail("fp16.enabled and bf16.enabled are both true; enable one")
+	case fp16:
+		c.Precision = dtype.BF16
+		r.notice("fp16.enabled", Changed, "computed in bf16: as many bytes, the range of fp32, no loss scaling needed; results differ in rounding")
+	case bf16:
+		c.Precision = dtype.BF16
+	case !half.open("enabled") && !brain.open("enabled"):
+		c.Precision = dtype.F32
+	}
+}
+
+// clip is what the file says; releases differ in what they do where it says nothing.
+func (c *Config) clip(r *reader, root *object) {
+	v, said := root.number("gradient_clipping")
+	if !said && !root.open("gradient_clipping") {
+		r.notice("gradient_clipping", Open, "it is absent, and nothing is clipped; newer releases of DeepSpeed clip to 1.0 then, older ones clip nothing")
+	}
+	if v < 0 {
+		r.fail("gradient_clipping is %v; it is a norm above 0, or 0 for no clipping", v)
+	}
+	c.Clip = v
+}

@@ -1,0 +1,145 @@
+package quant
+
+import (
+	"math"
+	"slices"
+
+	"spillway/dtype"
+)
+
+// Dynamic is an 8-bit dynamic code: 256 values in [-1, 1] or [0, 1], seven decades of
+// them, the larger the finer. Codes are in ascending order of value.
+type Dynamic struct {
+	Values [256]float32
+	zero   byte    // the code of 0
+	ladder *ladder // of the middles between values
+}
+
+// Signed and Unsigned are the two fixed maps, as PyTorch computes them wherever its
+// kernels have fused multiply-add. Little endian, their SHA-256 are e732639a65f497b4…
+// and 305f002cc11278fb…. Elsewhere last bits differ, so files carry their map.
+var (
+	Signed   = newDynamic(true)
+	Unsigned = newDynamic(false)
+)
+
+// dynamic is the code of a block type.
+func dynamic(t dtype.Type) *Dynamic {
+	if t == dtype.UDyn8 {
+		return Unsigned
+	}
+	return Signed
+}
+
+// newDynamic makes, for each decade from 1e-6 to 1, the middles of equal parts of
+// [0.1, 1], twice as many as in the decade below.
+func newDynamic(signed bool) *Dynamic {
+	values := []float32{0, 1}
+	for decade := range 7 {
+		parts := 1 << decade
+		if !signed {
+			parts *= 2
+		}
+		size := float32(math.Pow10(decade - 6))
+		for k := range parts {
+			v := size * ((part(k, parts) + part(k+1, parts)) / 2)
+			values = append(values, v)
+			if signed {
+				values = append(values, -v)
+			}
+		}
+	}
+	slices.Sort(values)
+	d := &Dynamic{Values: [256]float32(values), zero: byte(slices.Index(values, 0))}
+	codes := make([]byte, len(values))
+	for c := range codes {
+		codes[c] = byte(c)
+	}
+	d.ladder = newLadder(middles(values), codes)
+	return d
+}
+
+// part is the k-th of the points that cut [0.1, 1] into equal parts, counted from the
+// nearer end, product and sum rounded once.
+func part(k, parts int) float32 {
+	from, to := float64(float32(0.1)), 1.0
+	step := float64((1 - float32(0.1)) / float32(parts))
+	if k < (parts+1)/2 {
+		return float32(math.FMA(step, float64(k), from))
+	}
+	return float32(math.FMA(-step, float64(parts-k), to))
+}
+
+func middles(values []float32) []float32 {
+	mid := make([]float32, len(values)-1)
+	for i := range mid {
+		mid[i] = (values[i] + values[i+1]) / 2
+	}
+	return mid
+}
+
+// Encode codes a block whose largest magnitude is absmax; dst has a byte per element.
+// Halfway between two values the lower one is taken.
+func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
+	d.ladder.findAll(dst[:len(src)], src, reciprocal(absmax))
+}
+
+// encodePlain is Encode by its definition: the first of the values that are nearest.
+func (d *Dynamic) encodePlain(dst []byte, src []float32, absmax float32) {
+	r := reciprocal(absmax)
+	for i, x := range src {
+		dst[i] = d.ladder.plain(x * r)
+	}
+}
+
+// Decode is the inverse: the values of a block times its absmax.
+func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
+	for i, c := range codes {
+		dst[i] = d.Values[c] * absmax
+	}
+}
+
+// EncodeState is Encode that takes the code beside 0 for a number that is not zero.
+func (d *Dynamic) EncodeState(dst []byte, src []float32, absmax float32) {
+	d.Encode(dst, src, absmax)
+	for i, c := range dst[:len(src)] {
+		if c == d.zero {
+			dst[i] = d.offZero(src[i])
+		}
+	}
+}
+
+// offZero is the code of the smallest value with the sign of x.
+func (d *Dynamic) offZero(x float32) byte {
+	switch {
+	case x > 0:
+		return d.zero + 1
+	case x < 0 && d.zero > 0:
+		return d.zero - 1
+	}
+	return d.zero
+}
+
+// View8 cuts the storage of a Dyn8 or UDyn8 tensor into its parts, in place.
+func View8(n int, b []byte) (absmax, codes []byte) {
+	at := 4 * ceil(n, dtype.Dyn8Elements)
+	return b[:at], b[at : at+n]
+}
+
+func (d *Dynamic) encodeTensor(dst []byte, src []float32) {
+	scales, codes := View8(len(src), dst)
+	for b := range ceil(len(src), dtype.Dyn8Elements) {
+		from, to := b*dtype.Dyn8Elements, min((b+1)*dtype.Dyn8Elements, len(src))
+		absmax := absmaxOf(src[from:to])
+		putF32(scales, b, absmax)
+		d.EncodeState(codes[from:to], src[from:to], absmax)
+	}
+}
+
+func (d *Dynamic) decodeTensor(dst []float32, src []byte) {
+	scales, codes := View8(len(dst), src)
+	for b := range ceil(len(dst), dtype.Dyn8Elements) {
+		from, to := b*dtype.Dyn8Elements, min((b+1)*dtype.Dyn8Elements, len(dst))
+		d.Decode(dst[from:to], codes[from:to], getF32(scales, b))
+	}
+}

@@ -1,0 +1,121 @@
+package quant
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"spillway/dtype"
+)
+
+// FourBit is a 4-bit code: sixteen values in [-1, 1].
+type FourBit struct {
+	Values [16]float32 // by code
+	// pairs are the two values of a byte.
+	pairs  [256][2]float32
+	ladder *ladder
+}
+
+// NF4 has values at equal shares of a normal distribution; its codes ascend.
+var NF4 = newFourBit([16]float32{
+	-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+	-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+	0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+})
+
+// FP4 is a float with a sign, two bits of exponent and one of fraction, divided by 12.
+// It has two codes of zero; the one with the sign is that of small negative numbers.
+var FP4 = newFourBit([16]float32{
+	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
+	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
+})
+
+func newFourBit(values [16]float32) *FourBit {
+	f := &FourBit{Values: values}
+	codes := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+	slices.SortFunc(codes, func(a, b byte) int {
+		return cmp.Or(cmp.Compare(values[a], values[b]), cmp.Compare(b, a))
+	})
+	ascending := make([]float32, len(values))
+	for i, c := range codes {
+		ascending[i] = values[c]
+	}
+	rungs := middles(ascending)
+	if zero := slices.Index(rungs, 0); zero >= 0 { // between two codes of zero
+		rungs[zero] = math.Nextafter32(0, -1)
+	}
+	f.ladder = newLadder(rungs, codes)
+	for b := range f.pairs {
+		f.pairs[b] = [2]float32{values[b>>4], values[b&15]}
+	}
+	return f
+}
+
+// fourBit is the code of a block type.
+func fourBit(t dtype.Type) *FourBit {
+	if t == dtype.FP4 {
+		return FP4
+	}
+	return NF4
+}
+
+// Encode codes elements in blocks of a given even size, two to a byte, and writes the
+// largest magnitude of each block. An odd end is filled with 0.
+func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
+	for b := range ceil(len(src), block) {
+		from, to := b*block, min((b+1)*block, len(src))
+		absmax[b] = absmaxOf(src[from:to])
+		r := reciprocal(absmax[b])
+		f.ladder.findPairs(codes[from/2:to/2], src[from:to], r)
+		if to%2 == 1 {
+			codes[to/2] = f.ladder.find(src[to-1]*r)<<4 | f.ladder.find(0)
+		}
+	}
+}
+
+// encodePlain is Encode element by element, by comparing with all values.
+func (f *FourBit) encodePlain(codes []byte, absmax, src []float32, block int) {
+	for i := range 2 * len(codes) {
+		x := float32(0)
+		if i < len(src) {
+			part := src[i/block*block : min((i/block+1)*block, len(src))]
+			absmax[i/block] = absmaxOf(part)
+			x = src[i] * reciprocal(absmax[i/block])
+		}
+		if i%2 == 0 {
+			codes[i/2] = f.ladder.plain(x) << 4
+		} else {
+			codes[i/2] |= f.ladder.plain(x)
+		}
+	}
+}
+
+// Decode writes the elements of blocks of an even size: the value of each code times
+// the absmax of its block.
+func (f *FourBit) Decode(dst []float32, codes []byte, absmax []float32, block int) {
+	for b := range ceil(len(dst), block) {
+		from, to := b*block, min((b+1)*block, len(dst))
+		f.decodeBlock(dst[from:to], codes[from/2:], absmax[b])
+	}
+}
+
+func (f *FourBit) decodeBlock(dst []float32, codes []byte, absmax float32) {
+	for i := range len(dst) / 2 {
+		p := &f.pairs[codes[i]]
+		dst[2*i], dst[2*i+1] = p[0]*absmax, p[1]*absmax
+	}
+	if n := len(dst); n%2 == 1 {
+		dst[n-1] = f.pairs[codes[n/2]][0] * absmax
+	}
+}
+
+// decodePlain is Decode element by element.
+func (f *FourBit) decodePlain(dst []float32, codes []byte, absmax []float32, block int) {
+	for i := range dst {
+		c := codes[i/2] & 15
+		if i%2 == 0 {
+			c = codes[i/2] >> 4
+		}
+		dst[i] = f.Values[c] * absmax[i/block]
+	}
+}

@@ -1,0 +1,109 @@
+package quant
+
+import (
+	"math"
+	"sort"
+)
+
+// ladder finds the code of a number by its place among ascending rungs: how many of
+// them it is above.
+//
+// The fast way looks at the sign, the exponent and the first bits of the fraction, which
+// are one index into cells so narrow that each holds at most one rung; what is left is
+// one comparison.
+type ladder struct {
+	rungs []float32
+	codes []byte // of the places, one more than rungs
+	cells *cells
+}
+
+// cell holds the numbers of some first bits: its one rung, as order gives it, and the
+// codes below and above it.
+type cell struct {
+	rung  int32
+	codes [2]byte
+}
+
+// cells of positive numbers, then those of negative ones.
+type cells [2 * signCells]cell
+
+// Magnitudes from 2^-24 to 1 have 128 cells per octave; smaller ones share the first.
+const (
+	cellShift = 23 - 7             // bits of a float that tell nothing about its cell
+	firstCell = (127 - 24) << 7    // the first bits of the smallest magnitude kept apart
+	lastCell  = 127<<7 - firstCell // that of 1, which is above all rungs
+	signCells = 4096               // room for the cells of one sign
+	cellMask  = 2*signCells - 1    // negative numbers have the upper half
+	signBit   = 1 << 31
+)
+
+func newLadder(rungs []float32, codes []byte) *ladder {
+	l := &ladder{rungs: rungs, codes: codes, cells: new(cells)}
+	for i := range uint32(lastCell + 1) {
+		from := (i + firstCell) << cellShift
+		to := from + 1<<cellShift - 1
+		if i == 0 {
+			from = 0
+		}
+		l.cells[i] = l.cell(math.Float32frombits(from), math.Float32frombits(to))
+		l.cells[i+signCells] = l.cell(-math.Float32frombits(to), -math.Float32frombits(from))
+	}
+	return l
+}
+
+// cell of the numbers from lo to hi.
+func (l *ladder) cell(lo, hi float32) cell {
+	base := l.below(lo)
+	if l.below(hi) == base {
+		return cell{math.MaxInt32, [2]byte{l.codes[base], l.codes[base]}}
+	}
+	return cell{order(math.Float32bits(l.rungs[base])), [2]byte(l.codes[base:])}
+}
+
+// below counts the rungs below x.
+func (l *ladder) below(x float32) int {
+	return sort.Search(len(l.rungs), func(i int) bool { return !(x > l.rungs[i]) })
+}
+
+// plain is the code of x by comparing with every rung.
+func (l *ladder) plain(x float32) byte {
+	n := 0
+	for _, r := range l.rungs {
+		if x > r {
+			n++
+		}
+	}
+	return l.codes[n]
+}
+
+// find is plain for |x| up to 1 and a little more, without a branch.
+func (l *ladder) find(x float32) byte { return find(l.cells, x) }
+
+func find(cells *cells, x float32) byte {
+	bits := math.Float32bits(x)
+	at := int32(bits&^signBit>>cellShift) - firstCell
+	at &^= at >> 31 // at least 0
+	c := &cells[(uint32(at)+bits>>31*signCells)&cellMask]
+	above := uint64(int64(c.rung)-int64(order(bits))) >> 63
+	return c.codes[above]
+}
+
+// order maps the bits of floats to integers that compare as the floats do.
+func order(bits uint32) int32 { return int32(bits) ^ int32(bits)>>31&math.MaxInt32 }
+
+// findAll writes the codes of src·r.
+func (l *ladder) findAll(dst []byte, src []float32, r float32) {
+	cells := l.cells // kept in a register
+	for i, x := range src[:len(dst)] {
+		dst[i] = find(cells, x * r)
+	}
+}
+
+// findPairs writes the codes of src·r, two to a byte, the first in the upper half.
+func (l *ladder) findPairs(dst []byte, src []float32, r float32) {
+	cells := l.cells
+	src = src[:2*len(dst)]
+	for i := range dst {
+		dst[i] = find(cells, src[2*i]*r)<<4 | find(cells, src[2*i+1]*r)
+	}
+}

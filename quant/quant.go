@@ -1,0 +1,129 @@
+// Package quant turns numbers into few bits and back: the block codecs of the
+// bitsandbytes library, whose files it reads and writes bit for bit, as pure
+// functions on slices.
+//
+// Numbers are taken in blocks. A block is divided by its largest magnitude, the
+// absmax, and each quotient becomes the code of the nearest of 16 or 256 fixed
+// values. Every codec has a plain form, which follows that sentence, and a fast one,
+// which tests hold to the plain one.
+//
+// # Storage of block types
+//
+// A tensor of a block type is one run of exactly dtype.Type.Bytes(n) bytes, numbers
+// little endian, n elements counted over the flattened tensor, so that blocks may
+// cross rows.
+//
+// NF4 and FP4 have blocks of 64. The absmax of a block is itself an 8-bit code: the
+// mean of all absmax is taken off and the rest is coded in groups of 256 blocks.
+//
+//	codes    ceil(n/2) bytes, two elements each, the first in the upper four bits; an
+//	         odd end is filled with the code of 0
+//	scales   one byte per block: a signed dynamic code
+//	groups   one f32 per group of 256 blocks: the absmax of its scales
+//	offset   one f32: the mean
+//
+//	absmax of block b = signed[scales[b]] · groups[b/256] + offset
+//	element i         = value[code of i] · absmax of block i/64
+//
+// each product and sum rounded to f32. Groups and offset lie at a multiple of four
+// bytes where n is a multiple of 256, and anywhere else.
+//
+// Dyn8 and UDyn8, the signed and unsigned dynamic codes, have blocks of 256.
+//
+//	absmax   one f32 per block
+//	codes    n bytes
+//
+//	element i = map[codes[i]] · absmax[i/256]
+//
+// A tensor of zero bytes is a tensor of zeros. These types keep what optimizers
+// remember, where a small number differs from none: one that is not zero is never
+// stored as zero.
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"spillway/dtype"
+)
+
+// Encode writes numbers in a block type; dst has t.Bytes(len(src)) bytes. Infinities
+// and what is not a number are refused.
+func Encode(t dtype.Type, dst []byte, src []float32) error {
+	if err := sized(t, len(src), dst); err != nil {
+		return err
+	}
+	if first := notFinite(src); first >= 0 {
+		return fmt.Errorf("element %d is %v, which %v cannot hold", first, src[first], t)
+	}
+	switch t {
+	case dtype.NF4, dtype.FP4:
+		encode4(t, dst, src)
+	default:
+		dynamic(t).encodeTensor(dst, src)
+	}
+	return nil
+}
+
+// Decode reads what Encode wrote; src has t.Bytes(len(dst)) bytes.
+func Decode(t dtype.Type, dst []float32, src []byte) error {
+	if err := sized(t, len(dst), src); err != nil {
+		return err
+	}
+	switch t {
+	case dtype.NF4, dtype.FP4:
+		decode4(t, dst, src)
+	default:
+		dynamic(t).decodeTensor(dst, src)
+	}
+	return nil
+}
+
+// sized refuses storage that is not that of n elements.
+func sized(t dtype.Type, n int, b []byte) error {
+	if !t.Block() {
+		return fmt.Errorf("%v is not a block type", t)
+	}
+	if want := t.Bytes(int64(n)); int64(len(b)) != want {
+		return fmt.Errorf("%d bytes for %d elements of %v, want %d", len(b), n, t, want)
+	}
+	return nil
+}
+
+// notFinite finds the first element that is infinite or not a number, -1 if none is.
+func notFinite(src []float32) int {
+	const infinity = 0x7f800000
+	for i, f := range src {
+		if math.Float32bits(f)&infinity == infinity {
+			return i
+		}
+	}
+	return -1
+}
+
+// absmaxOf is the largest magnitude.
+func absmaxOf(src []float32) float32 {
+	var most uint32 // magnitudes of floats are in the order of their bits
+	for _, f := range src {
+		most = max(most, math.Float32bits(f)&^(1<<31))
+	}
+	return math.Float32frombits(most)
+}
+
+// leastAbsmax is what a block is divided by at least, so that the reciprocal is
+// finite; below it, and for zeros, codes are those of a smaller block.
+const leastAbsmax = 1e-38
+
+// reciprocal is the factor that brings a block to [-1, 1].
+func reciprocal(absmax float32) float32 { return 1 / max(absmax, leastAbsmax) }
+
+func getF32(b []byte, i int) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+}
+
+func putF32(b []byte, i int, f float32) {
+	binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(f))
+}
+
+func ceil(n, d int) int { return (n + d - 1) / d }

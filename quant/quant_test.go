@@ -1,0 +1,273 @@
+package quant
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"spillway/dtype"
+)
+
+// random numbers over several decades, some of them zero.
+func random(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := make([]float32, n)
+	for i := range out {
+		if r.IntN(50) > 0 {
+			out[i] = float32(r.NormFloat64() * math.Pow(10, -4*r.Float64()))
+		}
+	}
+	return out
+}
+
+func TestMapsAreFixed(t *testing.T) {
+	for want, d := range map[string]*Dynamic{
+		"e732639a65f497b4ad684bb166a4467708255edd5207757de8b8f0c7e1fda89c": Signed,
+		"305f002cc11278fb769d13b25b9fd0c7c83c8402c40a878fe086f4039fde6398": Unsigned,
+	} {
+		b, err := binary.Append(nil, binary.LittleEndian, d.Values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(b)
+		if got := hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("the map has SHA-256 %s, want %s", got, want)
+		}
+	}
+}
+
+// The fast search finds what counting finds: at every rung and the floats beside it,
+// at powers of two, at both ends and at a million other numbers.
+func TestLadderFindsWhatCountingFinds(t *testing.T) {
+	for name, l := range map[string]*ladder{"nf4": NF4.ladder, "fp4": FP4.ladder, "signed": Signed.ladder, "unsigned": Unsigned.ladder} {
+		check := func(x float32) {
+			if got, want := l.find(x), l.plain(x); got != want {
+				t.Fatalf("%s: %v has code %d, want %d", name, x, got, want)
+			}
+		}
+		for _, r := range l.rungs {
+			for _, x := range []float32{r, math.Nextafter32(r, 2), math.Nextafter32(r, -2), -r} {
+				check(x)
+			}
+		}
+		for e := range 150 {
+			x := float32(math.Ldexp(1, -e))
+			check(x)
+			check(-x)
+			check(math.Nextafter32(x, 0))
+		}
+		for _, x := range []float32{0, float32(math.Copysign(0, -1)), 1.0000001, -1.0000001} {
+			check(x)
+		}
+		for i := uint32(0); i < 0x3f800000; i += 9973 {
+			check(math.Float32frombits(i))
+			check(-math.Float32frombits(i))
+		}
+	}
+}
+
+func TestFastFormsAreThePlainOnes(t *testing.T) {
+	for n := range 200 {
+		x := random(n, uint64(n))
+		for _, block := range []int{2, 64, 128} {
+			blocks := ceil(n, block)
+			for name, f := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+				fast, plain := make([]byte, ceil(n, 2)), make([]byte, ceil(n, 2))
+				max1, max2 := make([]float32, blocks), make([]float32, blocks)
+				f.Encode(fast, max1, x, block)
+				f.encodePlain(plain, max2, x, block)
+				if !bytes.Equal(fast, plain) {
+					t.Fatalf("%s of %d numbers: codes differ", name, n)
+				}
+				got, want := make([]float32, n), make([]float32, n)
+				f.Decode(got, fast, max1, block)
+				f.decodePlain(want, plain, max2, block)
+				if err := sameBits(got, want); err != nil {
+					t.Fatalf("%s of %d numbers: %v", name, n, err)
+				}
+			}
+		}
+		fast, plain := make([]byte, n), make([]byte, n)
+		Signed.Encode(fast, x, absmaxOf(x))
+		Signed.encodePlain(plain, x, absmaxOf(x))
+		if !bytes.Equal(fast, plain) {
+			t.Fatalf("dynamic codes of %d numbers differ", n)
+		}
+	}
+}
+
+// No number is further from what it became than half the widest gap between values,
+// and the exact ends of a block come back as they were.
+func TestErrorIsHalfAGapAtMost(t *testing.T) {
+	for kind, gap := range map[dtype.Type]float64{dtype.NF4: 0.3039, dtype.FP4: 0.3334, dtype.Dyn8: 0.0141} {
+		x := random(64*256*2+70, 3)
+		b, back := make([]byte, kind.Bytes(int64(len(x)))), make([]float32, len(x))
+		if err := errors.Join(Encode(kind, b, x), Decode(kind, back, b)); err != nil {
+			t.Fatal(err)
+		}
+		block := dtype.BlockElements
+		slack := 0.02 // of the absmax, which is coded too
+		if kind == dtype.Dyn8 {
+			block, slack = dtype.Dyn8Elements, 0
+		}
+		for i := range x {
+			most := float64(absmaxOf(x[i/block*block : min((i/block+1)*block, len(x))]))
+			if d := math.Abs(float64(x[i] - back[i])); d > most*(gap/2+slack) {
+				t.Fatalf("%v: element %d of a block to %v is %v and became %v", kind, i, most, x[i], back[i])
+			}
+		}
+	}
+}
+
+// The storage is its parts one after another, as the package says.
+func TestStorageIsItsParts(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 63, 64, 65, 1001, 64*256 + 1} {
+		x := random(n, 9)
+		b := make([]byte, dtype.NF4.Bytes(int64(n)))
+		if err := Encode(dtype.NF4, b, x); err != nil {
+			t.Fatal(err)
+		}
+		codes, absmax := make([]byte, ceil(n, 2)), make([]float32, ceil(n, 64))
+		NF4.Encode(codes, absmax, x, 64)
+		s := NewScales(absmax)
+		parts := bytes.Join([][]byte{codes, s.Codes, s.Groups, binary.LittleEndian.AppendUint32(nil, math.Float32bits(s.Offset))}, nil)
+		if !bytes.Equal(b, parts) {
+			t.Errorf("%d elements: the storage is not its parts", n)
+		}
+		again := make([]byte, len(b))
+		Put4(n, again, codes, s)
+		if !bytes.Equal(b, again) {
+			t.Errorf("%d elements: put together again, the storage differs", n)
+		}
+	}
+	x := random(300, 4)
+	b := make([]byte, dtype.Dyn8.Bytes(300))
+	if err := Encode(dtype.Dyn8, b, x); err != nil {
+		t.Fatal(err)
+	}
+	absmax, codes := View8(300, b)
+	if len(absmax) != 8 || len(codes) != 300 || getF32(absmax, 1) != absmaxOf(x[256:]) {
+		t.Errorf("%d bytes of absmax, %d codes, the second absmax %v, want %v", len(absmax), len(codes), getF32(absmax, 1), absmaxOf(x[256:]))
+	}
+}
+
+func TestStatesKeepSmallNumbers(t *testing.T) {
+	x := []float32{1, 1e-12, -1e-12, 0, -0.5, float32(math.Copysign(0, -1))}
+	for kind, want := range map[dtype.Type][]float32{dtype.Dyn8: {1, 5.5e-7, -5.5e-7, 0}, dtype.UDyn8: {1, 3.25e-7, 0, 0}} {
+		b, back := make([]byte, kind.Bytes(6)), make([]float32, 6)
+		if err := errors.Join(Encode(kind, b, x), Decode(kind, back, b)); err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range want {
+			if math.Abs(float64(back[i]-w)) > 1e-6*math.Abs(float64(w)) {
+				t.Errorf("%v: %v became %v, want %v", kind, x[i], back[i], w)
+			}
+		}
+		if back[5] != 0 {
+			t.Errorf("%v: zero became %v", kind, back[5])
+		}
+	}
+	back := random(300, 1)
+	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || absmaxOf(back) != 0 {
+		t.Errorf("zero bytes hold %v (%v), want zeros", absmaxOf(back), err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	for want, err := range map[string]error{
+		"f32 is not a block type":                 Encode(dtype.F32, nil, nil),
+		"11 bytes for 2 elements of nf4, want 10": Encode(dtype.NF4, make([]byte, 11), make([]float32, 2)),
+		"9 bytes for 2 elements of fp4, want 10":  Decode(dtype.FP4, make([]float32, 2), make([]byte, 9)),
+		"element 1 is NaN, which nf4":             Encode(dtype.NF4, make([]byte, 10), []float32{1, nan}),
+		"element 0 is -Inf, which dyn8":           Encode(dtype.Dyn8, make([]byte, 6), []float32{inf, 1}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+// A tensor coded while it is read has the bytes it has when coded at once, however it is
+// asked for.
+func TestStorageStreams(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 65536, 65536*3 + 1001} {
+		x := random(n, 5)
+		from := func(first int64, dst []float32) error {
+			copy(dst, x[first:])
+			return nil
+		}
+		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+			want := make([]byte, kind.Bytes(int64(n)))
+			if err := Encode(kind, want, x); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Storage(kind, int64(n), from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(iotest.HalfReader(r))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d elements of %v differ from those coded at once (%v)", n, kind, err)
+			}
+		}
+	}
+}
+
+func TestStreamsStopAtErrors(t *testing.T) {
+	broken := errors.New("disk gone")
+	for want, from := range map[string]Numbers{
+		"disk gone": func(first int64, _ []float32) error {
+			if first > 0 {
+				return broken
+			}
+			return nil
+		},
+		"element 65540 is NaN": func(first int64, dst []float32) error {
+			clear(dst)
+			if first == 65536 {
+				dst[4] = float32(math.NaN())
+			}
+			return nil
+		},
+	} {
+		r, err := Storage(dtype.NF4, 200_000, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := Storage(dtype.Dyn8, 1, nil); err == nil {
+		t.Error("a stream of dyn8 was accepted")
+	}
+}
+
+func BenchmarkCodecs(b *testing.B) {
+	x := random(1<<20, 7)
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.Dyn8} {
+		packed := make([]byte, kind.Bytes(int64(len(x))))
+		run := func(name string, f func() error) {
+			b.Run(fmt.Sprintf("%s/%v", name, kind), func(b *testing.B) {
+				b.SetBytes(4 * int64(len(x)))
+				for b.Loop() {
+					if err := f(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		run("encode", func() error { return Encode(kind, packed, x) })
+		run("decode", func() error { return Decode(kind, x, packed) })
+	}
+}

@@ -1,0 +1,179 @@
+package quant
+
+import (
+	"math"
+	"testing"
+
+	"spillway/dtype"
+)
+
+// What bitsandbytes coded decodes to its numbers, bit for bit, in every precision.
+func TestFourBitDecodesAsBitsandbytes(t *testing.T) {
+	f := open(t, "fourbit")
+	for kind, code := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+		if err := sameBits(code.Values[:], f.numbers(kind+".values")); err != nil {
+			t.Errorf("values of %s: %v", kind, err)
+		}
+		for _, name := range f.cases() {
+			got := make([]float32, len(f.numbers(name)))
+			code.Decode(got, f.bytes(name+"."+kind+".codes"), f.numbers(name+"."+kind+".absmax"), dtype.BlockElements)
+			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+				if err := sameBits(rounded(to, got), f.numbers(name+"."+kind+"."+to.Torch())); err != nil {
+					t.Errorf("%s as %s to %v: %v", name, kind, to, err)
+				}
+			}
+		}
+	}
+}
+
+// Our codes are its codes; of FP4's two zeros it may take the other. In the last block
+// its portable code divides, where its kernels and ours multiply by the reciprocal, and
+// keeps an absmax of at least 1e-38: no number of these cases is near enough to a
+// middle to show it.
+func TestFourBitEncodesAsBitsandbytes(t *testing.T) {
+	f := open(t, "fourbit")
+	for kind, code := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+		for _, name := range f.cases() {
+			x := f.numbers(name)
+			codes, absmax := make([]byte, ceil(len(x), 2)), make([]float32, ceil(len(x), dtype.BlockElements))
+			code.Encode(codes, absmax, x, dtype.BlockElements)
+			want, wantMax := f.bytes(name+"."+kind+".codes"), f.numbers(name+"."+kind+".absmax")
+			full := len(x) / dtype.BlockElements
+			if err := sameBits(absmax[:full], wantMax[:full]); err != nil {
+				t.Errorf("absmax of %s: %v", name, err)
+			}
+			for i := range 2 * len(codes) {
+				got, want := nibble(codes, i), nibble(want, i)
+				if got != want && !(code.Values[got] == 0 && code.Values[want] == 0) {
+					t.Errorf("%s as %s: element %d has code %d, want %d", name, kind, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+func nibble(codes []byte, i int) byte { return codes[i/2] >> (4 * (1 - i%2)) & 15 }
+
+func TestScalesAreCodedAsBitsandbytes(t *testing.T) {
+	f := open(t, "scales")
+	absmax, offset := f.numbers("absmax"), f.numbers("offset")[0]
+	s := NewScales(absmax)
+	if d := math.Abs(float64(s.Offset-offset)) / float64(offset); d > 2e-7 { // it sums in f32
+		t.Errorf("the mean is %v, want %v", s.Offset, offset)
+	}
+	s.encode(absmax, offset)
+	if err := sameCodes(s.Codes, f.bytes("codes")); err != nil {
+		t.Error(err)
+	}
+	if err := sameCodes(s.Groups, f.bytes("groups")); err != nil {
+		t.Error(err)
+	}
+	got := make([]float32, len(absmax))
+	s.Absmax(got, 0, &Signed.Values)
+	if err := sameBits(got, f.numbers("decoded")); err != nil {
+		t.Error(err)
+	}
+	tail := make([]float32, 45)
+	s.Absmax(tail, 255, &Signed.Values)
+	if err := sameBits(tail, got[255:]); err != nil {
+		t.Errorf("from block 255 on: %v", err)
+	}
+}
+
+func TestDynamicCodesAreBitsandbytes(t *testing.T) {
+	f := open(t, "dynamic")
+	for sign, d := range map[string]*Dynamic{"signed": Signed, "unsigned": Unsigned} {
+		if err := sameBits(d.Values[:], f.numbers(sign+".values")); err != nil {
+			t.Errorf("%s map: %v", sign, err)
+		}
+		for _, name := range f.cases() {
+			x, want, absmax := f.numbers(name), f.bytes(name+"."+sign+".codes"), f.numbers(name+"."+sign+".absmax")
+			got, back := make([]byte, len(x)), make([]float32, len(x))
+			for b, most := range absmax {
+				from, to := 256*b, min(256*b+256, len(x))
+				part := x[from:to]
+				if sign == "unsigned" {
+					part = magnitudes(part)
+				}
+				if got := absmaxOf(part); got != most && most > 1.001e-38 {
+					t.Errorf("%s: absmax of block %d is %v, want %v", name, b, got, most)
+				}
+				d.Encode(got[from:to], part, most)
+				d.Decode(back[from:to], want[from:to], most)
+			}
+			if err := sameBits(back, f.numbers(name+"."+sign+".decoded")); err != nil {
+				t.Errorf("%s, %s: %v", name, sign, err)
+			}
+			if err := sameCodes(got, want); err != nil {
+				t.Errorf("%s, %s: %v", name, sign, err)
+			}
+		}
+	}
+}
+
+func magnitudes(x []float32) []float32 {
+	out := make([]float32, len(x))
+	for i, f := range x {
+		out[i] = float32(math.Abs(float64(f)))
+	}
+	return out
+}
+
+func TestRowsAreCodedAsBitsandbytes(t *testing.T) {
+	f := open(t, "rows")
+	w := f.numbers("w")
+	cols := int(f.tensor("w").Shape[1])
+	codes, absmax, back := make([]int8, len(w)), make([]float32, len(w)/cols), make([]float32, len(w))
+	Rows8(codes, absmax, w, cols)
+	if err := sameBits(absmax, f.numbers("absmax")); err != nil {
+		t.Errorf("absmax: %v", err)
+	}
+	if err := sameCodes(unsigned(codes), f.bytes("codes")); err != nil {
+		t.Error(err)
+	}
+	FromRows8(back, codes, absmax, cols)
+	if err := sameBits(back, f.numbers("decoded")); err != nil {
+		t.Error(err)
+	}
+}
+
+func unsigned(codes []int8) []byte {
+	out := make([]byte, len(codes))
+	for i, c := range codes {
+		out[i] = byte(c)
+	}
+	return out
+}
+
+func TestTensor8IsOptstates(t *testing.T) {
+	f := open(t, "optstate")
+	x := f.numbers("x")
+	codes, back := make([]int8, len(x)), make([]float32, len(x))
+	scale := Tensor8(codes, x)
+	if want := f.numbers("scale")[0]; scale != want {
+		t.Errorf("scale %v, want %v", scale, want)
+	}
+	if err := sameCodes(unsigned(codes), f.bytes("codes")); err != nil {
+		t.Error(err)
+	}
+	FromTensor8(back, codes, scale)
+	if err := sameBits(back, f.numbers("decoded")); err != nil {
+		t.Error(err)
+	}
+	if s := Tensor8(codes[:2], []float32{0, 0}); s != 1 || codes[0] != 0 {
+		t.Errorf("zeros have scale %v and code %d, want 1 and 0", s, codes[0])
+	}
+}
+
+func TestFloatsOf8BitsAreTorchs(t *testing.T) {
+	f := open(t, "floats")
+	e4, e5 := f.bytes("e4m3"), f.bytes("e5m2")
+	for i, x := range f.numbers("x") {
+		if got := dtype.ToF8E4M3(x); got != e4[i] {
+			t.Errorf("e4m3 of %v is %#02x, PyTorch has %#02x", x, got, e4[i])
+		}
+		if got := dtype.ToF8E5M2(x); got != e5[i] {
+			t.Errorf("e5m2 of %v is %#02x, PyTorch has %#02x", x, got, e5[i])
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package quant
+
+import "spillway/dtype"
+
+// Scales are the absmax of blocks, quantized again: less their mean, as signed dynamic
+// codes in groups of 256 with an absmax of their own.
+type Scales struct {
+	Codes  []byte
+	Groups []byte // f32, one per group
+	Offset float32
+}
+
+// NewScales quantizes the absmax of blocks.
+func NewScales(absmax []float32) Scales {
+	s := Scales{Codes: make([]byte, len(absmax)), Groups: make([]byte, 4*ceil(len(absmax), dtype.GroupBlocks))}
+	s.encode(absmax, mean(absmax))
+	return s
+}
+
+// mean is summed in f64, so that it is the same however the numbers were made.
+func mean(list []float32) float32 {
+	if len(list) == 0 {
+		return 0
+	}
+	var sum float64
+	for _, f := range list {
+		sum += float64(f)
+	}
+	return float32(sum / float64(len(list)))
+}
+
+func (s *Scales) encode(absmax []float32, offset float32) {
+	s.Offset = offset
+	var room [dtype.GroupBlocks]float32
+	for first := 0; first < len(absmax); first += dtype.GroupBlocks {
+		rest := room[:min(dtype.GroupBlocks, len(absmax)-first)]
+		for i := range rest {
+			rest[i] = absmax[first+i] - offset
+		}
+		most := absmaxOf(rest)
+		putF32(s.Groups, first/dtype.GroupBlocks, most)
+		Signed.Encode(s.Codes[first:], rest, most)
+	}
+}
+
+// Absmax decodes the absmax of len(dst) blocks from the first-th on, with the map the
+// codes were made with: that of Signed, or a file's own.
+func (s Scales) Absmax(dst []float32, first int, values *[256]float32) {
+	for i := range dst {
+		b := first + i
+		rest := float32(values[s.Codes[b]] * getF32(s.Groups, b/dtype.GroupBlocks)) // rounded, not fused
+		dst[i] = rest + s.Offset
+	}
+}

@@ -1,0 +1,213 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"spillway/dtype"
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+	"spillway/shape"
+)
+
+// indexName lists the tensors of an offload folder.
+const indexName = "index.json"
+
+// maxIndex bounds an index, in bytes.
+const maxIndex = 100_000_000
+
+// Folder is an open offload folder of accelerate: index.json, and each tensor as bare
+// bytes in a file of its name, or where it lies in a safetensors file. Its tensors
+// can be read, and be regions of a disk in place.
+type Folder struct {
+	disk   vfs.FS
+	dir    string
+	list   []safetensors.Tensor
+	byName map[string]int
+	linked map[string]*safetensors.File // by path
+}
+
+// OpenFolder opens an offload folder. The caller closes it.
+func OpenFolder(dir string) (*Folder, error) { return OpenFolderOn(vfs.OS, dir) }
+
+// OpenFolderOn is OpenFolder on a given disk.
+func OpenFolderOn(disk vfs.FS, dir string) (*Folder, error) {
+	f := &Folder{disk: disk, dir: dir, byName: map[string]int{}, linked: map[string]*safetensors.File{}}
+	raw, err := vfs.ReadFile(disk, filepath.Join(dir, indexName), maxIndex)
+	if err == nil {
+		err = f.readIndex(raw)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("offload folder %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+// Tensors lists the tensors in the order of the index.
+func (f *Folder) Tensors() []safetensors.Tensor { return f.list }
+
+// Tensor finds a tensor by name.
+func (f *Folder) Tensor(name string) (safetensors.Tensor, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return safetensors.Tensor{}, false
+	}
+	return f.list[i], true
+}
+
+// Close closes the safetensors files that the folder refers to.
+func (f *Folder) Close() error {
+	var errs []error
+	for _, file := range f.linked {
+		errs = append(errs, file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// RegionOf is a tensor as a region in place, at an offset of an allocation.
+func RegionOf(t safetensors.Tensor, offset int64) Region {
+	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path(), At: t.Offset}
+}
+
+// indexEntry is what the index says of a tensor: its shape, or where it is linked to.
+type indexEntry struct {
+	DType string       `json:"dtype"`
+	Shape *shape.Shape `json:"shape,omitempty"`
+	File  string       `json:"safetensors_file,omitempty"`
+	Name  string       `json:"weight_name,omitempty"`
+}
+
+// readIndex reads names one by one: encoding/json would hide a name given twice.
+func (f *Folder) readIndex(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("%s begins with %v, want an object (%v)", indexName, t, err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var e indexEntry
+		if err := d.Decode(&e); err != nil {
+			return fmt.Errorf("tensor %q: %w", key, err)
+		}
+		if err := f.add(key.(string), e); err != nil { // keys of objects are strings
+			return fmt.Errorf("tensor %q: %w", key, err)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%s goes on behind its end", indexName)
+	}
+	return nil
+}
+
+func (f *Folder) add(name string, e indexEntry) error {
+	if _, twice := f.byName[name]; twice {
+		return errors.New("it is there twice")
+	}
+	t, err := dtype.Parse(e.DType)
+	if err != nil {
+		return err
+	}
+	find := f.bare
+	if e.File != "" {
+		find = f.link
+	}
+	tensor, err := find(name, t, e)
+	if err != nil {
+		return err
+	}
+	f.byName[name] = len(f.list)
+	f.list = append(f.list, tensor)
+	return nil
+}
+
+// bare is a tensor in a file of its own.
+func (f *Folder) bare(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+	file, err := datName(name)
+	if err != nil {
+		return none, err
+	}
+	if e.Shape == nil {
+		return none, errors.New("it has neither a shape nor a safetensors_file")
+	}
+	bytes, err := safetensors.Source{Name: name, Type: t, Shape: *e.Shape}.Bytes()
+	if err != nil {
+		return none, err
+	}
+	path := filepath.Join(f.dir, file)
+	info, err := f.disk.Stat(path)
+	if err != nil {
+		return none, err
+	}
+	if info.Size != bytes {
+		return none, fmt.Errorf("%v of %v needs %d bytes, %s has %d", *e.Shape, t, bytes, path, info.Size)
+	}
+	return safetensors.Bare(openedToRead{f.disk, path}, path, safetensors.Info{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes}), nil
+}
+
+// link is a tensor in a safetensors file. Loading it as another type would be another
+// tensor.
+func (f *Folder) link(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+	file := f.linked[e.File]
+	if file == nil {
+		if file, err = safetensors.OpenOn(f.disk, e.File); err != nil {
+			return none, err
+		}
+		f.linked[e.File] = file
+	}
+	found, ok := file.Tensor(e.Name)
+	if !ok {
+		return none, fmt.Errorf("%s has no tensor %q", e.File, e.Name)
+	}
+	if found.Type != t {
+		return none, fmt.Errorf("it is %v in %s and the index asks for %v: save it as that", found.Type, e.File, t)
+	}
+	found.Name = name
+	return found, nil
+}
+
+// datName is the file of a tensor; a name that leads out of the folder is refused.
+func datName(name string) (string, error) {
+	if name == "" || strings.ContainsAny(name, "/\\\x00") {
+		return "", errors.New("its name is not the name of a file")
+	}
+	return name + ".dat", nil
+}
+
+// openedToRead is a file that is open only while it is read: a folder has one for
+// each tensor, more than a process may hold open.
+type openedToRead struct {
+	disk vfs.FS
+	path string
+}
+
+func (f openedToRead) ReadAt(p []byte, off int64) (int, error) {
+	file, err := f.disk.Open(f.path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := file.ReadAt(p, off)
+	if late := file.Close(); err == nil {
+		err = late
+	}
+	return n, err
+}
+
+func (f openedToRead) Size() (int64, error) {
+	info, err := f.disk.Stat(f.path)
+	return info.Size, err
+}
+
+func (openedToRead) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
+func (openedToRead) Sync() error               { return errors.ErrUnsupported }
+func (openedToRead) Close() error              { return nil }

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spillway/dtype"
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+	"spillway/shape"
+)
+
+// A folder is what package weights reads params from.
+var _ interface {
+	Tensors() []safetensors.Tensor
+	Tensor(name string) (safetensors.Tensor, bool)
+} = (*Folder)(nil)
+
+// The folder that accelerate wrote gives PyTorch's numbers, read and in place.
+func TestFolderOfAccelerate(t *testing.T) {
+	f, err := OpenFolder("testdata/offload")
+	must(t, err)
+	raw, err := os.ReadFile("testdata/offload.json")
+	must(t, err)
+	var want map[string][]float64
+	must(t, json.Unmarshal(raw, &want))
+	if len(f.Tensors()) != 7 || len(want) != 5 {
+		t.Fatalf("%d tensors, %d with numbers", len(f.Tensors()), len(want))
+	}
+	var regions []Region
+	at := int64(3)
+	for _, tensor := range f.Tensors() {
+		regions = append(regions, RegionOf(tensor, at))
+		at += tensor.Bytes
+		numbers, real := want[tensor.Name]
+		if !real {
+			continue
+		}
+		got := make([]float32, len(numbers))
+		must(t, tensor.ReadF32(got, 0))
+		for i := range got {
+			if got[i] != float32(numbers[i]) {
+				t.Errorf("%s %d: %v, want %v", tensor.Name, i, got[i], numbers[i])
+			}
+		}
+	}
+	d := open(t, Options{Regions: regions})
+	arena, host, q := alloc(t, d, at), hostAlloc(t, d, at), newQueue(t, d, "in")
+	must(t, q.Copy(part(host, 0, at), part(arena, 0, at)), q.Sync())
+	for i, tensor := range f.Tensors() {
+		content, err := os.ReadFile(filepath.Join("testdata/offload", tensor.Name+".dat"))
+		must(t, err)
+		if !bytes.Equal(part(host, regions[i].Offset, tensor.Bytes).Host(), content) {
+			t.Errorf("%s in place differs", tensor.Name)
+		}
+	}
+	must(t, q.Close(), arena.Free(), host.Free(), d.Close(), f.Close())
+}
+
+// sources are the tensors of a folder, to be written again.
+func sources(f *Folder) (list []safetensors.Source) {
+	for _, t := range f.Tensors() {
+		list = append(list, safetensors.Source{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(t, 0, t.Bytes))
+			return err
+		}})
+	}
+	return list
+}
+
+// Written by us, a folder has the same bytes as written by accelerate.
+func TestFolderWrittenLikeAccelerate(t *testing.T) {
+	f, err := OpenFolder("testdata/offload")
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "again")
+	must(t, WriteFolder(vfs.OS, dir, sources(f)), f.Close())
+	names, err := os.ReadDir("testdata/offload")
+	must(t, err)
+	if got := left(t, dir); len(got) != len(names) {
+		t.Errorf("%d files, accelerate wrote %d", len(got), len(names))
+	}
+	for _, n := range names {
+		want, err := os.ReadFile(filepath.Join("testdata/offload", n.Name()))
+		must(t, err)
+		got, err := os.ReadFile(filepath.Join(dir, n.Name()))
+		if must(t, err); !bytes.Equal(got, want) {
+			t.Errorf("%s: %q, accelerate wrote %q", n.Name(), got, want)
+		}
+	}
+	if WriteFolder(vfs.OS, dir, nil) == nil {
+		t.Error("a folder that exists was written over")
+	}
+}
+
+// An index that links to safetensors files instead of holding bytes.
+func TestFolderOfLinks(t *testing.T) {
+	file, err := filepath.Abs("../safetensors/testdata/values.safetensors")
+	must(t, err)
+	disk, dir := vfs.OS, t.TempDir()
+	index := `{"a": {"safetensors_file": "` + file + `", "weight_name": "x.float32", "dtype": "float32"}}`
+	must(t, os.WriteFile(filepath.Join(dir, indexName), []byte(index), 0o600))
+	f, err := OpenFolderOn(disk, dir)
+	must(t, err)
+	tensor, ok := f.Tensor("a")
+	got := make([]float32, 17)
+	must(t, tensor.ReadF32(got, 0))
+	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || RegionOf(tensor, 5).File != file {
+		t.Errorf("%+v, %v", tensor.Info, got)
+	}
+	if _, ok := f.Tensor("b"); ok {
+		t.Error("there is a tensor b")
+	}
+	must(t, f.Close())
+}
+
+func TestBadFolders(t *testing.T) {
+	for _, c := range []struct{ index, says string }{
+		{`[]`, "object"},
+		{`{"a": {"dtype": "float32", "shape": [2]}`, "EOF"},
+		{`{"a": {"dtype": "float32", "shape": [2]}} {}`, "behind"},
+		{`{"a": {"dtype": "float32", "shape": [2]}, "a": {"dtype": "float32", "shape": [2]}}`, "twice"},
+		{`{"a": {"dtype": "float33", "shape": [2]}}`, "float33"},
+		{`{"a": {"dtype": "float32", "shape": [3]}}`, "12 bytes"},
+		{`{"a": {"dtype": "float32", "shape": [-2]}}`, "-2"},
+		{`{"a": {"dtype": "float32", "shape": [4611686018427387904, 4]}}`, "a"},
+		{`{"a": {"dtype": "float32"}}`, "neither"},
+		{`{"../a": {"dtype": "float32", "shape": [2]}}`, "name"},
+		{`{"": {"dtype": "float32", "shape": [2]}}`, "name"},
+		{`{"b": {"dtype": "float32", "shape": [2]}}`, "b.dat"},
+		{`{"a": {"dtype": "float32", "safetensors_file": "/nowhere", "weight_name": "a"}}`, "nowhere"},
+		{`{"a": {"dtype": "float32", "safetensors_file": "/w", "weight_name": "b"}}`, "b"},
+		{`{"a": {"dtype": "float16", "safetensors_file": "/w", "weight_name": "w"}}`, "f16"},
+	} {
+		disk := vfs.NewMemory(1 << 20)
+		put := func(name, text string) {
+			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
+		}
+		must(t, safetensors.WriteFile(disk, "/w", []safetensors.Source{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
+		put("/a.dat", "12345678")
+		put("/"+indexName, c.index)
+		if _, err := OpenFolderOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.index, err)
+		}
+	}
+}
+
+// Sources that are not what they say leave nothing behind.
+func TestWriteFolderRefuses(t *testing.T) {
+	eight := func(w io.Writer) error { _, err := w.Write(make([]byte, 8)); return err }
+	for name, list := range map[string][]safetensors.Source{
+		"short":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(3), Write: eight}},
+		"long":    {{Name: "a", Type: dtype.F32, Shape: shape.Of(1), Write: eight}},
+		"twice":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}, {Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}},
+		"outside": {{Name: "../a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}},
+	} {
+		disk := vfs.NewMemory(1 << 20)
+		if WriteFolder(disk, "/out/folder", list) == nil {
+			t.Errorf("%s: written", name)
+		}
+		if names, err := disk.List("/out"); err != nil || len(names) > 0 {
+			t.Errorf("%s: left %v, %v", name, names, err)
+		}
+	}
+}
+
+// FuzzFolder: no index makes the reader panic.
+func FuzzFolder(f *testing.F) {
+	f.Add(`{"a": {"dtype": "float32", "shape": [2]}}`)
+	f.Add(`{"a": {"dtype": "bfloat16", "shape": []}, "b": {"safetensors_file": "/a.dat", "weight_name": "x", "dtype": "bool"}}`)
+	f.Fuzz(func(t *testing.T, index string) {
+		disk := vfs.NewMemory(1 << 20)
+		for name, text := range map[string]string{"/a.dat": "12345678", "/" + indexName: index} {
+			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
+		}
+		folder, err := OpenFolderOn(disk, "/")
+		if err == nil {
+			must(t, folder.Close())
+		}
+	})
+}

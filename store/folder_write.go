@@ -1,0 +1,115 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+	"spillway/shape"
+)
+
+// WriteFolder makes an offload folder, whole or not at all. A folder of that name must
+// not exist.
+func WriteFolder(disk vfs.FS, dir string, tensors []safetensors.Source) error {
+	total := int64(0)
+	for _, t := range tensors {
+		bytes, err := t.Bytes()
+		if err != nil {
+			return fmt.Errorf("offload folder %s: %w", dir, err)
+		}
+		total += bytes
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := vfs.MkdirAll(disk, parent); err != nil {
+		return err
+	}
+	return vfs.WithSpace(disk, parent, total, func() error {
+		return vfs.Publish(disk, filepath.Clean(dir), func(partial string) error { return fillFolder(disk, partial, tensors) })
+	})
+}
+
+func fillFolder(disk vfs.FS, dir string, tensors []safetensors.Source) error {
+	seen := map[string]bool{}
+	for _, t := range tensors {
+		name, err := datName(t.Name)
+		if err == nil && seen[t.Name] {
+			err = errors.New("it is there twice")
+		}
+		if err == nil {
+			err = vfs.WriteFile(disk, filepath.Join(dir, name), func(w io.Writer) error { return writeExactly(w, t) })
+		}
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		seen[t.Name] = true
+	}
+	index, err := encodeIndex(tensors)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(disk, filepath.Join(dir, indexName), func(w io.Writer) error {
+		_, err := w.Write(index)
+		return err
+	})
+}
+
+// writeExactly refuses a source that writes another number of bytes than it says.
+func writeExactly(w io.Writer, t safetensors.Source) error {
+	bytes, err := t.Bytes()
+	if err != nil {
+		return err
+	}
+	c := &counter{w: w}
+	if err := t.Write(c); err != nil {
+		return err
+	}
+	if c.n != bytes {
+		return fmt.Errorf("it has %d bytes, %d were written", bytes, c.n)
+	}
+	return nil
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// encodeIndex writes the index as Python's json does: in order, indented by two.
+func encodeIndex(tensors []safetensors.Source) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("{")
+	for i, t := range tensors {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		key, err := json.Marshal(t.Name)
+		if err != nil {
+			return nil, err
+		}
+		s := t.Shape
+		if s == nil {
+			s = shape.Shape{}
+		}
+		entry, err := json.MarshalIndent(indexEntry{DType: t.Type.Torch(), Shape: &s}, "  ", "  ")
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "\n  %s: %s", key, entry)
+	}
+	if len(tensors) > 0 {
+		b.WriteString("\n")
+	}
+	b.WriteString("}")
+	return b.Bytes(), nil
+}

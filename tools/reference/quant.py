@@ -1,0 +1,168 @@
+"""Block codecs and 8-bit optimizers, as bitsandbytes computes them on the CPU.
+
+Run with `python -m tools.reference.quant` from the root of the repository; it needs
+bitsandbytes beside the packages of requirements.txt (see requirements-quant.txt).
+The files go to quant/testdata.
+
+Two things of bitsandbytes are left aside. Its native CPU code for 8-bit blocks looks
+codes up by the first 16 bits of x, so that 0 becomes 2e-5 and no small number keeps
+its code; its portable PyTorch code takes the nearest code, as on a GPU, and is used
+instead (portable below). And the map of values is made once, by this script, since
+PyTorch's last bits depend on the processor.
+"""
+
+import torch
+import bitsandbytes as bnb
+import bitsandbytes.backends.cpu.ops as native
+import safetensors.torch
+from bitsandbytes import functional as F
+
+from . import fixture
+
+FOLDER = fixture.ROOT.parents[1] / "quant" / "testdata"
+
+
+def portable(name, *arguments):
+    """Runs the PyTorch form of one of bitsandbytes' operations."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    return getattr(torch.ops.bitsandbytes, name).default.redispatch(keys, *arguments)
+
+
+def write(name, tensors):
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    plain = {k: tensors[k].contiguous() for k in sorted(tensors)}
+    safetensors.torch.save_file(plain, FOLDER / (name + ".safetensors"))
+    print(f"{name}: {len(plain)} tensors")
+
+
+def inputs():
+    """Numbers that a codec could get wrong. Blocks have 64 elements, the last one of
+    most cases is cut short, and some end in the middle of a byte."""
+    g = fixture.stream("quant inputs")
+    spread = torch.randn(200, generator=g) * torch.pow(10.0, torch.randint(-6, 1, (200,), generator=g))
+    values = F.get_4bit_type("nf4", device="cpu")
+    rungs = (values[:-1] + values[1:]) / 2
+    beside = torch.cat([rungs, torch.nextafter(rungs, torch.tensor(2.0)), torch.nextafter(rungs, torch.tensor(-2.0))])
+    return {
+        "random": torch.randn(1000, generator=g),
+        "odd": torch.randn(131, generator=g),
+        "one": torch.tensor([-0.3]),
+        "constant": torch.full((130,), 0.7),
+        "negative": torch.full((64,), -3.0),
+        "zero": torch.zeros(70),
+        "denormal": torch.randn(128, generator=g) * 1e-40,
+        "huge": torch.randn(128, generator=g) * 1e38 / 4,
+        "spread": spread,
+        "middles": torch.cat([beside, torch.tensor([1.0]).expand(19)]),  # 64: the absmax is 1
+    }
+
+
+def four_bit():
+    out = {}
+    for case, x in inputs().items():
+        out[case] = x
+        for kind in ("nf4", "fp4"):
+            codes, absmax = portable("quantize_4bit", x, 64, kind, torch.uint8)
+            out[f"{case}.{kind}.codes"] = codes.flatten()
+            out[f"{case}.{kind}.absmax"] = absmax
+            for dtype in (torch.float32, torch.bfloat16, torch.float16):
+                back = torch.ops.bitsandbytes.dequantize_4bit(codes, absmax, 64, kind, [1, len(x)], dtype)
+                out[f"{case}.{kind}.{str(dtype)[6:]}"] = back.flatten()
+    for kind in ("nf4", "fp4"):
+        out[f"{kind}.values"] = F.get_4bit_type(kind, device="cpu")
+    write("fourbit", out)
+
+
+def scales():
+    """Double quantization of 300 absmax: two groups, the second cut short."""
+    g = fixture.stream("quant scales")
+    absmax = torch.rand(300, generator=g) * 0.1 + 0.01
+    offset = absmax.mean()
+    values = F.create_dynamic_map()
+    codes, groups = portable("quantize_blockwise", absmax - offset, values, 256)
+    back = torch.ops.bitsandbytes.dequantize_blockwise(codes, groups, values, 256, torch.float32) + offset
+    write("scales", {"absmax": absmax, "offset": offset.reshape(1), "codes": codes, "groups": groups, "decoded": back})
+
+
+def dynamic():
+    out = {}
+    for sign in ("signed", "unsigned"):
+        values = F.create_dynamic_map(sign == "signed")
+        out[sign + ".values"] = values
+        for case, x in inputs().items():
+            x = x if sign == "signed" else x.abs()
+            codes, absmax = portable("quantize_blockwise", x, values, 256)
+            out[f"{case}.{sign}.codes"], out[f"{case}.{sign}.absmax"] = codes, absmax
+            back = torch.ops.bitsandbytes.dequantize_blockwise(codes, absmax, values, 256, torch.float32)
+            out[f"{case}.{sign}.decoded"] = back
+            out[case] = inputs()[case]
+    write("dynamic", out)
+
+
+def rows():
+    """LLM.int8: rows of different size, one of zeros."""
+    w = torch.randn(5, 37, generator=fixture.stream("quant rows")) * torch.tensor([[1.0], [1e-3], [30.0], [0.0], [7.0]])
+    codes, absmax, _ = F.int8_vectorwise_quant(w.half())
+    write("rows", {"w": w, "codes": codes, "absmax": absmax, "decoded": F.int8_vectorwise_dequant(codes, absmax)})
+
+
+def optstate():
+    """torch-optstate's int8: one scale per tensor."""
+    x = inputs()["spread"]
+    scale = x.abs().max() / 127
+    codes = torch.clamp(torch.round(x / scale), -127, 127).to(torch.int8)
+    write("optstate", {"x": x, "scale": scale.reshape(1), "codes": codes, "decoded": codes.float() * scale})
+
+
+def floats():
+    """8-bit floats over their whole range and beyond, as PyTorch rounds them."""
+    g = fixture.stream("quant floats")
+    x = torch.cat([torch.randn(2000, generator=g) * torch.pow(2.0, torch.randint(-20, 18, (2000,), generator=g)), torch.tensor([0.0, -0.0])])
+    write("floats", {"x": x, "e4m3": x.to(torch.float8_e4m3fn).view(torch.uint8), "e5m2": x.to(torch.float8_e5m2).view(torch.uint8)})
+
+
+OPTIMIZERS = {
+    "adamw": (bnb.optim.AdamW8bit, {"lr": 1e-2, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}),
+    "adam": (bnb.optim.Adam8bit, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0}),
+    "lion": (bnb.optim.Lion8bit, {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1}),
+}
+STEPS, ELEMENTS = 4, 700  # three blocks, the last cut short
+
+
+def optimizers():
+    """Gradients have magnitudes over three decades and a few exact zeros. Codes are by the
+    portable code."""
+    native._quant_blockwise_fp32_direct = requantize
+    out = {}
+    for name, (kind, options) in OPTIMIZERS.items():
+        g = fixture.stream("quant optimizer " + name)
+        p = torch.nn.Parameter(torch.randn(ELEMENTS, generator=g))
+        optimizer = kind([p], min_8bit_size=1, **options)
+        out[name + ".w0"] = p.detach().clone()
+        for step in range(1, STEPS + 1):
+            size = torch.pow(10.0, -3 * torch.rand(ELEMENTS, generator=g))
+            p.grad = torch.randn(ELEMENTS, generator=g) * size
+            p.grad[:7] = 0
+            out[f"{name}.g{step}"] = p.grad.clone()
+            optimizer.step()
+            out[f"{name}.w{step}"] = p.detach().clone()
+            for k, v in optimizer.state[p].items():
+                if k in ("state1", "state2", "absmax1", "absmax2"):
+                    out[f"{name}.{k}.{step}"] = v.clone()
+    write("optimizers", out)
+
+
+def requantize(x, values, absmax_out, out, blocksize):
+    codes, absmax = portable("quantize_blockwise", x, values, blocksize)
+    out.copy_(codes)
+    absmax_out.copy_(absmax)
+
+
+def main():
+    fixture.repeatable()
+    for part in (four_bit, scales, dynamic, rows, optstate, floats, optimizers):
+        part()
+
+
+if __name__ == "__main__":
+    main()
