@@ -109,7 +109,7 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 	if r.advice, err = ask.advise(m, job.Options); err != nil {
 		return nil, err
 	}
-	r.Largest, r.Notices = largest, append(notices, job.Notices...)
+	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
 	return r, nil
 }
