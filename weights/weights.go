@@ -22,17 +22,28 @@ type Source interface {
 // Load writes every param of an executor's plan, its full-precision master where
 // the plan has one, and zeros to what the optimizer keeps besides.
 func Load(e *executor.Executor, from Source) error {
-	for _, t := range e.Weights() {
-		if err := write(e, t, from); err != nil {
+	if err := Replace(e, from); err != nil {
+		return err
+	}
+	for _, t := range e.States() {
+		if t.State == executor.Master {
+			continue
+		}
+		if err := write(e, t, zeros{}); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}
-	for _, t := range e.States() {
-		values := from
-		if t.State != executor.Master {
-			values = zeros{}
+	return nil
+}
+
+// Replace writes every param and its master, and leaves what the optimizer keeps
+// besides as it is.
+func Replace(e *executor.Executor, from Source) error {
+	for _, t := range held(e) {
+		if t.State != "" && t.State != executor.Master {
+			continue
 		}
-		if err := write(e, t, values); err != nil {
+		if err := write(e, t, from); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}

@@ -106,7 +106,7 @@ func Open(o Options) *Device {
 
 // Info describes the device.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment}
+	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment, OnHost: true}
 }
 
 // Kernel prepares a call.
