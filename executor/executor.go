@@ -9,6 +9,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"spillway/device"
 	"spillway/dtype"
@@ -30,6 +31,7 @@ type Executor struct {
 	clipArgs *op.Args
 	staging  device.Memory
 	opened   []device.Queue
+	with     []io.Closer
 
 	result     dtype.Type        // of the last block
 	limits     map[string]op.IDs // of ids in parts of the batch
@@ -200,6 +202,10 @@ func (e *Executor) Counters() Counters { return e.counters }
 // Plan that is carried out.
 func (e *Executor) Plan() *plan.Plan { return e.plan }
 
+// CloseWith lets Close also close what the executor alone uses, such as a device
+// opened for it, once its own memory is free.
+func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
+
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
 	var errs []error
@@ -211,6 +217,9 @@ func (e *Executor) Close() error {
 			errs = append(errs, m.Free())
 		}
 	}
-	e.opened, e.arenas, e.staging = nil, nil, nil
+	for _, c := range e.with {
+		errs = append(errs, c.Close())
+	}
+	e.opened, e.arenas, e.staging, e.with = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
