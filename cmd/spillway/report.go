@@ -41,6 +41,9 @@ type planReport struct {
 	// Standard is what normal training takes of the device: everything stays there.
 	Standard int64 `json:"standard_bytes"`
 
+	advice
+	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
+
 	plan    *plan.Plan // nil where it does not fit
 	compute dtype.Type
 }
