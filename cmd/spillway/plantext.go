@@ -78,6 +78,8 @@ func (r *planReport) write(w io.Writer) error {
 	} else {
 		r.writeMisfit(&p)
 	}
+	r.advice.write(&p)
+	p.list("notices", r.Notices)
 	_, err := io.WriteString(w, p.String())
 	return err
 }

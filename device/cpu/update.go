@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"math"
-	"slices"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
@@ -48,59 +47,97 @@ func scalars(l *device.Launch) [8]float32 {
 }
 
 func adam(c op.Call, workers int) program {
-	var m, v []float32
 	a := &kernel.Adam{Decoupled: c.Attr.Decoupled}
-	set := func(l *device.Launch) float32 {
+	set := func(l *device.Launch) (clip float32) {
 		s := scalars(l)
 		a.Rate, a.Decay, a.Beta1, a.Beta2, a.Eps = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], s[op.ArgEps]
 		a.Bias1, a.Bias2, a.Clip = s[op.ArgBias1], s[op.ArgBias2], f32(l, 4)[0]
 		return a.Clip
 	}
-	if coded(c) {
-		return updateCoded(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
-	}
-	return update(c, func(l *device.Launch) { set(l); m, v = f32(l, 2), f32(l, 3) },
-		func(w, g []float32, from, to int) { a.Update(w, g, m[from:to], v[from:to]) })
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
 }
 
 func sgd(c op.Call, workers int) program {
-	var m []float32
 	last := len(c.In) - 1
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
-	set := func(l *device.Launch) float32 {
+	set := func(l *device.Launch) (clip float32) {
 		s := scalars(l)
 		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
 		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
 		return o.Clip
 	}
-	switch {
-	case coded(c):
-		return updateCoded(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
-	case last == 2:
-		return update(c, func(l *device.Launch) { set(l) }, func(w, g []float32, _, _ int) { o.UpdatePlain(w, g) })
-	}
-	return update(c, func(l *device.Launch) { set(l); m = f32(l, 2) },
-		func(w, g []float32, from, to int) { o.Update(w, g, m[from:to]) })
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) {
+		if last == 2 {
+			o.UpdatePlain(w, g)
+		} else {
+			o.Update(w, g, s[0])
+		}
+	})
 }
 
-// coded says that a state of an update rule is in 8 bits.
-func coded(c op.Call) bool {
-	return slices.ContainsFunc(c.In, func(t op.Type) bool { return t.DType.Block() })
-}
-
-// update is the program of an update rule with states in f32: set takes the scalars and
-// states of a launch, do makes the step on the weights and gradients of a range.
-func update(c op.Call, set func(l *device.Launch), do func(w, g []float32, from, to int)) program {
-	var w, g []float32
+// update is the program of an update rule. set takes the scalars of a launch and says
+// what the gradient is multiplied by; step changes some weights and their states.
+func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
+	var w []float32
+	g, kept := newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied := &mirror{to: c.Attr.To}
-	return elements(c, func(l *device.Launch) {
-		w, g = f32(l, 0), f32(l, 1)
-		set(l)
-		copied.set(l)
-	}, func(from, to int) {
-		do(w[from:to], g[from:to], from, to)
+	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
+		g.each(worker, from, to, func(i, j int, g []float32) {
+			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) { step(w[i:j], g, s) })
+		})
 		copied.write(w, from, to)
 	})
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		w = f32(l, 0)
+		g.set(l.Buffers[1])
+		kept.set(l, set(l))
+		copied.set(l)
+		work.start(p)
+	}}
+}
+
+// gradient is read as f32 whatever its type is: 16-bit ones are widened a bit at a
+// time, so that an update needs no workspace.
+type gradient struct {
+	of     dtype.Type
+	wide   []float32
+	narrow []uint16
+	bits   [][]float32 // by worker
+}
+
+// widenedAtOnce is how many elements are widened at a time: they stay in the cache.
+const widenedAtOnce = 1 << 10
+
+func newGradient(of dtype.Type, workers int) *gradient {
+	g := &gradient{of: of}
+	for range workers {
+		if narrow(of) {
+			g.bits = append(g.bits, make([]float32, widenedAtOnce))
+		}
+	}
+	return g
+}
+
+func (g *gradient) set(b device.Buffer) {
+	if narrow(g.of) {
+		g.narrow = view[uint16](b)
+		return
+	}
+	g.wide = view[float32](b)
+}
+
+// each gives a range to do, whole or in parts.
+func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)) {
+	if !narrow(g.of) {
+		do(from, to, g.wide[from:to])
+		return
+	}
+	for i := from; i < to; i += widenedAtOnce {
+		j := min(i+widenedAtOnce, to)
+		part := g.bits[worker][:j-i]
+		widening[g.of](part, g.narrow[i:j])
+		do(i, j, part)
+	}
 }
 
 // mirror is the copy of an updated weight in another type, if the call makes one.
