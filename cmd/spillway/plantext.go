@@ -44,7 +44,7 @@ func (p *page) line(label, format string, args ...any) {
 func phrases(text string) []string {
 	var list []string
 	for _, word := range strings.Fields(text) {
-		if n := len(list); n > 0 && isUnit[strings.TrimRight(word, ",")] {
+		if n := len(list); n > 0 && isUnit[strings.TrimRight(word, ",;:")] {
 			list[n-1] += " " + word
 			continue
 		}
