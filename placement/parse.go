@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"spillway/units"
+
 	"spillway/plan"
 )
 
@@ -81,9 +83,9 @@ type Memory struct {
 // none is not used. Here is what the machine has.
 func ParseMemory(text string, here Memory) (Memory, error) {
 	m := Memory{Devices: map[int]int64{}, Given: true}
-	if n, err := ParseSize(text); err == nil {
+	if n, err := units.ParseBytes(text); err == nil {
 		for d := range here.Devices {
-			m.Devices[d] = n
+			m.Devices[d] = int64(n)
 		}
 		m.Host = here.Host
 		return m, nil
@@ -127,7 +129,7 @@ func memoryEntries(text string) (map[string]any, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		key, size, ok := strings.Cut(item, "=")
 		if key = strings.TrimSpace(key); !ok || entries[key] != nil {
-			return nil, fmt.Errorf("%q is not a size, and not like 0=10GiB once for each device", item)
+			return nil, fmt.Errorf("%q is not a size such as 24GiB, and not like 0=10GiB once for each device", item)
 		}
 		entries[key] = strings.TrimSpace(size)
 	}
