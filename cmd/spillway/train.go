@@ -13,12 +13,10 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
-	"spillway/device"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/train"
-	"spillway/units"
 )
 
 // trainOptions are the flags of train.
@@ -40,6 +38,7 @@ type trainOptions struct {
 	maxMemory  string
 	resume     bool
 	planFile   string
+	device     string
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -108,6 +107,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.StringVar(&o.maxMemory, "max-memory", "", "take at most `SIZE` of device memory, such as 2GiB; the rest stays in host memory (default: all)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	f.StringVar(&o.device, "device", "", deviceHelp)
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -164,7 +164,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if held != nil {
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
-	if err := showPlan(text, job, o.goal); err != nil {
+	if err := showPlan(text, job, o.goal, run.rig.why); err != nil {
 		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
@@ -215,21 +215,17 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 
 // start makes the plan, or reads it, for this computer within the limit.
 func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
-	here, err := sh.probe(machine.Options{})
+	limit, err := parseLimit(o.maxMemory)
 	if err != nil {
 		return nil, nil, err
 	}
-	limit := here.Devices[0].Usable
-	if o.maxMemory != "" {
-		given, err := units.ParseBytes(o.maxMemory)
-		if err != nil {
-			return nil, nil, usageError{err}
-		}
-		limit = min(limit, given)
+	here, err := sh.rig(o.device, limit, machine.Options{})
+	if err != nil {
+		return nil, nil, err
 	}
-	run := newTraining(sh, text, int64(limit))
-	options := o.options(here, here.Devices[0])
-	options.On, options.Optimizer = []device.Device{run.dev}, optimizer
+	run := newTraining(sh, text, here)
+	options := o.options(here.machine, here.device)
+	options.On, options.Optimizer = here.on, optimizer
 	job, err := o.plan(m, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, run.close())
