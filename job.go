@@ -69,10 +69,16 @@ type PlanOptions struct {
 	Device  string // of the machine; "" is its first
 	// On are the devices the job will run on, alike; none plans for what is not here.
 	On []device.Device
+	// Disk holds what the plan puts on disk; without one no plan that does can start.
+	Disk device.Device
+	// System tells how much host memory is left when a job starts; the zero value is
+	// this computer.
+	System machine.System
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
-	// Insist leaves the planner no choice about some things.
+	// Insist leaves the planner no choice about some things, Bounds narrow its search.
 	Insist planner.Insist
+	Bounds planner.Bounds
 	// DeviceMap says where blocks rest; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// MaxMemory is the most to take of each device and of the host; nil is all that
@@ -208,7 +214,7 @@ func (o PlanOptions) site() (planner.Site, error) {
 }
 
 func (o PlanOptions) goal() (planner.Goal, error) {
-	g := planner.Goal{Micros: o.Micros, Insist: o.Insist}
+	g := planner.Goal{Micros: o.Micros, Insist: o.Insist, Bounds: o.Bounds}
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
@@ -252,11 +258,14 @@ func (j *Job) Start() (*executor.Executor, error) {
 
 // allocate makes an executor without weights.
 func (j *Job) allocate() (*executor.Executor, error) {
-	on := j.Options.On
-	if len(on) < len(j.Plan.Devices) {
-		return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
+	on, err := j.devices()
+	if err != nil {
+		return nil, err
 	}
-	e, err := executor.New(j.Plan, on[:len(j.Plan.Devices)])
+	if err := j.checkHost(on); err != nil {
+		return nil, err
+	}
+	e, err := executor.New(j.Plan, on)
 	if err != nil {
 		return nil, err
 	}
@@ -264,4 +273,23 @@ func (j *Job) allocate() (*executor.Executor, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+// devices are those of the plan, in its order.
+func (j *Job) devices() ([]device.Device, error) {
+	on, disk := j.Options.On, j.Options.Disk
+	list := make([]device.Device, 0, len(j.Plan.Devices))
+	for _, d := range j.Plan.Devices {
+		switch {
+		case d.Name == planner.DiskName && disk == nil:
+			return nil, fmt.Errorf("the plan for %s puts something on disk, and no disk is open; open a folder as one, or plan without a disk", j.Model.Name)
+		case d.Name == planner.DiskName:
+			list = append(list, disk)
+		case len(list) == len(on):
+			return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
+		default:
+			list = append(list, on[len(list)])
+		}
+	}
+	return list, nil
 }

@@ -8,18 +8,21 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/generate"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
-	"spillway/units"
 )
 
 // Train starts the job and trains. Checkpoints get the files of the job's model
 // where c.Save has no config of its own. Where c.Evaluate has no executor, one is
 // planned in the memory that the training leaves; if nothing fits there, c.Notice is
 // told and nothing is evaluated.
+//
+// Where the devices or the host have less memory than the plan assumed, the job is
+// planned again for what there is, and c.Notice is told; j.Plan is then the new plan.
 func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
-	e, err := j.Start()
+	e, err := j.startWithin(c.Notice)
 	if err != nil {
 		return r, err
 	}
@@ -93,24 +96,39 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 // evaluation plans the task eval in the memory that the job leaves.
 func (j *Job) evaluation() (*Job, error) {
 	o := j.Options
-	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap, o.MaxMemory = Eval, 1, nil, planner.Insist{}, nil, nil
-	site, err := o.site()
+	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap = Eval, 1, nil, planner.Insist{}, nil
+	o, err := j.beside(o)
 	if err != nil {
 		return nil, err
 	}
-	var first, host int64 // bytes of the first device, and of the host
+	return j.Model.Plan(o)
+}
+
+// beside limits options to the memory that the job leaves. The disk stays the job's.
+func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
+	site, err := o.site()
+	if err != nil {
+		return o, err
+	}
+	left := found(site)
 	for _, a := range j.Plan.Arenas {
-		if a.Tier == plan.OnDevice && a.Device == 0 {
-			first += a.Bytes
-		}
-		if a.Tier != plan.OnDevice || site.SharedPools {
-			host += a.Bytes
+		switch {
+		case a.Tier == plan.OnDevice:
+			left.Devices[a.Device] -= a.Bytes
+			if site.SharedPools {
+				left.Host -= a.Bytes
+			}
+		case a.Tier != plan.OnDisk:
+			left.Host -= a.Bytes
 		}
 	}
 	// A byte is too little for any plan, so that none left is an error too.
-	o.Budget = max(site.Budget-first, 1)
-	o.Machine.Host.Usable = max(o.Machine.Host.Usable-units.Bytes(host), 1)
-	return j.Model.Plan(o)
+	for d := range left.Devices {
+		left.Devices[d] = max(left.Devices[d], 1)
+	}
+	left.Host = max(left.Host, 1)
+	o.MaxMemory, o.Machine.Disk, o.Disk = &left, machine.Disk{}, nil
+	return o, nil
 }
 
 // Generate starts the job, which must be for the task infer, and prepares to

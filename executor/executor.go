@@ -9,6 +9,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"spillway/device"
 	"spillway/dtype"
@@ -30,6 +31,7 @@ type Executor struct {
 	clipArgs *op.Args
 	staging  device.Memory
 	opened   []device.Queue
+	with     []io.Closer
 
 	result     dtype.Type        // of the last block
 	limits     map[string]op.IDs // of ids in parts of the batch
@@ -37,6 +39,7 @@ type Executor struct {
 	trace      traced
 
 	counters Counters
+	traffic  map[Route]*Traffic
 }
 
 type lane struct {
@@ -72,7 +75,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, traffic: map[Route]*Traffic{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -199,6 +202,10 @@ func (e *Executor) Counters() Counters { return e.counters }
 // Plan that is carried out.
 func (e *Executor) Plan() *plan.Plan { return e.plan }
 
+// CloseWith lets Close also close what the executor alone uses, such as a device
+// opened for it, once its own memory is free.
+func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
+
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
 	var errs []error
@@ -210,6 +217,9 @@ func (e *Executor) Close() error {
 			errs = append(errs, m.Free())
 		}
 	}
-	e.opened, e.arenas, e.staging = nil, nil, nil
+	for _, c := range e.with {
+		errs = append(errs, c.Close())
+	}
+	e.opened, e.arenas, e.staging, e.with = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

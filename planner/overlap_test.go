@@ -18,8 +18,8 @@ const deep = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hi
 "num_attention_heads":8,"num_key_value_heads":8,"intermediate_size":4096,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":4096}`
 
-// away streams everything, from the disk if asked.
-func away(disk bool) func(slabs, blocks int) planner.Choice {
+// allStreamed streams everything, from the disk if asked.
+func allStreamed(disk bool) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
 		c := planner.Alike(true, true, planner.KeepNone, 3)(slabs, blocks)
 		c.Ahead, c.OnDisk = 2, make([]bool, slabs)
@@ -60,7 +60,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		if c.task == graph.Train {
 			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}}
 		}
-		p, err := planner.Build(model, goal, site, away(c.disk.Budget > 0))
+		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,38 +113,63 @@ func fileName(t executor.Tensor) string {
 	return t.State + "." + t.Param.Name
 }
 
-// resume goes on from the newest checkpoint, if there is one.
+// resume goes on from the newest checkpoint or from what is durable, if there is
+// either; what is durable wins where both are of one iteration.
 func (t *Trainer) resume() (err error) {
-	c, err := t.c.Save.Dir.Latest()
-	if errors.Is(err, checkpoint.ErrNone) {
-		return nil
-	}
+	c, err := t.newest()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	for _, skipped := range c.Skipped {
-		t.c.Notice(fmt.Sprintf("going on from %s, an older checkpoint: %v", c.Path, skipped))
+	if c != nil {
+		defer func() { err = errors.Join(err, c.Close()) }()
+		for _, skipped := range c.Skipped {
+			t.c.Notice(fmt.Sprintf("going on from %s, an older checkpoint: %v", c.Path, skipped))
+		}
 	}
-	if err := t.restoreState(c); err != nil {
-		return fmt.Errorf("from %s: %w", c.Path, err)
+	recovered, err := t.recover(c)
+	if err != nil || recovered {
+		return err
 	}
-	if err := errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, t.e.States(), c.State.Tensor)); err != nil {
-		return fmt.Errorf("from %s: %w", c.Path, err)
+	if c != nil {
+		if err := t.restoreCheckpoint(c); err != nil {
+			return fmt.Errorf("from %s: %w", c.Path, err)
+		}
+	}
+	return t.commit()
+}
+
+// newest is the newest checkpoint, nil for none.
+func (t *Trainer) newest() (*checkpoint.Checkpoint, error) {
+	if t.c.Save == nil {
+		return nil, nil
+	}
+	c, err := t.c.Save.Dir.Latest()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil, nil
+	}
+	return c, err
+}
+
+func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
+	if err := t.restoreState(c.Trainer, c.Iteration); err != nil {
+		return err
+	}
+	if err := t.begin(t.done); err != nil {
+		return err
 	}
 	t.last, t.saved = c.Path, t.done
-	return nil
+	return errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, t.e.States(), c.State.Tensor))
 }
 
 // restoreState takes over where the run stood, and refuses one that would go on
 // differently.
-func (t *Trainer) restoreState(c *checkpoint.Checkpoint) error {
+func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	var was state
-	if err := json.Unmarshal(c.Trainer, &was); err != nil {
+	if err := json.Unmarshal(raw, &was); err != nil {
 		return fmt.Errorf("%s: %w", checkpoint.TrainerName, err)
 	}
-	if was.Iteration != c.Iteration {
-		return fmt.Errorf("%s is of iteration %d, the checkpoint of %d", checkpoint.TrainerName, was.Iteration, c.Iteration)
+	if was.Iteration != iteration {
+		return fmt.Errorf("%s is of iteration %d, the weights are of %d", checkpoint.TrainerName, was.Iteration, iteration)
 	}
 	now, err := t.state()
 	if err != nil {

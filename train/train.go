@@ -38,6 +38,7 @@ type Config struct {
 	Notice func(string)
 
 	Save     *Save       // nil keeps nothing
+	Durable  Durable     // nil: a run that is killed goes on from its last checkpoint
 	Evaluate *Evaluation // nil evaluates nothing
 
 	// Memory says how many bytes of the device are or were in use, for reports.
@@ -57,7 +58,8 @@ type Trainer struct {
 }
 
 // New prepares a run on an executor whose weights are loaded. With a folder to
-// save to, the run goes on from the newest checkpoint there.
+// save to, the run goes on from the newest checkpoint there, or from what is durable
+// where that is as new.
 func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -67,12 +69,20 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
 	t := &Trainer{e: e, feed: feed, c: c}
-	if c.Save != nil {
-		if err := t.resume(); err != nil {
-			return nil, fmt.Errorf("resuming: %w", err)
-		}
+	if err := t.resume(); err != nil {
+		return nil, fmt.Errorf("resuming: %w", err)
 	}
 	return t, nil
+}
+
+// Move lets the run go on with another executor, which holds the same weights and
+// optimizer state: where they rest may differ.
+func (t *Trainer) Move(to *executor.Executor) error {
+	if err := t.c.matches(to); err != nil {
+		return fmt.Errorf("going on with another plan: %w", err)
+	}
+	t.e = to
+	return nil
 }
 
 // complete fills in defaults and refuses what cannot work.
@@ -212,12 +222,19 @@ func (t *Trainer) Step() (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if err := t.begin(t.done + 1); err != nil {
+		return Report{}, err
+	}
 	// An iteration that is cut short leaves undefined weights, so it never is.
 	if err := t.e.Iterate(context.Background(), numbers); err != nil {
 		return Report{}, err
 	}
+	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))
+	if err == nil {
+		err = t.commit()
+	}
 	t.pace.stop(filled.Tokens)
-	return t.check(float64(numbers.Optimizer[op.ArgRate]))
+	return report, err
 }
 
 // numbers of the next iteration. The loss is the mean over everything counted in

@@ -11,6 +11,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/executor"
+	"spillway/plan"
 )
 
 // Source knows the values of params. Read may be called from several goroutines.
@@ -22,17 +23,34 @@ type Source interface {
 // Load writes every param of an executor's plan, its full-precision master where
 // the plan has one, and zeros to what the optimizer keeps besides.
 func Load(e *executor.Executor, from Source) error {
-	for _, t := range e.Weights() {
-		if err := write(e, t, from); err != nil {
+	return LoadSome(e, from, func(plan.SlabParam) bool { return true })
+}
+
+// LoadSome is Load for some of the params; the others have their values already.
+func LoadSome(e *executor.Executor, from Source, wanted func(plan.SlabParam) bool) error {
+	for _, t := range held(e) {
+		values := from
+		if t.State != "" && t.State != executor.Master {
+			values = zeros{}
+		}
+		if !wanted(t.Param) {
+			continue
+		}
+		if err := write(e, t, values); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}
-	for _, t := range e.States() {
-		values := from
-		if t.State != executor.Master {
-			values = zeros{}
+	return nil
+}
+
+// Replace writes every param and its master, and leaves what the optimizer keeps
+// besides as it is.
+func Replace(e *executor.Executor, from Source) error {
+	for _, t := range held(e) {
+		if t.State != "" && t.State != executor.Master {
+			continue
 		}
-		if err := write(e, t, values); err != nil {
+		if err := write(e, t, from); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}

@@ -153,7 +153,7 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 // open. The caller closes the rig.
 func (s *siteChoice) open(sh shell) (*rig, error) {
 	if s.machine == "" {
-		return sh.rig(s.device, 0, machine.Options{})
+		return sh.rig(s.device, machine.Options{})
 	}
 	m, d, err := s.pick()
 	return &rig{machine: m, device: d}, err

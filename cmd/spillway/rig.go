@@ -10,7 +10,6 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/cuda"
 	"spillway/machine"
-	"spillway/units"
 )
 
 // rig is this computer with the devices of a run, open and alike.
@@ -19,76 +18,80 @@ type rig struct {
 	device  machine.Device // that plans are made for: the first
 	on      []device.Device
 	why     string // this one, where nobody chose it
+	choice  deviceChoice
 	cards   []openCard
 }
 
 // deviceHelp explains --device where devices are opened.
 const deviceHelp = "run on `NAME`: cpu, cuda:0, a share of a card such as cuda:0/2, or several that are alike, separated by commas (default: the first GPU that opens, else the CPU)"
 
-// rig opens devices by the names of --device, each with at most limit bytes; 0 is all
-// there is. The caller closes it.
-func (sh shell) rig(names string, limit int64, o machine.Options) (r *rig, err error) {
+// rig opens devices by the names of --device, and looks at the computer they are in.
+// The caller closes it.
+func (sh shell) rig(names string, o machine.Options) (r *rig, err error) {
 	r = &rig{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	choice, err := parseDevices(names)
-	if err != nil {
+	if r.choice, err = parseDevices(names); err != nil {
 		return r, usageError{err}
 	}
-	if choice == nil {
-		if choice, err = r.first(sh, limit); err != nil {
-			return r, err
-		}
+	if names == "" {
+		err = r.first(sh)
+	} else {
+		err = r.open(sh, 0)
 	}
-	for _, c := range choice.cards[len(r.cards):] {
-		c.Limit = limit
-		if err := r.add(sh, c); err != nil {
-			return r, err
-		}
+	if err != nil {
+		return r, err
 	}
-	return r, r.describe(sh, o, choice.cpus, limit)
-}
-
-// first opens the first card, or chooses the CPU and says why.
-func (r *rig) first(sh shell, limit int64) (*deviceChoice, error) {
-	o := cuda.Options{Limit: limit}
-	err := r.add(sh, o)
-	if err == nil {
-		r.why = "the first GPU"
-		return &deviceChoice{cards: []cuda.Options{o}}, nil
-	}
-	if !missing(err) {
-		return nil, fmt.Errorf("%w; --device cpu runs without it", err)
-	}
-	r.why = "no GPU could be opened: " + brief(err)
-	return &deviceChoice{cpus: 1}, nil
-}
-
-// describe looks at the computer, with the cards in front, and opens CPUs, which
-// share the host's memory.
-func (r *rig) describe(sh shell, o machine.Options, cpus int, limit int64) (err error) {
 	for _, c := range r.cards {
 		o.Devices = append(o.Devices, c.known)
 	}
 	if r.machine, err = sh.probe(o); err != nil {
-		return err
-	}
-	if cpus > 0 {
-		r.machine.Devices = r.machine.Devices[len(r.cards):]
+		return r, err
 	}
 	r.device = r.machine.Devices[0]
-	for range cpus {
-		share := int64(r.device.Usable) / int64(cpus)
-		if limit > 0 {
-			share = min(share, limit)
-		}
-		r.on = append(r.on, cpu.Open(cpu.Options{Limit: share}))
-	}
 	if r.why != "" {
 		r.machine.Notes = append(r.machine.Notes, fmt.Sprintf("%s was chosen: %s", r.device.Name, r.why))
+	}
+	return r, nil
+}
+
+// first opens the first card, or the CPU, and says why.
+func (r *rig) first(sh shell) error {
+	r.choice = deviceChoice{cards: []cuda.Options{{}}}
+	err := r.open(sh, 0)
+	switch {
+	case err == nil:
+		r.why = "the first GPU"
+		return nil
+	case !missing(err):
+		return fmt.Errorf("%w; --device cpu runs without it", err)
+	}
+	r.why = "no GPU could be opened: " + brief(err)
+	r.choice = deviceChoice{cpus: 1}
+	return r.open(sh, 0)
+}
+
+// limited opens the devices again, so that each gives at most so many bytes.
+func (r *rig) limited(sh shell, bytes int64) error {
+	if err := r.close(); err != nil {
+		return err
+	}
+	return r.open(sh, bytes)
+}
+
+// open opens what was chosen. A limit of 0 is all there is.
+func (r *rig) open(sh shell, limit int64) error {
+	for _, o := range r.choice.cards {
+		o.Limit = limit
+		if err := r.add(sh, o); err != nil {
+			return err
+		}
+	}
+	for range r.choice.cpus {
+		r.on = append(r.on, cpu.Open(cpu.Options{Limit: limit}))
 	}
 	return nil
 }
@@ -140,12 +143,11 @@ type deviceChoice struct {
 	cpus  int
 }
 
-// parseDevices reads names such as "cuda:0,cuda:1"; nil for none.
-func parseDevices(names string) (*deviceChoice, error) {
+// parseDevices reads names such as "cuda:0,cuda:1".
+func parseDevices(names string) (c deviceChoice, err error) {
 	if names == "" {
-		return nil, nil
+		return c, nil
 	}
-	c := &deviceChoice{}
 	for _, name := range strings.Split(names, ",") {
 		driver, config, _ := strings.Cut(name, ":")
 		switch {
@@ -154,15 +156,15 @@ func parseDevices(names string) (*deviceChoice, error) {
 		case driver == "cuda":
 			o, err := parseCard(config)
 			if err != nil {
-				return nil, fmt.Errorf("--device %s: %w", name, err)
+				return c, fmt.Errorf("--device %s: %w", name, err)
 			}
 			c.cards = append(c.cards, o)
 		default:
-			return nil, fmt.Errorf("--device %q; it is cpu or cuda:0, or several that are alike, such as cuda:0,cuda:1", name)
+			return c, fmt.Errorf("--device %q; it is cpu or cuda:0, or several that are alike, such as cuda:0,cuda:1", name)
 		}
 	}
 	if c.cpus > 0 && len(c.cards) > 0 {
-		return nil, fmt.Errorf("--device %s: a run is on devices that are alike, either CPUs or cards", names)
+		return c, fmt.Errorf("--device %s: a run is on devices that are alike, either CPUs or cards", names)
 	}
 	return c, nil
 }
@@ -180,16 +182,4 @@ func parseCard(config string) (o cuda.Options, err error) {
 		return o, fmt.Errorf("%q; cards are numbered from 0, and 0/2 is one half of the first", config)
 	}
 	return o, nil
-}
-
-// parseLimit reads --max-memory; "" is no limit.
-func parseLimit(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := units.ParseBytes(text)
-	if err != nil {
-		return 0, usageError{err}
-	}
-	return int64(n), nil
 }

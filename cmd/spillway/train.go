@@ -13,6 +13,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/deepspeed"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -35,7 +36,7 @@ type trainOptions struct {
 	saveEvery  int64
 	keep       int
 	evalEvery  int64
-	maxMemory  string
+	wish       *wishes
 	resume     bool
 	planFile   string
 	device     string
@@ -104,9 +105,9 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
 	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
-	f.StringVar(&o.maxMemory, "max-memory", "", "take at most `SIZE` of device memory, such as 2GiB; the rest stays in host memory (default: all)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
@@ -147,15 +148,26 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	config, err := o.config(m)
+	here, err := sh.rig(o.device, machine.Options{})
 	if err != nil {
 		return r, err
 	}
-	run, job, err := o.start(sh, text, m, config.Optimizer)
+	defer func() { err = errors.Join(err, here.close()) }()
+	options := o.options(here.machine, here.device)
+	options.On = here.on
+	wanted, notices, err := o.wish.apply(o.goal, &options)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, run.close()) }()
+	config, err := o.fill(wanted).config(m)
+	if err != nil {
+		return r, err
+	}
+	options.Optimizer = config.Optimizer
+	run, job, err := o.start(sh, text, m, here, options)
+	if err != nil {
+		return r, err
+	}
 	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
 	if err != nil {
 		return r, err
@@ -164,7 +176,8 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if held != nil {
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
-	if err := showPlan(text, job, o.goal, run.rig.why); err != nil {
+	job.Notices = append(notices, job.Notices...)
+	if err := showPlan(text, job, o.goal, here.why); err != nil {
 		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
@@ -213,30 +226,35 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 	return dir, nil
 }
 
+// fill takes the rate and the schedule from DeepSpeed's file, if there is one.
+func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
+	if c != nil && c.Rate > 0 {
+		o.lr = c.Rate
+	}
+	if c != nil && c.Schedule != nil {
+		o.schedule = c.Schedule.String()
+	}
+	return o
+}
+
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
-	limit, err := parseLimit(o.maxMemory)
-	if err != nil {
-		return nil, nil, err
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
+	if options.MaxMemory != nil {
+		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
+			if err := here.limited(sh, n); err != nil {
+				return nil, nil, err
+			}
+			options.On = here.on
+		}
 	}
-	here, err := sh.rig(o.device, limit, machine.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	run := newTraining(sh, text, here)
-	options := o.options(here.machine, here.device)
-	options.On, options.Optimizer = here.on, optimizer
 	job, err := o.plan(m, options)
-	if err != nil {
-		return nil, nil, errors.Join(err, run.close())
-	}
-	return run, job, nil
+	return newTraining(sh, text, here), job, err
 }
 
 // plan makes the plan, or takes the one of --plan, whose sizes then count.
 func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
 	if o.planFile == "" {
-		return m.Plan(options)
+		return o.planned(m, options)
 	}
 	f, err := os.Open(o.planFile)
 	if err != nil {

@@ -41,8 +41,6 @@ func newTraining(sh shell, log io.Writer, on *rig) *training {
 	return &training{rig: on, line: term.NewLine(sh.err), log: log}
 }
 
-func (t *training) close() error { return t.rig.close() }
-
 // run trains the job and shows how it goes.
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
 	ctx, t.stop = context.WithCancel(ctx)
@@ -132,6 +130,8 @@ type trainReport struct {
 	ShareOfBound  float64 `json:"share_of_bound"`
 	SecondsPerIt  float64 `json:"seconds_per_iteration"`
 	ForecastPerIt float64 `json:"forecast_seconds_per_iteration"`
+
+	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
 }
 
 // summary is what came of the run.
@@ -139,7 +139,7 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
 		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
-		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(),
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	if s.Driver = t.held; t.held > 0 {
 		s.DriverPredicted = s.Predicted + t.rig.overhead()

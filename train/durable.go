@@ -1,0 +1,62 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"spillway/checkpoint"
+)
+
+// Durable keeps the weights and the optimizer's state of every completed iteration,
+// so that a run killed at any instant goes on from the last one.
+type Durable interface {
+	// Recovered is the iteration whose weights and optimizer state the executor holds
+	// already, and the state committed with them; false for none.
+	Recovered() (iteration int64, state []byte, ok bool)
+	// Begin says that weights and optimizer state are about to become those of an
+	// iteration.
+	Begin(iteration int64) error
+	// Commit says that they have, and makes them durable with the state.
+	Commit(iteration int64, state []byte) error
+}
+
+func (t *Trainer) begin(iteration int64) error {
+	if t.c.Durable == nil {
+		return nil
+	}
+	return t.c.Durable.Begin(iteration)
+}
+
+// commit keeps the iterations done.
+func (t *Trainer) commit() error {
+	if t.c.Durable == nil {
+		return nil
+	}
+	now, err := t.state()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return t.c.Durable.Commit(t.done, raw)
+}
+
+// recover goes on from what is durable, unless a checkpoint is newer.
+func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
+	if t.c.Durable == nil {
+		return false, nil
+	}
+	iteration, raw, ok := t.c.Durable.Recovered()
+	if !ok || newest != nil && newest.Iteration > iteration {
+		return false, nil
+	}
+	if newest != nil {
+		t.last, t.saved = newest.Path, newest.Iteration
+	}
+	if err := t.restoreState(raw, iteration); err != nil {
+		return false, fmt.Errorf("from iteration %d on disk: %w", iteration, err)
+	}
+	return true, nil
+}
