@@ -8,8 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
-	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
@@ -81,16 +79,13 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	defer m.Close() // opened for reading
-	mach, d, err := where.pick(sh)
+	at, err := where.open(sh)
 	if err != nil {
 		return nil, err
 	}
-	o := g.options(mach, d)
-	if where.machine == "" { // a plan for this computer can be run on it
-		dev := cpu.Open(cpu.Options{Limit: int64(d.Usable)})
-		defer dev.Close() // nothing is allocated on it
-		o.On = []device.Device{dev}
-	}
+	defer at.close() // nothing is allocated on it
+	o := g.options(at.machine, at.device)
+	o.On = at.on // a plan for this computer can be run on it
 	_, notices, err := wish.apply(g, &o)
 	if err != nil {
 		return nil, err
@@ -110,7 +105,8 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}
+	r.why = at.why
 	return r, nil
 }
 

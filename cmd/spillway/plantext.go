@@ -68,6 +68,9 @@ func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
+	if r.why != "" {
+		p.line("device", "%s: %s", r.Machine.Device, r.why)
+	}
 	if text := assumptions(r.Machine, r.compute); text != "" {
 		p.line("assumed", "%s", text)
 	}
@@ -84,9 +87,11 @@ func (r *planReport) write(w io.Writer) error {
 	return err
 }
 
-// showPlan tells the plan of a job to people, before it runs.
-func showPlan(w io.Writer, job *spillway.Job, g *goal) error {
+// showPlan tells the plan of a job to people, before it runs, and why its device was
+// chosen.
+func showPlan(w io.Writer, job *spillway.Job, g *goal, why string) error {
 	r := describePlan(job, nil)
+	r.why = why
 	m := job.Options.Machine
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{m, m.String(), job.Options.Device}
 	if err := r.write(w); err != nil {

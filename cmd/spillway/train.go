@@ -14,7 +14,6 @@ import (
 	"spillway/checkpoint"
 	"spillway/data"
 	"spillway/deepspeed"
-	"spillway/device"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -40,6 +39,7 @@ type trainOptions struct {
 	wish       *wishes
 	resume     bool
 	planFile   string
+	device     string
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -108,6 +108,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
+	f.StringVar(&o.device, "device", "", deviceHelp)
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -147,11 +148,13 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	here, err := sh.probe(machine.Options{})
+	here, err := sh.rig(o.device, machine.Options{})
 	if err != nil {
 		return r, err
 	}
-	options := o.options(here, here.Devices[0])
+	defer func() { err = errors.Join(err, here.close()) }()
+	options := o.options(here.machine, here.device)
+	options.On = here.on
 	wanted, notices, err := o.wish.apply(o.goal, &options)
 	if err != nil {
 		return r, err
@@ -161,11 +164,10 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		return r, err
 	}
 	options.Optimizer = config.Optimizer
-	run, job, err := o.start(sh, text, m, options)
+	run, job, err := o.start(sh, text, m, here, options)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, run.close()) }()
 	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
 	if err != nil {
 		return r, err
@@ -175,7 +177,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
 	job.Notices = append(notices, job.Notices...)
-	if err := showPlan(text, job, o.goal); err != nil {
+	if err := showPlan(text, job, o.goal, here.why); err != nil {
 		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
@@ -236,20 +238,17 @@ func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, options spillway.PlanOptions) (*training, *spillway.Job, error) {
-	limit := int64(options.Machine.Devices[0].Usable)
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
 	if options.MaxMemory != nil {
-		if n, ok := options.MaxMemory.Devices[0]; ok {
-			limit = min(limit, n)
+		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
+			if err := here.limited(sh, n); err != nil {
+				return nil, nil, err
+			}
+			options.On = here.on
 		}
 	}
-	run := newTraining(sh, text, limit)
-	options.On = []device.Device{run.dev}
 	job, err := o.plan(m, options)
-	if err != nil {
-		return nil, nil, errors.Join(err, run.close())
-	}
-	return run, job, nil
+	return newTraining(sh, text, here), job, err
 }
 
 // plan makes the plan, or takes the one of --plan, whose sizes then count.

@@ -67,6 +67,15 @@ type card struct {
 	shared          int // most bytes of shared memory of a block
 }
 
+// NoCardError says that there is no card of a number.
+type NoCardError struct {
+	Cards int // there are
+}
+
+func (e *NoCardError) Error() string {
+	return fmt.Sprintf("there are %d cards; the first is card 0", e.Cards)
+}
+
 // Open opens a device.
 func Open(o Options) (*Device, error) {
 	lib, err := driver.Load(o.SearchPaths)
@@ -81,7 +90,7 @@ func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
 	n, err := lib.CUDA.DeviceCount()
 	if err == nil && o.Ordinal >= n {
-		err = fmt.Errorf("there are %d cards; the first is card 0", n)
+		err = &NoCardError{Cards: n}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
