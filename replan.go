@@ -3,6 +3,7 @@ package spillway
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"spillway/device"
 	"spillway/executor"
@@ -108,4 +109,73 @@ func (o PlanOptions) withinHost(usable units.Bytes) PlanOptions {
 		}
 	}
 	return o
+}
+
+// Replan makes a new plan, between two iterations, with other settings than Config
+// gives: less memory, another strategy, other thresholds. The weights and what the
+// optimizer keeps are carried over bit for bit, and the training goes on as if nothing
+// had happened, to the bit where the new plan has the same micro-batches and ways to
+// sum over devices. Settings of the training itself cannot change. If no plan can be
+// made or started, everything stays as it was.
+func (w *Wrapped) Replan(c Config) error {
+	was := w.c
+	if err := w.replan(c); err != nil {
+		w.c = was
+		return fmt.Errorf("planning %s again: %w", w.model.Name, err)
+	}
+	return nil
+}
+
+func (w *Wrapped) replan(c Config) error {
+	if err := errors.Join(c.check(), w.c.sameRun(c)); err != nil {
+		return err
+	}
+	w.c = c
+	if w.latest == nil {
+		return nil
+	}
+	if w.state == nil {
+		return w.replanView()
+	}
+	job, err := w.plan(Train, w.state.sizes, nil)
+	if err != nil {
+		return err
+	}
+	w.notice(fmt.Sprintf("planned again: %s instead of %s", job.Plan.Strategy, w.state.job.Plan.Strategy))
+	if err := w.move(job, w.state.sizes); err != nil {
+		return err
+	}
+	w.latest = w.state
+	return nil
+}
+
+// replanView replaces a view; weights that were never trained come from where they
+// came from before.
+func (w *Wrapped) replanView() error {
+	task, s := w.view.job.Options.Task, w.view.sizes
+	if _, err := w.plan(task, s, nil); err != nil {
+		return err
+	}
+	if err := w.release(w.view); err != nil {
+		return err
+	}
+	_, err := w.ready(task, s)
+	return err
+}
+
+// sameRun refuses settings that would change what a training computes, or where.
+func (c Config) sameRun(d Config) error {
+	for _, f := range []struct {
+		name string
+		a, b any
+	}{
+		{"Precision", c.Precision, d.Precision}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
+		{"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
+		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Folder, d.Folder},
+	} {
+		if !reflect.DeepEqual(f.a, f.b) {
+			return fmt.Errorf("%s was %v and would be %v; start from what Config gives, or wrap the model anew", f.name, f.a, f.b)
+		}
+	}
+	return nil
 }
