@@ -80,6 +80,15 @@ type PlanOptions struct {
 	MaxMemory *placement.Memory
 	// Budget is the most to take of the device; 0 is all that is usable.
 	Budget int64
+	// Disk is a folder that bytes may rest in when device and host are full; "" is
+	// none. A training keeps every completed iteration there, so that Train goes on
+	// from it after the process was killed.
+	Disk string
+	// DiskBudget is the most to take of the disk; 0 is all that is free. What is
+	// trained counts twice.
+	DiskBudget int64
+
+	scratchDir string // a folder of the job's own, removed at its end
 }
 
 const usualSeq = 2048
@@ -138,7 +147,10 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, s, err := o.ask(r)
+	p, s, err := o.earlier(r)
+	if err == nil && p == nil {
+		p, s, err = o.ask(r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +216,9 @@ func (o PlanOptions) site() (planner.Site, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
+	if site.Disk, err = o.disk(); err != nil {
+		return site, err
+	}
 	return o.limited(site)
 }
 
@@ -236,32 +251,50 @@ func (j *Job) Weights() (weights.Source, error) {
 // Start allocates everything the plan needs on its devices and loads the weights. The
 // caller closes the executor; the devices stay the caller's.
 func (j *Job) Start() (*executor.Executor, error) {
+	e, _, err := j.start(false)
+	return e, err
+}
+
+// start is Start; with keep, a disk of the plan keeps what is trained from iteration
+// to iteration, and an earlier state there is gone on from.
+func (j *Job) start(keep bool) (*executor.Executor, *durable, error) {
 	from, err := j.Weights()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, err := j.allocate()
+	e, kept, err := j.allocate(keep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := weights.Load(e, from); err != nil {
-		return nil, errors.Join(err, e.Close())
+	if err := j.load(e, from, kept.recovered()); err != nil {
+		return nil, nil, errors.Join(err, e.Close())
 	}
-	return e, nil
+	return e, kept, nil
 }
 
 // allocate makes an executor without weights.
-func (j *Job) allocate() (*executor.Executor, error) {
-	on := j.Options.On
-	if len(on) < len(j.Plan.Devices) {
-		return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
-	}
-	e, err := executor.New(j.Plan, on[:len(j.Plan.Devices)])
+func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
+	devices, disk, err := j.devices(keep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := e.Prepare(); err != nil {
-		return nil, errors.Join(err, e.Close())
+	last, err := j.recover(disk, keep)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeDisk(disk))
 	}
-	return e, nil
+	e, err := executor.New(j.Plan, devices)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeDisk(disk))
+	}
+	var kept *durable
+	if err = e.Prepare(); err == nil && keep && disk != nil {
+		kept, err = newDurable(disk, e, last)
+	}
+	if disk != nil {
+		e.CloseWith(diskCloser{disk, kept, j.Options.scratchDir})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, e.Close())
+	}
+	return e, kept, nil
 }

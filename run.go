@@ -18,12 +18,19 @@ import (
 // where c.Save has no config of its own. Where c.Evaluate has no executor, one is
 // planned in the memory that the training leaves; if nothing fits there, c.Notice is
 // told and nothing is evaluated.
+//
+// Where the plan has bytes rest on disk, every completed iteration is durable there:
+// a training that was killed goes on from the last one. A run that ends with a
+// checkpoint leaves nothing in the folder.
 func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
-	e, err := j.Start()
+	e, kept, err := j.start(true)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	if kept != nil && c.Durable == nil {
+		c.Durable = kept
+	}
 	if c, err = j.completeSave(c); err != nil {
 		return r, err
 	}
@@ -41,7 +48,10 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if err != nil {
 		return r, err
 	}
-	return t.Run(ctx)
+	if r, err = t.Run(ctx); err == nil && kept != nil && c.Save != nil {
+		err = j.forget(kept) // the checkpoint has it
+	}
+	return r, err
 }
 
 // allocated is the most that was in use of devices that count it.
@@ -85,7 +95,7 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 		return c, nil, err
 	}
 	v := *c.Evaluate
-	v.Executor, err = job.allocate()
+	v.Executor, _, err = job.allocate(false)
 	c.Evaluate = &v
 	return c, v.Executor, err
 }
@@ -109,6 +119,10 @@ func (j *Job) evaluation() (*Job, error) {
 	}
 	// A byte is too little for any plan, so that none left is an error too.
 	o.Budget = max(site.Budget-first, 1)
+	if o.Disk != "" {
+		o.Disk = evaluationDir(o.Disk)
+		o.scratchDir = o.Disk
+	}
 	o.Machine.Host.Usable = max(o.Machine.Host.Usable-units.Bytes(host), 1)
 	return j.Model.Plan(o)
 }
