@@ -1,6 +1,8 @@
 package spillway
 
 import (
+	"fmt"
+
 	"spillway/dtype"
 	"spillway/lora"
 	"spillway/planner"
@@ -30,12 +32,19 @@ func (m *Model) largest(o PlanOptions, search func(planner.Request) (planner.Lar
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.DeviceMap != nil && o.DeviceMap.Word != "" {
+		return nil, nil, fmt.Errorf("looking for the size of a batch: the device map %s depends on it; name modules, or leave the map away", o.DeviceMap.Word)
+	}
+	notices, err := o.place(&r)
+	if err != nil {
+		return nil, nil, err
+	}
 	l, err := search(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	o.Rows, o.Seq = l.Rows, l.Seq
-	return &Job{Model: m, Plan: l.Plan, Spec: l.Spec, Options: o}, l.Next, nil
+	return &Job{Model: m, Plan: l.Plan, Spec: l.Spec, Options: o, Notices: notices}, l.Next, nil
 }
 
 // Compare plans every strategy by itself.

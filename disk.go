@@ -170,7 +170,7 @@ func (j *Job) inPlace(p plan.SlabParam) (t safetensors.Tensor, ok bool) {
 }
 
 // load gives the params their values, but those that have them: trained ones that
-// were recovered, and those read in place.
+// were recovered, and those read in place. After an error the executor is closed.
 func (j *Job) load(e *executor.Executor, from weights.Source, recovered bool) error {
 	has := map[string]bool{}
 	for _, s := range j.Plan.Slabs {
@@ -180,18 +180,21 @@ func (j *Job) load(e *executor.Executor, from weights.Source, recovered bool) er
 			has[p.Name] = recovered && !fixed || fixed && onDisk && placed
 		}
 	}
-	return weights.LoadSome(e, from, func(p plan.SlabParam) bool { return !has[p.Name] })
+	if err := weights.LoadSome(e, from, func(p plan.SlabParam) bool { return !has[p.Name] }); err != nil {
+		return errors.Join(err, e.Close())
+	}
+	return nil
 }
 
-// recover finds the state that the disk holds, -1 for none. Where it is to be kept from
-// now on the plan is kept beside it: the memory that is free another time may differ.
-func (j *Job) recover(disk *store.Disk, keep bool) (last int64, err error) {
-	if disk == nil || !keep {
-		return -1, nil
-	}
+// none is no iteration.
+const none = int64(-1)
+
+// recover finds the state that the disk holds. Where there is none, one begins, and
+// the plan is kept beside it: the memory that is free another time may differ.
+func (j *Job) recover(disk *store.Disk) (last int64, err error) {
 	last, err = disk.Recover()
 	if errors.Is(err, store.ErrNone) {
-		return -1, j.savePlan()
+		return none, j.savePlan()
 	}
 	return last, err
 }

@@ -20,12 +20,12 @@ type durable struct {
 	tape *tape
 	rest []executor.Tensor // trained, and not on disk
 
-	last  int64 // the iteration committed; -1 for none
+	last  int64 // the iteration committed, or none
 	begun bool  // something changes since
 	state []byte
 }
 
-// newDurable goes on from what the disk was recovered to; last is -1 for nothing.
+// newDurable goes on from what the disk was recovered to; last is none for nothing.
 func newDurable(disk *store.Disk, e *executor.Executor, last int64) (*durable, error) {
 	d := &durable{disk: disk, e: e, last: last, rest: elsewhere(e)}
 	var err error

@@ -69,10 +69,14 @@ type PlanOptions struct {
 	Device  string // of the machine; "" is its first
 	// On are the devices the job will run on, alike; none plans for what is not here.
 	On []device.Device
+	// System tells how much host memory is left when a job starts; the zero value is
+	// this computer.
+	System machine.System
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
-	// Insist leaves the planner no choice about some things.
+	// Insist leaves the planner no choice about some things, Bounds narrow its search.
 	Insist planner.Insist
+	Bounds planner.Bounds
 	// DeviceMap says where blocks rest; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// MaxMemory is the most to take of each device and of the host; nil is all that
@@ -223,7 +227,7 @@ func (o PlanOptions) site() (planner.Site, error) {
 }
 
 func (o PlanOptions) goal() (planner.Goal, error) {
-	g := planner.Goal{Micros: o.Micros, Insist: o.Insist}
+	g := planner.Goal{Micros: o.Micros, Insist: o.Insist, Bounds: o.Bounds}
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
@@ -251,38 +255,32 @@ func (j *Job) Weights() (weights.Source, error) {
 // Start allocates everything the plan needs on its devices and loads the weights. The
 // caller closes the executor; the devices stay the caller's.
 func (j *Job) Start() (*executor.Executor, error) {
-	e, _, err := j.start(false)
-	return e, err
-}
-
-// start is Start; with keep, a disk of the plan keeps what is trained from iteration
-// to iteration, and an earlier state there is gone on from.
-func (j *Job) start(keep bool) (*executor.Executor, *durable, error) {
 	from, err := j.Weights()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	e, kept, err := j.allocate(keep)
+	e, _, err := j.allocate(false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := j.load(e, from, kept.recovered()); err != nil {
-		return nil, nil, errors.Join(err, e.Close())
-	}
-	return e, kept, nil
+	return e, j.load(e, from, false)
 }
 
-// allocate makes an executor without weights.
+// allocate makes an executor without weights. With keep, a disk of the plan keeps what
+// is trained from iteration to iteration, and an earlier state there is gone on from.
 func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
-	devices, disk, err := j.devices(keep)
+	on, disk, err := j.devices(keep)
 	if err != nil {
 		return nil, nil, err
 	}
-	last, err := j.recover(disk, keep)
+	last := none
+	if err = j.checkHost(on); err == nil && disk != nil && keep {
+		last, err = j.recover(disk)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, closeDisk(disk))
 	}
-	e, err := executor.New(j.Plan, devices)
+	e, err := executor.New(j.Plan, on)
 	if err != nil {
 		return nil, nil, errors.Join(err, closeDisk(disk))
 	}

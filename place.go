@@ -26,6 +26,9 @@ func found(site planner.Site) placement.Memory {
 	m := placement.Memory{Devices: map[int]int64{}, Host: site.HostBudget}
 	for d := range max(site.Devices, 1) {
 		m.Devices[d] = site.Budget
+		if d < len(site.Budgets) && site.Budgets[d] > 0 {
+			m.Devices[d] = min(site.Budget, site.Budgets[d])
+		}
 	}
 	return m
 }

@@ -11,7 +11,6 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
-	"spillway/units"
 )
 
 // Train starts the job and trains. Checkpoints get the files of the job's model
@@ -19,11 +18,14 @@ import (
 // planned in the memory that the training leaves; if nothing fits there, c.Notice is
 // told and nothing is evaluated.
 //
+// Where the devices or the host have less memory than the plan assumed, the job is
+// planned again for what there is, and c.Notice is told; j.Plan is then the new plan.
+//
 // Where the plan has bytes rest on disk, every completed iteration is durable there:
 // a training that was killed goes on from the last one. A run that ends with a
 // checkpoint leaves nothing in the folder.
 func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
-	e, kept, err := j.start(true)
+	e, kept, err := j.startWithin(c.Notice)
 	if err != nil {
 		return r, err
 	}
@@ -103,28 +105,44 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 // evaluation plans the task eval in the memory that the job leaves.
 func (j *Job) evaluation() (*Job, error) {
 	o := j.Options
-	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap, o.MaxMemory = Eval, 1, nil, planner.Insist{}, nil, nil
-	site, err := o.site()
+	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap = Eval, 1, nil, planner.Insist{}, nil
+	o, err := j.beside(o)
 	if err != nil {
 		return nil, err
 	}
-	var first, host int64 // bytes of the first device, and of the host
+	return j.Model.Plan(o)
+}
+
+// beside limits options to the memory that the job leaves. Its folder of the
+// disk is another.
+func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
+	site, err := o.site()
+	if err != nil {
+		return o, err
+	}
+	left := found(site)
 	for _, a := range j.Plan.Arenas {
-		if a.Tier == plan.OnDevice && a.Device == 0 {
-			first += a.Bytes
-		}
-		if a.Tier != plan.OnDevice || site.SharedPools {
-			host += a.Bytes
+		switch {
+		case a.Tier == plan.OnDevice:
+			left.Devices[a.Device] -= a.Bytes
+			if site.SharedPools {
+				left.Host -= a.Bytes
+			}
+		case a.Tier != plan.OnDisk:
+			left.Host -= a.Bytes
 		}
 	}
 	// A byte is too little for any plan, so that none left is an error too.
-	o.Budget = max(site.Budget-first, 1)
+	for d := range left.Devices {
+		left.Devices[d] = max(left.Devices[d], 1)
+	}
+	left.Host = max(left.Host, 1)
+	o.MaxMemory = &left
 	if o.Disk != "" {
 		o.Disk = evaluationDir(o.Disk)
 		o.scratchDir = o.Disk
 	}
-	o.Machine.Host.Usable = max(o.Machine.Host.Usable-units.Bytes(host), 1)
-	return j.Model.Plan(o)
+	return o, nil
 }
 
 // Generate starts the job, which must be for the task infer, and prepares to

@@ -22,12 +22,11 @@ type Config struct {
 	Rows   int64 // samples of a micro-batch, on one device
 	Micros int   // micro-batches of an iteration, on all devices together
 
-	Precision   dtype.Type
-	Clip        float64 // greatest norm of the gradients
-	Optimizer   *optim.Config
-	Schedule    *optim.Schedule
-	Rate        float64 // learning rate at its highest
-	ReportEvery int64   // iterations between reports
+	Precision dtype.Type
+	Clip      float64 // greatest norm of the gradients
+	Optimizer *optim.Config
+	Schedule  *optim.Schedule
+	Rate      float64 // learning rate at its highest
 
 	Stage int // of ZeRO
 	// Weights and State are the tier all weights, or all the optimizer keeps, rest in.
@@ -89,7 +88,6 @@ func Parse(text []byte, devices int) (Config, []Notice, error) {
 	c.optimizer(r, root)
 	c.scheduler(r, root)
 	c.zero(r, root)
-	c.ReportEvery, _ = root.whole("steps_per_print")
 	r.leftovers()
 	if err := errors.Join(r.errs...); err != nil {
 		return Config{}, r.notices, fmt.Errorf("reading the DeepSpeed configuration: %w", err)

@@ -57,7 +57,7 @@ func TestZero2WithOffload(t *testing.T) {
 // ZeRO-Infinity with everything on disk, and keys of all kinds.
 func TestZero3OnDisk(t *testing.T) {
 	c, kinds := parseFile(t, "zero3-infinity.json", 2)
-	if c.Rows != 2 || c.Micros != 16 || c.Clip != 1 || c.ReportEvery != 20 || c.Rate != 3e-4 || c.DiskPath != "/scratch" {
+	if c.Rows != 2 || c.Micros != 16 || c.Clip != 1 || c.Rate != 3e-4 || c.DiskPath != "/scratch" {
 		t.Errorf("%+v", c)
 	}
 	if got := c.Optimizer.String(); got != "adamw:lr=0.0003,beta2=0.95,weight_decay=0.1" {

@@ -49,7 +49,7 @@ var unread = []struct {
 	{Unused, "gradients are added in one fixed order, without a factor", []string{"prescale_gradients", "gradient_predivide_factor",
 		"communication_data_type", "seq_parallel_communication_data_type", "disable_allgather"}},
 	{Unused, "reports, traces and profiles are flags of the run", []string{"wall_clock_breakdown", "memory_breakdown", "dump_state",
-		"flops_profiler", "comms_logger", "timers", "tensorboard", "wandb", "csv_monitor", "comet"}},
+		"steps_per_print", "flops_profiler", "comms_logger", "timers", "tensorboard", "wandb", "csv_monitor", "comet"}},
 	{Unused, "plans are searched anyway; see plan --max-batch", []string{"autotuning"}},
 	{Unused, "it tells others what was chosen", []string{"scheduler.params.last_batch_iteration", "optimizer.legacy_fusion", "optimizer.params.set_grad_none"}},
 	{Missing, "masters and optimizer state are fp32 here", []string{"fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads",

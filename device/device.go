@@ -54,6 +54,8 @@ type Info struct {
 	Overhead int64
 	// Alignment every buffer's offset must have.
 	Alignment int64
+	// OnHost: what Alloc gives is host memory.
+	OnHost bool
 }
 
 // Memory is one allocation.

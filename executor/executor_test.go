@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -101,8 +102,42 @@ func TestCountersFollowThePlan(t *testing.T) {
 	if c.BytesIn != in || c.BytesOut != out || in == 0 || out == 0 {
 		t.Errorf("counted %d in and %d out, the plan says %d and %d", c.BytesIn, c.BytesOut, in, out)
 	}
+	checkTraffic(t, e, in+out)
 	if arena := p.Arenas[0].Bytes; c.Live > arena || c.Live < arena*9/10 {
 		t.Errorf("at most %d bytes in use of an arena of %d", c.Live, arena)
+	}
+}
+
+// checkTraffic compares what was counted by route with the steps of one iteration, in
+// which no weight goes back to the host but updated ones.
+func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
+	t.Helper()
+	want := map[executor.Route]executor.Traffic{}
+	p := e.Plan()
+	for _, s := range p.Steps {
+		if s.Verb != plan.Move {
+			continue
+		}
+		r := executor.Route{From: plan.OnHost, To: plan.OnDevice, Class: p.Buffers[s.Src].Class}
+		if s.Lane == plan.Out {
+			r.From, r.To = r.To, r.From
+		}
+		want[r] = executor.Traffic{Moves: want[r].Moves + 1, Bytes: want[r].Bytes + p.Buffers[s.Src].Bytes}
+	}
+	got := e.Traffic()
+	if !maps.Equal(got, want) {
+		t.Errorf("counted %v, the plan says %v", got, want)
+	}
+	for _, n := range got {
+		bytes -= n.Bytes
+	}
+	if bytes != 0 {
+		t.Errorf("routes lack %d bytes", bytes)
+	}
+	for i, a := range p.Arenas {
+		if e.Reserved(i) != a.Bytes {
+			t.Errorf("arena %s has %d bytes, the plan says %d", a.Name, e.Reserved(i), a.Bytes)
+		}
 	}
 }
 

@@ -18,9 +18,12 @@ func (e *Executor) prepareMove(s *plan.Step) (func(device.Queue) error, error) {
 	if s.Lane == plan.In {
 		total = &e.counters.BytesIn
 	}
+	route := e.route(s.Src, s.Dst)
 	return func(q device.Queue) error {
 		e.counters.Moves++
 		*total += src.Bytes
+		route.Moves++
+		route.Bytes += src.Bytes
 		return q.Copy(dst, src)
 	}, nil
 }

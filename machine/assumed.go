@@ -61,7 +61,8 @@ func (m *Machine) assume() {
 // assumeGPU takes a named card's published figures first, then typical ones.
 func (d *Device) assumeGPU() {
 	f := figures{d.figures(), &d.Sources}
-	if c, ok := findCard(d.Model); ok {
+	c, known := findCard(d.Model)
+	if known {
 		published := c.device()
 		f.fill(published.figures(), Published)
 	}
@@ -71,14 +72,14 @@ func (d *Device) assumeGPU() {
 		Launch:    gpuLaunch,
 		Link:      Link{In: pcie4, Out: pcie4, Latency: linkLatency},
 	}
-	if d.Model == "" {
+	if !known {
 		typical.Compute = d.typicalCompute()
 	}
 	f.fill(typical.figures(), Assumed)
 }
 
 // typicalCompute has the ratios between types of cards since 2020, from the bf16 rate if
-// that is given. A named card is not asked: what its maker does not list it lacks.
+// that is given. A card of the list is not asked: what its maker does not name it lacks.
 func (d *Device) typicalCompute() Compute {
 	bf16 := gpuCompute
 	if _, given := d.Sources["bf16"]; given {

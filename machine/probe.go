@@ -32,6 +32,10 @@ type Options struct {
 	DiskBytes   units.Bytes
 	// CopyBytes is the size of the measured copies, 256 MiB if zero: more than caches hold.
 	CopyBytes units.Bytes
+	// Devices are those besides the CPU, found by whoever can open them, with the
+	// figures that are known and their sources. They come before the CPU and keep
+	// their names; what is not known is published of the card or assumed.
+	Devices []Device
 	// System is where facts are read, this computer if zero.
 	System System
 	// Now is the clock of the cache, time.Now if nil.
@@ -42,8 +46,8 @@ type Options struct {
 const measuredBytes = 256 * units.MiB
 
 // Probe describes this computer: its sizes read, its rates measured or taken from
-// the cache. The one device is the CPU, sharing the host's memory; whoever knows
-// other devices appends them. What could not be had is in Notes.
+// the cache. The last device is the CPU, sharing the host's memory; Options name
+// others. What could not be had is in Notes.
 func Probe(o Options) (Machine, error) {
 	o = o.withDefaults()
 	facts, err := o.System.facts()
@@ -63,6 +67,10 @@ func Probe(o Options) (Machine, error) {
 		return Machine{}, err
 	}
 	m.calibrate(o)
+	for i, d := range o.Devices {
+		m.add(d)
+		m.Devices[i].Name = d.Name
+	}
 	m.add(Device{
 		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Link: Link{Duplex: true},
 		Sources: Sources{"memory": Measured, "usable": Measured},

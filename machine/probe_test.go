@@ -45,6 +45,12 @@ func TestMemoryLimits(t *testing.T) {
 			t.Errorf("%s: notes %q", name, f.notes)
 		}
 	}
+	if now, err := fake("nested").Usable(); now != 1*g || err != nil {
+		t.Errorf("%v may be taken now, %v", now, err)
+	}
+	if _, err := fake("absent").Usable(); err == nil {
+		t.Error("nobody knows what is left, and nobody says so")
+	}
 	if _, err := fake("absent").facts(); err == nil {
 		t.Error("a computer without meminfo was accepted")
 	}

@@ -34,6 +34,16 @@ type facts struct {
 	notes    []string
 }
 
+// Usable is how much host memory may be taken now without swapping or being killed:
+// what Host.Usable was when the computer was probed.
+func (s System) Usable() (units.Bytes, error) {
+	f, err := s.facts()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the memory that is left: %w", err)
+	}
+	return f.usable, nil
+}
+
 // procFacts reads the files of a Linux kernel.
 func (s System) procFacts() (facts, error) {
 	var f facts

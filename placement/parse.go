@@ -134,12 +134,12 @@ func memoryEntries(text string) (map[string]any, error) {
 	return entries, nil
 }
 
-// sizeUnits are accelerate's: powers of 1024 with an i, of 1000 without, in any
-// case; without i a last letter b means bits.
+// sizeUnits are accelerate's, and terabytes: powers of 1024 with an i, of 1000
+// without, in any case; without i a last letter b means bits.
 var sizeUnits = []struct {
 	end   string
 	bytes float64
-}{{"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
+}{{"TIB", 1 << 40}, {"TB", 1e12}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
 
 // ParseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
 // a whole number of bytes.

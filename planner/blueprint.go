@@ -67,6 +67,9 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if err := g.Insist.check(m, g, &site); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
+	if err := g.Bounds.check(g.Insist); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
+	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
 		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{},

@@ -28,8 +28,9 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
-	// Insist is what the search has no choice about.
+	// Insist is what the search has no choice about, Bounds what narrows it.
 	Insist Insist
+	Bounds Bounds
 }
 
 // Optimizer is the part of one the planner must know.

@@ -17,9 +17,21 @@ type Insist struct {
 	// Way several devices share the work; "" leaves it open.
 	Way Way
 	// Weights and State are the tier all weights, or all the optimizer keeps, rest in:
-	// plan.OnHost or plan.OnDisk, or "" to leave it open.
+	// plan.OnDevice, plan.OnHost or plan.OnDisk, or "" to leave it open.
 	Weights, State plan.Tier
+	// Activations is what becomes of values a backward reads; "" leaves it open.
+	Activations Activations
 }
+
+// Activations is what becomes of the values that a backward reads. Either way what
+// is kept stays on the device.
+type Activations string
+
+// What may be insisted on.
+const (
+	Kept       Activations = "kept"       // all of them
+	Recomputed Activations = "recomputed" // none but the inputs of blocks
+)
 
 // Place is where a block's weights rest. It runs on Device, where they also rest if
 // the tier is plan.OnDevice; else they stream to it from host memory.
@@ -42,9 +54,11 @@ const (
 // Ways lists them.
 var Ways = []Way{DataParallel, ShardedData, ModelSplit, Pipeline}
 
+var wayNamed = map[Way]way{DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}
+
 // any says whether something is insisted on.
 func (i Insist) any() bool {
-	return len(i.Places) > 0 || i.Way != "" || i.Weights != "" || i.State != ""
+	return len(i.Places) > 0 || i.Way != "" || i.Weights != "" || i.State != "" || i.Activations != ""
 }
 
 // check refuses what cannot be, and limits the site to the devices that are named.
@@ -59,8 +73,11 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 			return fmt.Errorf("weights or optimizer state are to rest on disk, and the machine has no disk tier; add one, such as disk:2TiB, or use host memory")
 		}
 	}
-	if i.Weights != "" && i.State != "" && i.Weights != i.State {
+	if off := func(t plan.Tier) bool { return t != "" && t != plan.OnDevice }; off(i.Weights) && off(i.State) && i.Weights != i.State {
 		return fmt.Errorf("weights are to rest on %s and optimizer state on %s; what of a block is off the device rests together", i.Weights, i.State)
+	}
+	if !slices.Contains([]Activations{"", Kept, Recomputed}, i.Activations) {
+		return fmt.Errorf("activations cannot be %q; they are %q or %q", i.Activations, Kept, Recomputed)
 	}
 	if i.Way == "" {
 		return nil
@@ -118,20 +135,32 @@ func (s *search) allowed(list []way) []way {
 		}
 		return []way{splitModel}
 	case i.Way != "":
-		return []way{map[Way]way{DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}[i.Way]}
+		return []way{wayNamed[i.Way]}
 	}
-	return list
+	return s.without(list)
 }
 
 // insisted changes a choice to what is insisted on.
 func (s *search) insisted(c Choice) Choice {
 	i := s.b.goal.Insist
+	if w := s.b.goal.Bounds.Window; w > 0 {
+		c.Window = w
+	}
 	if !i.any() {
 		return c
 	}
+	for b := range c.Level {
+		if i.Activations != "" {
+			c.Level[b], c.Spilled[b] = map[Activations]Level{Kept: KeepAll, Recomputed: KeepNone}[i.Activations], false
+		}
+	}
 	for k := range c.Streamed {
-		c.Streamed[k] = c.Streamed[k] || i.Weights != ""
-		c.Offloaded[k] = c.Offloaded[k] || i.State != "" && s.b.training()
+		if i.Weights != "" {
+			c.Streamed[k] = i.Weights != plan.OnDevice
+		}
+		if i.State != "" {
+			c.Offloaded[k] = i.State != plan.OnDevice && s.b.training()
+		}
 		if i.Weights != "" || i.State != "" {
 			c.OnDisk[k] = i.Weights == plan.OnDisk || i.State == plan.OnDisk
 		}
@@ -154,6 +183,9 @@ func (s *search) insisted(c Choice) Choice {
 // Happened says whether a plan does what was insisted on, going by the homes and
 // steps that are in it. The error names what is elsewhere.
 func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
+	if err := i.happenedToActivations(p); err != nil {
+		return err
+	}
 	for _, s := range p.Slabs {
 		if err := i.happenedTo(p, s); err != nil {
 			return err
@@ -165,6 +197,24 @@ func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
 		}
 		if place, ok := i.Places[m.Blocks[s.Block].Name]; ok && place.Device != s.Device {
 			return fmt.Errorf("block %s was to run on device %d, the plan runs it on %d", m.Blocks[s.Block].Name, place.Device, s.Device)
+		}
+	}
+	return nil
+}
+
+// happenedToActivations looks at the buffers that hold them.
+func (i Insist) happenedToActivations(p *plan.Plan) error {
+	if i.Activations == "" {
+		return nil
+	}
+	for id, b := range p.Buffers {
+		if b.Class == plan.Activation && p.TierOf(id) != plan.OnDevice {
+			return fmt.Errorf("activations were to be %s, the plan sends %s to the %s", i.Activations, b.Name, p.TierOf(id))
+		}
+	}
+	for k := range p.Steps {
+		if bind, ok := p.Steps[k].Bound(plan.InKept, 0); ok && i.Activations == Recomputed && p.Buffers[bind.Buffer].Bytes > 0 {
+			return fmt.Errorf("activations were to be recomputed, the plan keeps %s", p.Buffers[bind.Buffer].Name)
 		}
 	}
 	return nil

@@ -208,7 +208,7 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 	if err != nil {
 		return t, err
 	}
-	n := needs(p, r.Site.SharedPools)
+	n := needs(p, r.Site.SharedPools, 1)
 	t.Device, t.Host, t.Disk = n.device, n.host, n.disk
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
 	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
@@ -233,14 +233,16 @@ type needed struct{ device, budget, host, disk int64 }
 // lacks is how much too small the device is; below 0, how much it has left.
 func (n needed) lacks() int64 { return n.device - n.budget }
 
-func needs(p *plan.Plan, shared bool) (n needed) {
+// needs of a plan that may fill a share of each device. Shared devices take from the
+// host.
+func needs(p *plan.Plan, shared bool, share float64) (n needed) {
 	for _, a := range p.Arenas {
 		switch {
 		case a.Tier == plan.OnDisk:
 			n.disk += a.Bytes
 			continue
 		case a.Tier == plan.OnDevice:
-			if has := p.Devices[a.Device].Budget; n.budget == 0 || a.Bytes-has > n.lacks() {
+			if has := part(p.Devices[a.Device].Budget, share); n.budget == 0 || a.Bytes-has > n.lacks() {
 				n.device, n.budget = a.Bytes, has
 			}
 			if !shared {
@@ -250,4 +252,12 @@ func needs(p *plan.Plan, shared bool) (n needed) {
 		n.host += a.Bytes
 	}
 	return n
+}
+
+// part of a number of bytes; all of it exactly where the share is 1.
+func part(bytes int64, share float64) int64 {
+	if share == 1 {
+		return bytes
+	}
+	return int64(share * float64(bytes))
 }

@@ -56,7 +56,15 @@ func (s *search) reason(best *candidate) string {
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
-	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.device), s.b.site.Device, units.Bytes(standard.budget))
+	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.device), s.b.site.Device, standard.room())
+}
+
+// room is what a candidate may take of the device.
+func (c *candidate) room() string {
+	if c.share < 1 {
+		return fmt.Sprintf("%v for it, %.4g%% of its budget", units.Bytes(c.budget), 100*c.share)
+	}
+	return units.Bytes(c.budget).String()
 }
 
 // rejected lists, for each sort of strategy, the best other candidate and what
@@ -121,7 +129,7 @@ func (s *search) option(c, best *candidate) plan.Option {
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.lacks() > 0:
-		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.device), s.b.site.Device, units.Bytes(c.budget))
+		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.device), s.b.site.Device, c.room())
 	case c.disk > s.b.site.Disk.Budget:
 		o.Reason = fmt.Sprintf("needs %v of disk, %v are free", units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:

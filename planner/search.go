@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"math"
 
 	"spillway/plan"
 	"spillway/spec"
@@ -49,6 +48,7 @@ type candidate struct {
 	choice Choice
 	fits   bool
 	needed
+	share   float64 // of a device it may fill
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
 	// bound: seconds is only what computing alone takes, which is already too long.
@@ -120,7 +120,8 @@ func (s *search) look(m mix) (*candidate, error) {
 
 func (s *search) measure(c *candidate, p *plan.Plan) {
 	c.peak = p.Peak()
-	c.needed = needs(p, s.b.site.SharedPools)
+	c.share = s.share(c.choice)
+	c.needed = needs(p, s.b.site.SharedPools, c.share)
 	c.fits = c.device <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
 	c.seconds, c.bound = s.computing(p), true
 }
@@ -144,7 +145,7 @@ func (s *search) computing(p *plan.Plan) (most float64) {
 // time forecasts a candidate that fits, unless computing alone already takes longer
 // than the best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
-	if !c.fits || !c.bound || c.seconds >= s.bestSeconds() {
+	if !c.fits || !c.bound || !s.beats(c) {
 		return nil
 	}
 	p, err := s.b.emit(c.choice)
@@ -156,17 +157,10 @@ func (s *search) time(c *candidate) error {
 		return err
 	}
 	c.seconds, c.bound = c.forecast.StepSeconds, false
-	if s.best == nil || better(c, s.best) {
+	if s.beats(c) {
 		s.best = c
 	}
 	return nil
-}
-
-func (s *search) bestSeconds() float64 {
-	if s.best == nil {
-		return math.Inf(1)
-	}
-	return s.best.seconds
 }
 
 // better is faster; among equals the one with less memory.

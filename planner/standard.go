@@ -15,6 +15,7 @@ func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	r.Goal.Insist = Insist{}
 	b, err := newBlueprint(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, nil, err

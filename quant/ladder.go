@@ -95,7 +95,7 @@ func order(bits uint32) int32 { return int32(bits) ^ int32(bits)>>31&math.MaxInt
 func (l *ladder) findAll(dst []byte, src []float32, r float32) {
 	cells := l.cells // kept in a register
 	for i, x := range src[:len(dst)] {
-		dst[i] = find(cells, x * r)
+		dst[i] = find(cells, x*r)
 	}
 }
 

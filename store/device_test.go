@@ -245,6 +245,25 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// What lies in place takes nothing of the limit and no space.
+func TestLimitCountsWhatTheDiskHolds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weights")
+	must(t, os.WriteFile(file, make([]byte, 1<<20), 0o600))
+	regions := []Region{{Kind: InPlace, Bytes: 1 << 20, File: file}, {Kind: Kept, Offset: 1 << 20, Bytes: 1000}}
+	for _, limit := range []int64{999, 1000} {
+		d := open(t, Options{Regions: regions, Limit: limit})
+		m, err := d.Alloc(1<<20 + 1000)
+		var full *device.OutOfMemoryError
+		if limit == 999 && (!errors.As(err, &full) || full.Asked != 1000) || limit == 1000 && err != nil {
+			t.Errorf("with a limit of %d: %v", limit, err)
+		}
+		if err == nil {
+			must(t, m.Free())
+		}
+		must(t, d.Close())
+	}
+}
+
 // Two disks in one folder would spoil each other's files.
 func TestOneDiskAtATime(t *testing.T) {
 	d := open(t, Options{})

@@ -101,6 +101,16 @@ func (l *layout) plain() []Region {
 	return list
 }
 
+// own counts the bytes that lie in a file of the disk: all but those in place.
+func (l *layout) own() (bytes int64) {
+	for _, r := range l.regions {
+		if r.Kind != InPlace {
+			bytes += r.Bytes
+		}
+	}
+	return bytes
+}
+
 // fileBytes is the size of the file with all pages: kept ones twice.
 func (l *layout) fileBytes() int64 { return (2*l.kept + l.scratch) * pageBytes }
 

@@ -49,8 +49,6 @@ func (d *Disk) Alloc(bytes int64) (device.Memory, error) {
 		return nil, fmt.Errorf("disk: %d bytes asked of a closed device", bytes)
 	case bytes < 0:
 		return nil, fmt.Errorf("disk: %d bytes asked", bytes)
-	case bytes > d.limit-d.held:
-		return nil, &device.OutOfMemoryError{Device: deviceName, Asked: bytes, Allocated: d.held, Limit: d.limit}
 	case d.found:
 		return nil, fmt.Errorf("disk: %s holds the state of an earlier run: Recover goes on from it, Discard forgets it", d.dir)
 	}
@@ -59,7 +57,7 @@ func (d *Disk) Alloc(bytes int64) (device.Memory, error) {
 		return nil, fmt.Errorf("disk: %d bytes at %s: %w", bytes, d.dir, err)
 	}
 	d.live[m.number] = m
-	d.held += bytes
+	d.held += m.layout.own()
 	return m, nil
 }
 
@@ -74,6 +72,9 @@ func (d *Disk) newMemory(bytes int64) (m *memory, err error) {
 	}
 	if m.layout, err = newLayout(bytes, regions); err != nil {
 		return nil, err
+	}
+	if own := m.layout.own(); own > d.limit-d.held {
+		return nil, &device.OutOfMemoryError{Device: deviceName, Asked: own, Allocated: d.held, Limit: d.limit}
 	}
 	m.pages = newPages(m.layout, d.path(pageFile(m.number)))
 	if err := errors.Join(m.openInPlace(), m.openPages()); err != nil {
@@ -165,7 +166,7 @@ func (m *memory) Free() error {
 		return fmt.Errorf("disk: freeing memory that was freed before")
 	}
 	delete(m.disk.live, m.number)
-	m.disk.held -= m.size
+	m.disk.held -= m.layout.own()
 	return m.disk.release(m)
 }
 

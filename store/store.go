@@ -51,8 +51,8 @@ type Options struct {
 	// Dir holds the disk's files; it is made where it is missing. A second disk in the
 	// same folder is refused with vfs.ErrLocked while the first is open.
 	Dir string
-	// Limit is the most bytes Alloc gives in total; 0 is half of what is free, since
-	// kept bytes have two generations.
+	// Limit is the most bytes Alloc gives in total, those in place not counted; 0 is
+	// half of what is free, since kept bytes have two generations.
 	Limit int64
 	// Regions of the first allocation; none means that all of it is kept.
 	Regions []Region
@@ -69,7 +69,7 @@ type Disk struct {
 	regions []Region
 
 	mu        sync.Mutex
-	held      int64 // bytes Alloc has given
+	held      int64 // bytes Alloc has given, those in place not counted
 	live      map[int]*memory
 	host      map[*hostMemory]bool
 	queues    map[*queue]bool

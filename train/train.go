@@ -75,6 +75,16 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	return t, nil
 }
 
+// Move lets the run go on with another executor, which holds the same weights and
+// optimizer state: where they rest may differ.
+func (t *Trainer) Move(to *executor.Executor) error {
+	if err := t.c.matches(to); err != nil {
+		return fmt.Errorf("going on with another plan: %w", err)
+	}
+	t.e = to
+	return nil
+}
+
 // complete fills in defaults and refuses what cannot work.
 func (c Config) complete() (Config, error) {
 	if c.Optimizer.Name == "" {

@@ -11,6 +11,7 @@ import (
 	"spillway/arch"
 	"spillway/dtype"
 	"spillway/internal/vfs"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/safetensors"
 	"spillway/shape"
@@ -135,5 +136,46 @@ func TestJoin(t *testing.T) {
 	s := weights.Join(func(name string) bool { return name == "lora" }, adapters, base)
 	if a, b := numbers(t, s, "a", 4, 1), numbers(t, s, "lora", 4, 1); a[0] != 1 || b[0] != 9 {
 		t.Errorf("%v and %v, want 1 and 9", a, b)
+	}
+}
+
+// What is written from a source reads back as the same numbers, in pieces or whole.
+func TestFilesReadBack(t *testing.T) {
+	params := []spec.Param{
+		{Name: "a", Type: op.Type{DType: dtype.F32, Shape: shape.Of(300, 70)}, Init: nn.Normal(1)},
+		{Name: "b", Type: op.Type{DType: dtype.BF16, Shape: shape.Of(7)}, Init: nn.Normal(1)},
+	}
+	source, err := weights.Fresh(params, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := safetensors.WriteFile(vfs.OS, path, weights.Files(params, source)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	stored, err := weights.FromTensors(f, arch.Info{}, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range params {
+		n := int(p.Type.Shape.Elements())
+		want, got := numbers(t, source, p.Name, 0, n), numbers(t, stored, p.Name, 0, n)
+		for i := range want {
+			if p.Type.DType == dtype.BF16 {
+				want[i] = dtype.FromBF16(dtype.ToBF16(want[i]))
+			}
+			if got[i] != want[i] {
+				t.Fatalf("element %d of %s is %v, was %v", i, p.Name, got[i], want[i])
+			}
+		}
+	}
+	params[1].Type.DType = dtype.NF4
+	if err := weights.Files(params, source)[1].Write(io.Discard); err == nil {
+		t.Error("a block format was written from plain numbers")
 	}
 }

@@ -28,7 +28,7 @@ func Load(e *executor.Executor, from Source) error {
 
 // LoadSome is Load for some of the params; the others have their values already.
 func LoadSome(e *executor.Executor, from Source, wanted func(plan.SlabParam) bool) error {
-	for _, t := range append(e.Weights(), e.States()...) {
+	for _, t := range held(e) {
 		values := from
 		if t.State != "" && t.State != executor.Master {
 			values = zeros{}
@@ -37,6 +37,20 @@ func LoadSome(e *executor.Executor, from Source, wanted func(plan.SlabParam) boo
 			continue
 		}
 		if err := write(e, t, values); err != nil {
+			return fmt.Errorf("loading weights: %w", err)
+		}
+	}
+	return nil
+}
+
+// Replace writes every param and its master, and leaves what the optimizer keeps
+// besides as it is.
+func Replace(e *executor.Executor, from Source) error {
+	for _, t := range held(e) {
+		if t.State != "" && t.State != executor.Master {
+			continue
+		}
+		if err := write(e, t, from); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}

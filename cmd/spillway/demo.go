@@ -220,9 +220,7 @@ func demoBudget(m *spillway.Model, o spillway.PlanOptions) (int64, error) {
 	if _, err := m.Plan(o); !errors.As(err, &misfit) {
 		return 0, fmt.Errorf("looking for the leanest plan: %w", err)
 	}
-	o = unlimited(o)
-	o.On = []device.Device{dev}
-	job, err := m.Plan(o)
+	job, err := m.Standard(o)
 	if err != nil {
 		return 0, err
 	}

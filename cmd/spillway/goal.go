@@ -23,6 +23,7 @@ type goal struct {
 	optimizer  string
 	clip       float64
 	rank       int64
+	auto       bool     // the batch is found by planning
 	tasks      []string // to choose from
 
 	optim optim.Config
@@ -33,7 +34,8 @@ func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
 	g := &goal{tasks: tasks}
 	f := cmd.Flags()
 	f.StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
-	f.Int64Var(&g.batch, "batch", 1, "pass `N` samples through the model at once: a micro-batch")
+	g.batch = 1
+	f.Var(batchSize{&g.batch, &g.auto}, "batch", "pass `N` samples through the model at once, a micro-batch; auto takes the number with most tokens per second")
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16`; bf16 keeps fp32 master weights (default: bf16 on a GPU, fp32 on a CPU)")
@@ -138,12 +140,13 @@ func (r goalReport) String() string {
 }
 
 // siteChoice is where the plan is to run, as flags say it.
-type siteChoice struct{ machine, device string }
+type siteChoice struct{ machine, device, disk string }
 
 func siteFlags(cmd *cobra.Command) *siteChoice {
 	s := &siteChoice{}
 	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
 	cmd.Flags().StringVar(&s.device, "device", "", "run on the device `NAME`, such as gpu0 (default: the first)")
+	diskFlag(cmd, &s.disk)
 	return s
 }
 
@@ -166,7 +169,10 @@ func (s *siteChoice) pick(sh shell) (machine.Machine, machine.Device, error) {
 
 func (s *siteChoice) find(sh shell) (machine.Machine, error) {
 	if s.machine == "" {
-		return sh.probe(machine.Options{})
+		return sh.probeWithDisk(s.disk)
+	}
+	if s.disk != "" {
+		return machine.Machine{}, misused("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
 	}
 	m, err := machine.Parse(s.machine)
 	if err != nil {

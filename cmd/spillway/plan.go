@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/units"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -32,6 +30,9 @@ loaded and nothing runs: any model can be planned for any machine.
 ` + machine.Grammar,
 		Example: `  spillway plan llama-3-8b --task train --seq 4096 --machine gpu:24GiB@25GB/s,host:192GiB
   spillway plan qwen2.5-7b --task lora --batch 4 --machine rtx4090,host:64GiB
+  spillway plan llama-3-8b --machine rtx4090 --compare --explain     every strategy, and what saves how much
+  spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
+  spillway plan llama-3-8b --disk /mnt/nvme/run --seq 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -39,9 +40,9 @@ loaded and nothing runs: any model can be planned for any machine.
 	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
 	g := goalFlags(cmd, "infer", "train", "lora", "qlora")
-	where := siteFlags(cmd)
+	where, ask, wish := siteFlags(cmd), adviceFlags(cmd), wishFlags(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		r, err := makePlan(sh, args[0], g, where)
+		r, err := makePlan(sh, args[0], g, where, ask, wish)
 		if err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ llama-3-8b, for which no files are needed. A folder comes before a shape of the
 same name.`
 
 // makePlan plans, and describes the outcome whether or not it fits.
-func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, error) {
+func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish *wishes) (*planReport, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
@@ -86,39 +87,33 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice) (*planReport, er
 		return nil, err
 	}
 	o := g.options(mach, d)
+	o.Disk = where.disk
 	if where.machine == "" { // a plan for this computer can be run on it
 		dev := cpu.Open(cpu.Options{Limit: int64(d.Usable)})
 		defer dev.Close() // nothing is allocated on it
 		o.On = []device.Device{dev}
 	}
-	job, err := m.Plan(o)
+	_, notices, err := wish.apply(g, &o)
+	if err != nil {
+		return nil, err
+	}
+	job, largest, err := ask.planned(m, g, o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {
 		return nil, err
 	}
 	if misfit != nil {
-		if job, err = m.Plan(unlimited(o)); err != nil {
+		if job, err = m.Standard(o); err != nil {
 			return nil, err
 		}
 	}
 	r := describePlan(job, misfit)
+	if r.advice, err = ask.advise(m, job.Options); err != nil {
+		return nil, err
+	}
+	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
 	return r, nil
-}
-
-// endless is more memory than any model needs, and far from overflowing.
-const endless = 4096 * units.TiB
-
-// unlimited is the same goal with no limit on memory: its plan keeps everything on
-// the device.
-func unlimited(o spillway.PlanOptions) spillway.PlanOptions {
-	devices := slices.Clone(o.Machine.Devices)
-	for i := range devices {
-		devices[i].Memory, devices[i].Usable, devices[i].Shared = endless, endless, false
-	}
-	o.Machine.Devices, o.Budget, o.On = devices, 0, nil
-	o.Machine.Host.Memory, o.Machine.Host.Usable = endless, endless
-	return o
 }
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.

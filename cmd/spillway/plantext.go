@@ -44,7 +44,7 @@ func (p *page) line(label, format string, args ...any) {
 func phrases(text string) []string {
 	var list []string
 	for _, word := range strings.Fields(text) {
-		if n := len(list); n > 0 && isUnit[strings.TrimRight(word, ",")] {
+		if n := len(list); n > 0 && isUnit[strings.TrimRight(word, ",;:")] {
 			list[n-1] += " " + word
 			continue
 		}
@@ -68,7 +68,7 @@ func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
-	if text := assumptions(r.Machine, r.compute); text != "" {
+	if text := assumptions(r.Machine, r.compute, r.Free[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -78,6 +78,8 @@ func (r *planReport) write(w io.Writer) error {
 	} else {
 		r.writeMisfit(&p)
 	}
+	r.advice.write(&p)
+	p.list("notices", r.Notices)
 	_, err := io.WriteString(w, p.String())
 	return err
 }
@@ -292,7 +294,7 @@ func linkText(l machine.Link) string {
 }
 
 // assumptions lists the figures the forecast is made of that nobody gave or measured.
-func assumptions(m machineReport, precision dtype.Type) string {
+func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
 	for _, f := range []struct {
@@ -306,6 +308,9 @@ func assumptions(m machineReport, precision dtype.Type) string {
 		if d.Sources[f.key] == machine.Assumed {
 			list = append(list, f.text)
 		}
+	}
+	if text := assumedDisk(m.Machine); usesDisk && text != "" {
+		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
 }

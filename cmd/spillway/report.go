@@ -41,6 +41,9 @@ type planReport struct {
 	// Standard is what normal training takes of the device: everything stays there.
 	Standard int64 `json:"standard_bytes"`
 
+	advice
+	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
+
 	plan    *plan.Plan // nil where it does not fit
 	compute dtype.Type
 }
@@ -99,7 +102,7 @@ func (r modelReport) String() string {
 // describePlan says what came of planning. Where nothing fits, the job is the one
 // that would run with no limit on memory.
 func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
-	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, compute: job.Options.Precision}
+	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = standardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options

@@ -13,12 +13,11 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/deepspeed"
 	"spillway/device"
-	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/train"
-	"spillway/units"
 )
 
 // trainOptions are the flags of train.
@@ -37,7 +36,9 @@ type trainOptions struct {
 	saveEvery  int64
 	keep       int
 	evalEvery  int64
-	maxMemory  string
+	wish       *wishes
+	disk       string
+	maxHost    string
 	resume     bool
 	planFile   string
 }
@@ -58,10 +59,16 @@ are packed into samples of --seq tokens and shuffled by the seed.
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the iteration
 at hand, saves and exits; --resume goes on from there, bit for bit. A second
-Ctrl-C quits at once.`,
+Ctrl-C quits at once.
+
+With --disk a model may be larger than all memory: what fits nowhere else rests in
+files there. Every completed iteration is then durable: after a crash or a kill
+--resume goes on from the last one. It takes twice the space of what is trained, and
+the files are gone when the run has ended and saved.`,
 		Example: `  spillway train small-llama --data book.txt --steps 500 --out run
   spillway train ./model --data chats.jsonl --fields question:answer --task lora --lr 2e-4 --steps 1000
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
+  spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -105,9 +112,11 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
 	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
-	f.StringVar(&o.maxMemory, "max-memory", "", "take at most `SIZE` of device memory, such as 2GiB; the rest stays in host memory (default: all)")
-	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
+	f.StringVar(&o.maxHost, "max-host-memory", "", "take at most `SIZE` of host memory; a CPU's device memory is part of it (default: all that is free)")
+	diskFlag(cmd, &o.disk)
+	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	o.wish = wishFlags(cmd)
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -147,11 +156,25 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	config, err := o.config(m)
+	here, err := sh.probeWithDisk(o.disk)
+	if err == nil {
+		err = limitHost(&here, o.maxHost)
+	}
 	if err != nil {
 		return r, err
 	}
-	run, job, err := o.start(sh, text, m, config.Optimizer)
+	options := o.options(here, here.Devices[0])
+	options.Disk = o.disk
+	wanted, notices, err := o.wish.apply(o.goal, &options)
+	if err != nil {
+		return r, err
+	}
+	config, err := o.fill(wanted).config(m)
+	if err != nil {
+		return r, err
+	}
+	options.Optimizer = config.Optimizer
+	run, job, err := o.start(sh, text, m, options)
 	if err != nil {
 		return r, err
 	}
@@ -164,6 +187,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if held != nil {
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
+	job.Notices = append(notices, job.Notices...)
 	if err := showPlan(text, job, o.goal); err != nil {
 		return r, err
 	}
@@ -204,32 +228,43 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 	case err != nil:
 		return dir, fmt.Errorf("looking for checkpoints: %w", err)
 	}
+	iteration, held, err := heldOnDisk(o.disk)
+	if err != nil {
+		return dir, err
+	}
+	if held && !o.resume {
+		return dir, fmt.Errorf("%s holds iteration %d of a run: give --resume to go on from it, or another --disk", o.disk, iteration)
+	}
 	if len(found) > 0 && !o.resume {
 		return dir, fmt.Errorf("%s has a checkpoint of iteration %d: give --resume to go on from it, or another --out", dir, found[0].Iteration)
 	}
-	if len(found) == 0 && o.resume {
+	if len(found) == 0 && !held && o.resume {
 		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
 	}
 	return dir, nil
 }
 
+// fill takes the rate and the schedule from DeepSpeed's file, if there is one.
+func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
+	if c != nil && c.Rate > 0 {
+		o.lr = c.Rate
+	}
+	if c != nil && c.Schedule != nil {
+		o.schedule = c.Schedule.String()
+	}
+	return o
+}
+
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimizer optim.Config) (*training, *spillway.Job, error) {
-	here, err := sh.probe(machine.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	limit := here.Devices[0].Usable
-	if o.maxMemory != "" {
-		given, err := units.ParseBytes(o.maxMemory)
-		if err != nil {
-			return nil, nil, usageError{err}
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, options spillway.PlanOptions) (*training, *spillway.Job, error) {
+	limit := int64(options.Machine.Devices[0].Usable)
+	if options.MaxMemory != nil {
+		if n, ok := options.MaxMemory.Devices[0]; ok {
+			limit = min(limit, n)
 		}
-		limit = min(limit, given)
 	}
-	run := newTraining(sh, text, int64(limit))
-	options := o.options(here, here.Devices[0])
-	options.On, options.Optimizer = []device.Device{run.dev}, optimizer
+	run := newTraining(sh, text, limit)
+	options.On = []device.Device{run.dev}
 	job, err := o.plan(m, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, run.close())
@@ -240,7 +275,7 @@ func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, optimi
 // plan makes the plan, or takes the one of --plan, whose sizes then count.
 func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
 	if o.planFile == "" {
-		return m.Plan(options)
+		return o.planned(m, options)
 	}
 	f, err := os.Open(o.planFile)
 	if err != nil {

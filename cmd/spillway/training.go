@@ -125,6 +125,8 @@ type trainReport struct {
 	ShareOfBound  float64 `json:"share_of_bound"`
 	SecondsPerIt  float64 `json:"seconds_per_iteration"`
 	ForecastPerIt float64 `json:"forecast_seconds_per_iteration"`
+
+	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
 }
 
 // summary is what came of the run.
@@ -133,7 +135,7 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
 		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
-		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: measured, Seconds: time.Since(t.start).Seconds(),
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: measured, Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds

@@ -33,7 +33,8 @@ const unknownMemory = 1 << 46
 
 type driver struct{}
 
-// Open reads the configuration: threads=N and limit=SIZE, separated by commas.
+// Open reads the configuration: threads=N, limit=SIZE and link=RATE, separated by
+// commas.
 func (driver) Open(config string) (device.Device, error) {
 	o, err := parse(config)
 	if err != nil {
@@ -46,6 +47,9 @@ func (driver) Open(config string) (device.Device, error) {
 type Options struct {
 	Threads int   // workers; 0 for as many as Go runs at once
 	Limit   int64 // most bytes Alloc gives in total; 0 for all of the machine
+	// Link slows every copy down to this rate, as between a card and its host; 0 for
+	// none. Queues are slowed each by itself: both directions run at once.
+	Link units.Rate
 }
 
 func parse(config string) (o Options, err error) {
@@ -62,8 +66,12 @@ func parse(config string) (o Options, err error) {
 				return o, err
 			}
 			o.Limit = int64(limit)
+		case "link":
+			if o.Link, err = units.ParseRate(value); err != nil {
+				return o, err
+			}
 		default:
-			return o, fmt.Errorf("unknown key %q; known are threads and limit", key)
+			return o, fmt.Errorf("unknown key %q; known are threads, limit and link", key)
 		}
 	}
 	return o, nil
@@ -72,6 +80,7 @@ func parse(config string) (o Options, err error) {
 // Device is the processor and a share of its memory.
 type Device struct {
 	limit int64
+	link  units.Rate
 	pool  *kernel.Pool
 
 	mu     sync.Mutex
@@ -90,14 +99,14 @@ func Open(o Options) *Device {
 		o.Limit = physicalMemory()
 	}
 	return &Device{
-		limit: o.Limit, pool: kernel.NewPool(o.Threads),
+		limit: o.Limit, link: o.Link, pool: kernel.NewPool(o.Threads),
 		live: map[*memory]bool{}, queues: map[*queue]bool{},
 	}
 }
 
 // Info describes the device.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment}
+	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment, OnHost: true}
 }
 
 // Kernel prepares a call.

@@ -85,14 +85,12 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Split, op.Concat, op.Embedding:
+	case op.Split, op.Concat, op.Embedding, op.Adam, op.SGD:
 		return true
 	case op.Copy:
 		return !c.Attr.Accumulate || !narrow(c.In[0].DType)
 	case op.Cast:
 		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
-	case op.Adam, op.SGD: // the copy of the weight may be narrow
-		return c.In[1].DType == dtype.F32
 	}
 	return !slices.ContainsFunc(slices.Concat(c.In, c.Out), func(t op.Type) bool { return narrow(t.DType) })
 }

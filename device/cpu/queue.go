@@ -2,10 +2,12 @@ package cpu
 
 import (
 	"fmt"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/device/hostqueue"
+	"spillway/units"
 )
 
 // queue does copies and launches in the order they were given.
@@ -17,6 +19,7 @@ type queue struct {
 // work is a copy, or a launch where there is a task.
 type work struct {
 	dst, src device.Buffer
+	link     units.Rate // of the copy; 0 for as fast as it goes
 	task     *task
 	launch   *device.Launch
 }
@@ -47,7 +50,7 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 	if err := checkBuffer(src); err != nil {
 		return fmt.Errorf("cpu: copy: the source %w", err)
 	}
-	return q.Put(work{dst: dst, src: src})
+	return q.Put(work{dst: dst, src: src, link: q.device.link})
 }
 
 // Launch runs a kernel.
@@ -81,6 +84,10 @@ func (w work) run() error {
 	if dst == nil || src == nil {
 		return fmt.Errorf("cpu: copy of %d bytes: memory was freed before the copy ran", w.dst.Bytes)
 	}
+	start := time.Now()
 	kernel.Copy(dst, src)
+	if w.link > 0 {
+		time.Sleep(w.link.Time(units.Bytes(len(dst))) - time.Since(start))
+	}
 	return nil
 }

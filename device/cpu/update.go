@@ -46,30 +46,34 @@ func scalars(l *device.Launch) [8]float32 {
 	return l.Args.F
 }
 
-func adam(c op.Call, _ int) program {
-	var w, g, m, v []float32
+func adam(c op.Call, workers int) program {
+	var w, m, v []float32
+	g := newGradient(c.In[1].DType, workers)
 	copied := &mirror{to: c.Attr.To}
 	a := &kernel.Adam{Decoupled: c.Attr.Decoupled}
 	set := func(l *device.Launch) {
-		w, g, m, v = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3)
+		w, m, v = f32(l, 0), f32(l, 2), f32(l, 3)
+		g.set(l.Buffers[1])
 		s := scalars(l)
 		a.Rate, a.Decay, a.Beta1, a.Beta2, a.Eps = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], s[op.ArgEps]
 		a.Bias1, a.Bias2, a.Clip = s[op.ArgBias1], s[op.ArgBias2], f32(l, 4)[0]
 		copied.set(l)
 	}
-	return elements(c, set, func(from, to int) {
-		a.Update(w[from:to], g[from:to], m[from:to], v[from:to])
+	return updates(c, set, func(worker, from, to int) {
+		g.each(worker, from, to, func(i, j int, g []float32) { a.Update(w[i:j], g, m[i:j], v[i:j]) })
 		copied.write(w, from, to)
 	})
 }
 
-func sgd(c op.Call, _ int) program {
-	var w, g, m []float32
+func sgd(c op.Call, workers int) program {
+	var w, m []float32
 	last := len(c.In) - 1
+	g := newGradient(c.In[1].DType, workers)
 	copied := &mirror{to: c.Attr.To}
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
 	set := func(l *device.Launch) {
-		w, g, m = f32(l, 0), f32(l, 1), nil
+		w, m = f32(l, 0), nil
+		g.set(l.Buffers[1])
 		if last == 3 {
 			m = f32(l, 2)
 		}
@@ -78,14 +82,69 @@ func sgd(c op.Call, _ int) program {
 		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
 		copied.set(l)
 	}
-	return elements(c, set, func(from, to int) {
-		if m == nil {
-			o.UpdatePlain(w[from:to], g[from:to])
-		} else {
-			o.Update(w[from:to], g[from:to], m[from:to])
-		}
+	return updates(c, set, func(worker, from, to int) {
+		g.each(worker, from, to, func(i, j int, g []float32) {
+			if m == nil {
+				o.UpdatePlain(w[i:j], g)
+			} else {
+				o.Update(w[i:j], g, m[i:j])
+			}
+		})
 		copied.write(w, from, to)
 	})
+}
+
+// updates is elements for those who need to know which worker they are.
+func updates(c op.Call, set func(l *device.Launch), do func(worker, from, to int)) program {
+	work := rowsOf(c.Out[0].Shape.Elements(), 1, do)
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		set(l)
+		work.start(p)
+	}}
+}
+
+// gradient is read as f32 whatever its type is: 16-bit ones are widened a bit at a
+// time, so that an update needs no workspace.
+type gradient struct {
+	of     dtype.Type
+	wide   []float32
+	narrow []uint16
+	bits   [][]float32 // by worker
+}
+
+// widenedAtOnce is how many elements are widened at a time: they stay in the cache.
+const widenedAtOnce = 1 << 10
+
+func newGradient(of dtype.Type, workers int) *gradient {
+	g := &gradient{of: of}
+	for range workers {
+		if narrow(of) {
+			g.bits = append(g.bits, make([]float32, widenedAtOnce))
+		}
+	}
+	return g
+}
+
+func (g *gradient) set(b device.Buffer) {
+	if narrow(g.of) {
+		g.narrow = view[uint16](b)
+		return
+	}
+	g.wide = view[float32](b)
+}
+
+// each gives a range to do, whole or in parts.
+func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)) {
+	if !narrow(g.of) {
+		do(from, to, g.wide[from:to])
+		return
+	}
+	for i := from; i < to; i += widenedAtOnce {
+		j := min(i+widenedAtOnce, to)
+		part := g.bits[worker][:j-i]
+		widening[g.of](part, g.narrow[i:j])
+		do(i, j, part)
+	}
 }
 
 // mirror is the copy of an updated weight in another type, if the call makes one.

@@ -60,6 +60,7 @@ type tiling struct {
 	// Rows a block works on: queries in the forward kernel, queries and keys in those
 	// of the gradient.
 	forward, queries, keys int64
+	deltas                 int64 // rows of o and do
 	// Shared memory of each, in bytes.
 	forwardShared, queriesShared, keysShared int64
 }
@@ -70,7 +71,7 @@ func (h heads) plain() tiling {
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
 	return tiling{unit: unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()},
-		forward: rows, queries: rows, keys: rows,
+		forward: rows, queries: rows, keys: rows, deltas: 8,
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
 }
 
@@ -83,7 +84,7 @@ func (h heads) flash() tiling {
 	}
 	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
 	return tiling{unit: unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()},
-		forward: 128, queries: rows, keys: rows,
+		forward: 128, queries: rows, keys: rows, deltas: rows / 4,
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
 
@@ -143,7 +144,7 @@ func (h heads) gradient(d *Device, t tiling) (p program, err error) {
 	size, from := h.c.Out[1].Shape.Elements(), blocked(4*rows)
 	p, err = sequence(from,
 		func() (*launch, error) {
-			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, 8), 1, 1}, [3]int64{32, 8, 1}, 0,
+			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
 				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
 		},
 		func() (*launch, error) {

@@ -237,6 +237,18 @@ func (d *Device) Info() device.Info {
 // Card is the name of the hardware: "NVIDIA H200".
 func (d *Device) Card() string { return d.card.name }
 
+// Address of the card on the PCI bus, as other tools name it: "00000000:1b:00.0".
+func (d *Device) Address() (string, error) {
+	var at [3]int
+	for i, attribute := range []int{driver.PCIDomain, driver.PCIBus, driver.PCIDevice} {
+		var err error
+		if at[i], err = d.lib.CUDA.Attribute(d.options.Ordinal, attribute); err != nil {
+			return "", fmt.Errorf("%s: asking for its address: %w", d.name, err)
+		}
+	}
+	return fmt.Sprintf("%08x:%02x:%02x.0", at[0], at[1], at[2]), nil
+}
+
 // Kernel prepares a call.
 func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 	if err := call.Check(); err != nil {

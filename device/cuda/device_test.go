@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"spillway/device"
@@ -8,10 +10,10 @@ import (
 	"spillway/dtype"
 )
 
-// openCard opens the first card, or skips.
+// openCard opens the first card, or skips. Kernels are compiled once per machine.
 func openCard(t testing.TB, o Options) *Device {
 	t.Helper()
-	o.SearchPaths = searchPaths()
+	o.SearchPaths, o.Cache = searchPaths(), filepath.Join(os.TempDir(), "spillway-kernels")
 	d, err := Open(o)
 	if err != nil {
 		t.Skipf("no card to try: %v", err)

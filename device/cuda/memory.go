@@ -189,3 +189,15 @@ func (d *Device) Allocated() (now, most int64) {
 	defer d.mu.Unlock()
 	return d.held, d.most
 }
+
+// Memory is what the driver says of the whole card now: all programs' together.
+func (d *Device) Memory() (free, total int64, err error) {
+	if err := d.enter(); err != nil {
+		return 0, 0, err
+	}
+	defer d.leave()
+	if free, total, err = d.lib.CUDA.MemoryInfo(); err != nil {
+		return 0, 0, fmt.Errorf("%s: asking for its memory: %w", d.name, err)
+	}
+	return free, total, nil
+}

@@ -52,7 +52,7 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 	if s.block[1] == 1 && s.width%lanes(t) == 0 && s.width <= 1024*lanes(t) {
 		name, shared, s.block[0] = name+"Pack", 0, parts(s.width, 32*lanes(t))*32
 	}
-	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*max(1, 2048/(s.block[0]*s.block[1])))
+	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*max(1, 1024/(s.block[0]*s.block[1])))
 	size := blocked(4 * blocks * s.width)
 	partial := []arg{{}, {}}
 	for i := range weights {

@@ -28,7 +28,7 @@ func NewPlain(limit int64) *Plain { return &Plain{limit: limit, start: time.Now(
 
 // Info describes the device.
 func (p *Plain) Info() device.Info {
-	return device.Info{Name: "plain", Limit: p.limit, Alignment: 8}
+	return device.Info{Name: "plain", Limit: p.limit, Alignment: 8, OnHost: true}
 }
 
 // Alloc makes a slice and counts it.

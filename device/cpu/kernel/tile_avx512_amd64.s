@@ -56,11 +56,16 @@
 #define OUT8  OUT4; OUT2(Z8, Z9); OUT2(Z10, Z11); OUT2(Z12, Z13); OUT2(Z14, Z15)
 #define OUT12 OUT8; OUT2(Z16, Z17); OUT2(Z18, Z19); OUT2(Z20, Z21); OUT2(Z22, Z23)
 
+// Fetch the lines of C early: they come from far, and are wanted at the end.
+#define FETCH1 PREFETCHT0 (R11); PREFETCHT0 64(R11); ADDQ R10, R11
+#define FETCH4 FETCH1; FETCH1; FETCH1; FETCH1
+#define FETCH12 MOVQ DI, R11; FETCH4; FETCH4; FETCH4
+
 // Arguments of every tile, see tileFunc in tile.go. Steps come in elements.
 #define ARGUMENTS \
 	MOVQ a+8(FP), SI; MOVQ aStep+16(FP), R8; SHLQ $2, R8; \
 	MOVQ b+24(FP), BX; MOVQ bStep+32(FP), R9; SHLQ $2, R9; \
-	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; \
+	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; FETCH12; \
 	MOVQ cols+56(FP), CX; MOVQ $1, AX; SHLQ CX, AX; DECQ AX; \
 	KMOVW AX, K1; SHRQ $16, AX; KMOVW AX, K2; \
 	MOVQ add+64(FP), DX; MOVQ addStep+72(FP), R11; SHLQ $2, R11; \

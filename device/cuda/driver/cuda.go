@@ -21,6 +21,9 @@ type (
 // Attributes of a device.
 const (
 	Multiprocessors = 16
+	PCIBus          = 33
+	PCIDevice       = 34
+	PCIDomain       = 50
 	Major           = 75 // of the compute capability
 	Minor           = 76
 	SharedPerBlock  = 97 // most shared memory of a block, in bytes

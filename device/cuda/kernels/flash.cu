@@ -256,20 +256,25 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
 #define TILES (HEAD <= 64 ? 2 : 1)
 #define ROWS (WARPS * TILES * 16) // of a block
 
-// delta = the products of o and do, laid out like lse; a warp each.
+// delta = the products of o and do, laid out like lse. Eight or sixteen lanes work on a
+// row, 16 bytes each; 256 threads.
 extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
-    i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; // over samples, queries, heads
-    if (row >= n) return;
+    const int lanes = HEAD <= 64 ? 8 : 16;
+    int i = threadIdx.y * 32 + threadIdx.x, lane = i % lanes;
+    i64 row = (i64)blockIdx.x * (256 / lanes) + i / lanes; // over samples, queries, heads
     float sum = 0;
-    for (int c = threadIdx.x * 2; c < width; c += 64) {
-        float x[2], y[2];
-        load(o + row * width + c, x);
-        load(grad + row * width + c, y);
-        sum += x[0] * y[0] + x[1] * y[1];
+    if (row < n && lane < CHUNKS) {
+        float x[LANES], y[LANES];
+        load(o + row * HEAD + lane * LANES, x);
+        load(grad + row * HEAD + lane * LANES, y);
+#pragma unroll
+        for (int k = 0; k < LANES; k++) sum += x[k] * y[k];
     }
-    sum = warpSum(sum);
-    i64 b = row / ((i64)T * heads), i = row / heads % T, h = row % heads;
-    if (threadIdx.x == 0) delta[(b * heads + h) * T + i] = sum;
+#pragma unroll
+    for (int d = lanes / 2; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (row >= n || lane != 0) return;
+    i64 b = row / ((i64)T * heads), t = row / heads % T, h = row % heads;
+    delta[(b * heads + h) * T + t] = sum;
 }
 
 // dq of ROWS queries of a head per block; 64 keys at a time.

@@ -119,12 +119,20 @@ template <bool CENTERED> __device__ __forceinline__ void normGradPack(const Elem
     const int i = threadIdx.x * LANES;
     const bool mine = i < width;
     float g[LANES] = {}, f[LANES] = {}, d[LANES] = {}, sumW[LANES] = {}, sumB[LANES] = {};
+    Lane nextX = {}, nextD = {}; // of the row to come, on their way while this one is summed
+    auto ahead = [&](i64 r) {
+        if (!mine || r >= rows) return;
+        nextX = *(const Lane *)(x + r * width + i);
+        nextD = *(const Lane *)(dy + r * width + i);
+    };
     if (mine) load(w + i, g);
+    ahead(blockIdx.x);
     for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
-        if (mine) {
-            load(x + r * width + i, f);
-            load(dy + r * width + i, d);
+        for (int k = 0; k < LANES; k++) {
+            f[k] = wide(nextX.x[k]);
+            d[k] = wide(nextD.x[k]);
         }
+        ahead(r + gridDim.x);
         float mean = 0, squares = 0, level = 0, along = 0;
         if (CENTERED) {
             for (int k = 0; k < LANES; k++) mean += f[k];

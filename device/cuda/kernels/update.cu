@@ -3,32 +3,53 @@
 
 enum { NoCopy, CopyF32, CopyBF16, CopyF16 };
 
-__device__ __forceinline__ void copyTo(void *copy, int type, i64 i, float w) {
-    if (type == CopyBF16) narrow(w, &((bf16 *)copy)[i]);
-    if (type == CopyF16) narrow(w, &((f16 *)copy)[i]);
-    if (type == CopyF32) ((float *)copy)[i] = w;
+template <int V> __device__ __forceinline__ void copyTo(void *copy, int type, i64 i, const float (&w)[V]) {
+    if (type == CopyBF16) store((bf16 *)copy + i, w);
+    if (type == CopyF16) store((f16 *)copy + i, w);
+    if (type == CopyF32) store((float *)copy + i, w);
 }
 
-#define STRIDE(n) for (i64 i = position(); i < (n); i += (i64)gridDim.x * blockDim.x)
+// aligned says whether four elements of each buffer can be loaded at once.
+__device__ __forceinline__ bool aligned(const float *w, const Element *g, const float *m, const float *v, const void *copy, int type) {
+    u64 wide = (u64)w | (u64)m | (u64)v | (type == CopyF32 ? (u64)copy : 0), narrow = type == CopyF32 ? 0 : (u64)copy;
+    return wide % 16 == 0 && narrow % 8 == 0 && (u64)g % (4 * sizeof(Element)) == 0;
+}
+
+// EACH calls a function for elements i..i+V-1, all of n: four at once as long as that
+// is possible, which changes no result.
+#define EACH(whole, n, update)                                                              \
+    i64 packs = (whole) ? (n) / 4 : 0, stride = (i64)gridDim.x * blockDim.x;                 \
+    for (i64 p = position(); p < packs; p += stride) update(4 * p, Width<4>());             \
+    for (i64 i = 4 * packs + position(); i < (n); i += stride) update(i, Width<1>());
+template <int N> struct Width { static const int size = N; };
 
 extern "C" __global__ void adam(float *w, const Element *g, float *m, float *v, const float *clip, void *copy, int type, i64 n, int decoupled,
                                 float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2) {
     float by = clip[0], step = rate / bias1;
-    STRIDE(n) {
-        float x = w[i], grad = wide(g[i]) * by;
-        if (decoupled)
-            x *= 1.0f - rate * decay;
-        else
-            grad += decay * x;
-        float mean = m[i];
-        mean += (grad - mean) * (1.0f - beta1);
-        float square = beta2 * v[i] + (1.0f - beta2) * grad * grad;
-        x -= step * mean / (sqrtf(square) / bias2 + eps);
-        w[i] = x;
-        m[i] = mean;
-        v[i] = square;
+    auto update = [&](i64 i, auto width) {
+        const int V = decltype(width)::size;
+        float x[V], grad[V], mean[V], square[V];
+        load(w + i, x);
+        load(g + i, grad);
+        load(m + i, mean);
+        load(v + i, square);
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            grad[k] *= by;
+            if (decoupled)
+                x[k] *= 1.0f - rate * decay;
+            else
+                grad[k] += decay * x[k];
+            mean[k] += (grad[k] - mean[k]) * (1.0f - beta1);
+            square[k] = beta2 * square[k] + (1.0f - beta2) * grad[k] * grad[k];
+            x[k] -= step * mean[k] / (sqrtf(square[k]) / bias2 + eps);
+        }
+        store(w + i, x);
+        store(m + i, mean);
+        store(v + i, square);
         copyTo(copy, type, i, x);
-    }
+    };
+    EACH(aligned(w, g, m, v, copy, type), n, update)
 }
 
 // m is null where there is no momentum. first: the first iteration, which starts the
@@ -36,15 +57,23 @@ extern "C" __global__ void adam(float *w, const Element *g, float *m, float *v, 
 extern "C" __global__ void sgd(float *w, const Element *g, float *m, const float *clip, void *copy, int type, i64 n, int nesterov,
                                float rate, float decay, float momentum, float dampening, float first) {
     float by = clip[0];
-    STRIDE(n) {
-        float x = w[i], step = wide(g[i]) * by + decay * x;
-        if (m && momentum != 0) {
-            float mean = first == 1 ? step : momentum * m[i] + (1.0f - dampening) * step;
-            m[i] = mean;
-            step = nesterov ? step + momentum * mean : mean;
+    bool keeps = m && momentum != 0;
+    auto update = [&](i64 i, auto width) {
+        const int V = decltype(width)::size;
+        float x[V], step[V], mean[V] = {};
+        load(w + i, x);
+        load(g + i, step);
+        if (keeps) load(m + i, mean);
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            step[k] = step[k] * by + decay * x[k];
+            mean[k] = first == 1 ? step[k] : momentum * mean[k] + (1.0f - dampening) * step[k];
+            if (keeps) step[k] = nesterov ? step[k] + momentum * mean[k] : mean[k];
+            x[k] -= rate * step[k];
         }
-        x -= rate * step;
-        w[i] = x;
+        store(w + i, x);
+        if (keeps) store(m + i, mean);
         copyTo(copy, type, i, x);
-    }
+    };
+    EACH(aligned(w, g, m, m, copy, type), n, update)
 }

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/internal/term"
+	"spillway/planner"
+	"spillway/units"
+)
+
+// asked is what plan is asked for besides the plan.
+type asked struct{ maxBatch, maxSeq, explain, compare bool }
+
+func adviceFlags(cmd *cobra.Command) *asked {
+	a := &asked{}
+	f := cmd.Flags()
+	f.BoolVar(&a.maxBatch, "max-batch", false, "plan the largest micro-batch that fits, instead of --batch")
+	f.BoolVar(&a.maxSeq, "max-seq", false, "plan the longest samples that fit, instead of --seq")
+	f.BoolVar(&a.explain, "explain", false, "plan what the guides recommend when memory is short, and show what each would save and cost")
+	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
+	return a
+}
+
+// advice is what plan says besides the plan.
+type advice struct {
+	Largest *largestReport     `json:"largest,omitempty"`
+	Start   *planner.Taken     `json:"everything_on_the_device,omitempty"` // where the ladder begins
+	Ladder  []planner.Rung     `json:"ladder,omitempty"`
+	Compare []planner.Compared `json:"compare,omitempty"`
+}
+
+// largestReport is the largest size that fits and what one more would lack.
+type largestReport struct {
+	What  string            `json:"what"` // "samples" or "tokens"
+	Value int64             `json:"value"`
+	Next  *planner.FitError `json:"next,omitempty"` // nil: the limit was reached
+}
+
+// usualContext bounds samples of models that know no longest one.
+const usualContext = 1 << 20
+
+// planned makes the plan that is asked for.
+func (a *asked) planned(m *spillway.Model, g *goal, o spillway.PlanOptions) (*spillway.Job, *largestReport, error) {
+	switch {
+	case a.maxBatch && a.maxSeq:
+		return nil, nil, misused("--max-batch and --max-seq: fix one to find the other")
+	case a.maxBatch:
+		job, next, err := m.LargestBatch(o, mostRows)
+		if err != nil {
+			return nil, nil, err
+		}
+		return job, &largestReport{"samples", job.Options.Rows, next}, nil
+	case a.maxSeq:
+		limit := m.Info.Context
+		if limit == 0 {
+			limit = usualContext
+		}
+		job, next, err := m.LargestSeq(o, limit)
+		if err != nil {
+			return nil, nil, err
+		}
+		return job, &largestReport{"tokens", job.Options.Seq, next}, nil
+	}
+	job, err := g.planned(m, o)
+	return job, nil, err
+}
+
+// advise plans the ladder and the comparison.
+func (a *asked) advise(m *spillway.Model, o spillway.PlanOptions) (out advice, err error) {
+	if a.explain {
+		start, rungs, err := m.Ladder(o)
+		if err != nil {
+			return out, err
+		}
+		out.Start, out.Ladder = &start, rungs
+	}
+	if a.compare {
+		out.Compare, err = m.Compare(o)
+	}
+	return out, err
+}
+
+// write shows the advice to people.
+func (a advice) write(p *page) {
+	if l := a.Largest; l != nil {
+		p.line("largest", "%s", l)
+	}
+	if a.Compare != nil {
+		p.WriteString("\n")
+		writeCompare(p, a.Compare)
+	}
+	if a.Ladder != nil {
+		p.WriteString("\n")
+		writeLadder(p, *a.Start, a.Ladder)
+	}
+}
+
+func (l *largestReport) String() string {
+	if l.Next == nil {
+		return fmt.Sprintf("%s %s fit, and more were not tried", grouped(l.Value), l.What)
+	}
+	return fmt.Sprintf("%s %s; one more needs %v of %s memory, %v are free", grouped(l.Value), l.What, units.Bytes(l.Next.Needed), l.Next.Tier, units.Bytes(l.Next.Budget))
+}
+
+func writeCompare(p *page, list []planner.Compared) {
+	var t term.Table
+	t.Row("strategy, at its best", "device", "host", "takes", "bound by", "fits")
+	for _, c := range list {
+		if !c.Possible {
+			continue
+		}
+		row := []string{"  " + c.Strategy, bytesText(c.Device), bytesText(c.Host), "", "", "no"}
+		if c.Fits {
+			row = append(row[:3], seconds(c.Seconds), c.Bound, "yes")
+		}
+		t.Row(row...)
+	}
+	t.Write(p) // a page takes everything
+	var details []string
+	var not grouping
+	for _, c := range list {
+		if c.Fits && c.Detail != c.Strategy {
+			details = append(details, c.Strategy+": "+strings.TrimPrefix(c.Detail, c.Strategy+", "))
+		}
+		if !c.Possible {
+			not.add(c.Strategy, c.Reason)
+		}
+	}
+	p.list("in detail", details)
+	p.list("not possible", not.lines())
+}
+
+func writeLadder(p *page, start planner.Taken, rungs []planner.Rung) {
+	var t term.Table
+	t.Row("if memory is short", "saves", "costs", "by itself", "fits", "with all above", "host", "fits")
+	t.Row("  everything on the device", "", "", bytesText(start.Device), yesNo(start.Fits), "", "", "")
+	for _, r := range rungs {
+		if r.Skipped != "" {
+			continue
+		}
+		t.Row("  "+r.Name, signed(r.Saves), costText(r.Costs), bytesText(r.Alone.Device), yesNo(r.Alone.Fits),
+			bytesText(r.With.Device), bytesText(r.With.Host), yesNo(r.With.Fits))
+	}
+	t.Write(p) // a page takes everything
+	var changes, skipped grouping
+	for _, r := range rungs {
+		if r.Skipped != "" {
+			skipped.add(r.Name, r.Skipped)
+		} else if r.Changes != "" {
+			changes.add(r.Name, r.Changes)
+		}
+	}
+	p.list("what changes", changes.lines())
+	p.list("left out", skipped.lines())
+}
+
+// grouping puts names with the same reason in one line.
+type grouping struct {
+	reasons []string
+	names   map[string][]string
+}
+
+func (g *grouping) add(name, reason string) {
+	if g.names == nil {
+		g.names = map[string][]string{}
+	}
+	if g.names[reason] == nil {
+		g.reasons = append(g.reasons, reason)
+	}
+	g.names[reason] = append(g.names[reason], name)
+}
+
+func (g *grouping) lines() (list []string) {
+	for _, reason := range g.reasons {
+		list = append(list, strings.Join(g.names[reason], ", ")+": "+reason)
+	}
+	return list
+}
+
+func bytesText(n int64) string { return units.Bytes(n).String() }
+
+func signed(n int64) string {
+	if n < 0 {
+		return "-" + bytesText(-n)
+	}
+	return bytesText(n)
+}
+
+// costText is a difference of times: "+1.2 s".
+func costText(s float64) string {
+	if s < 0 {
+		return "-" + seconds(-s)
+	}
+	return "+" + seconds(s)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

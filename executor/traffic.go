@@ -1,0 +1,43 @@
+package executor
+
+import "spillway/plan"
+
+// Route is what moves are counted by: the tiers they go between, and what they carry.
+// Pinned memory counts as the host's.
+type Route struct {
+	From, To plan.Tier
+	Class    plan.Class
+}
+
+// Traffic is how often something was moved, and how many bytes in all.
+type Traffic struct{ Moves, Bytes int64 }
+
+// Traffic of all routes since the executor was made.
+func (e *Executor) Traffic() map[Route]Traffic {
+	all := map[Route]Traffic{}
+	for r, t := range e.traffic {
+		if t.Moves > 0 {
+			all[r] = *t
+		}
+	}
+	return all
+}
+
+// route finds where moves from one buffer to another are counted.
+func (e *Executor) route(src, dst int) *Traffic {
+	r := Route{e.counted(src), e.counted(dst), e.plan.Buffers[src].Class}
+	if e.traffic[r] == nil {
+		e.traffic[r] = &Traffic{}
+	}
+	return e.traffic[r]
+}
+
+func (e *Executor) counted(buffer int) plan.Tier {
+	if t := e.plan.TierOf(buffer); t != plan.Pinned {
+		return t
+	}
+	return plan.OnHost
+}
+
+// Reserved is how many bytes of memory an arena of the plan really has.
+func (e *Executor) Reserved(arena int) int64 { return e.arenas[arena].Size() }

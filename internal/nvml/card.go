@@ -1,0 +1,109 @@
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// Card is the state of a card. A figure that the card or the system does not tell is
+// -1.
+type Card struct {
+	LinkGeneration int       `json:"link_generation"`
+	LinkWidth      int       `json:"link_width"`        // lanes
+	LinkMost       [2]int    `json:"link_most"`         // generation and width when it is busy
+	Temperature    int       `json:"temperature_c"`     // degrees Celsius
+	Power          int       `json:"power_mw"`          // milliwatts
+	PowerLimit     int       `json:"power_limit_mw"`    // the same
+	Busy           int       `json:"busy_percent"`      // of the last moments with a kernel running
+	Processes      []Process `json:"processes"`         // that compute
+	Unknown        []string  `json:"unknown,omitempty"` // what was not told, and why
+}
+
+// Process holds memory of a card.
+type Process struct {
+	PID   int   `json:"pid"`
+	Bytes int64 `json:"bytes"` // -1 where the system does not tell
+}
+
+// Card asks about the card at an address of the PCI bus, such as "00000000:1b:00.0".
+// Only a card that is not there is an error.
+func (l *Library) Card(address string) (c Card, err error) {
+	at, handle := append([]byte(address), 0), new(uintptr)
+	if err := l.call("nvmlDeviceGetHandleByPciBusId_v2", uintptr(unsafe.Pointer(&at[0])), uintptr(unsafe.Pointer(handle))); err != nil {
+		return c, fmt.Errorf("looking for the card at %s: %w", address, err)
+	}
+	told := func(what string, n uint32, err error) int {
+		if err != nil {
+			c.Unknown = append(c.Unknown, fmt.Sprintf("%s (%v)", what, err))
+			return -1
+		}
+		return int(n)
+	}
+	ask := func(what, function string) int {
+		n := new(uint32)
+		err := l.call(function, *handle, uintptr(unsafe.Pointer(n)))
+		return told(what, *n, err)
+	}
+	c.LinkGeneration = ask("generation of the link", "nvmlDeviceGetCurrPcieLinkGeneration")
+	c.LinkWidth = ask("width of the link", "nvmlDeviceGetCurrPcieLinkWidth")
+	c.LinkMost = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
+	c.Power = ask("power", "nvmlDeviceGetPowerUsage")
+	c.PowerLimit = ask("limit of power", "nvmlDeviceGetEnforcedPowerLimit")
+	const ofChip = 0
+	warm := new(uint32)
+	err = l.call("nvmlDeviceGetTemperature", *handle, ofChip, uintptr(unsafe.Pointer(warm)))
+	c.Temperature = told("temperature", *warm, err)
+	busy := new([2]uint32) // of the chip, of its memory
+	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
+	c.Busy = told("utilization", busy[0], err)
+	if c.Processes, err = l.processes(*handle); err != nil {
+		c.Unknown = append(c.Unknown, fmt.Sprintf("processes (%v)", err))
+	}
+	return c, nil
+}
+
+// process is the library's struct of the third version.
+type process struct {
+	pid      uint32
+	bytes    uint64
+	instance [2]uint32
+}
+
+func (l *Library) processes(handle uintptr) ([]Process, error) {
+	const function = "nvmlDeviceGetComputeRunningProcesses_v3"
+	for room := uint32(64); ; room *= 4 {
+		n, found := new(uint32), make([]process, room)
+		*n = room
+		err := l.call(function, handle, uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(&found[0])))
+		var small *Error
+		if errors.As(err, &small) && small.Code == tooSmall && room < 1<<16 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var list []Process
+		for _, p := range found[:min(*n, room)] {
+			list = append(list, Process{PID: int(p.pid), Bytes: int64(p.bytes)}) // all ones, which is -1, where not told
+		}
+		return list, nil
+	}
+}
+
+// String is the card in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 0% busy".
+func (c Card) String() string {
+	var parts []string
+	add := func(known bool, format string, args ...any) {
+		if known {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add(c.LinkGeneration > 0 && c.LinkWidth > 0, "PCIe %d × %d", c.LinkGeneration, c.LinkWidth)
+	add(c.LinkMost[0] > c.LinkGeneration && c.LinkGeneration > 0, "%d when busy", c.LinkMost[0])
+	add(c.Temperature >= 0, "%d °C", c.Temperature)
+	add(c.Power >= 0 && c.PowerLimit > 0, "%d of %d W", c.Power/1000, c.PowerLimit/1000)
+	add(c.Busy >= 0, "%d%% busy", c.Busy)
+	return strings.Join(parts, ", ")
+}

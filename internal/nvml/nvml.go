@@ -1,0 +1,75 @@
+// Package nvml asks NVIDIA's management library about cards: what they are linked
+// by, how warm and busy they are, and who holds their memory. Nothing depends on its
+// answers but what people are shown.
+package nvml
+
+import (
+	"fmt"
+	"unsafe"
+
+	"spillway/internal/dl"
+)
+
+// names of the library.
+var names = []string{"libnvidia-ml.so.1", "libnvidia-ml.so"}
+
+// Library is the open library.
+type Library struct {
+	lib    *dl.Library
+	failed dl.Func // nvmlErrorString
+}
+
+// Open opens and starts the library, which comes with the driver of the card.
+func Open() (*Library, error) {
+	var lib *dl.Library
+	var err error
+	for _, name := range names {
+		if lib, err = dl.Open(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("NVIDIA's management library: %w; it comes with the driver", err)
+	}
+	l := &Library{lib: lib}
+	if l.failed, err = lib.Func("nvmlErrorString"); err != nil {
+		return nil, err
+	}
+	return l, l.call("nvmlInit_v2")
+}
+
+// Close ends the use of the library.
+func (l *Library) Close() error { return l.call("nvmlShutdown") }
+
+// Driver is the version of the driver.
+func (l *Library) Driver() (string, error) {
+	text := make([]byte, 96)
+	err := l.call("nvmlSystemGetDriverVersion", uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
+	return dl.Text(uintptr(unsafe.Pointer(&text[0])), len(text)), err
+}
+
+// call calls a function by name and turns its answer into an error.
+//
+//go:uintptrescapes
+func (l *Library) call(name string, args ...uintptr) error {
+	f, err := l.lib.Func(name)
+	if err != nil {
+		return err
+	}
+	if code := int32(f.Call(args...)); code != 0 {
+		return &Error{Call: name, Code: int(code), Text: dl.Text(l.failed.Call(uintptr(code)), 128)}
+	}
+	return nil
+}
+
+// Error is what the library answered to a call.
+type Error struct {
+	Call string
+	Code int
+	Text string // "Not Supported"
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code) }
+
+// tooSmall is the answer to a list that holds less than there is.
+const tooSmall = 7

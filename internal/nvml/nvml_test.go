@@ -1,0 +1,29 @@
+package nvml
+
+import "testing"
+
+func TestCardInALine(t *testing.T) {
+	idle := Card{LinkGeneration: 1, LinkWidth: 16, LinkMost: [2]int{5, 16}, Temperature: 34, Power: 75_400, PowerLimit: 700_000, Busy: 0}
+	if got, want := idle.String(), "PCIe 1 × 16, 5 when busy, 34 °C, 75 of 700 W, 0% busy"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	silent := Card{LinkGeneration: -1, LinkWidth: -1, LinkMost: [2]int{-1, -1}, Temperature: -1, Power: -1, PowerLimit: -1, Busy: -1}
+	if got := silent.String(); got != "" {
+		t.Errorf("a card that tells nothing is %q", got)
+	}
+}
+
+// On a machine with a driver the library answers; elsewhere the error says what to do.
+func TestOpen(t *testing.T) {
+	l, err := Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	if v, err := l.Driver(); err != nil || v == "" {
+		t.Errorf("driver %q, %v", v, err)
+	}
+	if _, err := l.Card("0000ffff:ff:1f.0"); err == nil {
+		t.Error("a card that is not there was found")
+	}
+}

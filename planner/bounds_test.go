@@ -1,0 +1,191 @@
+package planner_test
+
+import (
+	"strings"
+	"testing"
+
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+func trained(t *testing.T) *spec.Model {
+	t.Helper()
+	return tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+}
+
+// keeps says whether a plan keeps values of any block for its backward.
+func keeps(p *plan.Plan) bool {
+	for i := range p.Steps {
+		if b, ok := p.Steps[i].Bound(plan.InKept, 0); ok && p.Buffers[b.Buffer].Bytes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// away counts the homes of weights and moments that are not on a device.
+func away(p *plan.Plan) (n int) {
+	for _, s := range p.Slabs {
+		for _, home := range []int{s.Weight, s.Pieces[0].Moment} {
+			if p.TierOf(home) != plan.OnDevice {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// With room for everything, a share that the standard plan exceeds has plans give up
+// what the share is about, down to it if that is possible.
+func TestSharesOfADevice(t *testing.T) {
+	m := trained(t)
+	standard, err := planner.Make(m, tiny.AdamW(1, false), tiny.Site(1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := standard.Peak()[plan.OnDevice]
+	if away(standard) > 0 || !keeps(standard) {
+		t.Fatalf("the standard plan is %s", standard.Strategy)
+	}
+	for _, c := range []struct {
+		name         string
+		bounds       planner.Bounds
+		changes      func(*plan.Plan) bool
+		smallestFill float64 // that what the share is about can be brought down to
+	}{
+		{"activations", planner.Bounds{KeepBelow: 0.9}, func(p *plan.Plan) bool { return p.Forecast.Flops > standard.Forecast.Flops && away(p) == 0 }, 0.9},
+		{"activations, all", planner.Bounds{KeepBelow: 0.01}, func(p *plan.Plan) bool { return !keeps(p) && away(p) == 0 }, 1},
+		{"homes, later", planner.Bounds{StayBelow: 0.9}, func(p *plan.Plan) bool { return away(p) == 0 }, 0.9},
+		{"homes", planner.Bounds{StayBelow: 0.7}, func(p *plan.Plan) bool { return away(p) > 0 && away(p) < 2*len(p.Slabs) }, 0.7},
+		{"homes, all", planner.Bounds{StayBelow: 0.01}, func(p *plan.Plan) bool { return away(p) == 2*len(p.Slabs) }, 1},
+		{"neither", planner.Bounds{KeepBelow: 1, StayBelow: 1}, func(p *plan.Plan) bool { return p.Peak()[plan.OnDevice] == all }, 1},
+	} {
+		goal := tiny.AdamW(1, false)
+		goal.Bounds = c.bounds
+		p, err := planner.Make(m, goal, tiny.Site(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fill := float64(p.Peak()[plan.OnDevice]) / float64(all); !c.changes(p) || fill > c.smallestFill {
+			t.Errorf("%s: %s fills %.2f of the device", c.name, p.Strategy, fill)
+		}
+	}
+	goal := tiny.AdamW(1, false)
+	goal.Bounds.KeepBelow = 0.9
+	p, err := planner.Make(m, goal, tiny.Site(all))
+	if err != nil || !strings.Contains(p.Reason, "90% of its budget") {
+		t.Errorf("the reason is %q, %v", p.Reason, err)
+	}
+}
+
+// streamedAtOnce is the most copies of weights on a device at once, homes left out.
+func streamedAtOnce(p *plan.Plan) (most int) {
+	alive := map[int]bool{}
+	for i, list := range p.Accesses() {
+		if s := p.Steps[i]; s.Verb == plan.Free {
+			delete(alive, s.Dst)
+		}
+		for _, a := range list {
+			if b := p.Buffers[a.Buffer]; b.Class == plan.Weight && !b.Home && p.TierOf(a.Buffer) == plan.OnDevice {
+				alive[a.Buffer] = true
+			}
+		}
+		most = max(most, len(alive))
+	}
+	return most
+}
+
+func TestWindowIsTaken(t *testing.T) {
+	for _, task := range []graph.Task{graph.Infer, graph.Train} {
+		for window := 1; window <= 5; window++ {
+			m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: task})
+			goal := planner.Goal{}
+			if task == graph.Train {
+				goal = tiny.AdamW(1, false)
+			}
+			goal.Bounds.Window, goal.Insist.Weights = window, plan.OnHost
+			p, err := planner.Make(m, goal, tiny.Site(1<<30))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := streamedAtOnce(p); n != window {
+				t.Errorf("%s with a window of %d has %d slabs on the device at once", task, window, n)
+			}
+		}
+	}
+}
+
+// What stays on the device by demand stays, and what is recomputed is not kept,
+// whatever else fits or is faster.
+func TestInsistOnTheDevice(t *testing.T) {
+	m := trained(t)
+	stay := planner.Insist{Weights: plan.OnDevice, State: plan.OnDevice}
+	check := func(i planner.Insist, budget int64) (*plan.Plan, error) {
+		goal := tiny.AdamW(1, false)
+		goal.Insist = i
+		return planner.Make(m, goal, tiny.Site(budget))
+	}
+	stay.Activations = planner.Kept
+	standard, err := check(stay, 1<<30)
+	if err != nil || standard.Strategy != "standard" {
+		t.Fatalf("%v, %v", standard, err)
+	}
+	all := standard.Peak()[plan.OnDevice]
+	if _, err := check(stay, all-1); err == nil {
+		t.Error("a standard plan was made without room for it")
+	}
+	stay.Activations = planner.Recomputed
+	p, err := check(stay, 1<<30)
+	if err != nil || keeps(p) || away(p) > 0 || !strings.Contains(p.Strategy, "checkpointing") {
+		t.Errorf("%v, %v", p, err)
+	}
+	if p.Peak()[plan.OnDevice] >= all {
+		t.Errorf("recomputing takes %d bytes, keeping %d", p.Peak()[plan.OnDevice], all)
+	}
+	p, err = check(planner.Insist{Weights: plan.OnDevice, State: plan.OnHost}, 1<<30)
+	if err != nil || away(p) != len(p.Slabs) || !strings.HasPrefix(p.Strategy, "optimizer offload") {
+		t.Errorf("%v, %v", p, err)
+	}
+	if _, err := check(planner.Insist{Activations: "sold"}, 1<<30); err == nil || !strings.Contains(err.Error(), "sold") {
+		t.Errorf("%v", err)
+	}
+	for _, i := range []planner.Insist{{Activations: planner.Recomputed}, {Weights: plan.OnHost}} {
+		if i.Happened(m, standard) == nil {
+			t.Errorf("the standard plan passes for %+v", i)
+		}
+	}
+}
+
+func TestWaysRuledOut(t *testing.T) {
+	m := trained(t)
+	site := tiny.Site(1 << 30)
+	site.Devices = 2
+	goal := tiny.AdamW(4, false)
+	for range planner.Ways {
+		p, err := planner.Make(m, goal, site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range goal.Bounds.Without {
+			if w != planner.DataParallel && strings.Contains(p.Strategy, string(w)) || w == planner.DataParallel && strings.Contains(p.Strategy, "ZeRO-2") {
+				t.Errorf("without %q the plan is %q", goal.Bounds.Without, p.Strategy)
+			}
+		}
+		next := map[bool]planner.Way{true: planner.DataParallel, false: planner.Pipeline}[len(goal.Bounds.Without) == 0]
+		goal.Bounds.Without = append(goal.Bounds.Without, next)
+	}
+	goal.Insist.Way = planner.Pipeline
+	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "ruled out") {
+		t.Errorf("%v", err)
+	}
+	for _, b := range []planner.Bounds{{KeepBelow: 1.5}, {StayBelow: -1}, {Window: -2}} {
+		goal := tiny.AdamW(1, false)
+		goal.Bounds = b
+		if _, err := planner.Make(m, goal, site); err == nil {
+			t.Errorf("%+v is accepted", b)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package planner
+
+import (
+	"math"
+	"testing"
+
+	"spillway/arch"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/spec"
+)
+
+const twoLayers = `{"model_type":"llama","vocab_size":2000,"hidden_size":128,"num_hidden_layers":2,
+"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":256,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":512}`
+
+// On a space small enough to try everything, the search is within 5% of the best,
+// whatever the budget.
+func TestSearchIsNearTheBest(t *testing.T) {
+	m, info, err := arch.FromConfig([]byte(twoLayers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := spec.Trace("small", info.Type, m, graph.Config{Rows: 1, Seq: 128, DType: dtype.F32, Task: graph.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates := sim.Rates{Matrix: 4e11, Vector: 4e10, Memory: 1e11, In: 5e9, Out: 5e9}
+	site := Site{Device: "gpu0", Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates, Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates)}
+	goal := Goal{Micros: 1, Optimizer: &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}}
+	all := everything(t, model, goal, site)
+	standard := all[0]
+	for _, share := range []float64{0.35, 0.5, 0.7, 0.9} {
+		site.Budget = int64(share * float64(standard.device))
+		best := math.Inf(1)
+		for _, c := range all {
+			if c.device <= site.Budget {
+				best = min(best, c.seconds)
+			}
+		}
+		p, err := Make(model, goal, site)
+		if math.IsInf(best, 1) {
+			if err == nil {
+				t.Errorf("%.0f%%: found a plan where there is none", 100*share)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%.0f%% of the memory: %v; the best of %d takes %.6f s", 100*share, err, len(all), best)
+			continue
+		}
+		if p.Forecast.StepSeconds > 1.05*best {
+			t.Errorf("%.0f%% of the memory: %s takes %.6f s, the best of %d takes %.6f s", 100*share, p.Strategy, p.Forecast.StepSeconds, len(all), best)
+		}
+	}
+}
+
+// everything forecasts each mix there is, the standard one first.
+func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*candidate) {
+	b, err := newBlueprint(model, goal, site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &search{b: b, made: map[mix]*candidate{}}
+	slabs, blocks := len(b.slabs.list), len(model.Blocks)
+	for streamed := range slabs + 1 {
+		for offloaded := range slabs + 1 {
+			for recompute := range 2*blocks + 1 {
+				for spilled := range blocks + 1 {
+					for _, look := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
+						c := &candidate{choice: s.choice(mix{streamed: streamed, offloaded: offloaded, recompute: recompute, spilled: spilled, window: look[0], ahead: look[1]})}
+						c.seconds, c.device = forecastOf(t, b, c.choice)
+						all = append(all, c)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func forecastOf(t *testing.T, b *blueprint, c Choice) (float64, int64) {
+	t.Helper()
+	p, err := b.emit(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order(p)
+	f, err := forecast(p, b.site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.StepSeconds, p.Peak()[plan.OnDevice]
+}

@@ -1,0 +1,71 @@
+package planner_test
+
+import (
+	"testing"
+
+	"spillway/arch"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/planner"
+	"spillway/spec"
+)
+
+// deep has many equal layers, so that what a pipeline cannot hide at its two ends
+// counts for little.
+const deep = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hidden_layers":96,
+"num_attention_heads":8,"num_key_value_heads":8,"intermediate_size":4096,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":4096}`
+
+// allStreamed streams everything, from the disk if asked.
+func allStreamed(disk bool) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := planner.Alike(true, true, planner.KeepNone, 3)(slabs, blocks)
+		c.Ahead, c.OnDisk = 2, make([]bool, slabs)
+		for i := range c.OnDisk {
+			c.OnDisk[i] = disk
+		}
+		return c
+	}
+}
+
+// Whatever binds, the other work hides behind it: an iteration takes at most 3%
+// longer than the busiest resource alone needs.
+func TestTransfersHideBehindWhatBinds(t *testing.T) {
+	m, info, err := arch.FromConfig([]byte(deep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, bound string
+		seq         int64
+		task        graph.Task
+		rates       sim.Rates
+		disk        planner.Disk
+	}{
+		{"compute", "compute", 4096, graph.Train, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, planner.Disk{}},
+		{"link while training", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}},
+		{"link while inferring", "link to device", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}},
+		{"optimizer", "compute", 16, graph.Train, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, planner.Disk{}},
+		{"disk while inferring", "disk read", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}},
+		{"disk while training", "disk read", 64, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}},
+	} {
+		model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk}
+		goal := planner.Goal{Micros: 1}
+		if c.task == graph.Train {
+			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}}
+		}
+		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := p.Forecast; f.Bound != c.bound || f.AtBest < 1/1.03 {
+			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, f.Bound, 100*f.AtBest, f.Busy)
+		}
+	}
+}

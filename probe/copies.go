@@ -1,0 +1,117 @@
+package probe
+
+import (
+	"errors"
+	"time"
+
+	"spillway/device"
+	"spillway/units"
+)
+
+// copyTries is how often a copy is timed; the best counts.
+const copyTries = 4
+
+// measureCopies times copies in, out, both ways at once and within the device.
+func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
+	c, err := newCopies(dev, bytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	down := func(half int) error { return c.in.Copy(c.part(c.card, half), c.part(c.host, half)) }
+	up := func(half int) error { return c.out.Copy(c.part(c.host, half), c.part(c.card, half)) }
+	for _, m := range []struct {
+		rate  *units.Rate
+		bytes int64
+		copy  func() error
+	}{
+		{&r.In, bytes, func() error { return down(0) }},
+		{&r.Out, bytes, func() error { return up(1) }},
+		{&r.Both, 2 * bytes, func() error { return errors.Join(down(0), up(1)) }},
+		{&r.Bandwidth, 2 * bytes, func() error { return c.in.Copy(c.part(c.card, 1), c.part(c.card, 0)) }}, // read and written
+	} {
+		best, err := c.time(m.copy)
+		if err != nil {
+			return err
+		}
+		*m.rate = units.Rate(float64(m.bytes) / best.Seconds())
+	}
+	r.Latency, err = c.small()
+	return err
+}
+
+// copies is memory on both sides, two halves each, and a queue for each way.
+type copies struct {
+	half       int64
+	host, card device.Memory
+	in, out    device.Queue
+}
+
+func newCopies(dev device.Device, half int64) (c *copies, err error) {
+	c = &copies{half: half}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.host, err = dev.HostAlloc(2 * half); err != nil {
+		return c, err
+	}
+	if c.card, err = dev.Alloc(2 * half); err != nil {
+		return c, err
+	}
+	if c.in, err = dev.Queue("in"); err != nil {
+		return c, err
+	}
+	c.out, err = dev.Queue("out")
+	return c, err
+}
+
+func (c *copies) close() error {
+	var errs []error
+	for _, q := range []device.Queue{c.in, c.out} {
+		if q != nil {
+			errs = append(errs, q.Close())
+		}
+	}
+	for _, m := range []device.Memory{c.host, c.card} {
+		if m != nil {
+			errs = append(errs, m.Free())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *copies) part(m device.Memory, half int) device.Buffer {
+	return device.Buffer{Memory: m, Offset: int64(half) * c.half, Bytes: c.half}
+}
+
+// time is the shortest of several tries, after one that does not count.
+func (c *copies) time(work func() error) (best time.Duration, err error) {
+	for i := range copyTries + 1 {
+		start := time.Now()
+		if err := errors.Join(work(), c.in.Sync(), c.out.Sync()); err != nil {
+			return 0, err
+		}
+		if took := time.Since(start); i == 1 || i > 1 && took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+// small is what one of many small copies takes.
+func (c *copies) small() (time.Duration, error) {
+	const times = 200
+	to, from := c.part(c.card, 0), c.part(c.host, 0)
+	to.Bytes, from.Bytes = 256, 256
+	best, err := c.time(func() error {
+		for range times {
+			if err := c.in.Copy(to, from); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return best / times, err
+}

@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"spillway/device/cpu"
+	"spillway/machine"
+	"spillway/units"
+)
+
+func measured(t *testing.T) Rates {
+	t.Helper()
+	dev := cpu.Open(cpu.Options{Threads: 1})
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Close(); err != nil { // tells what was left
+		t.Error(err)
+	}
+	return r
+}
+
+// Every rate lies where a processor's can be, and one thread is no card.
+func TestMeasure(t *testing.T) {
+	r := measured(t)
+	for name, rate := range map[string]units.Rate{"in": r.In, "out": r.Out, "both": r.Both, "bandwidth": r.Bandwidth} {
+		if rate < 50e6 || rate > 1e12 {
+			t.Errorf("%s is %v", name, rate)
+		}
+	}
+	if r.Compute.F32 < 50e6 || r.Compute.F32 > 1e12 {
+		t.Errorf("products run at %v", r.Compute.F32)
+	}
+	for name, d := range map[string]time.Duration{"launch": r.Launch, "latency": r.Latency} {
+		if d <= 0 || d > 10*time.Millisecond {
+			t.Errorf("%s is %v", name, d)
+		}
+	}
+}
+
+func TestDeviceTakesMeasuredRates(t *testing.T) {
+	r := Rates{In: 55e9, Out: 54e9, Both: 100e9, Bandwidth: 4e12, Launch: time.Microsecond}
+	r.Compute.F32, r.Compute.BF16 = 50e12, 700e12
+	before := machine.Sources{"memory": machine.Measured}
+	d := r.Device(machine.Device{Memory: 7, Sources: before})
+	if d.Memory != 7 || d.Link.In != 55e9 || !d.Link.Duplex || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured {
+		t.Errorf("%+v", d)
+	}
+	if _, claimed := d.Sources["tf32"]; claimed || len(before) != 1 {
+		t.Errorf("sources %v of %v", d.Sources, before)
+	}
+	if r.Both = 60e9; r.Device(machine.Device{}).Link.Duplex {
+		t.Error("a link that shares its rate counts as duplex")
+	}
+}
+
+func TestKeep(t *testing.T) {
+	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
+	r.Compute.F32 = 5
+	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
+		t.Errorf("nothing is kept, but %v, %v", ok, err)
+	}
+	if err := Keep(dir, "a card", r); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := Kept(dir, "a card"); !ok || err != nil || got != r {
+		t.Errorf("kept %+v, got %+v, %v, %v", r, got, ok, err)
+	}
+	if _, ok, _ := Kept(dir, "another"); ok {
+		t.Error("another card has the rates of the first")
+	}
+	if err := os.WriteFile(path(dir, "a card"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := Kept(dir, "a card"); ok || err == nil {
+		t.Error("a damaged file was believed")
+	}
+}

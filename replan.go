@@ -1,0 +1,108 @@
+package spillway
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/device"
+	"spillway/executor"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/units"
+)
+
+// hostName is the device of an out-of-memory error that is about the host.
+const hostName = "host"
+
+// checkHost refuses a plan that takes more host memory than is left now. Memory is
+// given by the system when it is touched, so that without this a plan that is too
+// large would start and be killed.
+func (j *Job) checkHost(on []device.Device) error {
+	usable, err := j.Options.System.Usable()
+	if err != nil {
+		return err
+	}
+	if need := j.hostBytes(on); need > int64(usable) {
+		return &device.OutOfMemoryError{Device: hostName, Asked: need, Limit: int64(usable)}
+	}
+	return nil
+}
+
+// hostBytes is what the plan takes of host memory: its host tiers, and the arenas of
+// devices that have no memory of their own.
+func (j *Job) hostBytes(on []device.Device) (n int64) {
+	for _, a := range j.Plan.Arenas {
+		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && on[a.Device].Info().OnHost {
+			n += a.Bytes
+		}
+	}
+	return n
+}
+
+// startWithin starts the job within the memory there is: see claim.
+func (j *Job) startWithin(notice func(string)) (*executor.Executor, *durable, error) {
+	from, err := j.Weights()
+	if err != nil {
+		return nil, nil, err
+	}
+	e, kept, err := j.claim(notice)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e, kept, j.load(e, from, kept.recovered())
+}
+
+// claim allocates what the plan needs. Where a device or the host refuses, since they
+// have less than the plan assumed, the job is planned again for what there is, and
+// notice, if not nil, is told. A choice that was insisted on has no second plan.
+func (j *Job) claim(notice func(string)) (*executor.Executor, *durable, error) {
+	for {
+		e, kept, err := j.allocate(true)
+		var refused *device.OutOfMemoryError
+		if err == nil || !errors.As(err, &refused) || j.Options.Choose != nil {
+			return e, kept, err
+		}
+		o, smaller := j.Options.within(refused)
+		if !smaller {
+			return nil, nil, err
+		}
+		again, planning := j.Model.Plan(o)
+		if planning != nil {
+			return nil, nil, errors.Join(err, planning)
+		}
+		if notice != nil {
+			notice(fmt.Sprintf("%s has %v left, the plan took %v: planned again, now %s instead of %s",
+				refused.Device, units.Bytes(refused.Limit-refused.Allocated), units.Bytes(refused.Asked), again.Plan.Strategy, j.Plan.Strategy))
+		}
+		*j = *again
+	}
+}
+
+// within is the options for what is left after a refusal. It says whether that is
+// less than what was planned for, so that trying again comes to an end.
+func (o PlanOptions) within(r *device.OutOfMemoryError) (PlanOptions, bool) {
+	left := r.Limit - r.Allocated
+	if left <= 0 || left >= r.Asked || r.Device == planner.DiskName {
+		return o, false
+	}
+	if r.Device == hostName {
+		return o.withinHost(units.Bytes(left)), true
+	}
+	smaller := o.Budget == 0 || left < o.Budget
+	o.Budget = left
+	return o, smaller
+}
+
+// withinHost is the options for a computer with less host memory. Devices without
+// memory of their own take from the same.
+func (o PlanOptions) withinHost(usable units.Bytes) PlanOptions {
+	m := &o.Machine
+	m.Host.Usable = min(m.Host.Usable, usable)
+	m.Devices = append(m.Devices[:0:0], m.Devices...)
+	for i := range m.Devices {
+		if len(o.On) > 0 && o.On[0].Info().OnHost {
+			m.Devices[i].Shared, m.Devices[i].Usable = true, min(m.Devices[i].Usable, usable)
+		}
+	}
+	return o
+}

@@ -1,0 +1,131 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"spillway/executor"
+	"spillway/internal/offheap"
+	"spillway/op"
+)
+
+// Parked is the weights and the optimizer's state of an executor, bit for bit, while
+// no executor holds them. It must be closed.
+type Parked struct {
+	bytes int64
+	at    map[parkedName]parkedAt
+	store storage
+}
+
+// parkedName tells weights, masters and moments of params apart.
+type parkedName struct{ param, state string }
+
+// parkedAt is where one lies.
+type parkedAt struct {
+	t      op.Type
+	offset int64
+}
+
+// storage is memory or a file.
+type storage interface {
+	WriteAt(p []byte, at int64) (int, error)
+	ReadAt(p []byte, at int64) (int, error)
+	Close() error
+}
+
+// ParkedBytes is what parking an executor's state takes.
+func ParkedBytes(e *executor.Executor) (n int64) {
+	for _, t := range held(e) {
+		n += t.Bytes()
+	}
+	return n
+}
+
+func held(e *executor.Executor) []executor.Tensor { return append(e.Weights(), e.States()...) }
+
+// Park copies what an executor holds to host memory, or to a file in a folder if one
+// is named. The file is gone with Close.
+func Park(e *executor.Executor, folder string) (*Parked, error) {
+	p := &Parked{bytes: ParkedBytes(e), at: map[parkedName]parkedAt{}}
+	var err error
+	if p.store, err = open(p.bytes, folder); err != nil {
+		return nil, fmt.Errorf("parking %d bytes of weights and state: %w", p.bytes, err)
+	}
+	var end int64
+	for _, t := range held(e) {
+		at := parkedAt{t.Type, end}
+		err := e.Read(t, func(offset int64, chunk []byte) error {
+			_, err := p.store.WriteAt(chunk, at.offset+offset)
+			return err
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("parking %s: %w", t.Param.Name, err), p.Close())
+		}
+		p.at[parkedName{t.Param.Name, t.State}], end = at, end+t.Bytes()
+	}
+	return p, nil
+}
+
+// Bytes that are parked.
+func (p *Parked) Bytes() int64 { return p.bytes }
+
+// Restore writes to an executor all it holds. Its plan must have the same params and
+// keep the same state of them.
+func (p *Parked) Restore(e *executor.Executor) error {
+	tensors := held(e)
+	if len(tensors) != len(p.at) {
+		return fmt.Errorf("%d tensors of weights and state were parked, the plan has %d", len(p.at), len(tensors))
+	}
+	for _, t := range tensors {
+		if err := p.write(e, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Weights writes the weights alone, for a plan that keeps no state.
+func (p *Parked) Weights(e *executor.Executor) error {
+	for _, t := range e.Weights() {
+		if err := p.write(e, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Parked) write(e *executor.Executor, t executor.Tensor) error {
+	at, ok := p.at[parkedName{t.Param.Name, t.State}]
+	if !ok || !at.t.Equal(t.Type) {
+		return fmt.Errorf("%s %s was parked as %v, the plan has it as %v", t.Param.Name, t.State, at.t, t.Type)
+	}
+	return e.Write(t, func(offset int64, chunk []byte) error {
+		_, err := p.store.ReadAt(chunk, at.offset+offset)
+		return err
+	})
+}
+
+// Close gives the memory or the file back.
+func (p *Parked) Close() error { return p.store.Close() }
+
+func open(bytes int64, folder string) (storage, error) {
+	if folder != "" {
+		f, err := os.CreateTemp(folder, "parked-*")
+		return temporary{f}, err
+	}
+	r, err := offheap.Alloc(bytes, false)
+	return memory{r}, err
+}
+
+// memory is storage outside the Go heap.
+type memory struct{ region *offheap.Region }
+
+func (m memory) WriteAt(p []byte, at int64) (int, error) { return copy(m.region.Bytes()[at:], p), nil }
+func (m memory) ReadAt(p []byte, at int64) (int, error)  { return copy(p, m.region.Bytes()[at:]), nil }
+func (m memory) Close() error                            { return m.region.Free() }
+
+// temporary is a file that is removed when it is closed.
+type temporary struct{ *os.File }
+
+func (t temporary) Close() error { return errors.Join(t.File.Close(), os.Remove(t.Name())) }
