@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"spillway/internal/vfs"
+	"spillway/machine"
+	"spillway/store"
+	"spillway/units"
+)
+
+// diskFlag adds the folder that bytes may rest in.
+func diskFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "disk", "", "let bytes rest in the folder `DIR` when device and host memory are full (default: no disk)")
+}
+
+// diskOptions has this computer looked at with the disk of a folder, "" for none. The
+// folder is made where it is missing.
+func diskOptions(dir string) (machine.Options, error) {
+	if dir == "" {
+		return machine.Options{}, nil
+	}
+	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
+		return machine.Options{}, fmt.Errorf("making the folder for the disk: %w", err)
+	}
+	return machine.Options{DiskPath: dir}, nil
+}
+
+// limitHost lowers what may be used of the host to a size people gave, "" for no limit.
+func limitHost(m *machine.Machine, size string) error {
+	if size == "" {
+		return nil
+	}
+	limit, err := units.ParseBytes(size)
+	if err != nil {
+		return usageError{err}
+	}
+	m.Host.Usable = min(m.Host.Usable, limit)
+	return nil
+}
+
+// heldOnDisk says whether a folder holds a training, and its iteration.
+func heldOnDisk(dir string) (iteration int64, held bool, err error) {
+	if dir == "" {
+		return 0, false, nil
+	}
+	iteration, err = store.Held(dir)
+	if errors.Is(err, store.ErrNone) {
+		return 0, false, nil
+	}
+	return iteration, err == nil, err
+}
+
+// assumedDisk is what is taken for granted of the disk a plan uses; "" for nothing.
+func assumedDisk(m machine.Machine) string {
+	if m.Disk.Sources["read"] != machine.Assumed {
+		return ""
+	}
+	return fmt.Sprintf("disk reads at %v, writes at %v", m.Disk.Read, m.Disk.Write)
+}
