@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -18,13 +19,13 @@ func diskFlag(cmd *cobra.Command, dir *string) {
 }
 
 // probeWithDisk looks at this computer, with the disk of a folder, "" for none. The
-// folder is made where it is missing.
+// folder need not exist yet.
 func (sh shell) probeWithDisk(dir string) (machine.Machine, error) {
 	if dir == "" {
 		return sh.probe(machine.Options{})
 	}
-	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
-		return machine.Machine{}, fmt.Errorf("making the folder for the disk: %w", err)
+	for there, err := vfs.Exists(vfs.OS, dir); !there && err == nil && dir != filepath.Dir(dir); there, err = vfs.Exists(vfs.OS, dir) {
+		dir = filepath.Dir(dir)
 	}
 	return sh.probe(machine.Options{DiskPath: dir})
 }
