@@ -57,7 +57,11 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		}
 		line.Print(row.Name)
 		if err := row.measure(ctx, sh, here, r.Rates); err != nil {
-			return r, fmt.Errorf("measuring %s: %w", row.Name, err)
+			if ctx.Err() != nil {
+				return r, err
+			}
+			r.Notes = append(r.Notes, fmt.Sprintf("%s was not measured: %v", row.Name, err))
+			continue
 		}
 		r.Results = append(r.Results, row)
 	}

@@ -51,8 +51,8 @@ type gpuRow struct {
 const (
 	forwardShort = "forward of 8B from the host, 1 × 512 tokens"
 	forwardLong  = "forward of 8B from the host, 4 × 2048 tokens"
-	trainKept    = "training of 1.1B on the card, 4 × 2048 tokens"
-	trainAgain   = "the same, recomputed"
+	trainKept    = "training of 1.1B on the card, 4 × 2048 tokens, all kept"
+	trainAgain   = "training of 1.1B on the card, 4 × 2048 tokens, recomputed"
 )
 
 // forwardBudget is what a forward from the host may take of the card.
@@ -112,7 +112,9 @@ func openBench(name string) (*spillway.Model, error) {
 }
 
 // wants says whether a row was asked for.
-func (o benchOptions) wants(row string) bool { return o.only == "" || strings.Contains(row, o.only) }
+func (o benchOptions) wants(row string) bool {
+	return o.only == "" || slices.ContainsFunc(strings.Split(o.only, ","), func(words string) bool { return strings.Contains(row, words) })
+}
 
 // measure plans, runs and times the row on a card of its own. The rig is closed
 // before and after.
