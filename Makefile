@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic gpu-bundle
 
 test:            ## the whole suite
 	go test ./...
@@ -33,3 +33,13 @@ tokenizers:      ## fetch real tokenizer files for the tests that want them
 
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -plans 2000 -timeout 30m
+
+# Where bundles for machines with a card go, and for which system.
+GPU ?= build/gpu
+gpu-bundle:      ## the binary, the peers and the tests that use a card, for a machine that has one and no Go
+	rm -rf $(GPU) && mkdir -p $(GPU)
+	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
+	@set -e; for p in $$(grep -rlE 'cuda\.Open\(|openCard\(|nvml\.Open\(|Open\(\)$$' --include=*_test.go device/cuda internal/nvml | xargs -n1 dirname | sort -u); do \
+	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
+	cp -r bench/peers $(GPU)/peers
+	@echo 'on the machine with the card: for t in ./*.test; do $$t; done; ./spillway bench gpu --peers peers'
