@@ -182,7 +182,7 @@ func (w *Wrapped) replicas(o PlanOptions) (planner.Way, error) {
 	if share == 0 || len(o.On) == 1 {
 		return "", nil
 	}
-	here, err := o.Memory()
+	site, err := o.site()
 	if err != nil {
 		return "", err
 	}
@@ -190,7 +190,7 @@ func (w *Wrapped) replicas(o PlanOptions) (planner.Way, error) {
 	for _, p := range w.params {
 		weights += p.Type.Bytes()
 	}
-	if limit := share * float64(here.Devices[0]); float64(weights) >= limit {
+	if limit := share * float64(found(site).Devices[0]); float64(weights) >= limit {
 		if w.c.Strategy == "data parallel" {
 			return "", fmt.Errorf("strategy data parallel: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", units.Bytes(weights), units.Bytes(limit))
 		}

@@ -53,6 +53,36 @@ func (o PlanOptions) disk() (d planner.Disk, err error) {
 	return d, nil
 }
 
+// checkDisk refuses a plan of a training whose files do not fit in the folder: on disk
+// is also a copy of what is trained and rests elsewhere.
+func (o PlanOptions) checkDisk(p *plan.Plan) error {
+	if o.Disk == "" || !o.trains() || !hasDisk(p) {
+		return nil
+	}
+	room, err := store.Room(o.Disk)
+	if err != nil {
+		return err
+	}
+	if o.DiskBudget > 0 {
+		room = min(room, o.DiskBudget)
+	}
+	if needed := generations * diskBytes(p); needed > room {
+		return fmt.Errorf("planning %s: keeping every iteration, %w", p.Model, &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: room})
+	}
+	return nil
+}
+
+// diskBytes is what a plan takes of the disk, one generation of it.
+func diskBytes(p *plan.Plan) int64 {
+	bytes := tapeBytes(p)
+	for _, a := range p.Arenas {
+		if a.Tier == plan.OnDisk {
+			bytes += a.Bytes
+		}
+	}
+	return bytes
+}
+
 // hasDisk says whether the last device of a plan is the disk.
 func hasDisk(p *plan.Plan) bool {
 	return p.Devices[len(p.Devices)-1].Name == planner.DiskName
@@ -84,13 +114,7 @@ func (j *Job) devices(keep bool) (list []device.Device, disk *store.Disk, err er
 // elsewhere take: whether the disk has room for both generations shows when they are
 // allocated.
 func (j *Job) openDisk(keep bool) (*store.Disk, error) {
-	limit := tapeBytes(j.Plan)
-	for _, a := range j.Plan.Arenas {
-		if a.Tier == plan.OnDisk {
-			limit += a.Bytes
-		}
-	}
-	disk, err := store.Open(store.Options{Dir: j.Options.Disk, Limit: limit, Regions: j.regions(keep)})
+	disk, err := store.Open(store.Options{Dir: j.Options.Disk, Limit: diskBytes(j.Plan), Regions: j.regions(keep)})
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,9 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	}
 	p, s, err := o.earlier(r)
 	if err == nil && p == nil {
-		p, s, err = o.ask(r)
+		if p, s, err = o.ask(r); err == nil {
+			err = o.checkDisk(p)
+		}
 	}
 	if err != nil {
 		return nil, err

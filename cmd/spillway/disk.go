@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -18,15 +19,15 @@ func diskFlag(cmd *cobra.Command, dir *string) {
 }
 
 // diskOptions has this computer looked at with the disk of a folder, "" for none. The
-// folder is made where it is missing.
-func diskOptions(dir string) (machine.Options, error) {
+// folder need not exist yet.
+func diskOptions(dir string) machine.Options {
 	if dir == "" {
-		return machine.Options{}, nil
+		return machine.Options{}
 	}
-	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
-		return machine.Options{}, fmt.Errorf("making the folder for the disk: %w", err)
+	for there, err := vfs.Exists(vfs.OS, dir); !there && err == nil && dir != filepath.Dir(dir); there, err = vfs.Exists(vfs.OS, dir) {
+		dir = filepath.Dir(dir)
 	}
-	return machine.Options{DiskPath: dir}, nil
+	return machine.Options{DiskPath: dir}
 }
 
 // limitHost lowers what may be used of the host to a size people gave, "" for no limit.

@@ -154,11 +154,7 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 // open. The caller closes the rig.
 func (s *siteChoice) open(sh shell) (*rig, error) {
 	if s.machine == "" {
-		o, err := diskOptions(s.disk)
-		if err != nil {
-			return &rig{}, err
-		}
-		return sh.rig(s.device, o)
+		return sh.rig(s.device, diskOptions(s.disk))
 	}
 	if s.disk != "" {
 		return &rig{}, misused("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,7 +119,7 @@ func (r *rig) allocated() (sum int64) {
 
 // overhead is what the cards' driver should count besides the arenas, bytes.
 func (r *rig) overhead() (sum int64) {
-	for _, c := range r.cards {
+	for _, c := range r.apart() {
 		sum += c.Info().Overhead
 	}
 	return sum
@@ -127,7 +128,7 @@ func (r *rig) overhead() (sum int64) {
 // held is how much of the cards' memory is taken, by this program and others, as
 // their driver counts.
 func (r *rig) held() (sum int64, err error) {
-	for _, c := range r.cards {
+	for _, c := range r.apart() {
 		free, total, err := c.Memory()
 		if err != nil {
 			return 0, err
@@ -135,6 +136,16 @@ func (r *rig) held() (sum int64, err error) {
 		sum += total - free
 	}
 	return sum, nil
+}
+
+// apart are the cards, each once where several devices are shares of it.
+func (r *rig) apart() (list []openCard) {
+	for i, c := range r.cards {
+		if !slices.ContainsFunc(r.choice.cards[:i], func(o cuda.Options) bool { return o.Ordinal == r.choice.cards[i].Ordinal }) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // deviceChoice is what --device says.

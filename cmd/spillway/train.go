@@ -38,6 +38,7 @@ type trainOptions struct {
 	wish       *wishes
 	disk       string
 	maxHost    string
+	keepEvery  int64
 	resume     bool
 	planFile   string
 	device     string
@@ -114,6 +115,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
 	f.StringVar(&o.maxHost, "max-host-memory", "", "take at most `SIZE` of host memory; a CPU's device memory is part of it (default: all that is free)")
 	diskFlag(cmd, &o.disk)
+	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
@@ -130,8 +132,8 @@ func (o *trainOptions) check() error {
 	switch {
 	case len(o.data) == 0:
 		return misused("--data is missing: name a file of text to train on")
-	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0:
-		return misused("--steps, --warmup, --save-every, --keep and --eval-every cannot be negative")
+	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0 || o.keepEvery < 0:
+		return misused("--steps, --warmup, --save-every, --keep, --eval-every and --durable-every cannot be negative")
 	}
 	return nil
 }
@@ -157,11 +159,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	look, err := diskOptions(o.disk)
-	if err != nil {
-		return r, err
-	}
-	here, err := sh.rig(o.device, look)
+	here, err := sh.rig(o.device, diskOptions(o.disk))
 	if err != nil {
 		return r, err
 	}
@@ -215,7 +213,7 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	}
 	dir, err := o.folder(m)
 	return train.Config{
-		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed,
+		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed, DurableEvery: o.keepEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }
