@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic gpu-bundle
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -30,6 +30,9 @@ golden:          ## write golden files anew; review them as a diff
 
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
+
+strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; takes long
+	go run ./tools/strategies
 
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -plans 2000 -timeout 30m

@@ -80,6 +80,11 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	defer m.Close() // opened for reading
+	if where.machine == "" {
+		if where.disk, err = wish.disk(where.disk); err != nil {
+			return nil, err
+		}
+	}
 	at, err := where.open(sh)
 	if err != nil {
 		return nil, err

@@ -159,6 +159,9 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
+	if o.disk, err = o.wish.disk(o.disk); err != nil {
+		return r, err
+	}
 	here, err := sh.rig(o.device, diskOptions(o.disk))
 	if err != nil {
 		return r, err
