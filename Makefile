@@ -20,8 +20,9 @@ fuzz:            ## every fuzz target, FUZZTIME each
 bench:           ## ratios to the machine's own peak and to peers found on it
 	go run ./cmd/spillway bench cpu
 
-kill:            ## kill a training fifty times, and one from disk a thousand; each must end with the same bits
+kill:            ## kill a training fifty times, and trainings from disk a thousand; each must end with the same bits
 	go test . -run TestKilledRunsGoOn -v -kills 50
+	go test . -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
 
 golden:          ## write golden files anew; review them as a diff

@@ -181,8 +181,8 @@ func modules(j *Job) []ModuleMemory {
 	return list
 }
 
-// owners gives each buffer of a plan its block, -1 for none: that of its slab, or of
-// the first step that touches it.
+// owners gives each buffer of a plan its block, -1 for none: that of its slab, which
+// also tells whose gradients an update reads, or of the first step that touches it.
 func owners(j *Job) []int {
 	of := make([]int, len(j.Plan.Buffers))
 	for id := range of {
@@ -208,6 +208,11 @@ func owners(j *Job) []int {
 			if id >= 0 {
 				of[id] = block[s.Name]
 			}
+		}
+	}
+	for _, s := range j.Plan.Steps {
+		if grad, ok := s.Bound(plan.InGrad, 0); ok && s.Verb == plan.UpdateRun {
+			of[grad.Buffer] = block[j.Plan.Slabs[s.Slab].Name]
 		}
 	}
 	return of

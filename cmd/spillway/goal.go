@@ -140,12 +140,13 @@ func (r goalReport) String() string {
 }
 
 // siteChoice is where the plan is to run, as flags say it.
-type siteChoice struct{ machine, device string }
+type siteChoice struct{ machine, device, disk string }
 
 func siteFlags(cmd *cobra.Command) *siteChoice {
 	s := &siteChoice{}
 	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
 	cmd.Flags().StringVar(&s.device, "device", "", deviceHelp+"\nwith --machine: one of its devices, such as gpu0 (default: its first)")
+	diskFlag(cmd, &s.disk)
 	return s
 }
 
@@ -153,7 +154,10 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 // open. The caller closes the rig.
 func (s *siteChoice) open(sh shell) (*rig, error) {
 	if s.machine == "" {
-		return sh.rig(s.device, machine.Options{})
+		return sh.rig(s.device, diskOptions(s.disk))
+	}
+	if s.disk != "" {
+		return &rig{}, misused("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
 	}
 	m, d, err := s.pick()
 	return &rig{machine: m, device: d}, err

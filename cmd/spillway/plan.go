@@ -30,6 +30,7 @@ loaded and nothing runs: any model can be planned for any machine.
   spillway plan qwen2.5-7b --task lora --batch 4 --machine rtx4090,host:64GiB
   spillway plan llama-3-8b --machine rtx4090 --compare --explain     every strategy, and what saves how much
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
+  spillway plan llama-3-8b --disk /mnt/nvme/run --seq 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -85,7 +86,7 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 	}
 	defer at.close() // nothing is allocated on it
 	o := g.options(at.machine, at.device)
-	o.On = at.on // a plan for this computer can be run on it
+	o.On, o.Disk = at.on, where.disk // a plan for this computer can be run on it
 	_, notices, err := wish.apply(g, &o)
 	if err != nil {
 		return nil, err

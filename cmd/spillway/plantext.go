@@ -71,7 +71,7 @@ func (r *planReport) write(w io.Writer) error {
 	if r.why != "" {
 		p.line("device", "%s: %s", r.Machine.Device, r.why)
 	}
-	if text := assumptions(r.Machine, r.compute); text != "" {
+	if text := assumptions(r.Machine, r.compute, r.Free[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -299,7 +299,7 @@ func linkText(l machine.Link) string {
 }
 
 // assumptions lists the figures the forecast is made of that nobody gave or measured.
-func assumptions(m machineReport, precision dtype.Type) string {
+func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
 	for _, f := range []struct {
@@ -313,6 +313,9 @@ func assumptions(m machineReport, precision dtype.Type) string {
 		if d.Sources[f.key] == machine.Assumed {
 			list = append(list, f.text)
 		}
+	}
+	if text := assumedDisk(m.Machine); usesDisk && text != "" {
+		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
 }
