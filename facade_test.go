@@ -96,7 +96,7 @@ func TestOwnModelsTrain(t *testing.T) {
 	feed := &repeated{counted: 4, parts: map[string][]byte{
 		"input": floatBytes([]float32{0, 0, 0, 1, 1, 0, 1, 1}), "target": floatBytes([]float32{0, 1, 1, 0})}}
 	dev := openDevice(t)
-	job, err := spillway.Wrap("xor", build).Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
+	job, err := spillway.Define("xor", build).Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,13 @@ package spillway
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"spillway/device"
 	"spillway/executor"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/units"
-	"spillway/weights"
 )
 
 // hostName is the device of an out-of-memory error that is about the host.
@@ -40,38 +41,36 @@ func (j *Job) hostBytes(on []device.Device) (n int64) {
 }
 
 // startWithin starts the job within the memory there is: see claim.
-func (j *Job) startWithin(notice func(string)) (*executor.Executor, error) {
+func (j *Job) startWithin(notice func(string)) (*executor.Executor, *durable, error) {
 	from, err := j.Weights()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, err := j.claim(notice)
+	e, kept, err := j.claim(notice, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := weights.Load(e, from); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return e, kept, j.load(e, from, kept.recovered())
 }
 
 // claim allocates what the plan needs. Where a device or the host refuses, since they
 // have less than the plan assumed, the job is planned again for what there is, and
-// notice, if not nil, is told. A choice that was insisted on has no second plan.
-func (j *Job) claim(notice func(string)) (*executor.Executor, error) {
+// notice, if not nil, is told. A choice that was insisted on has no second plan. With
+// keep, what is on disk outlives the process.
+func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durable, error) {
 	for {
-		e, err := j.allocate()
+		e, kept, err := j.allocate(keep)
 		var refused *device.OutOfMemoryError
 		if err == nil || !errors.As(err, &refused) || j.Options.Choose != nil {
-			return e, err
+			return e, kept, err
 		}
 		o, smaller := j.Options.within(refused)
 		if !smaller {
-			return nil, err
+			return nil, nil, err
 		}
 		again, planning := j.Model.Plan(o)
 		if planning != nil {
-			return nil, errors.Join(err, planning)
+			return nil, nil, errors.Join(err, planning)
 		}
 		if notice != nil {
 			notice(fmt.Sprintf("%s has %v left, the plan took %v: planned again, now %s instead of %s",
@@ -85,7 +84,7 @@ func (j *Job) claim(notice func(string)) (*executor.Executor, error) {
 // less than what was planned for, so that trying again comes to an end.
 func (o PlanOptions) within(r *device.OutOfMemoryError) (PlanOptions, bool) {
 	left := r.Limit - r.Allocated
-	if left <= 0 || left >= r.Asked {
+	if left <= 0 || left >= r.Asked || r.Device == planner.DiskName {
 		return o, false
 	}
 	if r.Device == hostName {
@@ -108,4 +107,73 @@ func (o PlanOptions) withinHost(usable units.Bytes) PlanOptions {
 		}
 	}
 	return o
+}
+
+// Replan makes a new plan, between two iterations, with other settings than Config
+// gives: less memory, another strategy, other thresholds. The weights and what the
+// optimizer keeps are carried over bit for bit, and the training goes on as if nothing
+// had happened, to the bit where the new plan has the same micro-batches and ways to
+// sum over devices. Settings of the training itself cannot change. If no plan can be
+// made or started, everything stays as it was.
+func (w *Wrapped) Replan(c Config) error {
+	was := w.c
+	if err := w.replan(c); err != nil {
+		w.c = was
+		return fmt.Errorf("planning %s again: %w", w.model.Name, err)
+	}
+	return nil
+}
+
+func (w *Wrapped) replan(c Config) error {
+	if err := errors.Join(w.sound(), c.check(), w.c.sameRun(c)); err != nil {
+		return err
+	}
+	w.c = c
+	if w.latest == nil {
+		return nil
+	}
+	if w.state == nil {
+		return w.replanView()
+	}
+	job, err := w.plan(Train, w.state.sizes, nil)
+	if err != nil {
+		return err
+	}
+	w.notice(fmt.Sprintf("planned again: %s instead of %s", job.Plan.Strategy, w.state.job.Plan.Strategy))
+	if err := w.move(job, w.state.sizes); err != nil {
+		return err
+	}
+	w.latest = w.state
+	return nil
+}
+
+// replanView replaces a view; weights that were never trained come from where they
+// came from before.
+func (w *Wrapped) replanView() error {
+	task, s := w.view.job.Options.Task, w.view.sizes
+	if _, err := w.plan(task, s, nil); err != nil {
+		return err
+	}
+	if err := w.release(w.view); err != nil {
+		return err
+	}
+	_, err := w.ready(task, s)
+	return err
+}
+
+// sameRun refuses settings that would change what a training computes, or where.
+func (c Config) sameRun(d Config) error {
+	for _, f := range []struct {
+		name string
+		a, b any
+	}{
+		{"Precision", c.Precision, d.Precision}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
+		{"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
+		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Folder, d.Folder},
+	} {
+		if !reflect.DeepEqual(f.a, f.b) {
+			return fmt.Errorf("%s was %v and would be %v; start from what Config gives, or wrap the model anew", f.name, f.a, f.b)
+		}
+	}
+	return nil
 }

@@ -2,6 +2,15 @@
 // device they run on. It is the way in for programs: it joins the packages below
 // and decides nothing itself.
 //
+// Wrap takes a model of one's own and runs it within the memory there is:
+//
+//	net, err := spillway.Wrap(model, spillway.Config{})
+//	loss, err := net.Step(batch)     // one iteration of training
+//	output, err := net.Forward(batch)
+//	fmt.Println(net.Explain(), net.MemoryStats())
+//
+// With more in hand, a plan is looked at before it is carried out:
+//
 //	model, err := spillway.Open("path/to/folder") // or a published shape: "llama-3-8b"
 //	job, err := model.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1024, Machine: here, On: devices})
 //	fmt.Println(job.Plan.Strategy, job.Plan.Reason)
@@ -100,9 +109,9 @@ func fromConfig(name string, config []byte) (*Model, error) {
 // custom is the model_type of models that are Go code.
 const custom = "custom"
 
-// Wrap makes a model of one's own Go structs. Build is called for every plan,
+// Define makes a model of one's own Go structs. Build is called for every plan,
 // since adapters change what they are attached to. The weights are fresh.
-func Wrap(name string, build func() (nn.Model, error)) *Model {
+func Define(name string, build func() (nn.Model, error)) *Model {
 	return &Model{Name: name, Info: arch.Info{Type: custom}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
 }
 

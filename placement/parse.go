@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"spillway/units"
+
 	"spillway/plan"
 )
 
@@ -81,9 +83,9 @@ type Memory struct {
 // none is not used. Here is what the machine has.
 func ParseMemory(text string, here Memory) (Memory, error) {
 	m := Memory{Devices: map[int]int64{}, Given: true}
-	if n, err := ParseSize(text); err == nil {
+	if n, err := units.ParseBytes(text); err == nil {
 		for d := range here.Devices {
-			m.Devices[d] = n
+			m.Devices[d] = int64(n)
 		}
 		m.Host = here.Host
 		return m, nil
@@ -127,7 +129,7 @@ func memoryEntries(text string) (map[string]any, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		key, size, ok := strings.Cut(item, "=")
 		if key = strings.TrimSpace(key); !ok || entries[key] != nil {
-			return nil, fmt.Errorf("%q is not a size, and not like 0=10GiB once for each device", item)
+			return nil, fmt.Errorf("%q is not a size such as 24GiB, and not like 0=10GiB once for each device", item)
 		}
 		entries[key] = strings.TrimSpace(size)
 	}
@@ -142,9 +144,9 @@ var sizeUnits = []struct {
 }{{"TIB", 1 << 40}, {"TB", 1e12}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
 
 // ParseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
-// a whole number of bytes.
+// a whole number of bytes, with or without a B.
 func ParseSize(text string) (int64, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(strings.TrimSuffix(text, "B"), 10, 64); err == nil && n >= 0 {
 		return n, nil
 	}
 	for _, u := range sizeUnits {

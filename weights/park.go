@@ -111,8 +111,7 @@ func (p *Parked) Close() error { return p.store.Close() }
 
 func open(bytes int64, folder string) (storage, error) {
 	if folder != "" {
-		f, err := os.CreateTemp(folder, "parked-*")
-		return temporary{f}, err
+		return temporary(folder)
 	}
 	r, err := offheap.Alloc(bytes, false)
 	return memory{r}, err
@@ -125,7 +124,14 @@ func (m memory) WriteAt(p []byte, at int64) (int, error) { return copy(m.region.
 func (m memory) ReadAt(p []byte, at int64) (int, error)  { return copy(p, m.region.Bytes()[at:]), nil }
 func (m memory) Close() error                            { return m.region.Free() }
 
-// temporary is a file that is removed when it is closed.
-type temporary struct{ *os.File }
-
-func (t temporary) Close() error { return errors.Join(t.File.Close(), os.Remove(t.Name())) }
+// temporary is a file without a name: it is gone when it is closed, or the process ends.
+func temporary(folder string) (storage, error) {
+	f, err := os.CreateTemp(folder, "parked-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

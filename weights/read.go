@@ -57,6 +57,21 @@ func Files(params []spec.Param, from Source) []safetensors.Source {
 	return list
 }
 
+// FilesOf are the weights an executor holds, bit for bit.
+func FilesOf(e *executor.Executor) []safetensors.Source {
+	tensors := e.Weights()
+	list := make([]safetensors.Source, len(tensors))
+	for i, t := range tensors {
+		list[i] = safetensors.Source{Name: t.Param.Name, Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
+			return e.Read(t, func(_ int64, chunk []byte) error {
+				_, err := w.Write(chunk)
+				return err
+			})
+		}}
+	}
+	return list
+}
+
 func copyParam(w io.Writer, p spec.Param, from Source) error {
 	put := encoders[p.Type.DType]
 	if put == nil {

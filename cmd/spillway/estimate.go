@@ -1,0 +1,267 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spillway"
+	"spillway/arch"
+	"spillway/internal/term"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/units"
+)
+
+func newEstimate(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "estimate [MODEL...]",
+		Short: "what a model takes with everything on one device, byte by byte",
+		Long: `Shows what running, training and fine-tuning a model take of a device that holds
+everything: weights, gradients, master weights, optimizer state, activations and
+workspace at the moment they are most. The numbers are those of plans, with every
+buffer in its place, not of a formula; plan says what smaller devices can do.
+
+Without MODEL it is a table of all published shapes.
+
+` + modelHelp,
+		Example: `  spillway estimate                              every published shape
+  spillway estimate llama-3-8b --seq 4096
+  spillway estimate qwen2.5-7b mistral-7b --rule-of-thumb --json`,
+	}
+	asJSON := jsonFlag(cmd)
+	e := &estimate{}
+	f := cmd.Flags()
+	f.Int64Var(&e.batch, "batch", 1, "pass `N` samples through the model at once")
+	f.Int64Var(&e.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
+	f.StringVar(&e.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted")
+	f.Int64Var(&e.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
+	f.BoolVar(&e.thumb, "rule-of-thumb", false, "show what the usual formulas say, and where they are wrong")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		list, err := e.all(args)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(sh.out, map[string]any{"models": list})
+		}
+		return e.write(sh.out, list, len(args) == 0)
+	}
+	return cmd
+}
+
+// estimate is the flags of the verb.
+type estimate struct {
+	batch, seq, rank int64
+	optimizer        string
+	thumb            bool
+	optim            optim.Config
+}
+
+// modelEstimate is what a model takes, for each task and precision.
+type modelEstimate struct {
+	Name   string           `json:"name"`
+	Params int64            `json:"params"`
+	Seq    int64            `json:"seq"`
+	Batch  int64            `json:"batch"`
+	Rows   []memoryEstimate `json:"rows"`
+}
+
+// memoryEstimate is the device memory of one use at its fullest.
+type memoryEstimate struct {
+	Task        string `json:"task"`
+	Precision   string `json:"precision"`
+	Trainable   int64  `json:"trainable"`
+	Weights     int64  `json:"weights_bytes"`
+	Gradients   int64  `json:"gradients_bytes"`
+	Master      int64  `json:"master_bytes"`
+	Moments     int64  `json:"moments_bytes"`
+	Activations int64  `json:"activations_bytes"`
+	Workspace   int64  `json:"workspace_bytes"`
+	Other       int64  `json:"other_bytes"` // batch, constants and gaps
+	Total       int64  `json:"total_bytes"`
+	// Thumb is what the usual formula says, where it was asked for.
+	Thumb *rule `json:"rule_of_thumb,omitempty"`
+}
+
+// estimateMachine computes as any GPU does; its size does not matter.
+const estimateMachine = "gpu:80GiB"
+
+// all estimates some models, or every published shape.
+func (e *estimate) all(names []string) (list []modelEstimate, err error) {
+	if e.batch < 1 || e.seq < 0 || e.rank < 1 {
+		return nil, misused("--batch %d, --seq %d, --rank %d: none may be below 1", e.batch, e.seq, e.rank)
+	}
+	if e.optim, err = optim.Parse(e.optimizer); err != nil {
+		return nil, usageError{err}
+	}
+	if len(names) == 0 {
+		names = arch.Names()
+	}
+	for _, name := range names {
+		m, err := e.model(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func (e *estimate) model(name string) (modelEstimate, error) {
+	m, err := spillway.Open(name)
+	if err != nil {
+		return modelEstimate{}, err
+	}
+	defer m.Close() // opened for reading
+	out := modelEstimate{Name: m.Name, Batch: e.batch}
+	for _, task := range []string{"infer", "train", "lora", "qlora"} {
+		for _, precision := range []string{"fp32", "bf16"} {
+			job, err := e.job(m, task, precision)
+			if err != nil {
+				return out, fmt.Errorf("%s, %s in %s: %w", name, task, precision, err)
+			}
+			if task == "infer" {
+				out.Params, out.Seq = job.Spec.Count(), job.Options.Seq
+			}
+			row := describeMemory(job)
+			row.Task, row.Precision = task, precision
+			if e.thumb {
+				row.Thumb = thumb(row, out.Params)
+			}
+			out.Rows = append(out.Rows, row)
+		}
+	}
+	return out, nil
+}
+
+// job is the plan with everything on one device.
+func (e *estimate) job(m *spillway.Model, task, precision string) (*spillway.Job, error) {
+	mach, err := machine.Parse(estimateMachine)
+	if err != nil {
+		return nil, err
+	}
+	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, rank: e.rank, optim: e.optim}
+	return m.Standard(g.options(mach, mach.Devices[0]))
+}
+
+func describeMemory(job *spillway.Job) memoryEstimate {
+	u := atPeak(job.Plan)
+	of := func(list ...plan.Class) (n int64) {
+		for _, c := range list {
+			n += u[c][plan.OnDevice]
+		}
+		return n
+	}
+	return memoryEstimate{
+		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), Moments: of(plan.Moment),
+		Activations: of(plan.Activation), Workspace: of(plan.Workspace), Other: of(plan.BatchData, plan.ResultData, plan.Constant, gaps),
+		Total: job.Plan.Peak()[plan.OnDevice],
+	}
+}
+
+func (e *estimate) write(w io.Writer, list []modelEstimate, reference bool) error {
+	var p page
+	if reference {
+		e.writeReference(&p, list)
+	} else {
+		for i, m := range list {
+			if i > 0 {
+				p.WriteString("\n")
+			}
+			e.writeModel(&p, m)
+		}
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func (e *estimate) writeModel(p *page, m modelEstimate) {
+	p.line(m.Name, "%s params, %d × %s tokens, %s, everything on one device", units.Count(m.Params), m.Batch, grouped(m.Seq), e.optim)
+	p.WriteString("\n")
+	var t term.Table
+	t.Row("at the peak", "weights", "gradients", "master", "moments", "activations", "workspace", "other", "total")
+	for _, r := range m.Rows {
+		row := []string{fmt.Sprintf("  %s, %s", r.Task, r.Precision)}
+		for _, n := range []int64{r.Weights, r.Gradients, r.Master, r.Moments, r.Activations, r.Workspace, r.Other, r.Total} {
+			row = append(row, cell(n))
+		}
+		t.Row(row...)
+	}
+	t.Write(p) // a page takes everything
+	if !e.thumb {
+		return
+	}
+	p.WriteString("\n")
+	for _, r := range m.Rows {
+		p.line(fmt.Sprintf("  %s, %s", r.Task, r.Precision), "%s are %v, the plan takes %v: %s",
+			r.Thumb.Formula, units.Bytes(r.Thumb.Bytes), units.Bytes(r.Total), r.Thumb.Wrong)
+	}
+}
+
+// cell is empty where there is nothing.
+func cell(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return units.Bytes(n).String()
+}
+
+// writeReference is a line per model.
+func (e *estimate) writeReference(p *page, list []modelEstimate) {
+	slices.SortStableFunc(list, func(a, b modelEstimate) int { return int(min(max(a.Params-b.Params, -1), 1)) })
+	var t term.Table
+	t.Row("model", "params", "fp32", "bf16", "nf4", "infer", "train", "lora", "qlora")
+	for _, m := range list {
+		at := map[string]memoryEstimate{}
+		for _, r := range m.Rows {
+			at[r.Task+" "+r.Precision] = r
+		}
+		t.Row(m.Name, units.Count(m.Params), bytesText(at["infer fp32"].Weights), bytesText(at["infer bf16"].Weights), bytesText(at["qlora bf16"].Weights),
+			bytesText(at["infer bf16"].Total), bytesText(at["train bf16"].Total), bytesText(at["lora bf16"].Total), bytesText(at["qlora bf16"].Total))
+	}
+	t.Write(p) // a page takes everything
+	p.WriteString("\n")
+	p.line("", "%s", strings.Join(strings.Fields(fmt.Sprintf(`fp32, bf16 and nf4 are weights alone; nf4 has its scales, embeddings and the output
+		product in bf16, and adapters of rank %d. The others are everything on one device, computed in bf16, for %s; training has
+		f32 master weights and %s.`, e.rank, e.sample(), e.optim)), " "))
+}
+
+// sample is what is passed through the models.
+func (e *estimate) sample() string {
+	if e.seq > 0 {
+		return fmt.Sprintf("%d × %s tokens", e.batch, grouped(e.seq))
+	}
+	return fmt.Sprintf("%d × what the model was made for, at most 2,048 tokens", e.batch)
+}
+
+// rule is what a usual formula says.
+type rule struct {
+	Formula string `json:"formula"`
+	Bytes   int64  `json:"bytes"`
+	Wrong   string `json:"wrong"` // what it leaves out
+}
+
+// thumb is the formula of the guides for a use.
+func thumb(r memoryEstimate, params int64) *rule {
+	width, name := int64(2), "2"
+	if r.Precision == "fp32" {
+		width, name = 4, "4"
+	}
+	switch r.Task {
+	case "infer":
+		return &rule{name + " bytes per param", width * params, "the rule leaves out activations, logits and workspace"}
+	case "train":
+		if width == 4 {
+			return &rule{"16 bytes per param (weight 4, gradient 4, Adam 8)", 16 * params, "the rule leaves out activations; gradients that are applied at once need not all be there"}
+		}
+		return &rule{"12 bytes per param (weight 2, gradient 2, Adam 8)", 12 * params, "the rule leaves out activations and f32 master weights"}
+	case "lora":
+		return &rule{"2 · weight + Adam 8 per trained param", (2*width + 8) * r.Trainable, "the rule counts trained params alone, without the frozen weights"}
+	}
+	return &rule{"3 bytes per param (weight 0.5, gradient 0.5, Adam 2)", 3 * params, "the rule charges gradients and optimizer state to weights that are frozen, and leaves out scales and activations"}
+}

@@ -1,0 +1,73 @@
+package spillway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"spillway/plan"
+	"spillway/units"
+)
+
+// Explanation says how a model is run, why, and what else was looked at.
+type Explanation struct {
+	Task     Task   `json:"task"`
+	Strategy string `json:"strategy"`
+	Reason   string `json:"reason"`
+	// Samples in a batch, each of Seq positions, cut into Micros micro-batches.
+	Samples int64 `json:"samples"`
+	Seq     int64 `json:"seq"`
+	Micros  int   `json:"micros"`
+	// Peak is what the plan takes of each tier, StepSeconds how long a batch is
+	// forecast to take, and Bound the resource that is busiest.
+	Peak        map[plan.Tier]int64 `json:"peak_bytes"`
+	StepSeconds float64             `json:"step_seconds"`
+	Bound       string              `json:"bound"`
+	// Rejected strategies, with what spoke against each.
+	Rejected []plan.Option `json:"rejected"`
+	// Notices of what was done otherwise than asked or planned, oldest first.
+	Notices []string `json:"notices,omitempty"`
+}
+
+// Explain says how the model was run last.
+func (w *Wrapped) Explain() Explanation {
+	x := Explanation{Notices: slices.Clone(w.notices)}
+	if w.latest == nil {
+		x.Reason = "nothing is planned yet: the first batch tells its sizes"
+		return x
+	}
+	p := w.latest.job.Plan
+	x.Task, x.Strategy, x.Reason, x.Micros = w.latest.job.Options.Task, p.Strategy, p.Reason, p.Micros
+	x.Samples, x.Seq = w.latest.samples, w.latest.seq
+	x.Peak, x.StepSeconds, x.Bound, x.Rejected = p.Peak(), p.Forecast.StepSeconds, p.Forecast.Bound, p.Rejected
+	return x
+}
+
+// String is the explanation for people, a line each.
+func (x Explanation) String() string {
+	var s strings.Builder
+	if x.Strategy != "" {
+		fmt.Fprintf(&s, "%s: %s\n", x.Task, x.Strategy)
+	}
+	fmt.Fprintf(&s, "  because %s\n", x.Reason)
+	if x.Strategy != "" {
+		fmt.Fprintf(&s, "  batches of %d × %d in %d micro-batches, %s; %.4g s each, bound by %s\n", x.Samples, x.Seq, x.Micros, amounts(x.Peak), x.StepSeconds, x.Bound)
+	}
+	for _, o := range x.Rejected {
+		fmt.Fprintf(&s, "  not %s: %s\n", o.Strategy, o.Reason)
+	}
+	for _, n := range x.Notices {
+		fmt.Fprintf(&s, "  note: %s\n", n)
+	}
+	return strings.TrimSuffix(s.String(), "\n")
+}
+
+// amounts lists bytes by tier, in the order of the tiers' names.
+func amounts(of map[plan.Tier]int64) string {
+	var list []string
+	for _, t := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, fmt.Sprintf("%v of %s", units.Bytes(of[t]), t))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,73 @@
+package spillway
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/nn"
+	"spillway/op"
+	"spillway/spec"
+)
+
+// Two micro-batches whose sizes have nothing in common tell which dimensions of a
+// batch are samples and which are positions.
+var (
+	once  = sizes{2, 5}
+	twice = sizes{3, 7}
+)
+
+// traced is a model as it is before any batch is seen.
+type traced struct {
+	spec  *spec.Model // for the smallest micro-batch
+	parts []part      // that a batch must have
+}
+
+// trace finds what a model reads when it does a task.
+func (m *Model) trace(net nn.Model, task graph.Task, precision dtype.Type, packed bool) (traced, error) {
+	of := func(s sizes) (*spec.Model, error) {
+		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: s.samples, Seq: s.seq, DType: precision, Task: task, Packed: packed})
+	}
+	small, err := of(once)
+	if err != nil {
+		return traced{}, err
+	}
+	large, err := of(twice)
+	if err != nil {
+		return traced{}, err
+	}
+	t := traced{spec: small}
+	for i, p := range small.Parts {
+		if p.Name == "scale" {
+			continue // the loop's
+		}
+		dims, err := compare(p.Type, large.Parts[i].Type)
+		if err != nil {
+			return t, fmt.Errorf("batch part %s of %s: %w", p.Name, m.Name, err)
+		}
+		t.parts = append(t.parts, part{p.Name, p.Type.DType, dims})
+	}
+	return t, nil
+}
+
+// compare tells from the types of a part in two micro-batches what its dimensions are.
+func compare(a, b op.Type) ([]dim, error) {
+	if a.DType != dtype.F32 && a.DType != dtype.I32 {
+		return nil, fmt.Errorf("it is %v; batches have f32 and i32", a.DType)
+	}
+	dims := make([]dim, len(a.Shape))
+	for i := range dims {
+		switch from, to := a.Shape[i], b.Shape[i]; {
+		case from == to:
+			dims[i] = dim{size: from}
+		case from == once.samples && to == twice.samples && i == 0:
+			dims[i] = dim{samples: true}
+		case from == once.seq && to == twice.seq:
+			dims[i] = dim{seq: true}
+		default:
+			return nil, fmt.Errorf("dimension %d is %d for micro-batches of %v and %d for %v; it must be the number of samples, which comes first, the number of positions, or neither",
+				i, from, once, to, twice)
+		}
+	}
+	return dims, nil
+}

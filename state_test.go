@@ -1,0 +1,257 @@
+package spillway_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/device"
+	"spillway/device/devicetest"
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/nn"
+)
+
+// The names are the model's own, before and after training, under every strategy, and
+// those of the folder for models that come from one.
+func TestStateDictHasTheModelsOwnNames(t *testing.T) {
+	for _, o := range ownModels() {
+		params, err := nn.Bind(o.net())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, p := range params {
+			want = append(want, p.Name)
+		}
+		slices.Sort(want)
+		for _, strategy := range []string{"", "cpu offload"} {
+			c := described(t)
+			c.Strategy = strategy
+			w := wrap(t, o.net(), c)
+			before := stateDict(t, w)
+			step(t, w, o.batch, 2)
+			after := stateDict(t, w)
+			for _, d := range []spillway.StateDict{before, after} {
+				if got := slices.Sorted(maps.Keys(d)); !slices.Equal(got, want) {
+					t.Errorf("%s: names %q, want %q", o.name, got, want)
+				}
+			}
+			if sameDict(before, after) {
+				t.Errorf("%s: two iterations changed nothing", o.name)
+			}
+		}
+	}
+	s := decoder(t, "llama")
+	w, err := s.model.Wrap(described(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for name, got := range stateDict(t, w) {
+		from, ok := s.model.Folder.Tensor(name)
+		if !ok {
+			t.Fatalf("the folder has no %s", name)
+		}
+		want := make([]float32, from.Shape.Elements())
+		if err := from.ReadF32(want, 0); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Floats, want) || !got.Shape.Equal(from.Shape) {
+			t.Errorf("%s is not as in the folder", name)
+		}
+	}
+}
+
+// Weights that are loaded are used at once, by inference and training, and are copies.
+func TestLoadStateDict(t *testing.T) {
+	o := ownModels()[2]
+	trained := wrap(t, o.net(), described(t))
+	step(t, trained, o.batch, 3)
+	dict, out := stateDict(t, trained), forward(t, trained, o.inputs())
+	next := step(t, trained, o.batch, 1)[0]
+
+	c := described(t)
+	c.Seed = 99
+	other := wrap(t, o.net(), c)
+	if again := forward(t, other, o.inputs()); slices.Equal(again.Floats, out.Floats) {
+		t.Fatal("another seed gives the same weights")
+	}
+	for _, train := range []bool{false, true} {
+		given := maps.Clone(dict)
+		for name, tensor := range given {
+			given[name] = spillway.Floats(slices.Clone(tensor.Floats), tensor.Shape...)
+		}
+		if err := other.LoadStateDict(given); err != nil {
+			t.Fatal(err)
+		}
+		for _, tensor := range given {
+			clear(tensor.Floats)
+		}
+		if again := forward(t, other, o.inputs()); !slices.Equal(again.Floats, out.Floats) {
+			t.Errorf("trained %v: the outputs are not those of the weights", train)
+		}
+		if loss, err := other.Evaluate(o.batch); err != nil || loss != next {
+			t.Errorf("trained %v: the loss is %v, that of the other %v; %v", train, loss, next, err)
+		}
+		if got := step(t, other, o.batch, 1)[0]; got != next {
+			t.Errorf("trained %v: the loss is %v, that of the other %v", train, got, next)
+		}
+	}
+}
+
+func TestLoadStateDictRefuses(t *testing.T) {
+	o := ownModels()[2]
+	w := wrap(t, o.net(), described(t))
+	dict := stateDict(t, w)
+	lacks, more, odd := maps.Clone(dict), maps.Clone(dict), maps.Clone(dict)
+	delete(lacks, "tower.2.fc.bias")
+	more["module.items.weight"] = dict["items.weight"]
+	odd["tower.0.fc.weight"] = spillway.Floats(make([]float32, 25), 5, 5)
+	for want, d := range map[string]spillway.StateDict{
+		"missing are tower.2.fc.bias": lacks, "unknown are module.items.weight": more, "tower.0.fc.weight is [5 5]": odd,
+	} {
+		if err := w.LoadStateDict(d); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if !sameDict(stateDict(t, w), dict) {
+		t.Error("a refused dict changed something")
+	}
+}
+
+// What is saved has the model's names, loads again, and opens where the architecture
+// is known; trained or not.
+func TestSavedModels(t *testing.T) {
+	o := ownModels()[1]
+	for _, trained := range []bool{false, true} {
+		w := wrap(t, o.net(), described(t))
+		if trained {
+			step(t, w, o.batch, 2)
+		}
+		dir := filepath.Join(t.TempDir(), "saved")
+		if err := w.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Save(dir); err == nil {
+			t.Error("a folder was written over")
+		}
+		c := described(t)
+		c.Seed = 50
+		v := wrap(t, o.net(), c)
+		if trained {
+			step(t, v, o.batch, 1)
+		}
+		if err := v.Load(dir); err != nil {
+			t.Fatal(err)
+		}
+		if !sameDict(stateDict(t, v), stateDict(t, w)) {
+			t.Errorf("trained %v: other weights came back", trained)
+		}
+		if err := wrap(t, ownModels()[2].net(), described(t)).Load(dir); err == nil {
+			t.Error("another model took the weights")
+		}
+	}
+	s := decoder(t, "qwen2")
+	w, err := s.model.Wrap(described(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+	step(t, w, batch, 2)
+	delete(batch, "targets")
+	out := forward(t, w, batch)
+	dir := filepath.Join(t.TempDir(), "saved")
+	if err := w.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	for _, tensor := range folder.Tensors() {
+		if _, ok := s.model.Folder.Tensor(tensor.Name); !ok {
+			t.Errorf("the saved folder has %s, the model's own has not", tensor.Name)
+		}
+	}
+	again, err := open(t, dir).Wrap(described(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got := forward(t, again, batch); !slices.Equal(got.Floats, out.Floats) {
+		t.Error("the saved model gives other outputs")
+	}
+}
+
+// A wrapped model of a folder gives PyTorch's outputs and follows its training, in two
+// thirds of the memory too.
+func TestWrappedModelsFollowPyTorch(t *testing.T) {
+	for _, name := range []string{"llama", "gpt2"} {
+		s := decoder(t, name)
+		batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+		var peak int64
+		for _, share := range []float64{1, 0.67} {
+			c := described(t)
+			if peak > 0 {
+				c.MaxMemory = fmt.Sprint(int64(share * float64(peak)))
+			}
+			w, err := s.model.Wrap(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			out := forward(t, w, spillway.Batch{"tokens": batch["tokens"]})
+			if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun {
+				t.Errorf("%s: logits are off by %.2g of the largest", name, d)
+			}
+			for i, got := range step(t, w, batch, len(s.AdamW.Losses)) {
+				if want := s.AdamW.Losses[i]; math.Abs(got-want) > tenRuns*want {
+					t.Errorf("%s (%s): loss %d is %v, PyTorch's %v", name, w.Strategy(), i, got, want)
+				}
+			}
+			peak = max(peak, w.MemoryStats().Devices[0].Predicted)
+		}
+	}
+}
+
+// In bf16 the weights of a dict are the masters, so that nothing is lost on the way.
+func TestStateDictsKeepFullPrecision(t *testing.T) {
+	o := ownModels()[2]
+	bf16 := func(seed uint64) *spillway.Wrapped {
+		c := described(t)
+		c.Devices, c.On, c.Precision, c.Seed = nil, []device.Device{devicetest.NewPlain(0)}, dtype.BF16, seed
+		return wrap(t, o.net(), c)
+	}
+	w := bf16(1)
+	full := stateDict(t, w)
+	step(t, w, o.batch, 2)
+	dict := stateDict(t, w)
+	finer := 0
+	for _, tensor := range dict {
+		for _, f := range tensor.Floats {
+			if dtype.FromBF16(dtype.ToBF16(f)) != f {
+				finer++
+			}
+		}
+	}
+	if finer == 0 {
+		t.Error("no weight has more digits than bf16")
+	}
+	v := bf16(2)
+	forward(t, v, o.inputs()) // it has been run in bf16 before the weights are loaded
+	if err := v.LoadStateDict(full); err != nil {
+		t.Fatal(err)
+	}
+	step(t, v, o.batch, 2)
+	if !sameDict(stateDict(t, v), dict) {
+		t.Error("training from the same weights gave others")
+	}
+}
