@@ -52,14 +52,47 @@ func writePage(w io.Writer, tables []*table) {
 func (t *table) write(w io.Writer) {
 	fmt.Fprintf(w, "\n## %s, %s params\n\n", t.name, units.Count(t.params))
 	fmt.Fprintln(w, "| cards | infer | rule | train | rule | lora | rule |\n|---|---|---|---|---|---|---|")
-	for i := 0; i < len(t.cells); i += len(tasks) {
-		fmt.Fprintln(w, row(t.cells[i:i+len(tasks)]))
+	for _, n := range counts {
+		t.writeCount(w, n)
 	}
 }
 
-// row is a line of a table: the tasks on one machine.
-func row(cells []cell) string {
-	s := fmt.Sprintf("| %d × %d GiB |", cells[0].devices, cells[0].gib)
+// writeCount is the lines of some number of cards. Sizes of card between which nothing
+// changes share one.
+func (t *table) writeCount(w io.Writer, devices int) {
+	var from int
+	var last string
+	flush := func(to int) {
+		switch {
+		case last == "":
+		case from == to:
+			fmt.Fprintf(w, "| %d × %d GiB %s\n", devices, from, last)
+		default:
+			fmt.Fprintf(w, "| %d × %d to %d GiB %s\n", devices, from, to, last)
+		}
+	}
+	for i, gib := range sizes {
+		if now := columns(t.on(gib, devices)); now != last {
+			flush(sizes[max(i-1, 0)])
+			from, last = gib, now
+		}
+	}
+	flush(sizes[len(sizes)-1])
+}
+
+// on is the cells of one machine, a task each.
+func (t *table) on(gib, devices int) (list []cell) {
+	for _, c := range t.cells {
+		if c.gib == gib && c.devices == devices {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// columns of a line: the tasks on one machine.
+func columns(cells []cell) string {
+	s := "|"
 	for _, c := range cells {
 		s += fmt.Sprintf(" %s | %s |", c.ours(), c.rule())
 	}
