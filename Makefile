@@ -37,12 +37,13 @@ strategies:      ## docs/strategies.md anew: what the planner picks for publishe
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -plans 2000 -timeout 30m
 
-# Where bundles for machines with a card go, and for which system.
+# Where the bundle for a machine with a card goes, and the packages whose tests use one.
 GPU ?= build/gpu
+GPU_TESTS = device/cuda internal/nvml
 gpu-bundle:      ## the binary, the peers and the tests that use a card, for a machine that has one and no Go
 	rm -rf $(GPU) && mkdir -p $(GPU)
 	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
-	@set -e; for p in $$(grep -rlE 'cuda\.Open\(|openCard\(|nvml\.Open\(|Open\(\)$$' --include=*_test.go device/cuda internal/nvml | xargs -n1 dirname | sort -u); do \
+	@set -e; for p in $(GPU_TESTS); do \
 	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
 	cp -r bench/peers $(GPU)/peers
 	@echo 'on the machine with the card: for t in ./*.test; do $$t; done; ./spillway bench gpu --peers peers'

@@ -53,10 +53,25 @@ func (o PlanOptions) disk() (d planner.Disk, err error) {
 	return d, nil
 }
 
-// checkDisk refuses a plan of a training whose files do not fit in the folder: on disk
-// is also a copy of what is trained and rests elsewhere.
-func (o PlanOptions) checkDisk(p *plan.Plan) error {
-	if o.Disk == "" || !o.trains() || !hasDisk(p) {
+// inPlaceBytes is what frozen weights that lie in the model's files as they are wanted
+// may take besides: on disk they cost nothing.
+func (m *Model) inPlaceBytes(o PlanOptions) (bytes int64) {
+	if m.Folder == nil || o.Disk == "" || o.Task == Train {
+		return 0
+	}
+	for _, t := range m.Folder.Tensors() {
+		if t.Type == o.Precision {
+			bytes += t.Bytes
+		}
+	}
+	return bytes
+}
+
+// checkDisk refuses a plan whose files do not fit in the folder: of a training, also a
+// copy of what rests elsewhere is on disk.
+func (j *Job) checkDisk() error {
+	o, p := j.Options, j.Plan
+	if o.Disk == "" || !hasDisk(p) {
 		return nil
 	}
 	room, err := store.Room(o.Disk)
@@ -66,8 +81,17 @@ func (o PlanOptions) checkDisk(p *plan.Plan) error {
 	if o.DiskBudget > 0 {
 		room = min(room, o.DiskBudget)
 	}
-	if needed := generations * diskBytes(p); needed > room {
-		return fmt.Errorf("planning %s: keeping every iteration, %w", p.Model, &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: room})
+	needed, err := store.FileBytes(diskBytes(p)-tapeBytes(p), j.regions(o.trains()))
+	if o.trains() && err == nil {
+		var tape int64
+		tape, err = store.FileBytes(tapeBytes(p), nil)
+		needed += tape
+	}
+	if err == nil && needed > room {
+		err = &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: room}
+	}
+	if err != nil {
+		return fmt.Errorf("planning %s: %w", p.Model, err)
 	}
 	return nil
 }
@@ -223,26 +247,32 @@ func (j *Job) recover(disk *store.Disk) (last int64, err error) {
 	return last, err
 }
 
-func closeDisk(disk *store.Disk) error {
+// closeDisk closes a disk, nil for none. The plan of a state that is not there is
+// nothing to anybody.
+func closeDisk(disk *store.Disk, dir string) (err error) {
 	if disk == nil {
 		return nil
 	}
-	return disk.Close()
+	if _, none := store.Held(dir); errors.Is(none, store.ErrNone) {
+		err = vfs.RemoveAll(vfs.OS, filepath.Join(dir, diskPlanName))
+	}
+	return errors.Join(err, disk.Close())
 }
 
 // diskCloser closes a disk after what was allocated on it.
 type diskCloser struct {
-	disk *store.Disk
-	kept *durable // nil where nothing is kept
-	dir  string   // to be removed with it; "" for none
+	disk   *store.Disk
+	kept   *durable // nil where nothing is kept
+	dir    string
+	remove bool // the folder too
 }
 
 func (c diskCloser) Close() (err error) {
 	if c.kept != nil {
 		err = c.kept.close()
 	}
-	err = errors.Join(err, c.disk.Close())
-	if c.dir != "" {
+	err = errors.Join(err, closeDisk(c.disk, c.dir))
+	if c.remove {
 		err = errors.Join(err, vfs.OS.Remove(c.dir))
 	}
 	return err

@@ -127,7 +127,7 @@ func TestKilledDiskTraining(t *testing.T) {
 	}
 	sameFiles(t, d.Out, alone.Out, fmt.Sprintf("step-%08d", end))
 	empty(t, d.Disk)
-	if names := left(t, d.Out); len(names) != 1 {
+	if names := leftIn(t, d.Out); len(names) != 1 {
 		t.Errorf("left in %s: %v", filepath.Base(d.Out), names)
 	}
 	t.Logf("%d kills, %d iterations", *diskKills, end)

@@ -15,6 +15,7 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
@@ -105,12 +106,12 @@ func state(p *plan.Plan) (bytes int64) {
 // empty wants nothing in a folder.
 func empty(t *testing.T, dir string) {
 	t.Helper()
-	if names := left(t, dir); len(names) > 0 {
+	if names := leftIn(t, dir); len(names) > 0 {
 		t.Errorf("left in %s: %v", dir, names)
 	}
 }
 
-func left(t *testing.T, dir string) (names []string) {
+func leftIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -209,6 +210,11 @@ func TestDiskRefuses(t *testing.T) {
 	var misfit *planner.FitError
 	if _, _, err := small.run(nil); !errors.As(err, &misfit) {
 		t.Errorf("a disk of 1000 bytes is enough: %v", err)
+	}
+	small.Mixed, small.DiskBudget, small.Device, small.Host = true, 200_000, 0, 0
+	var space *vfs.SpaceError
+	if _, _, err := small.run(nil); !errors.As(err, &space) || space.Free != 200_000 || space.Needed <= space.Free {
+		t.Errorf("a disk without room for a copy of what rests elsewhere: %v", err)
 	}
 	empty(t, small.Disk)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // diskPlanName is the plan of a state on disk, beside it.
-const diskPlanName = "plan.json"
+const diskPlanName = "disk-plan.json"
 
 const maxDiskPlan = 1 << 30 // bytes
 
@@ -32,14 +32,6 @@ func (j *Job) savePlan() error {
 		return fmt.Errorf("keeping the plan: %w", err)
 	}
 	return vfs.OS.SyncDir(j.Options.Disk)
-}
-
-// forget removes a state that is not needed any more.
-func (j *Job) forget(kept *durable) error {
-	if err := kept.disk.Discard(); err != nil {
-		return err
-	}
-	return vfs.RemoveAll(vfs.OS, filepath.Join(j.Options.Disk, diskPlanName))
 }
 
 // earlier is the plan of the training that the disk holds the state of; nil for none.

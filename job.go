@@ -92,7 +92,7 @@ type PlanOptions struct {
 	// trained counts twice.
 	DiskBudget int64
 
-	scratchDir string // a folder of the job's own, removed at its end
+	scratch bool // Disk is a folder of the job's own, removed at its end
 }
 
 const usualSeq = 2048
@@ -151,16 +151,16 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, s, err := o.earlier(r)
-	if err == nil && p == nil {
-		if p, s, err = o.ask(r); err == nil {
-			err = o.checkDisk(p)
+	j := &Job{Model: m, Options: o, Notices: notices}
+	if j.Plan, j.Spec, err = o.earlier(r); err == nil && j.Plan == nil {
+		if j.Plan, j.Spec, err = o.ask(r); err == nil {
+			err = j.checkDisk()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Job{Model: m, Plan: p, Spec: s, Options: o, Notices: notices}, nil
+	return j, nil
 }
 
 // request is what the planner is asked for options that are complete.
@@ -179,6 +179,7 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 	if r.Site, err = o.site(); err != nil {
 		return r, err
 	}
+	r.Site.Disk.Budget += m.inPlaceBytes(o)
 	r.Goal, err = o.goal()
 	return r, err
 }
@@ -280,18 +281,18 @@ func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
 		last, err = j.recover(disk)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk))
+		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
 	}
 	e, err := executor.New(j.Plan, on)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk))
+		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
 	}
 	var kept *durable
 	if err = e.Prepare(); err == nil && keep && disk != nil {
 		kept, err = newDurable(disk, e, last)
 	}
 	if disk != nil {
-		e.CloseWith(diskCloser{disk, kept, j.Options.scratchDir})
+		e.CloseWith(diskCloser{disk, kept, j.Options.Disk, j.Options.scratch})
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, e.Close())

@@ -125,7 +125,7 @@ func (w *Wrapped) Replan(c Config) error {
 }
 
 func (w *Wrapped) replan(c Config) error {
-	if err := errors.Join(c.check(), w.c.sameRun(c)); err != nil {
+	if err := errors.Join(w.sound(), c.check(), w.c.sameRun(c)); err != nil {
 		return err
 	}
 	w.c = c

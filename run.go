@@ -51,7 +51,7 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 		return r, err
 	}
 	if r, err = t.Run(ctx); err == nil && kept != nil && c.Save != nil {
-		err = j.forget(kept) // the checkpoint has it
+		err = kept.disk.Discard() // the checkpoint has it
 	}
 	return r, err
 }
@@ -139,8 +139,7 @@ func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
 	left.Host = max(left.Host, 1)
 	o.MaxMemory = &left
 	if o.Disk != "" {
-		o.Disk = evaluationDir(o.Disk)
-		o.scratchDir = o.Disk
+		o.Disk, o.scratch = evaluationDir(o.Disk), true
 	}
 	return o, nil
 }

@@ -29,11 +29,11 @@ func (d StateDict) Read(param string, first int64, dst []float32) error {
 // StateDict copies all weights, at full precision where the plan keeps masters: loaded
 // again they are the same bits. Of large models Save keeps less in memory.
 func (w *Wrapped) StateDict() (StateDict, error) {
+	if err := w.hold(); err != nil {
+		return nil, err
+	}
 	if w.state == nil {
 		return collect(w.params, w.source)
-	}
-	if err := w.wake(); err != nil {
-		return nil, err
 	}
 	d := StateDict{}
 	for _, t := range append(w.state.e.Weights(), w.state.e.States()...) {
@@ -47,6 +47,15 @@ func (w *Wrapped) StateDict() (StateDict, error) {
 		d[t.Param.Name] = Floats(values, t.Param.Type.Shape...)
 	}
 	return d, nil
+}
+
+// hold sees to it that the state, if there is any, is sound and where it can be read
+// and written.
+func (w *Wrapped) hold() error {
+	if err := w.sound(); err != nil || w.state == nil {
+		return err
+	}
+	return w.wake()
 }
 
 // collect reads all params of a source.
@@ -93,15 +102,15 @@ func (w *Wrapped) Load(dir string) (err error) {
 
 // load takes weights over: to the state, or as what training starts from.
 func (w *Wrapped) load(from weights.Source) error {
+	if err := w.hold(); err != nil {
+		return err
+	}
 	if w.view != nil {
 		w.view.stale = true
 	}
 	if w.state == nil {
 		w.source = from
 		return nil
-	}
-	if err := w.wake(); err != nil {
-		return err
 	}
 	return weights.Replace(w.state.e, from)
 }
@@ -145,15 +154,13 @@ func fits(params []spec.Param, d StateDict) error {
 // reads, and Open where the model's architecture is a known one.
 func (w *Wrapped) Save(dir string) error {
 	files, err := w.model.files(w.c.Precision)
+	if err == nil {
+		err = w.hold()
+	}
 	if err != nil {
 		return err
 	}
-	if w.state == nil {
-		files.Tensors = weights.Files(w.params, w.source)
-	} else {
-		if err := w.wake(); err != nil {
-			return err
-		}
+	if files.Tensors = weights.Files(w.params, w.source); w.state != nil {
 		files.Tensors = weights.FilesOf(w.state.e)
 	}
 	if err := files.Write(dir); err != nil {

@@ -126,10 +126,18 @@ func (w *Wrapped) trace(t Task) (traced, error) {
 	return w.traced[t], err
 }
 
+// sound refuses a model whose weights are undefined.
+func (w *Wrapped) sound() error {
+	if w.broken == nil {
+		return nil
+	}
+	return fmt.Errorf("the weights of %s are undefined; wrap the model anew: %w", w.model.Name, w.broken)
+}
+
 // begin holds a batch against the model, gets ready for it and puts it in place.
 func (w *Wrapped) begin(task Task, b Batch) (*running, matched, error) {
-	if w.broken != nil {
-		return nil, matched{}, fmt.Errorf("an iteration failed before, which left the weights undefined; wrap the model anew: %w", w.broken)
+	if err := w.sound(); err != nil {
+		return nil, matched{}, err
 	}
 	t, err := w.trace(task)
 	if err != nil {
@@ -240,6 +248,6 @@ func (w *Wrapped) Close() error {
 		errs = append(errs, w.parked.Close())
 	}
 	w.view, w.state, w.parked, w.latest = nil, nil, nil, nil
-	w.broken = errors.New("it is closed")
+	w.broken = errors.New("it was closed")
 	return errors.Join(append(errs, w.closeDevices())...)
 }

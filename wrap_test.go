@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/graph"
 	"spillway/nn"
+	"spillway/train"
 	"spillway/units"
 )
 
@@ -397,6 +398,38 @@ func TestMasksAreUsed(t *testing.T) {
 			if v == 1 && !slices.Equal(got.Floats[16*i:16*i+16], out.Floats[16*i:16*i+16]) {
 				t.Errorf("%s: position %d sees padding", strategy, i)
 			}
+		}
+	}
+}
+
+// A wrapped model trains as a job of the same model does, dropout included.
+func TestWrappedTrainingIsTraining(t *testing.T) {
+	for _, o := range ownModels()[:2] {
+		feed := &repeated{parts: map[string][]byte{}, whole: map[string]bool{"mask": true}}
+		rows, seq := int64(8), int64(1)
+		if feed.counted = 8; o.name == "encoder" {
+			rows, seq, feed.counted = 4, 5, 4*5*16
+		}
+		for name, tensor := range o.batch {
+			feed.parts[name] = append(intBytes(tensor.Ints), floatBytes(tensor.Floats)...)
+		}
+		m := spillway.Define(o.name, func() (nn.Model, error) { return o.net(), nil })
+		m.Seed = 3
+		_, e := start(t, m, spillway.PlanOptions{Task: spillway.Train, Rows: rows, Seq: seq})
+		run, err := train.New(e, feed, train.Config{Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []float64
+		for range 4 {
+			r, err := run.Step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, r.Loss)
+		}
+		if got := step(t, wrap(t, o.net(), described(t)), o.batch, 4); !slices.Equal(got, want) {
+			t.Errorf("%s: losses %v, of a job %v", o.name, got, want)
 		}
 	}
 }

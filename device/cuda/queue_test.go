@@ -266,7 +266,12 @@ func TestKernelNames(t *testing.T) {
 	}
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for _, c := range op.Cases(precision) {
-			if _, err := r.d.Kernel(c.Call); err != nil {
+			_, err := r.d.Kernel(c.Call)
+			var none *device.NoKernelError
+			if coded(c.Call) && errors.As(err, &none) {
+				continue // block formats have no kernels on cards: plans are told so
+			}
+			if err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 			}
 		}
@@ -274,4 +279,9 @@ func TestKernelNames(t *testing.T) {
 	if len(asked) < 50 {
 		t.Errorf("only %d kernels asked for", len(asked))
 	}
+}
+
+// coded says that a call reads or writes a block format.
+func coded(c op.Call) bool {
+	return slices.ContainsFunc(append(c.In, c.Out...), func(t op.Type) bool { return t.DType.Block() })
 }

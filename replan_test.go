@@ -1,0 +1,339 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/device/sim"
+	"spillway/internal/offheap"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/train"
+)
+
+// A training that is planned again and again goes on to the bit, wherever its state
+// goes: less memory, another strategy, the disk.
+func TestReplanChangesNoBit(t *testing.T) {
+	for _, o := range ownModels() {
+		t.Run(o.name, func(t *testing.T) {
+			c := described(t)
+			c.Folder, c.Clip, c.Micros = t.TempDir(), 0.5, 1
+			c.Schedule = optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 20}
+			calm := wrap(t, o.net(), c)
+			want := step(t, calm, o.batch, 12)
+			peak := calm.MemoryStats().Devices[0].Predicted
+			c.Folder = t.TempDir()
+			w := wrap(t, o.net(), c)
+			got := step(t, w, o.batch, 2)
+			strategies := map[string]bool{w.Strategy(): true}
+			for _, change := range []func(*spillway.Config){
+				func(c *spillway.Config) { c.MaxMemory = fmt.Sprint(peak * 3 / 4) },
+				func(c *spillway.Config) { c.Strategy = "cpu offload" },
+				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk offload", "" },
+				func(c *spillway.Config) { c.Strategy = "checkpointing" },
+				func(c *spillway.Config) { c.Strategy = "" },
+			} {
+				next := w.Config()
+				change(&next)
+				if err := w.Replan(next); err != nil {
+					t.Fatal(err)
+				}
+				strategies[w.Strategy()] = true
+				got = append(got, step(t, w, o.batch, 2)...)
+			}
+			if !slices.Equal(got, want) || !sameDict(stateDict(t, w), stateDict(t, calm)) {
+				t.Errorf("losses %v, without planning again %v", got, want)
+			}
+			if n := len(w.Explain().Notices); len(strategies) < 5 || n != 5 {
+				t.Errorf("strategies %v, %d notices", strategies, n)
+			}
+		})
+	}
+}
+
+// A plan that cannot be leaves everything as it was.
+func TestReplanRefuses(t *testing.T) {
+	o := ownModels()[2]
+	calm := wrap(t, o.net(), described(t))
+	want := step(t, calm, o.batch, 6)
+	w := wrap(t, o.net(), described(t))
+	got, strategy := step(t, w, o.batch, 2), w.Strategy()
+	for says, change := range map[string]func(*spillway.Config){
+		"needs":        func(c *spillway.Config) { c.MaxMemory = "1000" },
+		"Optimizer":    func(c *spillway.Config) { c.Optimizer, _ = optim.Parse("sgd") },
+		"Seed was":     func(c *spillway.Config) { c.Seed = 8 },
+		"Devices was":  func(c *spillway.Config) { c.Devices = []string{"cpu"} },
+		"there is one": func(c *spillway.Config) { c.Strategy = "pipeline" },
+		"strategy":     func(c *spillway.Config) { c.Strategy = "magic" },
+	} {
+		c := w.Config()
+		change(&c)
+		if err := w.Replan(c); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	if got = append(got, step(t, w, o.batch, 4)...); !slices.Equal(got, want) || w.Strategy() != strategy {
+		t.Errorf("%s: losses %v, want %v", w.Strategy(), got, want)
+	}
+}
+
+// Before anything is planned, and before anything is trained, settings change too.
+func TestReplanWithoutTraining(t *testing.T) {
+	o := ownModels()[1]
+	w := wrap(t, o.net(), described(t))
+	c := w.Config()
+	c.Strategy = "cpu offload"
+	if err := w.Replan(c); err != nil || w.Strategy() != "" {
+		t.Errorf("%s, %v", w.Strategy(), err)
+	}
+	out := forward(t, w, o.inputs())
+	if !strings.HasPrefix(w.Strategy(), "cpu offload") {
+		t.Errorf("the strategy is %s", w.Strategy())
+	}
+	c.Strategy = "standard"
+	if err := w.Replan(c); err != nil || w.Strategy() != "standard" {
+		t.Errorf("%s, %v", w.Strategy(), err)
+	}
+	if again := forward(t, w, o.inputs()); !slices.Equal(again.Floats, out.Floats) {
+		t.Error("other outputs")
+	}
+}
+
+// Inference and evaluation between iterations leave a training as it is, on a device
+// with room for both and on one without, and the device never holds more than it has.
+func TestInferenceBesideTraining(t *testing.T) {
+	o := ownModels()[2] // without dropout: evaluation gives the loss of training
+	peak, want, dict, _ := standard(t, o, 6)
+	for _, room := range []int64{4 * peak, peak} {
+		for _, folder := range []string{"", t.TempDir()} {
+			c := described(t)
+			c.Devices, c.Strategy, c.Folder = []string{fmt.Sprintf("cpu:threads=1,limit=%d", room)}, "standard", folder
+			before := offheap.Mapped()
+			w, err := spillway.Wrap(o.net(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []float64
+			var parked bool
+			for i := range 6 {
+				loss, err := w.Evaluate(o.batch)
+				if err != nil || loss != want[i] {
+					t.Errorf("evaluated to %v, %v; trained on it is %v", loss, err, want[i])
+				}
+				parked = parked || w.MemoryStats().Parked > 0
+				forward(t, w, o.inputs())
+				got = append(got, step(t, w, o.batch, 1)...)
+			}
+			if !slices.Equal(got, want) || !sameDict(stateDict(t, w), dict) {
+				t.Errorf("room for %d: losses %v, want %v", room/peak, got, want)
+			}
+			if d := w.MemoryStats().Devices[0]; parked != (room == peak) || d.Peak > room {
+				t.Errorf("room for %d: parked %v, %+v", room/peak, parked, d)
+			}
+			if err := w.Close(); err != nil || offheap.Mapped() != before {
+				t.Errorf("%d bytes left, %v", offheap.Mapped()-before, err)
+			}
+			if _, err := w.Step(o.batch); err == nil {
+				t.Error("a closed model trains")
+			}
+		}
+	}
+}
+
+// Inference that goes on beside training sees every update.
+func TestInferenceFollowsTraining(t *testing.T) {
+	o := ownModels()[2]
+	_, _, _, want := standard(t, o, 3)
+	w := wrap(t, o.net(), described(t))
+	for range 3 {
+		forward(t, w, o.inputs())
+		step(t, w, o.batch, 1)
+	}
+	if got := forward(t, w, o.inputs()); !slices.Equal(got.Floats, want.Floats) {
+		t.Error("the outputs are not those of the trained weights")
+	}
+}
+
+// Batches of other sizes come and go; the training is the same under every strategy.
+func TestSizesMayChange(t *testing.T) {
+	o := ownModels()[2]
+	short := spillway.Batch{"tokens": spillway.Ints(o.batch["tokens"].Ints[:14], 2, 7), "targets": spillway.Ints(o.batch["targets"].Ints[:14], 2, 7)}
+	run := func(strategy string) []float64 {
+		c := described(t)
+		c.Strategy = strategy
+		w := wrap(t, o.net(), c)
+		var losses []float64
+		for _, b := range []spillway.Batch{o.batch, short, short, o.batch} {
+			losses = append(losses, step(t, w, b, 2)...)
+		}
+		if n := len(w.Explain().Notices); n != 2 {
+			t.Errorf("%d notices: %q", n, w.Explain().Notices)
+		}
+		return losses
+	}
+	if a, b := run("standard"), run("cpu offload"); !slices.Equal(a, b) {
+		t.Errorf("losses %v and %v", a, b)
+	}
+}
+
+// remaining is a computer of which only so much host memory is left.
+func remaining(t testing.TB, bytes int64) machine.System {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return machine.System{Proc: dir, Cgroup: dir}
+}
+
+// smallJob plans a training of a tiny Llama with room for everything, and gives what it
+// takes and its losses.
+func smallJob(t *testing.T, o spillway.PlanOptions) (job *spillway.Job, peak int64, losses []float64) {
+	t.Helper()
+	dev := openDevice(t)
+	o.Task, o.Rows, o.Seq, o.Packed, o.Machine, o.On = spillway.Train, 2, 12, true, parse(t, "cpu:1GiB,host:4GiB"), []device.Device{dev}
+	job, err := open(t, configFile(t, tinyLlama(true, 0))).Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	losses, _, err = trainFor(t, job, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job, job.Plan.Peak()[plan.OnDevice], losses
+}
+
+func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, told []string, err error) {
+	t.Helper()
+	_, err = job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: n,
+		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { told = append(told, s) }})
+	return losses, told, err
+}
+
+// Where a device or the host has less at the start than the plan assumed, training
+// plans again, says so, and gives the same losses.
+func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
+	for name, shrink := range map[string]func(*spillway.Job, int64){
+		"device": func(j *spillway.Job, peak int64) {
+			j.Options.On = []device.Device{sim.NewCapped(openDevice(t), peak*3/4, sim.Faults{})}
+		},
+		"held by others": func(j *spillway.Job, peak int64) {
+			dev := cpu.Open(cpu.Options{Limit: peak + 1000})
+			other, err := dev.Alloc(peak / 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := errors.Join(other.Free(), dev.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			j.Options.On = []device.Device{dev}
+		},
+		"host": func(j *spillway.Job, peak int64) { j.Options.System = remaining(t, peak*7/8) },
+	} {
+		job, peak, want := smallJob(t, spillway.PlanOptions{})
+		before := job.Plan.Strategy
+		shrink(job, peak)
+		got, told, err := trainFor(t, job, 5)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !slices.Equal(got, want) || len(told) != 1 || !strings.Contains(told[0], "planned again") {
+			t.Errorf("%s: losses %v, want %v; told %q", name, got, want, told)
+		}
+		if job.Plan.Strategy == before || job.Plan.Peak()[plan.OnDevice] >= peak {
+			t.Errorf("%s: the plan is still %s", name, job.Plan.Strategy)
+		}
+	}
+}
+
+// What was insisted on has no other plan, and what fits nowhere is an error with what
+// there is and what is needed.
+func TestTrainingThatCannotStart(t *testing.T) {
+	job, peak, _ := smallJob(t, spillway.PlanOptions{Choose: planner.Alike(false, false, planner.KeepAll, 0)})
+	job.Options.System = remaining(t, peak-1024)
+	var full *device.OutOfMemoryError
+	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
+		t.Errorf("insisted on: %v", err)
+	}
+	job, _, _ = smallJob(t, spillway.PlanOptions{})
+	job.Options.System = remaining(t, 64<<10)
+	var fit *planner.FitError
+	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || !errors.As(err, &fit) || fit.Budget > 64<<10 {
+		t.Errorf("64 KiB: %v", err)
+	}
+	refuses := errors.New("no more today")
+	job.Options.System, job.Options.On = machine.System{}, []device.Device{sim.NewCapped(openDevice(t), 1<<30, sim.Faults{Alloc: 1, Err: refuses})}
+	if _, _, err := trainFor(t, job, 1); !errors.Is(err, refuses) {
+		t.Errorf("a fault that is none of memory: %v", err)
+	}
+}
+
+// A wrapped model, too, starts within what others have left of a device.
+func TestWrappedModelsStartWithinWhatThereIs(t *testing.T) {
+	o := ownModels()[2]
+	peak, want, dict, _ := standard(t, o, 3)
+	dev := cpu.Open(cpu.Options{Threads: 1, Limit: peak * 5 / 4})
+	other, err := dev.Alloc(peak / 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := described(t)
+	c.Devices, c.On = nil, []device.Device{dev}
+	w, err := spillway.Wrap(o.net(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := step(t, w, o.batch, 3); !slices.Equal(got, want) || !sameDict(stateDict(t, w), dict) {
+		t.Errorf("losses %v, want %v", got, want)
+	}
+	if notices := w.Explain().Notices; len(notices) != 1 || !strings.Contains(notices[0], "planned again") {
+		t.Errorf("%q", notices)
+	}
+	if d := w.MemoryStats().Devices[0]; d.Peak > d.Limit || d.Allocated != d.Reserved+peak/2 {
+		t.Errorf("%+v", d)
+	}
+	if err := errors.Join(w.Close(), other.Free(), dev.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An iteration that fails leaves undefined weights, and nobody can go on with them.
+func TestFaultsEndAWrappedModel(t *testing.T) {
+	o := ownModels()[2]
+	fault := errors.New("injected")
+	c := described(t)
+	c.Devices, c.On = nil, []device.Device{sim.NewCapped(openDevice(t), 1<<20, sim.Faults{Launch: 70, Err: fault})}
+	w := wrap(t, o.net(), c)
+	var met error
+	for i := 0; i < 10 && met == nil; i++ {
+		_, met = w.Step(o.batch)
+	}
+	if !errors.Is(met, fault) {
+		t.Fatalf("got %v", met)
+	}
+	if _, err := w.Step(o.batch); err == nil || !strings.Contains(err.Error(), "undefined") || !errors.Is(err, fault) {
+		t.Errorf("it goes on: %v", err)
+	}
+	_, inferred := w.Forward(o.inputs())
+	_, read := w.StateDict()
+	for doing, err := range map[string]error{"infer": inferred, "read": read, "save": w.Save(t.TempDir()), "replan": w.Replan(w.Config())} {
+		if !errors.Is(err, fault) {
+			t.Errorf("to %s it is still good: %v", doing, err)
+		}
+	}
+}
