@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -20,8 +20,9 @@ fuzz:            ## every fuzz target, FUZZTIME each
 bench:           ## ratios to the machine's own peak and to peers found on it
 	go run ./cmd/spillway bench cpu
 
-kill:            ## kill a training fifty times, and one from disk a thousand; each must end with the same bits
+kill:            ## kill a training fifty times, and trainings from disk a thousand; each must end with the same bits
 	go test . -run TestKilledRunsGoOn -v -kills 50
+	go test . -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
 
 golden:          ## write golden files anew; review them as a diff
@@ -30,5 +31,19 @@ golden:          ## write golden files anew; review them as a diff
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
 
+strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; takes long
+	go run ./tools/strategies
+
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -plans 2000 -timeout 30m
+
+# Where the bundle for a machine with a card goes, and the packages whose tests use one.
+GPU ?= build/gpu
+GPU_TESTS = device/cuda internal/nvml
+gpu-bundle:      ## the binary, the peers and the tests that use a card, for a machine that has one and no Go
+	rm -rf $(GPU) && mkdir -p $(GPU)
+	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
+	@set -e; for p in $(GPU_TESTS); do \
+	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
+	cp -r bench/peers $(GPU)/peers
+	@echo 'on the machine with the card: for t in ./*.test; do $$t; done; ./spillway bench gpu --peers peers'

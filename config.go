@@ -2,6 +2,7 @@ package spillway
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"spillway/device"
@@ -93,6 +94,15 @@ var insists = map[string]planner.Insist{
 	"pipeline":          {Way: planner.Pipeline},
 }
 
+// folder is where a task's bytes may rest: each has its own, since one disk at a time
+// uses a folder; "" for none.
+func (c Config) folder(t Task) string {
+	if c.Folder == "" {
+		return ""
+	}
+	return filepath.Join(c.Folder, string(t))
+}
+
 // check refuses what cannot work, whatever the model.
 func (c Config) check() error {
 	switch {
@@ -116,7 +126,7 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 	c := w.c
 	o := PlanOptions{
 		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision,
-		Optimizer: c.Optimizer, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: w.disk, System: c.System,
+		Optimizer: c.Optimizer, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
 		Insist: insists[c.Strategy],
 		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},
 	}

@@ -8,7 +8,6 @@ import (
 	"spillway/device"
 	_ "spillway/device/cpu" // there is always a processor
 	"spillway/machine"
-	"spillway/store"
 	"spillway/units"
 )
 
@@ -16,7 +15,7 @@ import (
 // enough for a rate, little enough not to be noticed.
 const copyBytes = 32 * units.MiB
 
-// open opens the devices and the disk, and describes the machine they are part of.
+// open opens the devices and describes the machine they are part of.
 func (w *Wrapped) open() (err error) {
 	if w.devices = w.c.On; len(w.devices) == 0 {
 		w.opened, err = w.openDevices()
@@ -25,15 +24,8 @@ func (w *Wrapped) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if w.here, err = w.c.machine(w.devices); err != nil || w.c.Folder == "" {
-		return err
-	}
-	disk, err := store.Open(store.Options{Dir: w.c.Folder})
-	if err != nil {
-		return err
-	}
-	w.opened, w.disk = append(w.opened, disk), disk
-	return nil
+	w.here, err = w.c.machine(w.devices)
+	return err
 }
 
 // openDevices opens those that are named, or picks some.

@@ -69,8 +69,6 @@ type PlanOptions struct {
 	Device  string // of the machine; "" is its first
 	// On are the devices the job will run on, alike; none plans for what is not here.
 	On []device.Device
-	// Disk holds what the plan puts on disk; without one no plan that does can start.
-	Disk device.Device
 	// System tells how much host memory is left when a job starts; the zero value is
 	// this computer.
 	System machine.System
@@ -86,6 +84,15 @@ type PlanOptions struct {
 	MaxMemory *placement.Memory
 	// Budget is the most to take of the device; 0 is all that is usable.
 	Budget int64
+	// Disk is a folder that bytes may rest in when device and host are full; "" is
+	// none. A training keeps every completed iteration there, so that Train goes on
+	// from it after the process was killed.
+	Disk string
+	// DiskBudget is the most to take of the disk; 0 is all that is free. What is
+	// trained counts twice.
+	DiskBudget int64
+
+	scratch bool // Disk is a folder of the job's own, removed at its end
 }
 
 const usualSeq = 2048
@@ -144,11 +151,16 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, s, err := o.ask(r)
+	j := &Job{Model: m, Options: o, Notices: notices}
+	if j.Plan, j.Spec, err = o.earlier(r); err == nil && j.Plan == nil {
+		if j.Plan, j.Spec, err = o.ask(r); err == nil {
+			err = j.checkDisk()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Job{Model: m, Plan: p, Spec: s, Options: o, Notices: notices}, nil
+	return j, nil
 }
 
 // request is what the planner is asked for options that are complete.
@@ -167,6 +179,7 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 	if r.Site, err = o.site(); err != nil {
 		return r, err
 	}
+	r.Site.Disk.Budget += m.inPlaceBytes(o)
 	r.Goal, err = o.goal()
 	return r, err
 }
@@ -210,6 +223,9 @@ func (o PlanOptions) site() (planner.Site, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
+	if site.Disk, err = o.disk(); err != nil {
+		return site, err
+	}
 	return o.limited(site)
 }
 
@@ -246,50 +262,40 @@ func (j *Job) Start() (*executor.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := j.allocate()
+	e, _, err := j.allocate(false)
 	if err != nil {
 		return nil, err
 	}
-	if err := weights.Load(e, from); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return e, j.load(e, from, false)
 }
 
-// allocate makes an executor without weights.
-func (j *Job) allocate() (*executor.Executor, error) {
-	on, err := j.devices()
+// allocate makes an executor without weights. With keep, a disk of the plan keeps what
+// is trained from iteration to iteration, and an earlier state there is gone on from.
+func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
+	on, disk, err := j.devices(keep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := j.checkHost(on); err != nil {
-		return nil, err
+	last := none
+	if err = j.checkHost(on); err == nil && disk != nil && keep {
+		last, err = j.recover(disk)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
 	}
 	e, err := executor.New(j.Plan, on)
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
 	}
-	if err := e.Prepare(); err != nil {
-		return nil, errors.Join(err, e.Close())
+	var kept *durable
+	if err = e.Prepare(); err == nil && keep && disk != nil {
+		kept, err = newDurable(disk, e, last)
 	}
-	return e, nil
-}
-
-// devices are those of the plan, in its order.
-func (j *Job) devices() ([]device.Device, error) {
-	on, disk := j.Options.On, j.Options.Disk
-	list := make([]device.Device, 0, len(j.Plan.Devices))
-	for _, d := range j.Plan.Devices {
-		switch {
-		case d.Name == planner.DiskName && disk == nil:
-			return nil, fmt.Errorf("the plan for %s puts something on disk, and no disk is open; open a folder as one, or plan without a disk", j.Model.Name)
-		case d.Name == planner.DiskName:
-			list = append(list, disk)
-		case len(list) == len(on):
-			return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, len(j.Plan.Devices), len(on))
-		default:
-			list = append(list, on[len(list)])
-		}
+	if disk != nil {
+		e.CloseWith(diskCloser{disk, kept, j.Options.Disk, j.Options.scratch})
 	}
-	return list, nil
+	if err != nil {
+		return nil, nil, errors.Join(err, e.Close())
+	}
+	return e, kept, nil
 }

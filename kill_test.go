@@ -33,6 +33,13 @@ var kills = flag.Int("kills", 5, "how often TestKilledRunsGoOn kills its trainin
 const childJob = "SPILLWAY_TEST_TRAINING"
 
 func TestMain(m *testing.M) {
+	if job := os.Getenv(diskChildJob); job != "" {
+		if err := diskChild(job); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if job := os.Getenv(childJob); job != "" {
 		if err := child(strings.Split(job, "\n")); err != nil {
 			fmt.Fprintln(os.Stderr, err)

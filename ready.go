@@ -53,7 +53,7 @@ func (w *Wrapped) startTraining(s sizes) (*running, error) {
 		return nil, err
 	}
 	r := &running{job: job, sizes: s}
-	if r.e, err = job.claim(w.notice); err != nil {
+	if r.e, _, err = job.claim(w.notice, false); err != nil {
 		return nil, err
 	}
 	w.feed = &handed{}
@@ -106,7 +106,7 @@ func (w *Wrapped) newView(task Task, s sizes) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := job.claim(w.notice)
+	e, _, err := job.claim(w.notice, false)
 	return &running{job: job, e: e, sizes: s, stale: true}, err
 }
 
@@ -150,7 +150,7 @@ func (w *Wrapped) wake() error {
 	if err := w.release(w.view); err != nil {
 		return err
 	}
-	e, err := w.state.job.claim(w.notice)
+	e, _, err := w.state.job.claim(w.notice, false)
 	if err != nil {
 		return err
 	}

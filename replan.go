@@ -8,8 +8,8 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/units"
-	"spillway/weights"
 )
 
 // hostName is the device of an out-of-memory error that is about the host.
@@ -41,38 +41,36 @@ func (j *Job) hostBytes(on []device.Device) (n int64) {
 }
 
 // startWithin starts the job within the memory there is: see claim.
-func (j *Job) startWithin(notice func(string)) (*executor.Executor, error) {
+func (j *Job) startWithin(notice func(string)) (*executor.Executor, *durable, error) {
 	from, err := j.Weights()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, err := j.claim(notice)
+	e, kept, err := j.claim(notice, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := weights.Load(e, from); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return e, kept, j.load(e, from, kept.recovered())
 }
 
 // claim allocates what the plan needs. Where a device or the host refuses, since they
 // have less than the plan assumed, the job is planned again for what there is, and
-// notice, if not nil, is told. A choice that was insisted on has no second plan.
-func (j *Job) claim(notice func(string)) (*executor.Executor, error) {
+// notice, if not nil, is told. A choice that was insisted on has no second plan. With
+// keep, what is on disk outlives the process.
+func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durable, error) {
 	for {
-		e, err := j.allocate()
+		e, kept, err := j.allocate(keep)
 		var refused *device.OutOfMemoryError
 		if err == nil || !errors.As(err, &refused) || j.Options.Choose != nil {
-			return e, err
+			return e, kept, err
 		}
 		o, smaller := j.Options.within(refused)
 		if !smaller {
-			return nil, err
+			return nil, nil, err
 		}
 		again, planning := j.Model.Plan(o)
 		if planning != nil {
-			return nil, errors.Join(err, planning)
+			return nil, nil, errors.Join(err, planning)
 		}
 		if notice != nil {
 			notice(fmt.Sprintf("%s has %v left, the plan took %v: planned again, now %s instead of %s",
@@ -86,7 +84,7 @@ func (j *Job) claim(notice func(string)) (*executor.Executor, error) {
 // less than what was planned for, so that trying again comes to an end.
 func (o PlanOptions) within(r *device.OutOfMemoryError) (PlanOptions, bool) {
 	left := r.Limit - r.Allocated
-	if left <= 0 || left >= r.Asked {
+	if left <= 0 || left >= r.Asked || r.Device == planner.DiskName {
 		return o, false
 	}
 	if r.Device == hostName {

@@ -187,8 +187,8 @@ func TestSizesMayChange(t *testing.T) {
 	}
 }
 
-// left is a computer of which only so much host memory is left.
-func left(t testing.TB, bytes int64) machine.System {
+// remaining is a computer of which only so much host memory is left.
+func remaining(t testing.TB, bytes int64) machine.System {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
@@ -243,7 +243,7 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 			})
 			j.Options.On = []device.Device{dev}
 		},
-		"host": func(j *spillway.Job, peak int64) { j.Options.System = left(t, peak*7/8) },
+		"host": func(j *spillway.Job, peak int64) { j.Options.System = remaining(t, peak*7/8) },
 	} {
 		job, peak, want := smallJob(t, spillway.PlanOptions{})
 		before := job.Plan.Strategy
@@ -265,13 +265,13 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 // there is and what is needed.
 func TestTrainingThatCannotStart(t *testing.T) {
 	job, peak, _ := smallJob(t, spillway.PlanOptions{Choose: planner.Alike(false, false, planner.KeepAll, 0)})
-	job.Options.System = left(t, peak-1024)
+	job.Options.System = remaining(t, peak-1024)
 	var full *device.OutOfMemoryError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
 		t.Errorf("insisted on: %v", err)
 	}
 	job, _, _ = smallJob(t, spillway.PlanOptions{})
-	job.Options.System = left(t, 64<<10)
+	job.Options.System = remaining(t, 64<<10)
 	var fit *planner.FitError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || !errors.As(err, &fit) || fit.Budget > 64<<10 {
 		t.Errorf("64 KiB: %v", err)

@@ -8,7 +8,6 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/generate"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
@@ -21,12 +20,19 @@ import (
 //
 // Where the devices or the host have less memory than the plan assumed, the job is
 // planned again for what there is, and c.Notice is told; j.Plan is then the new plan.
+//
+// Where the plan has bytes rest on disk, every completed iteration is durable there:
+// a training that was killed goes on from the last one. A run that ends with a
+// checkpoint leaves nothing in the folder.
 func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r train.Result, err error) {
-	e, err := j.startWithin(c.Notice)
+	e, kept, err := j.startWithin(c.Notice)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	if kept != nil && c.Durable == nil {
+		c.Durable = kept
+	}
 	if c, err = j.completeSave(c); err != nil {
 		return r, err
 	}
@@ -44,7 +50,10 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if err != nil {
 		return r, err
 	}
-	return t.Run(ctx)
+	if r, err = t.Run(ctx); err == nil && kept != nil && c.Save != nil {
+		err = kept.disk.Discard() // the checkpoint has it
+	}
+	return r, err
 }
 
 // allocated is the most that was in use of devices that count it.
@@ -88,7 +97,7 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 		return c, nil, err
 	}
 	v := *c.Evaluate
-	v.Executor, err = job.allocate()
+	v.Executor, _, err = job.allocate(false)
 	c.Evaluate = &v
 	return c, v.Executor, err
 }
@@ -104,7 +113,8 @@ func (j *Job) evaluation() (*Job, error) {
 	return j.Model.Plan(o)
 }
 
-// beside limits options to the memory that the job leaves. The disk stays the job's.
+// beside limits options to the memory that the job leaves. Its folder of the
+// disk is another.
 func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
 	site, err := o.site()
 	if err != nil {
@@ -127,7 +137,10 @@ func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
 		left.Devices[d] = max(left.Devices[d], 1)
 	}
 	left.Host = max(left.Host, 1)
-	o.MaxMemory, o.Machine.Disk, o.Disk = &left, machine.Disk{}, nil
+	o.MaxMemory = &left
+	if o.Disk != "" {
+		o.Disk, o.scratch = evaluationDir(o.Disk), true
+	}
 	return o, nil
 }
 

@@ -32,7 +32,6 @@ type Wrapped struct {
 
 	here    machine.Machine
 	devices []device.Device
-	disk    device.Device // nil for none
 	opened  []device.Device
 
 	traced  map[Task]traced

@@ -1,6 +1,8 @@
 package deepspeed
 
 import (
+	"fmt"
+
 	"spillway/plan"
 )
 
@@ -25,6 +27,18 @@ func (c *Config) zero(r *reader, root *object) {
 		r.notice(z.at("offload_optimizer.device"), Changed, "what of a block is off the device rests together here: weights and optimizer state both on disk")
 		c.Weights, c.State = plan.OnDisk, plan.OnDisk
 	}
+}
+
+// DiskPath is the folder in which a configuration has bytes rest, "" where there is
+// none: what must be known before the machine is looked at.
+func DiskPath(text []byte) (string, error) {
+	fields, err := decode(text)
+	if err != nil {
+		return "", fmt.Errorf("reading the DeepSpeed configuration: %w", err)
+	}
+	r, c := &reader{}, Config{devices: 1}
+	c.zero(r, r.object("", fields))
+	return c.DiskPath, nil // what else is wrong Parse tells
 }
 
 // tiers of offload devices.
@@ -64,7 +78,9 @@ func (c *Config) path(r *reader, o *object, tier plan.Tier) {
 		}
 		return
 	}
-	r.notice(o.at("device"), Changed, "it needs the disk tier: describe or probe a machine with a disk")
+	if !ok {
+		r.notice(o.at("nvme_path"), Open, "it is absent; the disk tier needs a folder")
+	}
 	if ok && c.DiskPath != "" && c.DiskPath != path {
 		r.notice(o.at("nvme_path"), Changed, "there is one folder for what rests on disk: %s", c.DiskPath)
 		return

@@ -4,16 +4,21 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Array is an operand as plain numbers on the host, for references and tests:
-// real numbers in F whatever their element type, 32-bit integers in I.
+// real numbers in F whatever their element type, 32-bit integers in I. Of a block type
+// Packed holds the bytes: they tell more than the numbers, which can have several
+// codes, and are those of F once Round has seen to it.
 type Array struct {
-	Type Type
-	F    []float64
-	I    []int32
+	Type   Type
+	F      []float64
+	I      []int32
+	Packed []byte
 }
 
 // NewArray makes an array of zeros.
@@ -21,7 +26,11 @@ func NewArray(t Type) Array {
 	if t.DType == dtype.I32 {
 		return Array{Type: t, I: make([]int32, t.Shape.Elements())}
 	}
-	return Array{Type: t, F: make([]float64, t.Shape.Elements())}
+	a := Array{Type: t, F: make([]float64, t.Shape.Elements())}
+	if t.DType.Block() {
+		a.Packed = make([]byte, t.Bytes())
+	}
+	return a
 }
 
 // Clone copies the numbers.
@@ -29,14 +38,49 @@ func (a Array) Clone() Array {
 	b := NewArray(a.Type)
 	copy(b.F, a.F)
 	copy(b.I, a.I)
+	copy(b.Packed, a.Packed)
 	return b
 }
 
 // Round makes every number one that its element type can hold.
 func (a Array) Round() {
-	for i, f := range a.F {
-		a.F[i] = round(a.Type.DType, f)
+	if !a.Type.DType.Block() {
+		for i, f := range a.F {
+			a.F[i] = round(a.Type.DType, f)
+		}
+		return
 	}
+	if err := a.pack(); err != nil { // a number without a code: let every comparison show it
+		for i := range a.F {
+			a.F[i] = math.NaN()
+		}
+		return
+	}
+	a.unpack()
+}
+
+// pack codes the numbers, unless they are what the bytes hold already.
+func (a Array) pack() error {
+	held := a.Clone()
+	held.unpack()
+	if slices.Equal(held.F, a.F) {
+		return nil
+	}
+	narrow := make([]float32, len(a.F))
+	for i, f := range a.F {
+		narrow[i] = float32(f)
+	}
+	return quant.Encode(a.Type.DType, a.Packed, narrow)
+}
+
+// unpack makes the numbers what the bytes hold.
+func (a Array) unpack() error {
+	narrow := make([]float32, len(a.F))
+	err := quant.Decode(a.Type.DType, narrow, a.Packed)
+	for i, f := range narrow {
+		a.F[i] = float64(f)
+	}
+	return err
 }
 
 func round(t dtype.Type, f float64) float64 {
@@ -76,7 +120,11 @@ func (a Array) Encode() ([]byte, error) {
 			b = binary.LittleEndian.AppendUint32(b, uint32(i))
 		}
 	default:
-		return nil, fmt.Errorf("%v is not written as plain numbers", a.Type)
+		if !a.Type.DType.Block() {
+			return nil, fmt.Errorf("%v is not written as plain numbers", a.Type)
+		}
+		err := a.pack()
+		return append(b, a.Packed...), err
 	}
 	return b, nil
 }
@@ -109,7 +157,11 @@ func Decode(t Type, b []byte) (Array, error) {
 			a.I[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
 		}
 	default:
-		return a, fmt.Errorf("%v is not read as plain numbers", t)
+		if !t.DType.Block() {
+			return a, fmt.Errorf("%v is not read as plain numbers", t)
+		}
+		copy(a.Packed, b)
+		return a, a.unpack()
 	}
 	return a, nil
 }

@@ -155,6 +155,11 @@ func spread(a Array, u func(int) float64) {
 	}
 }
 
+// spreadAs is x in a type of its own.
+func spreadAs(d dtype.Type, dims ...int) operand {
+	return operand{Type{d, shape.Of(dims...)}, spread}
+}
+
 // f32 is an operand that is f32 in every list.
 func f32(f fill, dims ...int) operand {
 	return operand{Type{dtype.F32, shape.Of(dims...)}, f}

@@ -246,6 +246,13 @@ func (l *caseList) adam(n int) {
 	l.add(name+" decoupled", Adam, Attr{Decoupled: true}, w, g, m, v, clip).Args.F = later
 	l.add(name+" first iteration", Adam, Attr{Decoupled: true}, w, g, zeros, zeros, clip).Args.F = start
 	l.add(name+" copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.F = later
+
+	m8, v8, zeros8 := m, v, zeros
+	m8.t.DType, v8.t.DType, zeros8.t.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
+	eight := l.add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
+	eight.Args.F, eight.Big = later, n > 1000
+	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
+	l.add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.F = later
 }
 
 func (l *caseList) sgd(n int) {
@@ -266,5 +273,6 @@ func (l *caseList) sgd(n int) {
 		l.add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.F =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
+	l.add(name+" 8-bit", SGD, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }

@@ -59,6 +59,11 @@ func (l *caseList) elementwise() {
 	for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		l.add("to "+to.String(), Cast, Attr{To: to}, l.x(3, 37))
 	}
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+		for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
+			l.add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.d}, spreadAs(kind, dims...)).Big = len(dims) == 2 && dims[0] > 100
+		}
+	}
 	for _, p := range []float64{0, 0.1, 0.5, 0.9} {
 		l.add(fmt.Sprintf("p=%v", p), Dropout, Attr{Prob: p, Stream: 4}, l.x(3, 5, 11))
 	}

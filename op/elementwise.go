@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/shape"
 )
 
@@ -133,13 +134,14 @@ func inferCast(a Attr, in []Type) ([]Type, error) {
 	return []Type{{a.To, in[0].Shape}}, float(in, 0)
 }
 
-// Dequantize: a block-quantized tensor as plain numbers.
+// Dequantize: a 4-bit tensor as plain numbers; package quant says what its bytes mean.
+// The numbers are products in f32, rounded once more where Attr.To is narrower.
 func inferDequantize(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
-	if !in[0].DType.Block() {
-		return nil, fmt.Errorf("operand is %v, want a block format", in[0])
+	if t := in[0].DType; t != dtype.NF4 && t != dtype.FP4 {
+		return nil, fmt.Errorf("operand is %v, want nf4 or fp4", in[0])
 	}
 	if !a.To.Float() || a.To.Block() {
 		return nil, fmt.Errorf("to %v, want a plain real type", a.To)

@@ -79,7 +79,7 @@ var defs = [kinds]def{
 	GatedGrad:  {"gated_grad", inferGatedGrad, costUnary, nil, referenceGatedGrad},
 	Dropout:    {"dropout", inferDropout, nil, nil, referenceDropout},
 	Cast:       {"cast", inferCast, nil, nil, referenceCopy},
-	Dequantize: {"dequantize", inferDequantize, nil, nil, nil},
+	Dequantize: {"dequantize", inferDequantize, nil, nil, referenceCopy},
 	Split:      {"split", inferSplit, nil, nil, referenceSplit},
 	Concat:     {"concat", inferConcat, nil, nil, referenceConcat},
 	SumRows:    {"sum_rows", inferSumRows, costSumRows, first, referenceSumRows},

@@ -53,43 +53,58 @@ const (
 //	v = beta2·v + (1 - beta2)·g²
 //	w -= rate/bias1 · m/(sqrt(v)/bias2 + eps)
 //
-// with 1 - beta taken of the float32 beta.
+// with 1 - beta taken of the float32 beta. With m and v in 8 bits the step is made
+// from what they decode to, and the new ones are coded after it. An element whose
+// gradient is infinite or not a number then leaves its weight as it is, and its m and
+// v become 0: it would spoil its whole block.
 //
-//	operands  w [n] f32, g [n], m [n] f32, v [n] f32, clip [2] f32
+//	operands  w [n] f32, g [n], m [n] f32 or dyn8, v [n] f32 or udyn8, clip [2] f32
 //	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
 func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
 		return nil, err
 	}
-	return updated(a, in, 0, 2, 3)
+	return updated(a, in, state{2, dtype.Dyn8}, state{3, dtype.UDyn8})
 }
 
 // SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
 // momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
 // and the step is m, or g + momentum·m with Nesterov. Without m there is no momentum
 // and the step is g; with an m and a momentum of 0 too, and m stays untouched.
-// w -= rate·step.
+// w -= rate·step. With m in 8 bits, gradients that are no numbers are left aside as in
+// Adam.
 //
-//	operands  w [n] f32, g [n], m [n] f32 or nothing, clip [2] f32
+//	operands  w [n] f32, g [n], m [n] f32, dyn8 or nothing, clip [2] f32
 //	outputs   w, m if there is one, and the low-precision copy of w when Attr.To is set
 func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 3 {
-		return updated(a, in, 0)
+		return updated(a, in)
 	}
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, 0, 2)
+	return updated(a, in, state{2, dtype.Dyn8})
 }
 
-// updated checks the operands of an update rule, of which it replaces which ones.
-func updated(a Attr, in []Type, which ...int) ([]Type, error) {
-	out := make([]Type, 0, len(which)+1)
-	for _, i := range which {
-		if !in[i].Shape.Equal(in[0].Shape) || in[i].DType != dtype.F32 {
-			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32", i, in[i], in[0])
+// state is an operand that an update rule keeps, in f32 or in a type of 8 bits.
+type state struct {
+	operand int
+	coded   dtype.Type
+}
+
+// updated checks the operands of an update rule, of which it replaces the weight and
+// the states.
+func updated(a Attr, in []Type, states ...state) ([]Type, error) {
+	if in[0].DType != dtype.F32 {
+		return nil, fmt.Errorf("the weight is %v, want f32", in[0])
+	}
+	out := append(make([]Type, 0, len(states)+2), in[0])
+	for _, s := range states {
+		t := in[s.operand]
+		if !t.Shape.Equal(in[0].Shape) || t.DType != dtype.F32 && t.DType != s.coded {
+			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32 or %v", s.operand, t, in[0], s.coded)
 		}
-		out = append(out, in[i])
+		out = append(out, t)
 	}
 	clip := Type{dtype.F32, []int64{2}}
 	if last := in[len(in)-1]; !last.Equal(clip) {
@@ -129,6 +144,10 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[4].F[0]
+		if in[2].Type.DType.Block() && !finite(g) {
+			out[0].F[i], out[1].F[i], out[2].F[i] = w, 0, 0
+			continue
+		}
 		if c.Attr.Decoupled {
 			w *= 1 - a[ArgRate]*a[ArgDecay]
 		} else {
@@ -145,7 +164,12 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 func referenceSGD(c Call, in, out []Array, args Args) {
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
-		step := in[1].F[i]*in[len(in)-1].F[0] + a[ArgDecay]*w
+		g := in[1].F[i] * in[len(in)-1].F[0]
+		if len(in) == 4 && in[2].Type.DType.Block() && !finite(g) {
+			out[0].F[i], out[1].F[i] = w, 0
+			continue
+		}
+		step := g + a[ArgDecay]*w
 		if len(in) == 4 {
 			step, out[1].F[i] = momentumStep(c.Attr.Nesterov, in[2].F[i], step, a)
 		}
@@ -169,6 +193,8 @@ func momentumStep(nesterov bool, m, g float64, a [8]float64) (step, next float64
 	}
 	return m, m
 }
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 func lowPrecisionCopy(c Call, out []Array) {
 	if c.Attr.To != dtype.Invalid {

@@ -144,9 +144,9 @@ var sizeUnits = []struct {
 }{{"TIB", 1 << 40}, {"TB", 1e12}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
 
 // ParseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
-// a whole number of bytes.
+// a whole number of bytes, with or without a B.
 func ParseSize(text string) (int64, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(strings.TrimSuffix(text, "B"), 10, 64); err == nil && n >= 0 {
 		return n, nil
 	}
 	for _, u := range sizeUnits {

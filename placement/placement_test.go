@@ -80,6 +80,7 @@ func TestParseMemory(t *testing.T) {
 	for text, want := range map[string][3]int64{ // device 0, device 1, host; -1 where there is none
 		"2KiB":                      {2048, 2048, 1000},
 		"64":                        {64, 64, 1000},
+		"640B":                      {640, 640, 1000},
 		"2TiB":                      {2 << 40, 2 << 40, 1000},
 		"0=10,cpu=2KB":              {10, -1, 2000},
 		` { "1": "8Kb", "cpu": 5 }`: {-1, 1000, 5},

@@ -88,12 +88,12 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 	if !slices.Contains(Ways, i.Way) {
 		return fmt.Errorf("%q is no way to share the work; there are %q", i.Way, Ways)
 	}
-	s := search{b: &blueprint{goal: g, site: *site}}
-	if s.devices() < 2 {
+	devices := max(site.Devices, 1)
+	if devices < 2 {
 		return fmt.Errorf("%s needs several devices, there is one", i.Way)
 	}
 	if (i.Way == DataParallel || i.Way == ShardedData) && g.Micros < 2 {
-		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Way, s.devices(), g.Micros, s.devices())
+		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Way, devices, g.Micros, devices)
 	}
 	if i.Way == Pipeline && g.Optimizer == nil {
 		return fmt.Errorf("a pipeline is an order of training; without training use %s", ModelSplit)

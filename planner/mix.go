@@ -21,6 +21,9 @@ type mix struct {
 	ahead     int // updates whose state is fetched beforehand
 }
 
+// effort is how much a mix does beyond running a model where it is.
+func (m mix) effort() int { return m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk }
+
 // families lists the lines to search for one way to share the work. Each leaves one
 // thing free and fixes the others.
 func (s *search) families(w way) []family {

@@ -163,9 +163,21 @@ func (s *search) time(c *candidate) error {
 	return nil
 }
 
-// better is faster; among equals the one with less memory.
+// worth is how much shorter an iteration must be to be worth a different plan: a
+// forecast is not exact to the last digit.
+const worth = 0.999
+
+// better is faster; among those as good as equal, the simpler, then the one with less
+// memory.
 func better(a, b *candidate) bool {
-	if a.seconds != b.seconds {
+	switch {
+	case a.seconds < worth*b.seconds:
+		return true
+	case b.seconds < worth*a.seconds:
+		return false
+	case a.mix.effort() != b.mix.effort():
+		return a.mix.effort() < b.mix.effort()
+	case a.seconds != b.seconds:
 		return a.seconds < b.seconds
 	}
 	return a.device < b.device

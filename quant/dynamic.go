@@ -23,8 +23,8 @@ var (
 	Unsigned = newDynamic(false)
 )
 
-// dynamic is the code of a block type.
-func dynamic(t dtype.Type) *Dynamic {
+// DynamicOf is the code of Dyn8 or UDyn8.
+func DynamicOf(t dtype.Type) *Dynamic {
 	if t == dtype.UDyn8 {
 		return Unsigned
 	}
@@ -99,14 +99,17 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 	}
 }
 
-// EncodeState is Encode that takes the code beside 0 for a number that is not zero.
-func (d *Dynamic) EncodeState(dst []byte, src []float32, absmax float32) {
+// EncodeState codes a block and returns its absmax. It is Encode, but for a number that
+// is not zero it takes the code beside that of zero.
+func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
+	absmax = absmaxOf(src)
 	d.Encode(dst, src, absmax)
 	for i, c := range dst[:len(src)] {
 		if c == d.zero {
 			dst[i] = d.offZero(src[i])
 		}
 	}
+	return absmax
 }
 
 // offZero is the code of the smallest value with the sign of x.
@@ -130,9 +133,7 @@ func (d *Dynamic) encodeTensor(dst []byte, src []float32) {
 	scales, codes := View8(len(src), dst)
 	for b := range ceil(len(src), dtype.Dyn8Elements) {
 		from, to := b*dtype.Dyn8Elements, min((b+1)*dtype.Dyn8Elements, len(src))
-		absmax := absmaxOf(src[from:to])
-		putF32(scales, b, absmax)
-		d.EncodeState(codes[from:to], src[from:to], absmax)
+		putF32(scales, b, d.EncodeState(codes[from:to], src[from:to]))
 	}
 }
 

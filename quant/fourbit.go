@@ -51,8 +51,8 @@ func newFourBit(values [16]float32) *FourBit {
 	return f
 }
 
-// fourBit is the code of a block type.
-func fourBit(t dtype.Type) *FourBit {
+// FourBitOf is the code of NF4 or FP4.
+func FourBitOf(t dtype.Type) *FourBit {
 	if t == dtype.FP4 {
 		return FP4
 	}

@@ -61,7 +61,7 @@ func Encode(t dtype.Type, dst []byte, src []float32) error {
 	case dtype.NF4, dtype.FP4:
 		encode4(t, dst, src)
 	default:
-		dynamic(t).encodeTensor(dst, src)
+		DynamicOf(t).encodeTensor(dst, src)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func Decode(t dtype.Type, dst []float32, src []byte) error {
 	case dtype.NF4, dtype.FP4:
 		decode4(t, dst, src)
 	default:
-		dynamic(t).decodeTensor(dst, src)
+		DynamicOf(t).decodeTensor(dst, src)
 	}
 	return nil
 }

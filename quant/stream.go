@@ -24,7 +24,7 @@ func Storage(t dtype.Type, n int64, from Numbers) (io.Reader, error) {
 	if t != dtype.NF4 && t != dtype.FP4 {
 		return nil, fmt.Errorf("%v is not a 4-bit type", t)
 	}
-	codes := NewCodes(fourBit(t), dtype.BlockElements, n, from)
+	codes := NewCodes(FourBitOf(t), dtype.BlockElements, n, from)
 	return io.MultiReader(codes, &scalesReader{codes: codes}), nil
 }
 

@@ -29,7 +29,7 @@ func Put4(n int, dst, codes []byte, s Scales) {
 func encode4(kind dtype.Type, dst []byte, src []float32) {
 	codes, scales, groups, offset := split4(len(src), dst)
 	absmax := make([]float32, len(scales))
-	fourBit(kind).Encode(codes, absmax, src, dtype.BlockElements)
+	FourBitOf(kind).Encode(codes, absmax, src, dtype.BlockElements)
 	s := Scales{Codes: scales, Groups: groups}
 	s.encode(absmax, mean(absmax))
 	putF32(offset, 0, s.Offset)
@@ -37,7 +37,7 @@ func encode4(kind dtype.Type, dst []byte, src []float32) {
 
 func decode4(kind dtype.Type, dst []float32, src []byte) {
 	codes, scales := View4(len(dst), src)
-	f := fourBit(kind)
+	f := FourBitOf(kind)
 	var room [dtype.GroupBlocks]float32
 	for first := 0; first < len(scales.Codes); first += len(room) {
 		absmax := room[:min(len(room), len(scales.Codes)-first)]

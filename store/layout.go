@@ -111,6 +111,19 @@ func (l *layout) own() (bytes int64) {
 	return bytes
 }
 
+// FileBytes is how much of a disk an allocation takes whose regions are these; none
+// means that all of it is kept.
+func FileBytes(bytes int64, regions []Region) (int64, error) {
+	if len(regions) == 0 {
+		regions = []Region{{Kind: Kept, Bytes: bytes}}
+	}
+	l, err := newLayout(bytes, regions)
+	if err != nil {
+		return 0, err
+	}
+	return l.fileBytes(), nil
+}
+
 // fileBytes is the size of the file with all pages: kept ones twice.
 func (l *layout) fileBytes() int64 { return (2*l.kept + l.scratch) * pageBytes }
 

@@ -7,18 +7,21 @@ import (
 	"spillway/checkpoint"
 )
 
-// Durable keeps the weights and the optimizer's state of every completed iteration,
-// so that a run killed at any instant goes on from the last one.
+// Durable keeps the weights and the optimizer's state of completed iterations, so that
+// a run killed at any instant goes on from the last one kept.
 type Durable interface {
 	// Recovered is the iteration whose weights and optimizer state the executor holds
 	// already, and the state committed with them; false for none.
 	Recovered() (iteration int64, state []byte, ok bool)
 	// Begin says that weights and optimizer state are about to become those of an
-	// iteration.
+	// iteration. Several may begin before a commit.
 	Begin(iteration int64) error
 	// Commit says that they have, and makes them durable with the state.
 	Commit(iteration int64, state []byte) error
 }
+
+// noneKept is an iteration that no run has.
+const noneKept = -1
 
 func (t *Trainer) begin(iteration int64) error {
 	if t.c.Durable == nil {
@@ -27,9 +30,9 @@ func (t *Trainer) begin(iteration int64) error {
 	return t.c.Durable.Begin(iteration)
 }
 
-// commit keeps the iterations done.
+// commit keeps the iterations done, if they are not yet.
 func (t *Trainer) commit() error {
-	if t.c.Durable == nil {
+	if t.c.Durable == nil || t.kept == t.done {
 		return nil
 	}
 	now, err := t.state()
@@ -40,7 +43,11 @@ func (t *Trainer) commit() error {
 	if err != nil {
 		return err
 	}
-	return t.c.Durable.Commit(t.done, raw)
+	if err := t.c.Durable.Commit(t.done, raw); err != nil {
+		return err
+	}
+	t.kept = t.done
+	return nil
 }
 
 // recover goes on from what is durable, unless a checkpoint is newer.
@@ -58,5 +65,6 @@ func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
 	if err := t.restoreState(raw, iteration); err != nil {
 		return false, fmt.Errorf("from iteration %d on disk: %w", iteration, err)
 	}
+	t.kept = t.done
 	return true, nil
 }

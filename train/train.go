@@ -37,9 +37,11 @@ type Config struct {
 	// checkpoint passed over, an evaluation that does not fit.
 	Notice func(string)
 
-	Save     *Save       // nil keeps nothing
-	Durable  Durable     // nil: a run that is killed goes on from its last checkpoint
-	Evaluate *Evaluation // nil evaluates nothing
+	Save    *Save   // nil keeps nothing
+	Durable Durable // nil: a run that is killed goes on from its last checkpoint
+	// DurableEvery is how many iterations are made durable together; 0 counts as 1.
+	DurableEvery int64
+	Evaluate     *Evaluation // nil evaluates nothing
 
 	// Memory says how many bytes of the device are or were in use, for reports.
 	Memory func() int64
@@ -54,6 +56,7 @@ type Trainer struct {
 
 	done  int64  // iterations
 	saved int64  // of which the last checkpoint has so many
+	kept  int64  // of which so many are durable
 	last  string // its path
 }
 
@@ -68,7 +71,7 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	if err := c.matches(e); err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	t := &Trainer{e: e, feed: feed, c: c}
+	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept}
 	if err := t.resume(); err != nil {
 		return nil, fmt.Errorf("resuming: %w", err)
 	}
@@ -100,7 +103,7 @@ func (c Config) complete() (Config, error) {
 	if c.Schedule.Total == 0 && (c.Schedule.Kind == optim.Linear || c.Schedule.Kind == optim.Cosine) {
 		c.Schedule.Total = int(c.Iterations)
 	}
-	c.ReportEvery = max(c.ReportEvery, 1)
+	c.ReportEvery, c.DurableEvery = max(c.ReportEvery, 1), max(c.DurableEvery, 1)
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
@@ -180,7 +183,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 	}
-	err := t.save(true)
+	err := errors.Join(t.commit(), t.save(true))
 	return Result{t.done, r.Loss, r.Interrupted, t.last}, err
 }
 
@@ -230,7 +233,7 @@ func (t *Trainer) Step() (Report, error) {
 		return Report{}, err
 	}
 	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))
-	if err == nil {
+	if err == nil && t.done%t.c.DurableEvery == 0 {
 		err = t.commit()
 	}
 	t.pace.stop(filled.Tokens)

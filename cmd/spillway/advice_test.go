@@ -134,7 +134,7 @@ func TestTrainWithDeepSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join("..", "..", "deepspeed", "testdata", "zero2-offload.json")
-	v := command(t, "train", "tiny-llama", "--data", data, "--tokenizer", "bytes", "--seq", "16", "--steps", "6", "--lr", "0.01", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
+	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq", "16", "--steps", "6", "--lr", "0.01", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
 	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); last >= first {
 		t.Errorf("the loss goes from %v to %v", first, last)
 	}
@@ -159,5 +159,26 @@ func TestBatchAuto(t *testing.T) {
 	}
 	if r := command(t, append(args, "some")...); r.code != exitUsage {
 		t.Errorf("exit code %d", r.code)
+	}
+}
+
+// ZeRO-Infinity's configuration trains from the folder it names.
+func TestTrainWithDeepSpeedOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	file, data := filepath.Join(dir, "ds.json"), filepath.Join(dir, "data.txt")
+	config := fmt.Sprintf(`{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+		"optimizer": {"type": "AdamW", "params": {"lr": 0.003}},
+		"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": %[1]q}, "offload_optimizer": {"device": "nvme", "nvme_path": %[1]q}}}`, filepath.Join(dir, "nvme"))
+	for path, text := range map[string]string{file: config, data: strings.Repeat("Pack my box with five dozen liquor jugs. ", 400)} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq", "16", "--steps", "4", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
+	if s := at(t, v, "strategy").(string); !strings.Contains(s, "4 of 4 slabs streamed, 4 of 4 slabs on disk") {
+		t.Errorf("strategy %s", s)
+	}
+	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); last >= first {
+		t.Errorf("the loss goes from %v to %v", first, last)
 	}
 }

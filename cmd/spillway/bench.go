@@ -19,9 +19,14 @@ import (
 
 func newBench(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench cpu",
+		Use:   "bench cpu|gpu",
 		Short: "how fast this computer computes, as a share of its peak and beside PyTorch and numpy",
-		Long: `Measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
+		Long: `bench gpu measures a card: forward passes of 8 billion params that rest in host memory,
+training iterations on the card, and how well plans foretold their time and memory. The
+bound is what the link or the arithmetic, measured in the same run, would take alone.
+Peers are PyTorch and accelerate.
+
+bench cpu measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
 training iteration of a Llama of 52 million params. Each figure is shown as a share of
 what binds it, measured in the same run: arithmetic against the highest rate that anyone,
 ours or theirs, reached; AdamW against the highest memory traffic.
@@ -31,10 +36,11 @@ in turns with ours, and the ratio is printed: above 1 ours is faster. The best o
 rounds counts on both sides, since on a shared machine it is the least disturbed one.`,
 		Example: `  spillway bench cpu
   spillway bench cpu --python ./venv/bin/python --rounds 5
-  spillway bench cpu --json`,
+  spillway bench gpu --device cuda:0 --json
+  spillway bench gpu --only forward         rows with that word only`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] != "cpu" {
-				return misused("%v; say what to measure: bench cpu", args)
+			if len(args) != 1 || args[0] != "cpu" && args[0] != "gpu" {
+				return misused("%v; say what to measure: bench cpu or bench gpu", args)
 			}
 			return nil
 		},
@@ -44,11 +50,13 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().StringVar(&o.python, "python", "python3", "run the peers with `PROGRAM`")
 	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
+	cmd.Flags().StringVar(&o.only, "only", "", "of bench gpu: measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)
 		}
-		r, err := benchCPU(cmd.Context(), sh, o)
+		r, err := measureBench(cmd.Context(), sh, args[0], o)
 		if err != nil {
 			return err
 		}
@@ -60,10 +68,21 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	return cmd
 }
 
+// benchResult is what any bench gives.
+type benchResult interface{ write(io.Writer) error }
+
+func measureBench(ctx context.Context, sh shell, what string, o benchOptions) (benchResult, error) {
+	if what == "gpu" {
+		return benchGPU(ctx, sh, o)
+	}
+	return benchCPU(ctx, sh, o)
+}
+
 // benchOptions are the flags of bench.
 type benchOptions struct {
 	python, peers string
 	rounds        int
+	device, only  string // of bench gpu
 }
 
 // benchReport is the object of bench --json.

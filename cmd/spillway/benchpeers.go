@@ -37,6 +37,10 @@ type peerResult struct {
 	Kind   string  `json:"kind"`
 	GFlops float64 `json:"gflops"`
 	GBytes float64 `json:"gb_per_s"`
+	// Of programs on cards: which of the rows they know, who did it, and how long.
+	Row     int     `json:"row"`
+	Peer    string  `json:"peer"`
+	Seconds float64 `json:"seconds"`
 }
 
 // peerAnswer is the line a program prints.

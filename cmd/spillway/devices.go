@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -18,8 +19,10 @@ rates that large work really reaches on them. The last column says where each fi
 comes from: measured here, derived from another figure, or assumed because
 nobody looked. Forecasts are made of these figures.
 
-Rates are measured the first time, in some seconds, and kept in the user's cache
-folder; sizes are read every time.`,
+Rates of the host are measured the first time, in some seconds, and kept in the user's
+cache folder; those of GPUs are the maker's until --calibrate measures them. Sizes are
+read every time. Of GPUs you also see the link, temperature, power and the processes
+that hold their memory, where the driver tells.`,
 		Example: `  spillway devices                      this computer
   spillway devices --calibrate          measure the rates again, for instance on a quieter machine
   spillway devices --disk /mnt/nvme     with the disk of another folder`,
@@ -29,19 +32,50 @@ folder; sizes are read every time.`,
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure the rates again instead of using the kept ones")
 	disk := cmd.Flags().String("disk", ".", "measure the disk of `DIR`, by writing and removing 256 MiB there")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		m, err := sh.probe(machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
+		r, err := lookAround(sh, machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return writeJSON(sh.out, struct {
-				machine.Machine
-				Description string `json:"description"`
-			}{m, m.String()})
+			return writeJSON(sh.out, r)
 		}
-		return describeMachine(sh.out, m)
+		for _, c := range r.Cards {
+			if err := c.write(sh.out); err != nil {
+				return err
+			}
+		}
+		return describeMachine(sh.out, r.Machine)
 	}
 	return cmd
+}
+
+// devicesReport is the object of devices --json.
+type devicesReport struct {
+	machine.Machine
+	Description string       `json:"description"`
+	Cards       []cardReport `json:"cards"`
+}
+
+// lookAround opens all cards and describes this computer with them.
+func lookAround(sh shell, o machine.Options) (r devicesReport, err error) {
+	all, note, err := sh.openAll(o.Refresh)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, all.close()) }()
+	for _, c := range all.cards {
+		o.Devices = append(o.Devices, c.known)
+	}
+	if r.Machine, err = sh.probe(o); err != nil {
+		return r, err
+	}
+	cards, notes, err := describeCards(all)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	r.Notes = append(r.Notes, notes...)
+	r.Cards, r.Description = cards, r.Machine.String()
+	return r, err
 }
 
 func describeMachine(w io.Writer, m machine.Machine) error {

@@ -140,20 +140,34 @@ func (r goalReport) String() string {
 }
 
 // siteChoice is where the plan is to run, as flags say it.
-type siteChoice struct{ machine, device string }
+type siteChoice struct{ machine, device, disk string }
 
 func siteFlags(cmd *cobra.Command) *siteChoice {
 	s := &siteChoice{}
 	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
-	cmd.Flags().StringVar(&s.device, "device", "", "run on the device `NAME`, such as gpu0 (default: the first)")
+	cmd.Flags().StringVar(&s.device, "device", "", deviceHelp+"\nwith --machine: one of its devices, such as gpu0 (default: its first)")
+	diskFlag(cmd, &s.disk)
 	return s
 }
 
-// pick looks at the machine and picks the device.
-func (s *siteChoice) pick(sh shell) (machine.Machine, machine.Device, error) {
-	m, err := s.find(sh)
+// open is the device that is described, on no device, or this computer with devices
+// open. The caller closes the rig.
+func (s *siteChoice) open(sh shell) (*rig, error) {
+	if s.machine == "" {
+		return sh.rig(s.device, diskOptions(s.disk))
+	}
+	if s.disk != "" {
+		return &rig{}, misused("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
+	}
+	m, d, err := s.pick()
+	return &rig{machine: m, device: d}, err
+}
+
+// pick reads the machine and picks the device.
+func (s *siteChoice) pick() (machine.Machine, machine.Device, error) {
+	m, err := machine.Parse(s.machine)
 	if err != nil {
-		return m, machine.Device{}, err
+		return m, machine.Device{}, usageError{err}
 	}
 	name := s.device
 	if name == "" {
@@ -164,17 +178,6 @@ func (s *siteChoice) pick(sh shell) (machine.Machine, machine.Device, error) {
 		return m, d, misused("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
 	}
 	return m, d, nil
-}
-
-func (s *siteChoice) find(sh shell) (machine.Machine, error) {
-	if s.machine == "" {
-		return sh.probe(machine.Options{})
-	}
-	m, err := machine.Parse(s.machine)
-	if err != nil {
-		return m, usageError{err}
-	}
-	return m, nil
 }
 
 func deviceNames(m machine.Machine) []string {

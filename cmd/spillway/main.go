@@ -18,12 +18,14 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"spillway/device/cuda"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir()}))
+	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), card: cudaCards(cacheDir())}))
 }
 
 // shell is what a verb may touch of its surroundings.
@@ -31,6 +33,8 @@ type shell struct {
 	in       io.Reader
 	out, err io.Writer
 	cache    string // folder for what is measured once; "" keeps nothing
+	// card opens a GPU; nil where none are looked for.
+	card func(cuda.Options) (card, error)
 }
 
 // cacheDir is "" where the system has no such folder, and nothing is kept then.

@@ -8,8 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
-	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
@@ -32,6 +30,7 @@ loaded and nothing runs: any model can be planned for any machine.
   spillway plan qwen2.5-7b --task lora --batch 4 --machine rtx4090,host:64GiB
   spillway plan llama-3-8b --machine rtx4090 --compare --explain     every strategy, and what saves how much
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
+  spillway plan llama-3-8b --disk /mnt/nvme/run --seq 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -81,16 +80,18 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	defer m.Close() // opened for reading
-	mach, d, err := where.pick(sh)
+	if where.machine == "" {
+		if where.disk, err = wish.disk(where.disk); err != nil {
+			return nil, err
+		}
+	}
+	at, err := where.open(sh)
 	if err != nil {
 		return nil, err
 	}
-	o := g.options(mach, d)
-	if where.machine == "" { // a plan for this computer can be run on it
-		dev := cpu.Open(cpu.Options{Limit: int64(d.Usable)})
-		defer dev.Close() // nothing is allocated on it
-		o.On = []device.Device{dev}
-	}
+	defer at.close() // nothing is allocated on it
+	o := g.options(at.machine, at.device)
+	o.On, o.Disk = at.on, where.disk // a plan for this computer can be run on it
 	_, notices, err := wish.apply(g, &o)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,8 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{mach, mach.String(), d.Name}
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}
+	r.why = at.why
 	return r, nil
 }
 

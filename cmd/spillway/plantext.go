@@ -68,7 +68,10 @@ func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
-	if text := assumptions(r.Machine, r.compute); text != "" {
+	if r.why != "" {
+		p.line("device", "%s: %s", r.Machine.Device, r.why)
+	}
+	if text := assumptions(r.Machine, r.compute, r.Free[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -84,9 +87,11 @@ func (r *planReport) write(w io.Writer) error {
 	return err
 }
 
-// showPlan tells the plan of a job to people, before it runs.
-func showPlan(w io.Writer, job *spillway.Job, g *goal) error {
+// showPlan tells the plan of a job to people, before it runs, and why its device was
+// chosen.
+func showPlan(w io.Writer, job *spillway.Job, g *goal, why string) error {
 	r := describePlan(job, nil)
+	r.why = why
 	m := job.Options.Machine
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{m, m.String(), job.Options.Device}
 	if err := r.write(w); err != nil {
@@ -294,7 +299,7 @@ func linkText(l machine.Link) string {
 }
 
 // assumptions lists the figures the forecast is made of that nobody gave or measured.
-func assumptions(m machineReport, precision dtype.Type) string {
+func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
 	for _, f := range []struct {
@@ -308,6 +313,9 @@ func assumptions(m machineReport, precision dtype.Type) string {
 		if d.Sources[f.key] == machine.Assumed {
 			list = append(list, f.text)
 		}
+	}
+	if text := assumedDisk(m.Machine); usesDisk && text != "" {
+		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
 }

@@ -46,6 +46,7 @@ type planReport struct {
 
 	plan    *plan.Plan // nil where it does not fit
 	compute dtype.Type
+	why     string // the device was chosen; "" where it was named
 }
 
 // machineReport is a machine with its description and the device that was planned for.

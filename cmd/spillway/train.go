@@ -14,8 +14,6 @@ import (
 	"spillway/checkpoint"
 	"spillway/data"
 	"spillway/deepspeed"
-	"spillway/device"
-	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/train"
@@ -38,8 +36,12 @@ type trainOptions struct {
 	keep       int
 	evalEvery  int64
 	wish       *wishes
+	disk       string
+	maxHost    string
+	keepEvery  int64
 	resume     bool
 	planFile   string
+	device     string
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -58,10 +60,16 @@ are packed into samples of --seq tokens and shuffled by the seed.
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the iteration
 at hand, saves and exits; --resume goes on from there, bit for bit. A second
-Ctrl-C quits at once.`,
+Ctrl-C quits at once.
+
+With --disk a model may be larger than all memory: what fits nowhere else rests in
+files there. Every completed iteration is then durable: after a crash or a kill
+--resume goes on from the last one. It takes twice the space of what is trained, and
+the files are gone when the run has ended and saved.`,
 		Example: `  spillway train small-llama --data book.txt --steps 500 --out run
   spillway train ./model --data chats.jsonl --fields question:answer --task lora --lr 2e-4 --steps 1000
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
+  spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -105,9 +113,13 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
 	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
-	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out")
+	f.StringVar(&o.maxHost, "max-host-memory", "", "take at most `SIZE` of host memory; a CPU's device memory is part of it (default: all that is free)")
+	diskFlag(cmd, &o.disk)
+	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
+	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
+	f.StringVar(&o.device, "device", "", deviceHelp)
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -120,8 +132,8 @@ func (o *trainOptions) check() error {
 	switch {
 	case len(o.data) == 0:
 		return misused("--data is missing: name a file of text to train on")
-	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0:
-		return misused("--steps, --warmup, --save-every, --keep and --eval-every cannot be negative")
+	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0 || o.keepEvery < 0:
+		return misused("--steps, --warmup, --save-every, --keep, --eval-every and --durable-every cannot be negative")
 	}
 	return nil
 }
@@ -147,11 +159,19 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	here, err := sh.probe(machine.Options{})
+	if o.disk, err = o.wish.disk(o.disk); err != nil {
+		return r, err
+	}
+	here, err := sh.rig(o.device, diskOptions(o.disk))
 	if err != nil {
 		return r, err
 	}
-	options := o.options(here, here.Devices[0])
+	defer func() { err = errors.Join(err, here.close()) }()
+	if err := limitHost(&here.machine, o.maxHost); err != nil {
+		return r, err
+	}
+	options := o.options(here.machine, here.device)
+	options.On, options.Disk = here.on, o.disk
 	wanted, notices, err := o.wish.apply(o.goal, &options)
 	if err != nil {
 		return r, err
@@ -161,11 +181,10 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		return r, err
 	}
 	options.Optimizer = config.Optimizer
-	run, job, err := o.start(sh, text, m, options)
+	run, job, err := o.start(sh, text, m, here, options)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, run.close()) }()
 	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
 	if err != nil {
 		return r, err
@@ -175,7 +194,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
 	}
 	job.Notices = append(notices, job.Notices...)
-	if err := showPlan(text, job, o.goal); err != nil {
+	if err := showPlan(text, job, o.goal, here.why); err != nil {
 		return r, err
 	}
 	result, err := run.run(ctx, job, feed, config)
@@ -197,7 +216,7 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	}
 	dir, err := o.folder(m)
 	return train.Config{
-		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed,
+		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed, DurableEvery: o.keepEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }
@@ -215,10 +234,17 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 	case err != nil:
 		return dir, fmt.Errorf("looking for checkpoints: %w", err)
 	}
+	iteration, held, err := heldOnDisk(o.disk)
+	if err != nil {
+		return dir, err
+	}
+	if held && !o.resume {
+		return dir, fmt.Errorf("%s holds iteration %d of a run: give --resume to go on from it, or another --disk", o.disk, iteration)
+	}
 	if len(found) > 0 && !o.resume {
 		return dir, fmt.Errorf("%s has a checkpoint of iteration %d: give --resume to go on from it, or another --out", dir, found[0].Iteration)
 	}
-	if len(found) == 0 && o.resume {
+	if len(found) == 0 && !held && o.resume {
 		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
 	}
 	return dir, nil
@@ -236,20 +262,17 @@ func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, options spillway.PlanOptions) (*training, *spillway.Job, error) {
-	limit := int64(options.Machine.Devices[0].Usable)
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
 	if options.MaxMemory != nil {
-		if n, ok := options.MaxMemory.Devices[0]; ok {
-			limit = min(limit, n)
+		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
+			if err := here.limited(sh, n); err != nil {
+				return nil, nil, err
+			}
+			options.On = here.on
 		}
 	}
-	run := newTraining(sh, text, limit)
-	options.On = []device.Device{run.dev}
 	job, err := o.plan(m, options)
-	if err != nil {
-		return nil, nil, errors.Join(err, run.close())
-	}
-	return run, job, nil
+	return newTraining(sh, text, here), job, err
 }
 
 // plan makes the plan, or takes the one of --plan, whose sizes then count.

@@ -175,7 +175,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"", exitUsage, "--data is missing"},
 		{"--data " + text + " --task infer", exitUsage, "train, lora, qlora"},
 		{"--data " + text + " --schedule cosine", exitUsage, "needs --steps"},
-		{"--data " + text + " --max-memory lots", exitUsage, "24GiB"},
+		{"--data " + text + " --max-memory lots", exitUsage, "10GiB"},
 		{"--data " + text + " --max-memory 20KiB", exitFailed, "the leanest plan needs"},
 		{"--data " + text + " --fields question", exitFailed, "question"},
 		{"--data /nowhere/text.txt", exitFailed, "/nowhere/text.txt"},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"spillway"
-	"spillway/device/cpu"
 	"spillway/internal/term"
 	"spillway/plan"
 	"spillway/train"
@@ -16,7 +15,7 @@ import (
 
 // training is a run on this computer that people watch.
 type training struct {
-	dev   *cpu.Device // limited, and counts what is allocated on it
+	rig   *rig // its devices are limited, and count what is allocated on them
 	line  *term.Line
 	log   io.Writer // for lines that stay
 	start time.Time
@@ -34,14 +33,13 @@ type training struct {
 	bound       float64 // seconds the binding resource alone would have needed
 	heldOut     float64 // loss of the last evaluation, 0 for none
 	resident    int64   // most memory of the process that was seen, bytes
+	held        int64   // most memory of cards that their driver counted, bytes
 }
 
-// newTraining opens the CPU as a device of so many bytes. Lines that stay go to log.
-func newTraining(sh shell, log io.Writer, limit int64) *training {
-	return &training{dev: cpu.Open(cpu.Options{Limit: limit}), line: term.NewLine(sh.err), log: log}
+// newTraining is a run on devices that are open. Lines that stay go to log.
+func newTraining(sh shell, log io.Writer, on *rig) *training {
+	return &training{rig: on, line: term.NewLine(sh.err), log: log}
 }
-
-func (t *training) close() error { return t.dev.Close() }
 
 // run trains the job and shows how it goes.
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
@@ -67,6 +65,9 @@ func (t *training) report(r train.Report) {
 	t.pace += paceWeight * (r.SecondsPerIteration - t.pace)
 	if n, err := resident(); err == nil {
 		t.resident = max(t.resident, n)
+	}
+	if n, err := t.rig.held(); err == nil {
+		t.held = max(t.held, n)
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {
@@ -119,6 +120,10 @@ type trainReport struct {
 	Standard  int64 `json:"standard_peak_bytes"`
 	Predicted int64 `json:"predicted_peak_bytes"`
 	Measured  int64 `json:"measured_peak_bytes"`
+	// What the driver of cards counts, of all programs, and what was expected of it:
+	// the arenas, what was taken before, and a reserve for the code of kernels.
+	Driver          int64 `json:"driver_peak_bytes,omitempty"`
+	DriverPredicted int64 `json:"driver_predicted_bytes,omitempty"`
 
 	Seconds       float64 `json:"seconds"`
 	TokensPerSec  float64 `json:"tokens_per_second"`
@@ -131,11 +136,13 @@ type trainReport struct {
 
 // summary is what came of the run.
 func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
-	_, measured := t.dev.Allocated()
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
 		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
-		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: measured, Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
+	}
+	if s.Driver = t.held; t.held > 0 {
+		s.DriverPredicted = s.Predicted + t.rig.overhead()
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds
@@ -161,6 +168,9 @@ func (s trainReport) write(p *page) {
 	p.line("loss", "%s", loss)
 	p.line("memory", "predicted %v, measured %v, budget %v; with everything on the device %v", units.Bytes(s.Predicted), units.Bytes(s.Measured),
 		units.Bytes(s.Budget), units.Bytes(s.Standard))
+	if s.Driver > 0 {
+		p.line("driver", "counts %v of the card taken, %v expected", units.Bytes(s.Driver), units.Bytes(s.DriverPredicted))
+	}
 	if s.Checkpoint != "" {
 		p.line("saved", "%s", s.Checkpoint)
 	}

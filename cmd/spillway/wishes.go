@@ -61,6 +61,22 @@ func (w *wishes) apply(g *goal, o *spillway.PlanOptions) (c *deepspeed.Config, n
 	return w.readDeepSpeed(g, o, len(here.Devices))
 }
 
+// disk is the folder of --disk, or the one that DeepSpeed's file names.
+func (w *wishes) disk(given string) (string, error) {
+	if given != "" || w.deepspeed == "" {
+		return given, nil
+	}
+	text, err := os.ReadFile(w.deepspeed)
+	if err != nil {
+		return "", fmt.Errorf("reading DeepSpeed's configuration: %w", err)
+	}
+	path, err := deepspeed.DiskPath(text)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", w.deepspeed, err)
+	}
+	return path, nil
+}
+
 // readMap takes the map from the flag, or from the file it names.
 func (w *wishes) readMap() (placement.Map, error) {
 	text := w.deviceMap

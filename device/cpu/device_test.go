@@ -78,7 +78,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	results := map[int]map[string][]byte{}
 	for _, threads := range []int{1, 3} {
 		d := Open(Options{Threads: threads, Limit: 64 << 20})
-		q, results2 := openQueue(t, d), map[string][]byte{}
+		q, outputs := openQueue(t, d), map[string][]byte{}
 		for _, c := range op.Cases(dtype.F32) {
 			w := place(t, d, c)
 			must(t, q.Launch(w.kernel, &w.launch))
@@ -87,10 +87,10 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 			for _, b := range w.launch.Buffers[len(c.Call.In):] {
 				out = append(out, b.Host()...)
 			}
-			results2[c.Name] = out
+			outputs[c.Name] = out
 			must(t, w.memory.Free())
 		}
-		results[threads] = results2
+		results[threads] = outputs
 		must(t, q.Close())
 		must(t, d.Close())
 	}

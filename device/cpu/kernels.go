@@ -20,19 +20,20 @@ var makers = map[op.Kind]maker{
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,
 
-	op.Copy:      copyOrAdd,
-	op.Add:       add,
-	op.Mul:       mul,
-	op.Scale:     scale,
-	op.Unary:     unary,
-	op.UnaryGrad: unaryGrad,
-	op.Gated:     gated,
-	op.GatedGrad: gatedGrad,
-	op.Dropout:   dropout,
-	op.Cast:      cast,
-	op.Split:     split,
-	op.Concat:    concat,
-	op.SumRows:   sumRows,
+	op.Copy:       copyOrAdd,
+	op.Add:        add,
+	op.Mul:        mul,
+	op.Scale:      scale,
+	op.Unary:      unary,
+	op.UnaryGrad:  unaryGrad,
+	op.Gated:      gated,
+	op.GatedGrad:  gatedGrad,
+	op.Dropout:    dropout,
+	op.Cast:       cast,
+	op.Dequantize: dequantize,
+	op.Split:      split,
+	op.Concat:     concat,
+	op.SumRows:    sumRows,
 
 	op.RMSNorm:       rmsNorm,
 	op.RMSNormGrad:   rmsNormGrad,
@@ -76,8 +77,12 @@ func prepare(c op.Call, workers int) (p program, reason string) {
 	return widened(c, workers)
 }
 
-// types of operands there are. Arithmetic is in f32; f64 holds sums of squares.
-var types = []dtype.Type{dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16}
+// types of operands there are. Arithmetic is in f32; f64 holds sums of squares. Block
+// types are operands of the ops that read them, by the ops' own rules.
+var types = []dtype.Type{
+	dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16,
+	dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8,
+}
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 
@@ -85,7 +90,7 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Split, op.Concat, op.Embedding, op.Adam, op.SGD:
+	case op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD:
 		return true
 	case op.Copy:
 		return !c.Attr.Accumulate || !narrow(c.In[0].DType)

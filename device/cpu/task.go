@@ -6,6 +6,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -63,10 +64,19 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 	if want := kind[i].Bytes(); b.Bytes != want {
 		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
 	}
-	if size := kind[i].DType.Bytes(1); b.Offset%size != 0 {
+	if size := width(kind[i].DType); b.Offset%size != 0 {
 		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, size)
 	}
 	return nil
+}
+
+// width is what the offset of a buffer is a multiple of: the size of an element, or of
+// the scales of a block type.
+func width(t dtype.Type) int64 {
+	if t.Block() {
+		return dtype.F32.Bytes(1)
+	}
+	return t.Bytes(1)
 }
 
 // run runs the call. What goes wrong in a kernel is a defect of the kernel; it is

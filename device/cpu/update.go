@@ -47,58 +47,51 @@ func scalars(l *device.Launch) [8]float32 {
 }
 
 func adam(c op.Call, workers int) program {
-	var w, m, v []float32
-	g := newGradient(c.In[1].DType, workers)
-	copied := &mirror{to: c.Attr.To}
 	a := &kernel.Adam{Decoupled: c.Attr.Decoupled}
-	set := func(l *device.Launch) {
-		w, m, v = f32(l, 0), f32(l, 2), f32(l, 3)
-		g.set(l.Buffers[1])
+	set := func(l *device.Launch) (clip float32) {
 		s := scalars(l)
 		a.Rate, a.Decay, a.Beta1, a.Beta2, a.Eps = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], s[op.ArgEps]
 		a.Bias1, a.Bias2, a.Clip = s[op.ArgBias1], s[op.ArgBias2], f32(l, 4)[0]
-		copied.set(l)
+		return a.Clip
 	}
-	return updates(c, set, func(worker, from, to int) {
-		g.each(worker, from, to, func(i, j int, g []float32) { a.Update(w[i:j], g, m[i:j], v[i:j]) })
-		copied.write(w, from, to)
-	})
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
 }
 
 func sgd(c op.Call, workers int) program {
-	var w, m []float32
 	last := len(c.In) - 1
-	g := newGradient(c.In[1].DType, workers)
-	copied := &mirror{to: c.Attr.To}
 	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
-	set := func(l *device.Launch) {
-		w, m = f32(l, 0), nil
-		g.set(l.Buffers[1])
-		if last == 3 {
-			m = f32(l, 2)
-		}
+	set := func(l *device.Launch) (clip float32) {
 		s := scalars(l)
 		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
 		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
-		copied.set(l)
+		return o.Clip
 	}
-	return updates(c, set, func(worker, from, to int) {
-		g.each(worker, from, to, func(i, j int, g []float32) {
-			if m == nil {
-				o.UpdatePlain(w[i:j], g)
-			} else {
-				o.Update(w[i:j], g, m[i:j])
-			}
-		})
-		copied.write(w, from, to)
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) {
+		if last == 2 {
+			o.UpdatePlain(w, g)
+		} else {
+			o.Update(w, g, s[0])
+		}
 	})
 }
 
-// updates is elements for those who need to know which worker they are.
-func updates(c op.Call, set func(l *device.Launch), do func(worker, from, to int)) program {
-	work := rowsOf(c.Out[0].Shape.Elements(), 1, do)
+// update is the program of an update rule. set takes the scalars of a launch and says
+// what the gradient is multiplied by; step changes some weights and their states.
+func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
+	var w []float32
+	g, kept := newGradient(c.In[1].DType, workers), newStates(c, workers)
+	copied := &mirror{to: c.Attr.To}
+	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
+		g.each(worker, from, to, func(i, j int, g []float32) {
+			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) { step(w[i:j], g, s) })
+		})
+		copied.write(w, from, to)
+	})
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		set(l)
+		w = f32(l, 0)
+		g.set(l.Buffers[1])
+		kept.set(l, set(l))
+		copied.set(l)
 		work.start(p)
 	}}
 }

@@ -56,7 +56,7 @@ func (h heads) sight() []arg {
 
 // tiling says how a file of attention kernels deals out the work.
 type tiling struct {
-	unit unit
+	unit, gradient unit // with the forward kernel, with those of the gradient
 	// Rows a block works on: queries in the forward kernel, queries and keys in those
 	// of the gradient.
 	forward, queries, keys int64
@@ -70,12 +70,13 @@ func (h heads) plain() tiling {
 	width := parts(h.d, 16) * 16
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
-	return tiling{unit: unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()},
+	u := unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()}
+	return tiling{unit: u, gradient: u,
 		forward: rows, queries: rows, keys: rows, deltas: 8,
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
 }
 
-// flash is the tiling of flash.cu, which computes on tensor cores.
+// flash is the tiling of flash.cu and flashGrad.cu, which compute on tensor cores.
 func (h heads) flash() tiling {
 	const keys, strip = 64, 32
 	rows := int64(128)
@@ -83,7 +84,10 @@ func (h heads) flash() tiling {
 		rows = 64
 	}
 	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
-	return tiling{unit: unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()},
+	u := unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()}
+	grad := u
+	grad.file = "flashGrad"
+	return tiling{unit: u, gradient: grad,
 		forward: 128, queries: rows, keys: rows, deltas: rows / 4,
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
@@ -144,14 +148,14 @@ func (h heads) gradient(d *Device, t tiling) (p program, err error) {
 	size, from := h.c.Out[1].Shape.Elements(), blocked(4*rows)
 	p, err = sequence(from,
 		func() (*launch, error) {
-			return d.grid(t.unit, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
+			return d.grid(t.gradient, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
 				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
 		},
 		func() (*launch, error) {
-			return h.launch(d, t.unit, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
+			return h.launch(d, t.gradient, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
 		},
 		func() (*launch, error) {
-			return h.launch(d, t.unit, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared,
+			return h.launch(d, t.gradient, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared,
 				append(operands, buffer(out+1), buffer(out+2), work(from), i64(n))...)
 		})
 	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {

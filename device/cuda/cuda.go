@@ -17,14 +17,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
 	"spillway/op"
-	"spillway/units"
 )
 
 func init() { device.Register("cuda", opener{}) }
@@ -35,72 +32,6 @@ const alignment = 256
 // reserve is kept free for the code of kernels, which the driver loads when a kernel
 // is first asked for.
 const reserve = 192 << 20
-
-// Options of a device. The zero value is all of the first card.
-type Options struct {
-	Ordinal int // which card
-	// Share is into how many logical devices the card is divided; 0 counts as 1.
-	Share int
-	Limit int64 // most bytes Alloc gives in total; 0 for all that is free
-	// TF32 lets products of f32 numbers round them to 10 bits of mantissa.
-	TF32 bool
-	// Cache is a folder for compiled kernels; "" compiles them anew in each process.
-	Cache string
-	// SearchPaths are folders to look for libraries in before the usual ones: a
-	// toolkit's or a Python environment's root, or a folder of libraries.
-	SearchPaths []string
-}
-
-type opener struct{}
-
-// Open reads the configuration: the card's number, for a share of it /N behind it, and
-// limit=SIZE, tf32, cache=FOLDER, search=FOLDER:FOLDER, separated by commas.
-func (opener) Open(config string) (device.Device, error) {
-	o, err := parse(config)
-	if err != nil {
-		return nil, fmt.Errorf("configuration %q of a cuda device: %w", config, err)
-	}
-	return Open(o)
-}
-
-func parse(config string) (o Options, err error) {
-	card, rest, _ := strings.Cut(config, ",")
-	if card != "" {
-		number, share, shared := strings.Cut(card, "/")
-		if o.Ordinal, err = strconv.Atoi(number); err != nil || o.Ordinal < 0 {
-			return o, fmt.Errorf("card %q, want a number from 0", number)
-		}
-		if o.Share, err = strconv.Atoi(share); shared && (err != nil || o.Share < 1) {
-			return o, fmt.Errorf("share %q, want a number from 1", share)
-		}
-	}
-	for _, part := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
-		if err := o.set(part); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
-}
-
-// set reads one part of a configuration.
-func (o *Options) set(part string) error {
-	key, value, _ := strings.Cut(part, "=")
-	switch key {
-	case "limit":
-		limit, err := units.ParseBytes(value)
-		o.Limit = int64(limit)
-		return err
-	case "tf32":
-		o.TF32 = true
-	case "cache":
-		o.Cache = value
-	case "search":
-		o.SearchPaths = strings.Split(value, ":")
-	default:
-		return fmt.Errorf("unknown key %q; known are limit, tf32, cache and search", key)
-	}
-	return nil
-}
 
 // Device is a card, or a share of one.
 type Device struct {
@@ -136,6 +67,15 @@ type card struct {
 	shared          int // most bytes of shared memory of a block
 }
 
+// NoCardError says that there is no card of a number.
+type NoCardError struct {
+	Cards int // there are
+}
+
+func (e *NoCardError) Error() string {
+	return fmt.Sprintf("there are %d cards; the first is card 0", e.Cards)
+}
+
 // Open opens a device.
 func Open(o Options) (*Device, error) {
 	lib, err := driver.Load(o.SearchPaths)
@@ -150,7 +90,7 @@ func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
 	n, err := lib.CUDA.DeviceCount()
 	if err == nil && o.Ordinal >= n {
-		err = fmt.Errorf("there are %d cards; the first is card 0", n)
+		err = &NoCardError{Cards: n}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)

@@ -37,10 +37,14 @@ var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "em
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
 	var text strings.Builder
-	names := []string{"common.h", u.file + ".cu"}
+	names := []string{"common.h"}
 	if u.head > 0 {
-		names = []string{"common.h", "sight.h", u.file + ".cu"}
+		names = append(names, "sight.h")
 	}
+	if strings.HasPrefix(u.file, "flash") {
+		names = append(names, "flash.h")
+	}
+	names = append(names, u.file+".cu")
 	for _, name := range names {
 		b, err := kernelFiles.ReadFile("kernels/" + name)
 		if err != nil {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,8 @@ type rig struct {
 	q    device.Queue
 	host device.Memory
 	card device.Memory
+
+	files []string // of modules loaded
 }
 
 func newRig(t *testing.T, o Options) *rig {
@@ -236,4 +239,49 @@ func TestProductsAreTurned(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every kernel a call asks for is in the file it is asked of.
+func TestKernelNames(t *testing.T) {
+	r := newRig(t, Options{})
+	r.d.lib.CUDA.LoadModule = func(image []byte) (driver.Module, error) {
+		r.files = append(r.files, string(image)) // the fake compiler makes file names
+		_, err := r.take("LoadModule", "module")
+		return driver.Module(len(r.files) - 1), err
+	}
+	asked := map[string]bool{}
+	r.d.lib.CUDA.Function = func(m driver.Module, name string) (driver.Function, error) {
+		text, err := kernelFiles.ReadFile("kernels/" + r.files[m])
+		if err != nil {
+			return 0, err
+		}
+		asked[name] = true
+		plain := strings.TrimRight(strings.TrimSuffix(name, "Grad"), "123456") // of NORM and FUNCTION
+		for _, way := range []string{"void " + name + "(", "__launch_bounds__(128) " + name + "(", "NORM(" + plain + ",", "void " + plain + "##F(", "void " + strings.TrimRight(name, "123456") + "##F("} {
+			if strings.Contains(string(text), way) {
+				return 1, nil
+			}
+		}
+		return 0, fmt.Errorf("%s has no kernel %s", r.files[m], name)
+	}
+	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+		for _, c := range op.Cases(precision) {
+			_, err := r.d.Kernel(c.Call)
+			var none *device.NoKernelError
+			if coded(c.Call) && errors.As(err, &none) {
+				continue // block formats have no kernels on cards: plans are told so
+			}
+			if err != nil {
+				t.Errorf("%s: %v", c.Name, err)
+			}
+		}
+	}
+	if len(asked) < 50 {
+		t.Errorf("only %d kernels asked for", len(asked))
+	}
+}
+
+// coded says that a call reads or writes a block format.
+func coded(c op.Call) bool {
+	return slices.ContainsFunc(append(c.In, c.Out...), func(t op.Type) bool { return t.DType.Block() })
 }

@@ -11,7 +11,11 @@
 // piece order. They may depend on the path: AVX-512 adds in another order than AVX2.
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"spillway/quant"
+)
 
 // routines is one implementation of every inner loop. Slices that are written or
 // read together have the same length; the exported functions see to it.
@@ -57,6 +61,8 @@ type routines struct {
 
 	fromBF16, fromF16 func(dst []float32, src []uint16) // of a multiple of lanesMost
 	toBF16, toF16     func(dst []uint16, src []float32)
+
+	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
 }
 
 // maxRows and maxCols bound the register tile of any path.

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"spillway/internal/term"
+	"spillway/machine"
+	"spillway/probe"
+	"spillway/units"
+)
+
+// gpuReport is the object of bench gpu --json.
+type gpuReport struct {
+	Card    string      `json:"card"`
+	Rates   probe.Rates `json:"rates"` // measured in this run
+	Results []*gpuRow   `json:"results"`
+	Peers   []string    `json:"peers"`
+	// Over all results: how far forecasts of time are off, as the median, and how far
+	// the driver's count of memory is from what was expected, at worst. Shares of what was
+	// measured; memory below 0 was expected too small.
+	TimeOff   float64   `json:"time_off_median"`
+	MemoryOff []float64 `json:"memory_off_least_and_most"`
+	Notes     []string  `json:"notes"`
+}
+
+// benchGPU measures rows on a card, and the peers between them.
+func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err error) {
+	line := term.NewLine(sh.err)
+	defer line.Done()
+	line.Print("measuring the card")
+	here, err := sh.rig(o.device, machine.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if len(here.cards) == 0 {
+		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
+	}
+	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
+	r.Rates, err = probe.Measure(here.cards[0], probe.Usual)
+	if err != nil {
+		return r, joinClose(err, here)
+	}
+	here.device = r.Rates.Device(here.device)
+	here.machine.Devices = slices.Clone(here.machine.Devices)
+	here.machine.Devices[0] = here.device
+	if err := here.close(); err != nil {
+		return r, err
+	}
+	theirs := findPeers(o)
+	for _, row := range gpuRows() {
+		if !o.wants(row.Name) {
+			continue
+		}
+		line.Print(row.Name)
+		if err := row.measure(ctx, sh, here, r.Rates); err != nil {
+			if ctx.Err() != nil {
+				return r, err
+			}
+			r.Notes = append(r.Notes, fmt.Sprintf("%s was not measured: %v", row.Name, err))
+			continue
+		}
+		r.Results = append(r.Results, row)
+	}
+	theirs.onGPU(ctx, r, line.Print)
+	r.conclude()
+	return r, nil
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// conclude compares what was expected with what was measured.
+func (r *gpuReport) conclude() {
+	var times []float64
+	r.MemoryOff = []float64{}
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, row := range r.Results {
+		row.Ratio = map[string]float64{}
+		for peer, seconds := range row.Theirs {
+			row.Ratio[peer] = seconds / row.Seconds
+		}
+		times = append(times, math.Abs(row.Forecast-row.Seconds)/row.Seconds)
+		off := float64(row.DriverPredicted-row.Driver) / float64(row.Driver)
+		least, most = min(least, off), max(most, off)
+	}
+	if len(times) > 0 {
+		slices.Sort(times)
+		r.TimeOff, r.MemoryOff = times[len(times)/2], []float64{least, most}
+	}
+}
+
+// write shows the figures to people.
+func (r *gpuReport) write(w io.Writer) error {
+	var p page
+	p.line("bench gpu", "%s", r.Card)
+	p.line("measured", "link %v in, %v out, %v both; bf16 %v; memory %v; launch %v", r.Rates.In, r.Rates.Out, r.Rates.Both,
+		r.Rates.Compute.BF16, r.Rates.Bandwidth, r.Rates.Launch)
+	p.WriteString("\n")
+	var t term.Table
+	t.Row("", "ours", "of bound", "bound by", "forecast", "arena", "driver, expected", "peers")
+	for _, row := range r.Results {
+		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, seconds(row.Forecast), units.Bytes(row.Arena).String(),
+			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.peers())
+	}
+	t.Write(&p) // a page takes everything
+	p.WriteString("\n")
+	if len(r.MemoryOff) == 2 {
+		p.line("forecasts", "time off by %s at the median; memory by %+.1f%% to %+.1f%%", percent(r.TimeOff), 100*r.MemoryOff[0], 100*r.MemoryOff[1])
+	}
+	p.list("peers", orNone(r.Peers))
+	if len(r.Notes) > 0 {
+		p.list("notes", r.Notes)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"spillway/device"
+	"spillway/device/cuda"
+	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/probe"
+	"spillway/units"
+)
+
+// card is a GPU that is open.
+type card interface {
+	device.Device
+	device.Meter
+	Card() string                           // "NVIDIA H200"
+	Address() (string, error)               // on the bus
+	Memory() (free, total int64, err error) // of all of it, as the driver counts
+}
+
+// openCard is a card with what is known of it.
+type openCard struct {
+	card
+	known machine.Device
+	rates probe.Rates // measured now; zero where not
+}
+
+// cudaCards opens cards with libraries from the places that the environment names,
+// and keeps compiled kernels in the cache folder.
+func cudaCards(cache string) func(cuda.Options) (card, error) {
+	return func(o cuda.Options) (card, error) {
+		o.SearchPaths = libraryPaths(os.Getenv)
+		if cache != "" {
+			o.Cache = filepath.Join(cache, "kernels")
+		}
+		return cuda.Open(o)
+	}
+}
+
+// libraryPaths are the folders of CUDA's libraries that an environment names: of
+// toolkits, of a Python environment, and of the loader.
+func libraryPaths(getenv func(string) string) (paths []string) {
+	for _, name := range []string{"CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH"} {
+		for _, dir := range filepath.SplitList(getenv(name)) {
+			if dir != "" {
+				paths = append(paths, dir)
+			}
+		}
+	}
+	return paths
+}
+
+// errNoCards is of a shell that opens none.
+var errNoCards = errors.New("no GPUs are looked for")
+
+// missing says whether there is no card, as opposed to one that does not work.
+func missing(err error) bool {
+	var library *driver.MissingError
+	var answer *driver.Error
+	var none *cuda.NoCardError
+	return errors.Is(err, errNoCards) || errors.As(err, &none) || errors.As(err, &library) || errors.As(err, &answer) && answer.Code == driver.NoDevice
+}
+
+// brief is what a missing card is about, without all places that were searched.
+func brief(err error) string {
+	var library *driver.MissingError
+	if errors.As(err, &library) {
+		return fmt.Sprintf("there is no %s (%s); %s", library.Names[0], library.What, library.How)
+	}
+	return err.Error()
+}
+
+// add opens a card.
+func (r *rig) add(sh shell, o cuda.Options) error {
+	if sh.card == nil {
+		return errNoCards
+	}
+	c, err := sh.card(o)
+	if err != nil {
+		return err
+	}
+	r.on = append(r.on, c)
+	known, err := sh.knownOf(c)
+	for _, other := range r.cards {
+		if other.known.Name == known.Name { // another share of the same card
+			known.Name = fmt.Sprintf("%s.%d", c.Info().Name, len(r.cards))
+		}
+	}
+	r.cards = append(r.cards, openCard{card: c, known: known})
+	return err
+}
+
+// knownOf is what is known of a card: its sizes, and rates if they were measured once.
+func (sh shell) knownOf(c card) (machine.Device, error) {
+	info := c.Info()
+	_, total, err := c.Memory()
+	if err != nil {
+		return machine.Device{}, err
+	}
+	d := machine.Device{
+		Name: info.Name, Kind: machine.GPU, Memory: units.Bytes(total), Usable: units.Bytes(info.Limit), Link: machine.Link{Duplex: true},
+		Sources: machine.Sources{"memory": machine.Measured, "usable": machine.Measured},
+	}
+	listed, ok := machine.NamedCard(c.Card(), d.Memory)
+	if d.Model = listed; !ok {
+		d.Model = strings.NewReplacer(",", " ", ":", " ", "@", " ", "/", " ").Replace(c.Card())
+	}
+	rates, kept, err := probe.Kept(sh.cache, rateKey(c))
+	if err == nil && kept {
+		d = rates.Device(d)
+	}
+	return d, err
+}
+
+// rateKey names what the rates of a card depend on.
+func rateKey(c card) string {
+	host, _ := os.Hostname() // a card of another computer has another link; no name is a name too
+	address, _ := c.Address()
+	return strings.Join([]string{host, c.Card(), address, version}, "|")
+}
+
+// calibrate measures the cards and keeps their rates.
+func (sh shell) calibrate(r *rig) error {
+	for i, c := range r.cards {
+		rates, err := probe.Measure(c, probe.Usual)
+		if err != nil {
+			return err
+		}
+		if rates.Compute.TF32, err = sh.tf32(i); err != nil {
+			return err
+		}
+		if err := probe.Keep(sh.cache, rateKey(c.card), rates); err != nil {
+			return err
+		}
+		r.cards[i].known = rates.Device(c.known)
+		r.cards[i].rates = rates
+	}
+	return nil
+}
+
+// tf32 opens the card again, so that it rounds operands, and measures products.
+func (sh shell) tf32(ordinal int) (rate units.Flops, err error) {
+	c, err := sh.card(cuda.Options{Ordinal: ordinal, TF32: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return probe.Product(c, dtype.F32, probe.Usual.Side)
+}

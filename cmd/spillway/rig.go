@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/device/cuda"
+	"spillway/machine"
+)
+
+// rig is this computer with the devices of a run, open and alike.
+type rig struct {
+	machine machine.Machine
+	device  machine.Device // that plans are made for: the first
+	on      []device.Device
+	why     string // this one, where nobody chose it
+	choice  deviceChoice
+	cards   []openCard
+}
+
+// deviceHelp explains --device where devices are opened.
+const deviceHelp = "run on `NAME`: cpu, cuda:0, a share of a card such as cuda:0/2, or several that are alike, separated by commas (default: the first GPU that opens, else the CPU)"
+
+// rig opens devices by the names of --device, and looks at the computer they are in.
+// The caller closes it.
+func (sh shell) rig(names string, o machine.Options) (r *rig, err error) {
+	r = &rig{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.choice, err = parseDevices(names); err != nil {
+		return r, usageError{err}
+	}
+	if names == "" {
+		err = r.first(sh)
+	} else {
+		err = r.open(sh, 0)
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, c := range r.cards {
+		o.Devices = append(o.Devices, c.known)
+	}
+	if r.machine, err = sh.probe(o); err != nil {
+		return r, err
+	}
+	r.device = r.machine.Devices[0]
+	if r.why != "" {
+		r.machine.Notes = append(r.machine.Notes, fmt.Sprintf("%s was chosen: %s", r.device.Name, r.why))
+	}
+	return r, nil
+}
+
+// first opens the first card, or the CPU, and says why.
+func (r *rig) first(sh shell) error {
+	r.choice = deviceChoice{cards: []cuda.Options{{}}}
+	err := r.open(sh, 0)
+	switch {
+	case err == nil:
+		r.why = "the first GPU"
+		return nil
+	case !missing(err):
+		return fmt.Errorf("%w; --device cpu runs without it", err)
+	}
+	r.why = "no GPU could be opened: " + brief(err)
+	r.choice = deviceChoice{cpus: 1}
+	return r.open(sh, 0)
+}
+
+// limited opens the devices again, so that each gives at most so many bytes.
+func (r *rig) limited(sh shell, bytes int64) error {
+	if err := r.close(); err != nil {
+		return err
+	}
+	return r.open(sh, bytes)
+}
+
+// open opens what was chosen. A limit of 0 is all there is.
+func (r *rig) open(sh shell, limit int64) error {
+	for _, o := range r.choice.cards {
+		o.Limit = limit
+		if err := r.add(sh, o); err != nil {
+			return err
+		}
+	}
+	for range r.choice.cpus {
+		r.on = append(r.on, cpu.Open(cpu.Options{Limit: limit}))
+	}
+	return nil
+}
+
+func (r *rig) close() error {
+	var errs []error
+	for _, d := range r.on {
+		errs = append(errs, d.Close())
+	}
+	r.on, r.cards = nil, nil
+	return errors.Join(errs...)
+}
+
+// allocated is the most that was in use of all devices, bytes.
+func (r *rig) allocated() (sum int64) {
+	for _, d := range r.on {
+		if m, counts := d.(device.Meter); counts {
+			_, most := m.Allocated()
+			sum += most
+		}
+	}
+	return sum
+}
+
+// overhead is what the cards' driver should count besides the arenas, bytes.
+func (r *rig) overhead() (sum int64) {
+	for _, c := range r.apart() {
+		sum += c.Info().Overhead
+	}
+	return sum
+}
+
+// held is how much of the cards' memory is taken, by this program and others, as
+// their driver counts.
+func (r *rig) held() (sum int64, err error) {
+	for _, c := range r.apart() {
+		free, total, err := c.Memory()
+		if err != nil {
+			return 0, err
+		}
+		sum += total - free
+	}
+	return sum, nil
+}
+
+// apart are the cards, each once where several devices are shares of it.
+func (r *rig) apart() (list []openCard) {
+	for i, c := range r.cards {
+		if !slices.ContainsFunc(r.choice.cards[:i], func(o cuda.Options) bool { return o.Ordinal == r.choice.cards[i].Ordinal }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// deviceChoice is what --device says.
+type deviceChoice struct {
+	cards []cuda.Options
+	cpus  int
+}
+
+// parseDevices reads names such as "cuda:0,cuda:1".
+func parseDevices(names string) (c deviceChoice, err error) {
+	if names == "" {
+		return c, nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		driver, config, _ := strings.Cut(name, ":")
+		switch {
+		case name == "cpu" || name == "cpu0":
+			c.cpus++
+		case driver == "cuda":
+			o, err := parseCard(config)
+			if err != nil {
+				return c, fmt.Errorf("--device %s: %w", name, err)
+			}
+			c.cards = append(c.cards, o)
+		default:
+			return c, fmt.Errorf("--device %q; it is cpu or cuda:0, or several that are alike, such as cuda:0,cuda:1", name)
+		}
+	}
+	if c.cpus > 0 && len(c.cards) > 0 {
+		return c, fmt.Errorf("--device %s: a run is on devices that are alike, either CPUs or cards", names)
+	}
+	return c, nil
+}
+
+// parseCard reads "1" or "0/2".
+func parseCard(config string) (o cuda.Options, err error) {
+	number, share, shared := strings.Cut(config, "/")
+	if config != "" {
+		o.Ordinal, err = strconv.Atoi(number)
+	}
+	if err == nil && shared {
+		o.Share, err = strconv.Atoi(share)
+	}
+	if err != nil || o.Ordinal < 0 || shared && o.Share < 1 {
+		return o, fmt.Errorf("%q; cards are numbered from 0, and 0/2 is one half of the first", config)
+	}
+	return o, nil
+}

@@ -1,0 +1,33 @@
+package kernel
+
+import (
+	"math"
+	"testing"
+
+	"spillway/quant"
+)
+
+// Every path gives the bits of package quant, for all codes, tails included.
+func TestFourBit(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range []int{0, 1, 2, 63, 64, 65, 128, 515, 4096} {
+			codes, absmax := make([]byte, (n+1)/2), random(rng, (n+63)/64)
+			for i := range codes {
+				codes[i] = byte(i)
+			}
+			for name, code := range map[string]*quant.FourBit{"nf4": quant.NF4, "fp4": quant.FP4} {
+				want := make([]float32, n)
+				code.Decode(want, codes, absmax, fourBitBlock)
+				got, check := guarded(t, n)
+				DecodeFourBit(got, codes, absmax, code)
+				for i := range got {
+					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+						t.Fatalf("%s: element %d of %d is %v, want %v", name, i, n, got[i], want[i])
+					}
+				}
+				check()
+			}
+		}
+	})
+}

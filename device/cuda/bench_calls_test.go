@@ -1,0 +1,171 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/shape"
+)
+
+// Every kind of call of that iteration by itself, as a share of the bound of its cost.
+func BenchmarkCalls(b *testing.B) {
+	m := tiny.Model(b, shape11B, graph.Config{Rows: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
+	d := openCard(b, Options{})
+	defer d.Close()
+	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), planner.Alike(false, false, planner.KeepAll, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	vector := op.Type{DType: dtype.F32, Shape: shape.Of(1 << 27)}
+	half := op.Type{DType: dtype.BF16, Shape: vector.Shape}
+	adam, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	times, order := map[string]int{adam.String(): 8}, []op.Call{adam} // a gigabyte of params
+	for _, step := range p.Steps {
+		if step.Verb != plan.Run {
+			continue
+		}
+		g := p.Programs[step.Program].Graph
+		for _, n := range g.Nodes {
+			c := g.Call(n)
+			if times[c.String()]++; times[c.String()] == 1 {
+				order = append(order, c)
+			}
+		}
+	}
+	for _, c := range order {
+		b.Run(c.String(), func(b *testing.B) { benchCall(b, d, c, times[c.String()]) })
+	}
+}
+
+// benchCall times launches of a call on noise, by events. An iteration has so many of
+// them.
+func benchCall(b *testing.B, d *Device, c op.Call, times int) {
+	k, err := d.Kernel(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size int64
+	l := &device.Launch{Args: &op.Args{}}
+	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
+	offsets := make([]int64, len(types))
+	for i, t := range types {
+		offsets[i] = size
+		size += blocked(t.Bytes())
+	}
+	mem, err := d.Alloc(size + k.Workspace())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer mem.Free()
+	q, err := d.Queue("compute")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer q.Close()
+	if err := upload(d, q, mem, types, offsets); err != nil {
+		b.Fatal(err)
+	}
+	for i, t := range types {
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: mem, Offset: offsets[i], Bytes: t.Bytes()})
+	}
+	l.Workspace = device.Buffer{Memory: mem, Offset: size, Bytes: k.Workspace()}
+	from, _ := d.Event()
+	to, _ := d.Event()
+	run := func(times int) time.Duration {
+		q.Record(from)
+		for range times {
+			if err := q.Launch(k, l); err != nil {
+				b.Fatal(err)
+			}
+		}
+		q.Record(to)
+		if err := q.Sync(); err != nil {
+			b.Fatal(err)
+		}
+		return to.Time() - from.Time()
+	}
+	run(3)
+	var took time.Duration
+	for b.Loop() {
+		took = run(10) / 10
+	}
+	bound := rates
+	bound.Launch = 0
+	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
+	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
+	b.ReportMetric(float64(bound.Time(c))/float64(took), "of-bound")
+}
+
+// upload fills operands: real numbers with noise, integers with ones below 1000.
+func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offsets []int64) error {
+	const step = 64 << 20
+	host, err := d.HostAlloc(step)
+	if err != nil {
+		return err
+	}
+	defer host.Free()
+	for i, t := range types {
+		for at := int64(0); at < t.Bytes(); at += step {
+			n := min(step, t.Bytes()-at)
+			for i := int64(0); i+4 <= n; i += 4 {
+				binary.LittleEndian.PutUint32(host.Host()[i:], uint32(op.Key(uint64(i))%1000))
+			}
+			if t.DType.Float() && t.DType != dtype.F64 {
+				if err := noise(t.DType)(0, host.Host()[:n]); err != nil {
+					return err
+				}
+			}
+			if err := q.Copy(device.Buffer{Memory: mem, Offset: offsets[i] + at, Bytes: n}, device.Buffer{Memory: host, Bytes: n}); err != nil {
+				return err
+			}
+			if err := q.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func BenchmarkLaunch(b *testing.B) {
+	d := openCard(b, Options{})
+	defer d.Close()
+	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := d.Kernel(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	mem, err := d.Alloc(1024)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer mem.Free()
+	q, err := d.Queue("compute")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer q.Close()
+	l := &device.Launch{Buffers: []device.Buffer{{Memory: mem, Bytes: 256}, {Memory: mem, Offset: 512, Bytes: 256}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := q.Launch(k, l); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := q.Sync(); err != nil {
+		b.Fatal(err)
+	}
+}

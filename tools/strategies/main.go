@@ -1,0 +1,96 @@
+// Command strategies writes docs/strategies.md: what the planner picks for published
+// shapes on cards of many sizes, alone and together, beside what a rule of thumb that
+// looks at weights alone would pick.
+//
+//	go run ./tools/strategies            writes the page, which takes a while
+//	go run ./tools/strategies gpt2       prints the section of some shapes
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+func main() {
+	workers := flag.Int("workers", 2, "how many plans are made at once")
+	out := flag.String("out", filepath.Join("docs", "strategies.md"), "the page")
+	flag.Parse()
+	if err := run(flag.Args(), *out, *workers); err != nil {
+		fmt.Fprintln(os.Stderr, "strategies:", err)
+		os.Exit(1)
+	}
+}
+
+func run(names []string, out string, workers int) error {
+	whole := len(names) == 0
+	if whole {
+		names = published()
+	}
+	tables, err := newTables(names)
+	if err != nil {
+		return err
+	}
+	for i, t := range tables {
+		if err := inParallel(t.work(), workers); err != nil {
+			return err
+		}
+		if !whole {
+			t.write(os.Stdout)
+			continue
+		}
+		var page bytes.Buffer // as far as it is, so that a long run can be watched
+		writePage(&page, tables[:i+1])
+		if err := os.WriteFile(out, page.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// published are the shapes of the page: one of each size. Others are printed by name.
+func published() []string {
+	return []string{"gpt2", "gpt2-xl", "llama-3.2-1b", "llama-3.2-3b", "llama-3-8b", "llama-2-13b", "qwen2.5-32b", "llama-3-70b", "llama-3-405b"}
+}
+
+// newTables opens the shapes, smallest first.
+func newTables(names []string) (tables []*table, err error) {
+	for _, name := range names {
+		t, err := newTable(name)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, t)
+	}
+	slices.SortFunc(tables, func(a, b *table) int { return cmp.Compare(a.params, b.params) })
+	return tables, nil
+}
+
+// inParallel does all work, and returns the first error.
+func inParallel(work []func() error, workers int) error {
+	var all sync.WaitGroup
+	next, failed := make(chan func() error), make(chan error, workers)
+	for range workers {
+		all.Go(func() {
+			for do := range next {
+				if err := do(); err != nil {
+					failed <- err
+					for range next { // the others are not wanted any more
+					}
+				}
+			}
+		})
+	}
+	for _, do := range work {
+		next <- do
+	}
+	close(next)
+	all.Wait()
+	close(failed)
+	return <-failed
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+
+	"spillway"
+	"spillway/planner"
+)
+
+// The rule that is held against: Overflow's, as its code has it. It looks at the
+// bytes of the weights and of the cards, and at nothing else.
+const (
+	evalNeed, trainNeed = 1.5, 3.0 // memory needed, in weights
+	enoughShare         = 0.8      // of a card, or of all
+	parallelShare       = 0.5      // of a card, below which data parallel is considered
+)
+
+// outcome is what the rule picks and what would come of it, carried out as well as
+// Spillway can.
+type outcome struct {
+	name    string
+	fits    bool
+	seconds float64
+}
+
+// pick is the rule.
+func pick(weights, card float64, devices int, train bool) string {
+	need := evalNeed * weights
+	if train {
+		need = trainNeed * weights
+	}
+	switch {
+	case devices > 1 && weights < parallelShare*card && !train:
+		return "data parallel"
+	case need < enoughShare*card:
+		return "standard"
+	case weights < enoughShare*card:
+		return "checkpointing"
+	case devices > 1 && weights < enoughShare*card*float64(devices):
+		return "model parallel"
+	}
+	return "cpu offload"
+}
+
+// ruled is what a plan by the rule depends on: the size of the cards is not in it.
+type ruled struct {
+	name    string
+	task    spillway.Task
+	devices int
+}
+
+// rule plans what the rule picks, with as much memory as it takes.
+func (t *table) rule(c cell) (outcome, error) {
+	key := ruled{pick(2*float64(t.params), float64(c.gib)*(1<<30), c.devices, c.task != spillway.Infer), c.task, c.devices}
+	job, known := t.byRule.Load(key)
+	if !known {
+		var err error
+		if job, err = t.model.Plan(t.boundless(c, key)); err != nil {
+			return outcome{}, fmt.Errorf("%s, %s by the rule: %w", t.name, key.name, err)
+		}
+		t.byRule.Store(key, job)
+	}
+	j := job.(*spillway.Job)
+	return outcome{key.name, peak(j) <= int64(t.options(c).Machine.Devices[0].Usable), j.Plan.Forecast.StepSeconds}, nil
+}
+
+// boundless is the options of a cell with more memory than any plan takes.
+func (t *table) boundless(c cell, r ruled) spillway.PlanOptions {
+	o := t.options(c)
+	o.Choose = choices[r.name](c.devices)
+	for i := range o.Machine.Devices {
+		o.Machine.Devices[i].Usable, o.Machine.Devices[i].Memory = 1<<52, 1<<52
+	}
+	o.Machine.Host.Usable, o.Machine.Host.Memory = 1<<52, 1<<52
+	return o
+}
+
+// choices are the rule's five cases.
+var choices = map[string]func(devices int) func(slabs, blocks int) planner.Choice{
+	"standard": func(int) func(slabs, blocks int) planner.Choice {
+		return planner.Alike(false, false, planner.KeepAll, 0)
+	},
+	"checkpointing": func(int) func(slabs, blocks int) planner.Choice {
+		return planner.Alike(false, false, planner.KeepNone, 0)
+	},
+	"data parallel": func(devices int) func(slabs, blocks int) planner.Choice {
+		return func(slabs, blocks int) planner.Choice {
+			c := planner.Alike(false, false, planner.KeepAll, 0)(slabs, blocks)
+			c.Devices = devices
+			return c
+		}
+	},
+	"model parallel": func(devices int) func(slabs, blocks int) planner.Choice {
+		return func(slabs, blocks int) planner.Choice {
+			c := planner.Alike(false, false, planner.KeepAll, 0)(slabs, blocks)
+			c.Devices, c.Split = devices, make([]int, blocks)
+			for i := range c.Split {
+				c.Split[i] = i * devices / blocks
+			}
+			return c
+		}
+	},
+	// weights come one block at a time, before it runs; all else stays on the card
+	"cpu offload": func(int) func(slabs, blocks int) planner.Choice {
+		return planner.Alike(true, false, planner.KeepAll, 1)
+	},
+}

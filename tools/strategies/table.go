@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// The axes of the page.
+var (
+	sizes   = []int{8, 16, 24, 48, 80, 141} // GiB of a card
+	counts  = []int{1, 2, 4, 8}
+	tasks   = []spillway.Task{spillway.Infer, spillway.Train, spillway.LoRA}
+	samples = 8 // of an iteration, one at a time, so that 8 devices have one each
+)
+
+// rest of the machine: cards as machine.Parse assumes them, on PCIe, in a server.
+const rest = "@25GB/s,host:1TiB,disk:8TiB@6GB/s"
+
+// usualSeq is the length of samples, where the model can take it.
+const usualSeq = 2048
+
+// table is a shape with all its cells.
+type table struct {
+	name   string
+	params int64
+	model  *spillway.Model
+	cells  []cell
+	byRule sync.Map // what was planned by the rule, by ruled
+}
+
+// cell is one use on one machine.
+type cell struct {
+	gib, devices int
+	task         spillway.Task
+
+	strategy string // in short; "" where nothing fits
+	needs    string // what the leanest plan lacks
+	seconds  float64
+	theirs   outcome
+}
+
+func newTable(name string) (*table, error) {
+	m, err := spillway.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{name: name, model: m}
+	for _, gib := range sizes {
+		for _, n := range counts {
+			for _, task := range tasks {
+				t.cells = append(t.cells, cell{gib: gib, devices: n, task: task})
+			}
+		}
+	}
+	job, err := m.Standard(t.options(t.cells[0]))
+	if err != nil {
+		return nil, err
+	}
+	t.params = job.Spec.Count()
+	return t, nil
+}
+
+// options of a cell. The description parses, since it is made here.
+func (t *table) options(c cell) spillway.PlanOptions {
+	mach, err := machine.Parse(fmt.Sprintf("%dxgpu:%dGiB%s", c.devices, c.gib, rest))
+	if err != nil {
+		panic(err)
+	}
+	o := spillway.PlanOptions{Task: c.task, Rows: 1, Micros: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
+	if c.task == spillway.LoRA {
+		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32}
+	}
+	return o
+}
+
+// work is the plans of a table: one piece for each task and number of cards.
+func (t *table) work() (list []func() error) {
+	for _, task := range tasks {
+		for _, n := range counts {
+			list = append(list, func() error { return t.planSizes(task, n) })
+		}
+	}
+	return list
+}
+
+// planSizes fills the cells of all sizes of card, from the largest on. A plan that is
+// fastest on large cards and fits smaller ones is fastest there too.
+func (t *table) planSizes(task spillway.Task, devices int) error {
+	var last *spillway.Job
+	for i := len(t.cells) - 1; i >= 0; i-- {
+		c := &t.cells[i]
+		if c.task != task || c.devices != devices {
+			continue
+		}
+		if last != nil && peak(last) <= int64(t.options(*c).Machine.Devices[0].Usable) {
+			c.take(last)
+		} else if job, err := t.plan(c); err != nil {
+			return err
+		} else {
+			last = job
+		}
+		var err error
+		if c.theirs, err = t.rule(*c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan fills what a cell says of the planner's choice; the job is nil where nothing
+// fits.
+func (t *table) plan(c *cell) (*spillway.Job, error) {
+	job, err := t.model.Plan(t.options(*c))
+	var misfit *planner.FitError
+	if errors.As(err, &misfit) {
+		c.needs = string(misfit.Tier)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s on %d × %d GiB: %w", t.name, c.task, c.devices, c.gib, err)
+	}
+	c.take(job)
+	return job, nil
+}
+
+func (c *cell) take(job *spillway.Job) {
+	c.strategy, c.seconds = short(job.Plan.Strategy), job.Plan.Forecast.StepSeconds
+}
+
+// peak is what a job takes of the device that holds most.
+func peak(job *spillway.Job) (most int64) {
+	for _, a := range job.Plan.Arenas {
+		if a.Tier == plan.OnDevice {
+			most = max(most, a.Bytes)
+		}
+	}
+	return most
+}
+
+// words are how a strategy is written in a cell, by what its title has.
+var words = []struct{ has, say string }{
+	{"(ZeRO-2)", "zero-2"}, {"(ZeRO-3)", "zero-3"}, {"model parallel", "split"}, {"pipeline", "pipeline"},
+	{"on disk", "disk"}, {"cpu offload", "cpu offload"}, {"optimizer offload", "optimizer offload"}, {"checkpointing", "checkpointing"}, {"on the host", "spilling"},
+}
+
+// short is a strategy without its numbers.
+func short(title string) string {
+	var list []string
+	for _, w := range words {
+		if strings.Contains(title, w.has) {
+			list = append(list, w.say)
+		}
+	}
+	if len(list) == 0 {
+		return "standard"
+	}
+	return strings.Join(list, " + ")
+}
