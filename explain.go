@@ -52,7 +52,7 @@ func (x Explanation) String() string {
 	}
 	fmt.Fprintf(&s, "  because %s\n", x.Reason)
 	if x.Strategy != "" {
-		fmt.Fprintf(&s, "  batches of %d × %d in %d micro-batches, %s; %.4g s each, bound by %s\n", x.Samples, x.Seq, x.Micros, amounts(x.Peak), x.StepSeconds, x.Bound)
+		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.Samples, x.Seq, x.Samples/int64(x.Micros), amounts(x.Peak), x.StepSeconds, x.Bound)
 	}
 	for _, o := range x.Rejected {
 		fmt.Fprintf(&s, "  not %s: %s\n", o.Strategy, o.Reason)

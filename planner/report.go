@@ -74,8 +74,8 @@ func (s *search) rejected(best *candidate) []plan.Option {
 	var sorts []string
 	for _, c := range s.tried {
 		name := c.choice.sort()
-		if c.mix == best.mix {
-			continue
+		if c.choice.title() == best.choice.title() {
+			continue // the same, or as good as
 		}
 		if of[name] == nil {
 			sorts = append(sorts, name)
