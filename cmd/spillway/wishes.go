@@ -46,7 +46,7 @@ func (w *wishes) apply(g *goal, o *spillway.PlanOptions) (c *deepspeed.Config, n
 		if err != nil {
 			return nil, nil, usageError{err}
 		}
-		o.MaxMemory = &limit
+		o.MaxMemory, here = &limit, limit
 	}
 	if w.deviceMap != "" {
 		m, err := w.readMap()
