@@ -50,6 +50,11 @@ type dim struct {
 	samples, seq bool
 }
 
+// hasPositions says whether the number of positions matters to a part.
+func (p part) hasPositions() bool {
+	return slices.ContainsFunc(p.dims, func(d dim) bool { return d.seq })
+}
+
 // matched is a batch that has been held against the parts of a model.
 type matched struct {
 	batch Batch

@@ -7,6 +7,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
@@ -18,9 +19,10 @@ import (
 // Config says how a wrapped model is run. The zero value runs it on what this
 // computer has, as fast as the planner can.
 type Config struct {
-	// Samples and Seq are those of the batches to come, and Task is Train ("" counts
-	// as that), Infer or Eval: with sizes given Wrap makes the plan for them at once.
-	// Whatever else a batch has or is used for is planned for when it comes.
+	// Samples and Seq are those of the batches to come (Seq means nothing to models
+	// without positions), and Task is Train ("" counts as that), Infer or Eval: with
+	// sizes given Wrap makes the plan for them at once. Whatever else a batch has or is
+	// used for is planned for when it comes.
 	Task         Task
 	Samples, Seq int64
 	// Micros is into how many micro-batches a batch is cut; 0 lets the planner
@@ -28,6 +30,8 @@ type Config struct {
 	Micros int
 	// Packed: samples hold several documents, told apart by batch part "segments".
 	Packed bool
+	// Adapters to train beside frozen weights, where a rank is given.
+	Adapters lora.Options
 
 	// Precision computed in: F32, or BF16 with full-precision masters. 0 is F32.
 	Precision dtype.Type

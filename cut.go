@@ -26,7 +26,7 @@ func (w *Wrapped) plan(task Task, s sizes, limit func(PlanOptions) (PlanOptions,
 		if err != nil {
 			return nil, err
 		}
-		return w.model.Plan(o)
+		return w.planned(task).Plan(o)
 	}
 	job, err := w.preferred(task, s, try)
 	if job == nil && err == nil {
@@ -36,6 +36,17 @@ func (w *Wrapped) plan(task Task, s sizes, limit func(PlanOptions) (PlanOptions,
 		return nil, fmt.Errorf("strategy %s: %w", w.c.Strategy, err)
 	}
 	return job, err
+}
+
+// planned is the model that plans are made of. Weights that are only read may stay in
+// the model's own files; those of others, and what is trained and moved, may not.
+func (w *Wrapped) planned(task Task) *Model {
+	if task != Train && w.state == nil && !w.loaded {
+		return w.model
+	}
+	apart := *w.model
+	apart.Folder = nil
+	return &apart
 }
 
 // try plans for a number of micro-batches, and for a way to share the work if one is

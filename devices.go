@@ -7,6 +7,7 @@ import (
 
 	"spillway/device"
 	_ "spillway/device/cpu" // there is always a processor
+	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/units"
 )
@@ -23,6 +24,11 @@ func (w *Wrapped) open() (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if w.c.Folder != "" {
+		if err := vfs.MkdirAll(vfs.OS, w.c.Folder); err != nil {
+			return fmt.Errorf("making the folder %s: %w", w.c.Folder, err)
+		}
 	}
 	w.here, err = w.c.machine(w.devices)
 	return err
@@ -79,9 +85,9 @@ func openCards(driver string) (list []device.Device, err error) {
 // machine is the one configured, or this computer with the given devices.
 func (c Config) machine(on []device.Device) (machine.Machine, error) {
 	if len(c.Machine.Devices) > 0 {
-		return c.withFolder(c.Machine)
+		return c.Machine, nil
 	}
-	m, err := machine.Probe(machine.Options{CopyBytes: copyBytes, System: c.System, DiskPath: c.Folder})
+	m, err := machine.Probe(machine.Options{CopyBytes: copyBytes, System: c.System})
 	if err != nil {
 		return m, err
 	}
@@ -95,20 +101,6 @@ func (c Config) machine(on []device.Device) (machine.Machine, error) {
 	}
 	m.Devices = cards.Devices
 	return m, nil
-}
-
-// withFolder adds the disk of the folder to a machine that was described without one.
-func (c Config) withFolder(m machine.Machine) (machine.Machine, error) {
-	if c.Folder == "" {
-		m.Disk = machine.Disk{} // what is described is not open
-		return m, nil
-	}
-	if m.HasDisk() {
-		return m, nil
-	}
-	here, err := machine.Probe(machine.Options{CopyBytes: copyBytes, System: c.System, DiskPath: c.Folder})
-	m.Disk = here.Disk
-	return m, err
 }
 
 // share divides a processor among logical devices.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"spillway/executor"
 	"spillway/train"
 	"spillway/units"
 	"spillway/weights"
@@ -84,8 +83,8 @@ func (w *Wrapped) readyToView(task Task, s sizes) (*running, error) {
 	if !v.stale {
 		return v, nil
 	}
-	if err := w.refresh(v.e); err != nil {
-		return nil, err
+	if err := w.refresh(v); err != nil {
+		return nil, errors.Join(err, w.release(v))
 	}
 	v.stale = false
 	return v, nil
@@ -111,14 +110,14 @@ func (w *Wrapped) newView(task Task, s sizes) (*running, error) {
 }
 
 // refresh gives a view the weights of the state.
-func (w *Wrapped) refresh(e *executor.Executor) error {
+func (w *Wrapped) refresh(v *running) error {
 	switch {
 	case w.state == nil:
-		return weights.Load(e, w.source)
+		return v.job.load(v.e, w.source, false)
 	case w.parked != nil:
-		return w.parked.Weights(e)
+		return w.parked.Weights(v.e)
 	}
-	return weights.Copy(e, w.state.e)
+	return weights.Copy(v.e, w.state.e)
 }
 
 // park takes the state from its executor and gives that one's memory back.

@@ -105,12 +105,12 @@ func (w *Wrapped) load(from weights.Source) error {
 	if err := w.hold(); err != nil {
 		return err
 	}
+	if w.state == nil {
+		w.source, w.loaded = from, true
+		return w.release(w.view) // it may read the model's own files
+	}
 	if w.view != nil {
 		w.view.stale = true
-	}
-	if w.state == nil {
-		w.source = from
-		return nil
 	}
 	return weights.Replace(w.state.e, from)
 }

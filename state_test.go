@@ -1,9 +1,11 @@
 package spillway_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +16,10 @@ import (
 	"spillway/device/devicetest"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/lora"
 	"spillway/nn"
+	"spillway/optim"
+	"spillway/plan"
 )
 
 // The names are the model's own, before and after training, under every strategy, and
@@ -253,5 +258,117 @@ func TestStateDictsKeepFullPrecision(t *testing.T) {
 	step(t, v, o.batch, 2)
 	if !sameDict(stateDict(t, v), dict) {
 		t.Error("training from the same weights gave others")
+	}
+}
+
+// On disk, weights that are only read are read where they lie; others and trained ones
+// have files of their own, and the model's folder is never written.
+func TestWrappedModelsOnDisk(t *testing.T) {
+	s := decoder(t, "llama")
+	file := filepath.Join(s.dir, "model.safetensors")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := described(t)
+	c.Strategy, c.Folder = "disk offload", filepath.Join(t.TempDir(), "spill")
+	w, err := s.model.Wrap(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq)}
+	out := forward(t, w, inputs)
+	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "on disk") {
+		t.Errorf("%s: logits are off by %.2g of the largest", w.Strategy(), d)
+	}
+	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r spillway.RouteTraffic) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
+		t.Errorf("%+v", stats)
+	}
+	dict := stateDict(t, w)
+	for _, tensor := range dict {
+		for i := range tensor.Floats {
+			tensor.Floats[i] *= 1.5
+		}
+	}
+	if err := w.LoadStateDict(dict); err != nil {
+		t.Fatal(err)
+	}
+	if again := forward(t, w, inputs); slices.Equal(again.Floats, out.Floats) {
+		t.Error("other weights give the same outputs")
+	}
+	inputs["targets"] = spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)
+	step(t, w, inputs, 2)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the model's file was changed, %v", err)
+	}
+	filepath.WalkDir(c.Folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			t.Errorf("%s is left, %v", path, err)
+		}
+		return nil
+	})
+}
+
+// Adapters train beside frozen weights, of a folder's model or one's own, wherever
+// those rest.
+func TestWrappedAdapters(t *testing.T) {
+	s := decoder(t, "llama")
+	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+	var want []float64
+	for _, strategy := range []string{"standard", "cpu offload"} {
+		c := described(t)
+		c.Strategy, c.Adapters = strategy, lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
+		c.Optimizer, _ = optim.Parse("adamw:lr=0.02")
+		w, err := s.model.Wrap(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		losses := step(t, w, batch, 10)
+		if math.Abs(losses[0]-s.Loss) > oneRun*s.Loss || losses[9] > 0.9*losses[0] {
+			t.Errorf("%s: the loss went from %v to %v; without adapters it is %v", strategy, losses[0], losses[9], s.Loss)
+		}
+		if want = append(want, losses...); !slices.Equal(want[:10], losses) {
+			t.Errorf("%s: losses %v, want %v", strategy, losses, want[:10])
+		}
+		adapters := 0
+		for name, got := range stateDict(t, w) {
+			from, ok := s.model.Folder.Tensor(name)
+			if !ok {
+				adapters++
+				continue
+			}
+			base := make([]float32, from.Shape.Elements())
+			if err := from.ReadF32(base, 0); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got.Floats, base) {
+				t.Errorf("%s was changed", name)
+			}
+		}
+		if adapters != 8 { // two pairs in each of two layers
+			t.Errorf("%d adapters, want 8", adapters)
+		}
+		if err := w.Replan(w.Config()); err != nil {
+			t.Fatal(err)
+		}
+		step(t, w, batch, 1)
+	}
+}
+
+// Mistakes in a model are told when it is wrapped.
+func TestWrapRefusesModels(t *testing.T) {
+	if _, err := spillway.Wrap(nil, spillway.Config{}); err == nil {
+		t.Error("no model was wrapped")
+	}
+	if _, err := spillway.Wrap((*tower)(nil), spillway.Config{}); err == nil {
+		t.Error("a nil pointer was wrapped")
+	}
+	unnamed := nn.NewSequential(nn.NewLinear(2, 2))
+	if _, err := spillway.Wrap(unnamed, spillway.Config{}); err == nil || !strings.Contains(err.Error(), "Input") {
+		t.Errorf("a model without input: %v", err)
 	}
 }

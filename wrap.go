@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
 	"spillway/shape"
@@ -26,9 +28,8 @@ import (
 // batches that come; a batch of other sizes is planned for when it comes, and the
 // state carried over bit for bit.
 type Wrapped struct {
-	model *Model
+	model *Model // builds the one network that is wrapped
 	c     Config
-	net   nn.Model
 
 	here    machine.Machine
 	devices []device.Device
@@ -37,6 +38,7 @@ type Wrapped struct {
 	traced  map[Task]traced
 	params  []spec.Param
 	source  weights.Source  // of the weights, until they are trained
+	loaded  bool            // and the source is not the model's own
 	state   *running        // trains and holds the state; nil until there is training
 	parked  *weights.Parked // the state while no executor holds it
 	view    *running        // infers or evaluates with a copy of the weights
@@ -62,15 +64,30 @@ type running struct {
 // Wrap prepares a model of one's own for use: any Go struct of layers. Its weights
 // start as it says, from the configuration's seed. The caller closes it.
 func Wrap(net nn.Model, c Config) (*Wrapped, error) {
-	name := strings.ToLower(reflect.Indirect(reflect.ValueOf(net)).Type().Name())
-	m := Define(name, func() (nn.Model, error) { return net, nil })
+	if net == nil {
+		return nil, errors.New("wrapping a model: there is none")
+	}
+	m := Define(typeName(net), func() (nn.Model, error) { return net, nil })
 	m.Seed = c.Seed
 	return m.Wrap(c)
 }
 
+// typeName is what a model of one's own is called: its type, in lower case.
+func typeName(net nn.Model) string {
+	t := reflect.TypeOf(net)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Name() == "" {
+		return "model"
+	}
+	return strings.ToLower(t.Name())
+}
+
 // Wrap prepares a model that was opened for use. The caller closes both.
 func (m *Model) Wrap(c Config) (*Wrapped, error) {
-	w := &Wrapped{model: m, c: c, traced: map[Task]traced{}, past: map[executor.Route]executor.Traffic{}}
+	own := *m // which builds one network
+	w := &Wrapped{model: &own, c: c, traced: map[Task]traced{}, past: map[executor.Route]executor.Traffic{}}
 	if err := w.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("wrapping %s: %w", m.Name, err), w.Close())
 	}
@@ -87,26 +104,46 @@ func (w *Wrapped) prepare() error {
 	if w.c.Task == "" {
 		w.c.Task = Train
 	}
-	net, err := w.model.build()
-	if err != nil {
-		return err
-	}
-	w.net = net
-	first, err := w.trace(w.c.Task)
-	if err != nil {
-		return err
-	}
-	w.params = first.spec.Params
-	if w.source, err = w.model.weights(w.params, func(string) bool { return false }); err != nil {
+	if err := w.adopt(); err != nil {
 		return err
 	}
 	if err := w.open(); err != nil {
 		return err
 	}
-	if w.c.Samples == 0 || w.c.Seq == 0 {
-		return nil
+	s := sizes{w.c.Samples, w.c.Seq}
+	if !slices.ContainsFunc(w.traced[w.c.Task].parts, part.hasPositions) {
+		s.seq = 1
 	}
-	_, err = w.ready(w.c.Task, sizes{w.c.Samples, w.c.Seq})
+	if s.samples == 0 || s.seq == 0 {
+		return nil // the first batch will tell
+	}
+	_, err := w.ready(w.c.Task, s)
+	return err
+}
+
+// adopt builds the network once, with its adapters, and finds its params and where they
+// come from.
+func (w *Wrapped) adopt() error {
+	net, err := w.model.build()
+	if err != nil {
+		return err
+	}
+	if w.c.Adapters.Rank > 0 {
+		if _, err := lora.Attach(net, w.c.Adapters); err != nil {
+			return err
+		}
+	}
+	w.model.build = func() (nn.Model, error) { return net, nil }
+	first, err := w.trace(w.c.Task)
+	if err != nil {
+		return err
+	}
+	w.params = first.spec.Params
+	trained := map[string]bool{}
+	for _, p := range w.params {
+		trained[p.Name] = w.c.Adapters.Rank > 0 && !p.Frozen
+	}
+	w.source, err = w.model.weights(w.params, func(param string) bool { return trained[param] })
 	return err
 }
 
@@ -120,10 +157,17 @@ func (w *Wrapped) trace(t Task) (traced, error) {
 		return traced{}, err
 	}
 	if t == LoRA || t == QLoRA {
-		return traced{}, fmt.Errorf("task %s: attach adapters to the model with package lora and train it; its other params are then frozen", t)
+		return traced{}, fmt.Errorf("task %s: give Config.Adapters a rank and train; other params are then frozen", t)
 	}
-	w.traced[t], err = w.model.trace(w.net, task, w.c.Precision, w.c.Packed)
-	return w.traced[t], err
+	net, err := w.model.build()
+	if err != nil {
+		return traced{}, err
+	}
+	found, err := w.model.trace(net, task, w.c.Precision, w.c.Packed)
+	if err == nil {
+		w.traced[t] = found
+	}
+	return found, err
 }
 
 // sound refuses a model whose weights are undefined.

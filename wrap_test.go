@@ -314,7 +314,7 @@ func TestNoSilentFallback(t *testing.T) {
 		"a share above one":        {func(c *spillway.Config) { c.OffloadThreshold = 1.5 }, []string{"1.5"}},
 		"a device that is not":     {func(c *spillway.Config) { c.Devices = []string{"tpu:0"} }, []string{"tpu"}},
 		"no room for anything":     {func(c *spillway.Config) { c.MaxMemory = "1000" }, []string{"needs", "1000 B"}},
-		"adapters out of thin air": {func(c *spillway.Config) { c.Task = spillway.LoRA }, []string{"package lora"}},
+		"adapters out of thin air": {func(c *spillway.Config) { c.Task = spillway.LoRA }, []string{"Config.Adapters"}},
 	} {
 		config := described(t)
 		config.Samples, config.Seq = 4, 10

@@ -5,12 +5,16 @@ import "spillway/plan"
 // Route is what moves are counted by: the tiers they go between, and what they carry.
 // Pinned memory counts as the host's.
 type Route struct {
-	From, To plan.Tier
-	Class    plan.Class
+	From  plan.Tier  `json:"from"`
+	To    plan.Tier  `json:"to"`
+	Class plan.Class `json:"class"`
 }
 
 // Traffic is how often something was moved, and how many bytes in all.
-type Traffic struct{ Moves, Bytes int64 }
+type Traffic struct {
+	Moves int64 `json:"moves"`
+	Bytes int64 `json:"bytes"`
+}
 
 // Traffic of all routes since the executor was made.
 func (e *Executor) Traffic() map[Route]Traffic {
