@@ -16,7 +16,7 @@ func Rows8(dst []int8, absmax, src []float32, cols int) {
 		absmax[r] = most
 		factor := float32(0)
 		if most > 0 {
-			factor = 127 / most
+			factor = 1 / most * 127 // in this order, as PyTorch divides a constant
 		}
 		for i, x := range row {
 			half := dtype.FromF16(dtype.ToF16(x))

@@ -1,6 +1,11 @@
 package quant
 
-import "spillway/dtype"
+import (
+	"encoding/binary"
+	"math"
+
+	"spillway/dtype"
+)
 
 // Scales are the absmax of blocks, quantized again: less their mean, as signed dynamic
 // codes in groups of 256 with an absmax of their own.
@@ -51,4 +56,10 @@ func (s Scales) Absmax(dst []float32, first int, values *[256]float32) {
 		rest := float32(values[s.Codes[b]] * getF32(s.Groups, b/dtype.GroupBlocks)) // rounded, not fused
 		dst[i] = rest + s.Offset
 	}
+}
+
+// Append adds the scales as they lie in the storage of a tensor, behind its codes.
+func (s Scales) Append(b []byte) []byte {
+	b = append(append(b, s.Codes...), s.Groups...)
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(s.Offset))
 }

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"runtime"
@@ -13,10 +14,6 @@ import (
 // several goroutines.
 type Numbers func(first int64, dst []float32) error
 
-// pieceElements is how many elements one goroutine codes at a time: whole blocks of
-// every size there is.
-const pieceElements = 64 << 10
-
 // Storage reads as the storage of an NF4 or FP4 tensor of n elements. Numbers are
 // pulled and coded as it is read, so that a tensor may be larger than memory; what is
 // held is an absmax for every 64 of them.
@@ -28,59 +25,57 @@ func Storage(t dtype.Type, n int64, from Numbers) (io.Reader, error) {
 	return io.MultiReader(codes, &scalesReader{codes: codes}), nil
 }
 
-// scalesReader reads as the storage behind the codes.
+// scalesReader reads as the storage behind the codes, once all are made.
 type scalesReader struct {
 	codes *Codes
-	made  bool
-	left  []byte
+	all   *bytes.Reader
 }
 
 func (r *scalesReader) Read(p []byte) (int, error) {
-	if !r.made {
-		s := NewScales(r.codes.Absmax)
-		r.left = append(append(s.Codes, s.Groups...), make([]byte, 4)...)
-		putF32(r.left[len(r.left)-4:], 0, s.Offset)
-		r.made = true
+	if r.all == nil {
+		r.all = bytes.NewReader(NewScales(r.codes.Absmax).Append(nil))
 	}
-	if len(r.left) == 0 {
-		return 0, io.EOF
+	return r.all.Read(p)
+}
+
+// Absmax measures the blocks of n numbers, as NewCodes does, without coding them.
+func Absmax(block int, n int64, from Numbers) ([]float32, error) {
+	p := puller{n: n, from: from}
+	absmax := make([]float32, (n+int64(block)-1)/int64(block))
+	for p.first < n {
+		_, err := p.next(func(first int64, src []float32) {
+			for i := 0; i < len(src); i += block {
+				absmax[(first+int64(i))/int64(block)] = absmaxOf(src[i:min(i+block, len(src))])
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
-	return n, nil
+	return absmax, nil
 }
 
 // Codes reads as the packed codes of a tensor, made while it is read.
 type Codes struct {
-	// Absmax of the blocks coded so far; of all of them after io.EOF.
+	// Absmax of the blocks; all are known after io.EOF.
 	Absmax []float32
 
 	code  *FourBit
-	block int
-	n     int64 // elements of the tensor
-	first int64 // not coded yet
-	from  Numbers
-
-	pieces []piece
-	left   []byte // coded and not read yet
-	room   []byte
-}
-
-// piece is what one goroutine works on.
-type piece struct {
-	src []float32
-	err error
+	block int64
+	from  puller
+	room  []byte
+	left  []byte // coded and not read yet
 }
 
 // NewCodes codes n numbers in blocks of a given even size that divides 65536.
 func NewCodes(code *FourBit, block int, n int64, from Numbers) *Codes {
-	return &Codes{code: code, block: block, n: n, from: from}
+	return &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), from: puller{n: n, from: from}}
 }
 
 // Read gives codes, and io.EOF after the last.
 func (c *Codes) Read(p []byte) (int, error) {
 	if len(c.left) == 0 {
-		if c.first == c.n {
+		if c.from.first == c.from.n {
 			return 0, io.EOF
 		}
 		if err := c.refill(); err != nil {
@@ -92,47 +87,70 @@ func (c *Codes) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// refill codes the next pieces, one per processor.
 func (c *Codes) refill() error {
-	if c.pieces == nil {
-		c.pieces = make([]piece, min(int64(runtime.GOMAXPROCS(0)), (c.n+pieceElements-1)/pieceElements))
-		c.room = make([]byte, len(c.pieces)*pieceElements/2)
+	start := c.from.first
+	if c.room == nil {
+		c.room = make([]byte, c.from.most()/2+1)
 	}
-	todo := min(c.n-c.first, int64(len(c.pieces)*pieceElements))
-	at := len(c.Absmax)
-	c.Absmax = append(c.Absmax, make([]float32, ceil(int(todo), c.block))...)
+	n, err := c.from.next(func(first int64, src []float32) {
+		at := int(first-start) / 2
+		c.code.Encode(c.room[at:at+ceil(len(src), 2)], c.Absmax[first/c.block:], src, int(c.block))
+	})
+	c.left = c.room[:ceil(n, 2)]
+	return err
+}
+
+// pieceElements is how many elements one goroutine works on at a time: whole blocks of
+// every size there is.
+const pieceElements = 64 << 10
+
+// puller takes a tensor in pieces, as many at a time as there are processors.
+type puller struct {
+	n     int64 // elements of the tensor
+	first int64 // not taken yet
+	from  Numbers
+	rooms [][]float32 // one for each piece taken at a time
+}
+
+// most is how many elements are taken at a time.
+func (p *puller) most() int64 { return min(p.n, int64(runtime.GOMAXPROCS(0))*pieceElements) }
+
+// next takes the next pieces, gives each to do on a goroutine of its own, and returns
+// how many elements they had.
+func (p *puller) next(do func(first int64, src []float32)) (int, error) {
+	n := min(p.most(), p.n-p.first)
+	pieces := ceil(int(n), pieceElements)
+	for len(p.rooms) < pieces {
+		p.rooms = append(p.rooms, make([]float32, min(n, pieceElements)))
+	}
+	errs := make([]error, pieces)
 	var wait sync.WaitGroup
-	for i := range ceil(int(todo), pieceElements) {
+	for i := range pieces {
 		wait.Go(func() {
-			skip := i * pieceElements
-			n := int(min(todo-int64(skip), pieceElements))
-			p := &c.pieces[i]
-			p.err = p.read(c.from, c.first+int64(skip), n)
-			c.code.Encode(c.room[skip/2:skip/2+ceil(n, 2)], c.Absmax[at+skip/c.block:], p.src, c.block)
+			skip := int64(i) * pieceElements
+			src := p.rooms[i][:min(n-skip, pieceElements)]
+			if errs[i] = p.pull(p.first+skip, src); errs[i] == nil {
+				do(p.first+skip, src)
+			}
 		})
 	}
 	wait.Wait()
-	for _, p := range c.pieces {
-		if p.err != nil {
-			return p.err
+	for _, err := range errs {
+		if err != nil {
+			return 0, err
 		}
 	}
-	c.first += todo
-	c.left = c.room[:ceil(int(todo), 2)]
-	return nil
+	p.first += n
+	return int(n), nil
 }
 
-// read pulls n numbers and refuses those that have no code.
-func (p *piece) read(from Numbers, first int64, n int) error {
-	if p.src == nil {
-		p.src = make([]float32, pieceElements)
-	}
-	p.src = p.src[:n]
-	if err := from(first, p.src); err != nil {
+// pull reads numbers and refuses those that have no code.
+func (p *puller) pull(first int64, dst []float32) error {
+	if err := p.from(first, dst); err != nil {
 		return err
 	}
-	if bad := notFinite(p.src); bad >= 0 {
-		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), p.src[bad])
+	if bad := notFinite(dst); bad >= 0 {
+		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), dst[bad])
 	}
 	return nil
 }

@@ -2,10 +2,13 @@ package weights
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"spillway/arch"
+	"spillway/dtype"
+	"spillway/quant/bnb"
 	"spillway/safetensors"
 	"spillway/spec"
 )
@@ -13,18 +16,26 @@ import (
 // Tensors is a model folder, or its weights alone.
 type Tensors interface {
 	Tensors() []safetensors.Tensor
-	Tensor(name string) (safetensors.Tensor, bool)
 }
 
-// FromTensors is the params as a folder has them, widened to float32. Every param
-// must be there in its shape, and every tensor of the folder must be a param or
-// known to be none: a tensor that nobody reads means that the wrong model does.
+// FromTensors is the params as a folder has them, widened to float32; those that
+// bitsandbytes quantized decode as it decodes them. Every param must be there in its
+// shape, and every tensor of the folder must be a param or known to be none: a tensor
+// that nobody reads means that the wrong model does.
 func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error) {
+	list, err := bnb.Collect(t.Tensors())
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]bnb.Tensor, len(list))
+	for _, w := range list {
+		byName[w.Name] = w
+	}
 	f := folder{}
 	used := map[string]bool{}
 	var missing []string
 	for _, p := range params {
-		found, ok := find(t, info, p.Name)
+		found, ok := find(byName, info, p.Name)
 		if !ok {
 			missing = append(missing, p.Name)
 			continue
@@ -38,7 +49,7 @@ func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error)
 		return nil, fmt.Errorf("the folder lacks %s", few(missing))
 	}
 	var unknown []string
-	for _, tensor := range t.Tensors() {
+	for _, tensor := range list {
 		if !used[tensor.Name] && !info.Buffer(tensor.Name) {
 			unknown = append(unknown, tensor.Name)
 		}
@@ -49,13 +60,13 @@ func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error)
 	return f, nil
 }
 
-func find(t Tensors, info arch.Info, param string) (safetensors.Tensor, bool) {
+func find(byName map[string]bnb.Tensor, info arch.Info, param string) (bnb.Tensor, bool) {
 	for _, name := range info.FileNames(param) {
-		if found, ok := t.Tensor(name); ok {
+		if found, ok := byName[name]; ok {
 			return found, true
 		}
 	}
-	return safetensors.Tensor{}, false
+	return bnb.Tensor{}, false
 }
 
 // few names some of a list, so that an error stays readable.
@@ -69,7 +80,7 @@ func few(names []string) string {
 }
 
 // folder is the tensor of each param.
-type folder map[string]safetensors.Tensor
+type folder map[string]bnb.Tensor
 
 func (f folder) Read(param string, first int64, dst []float32) error {
 	t, ok := f[param]
@@ -77,6 +88,16 @@ func (f folder) Read(param string, first int64, dst []float32) error {
 		return fmt.Errorf("param %s is not part of the model these weights were opened for", param)
 	}
 	return t.ReadF32(dst, first)
+}
+
+// Packed gives the param as the folder has it, where that is in the same type.
+func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
+	w, ok := f[param]
+	if !ok || w.Type != t {
+		return nil, false
+	}
+	r, _, ok := w.Storage()
+	return r, ok
 }
 
 // Join reads the params that the first source is for from it, and all others from
@@ -88,6 +109,13 @@ func Join(has func(param string) bool, first, second Source) Source {
 type joined struct {
 	has           func(string) bool
 	first, second Source
+}
+
+func (j joined) Packed(param string, t dtype.Type) (io.Reader, bool) {
+	if j.has(param) {
+		return packed(j.first, param, t)
+	}
+	return packed(j.second, param, t)
 }
 
 func (j joined) Read(param string, first int64, dst []float32) error {

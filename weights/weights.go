@@ -69,9 +69,12 @@ func (zeros) Read(_ string, _ int64, dst []float32) error {
 const pieceElements = 16 << 10
 
 func write(e *executor.Executor, t executor.Tensor, from Source) error {
+	if t.Type.DType.Block() {
+		return writeBlocks(e, t, from)
+	}
 	put := encoders[t.Type.DType]
 	if put == nil {
-		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers yet; use f32, bf16 or f16", t.Param.Name, t.Type.DType)
+		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers; use f32, bf16, f16 or a 4-bit type", t.Param.Name, t.Type.DType)
 	}
 	width := t.Type.DType.Bytes(1)
 	piece := make([]float32, pieceElements)

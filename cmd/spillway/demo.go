@@ -80,7 +80,7 @@ more than the arenas. The exit code is 1 if anything does not hold.`,
 	out := cmd.Flags().String("out", "", "keep the trained model in `DIR` (default: it is thrown away)")
 	on := cmd.Flags().String("device", "", deviceHelp)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &demo{sh: sh, out: *out, device: *on, text: sh.out, iterations: demoIterations}
+		d := &demo{sh: sh, out: *out, device: *on, text: sh.out, iterations: demoIterations, patience: demoPatience}
 		if *asJSON {
 			d.text = io.Discard
 		}
@@ -120,6 +120,7 @@ type demo struct {
 	device     string    // as of --device
 	text       io.Writer // for people
 	iterations int64
+	patience   time.Duration // after which a loss that has fallen enough ends it
 }
 
 func (d *demo) run(ctx context.Context) (r demoReport, err error) {
@@ -196,7 +197,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	if r.ResidentBefore, err = resident(); err != nil {
 		return r, err
 	}
-	run.milestone, run.patience = max(d.iterations/10, 1), demoPatience
+	run.milestone, run.patience = max(d.iterations/10, 1), d.patience
 	result, err := run.run(ctx, job, train.NewTokens(loader), train.Config{
 		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},

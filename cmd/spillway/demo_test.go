@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The demonstration keeps what it promises, here in fewer iterations.
@@ -13,7 +14,7 @@ func TestDemo(t *testing.T) {
 	}
 	var text, errs strings.Builder
 	sh := shell{out: &text, err: &errs, cache: cache}
-	d := &demo{sh: sh, text: &text, iterations: 20}
+	d := &demo{sh: sh, text: &text, iterations: 20, patience: time.Hour}
 	r, err := d.run(context.Background())
 	if err != nil {
 		t.Fatal(err)

@@ -2,23 +2,24 @@
 
 Run with `python -m tools.reference.quant` from the root of the repository; it needs
 bitsandbytes beside the packages of requirements.txt (see requirements-quant.txt).
-The files go to quant/testdata.
+The files go to quant/testdata and quant/bnb/testdata.
 
-Two things of bitsandbytes are left aside. Its native CPU code for 8-bit blocks looks
-codes up by the first 16 bits of x, so that 0 becomes 2e-5 and no small number keeps
-its code; its portable PyTorch code takes the nearest code, as on a GPU, and is used
-instead (portable below). And the map of values is made once, by this script, since
-PyTorch's last bits depend on the processor.
+Where bitsandbytes' native CPU code is off, its portable PyTorch code, which agrees with
+its GPU kernels, is used instead (portable below): natively, 8-bit codes are looked up by
+x rounded to 1/32767, so that 0 becomes 2e-5 and no small number keeps its code, and
+4-bit decoding takes the absmax of wrong blocks where a row is not whole blocks long.
 """
 
 import torch
 import bitsandbytes as bnb
 import bitsandbytes.backends.cpu.ops as native
 import safetensors.torch
+import transformers
 from bitsandbytes import functional as F
 
 from . import fixture
 
+BNB = fixture.ROOT.parents[1] / "quant" / "bnb" / "testdata"
 FOLDER = fixture.ROOT.parents[1] / "quant" / "testdata"
 
 
@@ -66,7 +67,7 @@ def four_bit():
             out[f"{case}.{kind}.codes"] = codes.flatten()
             out[f"{case}.{kind}.absmax"] = absmax
             for dtype in (torch.float32, torch.bfloat16, torch.float16):
-                back = torch.ops.bitsandbytes.dequantize_4bit(codes, absmax, 64, kind, [1, len(x)], dtype)
+                back = portable("dequantize_4bit", codes, absmax, 64, kind, [1, len(x)], dtype)
                 out[f"{case}.{kind}.{str(dtype)[6:]}"] = back.flatten()
     for kind in ("nf4", "fp4"):
         out[f"{kind}.values"] = F.get_4bit_type(kind, device="cpu")
@@ -158,9 +159,52 @@ def requantize(x, values, absmax_out, out, blocksize):
     absmax_out.copy_(absmax)
 
 
+QUANTIZED = {
+    "nf4": {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True},
+    "fp4": {"load_in_4bit": True, "bnb_4bit_quant_type": "fp4"},
+    "int8": {"load_in_8bit": True},
+}
+
+
+def folders():
+    """A tiny Llama, plain and as transformers quantizes and saves it, and what two of its
+    quantized weights decode to."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=32, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, pad_token_id=None,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).bfloat16().save_pretrained(BNB / "plain")
+    decoded = {}
+    for name, options in QUANTIZED.items():
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            BNB / "plain", device_map="cpu", dtype=torch.bfloat16,
+            quantization_config=transformers.BitsAndBytesConfig(**options),
+        )  # fmt: skip
+        model.save_pretrained(BNB / name)
+        for module, layer in model.named_modules():
+            if not module.endswith(("q_proj", "down_proj")):
+                continue
+            if isinstance(layer, bnb.nn.Linear4bit):
+                state = layer.weight.quant_state
+                absmax = state.absmax
+                if state.nested:
+                    absmax = F.dequantize_blockwise(absmax, state.state2) + state.offset
+                decoded[f"{name}.{module}"] = portable(
+                    "dequantize_4bit", layer.weight.data, absmax, 64, state.quant_type, state.shape, torch.float32
+                )
+            elif isinstance(layer, bnb.nn.Linear8bitLt):
+                decoded[f"{name}.{module}"] = F.int8_vectorwise_dequant(layer.weight.data, layer.weight.SCB)
+    plain = {k: v.contiguous() for k, v in decoded.items()}
+    safetensors.torch.save_file(plain, BNB / "decoded.safetensors")
+    for path in BNB.rglob("*.safetensors"):
+        path.chmod(0o644)
+    print(f"{len(QUANTIZED)} folders, {len(plain)} weights")
+
+
 def main():
     fixture.repeatable()
-    for part in (four_bit, scales, dynamic, rows, optstate, floats, optimizers):
+    for part in (four_bit, scales, dynamic, rows, optstate, floats, optimizers, folders):
         part()
 
 

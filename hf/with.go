@@ -1,0 +1,23 @@
+package hf
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// With is a copy of the config with a value for a key that Config has no field for,
+// such as quantization_config.
+func (c *Config) With(key string, value any) (*Config, error) {
+	for _, f := range fields {
+		if slices.Contains(f.keys, key) {
+			return nil, fmt.Errorf("%s has a field: set that", key)
+		}
+	}
+	changed := *c
+	changed.raw, changed.values = nil, maps.Clone(c.values)
+	if err := changed.values.set(key, value); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return &changed, nil
+}

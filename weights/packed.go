@@ -1,0 +1,61 @@
+package weights
+
+import (
+	"fmt"
+	"io"
+
+	"spillway/dtype"
+	"spillway/executor"
+	"spillway/quant"
+)
+
+// Packed is implemented by sources that hold params in block types as they are: read as
+// plain numbers and coded again, their scales would be coded twice.
+type Packed interface {
+	// Packed reads as the storage of a param in a type; ok is false where the source
+	// does not hold it so.
+	Packed(param string, t dtype.Type) (r io.Reader, ok bool)
+}
+
+func packed(from Source, param string, t dtype.Type) (io.Reader, bool) {
+	if p, ok := from.(Packed); ok {
+		return p.Packed(param, t)
+	}
+	return nil, false
+}
+
+// Packed of zeros is zero bytes in every block type.
+func (zeros) Packed(string, dtype.Type) (io.Reader, bool) { return zeroBytes{}, true }
+
+type zeroBytes struct{}
+
+func (zeroBytes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// blocks reads as a tensor in a block type: as the source has it, or coded from its
+// numbers as they are read.
+func blocks(t executor.Tensor, from Source) (io.Reader, error) {
+	param, kind := t.Param.Name, t.Type.DType
+	if r, ok := packed(from, param, kind); ok {
+		return r, nil
+	}
+	r, err := quant.Storage(kind, t.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(param, first, dst) })
+	if err != nil {
+		return nil, fmt.Errorf("param %s: %w", param, err)
+	}
+	return r, nil
+}
+
+// writeBlocks writes a tensor of a block type, whose chunks come in order.
+func writeBlocks(e *executor.Executor, t executor.Tensor, from Source) error {
+	r, err := blocks(t, from)
+	if err != nil {
+		return err
+	}
+	return e.Write(t, func(_ int64, chunk []byte) error {
+		_, err := io.ReadFull(r, chunk)
+		return err
+	})
+}
