@@ -227,6 +227,7 @@ func (l *caseList) updates() {
 	for _, n := range []int{1, 77, 1031} {
 		l.adam(n)
 		l.sgd(n)
+		l.lion(n)
 	}
 }
 
@@ -275,4 +276,14 @@ func (l *caseList) sgd(n int) {
 	}
 	l.add(name+" 8-bit", SGD, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
+}
+
+func (l *caseList) lion(n int) {
+	w, g, m, clip := f32(spread, n), l.x(n), f32(spread, n), numbers(0.75, 2)
+	args := [8]float32{ArgRate: 1e-2, ArgDecay: 0.1, ArgBeta1: 0.9, ArgBeta2: 0.99}
+	name := w.t.Shape.String()
+	l.add(name, Lion, Attr{}, w, g, m, clip).Args.F = args
+	l.add(name+" first iteration", Lion, Attr{}, w, g, f32(func(Array, func(int) float64) {}, n), clip).Args.F = args
+	l.add(name+" 8-bit", Lion, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = args
+	l.add(name+" copy", Lion, Attr{To: dtype.BF16}, w, g, m, clip).Args.F = args
 }

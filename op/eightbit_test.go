@@ -9,10 +9,11 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/optim"
+	"spillway/quant"
 	"spillway/safetensors"
 )
 
-// Steps of bitsandbytes' 8-bit Adam and AdamW, each from the state it had, made by
+// Steps of bitsandbytes' 8-bit Adam, AdamW and Lion, each from the state it had, made by
 // tools/reference/quant.py. Weights agree to the rounding of f32. A state is a code
 // apart where the two round to different sides of a middle, and where a number is too
 // small for a code: theirs is then zero, ours the smallest there is.
@@ -25,6 +26,7 @@ func TestEightBitStatesFollowBitsandbytes(t *testing.T) {
 	for name, config := range map[string]optim.Config{
 		"adamw": {Name: "adamw", LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1},
 		"adam":  {Name: "adam", LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6},
+		"lion":  {Name: "lion", LR: 1e-3, Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1},
 	} {
 		f := eightBit{t, file, name}
 		for step := 1; step <= 4; step++ {
@@ -49,11 +51,12 @@ func (f eightBit) step(c optim.Config, step int) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	in := []op.Array{
-		f.numbers(fmt.Sprintf("w%d", step-1)), f.numbers(fmt.Sprintf("g%d", step)),
-		f.state(dtype.Dyn8, 1, step-1), f.state(dtype.UDyn8, 2, step-1),
-		{Type: op.Type{DType: dtype.F32, Shape: []int64{2}}, F: []float64{1, 0}},
+	in := []op.Array{f.numbers(fmt.Sprintf("w%d", step-1)), f.numbers(fmt.Sprintf("g%d", step))}
+	kinds := []dtype.Type{dtype.Dyn8, dtype.UDyn8}[:len(c.States())]
+	for i, t := range kinds {
+		in = append(in, f.state(t, i+1, step-1))
 	}
+	in = append(in, op.Array{Type: op.Type{DType: dtype.F32, Shape: []int64{2}}, F: []float64{1, 0}})
 	types := make([]op.Type, len(in))
 	for i, a := range in {
 		types[i] = a.Type
@@ -66,7 +69,10 @@ func (f eightBit) step(c optim.Config, step int) {
 	if args.F, err = c.Args(step, c.LR, true); err != nil {
 		f.t.Fatal(err)
 	}
-	out := []op.Array{in[0].Clone(), in[2].Clone(), in[3].Clone()}
+	out := []op.Array{in[0].Clone()}
+	for i := range kinds {
+		out = append(out, in[2+i].Clone())
+	}
 	if err := call.Reference(in, out, args); err != nil {
 		f.t.Fatal(err)
 	}
@@ -75,8 +81,9 @@ func (f eightBit) step(c optim.Config, step int) {
 			f.t.Fatalf("%s: weight %d after step %d is %v, want %v", f.name, i, step, out[0].F[i], want)
 		}
 	}
-	f.sameState(out[1], f.state(dtype.Dyn8, 1, step), 127)
-	f.sameState(out[2], f.state(dtype.UDyn8, 2, step), 0)
+	for i, t := range kinds {
+		f.sameState(out[1+i], f.state(t, i+1, step), quant.DynamicOf(t).Zero())
+	}
 }
 
 // sameState compares codes; zero is the one of 0.

@@ -49,6 +49,7 @@ const (
 	ClipScale
 	Adam
 	SGD
+	Lion
 
 	kinds
 )
@@ -104,6 +105,7 @@ var defs = [kinds]def{
 	ClipScale:  {"clip_scale", inferClipScale, nil, nil, referenceClipScale},
 	Adam:       {"adam", inferAdam, costUpdate, nil, referenceAdam},
 	SGD:        {"sgd", inferSGD, costUpdate, nil, referenceSGD},
+	Lion:       {"lion", inferLion, costUpdate, nil, referenceLion},
 }
 
 func first(Attr) []int { return []int{0} }

@@ -205,7 +205,7 @@ func (c Call) InPlace() []int {
 		return []int{0, 2, 3}
 	case c.Kind == SGD && len(c.In) == 3:
 		return []int{0}
-	case c.Kind == SGD:
+	case c.Kind == SGD, c.Kind == Lion:
 		return []int{0, 2}
 	}
 	return nil

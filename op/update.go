@@ -33,12 +33,12 @@ func inferClipScale(a Attr, in []Type) ([]Type, error) {
 	return []Type{{dtype.F32, []int64{2}}}, nil
 }
 
-// Scalars of Adam and SGD in Args.F.
+// Scalars of Adam, SGD and Lion in Args.F.
 const (
 	ArgRate    = 0 // learning rate
 	ArgDecay   = 1 // weight decay
-	ArgBeta1   = 2 // Adam: decay of the mean; SGD: momentum
-	ArgBeta2   = 3 // Adam: decay of the square; SGD: dampening
+	ArgBeta1   = 2 // Adam: decay of the mean; SGD: momentum; Lion: share of m in the step
+	ArgBeta2   = 3 // Adam: decay of the square; SGD: dampening; Lion: decay of m
 	ArgEps     = 4
 	ArgBias1   = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
 	ArgBias2   = 6 // sqrt(1 - beta2^t)
@@ -80,6 +80,24 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 3 {
 		return updated(a, in)
 	}
+	if err := arity(in, 4); err != nil {
+		return nil, err
+	}
+	return updated(a, in, state{2, dtype.Dyn8})
+}
+
+// Lion updates in place with steps of one size, the sign of a mean. The gradient is
+// multiplied by clip[0]; then
+//
+//	w *= 1 - rate·decay
+//	w -= rate·sign(beta1·m + (1 - beta1)·g)
+//	m = beta2·m + (1 - beta2)·g
+//
+// With m in 8 bits, gradients that are no numbers are left aside as in Adam.
+//
+//	operands  w [n] f32, g [n], m [n] f32 or dyn8, clip [2] f32
+//	outputs   w, m, and the low-precision copy of w when Attr.To is set
+func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
@@ -176,6 +194,31 @@ func referenceSGD(c Call, in, out []Array, args Args) {
 		out[0].F[i] = w - a[ArgRate]*step
 	}
 	lowPrecisionCopy(c, out)
+}
+
+func referenceLion(c Call, in, out []Array, args Args) {
+	a := scalarArgs(args)
+	for i, w := range in[0].F {
+		g, m := in[1].F[i]*in[3].F[0], in[2].F[i]
+		if in[2].Type.DType.Block() && !finite(g) {
+			out[0].F[i], out[1].F[i] = w, 0
+			continue
+		}
+		step := sign(a[ArgBeta1]*m + (1-a[ArgBeta1])*g)
+		out[0].F[i] = w*(1-a[ArgRate]*a[ArgDecay]) - a[ArgRate]*step
+		out[1].F[i] = a[ArgBeta2]*m + (1-a[ArgBeta2])*g
+	}
+	lowPrecisionCopy(c, out)
+}
+
+func sign(f float64) float64 {
+	switch {
+	case f > 0:
+		return 1
+	case f < 0:
+		return -1
+	}
+	return f // zero, or not a number
 }
 
 // momentumStep gives the step and the new m.

@@ -6,7 +6,7 @@
 // writes a kernel. It is defined to the bit: every operation is rounded to
 // float32, in the written order, never fused. Kernels are held to it within
 // rounding; those that keep its order as well give the same bits on every device.
-// Its numbers for one iteration are the scalars of op.Adam and op.SGD.
+// Its numbers for one iteration are the scalars of op.Adam, op.SGD and op.Lion.
 package optim
 
 import (
@@ -27,7 +27,7 @@ const (
 // Config is an optimizer with its hyper-parameters, called as PyTorch calls them.
 // Those that the named rule does not use stay zero.
 type Config struct {
-	Name        string  `json:"name"` // "adamw", "adam" or "sgd"
+	Name        string  `json:"name"` // "adamw", "adam", "sgd" or "lion"
 	LR          float64 `json:"lr"`
 	Beta1       float64 `json:"beta1,omitempty"`
 	Beta2       float64 `json:"beta2,omitempty"`
@@ -48,7 +48,7 @@ type rule struct {
 	update   func(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32)
 }
 
-var rules = []rule{adamW, adam, sgd}
+var rules = []rule{adamW, adam, sgd, lion}
 
 // Names lists the optimizers.
 func Names() []string {

@@ -223,7 +223,7 @@ func TestUpdateRefusesMismatch(t *testing.T) {
 		"one state":      c.Update(f, 1, four, four, four),
 		"long gradient":  c.Update(f, 1, four, five, four, four),
 		"long state":     c.Update(f, 1, four, four, four, five),
-		"unknown":        Config{Name: "lion"}.Update(f, 1, four, four),
+		"unknown":        Config{Name: "rprop"}.Update(f, 1, four, four),
 		"momentum state": parse(t, "sgd").Update(f, 1, four, four, four),
 	} {
 		if err == nil {
@@ -247,7 +247,7 @@ func TestParseOptimizer(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"lion": "there are adamw, adam, sgd", "adamw:momentum=0.9": "its options are lr", "adamw:lr": "write it like lr=0.001",
+		"rprop": "there are adamw, adam, sgd, lion", "adamw:momentum=0.9": "its options are lr", "adamw:lr": "write it like lr=0.001",
 		"adamw:lr=-1": "at least 0", "adamw:lr=NaN": "at least 0", "adamw:beta2=1": "below 1", "adamw:beta2=0.9999999999": "below 1",
 		"sgd:nesterov": "needs momentum", "sgd:momentum=0.9,nesterov,dampening=0.1": "no dampening", "adamw:lr=1e300": "below", "": "no optimizer",
 	} {

@@ -204,7 +204,7 @@ type Place struct {
 // Update is the optimizer: what it keeps and its numbers of one iteration come
 // from the training loop.
 type Update struct {
-	Rule    op.Kind    `json:"rule"` // op.Adam or op.SGD
+	Rule    op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
 	Attr    op.Attr    `json:"attr"`
 	Moments []string   `json:"moments"` // names, in the order of their storage in a slab
 	Grad    dtype.Type `json:"grad"`    // element type of gradients

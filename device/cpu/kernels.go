@@ -55,6 +55,7 @@ var makers = map[op.Kind]maker{
 	op.ClipScale:  clipScale,
 	op.Adam:       adam,
 	op.SGD:        sgd,
+	op.Lion:       lion,
 }
 
 // prepare makes the program of a call, or says why there is none.
@@ -90,7 +91,7 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD:
+	case op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion:
 		return true
 	case op.Copy:
 		return !c.Attr.Accumulate || !narrow(c.In[0].DType)

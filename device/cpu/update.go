@@ -75,6 +75,16 @@ func sgd(c op.Call, workers int) program {
 	})
 }
 
+func lion(c op.Call, workers int) program {
+	o := &kernel.Lion{}
+	set := func(l *device.Launch) (clip float32) {
+		s := scalars(l)
+		o.Rate, o.Decay, o.Beta1, o.Beta2, o.Clip = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], f32(l, 3)[0]
+		return o.Clip
+	}
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
+}
+
 // update is the program of an update rule. set takes the scalars of a launch and says
 // what the gradient is multiplied by; step changes some weights and their states.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {

@@ -51,6 +51,7 @@ var makers = map[op.Kind]maker{
 	op.ClipScale:  clipScale,
 	op.Adam:       adam,
 	op.SGD:        sgd,
+	op.Lion:       lion,
 }
 
 // none is the reason why there is no kernel for a call.

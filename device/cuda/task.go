@@ -71,7 +71,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
-var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.SumSquares: true, op.ClipScale: true}
+var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.SumSquares: true, op.ClipScale: true}
 
 func checkAligned(b device.Buffer, to int64) error {
 	if b.Offset%to != 0 {

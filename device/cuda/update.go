@@ -44,6 +44,15 @@ func sgd(d *Device, c op.Call) (program, error) {
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
 }
 
+func lion(d *Device, c op.Call) (program, error) {
+	extra, err := copyArgs(c)
+	if err != nil {
+		return program{}, err
+	}
+	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3)}, extra...)
+	return d.updated(c, "lion", append(args, i64(c.In[0].Shape.Elements())), op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
+}
+
 // updated prepares an update rule with numbers of the iteration behind its parameters.
 func (d *Device) updated(c op.Call, name string, args []arg, scalars ...int) (program, error) {
 	for _, s := range scalars {

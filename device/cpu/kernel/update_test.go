@@ -82,3 +82,29 @@ func BenchmarkAdam(b *testing.B) {
 		a.Update(w, g, m, v)
 	}
 }
+
+func TestLion(t *testing.T) {
+	rng := newRand()
+	const n = 50
+	w, m := random(rng, n), random(rng, n)
+	pw, pm := doubles(w), doubles(m)
+	m[3], pm[3] = 0, 0
+	for range 4 {
+		g := random(rng, n)
+		g[3] = 0 // neither a gradient nor a mean: no step
+		o := Lion{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Clip: 0.5}
+		o.Update(w, g, m)
+		for i := range pw {
+			d := 0.5 * float64(g[i])
+			pw[i] *= 1 - 0.01*0.1
+			if step := 0.9*pm[i] + 0.1*d; step != 0 {
+				pw[i] -= math.Copysign(0.01, step)
+			}
+			pm[i] = 0.99*pm[i] + 0.01*d
+		}
+	}
+	for i := range pw {
+		near(t, "w", i, w[i], pw[i])
+		near(t, "m", i, m[i], pm[i])
+	}
+}

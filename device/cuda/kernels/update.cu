@@ -77,3 +77,27 @@ extern "C" __global__ void sgd(float *w, const Element *g, float *m, const float
     };
     EACH(aligned(w, g, m, m, copy, type), n, update)
 }
+
+extern "C" __global__ void lion(float *w, const Element *g, float *m, const float *clip, void *copy, int type, i64 n,
+                                float rate, float decay, float beta1, float beta2) {
+    float by = clip[0];
+    auto update = [&](i64 i, auto width) {
+        const int V = decltype(width)::size;
+        float x[V], grad[V], mean[V];
+        load(w + i, x);
+        load(g + i, grad);
+        load(m + i, mean);
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            grad[k] *= by;
+            float step = beta1 * mean[k] + (1.0f - beta1) * grad[k];
+            step = step > 0 ? 1.0f : step < 0 ? -1.0f : step; // of zero, or of what is not a number, itself
+            x[k] = x[k] * (1.0f - rate * decay) - rate * step;
+            mean[k] = beta2 * mean[k] + (1.0f - beta2) * grad[k];
+        }
+        store(w + i, x);
+        store(m + i, mean);
+        copyTo(copy, type, i, x);
+    };
+    EACH(aligned(w, g, m, m, copy, type), n, update)
+}
