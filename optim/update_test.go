@@ -16,6 +16,7 @@ var cases = []string{
 	"adamw", "adamw:lr=0.02,beta1=0.8,beta2=0.95,eps=1e-6,weight_decay=0.1", "adam", "adam:weight_decay=0.1,lr=0.01",
 	"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=0.2", "sgd:lr=0.1,momentum=0.9", "sgd:lr=0.1,momentum=0.9,dampening=0.3,weight_decay=0.1",
 	"sgd:lr=0.1,momentum=0.9,nesterov=true",
+	"lion:lr=0.01,weight_decay=0.1", "lion:beta1=0.95,beta2=0.98",
 }
 
 func parse(t *testing.T, text string) Config {
@@ -68,13 +69,18 @@ type textbook struct {
 func (b *textbook) step(c Config, t int, clip, decay float64, g []float32) {
 	for i := range b.w {
 		gi := float64(g[i]) * clip
-		if c.Name == "adamw" {
+		if c.Name == "adamw" || c.Name == "lion" {
 			b.w[i] -= c.LR * decay * b.w[i]
 		} else {
 			gi += decay * b.w[i]
 		}
 		if c.Name == "sgd" {
 			b.w[i] -= c.LR * b.momentum(c, t, i, gi)
+			continue
+		}
+		if c.Name == "lion" {
+			b.w[i] -= math.Copysign(c.LR, c.Beta1*b.m[i]+(1-c.Beta1)*gi)
+			b.m[i] = c.Beta2*b.m[i] + (1-c.Beta2)*gi
 			continue
 		}
 		b.m[i] = c.Beta1*b.m[i] + (1-c.Beta1)*gi
@@ -145,7 +151,7 @@ func documented(c Config, f [8]float32, clip, w, g float32, m, v *float32) float
 	var o rounded
 	rate, decay := f[op.ArgRate], f[op.ArgDecay]
 	g = o.mul(g, clip)
-	if c.Name == "adamw" {
+	if c.Name == "adamw" || c.Name == "lion" {
 		w = o.mul(w, o.sub(1, o.mul(rate, decay)))
 	} else if decay != 0 {
 		g = o.add(g, o.mul(decay, w))
@@ -166,6 +172,11 @@ func documented(c Config, f [8]float32, clip, w, g float32, m, v *float32) float
 		return o.sub(w, o.mul(rate, g))
 	}
 	take1, take2 := o.sub(1, f[op.ArgBeta1]), o.sub(1, f[op.ArgBeta2])
+	if c.Name == "lion" {
+		step := o.add(o.mul(f[op.ArgBeta1], *m), o.mul(take1, g))
+		*m = o.add(o.mul(f[op.ArgBeta2], *m), o.mul(take2, g))
+		return o.sub(w, float32(math.Copysign(float64(rate), float64(step))))
+	}
 	*m = o.add(*m, o.mul(take1, o.sub(g, *m)))
 	*v = o.add(o.mul(f[op.ArgBeta2], *v), o.mul(o.mul(take2, g), g))
 	d := o.add(o.div(o.sqrt(*v), f[op.ArgBias2]), f[op.ArgEps])
@@ -260,6 +271,7 @@ func TestParseOptimizer(t *testing.T) {
 func TestStatesAndOps(t *testing.T) {
 	for text, want := range map[string]string{
 		"adamw": "adam true false [exp_avg exp_avg_sq]", "adam": "adam false false [exp_avg exp_avg_sq]", "sgd": "sgd false false []",
+		"lion":                      "lion false false [exp_avg]",
 		"sgd:momentum=0.9,nesterov": "sgd false true [momentum_buffer]",
 	} {
 		c := parse(t, text)
