@@ -34,6 +34,9 @@ func ConvertOn(disk vfs.FS, from *hf.Folder, dir string, o Options) error {
 	if _, quantized := from.Config.Value(configKey); quantized {
 		return fmt.Errorf("%s is quantized already: start from the original weights", from.Dir)
 	}
+	if transposed[from.Config.ModelType] {
+		return fmt.Errorf("%s is a %s model, whose products are kept as [in out]; bitsandbytes has them the other way round, which is not written here", from.Dir, from.Config.ModelType)
+	}
 	config, err := Configure(from.Config, o.Kind, o.Skip)
 	if err != nil {
 		return err
@@ -48,6 +51,10 @@ func ConvertOn(disk vfs.FS, from *hf.Folder, dir string, o Options) error {
 	}
 	return m.WriteOn(disk, dir)
 }
+
+// transposed are the model types whose products transformers turns round before it
+// quantizes them.
+var transposed = map[string]bool{"gpt2": true}
 
 func (o Options) sources(t safetensors.Tensor) ([]safetensors.Source, error) {
 	if !o.Chosen(t.Name) {

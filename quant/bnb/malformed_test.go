@@ -146,6 +146,7 @@ func TestConvertRefuses(t *testing.T) {
 	plain := open(t, "testdata/plain")
 	for says, err := range map[string]error{
 		"quantized already": bnb.Convert(open(t, "testdata/nf4"), dir, bnb.Options{Kind: dtype.NF4, Chosen: products}),
+		"[in out]":          bnb.Convert(open(t, "../../testdata/reference/gpt2"), dir, bnb.Options{Kind: dtype.NF4, Chosen: products}),
 		"use nf4, fp4":      bnb.Convert(plain, dir, bnb.Options{Kind: dtype.BF16, Chosen: products}),
 		"of matrices":       bnb.Convert(plain, dir, bnb.Options{Kind: dtype.I8, Chosen: func(string) bool { return true }}),
 	} {
