@@ -138,3 +138,33 @@ func TestBadAdaptersAreRefused(t *testing.T) {
 		t.Errorf("a tensor of another name: %v", err)
 	}
 }
+
+// Whatever parses is written as something that parses to the same.
+func FuzzAdapterConfig(f *testing.F) {
+	for _, name := range adapters {
+		raw, err := os.ReadFile(filepath.Join(adapterFolder(name), AdapterConfigName))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"peft_type": "LORA", "target_modules": "a", "rank_pattern": {"é": 2}, "lora_alpha": 1e30, "x": [null, {"y": "\ud83d"}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := ParseAdapterConfig(raw)
+		if err != nil {
+			return
+		}
+		text, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseAdapterConfig(text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		second, err := again.Encode()
+		if err != nil || !bytes.Equal(text, second) {
+			t.Fatalf("%v\n%s\nbecame\n%s", err, text, second)
+		}
+	})
+}
