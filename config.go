@@ -62,6 +62,7 @@ type Config struct {
 	// CheckpointThreshold is the share of a device that may be filled before
 	// activations are recomputed, OffloadThreshold the share that may be filled before
 	// weights and optimizer state leave the device. 0 lets the planner decide by time.
+	// A strategy that decides the same leaves nothing to them.
 	CheckpointThreshold, OffloadThreshold float64
 	// PrefetchSize is how many streamed blocks may be on a device at once, the one at
 	// work included; 0 lets the planner decide.
@@ -114,6 +115,8 @@ func (c Config) check() error {
 		return fmt.Errorf("there is no strategy %q; there are %q", c.Strategy, Strategies)
 	case c.Strategy == "disk offload" && c.Folder == "":
 		return fmt.Errorf("strategy disk offload needs a folder to offload to; name one in Config.Folder")
+	case insists[c.Strategy].Weights != "" && c.CheckpointThreshold+c.OffloadThreshold > 0:
+		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do thresholds of %v and %v; keep one", c.Strategy, c.CheckpointThreshold, c.OffloadThreshold)
 	case c.Samples < 0 || c.Seq < 0 || c.Micros < 0 || c.ProfileInterval < 0 || c.MinGPUMemory < 0:
 		return fmt.Errorf("samples %d, positions %d, micro-batches %d, profile interval %d, memory left free %v: none can be negative",
 			c.Samples, c.Seq, c.Micros, c.ProfileInterval, c.MinGPUMemory)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spillway"
+	_ "spillway/device/cuda" // so that cards are looked for
 	"spillway/nn"
 )
 
@@ -113,6 +114,22 @@ func TestDevicesAreUsedWhereThatPays(t *testing.T) {
 	forward(t, w, spillway.Batch{"input": spillway.Floats(make([]float32, 4096*512), 4096, 512)})
 	if !strings.Contains(w.Strategy(), "2 devices") {
 		t.Errorf("%s", w.Explain())
+	}
+}
+
+// Without a word on devices a card is taken where there is one; where there is none
+// the processor computes, and that is said. Either gives the same training.
+func TestCardsAreLookedFor(t *testing.T) {
+	o := ownModels()[2]
+	_, want, _, _ := standard(t, o, 3)
+	w := wrap(t, o.net(), spillway.Config{Seed: 3, Micros: 1})
+	got := step(t, w, o.batch, 3)
+	if !near(got, want) {
+		t.Errorf("losses %v, on the processor %v", got, want)
+	}
+	name, notices := w.MemoryStats().Devices[0].Name, w.Explain().Notices
+	if told := len(notices) == 1 && strings.Contains(notices[0], "no cuda device"); told != (name == "cpu") {
+		t.Errorf("on %s, told %q", name, notices)
 	}
 }
 

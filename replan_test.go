@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,6 +163,58 @@ func TestInferenceFollowsTraining(t *testing.T) {
 	}
 	if got := forward(t, w, o.inputs()); !slices.Equal(got.Floats, want.Floats) {
 		t.Error("the outputs are not those of the trained weights")
+	}
+}
+
+// Whatever is done between iterations, in whatever order, changes no bit of them.
+func TestAnyUseBetweenIterations(t *testing.T) {
+	const steps = 8
+	for i, o := range ownModels() {
+		peak, want, dict, out := standard(t, o, steps)
+		r := rand.New(rand.NewPCG(uint64(i), 9))
+		c := described(t)
+		c.Micros, c.Folder = 1, t.TempDir()
+		c.Devices = []string{fmt.Sprintf("cpu:threads=1,limit=%d", peak*5/4)}
+		w := wrap(t, o.net(), c)
+		var done []string
+		between := []struct {
+			name string
+			do   func() error
+		}{
+			{"forward", func() error { _, err := w.Forward(o.inputs()); return err }},
+			{"evaluate", func() error { _, err := w.Evaluate(o.batch); return err }},
+			{"state", func() error {
+				d, err := w.StateDict()
+				if err == nil {
+					err = w.LoadStateDict(d)
+				}
+				return err
+			}},
+			{"save", func() error { return w.Save(filepath.Join(t.TempDir(), "saved")) }},
+			{"replan", func() error {
+				c := w.Config()
+				c.Strategy = []string{"", "standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload"}[r.IntN(6)]
+				c.PrefetchSize, c.ProfileInterval = r.IntN(3), r.IntN(3)
+				if c.CheckpointThreshold, c.OffloadThreshold = 0, 0; c.Strategy == "" {
+					c.CheckpointThreshold, c.OffloadThreshold = float64(r.IntN(3))/2, float64(r.IntN(3))/2
+				}
+				return w.Replan(c)
+			}},
+		}
+		var got []float64
+		for len(got) < steps {
+			for range r.IntN(4) {
+				b := between[r.IntN(len(between))]
+				done = append(done, b.name)
+				if err := b.do(); err != nil {
+					t.Fatalf("%s after %v: %v", o.name, done, err)
+				}
+			}
+			got, done = append(got, step(t, w, o.batch, 1)...), append(done, "step")
+		}
+		if !slices.Equal(got, want) || !sameDict(stateDict(t, w), dict) || !slices.Equal(forward(t, w, o.inputs()).Floats, out.Floats) {
+			t.Errorf("%s after %v: losses %v, want %v", o.name, done, got, want)
+		}
 	}
 }
 

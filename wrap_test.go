@@ -168,7 +168,7 @@ func sameDict(a, b spillway.StateDict) bool {
 	return maps.EqualFunc(a, b, func(s, t spillway.Tensor) bool { return s.Shape.Equal(t.Shape) && slices.Equal(s.Floats, t.Floats) })
 }
 
-// standardPeak is what a model needs to train with everything on the device, and its
+// standard is what a model needs to train with everything on the device, and its
 // losses and weights after some iterations.
 func standard(t testing.TB, o own, steps int) (peak int64, losses []float64, d spillway.StateDict, out spillway.Tensor) {
 	t.Helper()
@@ -311,6 +311,7 @@ func TestNoSilentFallback(t *testing.T) {
 		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model parallel" }, []string{"several devices, there is one"}},
 		"more free than there is":  {func(c *spillway.Config) { c.MinGPUMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
 		"odd micro-batches":        {func(c *spillway.Config) { c.Micros = 3 }, []string{"4 samples", "3 micro-batches"}},
+		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.OffloadThreshold = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
 		"a share above one":        {func(c *spillway.Config) { c.OffloadThreshold = 1.5 }, []string{"1.5"}},
 		"a device that is not":     {func(c *spillway.Config) { c.Devices = []string{"tpu:0"} }, []string{"tpu"}},
 		"no room for anything":     {func(c *spillway.Config) { c.MaxMemory = "1000" }, []string{"needs", "1000 B"}},

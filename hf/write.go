@@ -24,6 +24,11 @@ func (m Model) Write(dir string) error { return m.WriteOn(vfs.OS, dir) }
 
 // WriteOn is Write on a given disk.
 func (m Model) WriteOn(disk vfs.FS, dir string) error {
+	return publish(disk, dir, m.Bytes, func(partial string) error { return m.Fill(disk, partial) })
+}
+
+// publish makes a folder of a name that is free, where there is space for it.
+func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(partial string) error) error {
 	dir = filepath.Clean(dir)
 	taken, err := vfs.Exists(disk, dir)
 	if err != nil {
@@ -35,19 +40,18 @@ func (m Model) WriteOn(disk vfs.FS, dir string) error {
 	if err := vfs.MkdirAll(disk, filepath.Dir(dir)); err != nil {
 		return err
 	}
-	needed, err := m.Bytes()
+	needed, err := bytes()
 	if err != nil {
 		return err
 	}
-	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error {
-		return vfs.Publish(disk, dir, func(partial string) error { return m.Fill(disk, partial) })
-	})
+	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error { return vfs.Publish(disk, dir, fill) })
 }
 
 // Bytes is the storage of the tensors, which is nearly all a folder takes.
-func (m Model) Bytes() (int64, error) {
-	total := int64(0)
-	for _, t := range m.Tensors {
+func (m Model) Bytes() (int64, error) { return totalBytes(m.Tensors) }
+
+func totalBytes(tensors []safetensors.Source) (total int64, err error) {
+	for _, t := range tensors {
 		n, err := t.Bytes()
 		if err != nil {
 			return 0, err

@@ -98,6 +98,3 @@ func (o Options) adapter(in, out int64) *nn.Adapter {
 		Scale: o.Scale(), Dropout: o.Dropout,
 	}
 }
-
-// FileName is the name of an adapter's param in a PEFT folder.
-func FileName(param string) string { return "base_model.model." + param }

@@ -118,9 +118,6 @@ func TestOnlyAdaptersTrain(t *testing.T) {
 	if got := m.Trainable(); got != 2*(2*8+4*2) { // per layer A [2 8] and B [4 2]
 		t.Errorf("%d weights are trained, want 48", got)
 	}
-	if got := lora.FileName(want[0]); got != "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight" {
-		t.Errorf("in a PEFT folder it is %s", got)
-	}
 	if len(m.Kinds) != 3 {
 		t.Errorf("%d kinds, want embedding, layer, head", len(m.Kinds))
 	}

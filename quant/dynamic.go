@@ -81,12 +81,12 @@ func middles(values []float32) []float32 {
 // Encode codes a block whose largest magnitude is absmax; dst has a byte per element.
 // Halfway between two values the lower one is taken.
 func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
-	d.ladder.findAll(dst[:len(src)], src, reciprocal(absmax))
+	d.ladder.findAll(dst[:len(src)], src, Reciprocal(absmax))
 }
 
 // encodePlain is Encode by its definition: the first of the values that are nearest.
 func (d *Dynamic) encodePlain(dst []byte, src []float32, absmax float32) {
-	r := reciprocal(absmax)
+	r := Reciprocal(absmax)
 	for i, x := range src {
 		dst[i] = d.ladder.plain(x * r)
 	}
@@ -111,6 +111,12 @@ func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 	}
 	return absmax
 }
+
+// Cells are what Encode searches in, for those who do it with vector instructions.
+func (d *Dynamic) Cells() *Cells { return d.ladder.cells }
+
+// Zero is the code of 0.
+func (d *Dynamic) Zero() byte { return d.zero }
 
 // offZero is the code of the smallest value with the sign of x.
 func (d *Dynamic) offZero(x float32) byte {

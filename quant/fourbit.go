@@ -65,7 +65,7 @@ func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
 	for b := range ceil(len(src), block) {
 		from, to := b*block, min((b+1)*block, len(src))
 		absmax[b] = absmaxOf(src[from:to])
-		r := reciprocal(absmax[b])
+		r := Reciprocal(absmax[b])
 		f.ladder.findPairs(codes[from/2:to/2], src[from:to], r)
 		if to%2 == 1 {
 			codes[to/2] = f.ladder.find(src[to-1]*r)<<4 | f.ladder.find(0)
@@ -80,7 +80,7 @@ func (f *FourBit) encodePlain(codes []byte, absmax, src []float32, block int) {
 		if i < len(src) {
 			part := src[i/block*block : min((i/block+1)*block, len(src))]
 			absmax[i/block] = absmaxOf(part)
-			x = src[i] * reciprocal(absmax[i/block])
+			x = src[i] * Reciprocal(absmax[i/block])
 		}
 		if i%2 == 0 {
 			codes[i/2] = f.ladder.plain(x) << 4

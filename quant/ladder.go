@@ -14,50 +14,52 @@ import (
 type ladder struct {
 	rungs []float32
 	codes []byte // of the places, one more than rungs
-	cells *cells
+	cells *Cells
 }
 
-// cell holds the numbers of some first bits: its one rung, as order gives it, and the
-// codes below and above it.
-type cell struct {
-	rung  int32
-	codes [2]byte
+// Cell holds the numbers of some first bits: its one rung, as an integer that compares
+// as floats do, and the codes of what is not above it and of what is.
+type Cell struct {
+	Rung  int32
+	Codes [2]byte
 }
 
-// cells of positive numbers, then those of negative ones.
-type cells [2 * signCells]cell
+// Cells of positive numbers, then those of negative ones, for vector instructions: the
+// cell of x has the number max(0, |x|>>16 - FirstCell), of x's bits, and SignCells more
+// for a negative x.
+type Cells [2 * SignCells]Cell
 
 // Magnitudes from 2^-24 to 1 have 128 cells per octave; smaller ones share the first.
 const (
 	cellShift = 23 - 7             // bits of a float that tell nothing about its cell
-	firstCell = (127 - 24) << 7    // the first bits of the smallest magnitude kept apart
-	lastCell  = 127<<7 - firstCell // that of 1, which is above all rungs
-	signCells = 4096               // room for the cells of one sign
-	cellMask  = 2*signCells - 1    // negative numbers have the upper half
+	FirstCell = (127 - 24) << 7    // the first bits of the smallest magnitude kept apart
+	lastCell  = 127<<7 - FirstCell // that of 1, which is above all rungs
+	SignCells = 4096               // room for the cells of one sign
+	cellMask  = 2*SignCells - 1    // negative numbers have the upper half
 	signBit   = 1 << 31
 )
 
 func newLadder(rungs []float32, codes []byte) *ladder {
-	l := &ladder{rungs: rungs, codes: codes, cells: new(cells)}
+	l := &ladder{rungs: rungs, codes: codes, cells: new(Cells)}
 	for i := range uint32(lastCell + 1) {
-		from := (i + firstCell) << cellShift
+		from := (i + FirstCell) << cellShift
 		to := from + 1<<cellShift - 1
 		if i == 0 {
 			from = 0
 		}
 		l.cells[i] = l.cell(math.Float32frombits(from), math.Float32frombits(to))
-		l.cells[i+signCells] = l.cell(-math.Float32frombits(to), -math.Float32frombits(from))
+		l.cells[i+SignCells] = l.cell(-math.Float32frombits(to), -math.Float32frombits(from))
 	}
 	return l
 }
 
-// cell of the numbers from lo to hi.
-func (l *ladder) cell(lo, hi float32) cell {
+// cell describes the numbers from lo to hi.
+func (l *ladder) cell(lo, hi float32) Cell {
 	base := l.below(lo)
 	if l.below(hi) == base {
-		return cell{math.MaxInt32, [2]byte{l.codes[base], l.codes[base]}}
+		return Cell{math.MaxInt32, [2]byte{l.codes[base], l.codes[base]}}
 	}
-	return cell{order(math.Float32bits(l.rungs[base])), [2]byte(l.codes[base:])}
+	return Cell{order(math.Float32bits(l.rungs[base])), [2]byte(l.codes[base:])}
 }
 
 // below counts the rungs below x.
@@ -79,13 +81,13 @@ func (l *ladder) plain(x float32) byte {
 // find is plain for |x| up to 1 and a little more, without a branch.
 func (l *ladder) find(x float32) byte { return find(l.cells, x) }
 
-func find(cells *cells, x float32) byte {
+func find(cells *Cells, x float32) byte {
 	bits := math.Float32bits(x)
-	at := int32(bits&^signBit>>cellShift) - firstCell
+	at := int32(bits&^signBit>>cellShift) - FirstCell
 	at &^= at >> 31 // at least 0
-	c := &cells[(uint32(at)+bits>>31*signCells)&cellMask]
-	above := uint64(int64(c.rung)-int64(order(bits))) >> 63
-	return c.codes[above]
+	c := &cells[(uint32(at)+bits>>31*SignCells)&cellMask]
+	above := uint64(int64(c.Rung)-int64(order(bits))) >> 63
+	return c.Codes[above]
 }
 
 // order maps the bits of floats to integers that compare as the floats do.

@@ -115,8 +115,8 @@ func absmaxOf(src []float32) float32 {
 // finite; below it, and for zeros, codes are those of a smaller block.
 const leastAbsmax = 1e-38
 
-// reciprocal is the factor that brings a block to [-1, 1].
-func reciprocal(absmax float32) float32 { return 1 / max(absmax, leastAbsmax) }
+// Reciprocal is the factor that brings a block to [-1, 1].
+func Reciprocal(absmax float32) float32 { return 1 / max(absmax, leastAbsmax) }
 
 func getF32(b []byte, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"spillway/device"
+	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/quant"
@@ -60,6 +61,10 @@ func (s *states) open(worker, from, to int) (part [2][]float32) {
 
 // finiteRuns gives the stretches of elements that have a gradient: nearly always one.
 func (s *states) finiteRuns(at int, g []float32, kept [2][]float32, do func(from, to int, g []float32, s [2][]float32)) {
+	if finite(kernel.Largest(g) * s.clip) {
+		do(at, at+len(g), g, kept)
+		return
+	}
 	for i := 0; i < len(g); i++ {
 		first := i
 		for i < len(g) && finite(g[i]*s.clip) {
@@ -116,13 +121,13 @@ func (s *state) open(worker, from, to int) []float32 {
 		return s.f32[from:to]
 	}
 	block := s.room[worker][:to-from]
-	s.code.Decode(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements])
+	kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements], s.code)
 	return block
 }
 
 // close takes them back.
 func (s *state) close(worker, from, to int) {
 	if s.code != nil {
-		s.absmax[from/dtype.Dyn8Elements] = s.code.EncodeState(s.codes[from:to], s.room[worker][:to-from])
+		s.absmax[from/dtype.Dyn8Elements] = kernel.EncodeDynamic(s.codes[from:to], s.room[worker][:to-from], s.code)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"math"
 	"testing"
+	"time"
 
+	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
@@ -102,4 +104,44 @@ func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 			t.Errorf("weight %d is %v, want %v", i, got[i], want[i])
 		}
 	}
+}
+
+// BenchmarkCodedStates compares AdamW with states in 8 bits to the one with states in f32:
+// the best time of one over the best time of the other, taken in turns.
+func BenchmarkCodedStates(b *testing.B) {
+	const n = 1 << 20
+	d := Open(Options{})
+	defer d.Close()
+	m, err := d.Alloc(5 * 4 * n)
+	must(b, err)
+	defer m.Free()
+	q := openQueue(b, d)
+	defer q.Close()
+	args := &op.Args{F: [8]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}
+	launch := func(states ...dtype.Type) func() error {
+		shape := []int64{n}
+		types := []op.Type{{DType: dtype.F32, Shape: shape}, {DType: dtype.BF16, Shape: shape}, {DType: states[0], Shape: shape}, {DType: states[1], Shape: shape}, {DType: dtype.F32, Shape: []int64{2}}}
+		call, err := op.Make(op.Adam, op.Attr{Decoupled: true}, types...)
+		must(b, err)
+		k, err := d.Kernel(call)
+		must(b, err)
+		l := &device.Launch{Args: args}
+		at := int64(0)
+		for _, t := range types {
+			l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Offset: at, Bytes: t.Bytes()})
+			at += up(t.Bytes())
+		}
+		l.Buffers = append(l.Buffers, l.Buffers[0], l.Buffers[2], l.Buffers[3])
+		return func() error { return q.Launch(k, l) }
+	}
+	wide, coded := launch(dtype.F32, dtype.F32), launch(dtype.Dyn8, dtype.UDyn8)
+	slow, fast := time.Duration(1<<62), time.Duration(1<<62)
+	for b.Loop() {
+		clear(m.Host())
+		slow = min(slow, elapsed(b, q, wide))
+		clear(m.Host())
+		fast = min(fast, elapsed(b, q, coded))
+	}
+	b.ReportMetric(slow.Seconds()/fast.Seconds(), "of-f32-states")
+	b.ReportMetric(n/fast.Seconds()/1e6, "M/s")
 }

@@ -1,13 +1,15 @@
 """Checks that what Spillway writes loads in the libraries it is written for, and means
 the same there. Run from the root of the repository, with requirements-quant.txt:
 
-    go test ./quant/bnb -run Convert -keep FOLDER
+    go test ./quant/bnb -run Convert -keep FOLDER/quantized
+    go test ./lora -run ForPEFT -keep FOLDER/adapters
     python -m tools.reference.loads FOLDER
 """
 
 import sys
 from pathlib import Path
 
+import peft
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -56,9 +58,31 @@ def decoded(files, name):
     return pairs * absmax.repeat_interleave(64)[: len(pairs)]
 
 
+def adapter(folder):
+    """Loads an adapter beside the model its config names and compares with the logits that
+    were written with it."""
+    config = peft.PeftConfig.from_pretrained(folder)
+    base = transformers.AutoModelForCausalLM.from_pretrained(
+        config.base_model_name_or_path, dtype=torch.float32, attn_implementation="eager"
+    )
+    ids = torch.arange(10)[None] * 3 % 7
+    before = base(ids).logits.flatten()
+    model = peft.PeftModel.from_pretrained(base, folder).eval()
+    logits = model(ids).logits.flatten()
+    want = load_file(folder / "expect.safetensors")["logits"]
+    scale = want.abs().max()
+    print(
+        f"{folder.name}: {sum('lora' in n for n, _ in model.named_parameters())} tensors; logits differ by"
+        f" {(logits - want).abs().max() / scale:.2e} from ours, by {(before - want).abs().max() / scale:.2e} without the adapter"
+    )
+
+
 def main():
-    for folder in sorted(p.parent for p in Path(sys.argv[1]).rglob("config.json")):
-        quantized(folder)
+    root = Path(sys.argv[1])
+    for config in sorted(root.rglob("config.json")):
+        quantized(config.parent)
+    for config in sorted(root.rglob("adapter_config.json")):
+        adapter(config.parent)
 
 
 if __name__ == "__main__":

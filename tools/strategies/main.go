@@ -56,7 +56,7 @@ func run(names []string, out, cache string, workers int) error {
 
 // published are the shapes of the page, one of each size. Others are printed by name.
 func published() []string {
-	return []string{"gpt2", "llama-3.2-1b", "llama-3-8b", "llama-2-13b", "llama-3-70b"}
+	return []string{"gpt2", "llama-3.2-1b", "llama-3-8b"}
 }
 
 // newTables opens the shapes, smallest first.

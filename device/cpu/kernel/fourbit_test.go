@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"math"
 	"testing"
 
 	"spillway/quant"
@@ -21,11 +20,7 @@ func TestFourBit(t *testing.T) {
 				code.Decode(want, codes, absmax, fourBitBlock)
 				got, check := guarded(t, n)
 				DecodeFourBit(got, codes, absmax, code)
-				for i := range got {
-					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-						t.Fatalf("%s: element %d of %d is %v, want %v", name, i, n, got[i], want[i])
-					}
-				}
+				sameFloats(t, name, got, want)
 				check()
 			}
 		}

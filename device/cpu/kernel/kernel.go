@@ -63,6 +63,10 @@ type routines struct {
 	toBF16, toF16     func(dst []uint16, src []float32)
 
 	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
+	// fromDynamic and largest take a multiple of lanesMost.
+	largest     func(x []float32) (bits uint32)
+	fromDynamic func(dst []float32, codes []byte, absmax float32, code *quant.Dynamic)
+	toDynamic   func(codes []byte, src []float32, code *quant.Dynamic) (absmax float32)
 }
 
 // maxRows and maxCols bound the register tile of any path.

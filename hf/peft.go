@@ -1,0 +1,202 @@
+package hf
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+)
+
+// AdapterConfig is the adapter_config.json of a LoRA adapter, as the PEFT library reads
+// and writes it. Values that have no field stay as they were read.
+type AdapterConfig struct {
+	BaseModel string // name or path of the model it was made for
+	Task      string // "CAUSAL_LM"
+
+	Rank    int
+	Alpha   float64
+	Dropout float64
+	// Targets are names of modules or their last parts; TargetPattern, instead of
+	// them, a regular expression of whole names, or "all-linear".
+	Targets       []string
+	TargetPattern string
+
+	RankStabilized bool   // use_rslora: the scale is alpha/√rank
+	DoRA           bool   // use_dora
+	Bias           string // which biases were trained: "none", "all" or "lora_only"
+	LoRABias       bool   // the B of adapters has a bias
+	FanInFanOut    bool   // the base keeps its weights as [in out]
+	ModulesToSave  []string
+	RankPattern    map[string]int // ranks of some modules
+	AlphaPattern   map[string]float64
+
+	values object
+}
+
+// peftLoRA is the config PEFT makes where nothing is said.
+//
+//go:embed peft/lora.json
+var peftLoRA []byte
+
+var peftDefaults = sync.OnceValues(func() (object, error) { return parseObject(peftLoRA) })
+
+// NewAdapterConfig is the config PEFT makes where nothing is said.
+func NewAdapterConfig() (*AdapterConfig, error) { return ParseAdapterConfig(peftLoRA) }
+
+// ParseAdapterConfig reads the text of an adapter_config.json. What it does not give is
+// as in PEFT.
+func ParseAdapterConfig(raw []byte) (*AdapterConfig, error) {
+	values, err := parseObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	var kind string
+	if err := parseInto(&kind, orNull(values["peft_type"])); err != nil || kind != "LORA" {
+		return nil, fmt.Errorf("peft_type is %s; only adapters of type LORA are read", orNull(values["peft_type"]))
+	}
+	base, err := peftDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &AdapterConfig{values: values}
+	for _, from := range []object{base, values} {
+		if err := c.read(from); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.Check()
+}
+
+func orNull(text json.RawMessage) json.RawMessage {
+	if text == nil {
+		return json.RawMessage("null")
+	}
+	return text
+}
+
+// places ties keys to fields, all of kinds that encoding/json reads by itself.
+func (c *AdapterConfig) places() map[string]any {
+	return map[string]any{
+		"base_model_name_or_path": &c.BaseModel, "task_type": &c.Task, "r": &c.Rank, "lora_alpha": &c.Alpha, "lora_dropout": &c.Dropout,
+		"use_rslora": &c.RankStabilized, "use_dora": &c.DoRA, "bias": &c.Bias, "lora_bias": &c.LoRABias, "fan_in_fan_out": &c.FanInFanOut,
+		"modules_to_save": &c.ModulesToSave, "rank_pattern": &c.RankPattern, "alpha_pattern": &c.AlphaPattern,
+	}
+}
+
+func (c *AdapterConfig) read(o object) error {
+	for key, at := range c.places() {
+		if !o.has(key) {
+			continue
+		}
+		if err := json.Unmarshal(o[key], at); err != nil {
+			return fmt.Errorf("%s is %.80s: %w", key, o[key], err)
+		}
+	}
+	if !o.has(targetsKey) {
+		return nil
+	}
+	c.Targets, c.TargetPattern = nil, ""
+	var to any = &c.TargetPattern
+	if o[targetsKey][0] == '[' {
+		to = &c.Targets
+	}
+	if err := json.Unmarshal(o[targetsKey], to); err != nil {
+		return fmt.Errorf("%s is %.80s: %w", targetsKey, o[targetsKey], err)
+	}
+	return nil
+}
+
+const targetsKey = "target_modules"
+
+// Check says whether the values make a possible adapter.
+func (c *AdapterConfig) Check() error {
+	switch {
+	case c.Rank < 1 || c.Rank > maxWidth:
+		return fmt.Errorf("r is %d, it must be from 1 to %d", c.Rank, maxWidth)
+	case !(math.Abs(c.Alpha) <= math.MaxFloat32):
+		return fmt.Errorf("lora_alpha is %v, it must be a number", c.Alpha)
+	case !(c.Dropout >= 0 && c.Dropout < 1):
+		return fmt.Errorf("lora_dropout is %v, it must be at least 0 and below 1", c.Dropout)
+	case !slices.Contains([]string{"none", "all", "lora_only"}, c.Bias):
+		return fmt.Errorf("bias is %q; known are none, all and lora_only", c.Bias)
+	}
+	for module, r := range c.RankPattern {
+		if r < 1 || r > maxWidth {
+			return fmt.Errorf("the rank of %s is %d, it must be from 1 to %d", module, r, maxWidth)
+		}
+	}
+	return nil
+}
+
+// variants change what an adapter computes and have no field.
+var variants = []string{
+	"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
+	"target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
+}
+
+// Variants lists keys of the file that make the adapter something else than LoRA or
+// DoRA, so that whoever does not know them can refuse.
+func (c *AdapterConfig) Variants() (keys []string) {
+	for _, key := range variants {
+		if c.values.has(key) && string(c.values[key]) != "false" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Encode gives the text of adapter_config.json as PEFT writes it.
+func (c *AdapterConfig) Encode() ([]byte, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	base, err := peftDefaults()
+	if err != nil {
+		return nil, err
+	}
+	out := maps.Clone(base)
+	maps.Copy(out, c.values)
+	for key, at := range c.places() {
+		if out[key], err = adapterValue(at); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	out["lora_dropout"] = formatFloat(c.Dropout) // a float to Python, also where it is whole
+	var targets any = c.Targets
+	if c.TargetPattern != "" {
+		targets = c.TargetPattern
+	}
+	if err := out.set(targetsKey, targets); err != nil {
+		return nil, err
+	}
+	if err := out.set("inference_mode", true); err != nil {
+		return nil, err
+	}
+	text, err := out.encode()
+	if err != nil {
+		return nil, err
+	}
+	return text[:len(text)-1], nil // without a last new line
+}
+
+// adapterValue writes one value: missing names as null, whole strengths without a point.
+func adapterValue(at any) (json.RawMessage, error) {
+	switch v := at.(type) {
+	case *string:
+		if *v == "" {
+			return json.RawMessage("null"), nil
+		}
+	case *map[string]int:
+		if *v == nil {
+			return json.RawMessage("{}"), nil
+		}
+	case *map[string]float64:
+		if *v == nil {
+			return json.RawMessage("{}"), nil
+		}
+	}
+	return json.Marshal(at)
+}

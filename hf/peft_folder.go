@@ -1,0 +1,105 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"spillway/internal/vfs"
+	"spillway/safetensors"
+)
+
+// Names of files in an adapter's folder.
+const (
+	AdapterConfigName  = "adapter_config.json"
+	AdapterWeightsName = "adapter_model.safetensors"
+)
+
+// adapterPrefix begins every name in an adapter's file: PEFT wraps a model twice.
+const adapterPrefix = "base_model.model."
+
+// AdapterFolder is an open folder of a PEFT adapter.
+type AdapterFolder struct {
+	Dir    string
+	Config *AdapterConfig
+	file   *safetensors.File
+}
+
+// OpenAdapter opens an adapter's folder. The caller closes it.
+func OpenAdapter(dir string) (*AdapterFolder, error) { return OpenAdapterOn(vfs.OS, dir) }
+
+// OpenAdapterOn is OpenAdapter on a given disk.
+func OpenAdapterOn(disk vfs.FS, dir string) (*AdapterFolder, error) {
+	path := filepath.Join(dir, AdapterConfigName)
+	raw, err := vfs.ReadFile(disk, path, maxJSON)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not an adapter's folder: %w", dir, err)
+	}
+	f := &AdapterFolder{Dir: dir}
+	if f.Config, err = ParseAdapterConfig(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f.file, err = safetensors.OpenOn(disk, filepath.Join(dir, AdapterWeightsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no %s; weights in adapter_model.bin can hold programs and are never loaded: save the adapter again with a recent PEFT", dir, AdapterWeightsName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, f.checkNames()
+}
+
+func (f *AdapterFolder) checkNames() error {
+	for _, t := range f.file.Tensors() {
+		if !strings.HasPrefix(t.Name, adapterPrefix) {
+			return errors.Join(fmt.Errorf("tensor %q of %s does not begin with %s", t.Name, f.file.Path(), adapterPrefix), f.Close())
+		}
+	}
+	return nil
+}
+
+// Tensors lists the adapter's tensors in file order, named as the params of the model:
+// "model.layers.0.self_attn.q_proj.lora_A.weight".
+func (f *AdapterFolder) Tensors() []safetensors.Tensor {
+	all := f.file.Tensors()
+	for i := range all {
+		all[i].Name = strings.TrimPrefix(all[i].Name, adapterPrefix)
+	}
+	return all
+}
+
+// Close closes the weights.
+func (f *AdapterFolder) Close() error { return f.file.Close() }
+
+// Adapter is what an adapter's folder is written from. Tensors have the names of the
+// model's params.
+type Adapter struct {
+	Config  *AdapterConfig
+	Tensors []safetensors.Source
+}
+
+// Write makes a folder, whole or not at all. A folder of that name must not exist.
+func (a Adapter) Write(dir string) error { return a.WriteOn(vfs.OS, dir) }
+
+// WriteOn is Write on a given disk.
+func (a Adapter) WriteOn(disk vfs.FS, dir string) error {
+	return publish(disk, dir, func() (int64, error) { return totalBytes(a.Tensors) }, func(partial string) error { return a.fill(disk, partial) })
+}
+
+func (a Adapter) fill(disk vfs.FS, dir string) error {
+	config, err := a.Config.Encode()
+	if err != nil {
+		return fmt.Errorf("%s: %w", AdapterConfigName, err)
+	}
+	if err := writeBytes(disk, filepath.Join(dir, AdapterConfigName), config); err != nil {
+		return err
+	}
+	tensors := make([]safetensors.Source, len(a.Tensors))
+	for i, t := range a.Tensors {
+		tensors[i] = t
+		tensors[i].Name = adapterPrefix + t.Name
+	}
+	return safetensors.WriteFile(disk, filepath.Join(dir, AdapterWeightsName), tensors)
+}

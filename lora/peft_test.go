@@ -1,0 +1,231 @@
+package lora_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spillway/arch"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/hf"
+	"spillway/internal/numtest"
+	"spillway/internal/vfs"
+	"spillway/lora"
+	"spillway/op"
+	"spillway/safetensors"
+	"spillway/shape"
+	"spillway/spec"
+	"spillway/spec/spectest"
+)
+
+// keep leaves adapters behind, for tools/reference/loads.py.
+var keep = flag.String("keep", "", "an empty folder to write adapters to")
+
+const peftFolders = "../hf/testdata/adapters"
+
+// adapted is a model of testdata/reference with adapters, and their numbers.
+type adapted struct {
+	*spec.Model
+	in spectest.Inputs
+}
+
+// attachTo makes the model of a folder with adapters, its weights read, for one row of
+// ten tokens.
+func attachTo(t *testing.T, dir string, o lora.Options) adapted {
+	t.Helper()
+	base, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { base.Close() })
+	config, err := os.ReadFile(filepath.Join(dir, hf.ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := arch.FromConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lora.Attach(m, o); err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Trace("adapted", "test", m, graph.Config{Rows: 1, Seq: 10, DType: dtype.F32, Task: graph.Infer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := adapted{s, spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}}
+	a.take(t, base.Tensors())
+	return a
+}
+
+// take fills params by their names and says how many there were.
+func (a adapted) take(t *testing.T, tensors []safetensors.Tensor) (n int) {
+	t.Helper()
+	wanted := map[string]spec.Param{}
+	for _, p := range a.Params {
+		wanted[p.Name] = p
+	}
+	for _, x := range tensors {
+		p, ok := wanted[x.Name]
+		if !ok {
+			t.Fatalf("the model has no param %s", x.Name)
+		}
+		if !p.Type.Shape.Equal(x.Shape) {
+			t.Fatalf("%s has the shape %v, the model wants %v", x.Name, x.Shape, p.Type.Shape)
+		}
+		a.in.Params[x.Name] = array(t, x)
+		n++
+	}
+	return n
+}
+
+func array(t *testing.T, x safetensors.Tensor) op.Array {
+	t.Helper()
+	narrow := make([]float32, x.Shape.Elements())
+	if err := x.ReadF32(narrow, 0); err != nil {
+		t.Fatal(err)
+	}
+	out := op.NewArray(op.Type{DType: dtype.F32, Shape: x.Shape})
+	for i, f := range narrow {
+		out.F[i] = float64(f)
+	}
+	return out
+}
+
+// logits of the tokens the fixtures have.
+func (a adapted) logits(t *testing.T, vocab int) []float64 {
+	t.Helper()
+	for _, p := range a.Parts {
+		x := op.NewArray(p.Type)
+		for i := range x.I {
+			switch p.Name {
+			case "tokens":
+				x.I[i] = int32(i * 3 % vocab)
+			case "positions":
+				x.I[i] = int32(i)
+			}
+		}
+		a.in.Parts[p.Name] = x
+	}
+	out, err := spectest.Forward(a.Model, a.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[0].F
+}
+
+// An adapter that PEFT made gives here the logits it gives there.
+func TestAdaptersOfPEFTGiveItsLogits(t *testing.T) {
+	for name, base := range map[string]string{"llama": "llama", "llama-all": "llama", "gpt2": "gpt2"} {
+		f, err := hf.OpenAdapter(filepath.Join(peftFolders, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		o, err := lora.FromPEFT(f.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := attachTo(t, "../testdata/reference/"+base, o)
+		if n := a.take(t, f.Tensors()); n != len(a.Params)-frozen(a.Model) {
+			t.Errorf("%s: %d tensors for %d adapter params", name, n, len(a.Params)-frozen(a.Model))
+		}
+		expect, err := safetensors.Open(filepath.Join(peftFolders, name+".safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer expect.Close()
+		want, _ := expect.Tensor("logits")
+		if d := numtest.Compare(a.logits(t, int(want.Shape[1])), array(t, want).F); !(d.Max < 1e-5) {
+			t.Errorf("%s: logits differ by %v", name, d)
+		}
+	}
+}
+
+func frozen(m *spec.Model) (n int) {
+	for _, p := range m.Params {
+		if p.Frozen {
+			n++
+		}
+	}
+	return n
+}
+
+// What is written for PEFT reads back; with -keep it stays, with the logits PEFT should
+// give.
+func TestAdaptersAreWrittenForPEFT(t *testing.T) {
+	dir := t.TempDir()
+	if *keep != "" {
+		dir = *keep
+	}
+	for base, o := range map[string]lora.Options{
+		"llama": {Targets: []string{lora.AllLinear}, Rank: 3, Alpha: 4, Dropout: 0.25},
+		"gpt2":  {Targets: []string{"c_attn", "c_fc"}, Rank: 2, Alpha: 5, RankStabilized: true},
+		"qwen3": {Pattern: `model\.layers\.1\..*_proj`, Rank: 4, Alpha: 8},
+	} {
+		a := attachTo(t, "../testdata/reference/"+base, o)
+		config, err := o.PEFT("testdata/reference/"+base, base == "gpt2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := hf.Adapter{Config: config}
+		for i, p := range a.Params {
+			if !p.Frozen {
+				a.in.Params[p.Name] = numtest.Random(p.Type, uint64(i))
+				out.Tensors = append(out.Tensors, source(p.Name, a.in.Params[p.Name]))
+			}
+		}
+		path := filepath.Join(dir, base)
+		if err := out.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		back, err := hf.OpenAdapter(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer back.Close()
+		if again, err := lora.FromPEFT(back.Config); err != nil || again.Scale() != o.Scale() || again.Pattern != o.Pattern || strings.Join(again.Targets, " ") != strings.Join(o.Targets, " ") {
+			t.Errorf("%s: %+v became %+v (%v)", base, o, again, err)
+		}
+		if len(back.Tensors()) != len(out.Tensors) {
+			t.Errorf("%s: %d tensors, want %d", base, len(back.Tensors()), len(out.Tensors))
+		}
+		logits := op.NewArray(op.Type{DType: dtype.F32, Shape: shape.Of(len(a.logits(t, 7)))})
+		copy(logits.F, a.logits(t, 7))
+		if err := safetensors.WriteFile(vfs.OS, filepath.Join(path, "expect.safetensors"), []safetensors.Source{source("logits", logits)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func source(name string, a op.Array) safetensors.Source {
+	return safetensors.Source{Name: name, Type: dtype.F32, Shape: a.Type.Shape, Write: func(w io.Writer) error {
+		var b []byte
+		for _, f := range a.F {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(f)))
+		}
+		_, err := w.Write(b)
+		return err
+	}}
+}
+
+func TestUnknownAdaptersAreRefused(t *testing.T) {
+	for key, text := range map[string]string{
+		"use_dora": `"use_dora": true`, "bias": `"bias": "all"`, "modules_to_save": `"modules_to_save": ["lm_head"]`,
+		"rank_pattern": `"rank_pattern": {"q_proj": 1}`, "use_qalora": `"use_qalora": true`,
+	} {
+		c, err := hf.ParseAdapterConfig([]byte(`{"peft_type": "LORA", "target_modules": ["q_proj"], ` + text + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lora.FromPEFT(c); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s gives %v", text, err)
+		}
+	}
+}
