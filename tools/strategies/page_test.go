@@ -46,7 +46,7 @@ func TestPageIsTrue(t *testing.T) {
 		name         string
 		gib, devices int
 	}{
-		{"gpt2", 8, 1}, {"gpt2", 48, 4}, {"llama-3.2-1b", 16, 1}, {"llama-3-8b", 24, 1},
+		{"gpt2", 8, 1}, {"gpt2", 48, 4}, {"llama-3.2-1b", 8, 1},
 	} {
 		table, err := newTable(c.name)
 		if err != nil {
