@@ -20,14 +20,15 @@ import (
 func main() {
 	workers := flag.Int("workers", 2, "how many plans are made at once")
 	out := flag.String("out", filepath.Join("docs", "strategies.md"), "the page")
+	cache := flag.String("cache", "", "a folder to keep what is planned in, so that a run that was ended goes on; remove it when the planner changes")
 	flag.Parse()
-	if err := run(flag.Args(), *out, *workers); err != nil {
+	if err := run(flag.Args(), *out, *cache, *workers); err != nil {
 		fmt.Fprintln(os.Stderr, "strategies:", err)
 		os.Exit(1)
 	}
 }
 
-func run(names []string, out string, workers int) error {
+func run(names []string, out, cache string, workers int) error {
 	whole := len(names) == 0
 	if whole {
 		names = published()
@@ -37,7 +38,7 @@ func run(names []string, out string, workers int) error {
 		return err
 	}
 	for i, t := range tables {
-		if err := inParallel(t.work(), workers); err != nil {
+		if err := inParallel(t.work(cache), workers); err != nil {
 			return err
 		}
 		if !whole {

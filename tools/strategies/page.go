@@ -84,7 +84,7 @@ func (t *table) writeCount(w io.Writer, devices int) {
 // on is the cells of one machine, a task each.
 func (t *table) on(gib, devices int) (list []cell) {
 	for _, c := range t.cells {
-		if c.gib == gib && c.devices == devices {
+		if c.GiB == gib && c.Devices == devices {
 			list = append(list, c)
 		}
 	}
@@ -101,20 +101,20 @@ func columns(cells []cell) string {
 }
 
 func (c cell) ours() string {
-	if c.strategy == "" {
-		return "does not fit the " + c.needs
+	if c.Strategy == "" {
+		return "does not fit the " + c.Needs
 	}
-	return fmt.Sprintf("%s, %s", c.strategy, seconds(c.seconds))
+	return fmt.Sprintf("%s, %s", c.Strategy, seconds(c.Seconds))
 }
 
 func (c cell) rule() string {
 	switch {
-	case !c.theirs.fits:
-		return c.theirs.name + " ✗"
-	case c.strategy == "":
-		return c.theirs.name
+	case !c.Theirs.Fits:
+		return c.Theirs.Name + " ✗"
+	case c.Strategy == "":
+		return c.Theirs.Name
 	}
-	return fmt.Sprintf("%s, %.2g×", c.theirs.name, c.theirs.seconds/c.seconds)
+	return fmt.Sprintf("%s, %.2g×", c.Theirs.Name, c.Theirs.Seconds/c.Seconds)
 }
 
 func seconds(s float64) string {
@@ -146,13 +146,13 @@ func writeSummary(w io.Writer, tables []*table) {
 func count(tables []*table, name string, task spillway.Task) (s tally) {
 	for _, t := range tables {
 		for _, c := range t.cells {
-			if c.theirs.name != name || c.task != task || c.strategy == "" {
+			if c.Theirs.Name != name || c.Task != task || c.Strategy == "" {
 				continue
 			}
 			s.cells++
-			ratio := c.theirs.seconds / c.seconds
+			ratio := c.Theirs.Seconds / c.Seconds
 			switch {
-			case !c.theirs.fits:
+			case !c.Theirs.Fits:
 				s.lost++
 				continue
 			case ratio > 1.05:

@@ -18,9 +18,9 @@ const (
 // outcome is what the rule picks and what would come of it, carried out as well as
 // Spillway can.
 type outcome struct {
-	name    string
-	fits    bool
-	seconds float64
+	Name    string
+	Fits    bool
+	Seconds float64
 }
 
 // pick is the rule.
@@ -51,7 +51,7 @@ type ruled struct {
 
 // rule plans what the rule picks, with as much memory as it takes.
 func (t *table) rule(c cell) (outcome, error) {
-	key := ruled{pick(2*float64(t.params), float64(c.gib)*(1<<30), c.devices, c.task != spillway.Infer), c.task, c.devices}
+	key := ruled{pick(2*float64(t.params), float64(c.GiB)*(1<<30), c.Devices, c.Task != spillway.Infer), c.Task, c.Devices}
 	job, known := t.byRule.Load(key)
 	if !known {
 		var err error
@@ -67,7 +67,7 @@ func (t *table) rule(c cell) (outcome, error) {
 // boundless is the options of a cell with more memory than any plan takes.
 func (t *table) boundless(c cell, r ruled) spillway.PlanOptions {
 	o := t.options(c)
-	o.Choose = choices[r.name](c.devices)
+	o.Choose = choices[r.name](c.Devices)
 	for i := range o.Machine.Devices {
 		o.Machine.Devices[i].Usable, o.Machine.Devices[i].Memory = 1<<52, 1<<52
 	}

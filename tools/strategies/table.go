@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -39,13 +42,13 @@ type table struct {
 
 // cell is one use on one machine.
 type cell struct {
-	gib, devices int
-	task         spillway.Task
+	GiB, Devices int
+	Task         spillway.Task
 
-	strategy string // in short; "" where nothing fits
-	needs    string // what the leanest plan lacks
-	seconds  float64
-	theirs   outcome
+	Strategy string // in short; "" where nothing fits
+	Needs    string // what the leanest plan lacks
+	Seconds  float64
+	Theirs   outcome
 }
 
 func newTable(name string) (*table, error) {
@@ -57,7 +60,7 @@ func newTable(name string) (*table, error) {
 	for _, gib := range sizes {
 		for _, n := range counts {
 			for _, task := range tasks {
-				t.cells = append(t.cells, cell{gib: gib, devices: n, task: task})
+				t.cells = append(t.cells, cell{GiB: gib, Devices: n, Task: task})
 			}
 		}
 	}
@@ -71,25 +74,54 @@ func newTable(name string) (*table, error) {
 
 // options of a cell. The description parses, since it is made here.
 func (t *table) options(c cell) spillway.PlanOptions {
-	mach, err := machine.Parse(fmt.Sprintf("%dxgpu:%dGiB%s", c.devices, c.gib, rest))
+	mach, err := machine.Parse(fmt.Sprintf("%dxgpu:%dGiB%s", c.Devices, c.GiB, rest))
 	if err != nil {
 		panic(err)
 	}
-	o := spillway.PlanOptions{Task: c.task, Rows: 1, Micros: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
-	if c.task == spillway.LoRA {
+	o := spillway.PlanOptions{Task: c.Task, Rows: 1, Micros: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
+	if c.Task == spillway.LoRA {
 		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32}
 	}
 	return o
 }
 
 // work is the plans of a table: one piece for each task and number of cards.
-func (t *table) work() (list []func() error) {
+func (t *table) work(cache string) (list []func() error) {
 	for _, task := range tasks {
 		for _, n := range counts {
-			list = append(list, func() error { return t.planSizes(task, n) })
+			list = append(list, func() error {
+				if cache == "" {
+					return t.planSizes(task, n)
+				}
+				return t.kept(filepath.Join(cache, fmt.Sprintf("%s-%s-%d.json", t.name, task, n)), task, n)
+			})
 		}
 	}
 	return list
+}
+
+// kept plans a piece, or reads what came of it before.
+func (t *table) kept(path string, task spillway.Task, devices int) error {
+	var mine []*cell
+	for i := range t.cells {
+		if c := &t.cells[i]; c.Task == task && c.Devices == devices {
+			mine = append(mine, c)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		return json.Unmarshal(raw, &mine)
+	}
+	if err = t.planSizes(task, devices); err != nil {
+		return err
+	}
+	if raw, err = json.Marshal(mine); err != nil {
+		return err
+	}
+	if err = os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, raw, 0o644)
 }
 
 // planSizes fills the cells of all sizes of card, from the largest on. A plan that is
@@ -98,7 +130,7 @@ func (t *table) planSizes(task spillway.Task, devices int) error {
 	var last *spillway.Job
 	for i := len(t.cells) - 1; i >= 0; i-- {
 		c := &t.cells[i]
-		if c.task != task || c.devices != devices {
+		if c.Task != task || c.Devices != devices {
 			continue
 		}
 		if last != nil && peak(last) <= int64(t.options(*c).Machine.Devices[0].Usable) {
@@ -109,7 +141,7 @@ func (t *table) planSizes(task spillway.Task, devices int) error {
 			last = job
 		}
 		var err error
-		if c.theirs, err = t.rule(*c); err != nil {
+		if c.Theirs, err = t.rule(*c); err != nil {
 			return err
 		}
 	}
@@ -122,18 +154,18 @@ func (t *table) plan(c *cell) (*spillway.Job, error) {
 	job, err := t.model.Plan(t.options(*c))
 	var misfit *planner.FitError
 	if errors.As(err, &misfit) {
-		c.needs = string(misfit.Tier)
+		c.Needs = string(misfit.Tier)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s on %d × %d GiB: %w", t.name, c.task, c.devices, c.gib, err)
+		return nil, fmt.Errorf("%s, %s on %d × %d GiB: %w", t.name, c.Task, c.Devices, c.GiB, err)
 	}
 	c.take(job)
 	return job, nil
 }
 
 func (c *cell) take(job *spillway.Job) {
-	c.strategy, c.seconds = short(job.Plan.Strategy), job.Plan.Forecast.StepSeconds
+	c.Strategy, c.Seconds = short(job.Plan.Strategy), job.Plan.Forecast.StepSeconds
 }
 
 // peak is what a job takes of the device that holds most.
