@@ -71,8 +71,8 @@ type routines struct {
 
 // maxRows and maxCols bound the register tile of any path.
 const (
-	maxRows = 12
-	maxCols = 32
+	maxRows = 6
+	maxCols = 64
 )
 
 // active is the path in use: the best one of this processor, see available.
