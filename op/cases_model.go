@@ -1,6 +1,7 @@
 package op
 
 import (
+	"fmt"
 	"math"
 
 	"spillway/dtype"
@@ -254,6 +255,10 @@ func (l *caseList) adam(n int) {
 	eight.Args.F, eight.Big = later, n > 1000
 	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
 	l.add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.F = later
+	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
+		m.t.DType, v.t.DType = kept[0], kept[1]
+		l.add(fmt.Sprintf("%s %v and %v", name, kept[0], kept[1]), Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.F = later
+	}
 }
 
 func (l *caseList) sgd(n int) {
@@ -274,7 +279,9 @@ func (l *caseList) sgd(n int) {
 		l.add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.F =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
-	l.add(name+" 8-bit", SGD, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+		l.add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
+	}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }
 
@@ -284,6 +291,8 @@ func (l *caseList) lion(n int) {
 	name := w.t.Shape.String()
 	l.add(name, Lion, Attr{}, w, g, m, clip).Args.F = args
 	l.add(name+" first iteration", Lion, Attr{}, w, g, f32(func(Array, func(int) float64) {}, n), clip).Args.F = args
-	l.add(name+" 8-bit", Lion, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = args
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+		l.add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = args
+	}
 	l.add(name+" copy", Lion, Attr{To: dtype.BF16}, w, g, m, clip).Args.F = args
 }

@@ -53,12 +53,9 @@ const (
 //	v = beta2·v + (1 - beta2)·g²
 //	w -= rate/bias1 · m/(sqrt(v)/bias2 + eps)
 //
-// with 1 - beta taken of the float32 beta. With m and v in 8 bits the step is made
-// from what they decode to, and the new ones are coded after it. An element whose
-// gradient is infinite or not a number then leaves its weight as it is, and its m and
-// v become 0: it would spoil its whole block.
+// with 1 - beta taken of the float32 beta. See State for m and v in fewer bits.
 //
-//	operands  w [n] f32, g [n], m [n] f32 or dyn8, v [n] f32 or udyn8, clip [2] f32
+//	operands  w [n] f32, g [n], m [n] and v [n] as State says, clip [2] f32
 //	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
 func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
@@ -71,10 +68,9 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 // momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
 // and the step is m, or g + momentum·m with Nesterov. Without m there is no momentum
 // and the step is g; with an m and a momentum of 0 too, and m stays untouched.
-// w -= rate·step. With m in 8 bits, gradients that are no numbers are left aside as in
-// Adam.
+// w -= rate·step.
 //
-//	operands  w [n] f32, g [n], m [n] f32, dyn8 or nothing, clip [2] f32
+//	operands  w [n] f32, g [n], m [n] as State says or nothing, clip [2] f32
 //	outputs   w, m if there is one, and the low-precision copy of w when Attr.To is set
 func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 3 {
@@ -93,21 +89,13 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 //	w -= rate·sign(beta1·m + (1 - beta1)·g)
 //	m = beta2·m + (1 - beta2)·g
 //
-// With m in 8 bits, gradients that are no numbers are left aside as in Adam.
-//
-//	operands  w [n] f32, g [n], m [n] f32 or dyn8, clip [2] f32
+//	operands  w [n] f32, g [n], m [n] as State says, clip [2] f32
 //	outputs   w, m, and the low-precision copy of w when Attr.To is set
 func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
 	return updated(a, in, state{2, dtype.Dyn8})
-}
-
-// state is an operand that an update rule keeps, in f32 or in a type of 8 bits.
-type state struct {
-	operand int
-	coded   dtype.Type
 }
 
 // updated checks the operands of an update rule, of which it replaces the weight and
@@ -119,8 +107,8 @@ func updated(a Attr, in []Type, states ...state) ([]Type, error) {
 	out := append(make([]Type, 0, len(states)+2), in[0])
 	for _, s := range states {
 		t := in[s.operand]
-		if !t.Shape.Equal(in[0].Shape) || t.DType != dtype.F32 && t.DType != s.coded {
-			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32 or %v", s.operand, t, in[0], s.coded)
+		if !t.Shape.Equal(in[0].Shape) || !s.holds(t.DType) {
+			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32, bf16, f16 or %v", s.operand, t, in[0], s.coded)
 		}
 		out = append(out, t)
 	}
@@ -159,10 +147,10 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 }
 
 func referenceAdam(c Call, in, out []Array, args Args) {
-	a := scalarArgs(args)
+	a, coded := scalarArgs(args), anyCoded(in[2:4])
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[4].F[0]
-		if in[2].Type.DType.Block() && !finite(g) {
+		if coded && !finite(g) {
 			out[0].F[i], out[1].F[i], out[2].F[i] = w, 0, 0
 			continue
 		}
