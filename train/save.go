@@ -33,12 +33,14 @@ type state struct {
 	Seed      uint64          `json:"seed"`
 	Samples   int64           `json:"samples_per_iteration"`
 	Feed      json.RawMessage `json:"feed"`
+	// LossScale of the next iteration, where there is one.
+	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed}, err
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale}, err
 }
 
 // save writes a checkpoint if it is time to, or if the run ends and the last one is
@@ -176,13 +178,16 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 		return err
 	}
 	now.Iteration, now.Feed = was.Iteration, was.Feed
+	if now.LossScale != nil && was.LossScale != nil {
+		now.LossScale = was.LossScale
+	}
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done = was.Iteration
+	t.done, t.scale = was.Iteration, was.LossScale
 	return nil
 }
 
