@@ -18,6 +18,7 @@ import (
 	"spillway/executor"
 	"spillway/op"
 	"spillway/optim"
+	"spillway/plan"
 )
 
 // Config of a run. Zero fields mean what is usual.
@@ -123,11 +124,34 @@ func (c Config) matches(e *executor.Executor) error {
 	if err != nil {
 		return err
 	}
-	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov || !slices.Equal(u.Moments, c.Optimizer.States()) {
+	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
+	}
+	if err := c.keeps(e.Plan()); err != nil {
+		return err
 	}
 	if c.Clip > 0 && !u.Clip {
 		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", c.Clip)
+	}
+	return nil
+}
+
+// keeps says whether the plan keeps what the optimizer does, in the same types.
+func (c Config) keeps(p *plan.Plan) error {
+	keeping, err := c.Optimizer.Keeping()
+	if err != nil {
+		return err
+	}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			if q.Frozen() {
+				continue
+			}
+			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
+			if want := keeping(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, c.Optimizer, want)
+			}
+		}
 	}
 	return nil
 }

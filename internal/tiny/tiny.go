@@ -54,5 +54,5 @@ func Site(budget int64) planner.Site {
 // AdamW is a training goal.
 func AdamW(micros int, clip bool) planner.Goal {
 	return planner.Goal{Micros: micros, Decay: func(string) bool { return true },
-		Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}, Clip: clip}}
+		Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: clip}}
 }
