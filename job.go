@@ -11,6 +11,7 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
+	"spillway/op"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
@@ -242,7 +243,12 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Moments: o.Optimizer.States(), Clip: o.Clip || o.Precision == dtype.F16}
+	keeping, err := o.Optimizer.Keeping()
+	if err != nil {
+		return g, err
+	}
+	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16,
+		States: func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }}
 	g.Master = o.Precision != dtype.F32
 	return g, nil
 }

@@ -27,6 +27,10 @@ type State struct {
 	Type Type   `json:"type"`
 }
 
+// Whole says that an update rule needs a param whole: a step depends on more than its own
+// element.
+func (k Kind) Whole() bool { return false }
+
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }
 

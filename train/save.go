@@ -56,7 +56,7 @@ func (t *Trainer) save(end bool) error {
 	}
 	model := s.Model
 	model.Tensors = t.sources(t.e.Weights())
-	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: t.sources(t.e.States()), Trainer: now})
+	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: t.sources(states(t.e)), Trainer: now})
 	if path != "" {
 		t.last, t.saved = path, t.done
 	}
@@ -160,7 +160,16 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 		return err
 	}
 	t.last, t.saved = c.Path, t.done
-	return errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, t.e.States(), c.State.Tensor))
+	return errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, states(t.e), c.State.Tensor))
+}
+
+// states are what the optimizer keeps, in types that files hold: of states in blocks
+// the codes, a byte each, and beside them the scales.
+func states(e *executor.Executor) (list []executor.Tensor) {
+	for _, t := range e.States() {
+		list = append(list, t.Plain()...)
+	}
+	return list
 }
 
 // restoreState takes over where the run stood, and refuses one that would go on
@@ -215,7 +224,7 @@ func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) 
 			return fmt.Errorf("it has no tensor %s", fileName(t))
 		}
 		if from.Type != t.Type.DType || !from.Shape.Equal(t.Type.Shape) {
-			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision", fileName(t), from.Type, from.Shape, t.Type)
+			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision and the same optimizer", fileName(t), from.Type, from.Shape, t.Type)
 		}
 		err := e.Write(t, func(offset int64, chunk []byte) error {
 			_, err := from.ReadAt(chunk, offset)

@@ -134,8 +134,11 @@ func (c Config) matches(e *executor.Executor) error {
 	if err != nil {
 		return err
 	}
-	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov || !slices.Equal(u.Moments, c.Optimizer.States()) {
+	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
+	}
+	if err := c.keeps(e.Plan()); err != nil {
+		return err
 	}
 	if scaled(u) && !u.Clip {
 		return fmt.Errorf("gradients in fp16 may overflow, the plan computes no norm to tell; plan again with clipping")
@@ -149,6 +152,26 @@ func (c Config) matches(e *executor.Executor) error {
 // scaled says whether a plan computes in fp16, whose range is too small for gradients
 // as they are.
 func scaled(u *plan.Update) bool { return u != nil && u.Attr.To == dtype.F16 }
+
+// keeps says whether the plan keeps what the optimizer does, in the same types.
+func (c Config) keeps(p *plan.Plan) error {
+	keeping, err := c.Optimizer.Keeping()
+	if err != nil {
+		return err
+	}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			if q.Frozen() {
+				continue
+			}
+			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
+			if want := keeping(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, c.Optimizer, want)
+			}
+		}
+	}
+	return nil
+}
 
 // Result is how a run ended.
 type Result struct {
