@@ -65,9 +65,30 @@ func (f *AdapterFolder) checkNames() error {
 func (f *AdapterFolder) Tensors() []safetensors.Tensor {
 	all := f.file.Tensors()
 	for i := range all {
-		all[i].Name = strings.TrimPrefix(all[i].Name, adapterPrefix)
+		all[i].Name = strings.Replace(strings.TrimPrefix(all[i].Name, adapterPrefix), adaptedPart, ".", 1)
 	}
 	return all
+}
+
+// adaptedPart is in the names of biases of modules that have an adapter.
+const adaptedPart = ".base_layer."
+
+// fileNames are the names params have in an adapter's file.
+func fileNames(tensors []safetensors.Source) []string {
+	adapted := map[string]bool{}
+	for _, t := range tensors {
+		if module, _, ok := strings.Cut(t.Name, ".lora_"); ok {
+			adapted[module] = true
+		}
+	}
+	names := make([]string, len(tensors))
+	for i, t := range tensors {
+		names[i] = adapterPrefix + t.Name
+		if module, ok := strings.CutSuffix(t.Name, ".bias"); ok && adapted[module] {
+			names[i] = adapterPrefix + module + adaptedPart + "bias"
+		}
+	}
+	return names
 }
 
 // Close closes the weights.
@@ -97,9 +118,9 @@ func (a Adapter) fill(disk vfs.FS, dir string) error {
 		return err
 	}
 	tensors := make([]safetensors.Source, len(a.Tensors))
-	for i, t := range a.Tensors {
-		tensors[i] = t
-		tensors[i].Name = adapterPrefix + t.Name
+	for i, name := range fileNames(a.Tensors) {
+		tensors[i] = a.Tensors[i]
+		tensors[i].Name = name
 	}
 	return safetensors.WriteFile(disk, filepath.Join(dir, AdapterWeightsName), tensors)
 }
