@@ -91,6 +91,16 @@ func fileNames(tensors []safetensors.Source) []string {
 	return names
 }
 
+// Tensor finds a tensor by the name of the model's param.
+func (f *AdapterFolder) Tensor(name string) (safetensors.Tensor, bool) {
+	for _, t := range f.Tensors() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return safetensors.Tensor{}, false
+}
+
 // Close closes the weights.
 func (f *AdapterFolder) Close() error { return f.file.Close() }
 
@@ -106,10 +116,15 @@ func (a Adapter) Write(dir string) error { return a.WriteOn(vfs.OS, dir) }
 
 // WriteOn is Write on a given disk.
 func (a Adapter) WriteOn(disk vfs.FS, dir string) error {
-	return publish(disk, dir, func() (int64, error) { return totalBytes(a.Tensors) }, func(partial string) error { return a.fill(disk, partial) })
+	return publish(disk, dir, a.Bytes, func(partial string) error { return a.Fill(disk, partial) })
 }
 
-func (a Adapter) fill(disk vfs.FS, dir string) error {
+// Bytes is the storage of the tensors.
+func (a Adapter) Bytes() (int64, error) { return totalBytes(a.Tensors) }
+
+// Fill writes the files into an existing folder and makes each durable. It is not
+// atomic: callers put it inside vfs.Publish.
+func (a Adapter) Fill(disk vfs.FS, dir string) error {
 	config, err := a.Config.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", AdapterConfigName, err)
