@@ -1,8 +1,11 @@
 package cuda
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"spillway/device"
 	"spillway/dtype"
@@ -51,13 +54,97 @@ func TestReserveIsEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const page = 2 << 20
 	if took := before - loaded - freeOn(t, d); took < size-page || took > size+page {
 		t.Errorf("an allocation of %d bytes took %d", int64(size), took)
 	}
 	if err := m.Free(); err != nil {
 		t.Error(err)
 	}
+}
+
+// What the driver takes, stage by stage: context and library, kernels, queues, first
+// launches, page-locked memory.
+func TestWhatTheDriverTakes(t *testing.T) {
+	start := time.Now()
+	d := openCard(t, Options{})
+	defer d.Close()
+	last := freeOn(t, d)
+	note := func(what string) {
+		now := freeOn(t, d)
+		t.Logf("%8.1f ms  %+7d KiB  %s", float64(time.Since(start).Microseconds())/1000, (last-now)>>10, what)
+		last, start = now, time.Now()
+	}
+	_, total, err := d.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d KiB taken after opening", (total-last)>>10)
+	for _, precision := range []dtype.Type{dtype.BF16, dtype.F32} {
+		for _, c := range op.Cases(precision) {
+			if _, err := d.Kernel(c.Call); err != nil {
+				t.Fatal(err)
+			}
+		}
+		note("kernels of all cases of " + precision.String())
+	}
+	q, err := d.Queue("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	note("a queue")
+	for _, name := range []string{"in", "out"} {
+		other, err := d.Queue(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+	}
+	note("two more")
+	m, err := d.Alloc(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note("1 GiB")
+	for _, precision := range []dtype.Type{dtype.BF16, dtype.F32} {
+		for _, side := range []int64{64, 256, 512, 1024, 2048, 4096} {
+			for _, a := range []op.Attr{{TransB: true}, {}, {TransA: true}} {
+				square := op.Type{DType: precision, Shape: []int64{side, side}}
+				c, err := op.Make(op.MatMul, a, square, square)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k, err := d.Kernel(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := &device.Launch{Workspace: device.Buffer{Memory: m, Offset: 900 << 20, Bytes: k.Workspace()}}
+				for i := range 3 {
+					l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Offset: int64(i) * 300 << 20, Bytes: square.Bytes()})
+				}
+				if err := errors.Join(q.Launch(k, l), q.Sync()); err != nil {
+					t.Fatal(err)
+				}
+				note(fmt.Sprintf("product of %v %d %v%v, scratch %d", precision, side, a.TransA, a.TransB, k.Workspace()))
+			}
+		}
+	}
+	for _, size := range []int64{1 << 20, 1 << 30, 8 << 30} {
+		h, err := d.HostAlloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(fmt.Sprintf("%d MiB of the host", size>>20))
+		if err := h.Free(); err != nil {
+			t.Fatal(err)
+		}
+		note("freed")
+	}
+	if err := errors.Join(m.Free(), q.Close()); err != nil {
+		t.Fatal(err)
+	}
+	note("all freed")
+	tinyRun(t, d, dtype.BF16, planner.Alike(false, false, planner.KeepAll, 1))
+	note("a tiny training")
 }
 
 // A thousand iterations take nothing from the card, the heap or the system.

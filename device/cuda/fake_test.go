@@ -233,7 +233,7 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
 	}
-	if whole.Overhead != fakeTotal-fakeFree+reserve {
+	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
 	}
 }

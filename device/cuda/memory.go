@@ -50,10 +50,14 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		m.at = at
 	}
 	d.held += bytes
+	d.paged += paged(bytes)
 	d.most = max(d.most, d.held)
 	d.live[m] = true
 	return m, nil
 }
+
+// paged is what the driver takes for an allocation.
+func paged(bytes int64) int64 { return (bytes + page - 1) / page * page }
 
 // HostAlloc reserves page-locked host memory, which the card copies at full speed.
 func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
@@ -133,6 +137,7 @@ func (m *memory) Free() error {
 	delete(d.live, m)
 	if known && m.region == nil {
 		d.held -= m.size
+		d.paged -= paged(m.size)
 	}
 	d.mu.Unlock()
 	if !known {
