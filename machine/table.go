@@ -5,13 +5,13 @@ import (
 	"math"
 	"slices"
 
-	"spillway/dtype"
 	"spillway/op"
 )
 
-// Tables are the rates that calls of many sizes reach, by the type they compute in and
-// their kind. A kind that is not there runs at the rates of large work.
-type Tables map[dtype.Type]map[op.Kind]Table
+// Tables are the rates that calls of many sizes reach, by the arithmetic they compute in
+// (the names of Compute: "bf16", "tf32") and their kind. A kind that is not there runs at
+// the rates of large work.
+type Tables map[string]map[op.Kind]Table
 
 // Table is what a kind of call reaches at the sizes it was measured at: every
 // combination of one number of each axis, as op.Call.Sizes orders them.
@@ -92,10 +92,10 @@ func (t Tables) Check() error {
 	for d, kinds := range t {
 		for kind, table := range kinds {
 			if err := table.Check(); err != nil {
-				return fmt.Errorf("%v of %v: %w", kind, d, err)
+				return fmt.Errorf("%v in %s: %w", kind, d, err)
 			}
 			if want := kind.Axes(); len(table.Axes) != want {
-				return fmt.Errorf("%v of %v: a table has %d axes, want %d; measure again", kind, d, len(table.Axes), want)
+				return fmt.Errorf("%v in %s: a table has %d axes, want %d; measure again", kind, d, len(table.Axes), want)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	}
 	r.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
-		if r.Tables[t], err = Tables(dev, t, s.Grid); err != nil {
+		if r.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
 			return r, fmt.Errorf("measuring tables of %v on %s: %w", t, dev.Info().Name, err)
 		}
 	}

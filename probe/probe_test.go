@@ -47,7 +47,7 @@ func TestMeasure(t *testing.T) {
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for _, kinds := range []map[op.Kind]bool{keys(shaped), keys(plain)} {
 			for kind := range kinds {
-				if _, ok := r.Tables[d][kind]; !ok {
+				if _, ok := r.Tables[d.String()][kind]; !ok {
 					t.Errorf("%v of %v has no table", kind, d)
 				}
 			}
@@ -112,7 +112,7 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 func TestKeep(t *testing.T) {
 	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
 	r.Compute.F32 = 5
-	r.Tables = machine.Tables{dtype.BF16: {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+	r.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
 		t.Errorf("nothing is kept, but %v, %v", ok, err)
 	}

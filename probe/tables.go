@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"spillway/device"
@@ -131,11 +132,11 @@ var shaped = map[op.Kind]func(t dtype.Type, x, y, z int64) (op.Call, error){
 	},
 	op.Attention: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 		q := of(t, 1, positions, heads*head)
-		return op.Make(op.Attention, op.Attr{Heads: heads, KVHeads: heads, Causal: true}, q, q, q)
+		return op.Make(op.Attention, causal(heads, head), q, q, q)
 	},
 	op.AttentionGrad: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 		q := of(t, 1, positions, heads*head)
-		return op.Make(op.AttentionGrad, op.Attr{Heads: heads, KVHeads: heads, Causal: true}, q, q, q, q, of(dtype.F32, 1, heads, positions), q)
+		return op.Make(op.AttentionGrad, causal(heads, head), q, q, q, q, of(dtype.F32, 1, heads, positions), q)
 	},
 	op.LinearCrossEntropy: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropy, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1))
@@ -143,6 +144,11 @@ var shaped = map[op.Kind]func(t dtype.Type, x, y, z int64) (op.Call, error){
 	op.LinearCrossEntropyGrad: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropyGrad, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1), of(dtype.F32, 1))
 	},
+}
+
+// causal attention as models have it.
+func causal(heads, head int64) op.Attr {
+	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head))}
 }
 
 // maker makes a call on rows of a width.

@@ -74,8 +74,10 @@ func (g *gpuRow) request(m machine.Machine, here *rig) spillway.PlanOptions {
 		o.Machine.Devices = slices.Clone(m.Devices)
 		d := &o.Machine.Devices[0]
 		d.Compute.F32 = max(d.Compute.F32, d.Compute.TF32)
-		d.Tables = maps.Clone(d.Tables)
-		delete(d.Tables, dtype.F32) // measured without rounding
+		if d.Tables = maps.Clone(d.Tables); d.Tables == nil {
+			d.Tables = machine.Tables{}
+		}
+		d.Tables["f32"] = d.Tables[rounded]
 	}
 	return o
 }
@@ -86,12 +88,6 @@ func (g *gpuRow) rate(r probe.Rates) units.Flops {
 		return max(r.Compute.F32, r.Compute.TF32)
 	}
 	return r.Compute.Rate(g.options.Precision)
-}
-
-// predicted is what the cards' driver will count when the plan has its arenas: what it
-// counts now, with the kernels loaded, and they.
-func (r *rig) predicted(p *plan.Plan) int64 {
-	return p.Peak()[plan.OnDevice] + r.overhead()
 }
 
 // account holds the time against the bound that the same run measured.
