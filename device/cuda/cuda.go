@@ -47,6 +47,7 @@ type Device struct {
 	origin  driver.Event
 
 	modules modules
+	choices choices
 	dnn     dnn
 
 	mu       sync.Mutex
