@@ -9,7 +9,8 @@
 // A queue is a stream. A call becomes a short list of launches prepared when the
 // kernel is asked for: sizes, addresses' places and scratch memory are known then, so
 // that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's.
+// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and attention is
+// cuDNN's where that is installed and fast.
 // Every sum has one fixed order: the same call on the same card gives the same bits.
 package cuda
 
@@ -48,6 +49,8 @@ type Device struct {
 	origin  driver.Event
 
 	modules modules
+	choices choices
+	dnn     dnn
 
 	mu       sync.Mutex
 	closed   bool
@@ -244,6 +247,9 @@ func (d *Device) discard() error {
 	var errs []error
 	for _, p := range d.products {
 		errs = append(errs, d.lib.BLAS.Discard(p))
+	}
+	if d.lib.DNN != nil {
+		errs = append(errs, d.dnn.end(d.lib.DNN))
 	}
 	if d.blas != 0 {
 		errs = append(errs, d.lib.BLAS.Destroy(d.blas))

@@ -167,6 +167,29 @@ func (f *fake) blas() *driver.BLAS {
 	}
 }
 
+// dnn is a cuDNN that takes every graph.
+func (f *fake) dnn() *driver.DNN {
+	return &driver.DNN{
+		Version: 91900,
+		Create: func() (driver.DNNHandle, error) {
+			h, err := f.take("CreateDNN", "dnn")
+			return driver.DNNHandle(h), err
+		},
+		Destroy:   func(driver.DNNHandle) error { return f.give("DestroyDNN", "dnn") },
+		SetStream: func(driver.DNNHandle, driver.Stream) error { return f.call("SetStream") },
+		Prepare: func(driver.DNNHandle, *driver.Graph) (*driver.GraphPlan, error) {
+			if _, err := f.take("PrepareGraph", "graph"); err != nil {
+				return nil, err
+			}
+			return &driver.GraphPlan{Workspace: 1000}, nil
+		},
+		Run: func(driver.DNNHandle, *driver.GraphPlan, []driver.Pointer, driver.Pointer) error {
+			return f.call("RunGraph")
+		},
+		Discard: func(*driver.GraphPlan) error { return f.give("DiscardGraph", "graph") },
+	}
+}
+
 // openFake opens a device of a fake card; at the end of the test everything must have
 // come back.
 func openFake(t *testing.T, f *fake, o Options) *Device {
