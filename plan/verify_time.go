@@ -86,7 +86,7 @@ func verifyOrder(p *Plan) error {
 		if s.Verb == Free {
 			continue
 		}
-		l := laneNumber(s)
+		l := s.LaneNumber()
 		done[i] = p.doneBefore(s, last[l], done, lanes)
 		last[l] = i
 		for _, a := range accesses[i] {
@@ -102,15 +102,6 @@ func verifyOrder(p *Plan) error {
 	return nil
 }
 
-func laneNumber(s *Step) int {
-	for i, l := range Lanes {
-		if s.Lane == l {
-			return s.Device*len(Lanes) + i
-		}
-	}
-	return 0
-}
-
 func (p *Plan) doneBefore(s *Step, previous int, done [][]int, lanes int) []int {
 	known := make([]int, lanes)
 	for i := range known {
@@ -123,7 +114,7 @@ func (p *Plan) doneBefore(s *Step, previous int, done [][]int, lanes int) []int 
 		for l, at := range done[step] {
 			known[l] = max(known[l], at)
 		}
-		l := laneNumber(&p.Steps[step])
+		l := p.Steps[step].LaneNumber()
 		known[l] = max(known[l], step)
 	}
 	learn(previous)
