@@ -205,7 +205,7 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		f = &function{name, h}
 		m.functions[name] = f
 	}
-	const plain = 48 << 10 // what every kernel may use
+	const plain = 40 << 10 // what every kernel may use besides what it declares itself
 	if shared > plain {
 		return f, d.lib.CUDA.AllowShared(f.handle, int(shared))
 	}

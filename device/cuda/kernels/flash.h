@@ -14,16 +14,6 @@
 #define KEYS 64             // taken at a time
 #define LOG2E 1.4426950408889634f
 
-__device__ __forceinline__ u32 sharedAt(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
-// fetchRow copies 16 bytes to shared memory in the background; zeros where there is no row.
-__device__ __forceinline__ void fetch16(Element *to, const Element *from, bool there) {
-    int n = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAt(to)), "l"(from), "r"(n));
-}
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
-template <int N> __device__ __forceinline__ void await() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
-
 // fetchTile starts copying ROWS rows of a head, from row from on of limit.
 template <int ROWS> __device__ __forceinline__ void fetchTile(Element *to, const Element *x, i64 step, int from, int limit) {
 #pragma unroll
