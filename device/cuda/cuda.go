@@ -30,9 +30,12 @@ func init() { device.Register("cuda", opener{}) }
 // alignment of buffers: what the driver's own allocations have.
 const alignment = 256
 
-// reserve is kept free for the code of kernels, which the driver loads when a kernel
-// is first asked for.
+// reserve is kept free of allocations for the code of kernels, which the driver loads
+// when a kernel is first asked for or first run.
 const reserve = 192 << 20
+
+// page is what the driver takes memory of the card by.
+const page = 2 << 20
 
 // Device is a card, or a share of one.
 type Device struct {
@@ -43,7 +46,6 @@ type Device struct {
 	context driver.Context
 	blas    driver.BLASHandle
 	limit   int64
-	taken   int64 // of the card when the device was opened
 	origin  driver.Event
 
 	modules modules
@@ -53,6 +55,7 @@ type Device struct {
 	mu       sync.Mutex
 	closed   bool
 	held     int64 // bytes Alloc has given
+	paged    int64 // the same in whole pages
 	most     int64 // the most it ever had
 	live     map[*memory]bool
 	queues   map[*queue]bool
@@ -130,7 +133,6 @@ func (d *Device) start() (err error) {
 	if err != nil {
 		return err
 	}
-	d.taken = total - free + reserve
 	d.limit = max(0, free-reserve) / int64(max(1, d.options.Share))
 	if d.options.Limit > d.limit {
 		return fmt.Errorf("a limit of %d bytes asked for, %d of %d can be had; ask for less or end what holds the rest", d.options.Limit, d.limit, total)
@@ -171,10 +173,18 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { runtime.UnlockOSThread() }
 
-// Info describes the device. The overhead counts all of the card that was taken when
-// it was opened, also by other programs.
+// Info describes the device. The overhead is all of the card that is taken now besides
+// what Alloc has given: the context, the kernels asked for so far, and other programs.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: d.name, Limit: d.limit, Overhead: d.taken, Alignment: alignment}
+	i := device.Info{Name: d.name, Limit: d.limit, Alignment: alignment}
+	free, total, err := d.Memory()
+	if err != nil { // a lost context, of which the next Sync tells
+		return i
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i.Overhead = max(0, total-free-d.paged)
+	return i
 }
 
 // Card is the name of the hardware: "NVIDIA H200".

@@ -256,8 +256,11 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
 	}
-	if whole.Overhead != fakeTotal-fakeFree+reserve {
+	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
+	}
+	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20 {
+		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
 	}
 }
 
