@@ -37,6 +37,8 @@ type blueprint struct {
 	programs map[programKey]*laid
 	offsets  []string // by block: where its params lie in their slabs
 	took     map[*graph.Program]float64
+	costs    map[costKey]float64
+	tangled  bool // see entangled
 	kernels  *kernelCache
 }
 
@@ -72,10 +74,11 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
 		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	b.ownSlabs()
 	b.trained = b.firstTrained()
+	b.tangled = b.entangled()
 	for i := range m.Blocks {
 		b.offsets = append(b.offsets, b.offsetsOf(i))
 	}

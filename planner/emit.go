@@ -8,7 +8,7 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
-	c.Vertical = c.Vertical || b.training() && !c.Pipeline && b.entangled()
+	c.Vertical = b.vertical(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: map[at]int{}, grad: map[at]int{}, kept: map[at]int{}}
 	e.start()
 	e.homes()
@@ -27,6 +27,12 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 		e.clippedUpdates()
 	}
 	return e.finish(), nil
+}
+
+// vertical says whether all micro-batches pass a block before the next: where the
+// choice says so, and where only that order sums a gradient block by block.
+func (b *blueprint) vertical(c Choice) bool {
+	return c.Vertical || b.training() && !c.Pipeline && b.tangled
 }
 
 // emitter writes one plan. Buffers get their offsets at the end.
@@ -56,6 +62,11 @@ type emitter struct {
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
+
+	// counting: homes are only counted, in their arenas, and state is what of the
+	// optimizer's rests away from devices.
+	counting bool
+	state    away
 }
 
 // onDevice is what a device holds; -1 for nothing.
@@ -105,9 +116,21 @@ func (e *emitter) start() {
 }
 
 func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) int {
+	if e.counting {
+		e.count(class, arena, bytes)
+		return -1
+	}
 	id := e.buffer(name, class, arena, bytes)
 	e.p.Buffers[id].Home = true
 	return id
+}
+
+func (e *emitter) count(class plan.Class, arena int, bytes int64) {
+	at := &e.p.Arenas[arena].Bytes
+	*at = up(*at, e.b.site.Alignment) + bytes
+	if arena >= e.host && (class == plan.Master || class == plan.Moment) {
+		e.state.add(bytes, arena > e.host)
+	}
 }
 
 func (e *emitter) buffer(name string, class plan.Class, arena int, bytes int64) int {
