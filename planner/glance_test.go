@@ -36,7 +36,7 @@ func smallSearch(t testing.TB, devices, micros int, task graph.Task, rates sim.R
 		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
 	goal := Goal{Micros: micros}
 	if task == graph.Train {
-		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}
+		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
 	}
 	b, err := newBlueprint(small(t, fourLayers, task), goal, site)
 	if err != nil {

@@ -281,7 +281,11 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
-// coded says that a call reads or writes a block format.
+// coded says that a call reads or writes a block format, or optimizer state in fewer bits.
 func coded(c op.Call) bool {
+	switch c.Kind {
+	case op.Adam, op.SGD, op.Lion:
+		return slices.ContainsFunc(c.In[2:], func(t op.Type) bool { return t.DType != dtype.F32 })
+	}
 	return slices.ContainsFunc(append(c.In, c.Out...), func(t op.Type) bool { return t.DType.Block() })
 }

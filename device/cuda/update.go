@@ -55,6 +55,11 @@ func lion(d *Device, c op.Call) (program, error) {
 
 // updated prepares an update rule with numbers of the iteration behind its parameters.
 func (d *Device) updated(c op.Call, name string, args []arg, scalars ...int) (program, error) {
+	for _, kept := range c.In[2 : len(c.In)-1] {
+		if kept.DType != dtype.F32 {
+			return program{}, none("states as " + kept.DType.String() + " are not handled")
+		}
+	}
 	for _, s := range scalars {
 		args = append(args, iteration(s))
 	}
