@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -20,43 +22,65 @@ func copyArgs(c op.Call) ([]arg, error) {
 	return []arg{buffer(len(c.In) + len(c.Out) - 1), i64(kind)}, nil
 }
 
+// forms are the ends of kernels' names by the type of what they keep.
+var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
+
+// formOf finds the form for the operands between the gradient and the clip factor, of
+// which there is at least one.
+func formOf(c op.Call) (string, error) {
+	kept := c.In[2 : len(c.In)-1]
+	for _, t := range kept {
+		if form, known := forms[t.DType]; !known || form != forms[kept[0].DType] {
+			return "", none(fmt.Sprintf("moments of %v beside %v are not handled", t.DType, kept[0].DType))
+		}
+	}
+	return forms[kept[0].DType], nil
+}
+
 func adam(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
+	form, err := formOf(c)
 	if err != nil {
 		return program{}, err
 	}
-	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, extra...)
-	return d.updated(c, "adam", append(args, i64(c.In[0].Shape.Elements()), flag(c.Attr.Decoupled)),
+	return d.updated(c, "adam"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, []arg{flag(c.Attr.Decoupled)},
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2)
 }
 
 func sgd(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
+	if len(c.In) == 3 {
+		return d.updated(c, "sgdBare", []arg{buffer(0), buffer(1), buffer(2)}, nil, op.ArgRate, op.ArgDecay)
+	}
+	form, err := formOf(c)
 	if err != nil {
 		return program{}, err
 	}
-	momentum, clip := arg{}, buffer(len(c.In)-1)
-	if len(c.In) == 4 {
-		momentum = buffer(2)
-	}
-	args := append([]arg{buffer(0), buffer(1), momentum, clip}, extra...)
-	return d.updated(c, "sgd", append(args, i64(c.In[0].Shape.Elements()), flag(c.Attr.Nesterov)),
+	return d.updated(c, "sgd"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, []arg{flag(c.Attr.Nesterov)},
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
 }
 
 func lion(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
+	form, err := formOf(c)
 	if err != nil {
 		return program{}, err
 	}
-	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3)}, extra...)
-	return d.updated(c, "lion", append(args, i64(c.In[0].Shape.Elements())), op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
+	return d.updated(c, "lion"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, nil, op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
 }
 
-// updated prepares an update rule with numbers of the iteration behind its parameters.
-func (d *Device) updated(c op.Call, name string, args []arg, scalars ...int) (program, error) {
+// updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
+const updatedAtOnce = 8 * threads
+
+// updated prepares an update rule: its buffers, the copy of the weight, the number of
+// elements, attributes, and numbers of the iteration.
+func (d *Device) updated(c op.Call, name string, args, attrs []arg, scalars ...int) (program, error) {
+	copied, err := copyArgs(c)
+	if err != nil {
+		return program{}, err
+	}
+	n := c.In[0].Shape.Elements()
+	args = append(append(append(args, copied...), i64(n)), attrs...)
 	for _, s := range scalars {
 		args = append(args, iteration(s))
 	}
-	return just(d.line(of("update", c.In[1].DType), name, d.stride(c.In[0].Shape.Elements()), threads, args...))
+	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*4))
+	return just(d.line(of("update", c.In[1].DType), name, blocks, threads, args...))
 }
