@@ -23,6 +23,11 @@ func (b *Builder) product(a op.Attr, x, w, bias Value) Value {
 	return b.Apply(op.MatMul, a, x, w, bias)[0]
 }
 
+// LinearPlus is x·Wᵀ + y, W [out in].
+func (b *Builder) LinearPlus(x, w, y Value) Value {
+	return b.Apply(op.MatMul, op.Attr{TransB: true, Plus: true}, x, w, y)[0]
+}
+
 // Embedding looks ids up in a table.
 func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]

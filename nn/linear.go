@@ -58,5 +58,5 @@ func (a *Adapter) add(b *graph.Builder, x, y graph.Value) graph.Value {
 		return y
 	}
 	low := b.Linear(b.Dropout(x, a.Dropout), a.A.Value(b), 0)
-	return b.Add(y, b.Scale(b.Linear(low, a.B.Value(b), 0), a.Scale))
+	return b.LinearPlus(b.Scale(low, a.Scale), a.B.Value(b), y)
 }

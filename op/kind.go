@@ -65,7 +65,7 @@ type def struct {
 }
 
 var defs = [kinds]def{
-	MatMul: {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
+	MatMul: {"matmul", inferMatMul, costMatMul, matMulAccumulates, referenceMatMul},
 
 	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},
 	EmbeddingGrad: {"embedding_grad", inferEmbeddingGrad, costEmbeddingGrad, first, referenceEmbeddingGrad},
