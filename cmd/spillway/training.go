@@ -8,6 +8,7 @@ import (
 
 	"spillway"
 	"spillway/internal/term"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/train"
 	"spillway/units"
@@ -63,7 +64,7 @@ func (t *training) report(r train.Report) {
 	t.busy += r.SecondsPerIteration
 	t.bound += r.ShareOfBound * r.SecondsPerIteration
 	t.pace += paceWeight * (r.SecondsPerIteration - t.pace)
-	if n, err := resident(); err == nil {
+	if n, err := machine.Resident(); err == nil {
 		t.resident = max(t.resident, n)
 	}
 	if n, err := t.rig.held(); err == nil {

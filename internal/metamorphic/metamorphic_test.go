@@ -2,14 +2,12 @@ package metamorphic
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"spillway/device/cpu"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
 )
@@ -95,41 +93,4 @@ func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks
 		t.Fatal(err)
 	}
 	return out
-}
-
-// What the arenas really hold is what the plan said: predicted and allocated are
-// one number, also seen from the steps.
-func TestPredictedMemoryIsAllocated(t *testing.T) {
-	kernels := cpu.Open(cpu.Options{Threads: 1})
-	defer kernels.Close()
-	site := tiny.Site(1 << 30)
-	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
-	for n := range 40 {
-		r := rand.New(rand.NewPCG(uint64(n), 4))
-		s := subjects(t)[r.IntN(18)]
-		choose, _ := Choice(r, s.goal.Micros)
-		p, err := planner.Build(s.model, s.goal, site, choose)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for d := range p.Devices { // a budget of exactly what is planned is enough
-			p.Devices[d].Budget = arena(p, d)
-		}
-		if _, err := Train(s.model, p, t.TempDir(), 1, 1); err != nil {
-			t.Errorf("%s with exactly its memory: %v", p.Strategy, err)
-		}
-		p.Devices[0].Budget--
-		if _, err := Train(s.model, p, t.TempDir(), 1, 1); err == nil {
-			t.Errorf("%s ran with less memory than planned", p.Strategy)
-		}
-	}
-}
-
-func arena(p *plan.Plan, d int) int64 {
-	for _, a := range p.Arenas {
-		if (a.Tier == plan.OnDevice || a.Tier == plan.OnDisk) && a.Device == d {
-			return a.Bytes
-		}
-	}
-	panic(fmt.Sprint("no arena for device ", d))
 }

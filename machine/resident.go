@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"errors"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resident is how much physical memory the process has now, as the system counts it;
-// where the system only knows the most it ever had, that.
-func resident() (int64, error) {
+// Resident is how much physical memory the process has now, as the system counts it;
+// where the system only knows the most it ever had, that. In bytes.
+func Resident() (int64, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if errors.Is(err, fs.ErrNotExist) {
-		return mostResident()
+		return MostResident()
 	}
 	if err != nil {
 		return 0, err
@@ -30,7 +30,8 @@ func resident() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-func mostResident() (int64, error) {
+// MostResident is the most physical memory the process ever had, in bytes.
+func MostResident() (int64, error) {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return 0, err
