@@ -11,6 +11,7 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
+	"spillway/op"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
@@ -55,7 +56,8 @@ type PlanOptions struct {
 	Micros int   // micro-batches per iteration; 0 counts as 1
 	// Packed: samples hold several documents.
 	Packed bool
-	// Precision computed in: F32, or BF16 with full-precision masters. 0 is F32.
+	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
+	// the loss. 0 is F32.
 	Precision dtype.Type
 
 	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
@@ -241,7 +243,12 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Moments: o.Optimizer.States(), Clip: o.Clip}
+	keeping, err := o.Optimizer.Keeping()
+	if err != nil {
+		return g, err
+	}
+	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16,
+		States: func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }}
 	g.Master = o.Precision != dtype.F32
 	return g, nil
 }

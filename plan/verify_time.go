@@ -201,7 +201,7 @@ func (p *Plan) verifyPieces(s Slab) error {
 	if end != want {
 		return fmt.Errorf("slab %s: its pieces cover %d of %d trained elements", s.Name, end, want)
 	}
-	return nil
+	return p.verifyStates(&s)
 }
 
 // afterUpdate checks that a gradient is complete when used, and that changed

@@ -31,6 +31,9 @@ type blueprint struct {
 	partials   []int64 // by slab: where its sums of squares start among all, in elements
 	partialLen int64
 
+	update *plan.Update // nil when nothing is trained
+	pieces map[pieceSizes][]piece
+
 	partAt   map[string]plan.Part
 	constAt  map[string]plan.Const
 	joints   map[jointKey]*autograd.Joint
@@ -70,10 +73,16 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if err := g.Bounds.check(g.Insist); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
-	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
-		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
+	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
+		pieces: map[pieceSizes][]piece{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
+	if o := g.Optimizer; o != nil {
+		b.update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Grad: g.Grad, Clip: o.Clip}
+		if g.Master {
+			b.update.Attr.To = m.Config.DType
+		}
+	}
 	b.ownSlabs()
 	b.trained = b.firstTrained()
 	for i := range m.Blocks {

@@ -96,12 +96,7 @@ func (e *emitter) start() {
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: DiskName, Tier: plan.OnDisk, Device: e.disk})
 	}
-	if o := b.goal.Optimizer; o != nil {
-		e.p.Update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Moments: o.Moments, Grad: b.goal.Grad, Clip: o.Clip}
-		if b.goal.Master {
-			e.p.Update.Attr.To = b.model.Config.DType
-		}
-	}
+	e.p.Update = b.update
 }
 
 func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) int {

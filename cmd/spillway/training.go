@@ -33,6 +33,7 @@ type training struct {
 	pace        float64 // seconds of one, over the latest
 	bound       float64 // seconds the binding resource alone would have needed
 	heldOut     float64 // loss of the last evaluation, 0 for none
+	skipped     int64   // iterations that updated nothing
 	resident    int64   // most memory of the process that was seen, bytes
 	held        int64   // most memory of cards that their driver counted, bytes
 }
@@ -69,6 +70,10 @@ func (t *training) report(r train.Report) {
 	}
 	if n, err := t.rig.held(); err == nil {
 		t.held = max(t.held, n)
+	}
+	if r.Skipped {
+		t.skipped++
+		t.line.Print(fmt.Sprintf("iteration %s updated nothing: its gradients overflowed at a loss scale of %g, which falls now", grouped(r.Iteration), r.LossScale))
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {
@@ -115,6 +120,7 @@ type trainReport struct {
 	LossFirst   float64 `json:"loss_first"`
 	LossLast    float64 `json:"loss_last"`
 	LossHeldOut float64 `json:"loss_held_out,omitempty"`
+	Skipped     int64   `json:"skipped,omitempty"` // iterations whose gradients overflowed in fp16
 	Checkpoint  string  `json:"checkpoint,omitempty"`
 
 	Budget    int64 `json:"budget_bytes"` // of the device
@@ -139,7 +145,7 @@ type trainReport struct {
 func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
-		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
+		LossHeldOut: t.heldOut, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
 		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	if s.Driver = t.held; t.held > 0 {
@@ -165,6 +171,9 @@ func (s trainReport) write(p *page) {
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", s.LossFirst, s.LossLast)
 	if s.LossHeldOut > 0 {
 		loss += fmt.Sprintf(", %.4f on held-out text", s.LossHeldOut)
+	}
+	if s.Skipped > 0 {
+		loss += fmt.Sprintf("; %s iterations overflowed and updated nothing", grouped(s.Skipped))
 	}
 	p.line("loss", "%s", loss)
 	p.line("memory", "predicted %v, measured %v, budget %v; with everything on the device %v", units.Bytes(s.Predicted), units.Bytes(s.Measured),

@@ -1,18 +1,17 @@
 package cuda
 
 import (
-	"fmt"
-
 	"spillway/dtype"
 	"spillway/op"
 )
 
-// copies numbers the types of the copy of an updated weight, as update.cu does.
-var copies = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3}
+// stored numbers the types of moments, and of the copy of an updated weight, as update.cu
+// does.
+var stored = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, dtype.Dyn8: 4, dtype.UDyn8: 5}
 
 // copyArgs are the copy of the weight, behind the other outputs, and its type.
 func copyArgs(c op.Call) ([]arg, error) {
-	kind, known := copies[c.Attr.To]
+	kind, known := stored[c.Attr.To]
 	if !known {
 		return nil, none("copies of the weight as " + c.Attr.To.String() + " are not handled")
 	}
@@ -25,24 +24,13 @@ func copyArgs(c op.Call) ([]arg, error) {
 // forms are the ends of kernels' names by the type of what they keep.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
 
-// formOf finds the form for the operands between the gradient and the clip factor, of
-// which there is at least one.
-func formOf(c op.Call) (string, error) {
-	kept := c.In[2 : len(c.In)-1]
-	for _, t := range kept {
-		if form, known := forms[t.DType]; !known || form != forms[kept[0].DType] {
-			return "", none(fmt.Sprintf("moments of %v beside %v are not handled", t.DType, kept[0].DType))
-		}
-	}
-	return forms[kept[0].DType], nil
-}
-
 func adam(d *Device, c op.Call) (program, error) {
-	form, err := formOf(c)
-	if err != nil {
-		return program{}, err
+	mean, square := c.In[2].DType, c.In[3].DType
+	name, attrs := "adam"+forms[mean], []arg{flag(c.Attr.Decoupled)}
+	if forms[mean] != forms[square] {
+		name, attrs = "adamMixed", append(attrs, i64(stored[mean]), i64(stored[square]))
 	}
-	return d.updated(c, "adam"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, []arg{flag(c.Attr.Decoupled)},
+	return d.updated(c, name, []arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, attrs,
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2)
 }
 
@@ -50,20 +38,12 @@ func sgd(d *Device, c op.Call) (program, error) {
 	if len(c.In) == 3 {
 		return d.updated(c, "sgdBare", []arg{buffer(0), buffer(1), buffer(2)}, nil, op.ArgRate, op.ArgDecay)
 	}
-	form, err := formOf(c)
-	if err != nil {
-		return program{}, err
-	}
-	return d.updated(c, "sgd"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, []arg{flag(c.Attr.Nesterov)},
+	return d.updated(c, "sgd"+forms[c.In[2].DType], []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, []arg{flag(c.Attr.Nesterov)},
 		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
 }
 
 func lion(d *Device, c op.Call) (program, error) {
-	form, err := formOf(c)
-	if err != nil {
-		return program{}, err
-	}
-	return d.updated(c, "lion"+form, []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, nil, op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
+	return d.updated(c, "lion"+forms[c.In[2].DType], []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, nil, op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
 }
 
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.

@@ -10,6 +10,8 @@
 #define HALF (BLOCK / 2)
 #define MINE 8 // elements of a lane
 
+__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
+
 struct Span {
     i64 block; // its number
     i64 first; // this lane's first element
@@ -40,6 +42,16 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
         if (s.at(k) < s.n) p[s.at(k)] = x[k / 4].x[k % 4];
 }
 
+// keep rounds what a rule keeps: in f16 no number but zero becomes zero, and no finite
+// one infinite.
+template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
+template <> __device__ __forceinline__ void keep(float x, f16 *y) {
+    narrow(x, y);
+    u16 sign = y->bits & 0x8000, size = y->bits & 0x7fff;
+    if (size == 0 && x != 0) y->bits = sign | 1;
+    if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
+}
+
 template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const float (&f)[MINE]) {
     Pack<E, 4> x[2];
 #pragma unroll
@@ -50,8 +62,7 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 // What a rule keeps of a weight: nothing, plain numbers, or 8-bit dynamic codes behind
 // the absmax of their blocks. fetch comes first, then open; close writes.
 struct Nothing {
-    static const bool coded = false;
-    void *memory;
+    __device__ bool coded() const { return false; }
     __device__ void fetch(const Span &) {}
     __device__ void open(const Dynamic &, float (&f)[MINE]) const {
         for (int k = 0; k < MINE; k++) f[k] = 0;
@@ -60,23 +71,27 @@ struct Nothing {
 };
 
 template <class E> struct Plain {
-    static const bool coded = false;
     void *memory;
     Pack<E, 4> x[2];
+    __device__ bool coded() const { return false; }
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const E *)memory, s, x); }
     __device__ __forceinline__ void open(const Dynamic &, float (&f)[MINE]) const {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
     }
-    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE]) { put((E *)memory, s, f); }
+    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE]) {
+#pragma unroll
+        for (int k = 0; k < MINE; k++) keep(f[k], &x[k / 4].x[k % 4]);
+        put((E *)memory, s, x);
+    }
 };
 
 // KIND 0 has a sign, 1 has none.
 template <int KIND> struct Coded {
-    static const bool coded = true;
     void *memory;
     float absmax;
     Pack<u8, 4> x[2];
+    __device__ bool coded() const { return true; }
     __device__ __forceinline__ u8 *codes(const Span &s) const { return (u8 *)memory + 4 * ((s.n + BLOCK - 1) / BLOCK); }
     __device__ __forceinline__ void fetch(const Span &s) {
         absmax = ((const float *)memory)[s.block];
@@ -100,35 +115,71 @@ template <int KIND> struct Coded {
     }
 };
 
-enum { NoCopy, CopyF32, CopyBF16, CopyF16 };
+enum { None, F32, BF16, F16, Dyn8, UDyn8 };
+
+// Any is a moment of a type known when it runs, for mixtures: slower than the others.
+struct Any {
+    void *memory;
+    int type;
+    Span span;
+    __device__ bool coded() const { return type >= Dyn8; }
+    __device__ void fetch(const Span &s) { span = s; }
+    template <class M> __device__ void openAs(M m, const Dynamic &d, float (&f)[MINE]) const {
+        m.fetch(span);
+        m.open(d, f);
+    }
+    __device__ void open(const Dynamic &d, float (&f)[MINE]) const {
+        switch (type) {
+        case F32: return openAs(Plain<float>{memory}, d, f);
+        case BF16: return openAs(Plain<bf16>{memory}, d, f);
+        case F16: return openAs(Plain<f16>{memory}, d, f);
+        case Dyn8: return openAs(Coded<0>{memory}, d, f);
+        case UDyn8: return openAs(Coded<1>{memory}, d, f);
+        }
+    }
+    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
+        switch (type) {
+        case F32: return Plain<float>{memory}.close(d, s, f);
+        case BF16: return Plain<bf16>{memory}.close(d, s, f);
+        case F16: return Plain<f16>{memory}.close(d, s, f);
+        case Dyn8: return Coded<0>{memory}.close(d, s, f);
+        case UDyn8: return Coded<1>{memory}.close(d, s, f);
+        }
+    }
+};
 
 __device__ __forceinline__ void copyTo(void *copy, int type, const Span &s, const float (&w)[MINE]) {
-    if (type == CopyBF16) put((bf16 *)copy, s, w);
-    if (type == CopyF16) put((f16 *)copy, s, w);
-    if (type == CopyF32) put((float *)copy, s, w);
+    if (type == BF16) put((bf16 *)copy, s, w);
+    if (type == F16) put((f16 *)copy, s, w);
+    if (type == F32) put((float *)copy, s, w);
 }
 
-__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
-
-// update applies a rule to all weights. Beside codes, an element without a finite
-// gradient leaves its weight as it is and its moments become zero: it would spoil its
-// whole block.
+// update applies a rule to all weights; where the clip factor is not positive, all stay
+// as they are. Beside codes, an element without a finite gradient leaves its weight as it
+// is and its moments become zero: it would spoil its whole block.
 template <class Rule, class M, class V>
 __device__ __forceinline__ void update(const Rule &rule, float *w, const Element *g, M m, V v, const float *clip, void *copy, int type, i64 n) {
     __shared__ Dynamic codes;
-    const bool coded = M::coded || V::coded;
+    const bool coded = m.coded() || v.coded();
     if (coded) codes.take();
     float by = clip[0];
+    bool stays = !(by > 0);
     i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 block = position() / 32; block < blocks; block += warps) {
         Span s = {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n};
         Pack<float, 4> weight[2];
         Pack<Element, 4> gradient[2];
+        float x[MINE], mean[MINE], square[MINE];
         fetch(w, s, weight);
+        if (stays) {
+#pragma unroll
+            for (int k = 0; k < MINE; k++) x[k] = weight[k / 4].x[k % 4];
+            copyTo(copy, type, s, x);
+            continue;
+        }
         fetch(g, s, gradient);
         m.fetch(s);
         v.fetch(s);
-        float x[MINE], mean[MINE], square[MINE];
         m.open(codes, mean);
         v.open(codes, square);
 #pragma unroll
@@ -172,6 +223,12 @@ ADAM(adam, Plain<float>, Plain<float>)
 ADAM(adamBF16, Plain<bf16>, Plain<bf16>)
 ADAM(adamF16, Plain<f16>, Plain<f16>)
 ADAM(adam8, Coded<0>, Coded<1>)
+
+extern "C" __global__ void __launch_bounds__(256) adamMixed(float *w, const Element *g, void *m, void *v, const float *clip, void *copy, int type,
+                                                            i64 n, int decoupled, int mean, int square, float rate, float decay,
+                                                            float beta1, float beta2, float eps, float bias1, float bias2) {
+    update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, Any{m, mean}, Any{v, square}, clip, copy, type, n);
+}
 
 // Momentum of SGD. first: the first iteration, which starts the momentum at the gradient.
 struct SGD {
