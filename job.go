@@ -17,7 +17,6 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
-	"spillway/weights"
 )
 
 // Task is what a model is to be used for.
@@ -66,6 +65,9 @@ type PlanOptions struct {
 	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
 	// and Eval have adapters where a rank is given.
 	Adapters lora.Options
+	// Adapter is values to begin from instead of fresh ones; where Adapters has no rank
+	// its options count too. It must stay open while the job starts.
+	Adapter *lora.Adapter
 
 	Machine machine.Machine
 	Device  string // of the machine; "" is its first
@@ -113,6 +115,11 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 	}
 	if o.Optimizer.Name == "" {
 		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are sound
+	}
+	if o.Adapters.Rank == 0 && o.Adapter != nil {
+		base := o.Adapters.Base
+		o.Adapters = o.Adapter.Options
+		o.Adapters.Base = base
 	}
 	if o.Adapters.Rank == 0 && o.adapters() {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
@@ -251,15 +258,6 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 		States: func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }}
 	g.Master = o.Precision != dtype.F32
 	return g, nil
-}
-
-// Weights is where the job's params come from. Adapters are what LoRA trains.
-func (j *Job) Weights() (weights.Source, error) {
-	adapter := map[string]bool{}
-	for _, p := range j.Spec.Params {
-		adapter[p.Name] = j.Options.adapters() && !p.Frozen
-	}
-	return j.Model.weights(j.Spec.Params, func(param string) bool { return adapter[param] })
 }
 
 // Start allocates everything the plan needs on its devices and loads the weights. The

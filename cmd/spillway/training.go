@@ -36,6 +36,7 @@ type training struct {
 	skipped     int64   // iterations that updated nothing
 	resident    int64   // most memory of the process that was seen, bytes
 	held        int64   // most memory of cards that their driver counted, bytes
+	foretold    int64   // what their driver was expected to count, bytes
 }
 
 // newTraining is a run on devices that are open. Lines that stay go to log.
@@ -47,7 +48,7 @@ func newTraining(sh shell, log io.Writer, on *rig) *training {
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
-	t.start = time.Now()
+	t.start, t.foretold = time.Now(), t.rig.predicted(job.Plan)
 	c.Report = t.report
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
@@ -128,7 +129,7 @@ type trainReport struct {
 	Predicted int64 `json:"predicted_peak_bytes"`
 	Measured  int64 `json:"measured_peak_bytes"`
 	// What the driver of cards counts, of all programs, and what was expected of it:
-	// the arenas, what was taken before, and a reserve for the code of kernels.
+	// what it counted before the run, the arenas, and its table of page-locked memory.
 	Driver          int64 `json:"driver_peak_bytes,omitempty"`
 	DriverPredicted int64 `json:"driver_predicted_bytes,omitempty"`
 
@@ -149,7 +150,7 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	if s.Driver = t.held; t.held > 0 {
-		s.DriverPredicted = s.Predicted + t.rig.overhead()
+		s.DriverPredicted = t.foretold
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds
