@@ -47,7 +47,7 @@ func (p *Plan) verifyPieces(s Slab) error {
 	if end != want {
 		return fmt.Errorf("slab %s: its pieces cover %d of %d trained elements", s.Name, end, want)
 	}
-	return nil
+	return p.verifyStates(&s)
 }
 
 // updateCheck walks over the steps and knows what updates have changed so far.
