@@ -185,7 +185,7 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for want, err := range map[string]error{
-		"f32 is not a block type":                 Encode(dtype.F32, nil, nil),
+		"f32 is not a type of blocks of one size":                 Encode(dtype.F32, nil, nil),
 		"11 bytes for 2 elements of nf4, want 10": Encode(dtype.NF4, make([]byte, 11), make([]float32, 2)),
 		"9 bytes for 2 elements of fp4, want 10":  Decode(dtype.FP4, make([]float32, 2), make([]byte, 9)),
 		"element 1 is NaN, which nf4":             Encode(dtype.NF4, make([]byte, 10), []float32{1, nan}),
