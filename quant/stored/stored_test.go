@@ -1,4 +1,4 @@
-package bnb_test
+package stored_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/quant"
-	"spillway/quant/bnb"
+	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -34,13 +34,13 @@ func open(t *testing.T, dir string) *hf.Folder {
 	return f
 }
 
-func collect(t *testing.T, dir string) map[string]bnb.Tensor {
+func collect(t *testing.T, dir string) map[string]stored.Tensor {
 	t.Helper()
-	list, err := bnb.Collect(open(t, dir).Tensors())
+	list, err := stored.Collect(open(t, dir).Tensors())
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]bnb.Tensor{}
+	all := map[string]stored.Tensor{}
 	for _, w := range list {
 		all[w.Name] = w
 	}
@@ -137,7 +137,7 @@ func convert(t *testing.T, kind dtype.Type) string {
 	if *keep != "" {
 		dir = filepath.Join(*keep, kind.String())
 	}
-	if err := bnb.Convert(open(t, "testdata/plain"), dir, bnb.Options{Kind: kind, Chosen: products}); err != nil {
+	if err := stored.Convert(open(t, "testdata/plain"), dir, stored.Options{Kind: kind, Chosen: products}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -225,7 +225,7 @@ func sameConfig(t *testing.T, ours, theirs *hf.Folder) {
 	if a, b := read(ours), read(theirs); !maps.Equal(a, b) {
 		t.Errorf("quantization_config is %v, want %v", a, b)
 	}
-	if err := bnb.Check(ours.Config); err != nil {
+	if err := stored.Check(ours.Config); err != nil {
 		t.Error(err)
 	}
 }
@@ -238,7 +238,7 @@ func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 		for i := range x {
 			x[i] = float32(math.Sin(float64(i))) * 3
 		}
-		w := bnb.Weight{Name: "a.weight", Shape: s, From: func(first int64, dst []float32) error {
+		w := stored.Weight{Name: "a.weight", Shape: s, From: func(first int64, dst []float32) error {
 			copy(dst, x[first:])
 			return nil
 		}}
@@ -255,7 +255,7 @@ func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		list, err := bnb.Collect(file.Tensors())
+		list, err := stored.Collect(file.Tensors())
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d weights, %v", len(list), err)
 		}

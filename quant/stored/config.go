@@ -1,4 +1,4 @@
-package bnb
+package stored
 
 import (
 	"encoding/json"

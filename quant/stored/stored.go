@@ -1,4 +1,4 @@
-// Package bnb reads and writes weights the way the bitsandbytes library keeps them in
+// Package stored reads and writes quantized weights the way other libraries keep them in
 // safetensors files, which is how transformers saves a quantized model.
 //
 // A quantized weight is several tensors. In 4 bits, beside the codes under the weight's
@@ -12,7 +12,7 @@
 // and in 8 bits the module's .SCB, the absmax of each row, and .weight_format. Collect
 // finds what belongs together. Every number is decoded with the maps in the file, so it
 // is the number bitsandbytes computes, to the bit.
-package bnb
+package stored
 
 import (
 	"fmt"
