@@ -18,7 +18,7 @@ type fileWriter struct {
 	waiting map[string]bool   // by name: left empty on the way
 }
 
-func newFileWriter(to io.Writer, h *Header, tensors []Source) *fileWriter {
+func newFileWriter(to io.Writer, h *Header, tensors []Source) (*fileWriter, error) {
 	f := &fileWriter{to: to, out: bufio.NewWriterSize(to, int(min(writeBuffer, h.FileBytes()))), header: h,
 		sources: map[string]Source{}, late: map[string][]Info{}, waiting: map[string]bool{}}
 	for _, t := range tensors {
@@ -30,12 +30,16 @@ func newFileWriter(to io.Writer, h *Header, tensors []Source) *fileWriter {
 	}
 	for i, t := range h.Tensors {
 		after := f.sources[t.Name].After
-		if at, ok := order[after]; ok && at > i {
+		at, ok := order[after]
+		switch {
+		case after != "" && !ok:
+			return nil, fmt.Errorf("tensor %q is to be written after %q, which the file has not", t.Name, after)
+		case at > i:
 			f.late[after] = append(f.late[after], t)
 			f.waiting[t.Name] = true
 		}
 	}
-	return f
+	return f, nil
 }
 
 func (f *fileWriter) write() error {

@@ -73,7 +73,13 @@ func WriteFile(disk vfs.FS, path string, tensors []Source) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	err = vfs.WriteFile(disk, path, func(w io.Writer) error { return newFileWriter(w, h, tensors).write() })
+	err = vfs.WriteFile(disk, path, func(w io.Writer) error {
+		f, err := newFileWriter(w, h, tensors)
+		if err != nil {
+			return err
+		}
+		return f.write()
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -263,6 +263,13 @@ func TestTensorsWaitForOthers(t *testing.T) {
 			}
 		}
 	}
+	shards, err := Split(all, 20)
+	if err != nil || len(shards) != 2 || len(shards[0].Tensors) != 3 {
+		t.Errorf("%d shards: %v", len(shards), err)
+	}
+	if _, err := Split(all[1:], 20); err == nil {
+		t.Error("a tensor was parted from the one it waits for")
+	}
 	count := &vfs.Faults{Disk: vfs.NewMemory(1 << 20)}
 	if err := WriteSet(count, "/", all, 1<<20); err != nil {
 		t.Fatal(err)

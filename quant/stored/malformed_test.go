@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -140,30 +139,23 @@ func TestReadsPastTheEndAreRefused(t *testing.T) {
 	}
 }
 
-// A model that cannot be converted leaves nothing behind.
-func TestConvertRefuses(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "out")
-	plain := open(t, "testdata/plain")
-	for says, err := range map[string]error{
-		"quantized already": stored.Convert(open(t, "testdata/nf4"), dir, stored.Options{Kind: dtype.NF4, Chosen: products}),
-		"[in out]":          stored.Convert(open(t, "../../testdata/reference/gpt2"), dir, stored.Options{Kind: dtype.NF4, Chosen: products}),
-		"use nf4, fp4":      stored.Convert(plain, dir, stored.Options{Kind: dtype.BF16, Chosen: products}),
-		"of matrices":       stored.Convert(plain, dir, stored.Options{Kind: dtype.I8, Chosen: func(string) bool { return true }}),
-	} {
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want an error with %q", err, says)
+func TestWeightsThatCannotBeWritten(t *testing.T) {
+	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.RowF8} {
+		sources, err := broken.Sources(kind, dtype.BF16, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sources[0].Write(io.Discard); err == nil || !strings.Contains(err.Error(), "disk gone") {
+			t.Errorf("a source that fails gives %v", err)
 		}
 	}
-	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
-	sources, err := broken.FourBit(dtype.NF4, dtype.BF16)
-	if err != nil {
-		t.Fatal(err)
+	flat := stored.Weight{Name: "a.weight", Shape: shape.Of(4)}
+	if _, err := flat.Sources(dtype.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
+		t.Errorf("rows of a vector: %v", err)
 	}
-	if err := sources[1].Write(io.Discard); err == nil || !strings.Contains(err.Error(), "disk gone") {
-		t.Errorf("a source that fails gives %v", err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s was left behind", dir)
+	if _, err := flat.Sources(dtype.BF16, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "use nf4, fp4") {
+		t.Errorf("bf16: %v", err)
 	}
 }
 

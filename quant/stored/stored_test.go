@@ -1,11 +1,7 @@
 package stored_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -70,7 +66,7 @@ func TestFoldersDecodeAsBitsandbytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer decoded.Close()
-	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.I8} {
+	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8} {
 		all := collect(t, filepath.Join("testdata", name))
 		if len(all) != 12 {
 			t.Errorf("%s: %d weights, want those of the plain folder, 12", name, len(all))
@@ -119,28 +115,21 @@ func TestStorageDecodesTheSame(t *testing.T) {
 	if err := quant.Decode(w.Type, got, b); err != nil || !sameBits(got, numbers(t, w, 0, n)) {
 		t.Errorf("the storage decodes differently (%v)", err)
 	}
-	for _, other := range []string{"fp4", "int8", "plain"} {
+	rows := collect(t, filepath.Join("testdata", "int8"))[name]
+	if r, exact, ok = rows.Storage(); !ok || !exact {
+		t.Fatalf("int8: ok %v, exact %v", ok, exact)
+	}
+	if b, err = io.ReadAll(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := quant.DecodeRows(rows.Type, got, b, int(rows.Shape[1])); err != nil || !sameBits(got, numbers(t, rows, 0, n)) {
+		t.Errorf("the storage of rows decodes differently (%v)", err)
+	}
+	for _, other := range []string{"fp4", "plain"} {
 		if _, _, ok := collect(t, filepath.Join("testdata", other))[name].Storage(); ok {
 			t.Errorf("%s has a storage", other)
 		}
 	}
-}
-
-func products(name string) bool { return strings.HasSuffix(name, "_proj.weight") }
-
-// keep leaves converted folders behind, for tools/reference/loads.py.
-var keep = flag.String("keep", "", "an empty folder to write converted models to")
-
-func convert(t *testing.T, kind dtype.Type) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "out")
-	if *keep != "" {
-		dir = filepath.Join(*keep, kind.String())
-	}
-	if err := stored.Convert(open(t, "testdata/plain"), dir, stored.Options{Kind: kind, Chosen: products}); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 func content(t *testing.T, f *hf.Folder, name string) []byte {
@@ -156,81 +145,7 @@ func content(t *testing.T, f *hf.Folder, name string) []byte {
 	return b
 }
 
-// A folder quantized here has the tensors of one quantized by transformers: the same
-// names, types and shapes, and the same bytes where nothing depends on the order of a
-// sum. In 4 bits that leaves out the absmax, which transformers' CPU build codes only
-// roughly, and everything that follows from their mean.
-func TestConvertWritesWhatTransformersDoes(t *testing.T) {
-	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "int8": dtype.I8} {
-		ours, theirs := open(t, convert(t, kind)), open(t, filepath.Join("testdata", name))
-		if a, b := len(ours.Tensors()), len(theirs.Tensors()); a != b {
-			t.Errorf("%s: %d tensors, want %d", name, a, b)
-		}
-		for _, want := range theirs.Tensors() {
-			got, ok := ours.Tensor(want.Name)
-			described := strings.Contains(want.Name, "quant_state")
-			if !ok || got.Type != want.Type || !described && !got.Shape.Equal(want.Shape) {
-				t.Errorf("%s: %s is %v%v, want %v%v", name, want.Name, got.Type, got.Shape, want.Type, want.Shape)
-				continue
-			}
-			a, b := content(t, ours, want.Name), content(t, theirs, want.Name)
-			switch {
-			case described:
-				sameState(t, a, b)
-			case strings.HasSuffix(want.Name, "absmax"):
-			case !bytes.Equal(a, b):
-				t.Errorf("%s: the bytes of %s differ", name, want.Name)
-			}
-		}
-		sameConfig(t, ours, theirs)
-	}
-}
-
-// sameState compares descriptions; spaces may follow ours.
-func sameState(t *testing.T, ours, theirs []byte) {
-	t.Helper()
-	head := func(b []byte) string {
-		text, _, _ := strings.Cut(string(b), `"nested_offset": `)
-		return text
-	}
-	if head(ours) != head(theirs) {
-		t.Errorf("description %s, want %s", ours, theirs)
-	}
-	var a, b struct {
-		Offset float64 `json:"nested_offset"`
-	}
-	if err := json.Unmarshal(ours, &a); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(theirs, &b); err != nil || math.Abs(a.Offset-b.Offset) > 2e-7*b.Offset {
-		t.Errorf("offset %v, want %v (%v)", a.Offset, b.Offset, err)
-	}
-}
-
-func sameConfig(t *testing.T, ours, theirs *hf.Folder) {
-	t.Helper()
-	read := func(f *hf.Folder) map[string]string {
-		text, _ := f.Config.Value("quantization_config")
-		var values map[string]json.RawMessage
-		if err := json.Unmarshal(text, &values); err != nil {
-			t.Fatal(err)
-		}
-		m := map[string]string{}
-		for k, v := range values {
-			m[k] = string(v) // as it is spelled: transformers tells 6 from 6.0
-		}
-		delete(m, "bnb_4bit_compute_dtype") // a choice, not a property of the weights
-		return m
-	}
-	if a, b := read(ours), read(theirs); !maps.Equal(a, b) {
-		t.Errorf("quantization_config is %v, want %v", a, b)
-	}
-	if err := stored.Check(ours.Config); err != nil {
-		t.Error(err)
-	}
-}
-
-// What is written is what package quant makes of the numbers, in any shape.
+// What is written is what package quant makes of the numbers, in any shape and form.
 func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 	for _, s := range []shape.Shape{{1, 1}, {3, 43}, {1, 64}, {130, 129}} {
 		n := s.Elements()
@@ -238,33 +153,70 @@ func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 		for i := range x {
 			x[i] = float32(math.Sin(float64(i))) * 3
 		}
-		w := stored.Weight{Name: "a.weight", Shape: s, From: func(first int64, dst []float32) error {
-			copy(dst, x[first:])
-			return nil
-		}}
-		sources, err := w.FourBit(dtype.FP4, dtype.F16)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "model.safetensors")
-		if err := safetensors.WriteFile(vfs.OS, path, sources); err != nil {
-			t.Fatal(err)
-		}
-		file, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		list, err := stored.Collect(file.Tensors())
-		if err != nil || len(list) != 1 {
-			t.Fatalf("%d weights, %v", len(list), err)
-		}
-		packed, want := make([]byte, dtype.FP4.Bytes(n)), make([]float32, n)
-		if err := quant.Encode(dtype.FP4, packed, x); err != nil {
-			t.Fatal(err)
-		}
-		if err := quant.Decode(dtype.FP4, want, packed); err != nil || !sameBits(numbers(t, list[0], 0, n), want) {
-			t.Errorf("%v: the numbers differ (%v)", s, err)
+		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+			for _, double := range []bool{true, false} {
+				w := written(t, s, x, kind, double)
+				if w.Type != kind || !w.Shape.Equal(s) || w.Double() != (double && !kind.ByRows()) {
+					t.Errorf("%v%v became %v%v, double %v", kind, s, w.Type, w.Shape, w.Double())
+				}
+				if !sameBits(numbers(t, w, 0, n), coded(t, kind, s, x, double)) {
+					t.Errorf("%v%v: the numbers differ", kind, s)
+				}
+			}
 		}
 	}
+}
+
+// written is a weight after it was written and read.
+func written(t *testing.T, s shape.Shape, x []float32, kind dtype.Type, double bool) stored.Tensor {
+	t.Helper()
+	w := stored.Weight{Name: "a.weight", Shape: s, From: func(first int64, dst []float32) error {
+		copy(dst, x[first:])
+		return nil
+	}}
+	sources, err := w.Sources(kind, dtype.F16, double)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := safetensors.WriteFile(vfs.OS, path, sources); err != nil {
+		t.Fatal(err)
+	}
+	file, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	list, err := stored.Collect(file.Tensors())
+	if err != nil || len(list) != 1 || len(list[0].Parts) != len(file.Tensors()) {
+		t.Fatalf("%d weights, %v", len(list), err)
+	}
+	return list[0]
+}
+
+// coded is numbers after package quant coded and decoded them.
+func coded(t *testing.T, kind dtype.Type, s shape.Shape, x []float32, double bool) []float32 {
+	t.Helper()
+	out := make([]float32, len(x))
+	var err error
+	switch {
+	case kind.ByRows():
+		packed := make([]byte, s[0]*kind.Bytes(s[1]))
+		if err = quant.EncodeRows(kind, packed, x, int(s[1])); err == nil {
+			err = quant.DecodeRows(kind, out, packed, int(s[1]))
+		}
+	case double:
+		packed := make([]byte, kind.Bytes(int64(len(x))))
+		if err = quant.Encode(kind, packed, x); err == nil {
+			err = quant.Decode(kind, out, packed)
+		}
+	default:
+		codes, absmax := make([]byte, (len(x)+1)/2), make([]float32, (len(x)+63)/64)
+		quant.FourBitOf(kind).Encode(codes, absmax, x, 64)
+		quant.FourBitOf(kind).Decode(out, codes, absmax, 64)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

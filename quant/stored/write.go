@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"sync"
 
@@ -14,70 +13,101 @@ import (
 	"spillway/shape"
 )
 
-// Weight is a weight to be quantized while it is written. Its numbers are pulled twice,
-// first to measure them and then to code them, and never held all at once.
+// Weight is a weight to be quantized while it is written. Its numbers are pulled once and
+// never held all at once: what is made of the scales is written after the codes.
 type Weight struct {
 	Name  string // of the weight: a module's and ".weight"
 	Shape shape.Shape
 	From  quant.Numbers
 }
 
-// FourBit gives the tensors of the weight as NF4 or FP4, in blocks of 64 with coded
-// absmax, for a model whose other weights are of type model. They belong into one file.
-func (w Weight) FourBit(kind, model dtype.Type) ([]safetensors.Source, error) {
-	if kind != dtype.NF4 && kind != dtype.FP4 {
-		return nil, fmt.Errorf("weight %s: %v is not a 4-bit type", w.Name, kind)
+// Sources are the tensors of the weight in a type, for a model whose other weights are of
+// the type model. They belong into one file. Double codes the scales of 4-bit types again.
+func (w Weight) Sources(kind, model dtype.Type, double bool) ([]safetensors.Source, error) {
+	switch kind {
+	case dtype.NF4, dtype.FP4:
+		return w.fourBit(kind, model, double), nil
+	case dtype.RowI8, dtype.RowF8:
+		return w.byRows(kind)
 	}
-	n := w.Shape.Elements()
-	blocks := (n + dtype.BlockElements - 1) / dtype.BlockElements
-	groups := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks
-	c := &coding{weight: w, about: description{
-		Kind: kind.String(), Block: dtype.BlockElements, Type: model.Torch(), Shape: w.Shape,
-		Group: dtype.GroupBlocks, GroupType: dtype.F32.Torch(), Offset: new(float64),
-	}}
-	code := quant.FourBitOf(kind)
-	state := c.about.encode()
-	return []safetensors.Source{
-		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: func(out io.Writer) error {
-			_, err := io.Copy(out, quant.NewCodes(code, dtype.BlockElements, n, w.From))
-			return err
-		}},
-		{Name: w.Name + absmaxPart, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.put(func(s quant.Scales) []byte { return s.Codes })},
-		{Name: w.Name + nestedAbsmaxPart, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.put(func(s quant.Scales) []byte { return s.Groups })},
-		{Name: w.Name + statePart + kind.String(), Type: dtype.U8, Shape: shape.Shape{int64(len(state))}, Write: c.put(c.describe)},
-		floatSource(w.Name+mapPart, code.Values[:]),
-		floatSource(w.Name+nestedMapPart, quant.Signed.Values[:]),
-	}, nil
+	return nil, fmt.Errorf("weight %s: %v is not a type weights are stored in; use nf4, fp4, i8row or f8row", w.Name, kind)
 }
 
-// coding is a weight between its two passes.
+// fourBit is the weight in blocks of 64.
+func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Source {
+	n := w.Shape.Elements()
+	blocks := (n + dtype.BlockElements - 1) / dtype.BlockElements
+	c := &coding{weight: w, code: quant.FourBitOf(kind), about: description{Kind: kind.String(), Block: dtype.BlockElements, Type: model.Torch(), Shape: w.Shape}}
+	sources := []safetensors.Source{
+		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.codes},
+		floatSource(w.Name+mapPart, c.code.Values[:]),
+	}
+	if double {
+		sources = append(sources, c.coded(blocks)...)
+	} else {
+		sources = append(sources, safetensors.Source{Name: w.Name + absmaxPart, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.plainScales},
+			byteSource(w.Name+statePart+kind.String(), c.about.encode()))
+	}
+	for i := range sources[1:] {
+		sources[1+i].After = w.Name
+	}
+	return sources
+}
+
+// coded are the tensors of scales that are coded again.
+func (c *coding) coded(blocks int64) []safetensors.Source {
+	c.about.Group, c.about.GroupType, c.about.Offset = dtype.GroupBlocks, dtype.F32.Torch(), new(float64)
+	name, groups := c.weight.Name, (blocks+dtype.GroupBlocks-1)/dtype.GroupBlocks
+	return []safetensors.Source{
+		floatSource(name+nestedMapPart, quant.Signed.Values[:]),
+		{Name: name + absmaxPart, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.part(func(s quant.Scales) []byte { return s.Codes })},
+		{Name: name + nestedAbsmaxPart, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.part(func(s quant.Scales) []byte { return s.Groups })},
+		{Name: name + statePart + c.about.Kind, Type: dtype.U8, Shape: shape.Of(len(c.about.encode())), Write: c.part(c.describe)},
+	}
+}
+
+// coding is a weight of 4 bits whose codes are written and whose scales are not.
 type coding struct {
 	weight Weight
+	code   *quant.FourBit
 	about  description
 
 	mu     sync.Mutex
-	scales *quant.Scales // once measured, until all its parts are written
-	left   int           // parts to write
+	absmax []float32
+	scales *quant.Scales // made of absmax for the first part, kept until the last
+	left   int           // parts of the scales to write
 }
 
-// scaleParts is how many tensors are made of the scales.
+// scaleParts is how many tensors are made of coded scales.
 const scaleParts = 3
 
-// put writes a part of the scales, measuring the weight before the first one and
-// forgetting what was measured after the last.
-func (c *coding) put(part func(quant.Scales) []byte) func(io.Writer) error {
+func (c *coding) codes(w io.Writer) error {
+	codes := quant.NewCodes(c.code, dtype.BlockElements, c.weight.Shape.Elements(), c.weight.From)
+	_, err := io.Copy(w, codes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.absmax, c.left = codes.Absmax, scaleParts
+	return err
+}
+
+func (c *coding) plainScales(w io.Writer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := w.Write(quant.Floats(c.absmax))
+	c.absmax = nil
+	return err
+}
+
+// part writes what is made of the scales, which are forgotten after the last part.
+func (c *coding) part(make func(quant.Scales) []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.scales == nil {
-			absmax, err := quant.Absmax(dtype.BlockElements, c.weight.Shape.Elements(), c.weight.From)
-			if err != nil {
-				return err
-			}
-			s := quant.NewScales(absmax)
-			c.scales, c.left = &s, scaleParts
+			s := quant.NewScales(c.absmax)
+			c.scales, c.absmax = &s, nil
 		}
-		_, err := w.Write(part(*c.scales))
+		_, err := w.Write(make(*c.scales))
 		if c.left--; c.left == 0 {
 			c.scales = nil
 		}
@@ -92,56 +122,47 @@ func (c *coding) describe(s quant.Scales) []byte {
 	return d.encode()
 }
 
-// Rows gives the tensors of the weight, a matrix, in 8 bits by rows.
-func (w Weight) Rows() ([]safetensors.Source, error) {
+// byRows is the weight, a matrix, in 8 bits by rows: whole numbers as bitsandbytes has
+// them, floats as compressed-tensors has.
+func (w Weight) byRows(kind dtype.Type) ([]safetensors.Source, error) {
 	module, ok := strings.CutSuffix(w.Name, weightPart)
 	if !ok || len(w.Shape) != 2 {
 		return nil, fmt.Errorf("weight %s%v: rows are coded of matrices named %s", w.Name, w.Shape, weightPart)
 	}
-	return []safetensors.Source{
-		{Name: w.Name, Type: dtype.I8, Shape: w.Shape, Write: func(out io.Writer) error {
-			return w.eachRow(func(codes []byte, _ float32) error {
-				_, err := out.Write(codes)
-				return err
-			})
-		}},
-		{Name: module + rowsPart, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: func(out io.Writer) error {
-			return w.eachRow(func(_ []byte, absmax float32) error {
-				return binary.Write(out, binary.LittleEndian, math.Float32bits(absmax))
-			})
-		}},
-		{Name: module + formatPart, Type: dtype.U8, Shape: shape.Shape{}, Write: func(out io.Writer) error {
-			_, err := out.Write([]byte{0})
-			return err
-		}},
-	}, nil
-}
-
-// eachRow codes one row after another.
-func (w Weight) eachRow(do func(codes []byte, absmax float32) error) error {
-	cols := w.Shape[1]
-	src, codes, raw := make([]float32, cols), make([]int8, cols), make([]byte, cols)
-	var absmax [1]float32
-	for row := range w.Shape[0] {
-		if err := w.From(row*cols, src); err != nil {
-			return err
-		}
-		quant.Rows8(codes, absmax[:], src, int(cols))
-		if a := float64(absmax[0]); math.IsNaN(a) || math.IsInf(a, 0) {
-			return fmt.Errorf("row %d has a number that f16 cannot hold", row)
-		}
-		for i, c := range codes {
-			raw[i] = byte(c)
-		}
-		if err := do(raw, absmax[0]); err != nil {
-			return err
-		}
+	var scales []float32
+	codes := func(out io.Writer) error {
+		c := quant.NewRowCodes(kind, w.Shape[0], w.Shape[1], w.From)
+		_, err := io.Copy(out, c)
+		scales = c.Scales
+		return err
 	}
-	return nil
+	put := func(out io.Writer) error {
+		_, err := out.Write(quant.Floats(scales))
+		scales = nil
+		return err
+	}
+	if kind == dtype.RowF8 {
+		return []safetensors.Source{
+			{Name: w.Name, Type: dtype.F8E4M3, Shape: w.Shape, Write: codes},
+			{Name: w.Name + rowScalesPart, Type: dtype.F32, Shape: shape.Shape{w.Shape[0], 1}, Write: put, After: w.Name},
+		}, nil
+	}
+	return []safetensors.Source{
+		{Name: w.Name, Type: dtype.I8, Shape: w.Shape, Write: codes},
+		{Name: module + rowsPart, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: put, After: w.Name},
+		{Name: module + formatPart, Type: dtype.U8, Shape: shape.Shape{}, Write: byteSource("", []byte{0}).Write, After: w.Name},
+	}, nil
 }
 
 func floatSource(name string, values []float32) safetensors.Source {
 	return safetensors.Source{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
 		return binary.Write(w, binary.LittleEndian, values)
+	}}
+}
+
+func byteSource(name string, b []byte) safetensors.Source {
+	return safetensors.Source{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
 	}}
 }
