@@ -11,7 +11,9 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	c.Vertical = c.Vertical || b.training() && !c.Pipeline && b.entangled()
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: map[at]int{}, grad: map[at]int{}, kept: map[at]int{}}
 	e.start()
-	e.homes()
+	if err := e.homes(); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", b.model.Name, err)
+	}
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
@@ -73,8 +75,12 @@ type slabState struct {
 	pieces           []pieceState // on its owner
 }
 
-// pieceState is what of a piece is on the device of its slab's owner.
-type pieceState struct{ master, moment int }
+// pieceState is what of a piece is on the device of its slab's owner, and the scratch
+// memory its update needs there.
+type pieceState struct {
+	master, moment int
+	scratch        int64
+}
 
 // at names a value of a block's border: which block, carry and micro-batch.
 type at struct{ block, index, micro int }
