@@ -33,7 +33,8 @@ type Config struct {
 	// Adapters to train beside frozen weights, where a rank is given.
 	Adapters lora.Options
 
-	// Precision computed in: F32, or BF16 with full-precision masters. 0 is F32.
+	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
+	// the loss. 0 is F32.
 	Precision dtype.Type
 	Optimizer optim.Config   // the zero value is AdamW as PyTorch has it
 	Schedule  optim.Schedule // of its rate; the zero value is constant

@@ -14,7 +14,7 @@ func (o PlanOptions) optimizer() (*planner.Optimizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip}
+	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16}
 	if known.States, err = statesOf(o.Optimizer); err != nil {
 		return nil, err
 	}

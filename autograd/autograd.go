@@ -97,7 +97,7 @@ func needs(p *graph.Program, o Options) []bool {
 		needs[in.Value] = real && (in.Role == graph.Param && !in.Frozen || in.Role == graph.Carry && o.InputGrad)
 	}
 	for _, n := range p.Nodes {
-		if slices.ContainsFunc(n.In, func(v graph.Value) bool { return needs[v] }) {
+		if !constants[n.Kind] && slices.ContainsFunc(n.In, func(v graph.Value) bool { return needs[v] }) {
 			for _, v := range n.Out {
 				needs[v] = p.Type(v).DType.Float()
 			}

@@ -34,6 +34,9 @@ var rules = map[op.Kind]rule{
 	op.MeanSquare:         gradMeanSquare,
 }
 
+// constants are ops whose results gradients take for constants, by definition.
+var constants = map[op.Kind]bool{op.InverseNorm: true}
+
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC; for the transposed forms the
 // same with factors and flags turned so that the result lies as the operand does.
 func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {

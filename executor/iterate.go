@@ -24,6 +24,7 @@ type Numbers struct {
 	// neighbours name them, with the weight decay of params that decay.
 	Optimizer [8]float32
 	MaxNorm   float32 // of gradients; 0 for no clipping
+	LossScale float32 // what gradients were multiplied by; 0 counts as 1
 }
 
 // runArgs are the numbers of one run.
@@ -113,7 +114,7 @@ func (e *Executor) setNumbers(n Numbers) {
 		}
 	}
 	if e.clipArgs != nil {
-		e.clipArgs.F[op.ArgMaxNorm] = n.MaxNorm
+		e.clipArgs.F[op.ArgMaxNorm], e.clipArgs.F[op.ArgScale] = n.MaxNorm, n.LossScale
 	}
 }
 
@@ -180,8 +181,8 @@ func (e *Executor) Loss() float64 {
 	return sum
 }
 
-// Norm of the gradients of the last iteration; NaN when the plan does not
-// compute it.
+// Norm of the gradients of the last iteration, the loss scale taken off; NaN when the
+// plan does not compute it. Where it is no finite number nothing was updated.
 func (e *Executor) Norm() (float64, error) {
 	if e.clipArgs == nil {
 		return math.NaN(), nil

@@ -225,6 +225,12 @@ func (l *caseList) updates() {
 	l.add("clips", ClipScale, Attr{}, partials).Args.F[ArgMaxNorm] = 0.5
 	l.add("leaves", ClipScale, Attr{}, partials).Args.F[ArgMaxNorm] = 1000
 	l.add("off", ClipScale, Attr{}, partials)
+	scaled := [8]float32{ArgMaxNorm: 0.5, ArgScale: 4}
+	l.add("scaled", ClipScale, Attr{}, partials).Args.F = scaled
+	l.add("overflown", ClipScale, Attr{}, operand{partials.t, func(a Array, u func(int) float64) {
+		partials.f(a, u)
+		a.F[2] = math.Inf(1)
+	}}).Args.F = scaled
 	for _, n := range []int{1, 77, 1031} {
 		l.adam(n)
 		l.sgd(n)
@@ -253,6 +259,9 @@ func (l *caseList) adam(n int) {
 	m8.t.DType, v8.t.DType, zeros8.t.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
 	eight := l.add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
 	eight.Args.F, eight.Big = later, n > 1000
+	nothing := numbers(0, 2)
+	l.add(name+" left", Adam, Attr{To: dtype.BF16}, w, g, m, v, nothing).Args.F = later
+	l.add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.F = later
 	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
 	l.add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.F = later
 	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
@@ -282,6 +291,7 @@ func (l *caseList) sgd(n int) {
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
 		l.add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	}
+	l.add(name+" left", SGD, Attr{}, w, g, m, numbers(0, 2)).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }
 
@@ -294,5 +304,6 @@ func (l *caseList) lion(n int) {
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
 		l.add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = args
 	}
+	l.add(name+" left", Lion, Attr{}, w, g, m, numbers(0, 2)).Args.F = args
 	l.add(name+" copy", Lion, Attr{To: dtype.BF16}, w, g, m, clip).Args.F = args
 }

@@ -34,6 +34,16 @@ func (l *caseList) matMul() {
 	l.add("64x96x1024", MatMul, Attr{TransB: true, Bias: true}, l.x(64, 1024), l.x(96, 1024), l.x(96)).Big = true
 }
 
+func (l *caseList) inverseNorm() {
+	for _, rank := range []int{1, 5} {
+		rows := Attr{TransB: true, Scale: 1.5}
+		l.add(fmt.Sprintf("out in, rank %d", rank), InverseNorm, rows, l.x(7, 33), l.x(rank, 33), l.x(7, rank))
+		l.add(fmt.Sprintf("in out, rank %d", rank), InverseNorm, Attr{Scale: 0.5}, l.x(33, 7), l.x(rank, 33), l.x(7, rank))
+	}
+	l.add("zeros", InverseNorm, Attr{TransB: true, Scale: 1}, l.constant(0, 2, 4), l.constant(0, 1, 4), l.x(2, 1))
+	l.add("129x257", InverseNorm, Attr{TransB: true, Scale: 2}, l.x(129, 257), l.x(8, 257), l.x(129, 8)).Big = true
+}
+
 func (l *caseList) embedding() {
 	l.add("2x3", Embedding, Attr{}, below(7, 2, 3), l.x(7, 5))
 	l.add("1 id", Embedding, Attr{}, below(3, 1), l.x(3, 33))

@@ -10,6 +10,7 @@ const (
 	Invalid Kind = iota
 
 	MatMul
+	InverseNorm
 
 	Embedding
 	EmbeddingGrad
@@ -65,7 +66,8 @@ type def struct {
 }
 
 var defs = [kinds]def{
-	MatMul: {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
+	MatMul:      {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
+	InverseNorm: {"inverse_norm", inferInverseNorm, costInverseNorm, nil, referenceInverseNorm},
 
 	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},
 	EmbeddingGrad: {"embedding_grad", inferEmbeddingGrad, costEmbeddingGrad, first, referenceEmbeddingGrad},

@@ -60,6 +60,14 @@ func rank(in []Type, i, n int) error {
 	return nil
 }
 
+// matrix refuses an operand that has not two dimensions.
+func matrix(in []Type, i int) error {
+	if len(in[i].Shape) != 2 {
+		return fmt.Errorf("operand %d is %v, want two dimensions", i, in[i])
+	}
+	return nil
+}
+
 // nonempty refuses an operand without elements.
 func nonempty(in []Type, i int) error {
 	if in[i].Shape.Elements() == 0 {

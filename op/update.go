@@ -18,8 +18,11 @@ func inferSumSquares(a Attr, in []Type) ([]Type, error) {
 	return []Type{{dtype.F64, []int64{1}}}, float(in, 0)
 }
 
-// ClipScale: from partial sums of squares the gradient norm and the factor that
-// clips it: min(1, F[0]/(norm + 1e-6)); F[0] ≤ 0 leaves the factor at 1.
+// ClipScale: from partial sums of squares of gradients times a loss scale F[1] (0
+// counts as 1) the norm of the gradients themselves, and the factor that takes the
+// scale off and clips: min(1, F[0]/(norm + 1e-6))/F[1]; F[0] ≤ 0 clips nothing. Where
+// the norm is infinite or not a number the factor is 0, which tells updates to leave
+// everything as it is.
 //
 //	operand  partials [n] f64, added in order
 //	output   [2] f32: factor, norm
@@ -35,16 +38,20 @@ func inferClipScale(a Attr, in []Type) ([]Type, error) {
 
 // Scalars of Adam, SGD and Lion in Args.F.
 const (
-	ArgRate    = 0 // learning rate
-	ArgDecay   = 1 // weight decay
-	ArgBeta1   = 2 // Adam: decay of the mean; SGD: momentum; Lion: share of m in the step
-	ArgBeta2   = 3 // Adam: decay of the square; SGD: dampening; Lion: decay of m
-	ArgEps     = 4
-	ArgBias1   = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
-	ArgBias2   = 6 // sqrt(1 - beta2^t)
+	ArgRate  = 0 // learning rate
+	ArgDecay = 1 // weight decay
+	ArgBeta1 = 2 // Adam: decay of the mean; SGD: momentum; Lion: share of m in the step
+	ArgBeta2 = 3 // Adam: decay of the square; SGD: dampening; Lion: decay of m
+	ArgEps   = 4
+	ArgBias1 = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
+	ArgBias2 = 6 // sqrt(1 - beta2^t)
+
 	ArgMaxNorm = 0 // ClipScale
+	ArgScale   = 1 // ClipScale: what the loss was multiplied by
 )
 
+// Every update rule leaves weight and states as they are where clip[0] is not positive.
+//
 // Adam updates in place: outputs are the same memory as the operands w, m, v. The
 // gradient is multiplied by clip[0] first; then, in PyTorch's order,
 //
@@ -139,14 +146,37 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 	for _, f := range in[0].F {
 		sum += f
 	}
-	norm, factor := math.Sqrt(sum), 1.0
+	scale := 1.0
+	if f := float64(args.F[ArgScale]); f != 0 {
+		scale = f
+	}
+	norm, factor := math.Sqrt(sum)/scale, 1/scale
 	if most := float64(args.F[ArgMaxNorm]); most > 0 {
-		factor = min(1, most/(norm+1e-6))
+		factor = min(1, most/(norm+1e-6)) / scale
+	}
+	if !finite(norm) {
+		factor = 0
 	}
 	out[0].F[0], out[0].F[1] = factor, norm
 }
 
+// left copies what an update leaves as it is, and says whether it does.
+func left(c Call, in, out []Array) bool {
+	if in[len(in)-1].F[0] > 0 {
+		return false
+	}
+	copy(out[0].F, in[0].F)
+	for i := 2; i < len(in)-1; i++ {
+		copy(out[i-1].F, in[i].F)
+	}
+	lowPrecisionCopy(c, out)
+	return true
+}
+
 func referenceAdam(c Call, in, out []Array, args Args) {
+	if left(c, in, out) {
+		return
+	}
 	a, coded := scalarArgs(args), anyCoded(in[2:4])
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[4].F[0]
@@ -168,6 +198,9 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 }
 
 func referenceSGD(c Call, in, out []Array, args Args) {
+	if left(c, in, out) {
+		return
+	}
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[len(in)-1].F[0]
@@ -185,6 +218,9 @@ func referenceSGD(c Call, in, out []Array, args Args) {
 }
 
 func referenceLion(c Call, in, out []Array, args Args) {
+	if left(c, in, out) {
+		return
+	}
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
 		g, m := in[1].F[i]*in[3].F[0], in[2].F[i]

@@ -305,6 +305,16 @@ func (p *Plan) Peak() map[Tier]int64 {
 // TierOf a buffer.
 func (p *Plan) TierOf(buffer int) Tier { return p.Arenas[p.Buffers[buffer].Arena].Tier }
 
+// LaneNumber counts the lanes of all devices, from 0 on.
+func (s *Step) LaneNumber() int {
+	for i, l := range Lanes {
+		if s.Lane == l {
+			return s.Device*len(Lanes) + i
+		}
+	}
+	return 0
+}
+
 // Bound finds what is bound to a region.
 func (s *Step) Bound(r Region, index int) (Bind, bool) {
 	for _, b := range s.Bind {

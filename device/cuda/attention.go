@@ -110,6 +110,11 @@ func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64
 
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
+	if h.library(d) {
+		if p, err := h.forwardGraph(d); len(p.steps) > 0 || err != nil {
+			return p, err
+		}
+	}
 	return h.forward(d, h.best())
 }
 
@@ -120,6 +125,11 @@ func (h heads) forward(d *Device, t tiling) (program, error) {
 
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
+	if s, ok := h.slices(); ok && h.library(d) {
+		if p, err := h.gradientGraph(d, s); len(p.steps) > 0 || err != nil {
+			return p, err
+		}
+	}
 	return h.gradient(d, h.best())
 }
 

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +87,7 @@ func TestEveryFileIsCompiled(t *testing.T) {
 	for _, u := range allUnits(dtype.BF16) {
 		known[u.file+".cu"] = true
 	}
-	files, err := filepath.Glob("kernels/*.cu")
+	files, err := fs.Glob(kernelFiles, "kernels/*.cu")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no kernels: %v", err)
 	}

@@ -14,6 +14,9 @@ import (
 // known when it is prepared.
 const productWorkspace = 32 << 20
 
+// productWays is how many of cuBLASLt's ways to compute a product are compared.
+const productWays = 8
+
 // reals numbers element types as cuBLASLt does.
 var reals = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
 
@@ -98,20 +101,35 @@ func (d *Device) fast(x multiplication) (*product, error) {
 		return nil, err
 	}
 	defer d.leave()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	made, found, err := d.lib.BLAS.Prepare(d.blas, x.describe(d.options.TF32), productWorkspace, 1)
+	p, err := d.fastest(x)
 	if err != nil {
 		return nil, fmt.Errorf("product of %d × %d × %d: %w", x.m, x.k, x.n, err)
+	}
+	return p, nil
+}
+
+// fastest takes the way to compute a product that was chosen on this machine. The
+// context must be current.
+func (d *Device) fastest(x multiplication) (*product, error) {
+	described := x.describe(d.options.TF32)
+	made, found, err := d.lib.BLAS.Prepare(d.blas, described, productWorkspace, productWays)
+	if err != nil {
+		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, d.lib.BLAS.Discard(made)
 	}
+	d.mu.Lock()
 	d.products = append(d.products, made)
-	made.Algorithm = found[0]
+	d.mu.Unlock()
 	if x.add {
 		made.Beta = 1
 	}
+	n, err := d.chosen(contest{described, made, found, x.m * x.n * x.k})
+	if err != nil {
+		return nil, err
+	}
+	made.Algorithm = found[n]
 	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, bias: x.bias, scratch: work(x.scratch)}, nil
 }
 

@@ -205,7 +205,7 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		f = &function{name, h}
 		m.functions[name] = f
 	}
-	const plain = 48 << 10 // what every kernel may use
+	const plain = 32 << 10 // of the 48 KiB every kernel may use; the rest is for what it declares itself
 	if shared > plain {
 		return f, d.lib.CUDA.AllowShared(f.handle, int(shared))
 	}

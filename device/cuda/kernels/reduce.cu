@@ -96,12 +96,14 @@ extern "C" __global__ void meanSquareGrad(const Element *x, const Element *targe
     for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) narrow(by * (wide(x[i]) - wide(target[i])), &dx[i]);
 }
 
-// The norm of all gradients and the factor that clips it; partials are added in order.
-extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most) {
-    double sum = 0;
+// The norm of all gradients, which come times a scale, and the factor that takes the
+// scale off and clips; partials are added in order.
+extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most, float scale) {
+    double sum = 0, by = scale == 0 ? 1.0 : scale;
     for (i64 i = 0; i < parts; i++) sum += partial[i];
-    double norm = sqrt(sum), factor = 1;
-    if (most > 0) factor = fmin(1.0, most / (norm + 1e-6));
+    double norm = sqrt(sum) / by, factor = 1 / by;
+    if (most > 0) factor = fmin(1.0, most / (norm + 1e-6)) / by;
+    if (!isfinite(norm)) factor = 0;
     out[0] = (float)factor;
     out[1] = (float)norm;
 }

@@ -33,6 +33,7 @@ extern "C" __global__ void adam(float *w, const Element *g, float *m, float *v, 
         load(g + i, grad);
         load(m + i, mean);
         load(v + i, square);
+        if (!(by > 0)) return copyTo(copy, type, i, x); // all stay as they are
 #pragma unroll
         for (int k = 0; k < V; k++) {
             grad[k] *= by;
@@ -64,6 +65,7 @@ extern "C" __global__ void sgd(float *w, const Element *g, float *m, const float
         load(w + i, x);
         load(g + i, step);
         if (keeps) load(m + i, mean);
+        if (!(by > 0)) return copyTo(copy, type, i, x);
 #pragma unroll
         for (int k = 0; k < V; k++) {
             step[k] = step[k] * by + decay * x[k];
@@ -87,6 +89,7 @@ extern "C" __global__ void lion(float *w, const Element *g, float *m, const floa
         load(w + i, x);
         load(g + i, grad);
         load(m + i, mean);
+        if (!(by > 0)) return copyTo(copy, type, i, x); // all stay as they are
 #pragma unroll
         for (int k = 0; k < V; k++) {
             grad[k] *= by;
