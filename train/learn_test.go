@@ -54,26 +54,29 @@ func TestStatesInFewerBitsLearnAsWell(t *testing.T) {
 	}
 }
 
-// endLoss is the mean loss of the last tenth of a training.
-func endLoss(t *testing.T, optimizer string) (mean float64) {
-	t.Helper()
-	o, err := optim.Parse(optimizer)
-	if err != nil {
-		t.Fatal(err)
+func TestAdafactorLearns(t *testing.T) {
+	for _, text := range []string{"adafactor:lr=0.01", "adafactor:lr=0.05,relative_step,scale_parameter", "adafactor_bf16:lr=0.01,beta1=0.9"} {
+		endLoss(t, text)
 	}
+}
+
+// endLoss is the mean loss of the last tenth of a training.
+func endLoss(t *testing.T, text string) (mean float64) {
+	t.Helper()
+	o := optimizer(t, text)
 	l, err := data.NewLoader(phrases{}, data.Config{Length: seq, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := plan(t, smallLlama, spillway.PlanOptions{Rows: 16, Packed: true, Optimizer: o})
-	run := trainer(t, j, train.NewTokens(l), train.Config{Optimizer: o})
+	run := trainer(t, j, train.NewTokens(l), train.Config{Optimizer: o, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Total: *learnt}})
 	losses := steps(t, run, *learnt)
 	last := losses[len(losses)*9/10:]
 	for _, r := range last {
 		mean += r.Loss / float64(len(last))
 	}
 	if first := losses[0].Loss; mean > 0.8*first {
-		t.Errorf("%s learns nothing: the loss goes from %.4f to %.4f", optimizer, first, mean)
+		t.Errorf("%s learns nothing: the loss goes from %.4f to %.4f", text, first, mean)
 	}
 	return mean
 }

@@ -33,10 +33,16 @@ func inPieces(stream bool, elements int64) func(slabs, blocks int) planner.Choic
 	}
 }
 
-// mixed is an optimizer whose states are in 8 bits, in bf16, in f16 and in f32.
-func mixed(t *testing.T) optim.Config {
+// mixed is an optimizer whose states are in 8 bits, in bf16, in f16 and in f32, and
+// factors one whose states are rows, columns and means in bf16.
+const (
+	mixed   = "adamw_8bit:lr=0.01,min_8bit_size=300,states_of=wpe:bf16;c_proj:fp16"
+	factors = "adafactor_bf16:lr=0.01,beta1=0.9"
+)
+
+func optimizer(t *testing.T, text string) optim.Config {
 	t.Helper()
-	c, err := optim.Parse("adamw_8bit:lr=0.01,min_8bit_size=300,states_of=wpe:bf16;c_proj:fp16")
+	c, err := optim.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +52,16 @@ func mixed(t *testing.T) optim.Config {
 // Packed states are saved as they are, and restored to the bit whatever the plan: a run
 // that changes its placement at every checkpoint ends like one that never does.
 func TestPackedStatesSurviveOtherPlans(t *testing.T) {
+	savedPacked(t, filepath.Join(survives(t, optimizer(t, mixed)), checkpoint.StateName))
+	survives(t, optimizer(t, factors))
+}
+
+// survives gives the checkpoint of the run that stays.
+func survives(t *testing.T, o optim.Config) string {
+	t.Helper()
 	run := func(dir, where string, iterations int64) string {
-		j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: mixed(t), Choose: placements[where]})
-		r, err := j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: mixed(t), Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}})
+		j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o, Choose: placements[where]})
+		r, err := j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}})
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
@@ -70,10 +83,10 @@ func TestPackedStatesSurviveOtherPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(a, b) {
-			t.Errorf("%s differs from that of the run that stayed where it was", name)
+			t.Errorf("%s: %s differs from that of the run that stayed where it was", o, name)
 		}
 	}
-	savedPacked(t, filepath.Join(want, checkpoint.StateName))
+	return want
 }
 
 // savedPacked looks at the types of states in a file: each as it is kept.
@@ -100,11 +113,8 @@ func savedPacked(t *testing.T, path string) {
 
 // A plan for other states than the optimizer's is refused, and so is a checkpoint of them.
 func TestStatesOfAnotherTypeAreRefused(t *testing.T) {
-	j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: mixed(t)})
-	plain, err := optim.Parse("adamw:lr=0.01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: optimizer(t, mixed)})
+	plain := optimizer(t, "adamw:lr=0.01")
 	if _, err := train.New(start(t, j), feed(t, data.Config{Seed: 8}), train.Config{Optimizer: plain}); err == nil || !strings.Contains(err.Error(), "plan again with it") {
 		t.Errorf("a plan of 8-bit states took an optimizer of f32 ones: %v", err)
 	}

@@ -281,9 +281,12 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
-// coded says that a call reads or writes a block format, or optimizer state in fewer bits.
+// coded says that a call reads or writes a block format, or optimizer state in fewer bits
+// or by rows and columns.
 func coded(c op.Call) bool {
 	switch c.Kind {
+	case op.Adafactor:
+		return true
 	case op.Adam, op.SGD, op.Lion:
 		return slices.ContainsFunc(c.In[2:], func(t op.Type) bool { return t.DType != dtype.F32 })
 	}
