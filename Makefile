@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic gpu-bundle strategies
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic memory states gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -35,7 +35,14 @@ strategies:      ## docs/strategies.md anew: what the planner picks for publishe
 	go run ./tools/strategies
 
 metamorphic:     ## thousands of random plans of one training give the same numbers
-	go test ./internal/metamorphic -plans 2000 -timeout 30m
+	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
+
+states:          ## a small Llama learns as well with states in fewer bits, over a thousand iterations
+	go test ./train -run TestStatesInFewerBitsLearnAsWell -v -learn 1000
+
+memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
+	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m
+	go test . -run TestControlGroup -v
 
 # Where the bundle for a machine with a card goes, and the packages whose tests use one.
 GPU ?= build/gpu

@@ -10,14 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/store"
 	"spillway/train"
@@ -40,7 +38,7 @@ func diskChild(job string) error {
 	if err != nil {
 		return err
 	}
-	resident, err := mostResident()
+	resident, err := machine.MostResident()
 	if err != nil {
 		return err
 	}
@@ -48,16 +46,6 @@ func diskChild(job string) error {
 	fmt.Println("state", state(p))
 	fmt.Println("resident", resident)
 	return nil
-}
-
-// mostResident is the most physical memory the process ever had, in bytes.
-func mostResident() (int64, error) {
-	var usage unix.Rusage
-	err := unix.Getrusage(unix.RUSAGE_SELF, &usage)
-	if runtime.GOOS == "darwin" { // counts bytes, all others KiB
-		return usage.Maxrss, err
-	}
-	return usage.Maxrss << 10, err
 }
 
 func (d diskTraining) command(t *testing.T) *exec.Cmd {

@@ -16,7 +16,6 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
-	"spillway/weights"
 )
 
 // Task is what a model is to be used for.
@@ -55,8 +54,12 @@ type PlanOptions struct {
 	Micros int   // micro-batches per iteration; 0 counts as 1
 	// Packed: samples hold several documents.
 	Packed bool
-	// Precision computed in: F32, or BF16 with full-precision masters. 0 is F32.
+	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
+	// the loss. 0 is F32.
 	Precision dtype.Type
+	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
+	// up or down at random, by how near each is.
+	Pure bool
 
 	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
 	NoDecay   optim.NoDecay // params without weight decay
@@ -64,6 +67,9 @@ type PlanOptions struct {
 	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
 	// and Eval have adapters where a rank is given.
 	Adapters lora.Options
+	// Adapter is values to begin from instead of fresh ones; where Adapters has no rank
+	// its options count too. It must stay open while the job starts.
+	Adapter *lora.Adapter
 
 	Machine machine.Machine
 	Device  string // of the machine; "" is its first
@@ -111,6 +117,11 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 	}
 	if o.Optimizer.Name == "" {
 		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are sound
+	}
+	if o.Adapters.Rank == 0 && o.Adapter != nil {
+		base := o.Adapters.Base
+		o.Adapters = o.Adapter.Options
+		o.Adapters.Base = base
 	}
 	if o.Adapters.Rank == 0 && o.adapters() {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
@@ -168,6 +179,9 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 	task, err := o.Task.graph()
 	if err != nil {
 		return r, err
+	}
+	if o.Pure && o.Precision != dtype.BF16 {
+		return r, fmt.Errorf("weights in %v without masters: only bf16 can do without; plan with Precision BF16, or with masters", o.Precision)
 	}
 	net, err := m.network(o)
 	if err != nil {
@@ -234,25 +248,15 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
-	kind, attr, err := o.Optimizer.Op()
-	if err != nil {
+	var err error
+	if g.Optimizer, err = o.optimizer(); err != nil {
 		return g, err
 	}
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Moments: o.Optimizer.States(), Clip: o.Clip}
-	g.Master = o.Precision != dtype.F32
+	g.Master = o.Precision != dtype.F32 && !o.Pure
 	return g, nil
-}
-
-// Weights is where the job's params come from. Adapters are what LoRA trains.
-func (j *Job) Weights() (weights.Source, error) {
-	adapter := map[string]bool{}
-	for _, p := range j.Spec.Params {
-		adapter[p.Name] = j.Options.adapters() && !p.Frozen
-	}
-	return j.Model.weights(j.Spec.Params, func(param string) bool { return adapter[param] })
 }
 
 // Start allocates everything the plan needs on its devices and loads the weights. The

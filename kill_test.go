@@ -32,16 +32,17 @@ var kills = flag.Int("kills", 5, "how often TestKilledRunsGoOn kills its trainin
 // the model, folder of checkpoints, iterations, number of the strategy".
 const childJob = "SPILLWAY_TEST_TRAINING"
 
+// children are what this binary does instead of testing where the environment asks for
+// it: the job is what the variable says.
+var children = map[string]func(job string) error{childJob: child, diskChildJob: diskChild, groupChildJob: groupChild}
+
 func TestMain(m *testing.M) {
-	if job := os.Getenv(diskChildJob); job != "" {
-		if err := diskChild(job); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for name, run := range children {
+		job := os.Getenv(name)
+		if job == "" {
+			continue
 		}
-		os.Exit(0)
-	}
-	if job := os.Getenv(childJob); job != "" {
-		if err := child(strings.Split(job, "\n")); err != nil {
+		if err := run(job); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -51,7 +52,8 @@ func TestMain(m *testing.M) {
 }
 
 // child trains a model to an iteration, saving every other one.
-func child(args []string) error {
+func child(job string) error {
+	args := strings.Split(job, "\n")
 	iterations, err := strconv.ParseInt(args[2], 10, 64)
 	if err != nil {
 		return err
@@ -74,12 +76,12 @@ func child(args []string) error {
 	}
 	dev := cpu.Open(cpu.Options{})
 	names := slices.Sorted(maps.Keys(strategies))
-	job, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 12, Packed: true, Clip: true,
+	planned, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 12, Packed: true, Clip: true,
 		Machine: here, On: []device.Device{dev}, Choose: strategies[names[strategy%len(names)]]})
 	if err != nil {
 		return err
 	}
-	_, err = job.Train(context.Background(), train.NewTokens(l), train.Config{
+	_, err = planned.Train(context.Background(), train.NewTokens(l), train.Config{
 		Iterations: iterations, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: args[1], Keep: 2}, Every: 2},
 	})

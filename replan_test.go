@@ -243,6 +243,7 @@ func TestSizesMayChange(t *testing.T) {
 // remaining is a computer of which only so much host memory is left.
 func remaining(t testing.TB, bytes int64) machine.System {
 	t.Helper()
+	bytes += int64(machine.Program)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

@@ -67,14 +67,18 @@ func allocated(devices []device.Device) (sum int64) {
 	return sum
 }
 
-// completeSave gives checkpoints the model's own files.
+// completeSave gives checkpoints the model's own files, or the config of the adapters.
 func (j *Job) completeSave(c train.Config) (train.Config, error) {
-	if c.Save == nil || c.Save.Model.Config != nil {
+	if c.Save == nil || c.Save.Model.Config != nil || c.Save.Adapter != nil {
 		return c, nil
 	}
 	save := *c.Save
 	var err error
-	save.Model, err = j.Model.files(j.Options.Precision)
+	if j.Options.adapters() {
+		save.Adapter, err = j.adapterConfig()
+	} else {
+		save.Model, err = j.Model.files(j.Options.Precision)
+	}
 	c.Save = &save
 	return c, err
 }

@@ -118,6 +118,19 @@ func Define(name string, build func() (nn.Model, error)) *Model {
 // weights is where the params of a traced model come from: the folder, and fresh
 // ones for adapters that it does not have.
 func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
+	from, err := m.plainWeights(params, adapter)
+	if err != nil {
+		return nil, err
+	}
+	lengths := map[string]bool{}
+	for _, p := range params {
+		lengths[p.Name] = weights.IsLength(p)
+	}
+	return weights.Join(func(param string) bool { return lengths[param] }, weights.Lengths(params, from), from), nil
+}
+
+// plainWeights is weights for all but what starts as the lengths of others.
+func (m *Model) plainWeights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
 	fresh, err := weights.Fresh(params, m.Seed)
 	if err != nil || m.Folder == nil {
 		return fresh, err
@@ -126,8 +139,10 @@ func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (w
 		return nil, fmt.Errorf("%w; or open its %s to start from fresh weights", err, hf.ConfigName)
 	}
 	missing := func(param string) bool {
-		_, stored := m.Folder.Tensor(param)
-		return adapter(param) && !stored
+		return adapter(param) && !slices.ContainsFunc(m.Info.FileNames(param), func(name string) bool {
+			_, stored := m.Folder.Tensor(name)
+			return stored
+		})
 	}
 	stored, err := weights.FromTensors(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {

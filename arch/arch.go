@@ -24,6 +24,8 @@ type Info struct {
 	Width   int64 // of the carry from block to block
 	// Tied: the output product uses the embedding.
 	Tied bool
+	// Transposed: products are kept as [in out].
+	Transposed bool
 	// Prefix of the names that a folder saved from the bare model, without head,
 	// leaves out: "transformer.".
 	Prefix string

@@ -36,7 +36,7 @@ func gpt2(c *hf.Config) (nn.Model, Info, error) {
 		return nil, Info{}, fmt.Errorf("n_embd %d does not divide into n_head %d", c.HiddenSize, c.Heads)
 	}
 	info := infoOf(c)
-	info.Prefix, info.Buffers = "transformer.", []string{".attn.bias", ".attn.masked_bias"}
+	info.Transposed, info.Prefix, info.Buffers = true, "transformer.", []string{".attn.bias", ".attn.masked_bias"}
 	maker := gpt2Maker{Config: c, own: own, f: f, width: int64(c.HiddenSize), inner: int64(c.IntermediateSize)}
 	return maker.model(), info, nil
 }

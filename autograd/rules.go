@@ -34,6 +34,9 @@ var rules = map[op.Kind]rule{
 	op.MeanSquare:         gradMeanSquare,
 }
 
+// constants are ops whose results gradients take for constants, by definition.
+var constants = map[op.Kind]bool{op.InverseNorm: true}
+
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC; for the transposed forms the
 // same with factors and flags turned so that the result lies as the operand does.
 func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
@@ -56,6 +59,9 @@ func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	}
 	if n.Attr.Bias && r.needs[n.In[2]] {
 		dx[2] = r.one(op.SumRows, op.Attr{Keep: 1}, dc)
+	}
+	if n.Attr.Plus {
+		dx[2] = dc
 	}
 	return dx
 }

@@ -97,3 +97,29 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// Lengths of adapted weights are constants: the gradient of m·x/‖w‖ by w is none, that
+// by m is x/‖w‖.
+func TestInverseNormsAreConstants(t *testing.T) {
+	f := func(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
+	b := graph.NewBuilder("direction", graph.Config{})
+	w, a, up := b.Param("w", f(3, 4), true), b.Param("a", f(2, 4), false), b.Param("b", f(3, 2), false)
+	low := b.Linear(b.Linear(b.Input(f(5, 4)), a, 0), up, 0)
+	y := b.Mul(low, b.Mul(b.Param("m", f(3), false), b.InverseNorm(w, a, up, 1, true)))
+	p, err := b.Program(graph.Carry, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := Differentiate(p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range j.Program.Nodes[j.Forward:] {
+		if n.Kind == op.InverseNorm {
+			t.Error("the gradient passes through a constant")
+		}
+	}
+	if got := len(graph.Ports(j.Program.Outputs, graph.GradParam)); got != 3 {
+		t.Errorf("%d params have gradients, want a, b and m", got)
+	}
+}

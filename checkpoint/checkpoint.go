@@ -4,7 +4,8 @@
 // A checkpoint is a folder of its own in the run's folder:
 //
 //	step-00000120/
-//	    config.json, model*.safetensors, tokenizer files    a model folder for anyone to load
+//	    config.json, model*.safetensors, tokenizer files    a model folder for anyone to load, or
+//	    adapter_config.json, adapter_model.safetensors      an adapter's, where that is what is trained
 //	    state.safetensors                                   optimizer state, by name
 //	    trainer.json                                        whatever else the trainer needs
 //	    manifest.json                                       size and checksum of all of these
@@ -69,18 +70,30 @@ func (d Dir) disk() vfs.FS {
 type Snapshot struct {
 	Iteration int64 // optimizer steps done
 	Model     hf.Model
+	Adapter   *hf.Adapter          // instead of the model, where adapters are trained
 	State     []safetensors.Source // optimizer state, named like "exp_avg.<param>"
 	Trainer   any                  // kept as JSON: schedule, position in the data, seeds
 }
 
 // bytes is the storage of all tensors.
 func (s Snapshot) bytes() (int64, error) {
-	model, err := s.Model.Bytes()
+	model, err := s.weights().Bytes()
 	if err != nil {
 		return 0, err
 	}
 	state, err := hf.Model{Tensors: s.State}.Bytes()
 	return model + state, err
+}
+
+// weights is the folder of a model or an adapter.
+func (s Snapshot) weights() interface {
+	Bytes() (int64, error)
+	Fill(disk vfs.FS, dir string) error
+} {
+	if s.Adapter != nil {
+		return s.Adapter
+	}
+	return s.Model
 }
 
 // Entry is a checkpoint found in a folder, not yet verified.

@@ -16,7 +16,8 @@ import (
 type Checkpoint struct {
 	Path      string
 	Iteration int64
-	Folder    *hf.Folder        // the model
+	Folder    *hf.Folder        // the model; nil where it is an adapter
+	Adapter   *hf.AdapterFolder // the adapter, nil where it is a model
 	State     *safetensors.File // the optimizer state
 	Trainer   json.RawMessage   // what Snapshot.Trainer became
 
@@ -80,11 +81,27 @@ func (c *Checkpoint) open(disk vfs.FS) (err error) {
 	if c.Trainer, err = vfs.ReadFile(disk, filepath.Join(c.Path, TrainerName), maxJSON+1); err != nil {
 		return err
 	}
-	if c.Folder, err = hf.OpenOn(disk, c.Path); err != nil {
+	adapter, err := vfs.Exists(disk, filepath.Join(c.Path, hf.AdapterConfigName))
+	switch {
+	case err != nil:
+	case adapter:
+		c.Adapter, err = hf.OpenAdapterOn(disk, c.Path)
+	default:
+		c.Folder, err = hf.OpenOn(disk, c.Path)
+	}
+	if err != nil {
 		return err
 	}
 	c.State, err = safetensors.OpenOn(disk, filepath.Join(c.Path, StateName))
 	return err
+}
+
+// Tensor finds a weight by the name of its param.
+func (c *Checkpoint) Tensor(name string) (safetensors.Tensor, bool) {
+	if c.Adapter != nil {
+		return c.Adapter.Tensor(name)
+	}
+	return c.Folder.Tensor(name)
 }
 
 // Close ends all use of the checkpoint's tensors.
@@ -92,6 +109,9 @@ func (c *Checkpoint) Close() error {
 	var errs []error
 	if c.Folder != nil {
 		errs = append(errs, c.Folder.Close())
+	}
+	if c.Adapter != nil {
+		errs = append(errs, c.Adapter.Close())
 	}
 	if c.State != nil {
 		errs = append(errs, c.State.Close())

@@ -74,7 +74,7 @@ func (d Dir) saveTime() (int64, error) {
 // fill writes all files of a checkpoint, the manifest last.
 func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	sums := summing{disk, map[string]*summingFile{}}
-	if err := s.Model.Fill(sums, dir); err != nil {
+	if err := s.weights().Fill(sums, dir); err != nil {
 		return err
 	}
 	if err := safetensors.WriteFile(sums, filepath.Join(dir, StateName), s.State); err != nil {

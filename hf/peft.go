@@ -19,10 +19,13 @@ type AdapterConfig struct {
 	Rank    int
 	Alpha   float64
 	Dropout float64
-	// Targets are names of modules or their last parts; TargetPattern, instead of
-	// them, a regular expression of whole names, or "all-linear".
-	Targets       []string
-	TargetPattern string
+	Targets Modules // a pattern of "all-linear" means all products but the output one
+	Exclude Modules // not these
+	// Layers, of targets given by the last parts of their names, are only these; nil
+	// for all. LayersPattern are the names of the lists they are counted in.
+	Layers        Layers
+	LayersPattern Modules
+	Init          AdapterInit
 
 	RankStabilized bool   // use_rslora: the scale is alpha/√rank
 	DoRA           bool   // use_dora
@@ -83,6 +86,8 @@ func (c *AdapterConfig) places() map[string]any {
 		"base_model_name_or_path": &c.BaseModel, "task_type": &c.Task, "r": &c.Rank, "lora_alpha": &c.Alpha, "lora_dropout": &c.Dropout,
 		"use_rslora": &c.RankStabilized, "use_dora": &c.DoRA, "bias": &c.Bias, "lora_bias": &c.LoRABias, "fan_in_fan_out": &c.FanInFanOut,
 		"modules_to_save": &c.ModulesToSave, "rank_pattern": &c.RankPattern, "alpha_pattern": &c.AlphaPattern,
+		"target_modules": &c.Targets, "exclude_modules": &c.Exclude, "layers_to_transform": &c.Layers, "layers_pattern": &c.LayersPattern,
+		"init_lora_weights": &c.Init,
 	}
 }
 
@@ -95,21 +100,8 @@ func (c *AdapterConfig) read(o object) error {
 			return fmt.Errorf("%s is %.80s: %w", key, o[key], err)
 		}
 	}
-	if !o.has(targetsKey) {
-		return nil
-	}
-	c.Targets, c.TargetPattern = nil, ""
-	var to any = &c.TargetPattern
-	if o[targetsKey][0] == '[' {
-		to = &c.Targets
-	}
-	if err := json.Unmarshal(o[targetsKey], to); err != nil {
-		return fmt.Errorf("%s is %.80s: %w", targetsKey, o[targetsKey], err)
-	}
 	return nil
 }
-
-const targetsKey = "target_modules"
 
 // Check says whether the values make a possible adapter.
 func (c *AdapterConfig) Check() error {
@@ -122,6 +114,11 @@ func (c *AdapterConfig) Check() error {
 		return fmt.Errorf("lora_dropout is %v, it must be at least 0 and below 1", c.Dropout)
 	case !slices.Contains([]string{"none", "all", "lora_only"}, c.Bias):
 		return fmt.Errorf("bias is %q; known are none, all and lora_only", c.Bias)
+	}
+	for _, n := range c.Layers.Numbers {
+		if n < 0 {
+			return fmt.Errorf("layers_to_transform has %d; layers are counted from 0", n)
+		}
 	}
 	for module, r := range c.RankPattern {
 		if r < 1 || r > maxWidth {
@@ -165,13 +162,6 @@ func (c *AdapterConfig) Encode() ([]byte, error) {
 		}
 	}
 	out["lora_dropout"] = formatFloat(c.Dropout) // a float to Python, also where it is whole
-	var targets any = c.Targets
-	if c.TargetPattern != "" {
-		targets = c.TargetPattern
-	}
-	if err := out.set(targetsKey, targets); err != nil {
-		return nil, err
-	}
 	if err := out.set("inference_mode", true); err != nil {
 		return nil, err
 	}

@@ -65,9 +65,40 @@ func (f *AdapterFolder) checkNames() error {
 func (f *AdapterFolder) Tensors() []safetensors.Tensor {
 	all := f.file.Tensors()
 	for i := range all {
-		all[i].Name = strings.TrimPrefix(all[i].Name, adapterPrefix)
+		all[i].Name = strings.Replace(strings.TrimPrefix(all[i].Name, adapterPrefix), adaptedPart, ".", 1)
 	}
 	return all
+}
+
+// adaptedPart is in the names of biases of modules that have an adapter.
+const adaptedPart = ".base_layer."
+
+// fileNames are the names params have in an adapter's file.
+func fileNames(tensors []safetensors.Source) []string {
+	adapted := map[string]bool{}
+	for _, t := range tensors {
+		if module, _, ok := strings.Cut(t.Name, ".lora_"); ok {
+			adapted[module] = true
+		}
+	}
+	names := make([]string, len(tensors))
+	for i, t := range tensors {
+		names[i] = adapterPrefix + t.Name
+		if module, ok := strings.CutSuffix(t.Name, ".bias"); ok && adapted[module] {
+			names[i] = adapterPrefix + module + adaptedPart + "bias"
+		}
+	}
+	return names
+}
+
+// Tensor finds a tensor by the name of the model's param.
+func (f *AdapterFolder) Tensor(name string) (safetensors.Tensor, bool) {
+	for _, t := range f.Tensors() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return safetensors.Tensor{}, false
 }
 
 // Close closes the weights.
@@ -85,10 +116,15 @@ func (a Adapter) Write(dir string) error { return a.WriteOn(vfs.OS, dir) }
 
 // WriteOn is Write on a given disk.
 func (a Adapter) WriteOn(disk vfs.FS, dir string) error {
-	return publish(disk, dir, func() (int64, error) { return totalBytes(a.Tensors) }, func(partial string) error { return a.fill(disk, partial) })
+	return publish(disk, dir, a.Bytes, func(partial string) error { return a.Fill(disk, partial) })
 }
 
-func (a Adapter) fill(disk vfs.FS, dir string) error {
+// Bytes is the storage of the tensors.
+func (a Adapter) Bytes() (int64, error) { return totalBytes(a.Tensors) }
+
+// Fill writes the files into an existing folder and makes each durable. It is not
+// atomic: callers put it inside vfs.Publish.
+func (a Adapter) Fill(disk vfs.FS, dir string) error {
 	config, err := a.Config.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", AdapterConfigName, err)
@@ -97,9 +133,9 @@ func (a Adapter) fill(disk vfs.FS, dir string) error {
 		return err
 	}
 	tensors := make([]safetensors.Source, len(a.Tensors))
-	for i, t := range a.Tensors {
-		tensors[i] = t
-		tensors[i].Name = adapterPrefix + t.Name
+	for i, name := range fileNames(a.Tensors) {
+		tensors[i] = a.Tensors[i]
+		tensors[i].Name = name
 	}
 	return safetensors.WriteFile(disk, filepath.Join(dir, AdapterWeightsName), tensors)
 }

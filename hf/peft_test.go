@@ -16,7 +16,7 @@ import (
 )
 
 // Folders that PEFT made, see tools/reference/adapters.py.
-var adapters = []string{"llama", "llama-all", "gpt2"}
+var adapters = []string{"llama", "llama-all", "gpt2", "dora", "dora-gpt2", "bias-all", "bias-lora-only", "saved", "patterns", "layers"}
 
 func adapterFolder(name string) string { return filepath.Join("testdata", "adapters", name) }
 
@@ -64,7 +64,7 @@ func TestNewAdapterConfigs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.BaseModel, c.Task, c.Rank, c.Alpha, c.Targets = "testdata/reference/llama", "CAUSAL_LM", 4, 8, []string{"down_proj", "q_proj"}
+	c.BaseModel, c.Task, c.Rank, c.Alpha, c.Targets = "testdata/reference/llama", "CAUSAL_LM", 4, 8, Modules{Names: []string{"down_proj", "q_proj"}}
 	got, err := c.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAdapterConfigsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Rank != 16 || c.Alpha != 32.5 || c.TargetPattern != "all-linear" || c.Targets != nil || !c.DoRA || c.RankPattern["q_proj"] != 4 ||
+	if c.Rank != 16 || c.Alpha != 32.5 || c.Targets.Pattern != "all-linear" || c.Targets.Names != nil || !c.DoRA || c.RankPattern["q_proj"] != 4 ||
 		c.AlphaPattern["q_proj"] != 1 || c.ModulesToSave[0] != "lm_head" || c.Bias != "lora_only" || c.Dropout != 0.05 {
 		t.Errorf("%+v", c)
 	}

@@ -1,6 +1,12 @@
 // Package lora attaches low-rank adapters to the products of a model: the base is
 // frozen, and beside each chosen weight W a small pair B·A is trained. With the base
-// in a 4-bit format this is QLoRA.
+// in a 4-bit format this is QLoRA; with lengths of the weights trained apart from
+// their directions it is DoRA.
+//
+// Options say which layers get adapters of which size; they mean what the PEFT library's
+// config of the same words means, which FromPEFT and PEFT translate. Attach changes a
+// model, Open reads an adapter's folder, Combine makes one adapter of several, and
+// Merged is a model's weights with adapters added in.
 package lora
 
 import (
@@ -8,11 +14,22 @@ import (
 	"math"
 
 	"spillway/dtype"
+	"spillway/hf"
 	"spillway/nn"
 )
 
 // AllLinear as the only target chooses every product but the output one.
 const AllLinear = "all-linear"
+
+// Bias says which biases of the model are trained beside the adapters.
+type Bias string
+
+// The biases that can be trained. The zero value is NoBias.
+const (
+	NoBias      Bias = "none"
+	AllBiases   Bias = "all"
+	AdaptedOnly Bias = "lora_only" // those of layers with adapters
+)
 
 // Options of the adapters.
 type Options struct {
@@ -20,24 +37,56 @@ type Options struct {
 	Targets []string
 	// Pattern, instead of Targets, is a regular expression of whole names.
 	Pattern string
+	// Exclude, or the pattern instead of it, names layers that get none all the same.
+	Exclude        []string
+	ExcludePattern string
+	// Layers, of targets given by the last parts of their names, are only those with
+	// these numbers; none is all. LayersPattern are the names of the lists they are
+	// counted in; none is any list.
+	Layers        []int
+	LayersPattern []string
 
 	Rank    int64
 	Alpha   float64 // strength: the addition is scaled by Alpha/Rank
 	Dropout float64 // of the adapters' input
+	// RankPattern and AlphaPattern are other ranks and strengths, by patterns of the last
+	// parts of names; the first in alphabetical order counts.
+	RankPattern  map[string]int64
+	AlphaPattern map[string]float64
 	// RankStabilized scales by Alpha/√Rank instead.
 	RankStabilized bool
+	// DoRA trains the lengths of the adapted weights apart from their directions.
+	DoRA bool
+	// AddBias gives adapters a bias of their own.
+	AddBias bool
 
-	// Base is the format all base products rest in, the output one excepted: NF4
-	// or FP4 for QLoRA. Zero: as they are.
+	Bias Bias
+	// Save names modules, by how their names end, that are trained whole and kept with
+	// the adapters: "lm_head".
+	Save []string
+	// Init is how adapters start; "" is hf.InitDefault.
+	Init hf.AdapterInit
+
+	// Base is the format all base products rest in, the output one and those of Save
+	// excepted: NF4 or FP4 for QLoRA. Zero: as they are.
 	Base dtype.Type
 }
 
-// Attach changes the model: it freezes all its params and gives the chosen layers
-// adapters, whose names it returns in the order of the model. A fresh adapter adds
-// nothing, since its B is zero.
+// Attach changes the model: it freezes all its params but those the options say are
+// trained, and gives the chosen layers adapters, whose names it returns in the order of
+// the model. A fresh adapter adds nothing, unless it is to start at random.
 func Attach(m nn.Model, o Options) ([]string, error) {
-	if err := o.check(); err != nil {
+	names, err := o.attach(m)
+	if err != nil {
 		return nil, fmt.Errorf("attaching adapters: %w", err)
+	}
+	_, err = nn.Bind(m)
+	return names, err
+}
+
+func (o Options) attach(m nn.Model) ([]string, error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	params, err := nn.Bind(m)
 	if err != nil {
@@ -49,22 +98,33 @@ func Attach(m nn.Model, o Options) ([]string, error) {
 	}
 	chosen, err := o.choose(all)
 	if err != nil {
-		return nil, fmt.Errorf("attaching adapters: %w", err)
+		return nil, err
 	}
-	for _, p := range params {
-		p.Frozen = true
+	saved, err := o.saved(m)
+	if err != nil {
+		return nil, err
 	}
+	o.freeze(params, chosen, saved)
 	for _, p := range all {
-		if !p.output && o.Base != dtype.Invalid {
+		if !p.output && o.Base != dtype.Invalid && !saved[p.weight] {
 			p.weight.Storage = o.Base
 		}
 	}
+	return o.add(chosen)
+}
+
+// add gives layers their adapters.
+func (o Options) add(chosen []product) ([]string, error) {
+	sizes, err := o.sizes()
+	if err != nil {
+		return nil, err
+	}
 	names := make([]string, len(chosen))
 	for i, p := range chosen {
-		names[i], *p.adapter = p.name, o.adapter(p.in, p.out)
+		rank, alpha := sizes(p.name)
+		names[i], *p.adapter = p.name, o.adapter(p, rank, o.scale(rank, alpha))
 	}
-	_, err = nn.Bind(m)
-	return names, err
+	return names, nil
 }
 
 func (o Options) check() error {
@@ -79,22 +139,53 @@ func (o Options) check() error {
 		return fmt.Errorf("the base cannot rest as %v; use nf4, fp4 or a plain real type", o.Base)
 	case (o.Pattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
+	case o.DoRA && o.AddBias:
+		return fmt.Errorf("adapters of DoRA can have no bias of their own")
 	}
-	return nil
+	return o.checkWords()
 }
 
-// Scale is the factor of the adapters' addition.
-func (o Options) Scale() float64 {
+// checkWords refuses words that mean nothing.
+func (o Options) checkWords() error {
+	switch o.Bias {
+	case "", NoBias, AllBiases, AdaptedOnly:
+	default:
+		return fmt.Errorf("bias is %q; known are %s, %s and %s", o.Bias, NoBias, AllBiases, AdaptedOnly)
+	}
+	switch o.Init {
+	case "", hf.InitDefault, hf.InitGaussian, hf.InitRandom:
+		return nil
+	}
+	return fmt.Errorf("adapters cannot start as %q; known are %s, %s and %s", o.Init, hf.InitDefault, hf.InitGaussian, hf.InitRandom)
+}
+
+// Scale is the factor of the adapters' addition where no pattern says otherwise.
+func (o Options) Scale() float64 { return o.scale(o.Rank, o.Alpha) }
+
+func (o Options) scale(rank int64, alpha float64) float64 {
 	if o.RankStabilized {
-		return o.Alpha / math.Sqrt(float64(o.Rank))
+		return alpha / math.Sqrt(float64(rank))
 	}
-	return o.Alpha / float64(o.Rank)
+	return alpha / float64(rank)
 }
 
-func (o Options) adapter(in, out int64) *nn.Adapter {
-	return &nn.Adapter{
-		A:     nn.NewParam(nn.Uniform(1/math.Sqrt(float64(in))), o.Rank, in),
-		B:     nn.NewParam(nn.Constant(0), out, o.Rank),
-		Scale: o.Scale(), Dropout: o.Dropout,
+// adapter makes a fresh one. The lengths of DoRA start as those of the weights, which is
+// for whoever knows them to say.
+func (o Options) adapter(p product, rank int64, scale float64) *nn.Adapter {
+	within := func(n int64) nn.Init { return nn.Uniform(1 / math.Sqrt(float64(n))) }
+	down, up := within(p.in), nn.Constant(0)
+	switch o.Init {
+	case hf.InitGaussian:
+		down = nn.Normal(1 / float64(rank))
+	case hf.InitRandom:
+		up = within(rank)
 	}
+	a := &nn.Adapter{A: nn.NewParam(down, rank, p.in), B: nn.NewParam(up, p.out, rank), Scale: scale, Dropout: o.Dropout}
+	if o.AddBias {
+		a.Bias = nn.NewParam(up, p.out)
+	}
+	if o.DoRA {
+		a.Magnitude = nn.NewParam(nn.Lengths(scale, p.rows), p.out)
+	}
+	return a
 }

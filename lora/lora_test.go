@@ -66,6 +66,12 @@ func TestTargets(t *testing.T) {
 		{lora.Options{Targets: []string{"model.layers.1.mlp.up_proj"}}, layer("1", "mlp.up_proj")},
 		{lora.Options{Targets: []string{lora.AllLinear}}, append(layer("0", every...), layer("1", every...)...)},
 		{lora.Options{Pattern: `.*\.0\.mlp\.(up|down)_proj`}, layer("0", "mlp.up_proj", "mlp.down_proj")},
+		{lora.Options{Targets: []string{"q_proj"}, Layers: []int{1}}, layer("1", "self_attn.q_proj")},
+		{lora.Options{Targets: []string{"q_proj", "model.layers.0.mlp.up_proj"}, Layers: []int{1}, LayersPattern: []string{"layers"}},
+			append(layer("0", "mlp.up_proj"), layer("1", "self_attn.q_proj")...)},
+		{lora.Options{Targets: []string{lora.AllLinear}, ExcludePattern: `.*(self_attn|\.0\.).*`}, layer("1", every[4:]...)},
+		{lora.Options{Targets: []string{lora.AllLinear}, Exclude: []string{"self_attn.q_proj", "k_proj", "v_proj", "o_proj"}, Save: []string{"layers.1.mlp"}},
+			layer("0", every[4:]...)},
 	} {
 		c.o.Rank, c.o.Alpha = 2, 4
 		if _, got := attached(t, llama, c.o, train); !slices.Equal(got, c.want) {
@@ -88,7 +94,14 @@ func TestMistakesAreExplained(t *testing.T) {
 		"alpha is 0":                     {Rank: 1, Targets: []string{"q_proj"}},
 		"dropout is 1":                   {Rank: 1, Alpha: 1, Dropout: 1, Targets: []string{"q_proj"}},
 		"give targets":                   {Rank: 1, Alpha: 1},
-		"cannot rest as i8":              {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
+		"all layers that are targets are excluded":            {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Layers: []int{7}},
+		`ends in "score"`:                                     {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"score"}},
+		"lm_head.weight is tied to model.embed_tokens.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"lm_head"}},
+		"model.embed_tokens.weight is tied to lm_head.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"embed_tokens"}},
+		`bias is "some"`:                                      {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Bias: "some"},
+		`cannot start as "svd"`:                               {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Init: "svd"},
+		"rank of q_proj is 0":                                 {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, RankPattern: map[string]int64{"q_proj": 0}},
+		"cannot rest as i8":                                   {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
 	} {
 		if _, err := lora.Attach(model(t, llama), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

@@ -11,24 +11,45 @@ import (
 // here is refused.
 func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 	unknown := c.Variants()
-	for name, used := range map[string]bool{
-		"use_dora": c.DoRA, "lora_bias": c.LoRABias, "bias": c.Bias != "none", "modules_to_save": len(c.ModulesToSave) > 0,
-		"rank_pattern": len(c.RankPattern) > 0, "alpha_pattern": len(c.AlphaPattern) > 0,
-	} {
-		if used {
-			unknown = append(unknown, name)
-		}
+	if changesBase(c.Init) {
+		unknown = append(unknown, fmt.Sprintf("init_lora_weights=%q (which changes the base)", c.Init))
 	}
 	if len(unknown) > 0 {
 		return Options{}, fmt.Errorf("the adapter was made with %s, which is not known here", strings.Join(unknown, ", "))
 	}
-	o := Options{Targets: c.Targets, Rank: int64(c.Rank), Alpha: c.Alpha, Dropout: c.Dropout, RankStabilized: c.RankStabilized}
-	if c.TargetPattern == AllLinear {
-		o.Targets = []string{AllLinear}
-	} else {
-		o.Pattern = c.TargetPattern
+	o := Options{
+		Targets: c.Targets.Names, Pattern: c.Targets.Pattern, Exclude: c.Exclude.Names, ExcludePattern: c.Exclude.Pattern,
+		Layers: c.Layers.Numbers, LayersPattern: c.LayersPattern.Names,
+		Rank: int64(c.Rank), Alpha: c.Alpha, Dropout: c.Dropout, AlphaPattern: c.AlphaPattern, RankStabilized: c.RankStabilized,
+		DoRA: c.DoRA, AddBias: c.LoRABias, Bias: Bias(c.Bias), Save: c.ModulesToSave, Init: c.Init,
+	}
+	if strings.EqualFold(o.Pattern, AllLinear) {
+		o.Targets, o.Pattern = []string{AllLinear}, ""
+	}
+	if c.LayersPattern.Pattern != "" {
+		o.LayersPattern = []string{c.LayersPattern.Pattern}
+	}
+	if len(c.RankPattern) > 0 {
+		o.RankPattern = map[string]int64{}
+	}
+	for module, r := range c.RankPattern {
+		o.RankPattern[module] = int64(r)
+	}
+	if o.checkWords() != nil {
+		o.Init = hf.InitDefault // how it started matters no more
 	}
 	return o, o.check()
+}
+
+// changesBase says that PEFT subtracts an adapter that starts so from the base, each time
+// it is loaded.
+func changesBase(init hf.AdapterInit) bool {
+	for _, name := range []string{"pissa", "olora", "corda", "loftq", "lora_ga"} {
+		if strings.HasPrefix(strings.ToLower(string(init)), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // PEFT is the options as the config of an adapter of a model that continues text, for the
@@ -44,9 +65,21 @@ func (o Options) PEFT(base string, transposed bool) (*hf.AdapterConfig, error) {
 	}
 	c.BaseModel, c.Task, c.FanInFanOut = base, "CAUSAL_LM", transposed
 	c.Rank, c.Alpha, c.Dropout, c.RankStabilized = int(o.Rank), o.Alpha, o.Dropout, o.RankStabilized
-	c.Targets, c.TargetPattern = o.Targets, o.Pattern
+	c.DoRA, c.LoRABias, c.ModulesToSave, c.AlphaPattern = o.DoRA, o.AddBias, o.Save, o.AlphaPattern
+	c.Targets = hf.Modules{Names: o.Targets, Pattern: o.Pattern}
 	if len(o.Targets) == 1 && o.Targets[0] == AllLinear {
-		c.Targets, c.TargetPattern = nil, AllLinear
+		c.Targets = hf.Modules{Pattern: AllLinear}
+	}
+	c.Exclude = hf.Modules{Names: o.Exclude, Pattern: o.ExcludePattern}
+	c.Layers, c.LayersPattern = hf.Layers{Numbers: o.Layers}, hf.Modules{Names: o.LayersPattern}
+	if o.Bias != "" {
+		c.Bias = string(o.Bias)
+	}
+	if o.Init != "" {
+		c.Init = o.Init
+	}
+	for module, r := range o.RankPattern {
+		c.RankPattern[module] = int(r)
 	}
 	return c, nil
 }

@@ -37,7 +37,7 @@ type adapted struct {
 
 // attachTo makes the model of a folder with adapters, its weights read, for one row of
 // ten tokens.
-func attachTo(t *testing.T, dir string, o lora.Options) adapted {
+func attachTo(t *testing.T, dir string, o lora.Options, task graph.Task) adapted {
 	t.Helper()
 	base, err := hf.Open(dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func attachTo(t *testing.T, dir string, o lora.Options) adapted {
 	if _, err := lora.Attach(m, o); err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Trace("adapted", "test", m, graph.Config{Rows: 1, Seq: 10, DType: dtype.F32, Task: graph.Infer})
+	s, err := spec.Trace("adapted", "test", m, graph.Config{Rows: 1, Seq: 10, DType: dtype.F32, Task: task})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,21 +98,34 @@ func array(t *testing.T, x safetensors.Tensor) op.Array {
 	return out
 }
 
-// logits of the tokens the fixtures have.
-func (a adapted) logits(t *testing.T, vocab int) []float64 {
-	t.Helper()
+// feed is the batch of the fixtures: ten tokens, each to be told from those before.
+func (a adapted) feed(vocab int) {
+	token := func(i int) int32 { return int32(i * 3 % vocab) }
 	for _, p := range a.Parts {
 		x := op.NewArray(p.Type)
 		for i := range x.I {
-			switch p.Name {
-			case "tokens":
-				x.I[i] = int32(i * 3 % vocab)
-			case "positions":
+			switch {
+			case p.Name == "tokens":
+				x.I[i] = token(i)
+			case p.Name == "positions":
 				x.I[i] = int32(i)
+			case p.Name == "targets" && i < 9:
+				x.I[i] = token(i + 1)
+			case p.Name == "targets":
+				x.I[i] = op.Ignored
 			}
+		}
+		if p.Name == "scale" {
+			x.F[0] = 1.0 / 9
 		}
 		a.in.Parts[p.Name] = x
 	}
+}
+
+// logits of the tokens the fixtures have.
+func (a adapted) logits(t *testing.T, vocab int) []float64 {
+	t.Helper()
+	a.feed(vocab)
 	out, err := spectest.Forward(a.Model, a.in)
 	if err != nil {
 		t.Fatal(err)
@@ -120,30 +133,74 @@ func (a adapted) logits(t *testing.T, vocab int) []float64 {
 	return out[0].F
 }
 
+// fixtures are the adapters PEFT made, and the models they are for.
+var fixtures = map[string]string{
+	"llama": "llama", "llama-all": "llama", "gpt2": "gpt2", "dora": "qwen2", "dora-gpt2": "gpt2", "bias-all": "qwen2",
+	"bias-lora-only": "qwen2", "saved": "llama", "patterns": "llama", "layers": "llama",
+}
+
+// loaded is the model of a fixture with its adapter, and what PEFT made of them.
+func loaded(t *testing.T, name string, task graph.Task) (adapted, *safetensors.File) {
+	t.Helper()
+	f, err := hf.OpenAdapter(filepath.Join(peftFolders, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o, err := lora.FromPEFT(f.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dropout = 0 // the fixtures' gradients are without
+	a := attachTo(t, "../testdata/reference/"+fixtures[name], o, task)
+	if n := a.take(t, f.Tensors()); n != len(a.Params)-frozen(a.Model) {
+		t.Errorf("%s: %d tensors for %d params that are trained", name, n, len(a.Params)-frozen(a.Model))
+	}
+	expect, err := safetensors.Open(filepath.Join(peftFolders, name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { expect.Close() })
+	return a, expect
+}
+
 // An adapter that PEFT made gives here the logits it gives there.
 func TestAdaptersOfPEFTGiveItsLogits(t *testing.T) {
-	for name, base := range map[string]string{"llama": "llama", "llama-all": "llama", "gpt2": "gpt2"} {
-		f, err := hf.OpenAdapter(filepath.Join(peftFolders, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		o, err := lora.FromPEFT(f.Config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := attachTo(t, "../testdata/reference/"+base, o)
-		if n := a.take(t, f.Tensors()); n != len(a.Params)-frozen(a.Model) {
-			t.Errorf("%s: %d tensors for %d adapter params", name, n, len(a.Params)-frozen(a.Model))
-		}
-		expect, err := safetensors.Open(filepath.Join(peftFolders, name+".safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer expect.Close()
+	for name := range fixtures {
+		a, expect := loaded(t, name, graph.Infer)
 		want, _ := expect.Tensor("logits")
 		if d := numtest.Compare(a.logits(t, int(want.Shape[1])), array(t, want).F); !(d.Max < 1e-5) {
 			t.Errorf("%s: logits differ by %v", name, d)
+		}
+	}
+}
+
+// So are the loss and the gradients of everything that is trained.
+func TestAdaptersOfPEFTHaveItsGradients(t *testing.T) {
+	for name := range fixtures {
+		a, expect := loaded(t, name, graph.Train)
+		logits, _ := expect.Tensor("logits")
+		a.feed(int(logits.Shape[1]))
+		loss, grads, err := spectest.Gradients(a.Model, a.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, _ := expect.Tensor("loss"); math.Abs(loss-array(t, want).F[0]) > 1e-5 {
+			t.Errorf("%s: the loss is %v, want %v", name, loss, array(t, want).F[0])
+		}
+		compared := 0
+		for _, x := range expect.Tensors() {
+			param, ok := strings.CutPrefix(x.Name, "grad.")
+			if !ok {
+				continue
+			}
+			compared++
+			if d := numtest.Compare(grads[param].F, array(t, x).F); !(d.Max < 2e-5) {
+				t.Errorf("%s: the gradient of %s differs by %v", name, param, d)
+			}
+		}
+		if compared != len(grads) || compared == 0 {
+			t.Errorf("%s: %d gradients, PEFT has %d", name, len(grads), compared)
 		}
 	}
 }
@@ -168,8 +225,11 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 		"llama": {Targets: []string{lora.AllLinear}, Rank: 3, Alpha: 4, Dropout: 0.25},
 		"gpt2":  {Targets: []string{"c_attn", "c_fc"}, Rank: 2, Alpha: 5, RankStabilized: true},
 		"qwen3": {Pattern: `model\.layers\.1\..*_proj`, Rank: 4, Alpha: 8},
+		"qwen2": {Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8, DoRA: true, Bias: lora.AllBiases, Layers: []int{1}},
+		"mistral": {Targets: []string{lora.AllLinear}, Exclude: []string{"up_proj"}, Rank: 2, Alpha: 4, Save: []string{"lm_head"},
+			RankPattern: map[string]int64{"k_proj": 3}, AlphaPattern: map[string]float64{"v_proj": 9}},
 	} {
-		a := attachTo(t, "../testdata/reference/"+base, o)
+		a := attachTo(t, "../testdata/reference/"+base, o, graph.Infer)
 		config, err := o.PEFT("testdata/reference/"+base, base == "gpt2")
 		if err != nil {
 			t.Fatal(err)
@@ -217,8 +277,7 @@ func source(name string, a op.Array) safetensors.Source {
 
 func TestUnknownAdaptersAreRefused(t *testing.T) {
 	for key, text := range map[string]string{
-		"use_dora": `"use_dora": true`, "bias": `"bias": "all"`, "modules_to_save": `"modules_to_save": ["lm_head"]`,
-		"rank_pattern": `"rank_pattern": {"q_proj": 1}`, "use_qalora": `"use_qalora": true`,
+		"pissa": `"init_lora_weights": "pissa_niter_16"`, "use_qalora": `"use_qalora": true`, "target_parameters": `"target_parameters": ["w"]`,
 	} {
 		c, err := hf.ParseAdapterConfig([]byte(`{"peft_type": "LORA", "target_modules": ["q_proj"], ` + text + `}`))
 		if err != nil {

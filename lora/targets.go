@@ -2,7 +2,8 @@ package lora
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"spillway/nn"
@@ -10,11 +11,12 @@ import (
 
 // product is a layer that can have an adapter.
 type product struct {
-	name    string
-	weight  *nn.Param
-	adapter **nn.Adapter
-	in, out int64
-	output  bool // it makes the logits
+	name         string
+	weight, bias *nn.Param // a nil bias is none
+	adapter      **nn.Adapter
+	in, out      int64
+	rows         bool // the weight is [out in]
+	output       bool // it makes the logits
 }
 
 // products lists the layers of a model, each once.
@@ -31,10 +33,10 @@ func products(m nn.Model) ([]product, error) {
 		}
 		seen[part] = true
 		switch l := part.(type) {
-		case *nn.Linear: // [out in]
-			all = append(all, product{name, l.Weight, &l.Adapter, l.Weight.Shape.Last(), l.Weight.Shape.Rows(), l == output})
-		case *nn.Conv1D: // [in out]
-			all = append(all, product{name, l.Weight, &l.Adapter, l.Weight.Shape.Rows(), l.Weight.Shape.Last(), false})
+		case *nn.Linear:
+			all = append(all, product{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Last(), l.Weight.Shape.Rows(), true, l == output})
+		case *nn.Conv1D:
+			all = append(all, product{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Rows(), l.Weight.Shape.Last(), false, false})
 		}
 		return nil
 	})
@@ -43,13 +45,17 @@ func products(m nn.Model) ([]product, error) {
 
 // choose picks the products the options name. Every target must be met.
 func (o Options) choose(all []product) ([]product, error) {
-	match, missed, err := o.matcher()
+	targets, err := newSelection(o.Targets, o.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	left, err := o.leftOut()
 	if err != nil {
 		return nil, err
 	}
 	var chosen []product
 	for _, p := range all {
-		if !match(p) {
+		if !targets.has(p.name) && !(targets.all && !p.output) || left(p.name) {
 			continue
 		}
 		switch {
@@ -60,67 +66,78 @@ func (o Options) choose(all []product) ([]product, error) {
 		}
 		chosen = append(chosen, p)
 	}
-	if err := missed(); err != nil {
+	if err := targets.missed(); err != nil {
 		return nil, fmt.Errorf("%w; there are %s", err, endings(all))
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("all layers that are targets are excluded, saved whole or in other layers than %v", o.Layers)
 	}
 	return chosen, nil
 }
 
-// matcher says which products are meant, and afterwards what was never met.
-func (o Options) matcher() (match func(product) bool, missed func() error, err error) {
-	if o.Pattern != "" {
-		return o.patternMatcher()
+// leftOut says which layers get no adapter though targets name them.
+func (o Options) leftOut() (func(name string) bool, error) {
+	excluded, err := newSelection(o.Exclude, o.ExcludePattern)
+	if err != nil {
+		return nil, fmt.Errorf("excluding: %w", err)
 	}
-	met := make([]bool, len(o.Targets))
-	match = func(p product) (chosen bool) {
-		for i, t := range o.Targets {
-			if t == AllLinear && !p.output || p.name == t || strings.HasSuffix(p.name, "."+t) {
-				met[i], chosen = true, true
-			}
-		}
-		return chosen
+	within, err := o.within()
+	if err != nil {
+		return nil, err
 	}
-	missed = func() error {
-		for i, t := range o.Targets {
-			if !met[i] {
-				return fmt.Errorf("no layer is named %q", t)
-			}
-		}
-		return nil
-	}
-	return match, missed, nil
+	return func(name string) bool {
+		inSaved := slices.ContainsFunc(o.Save, func(m string) bool { return strings.Contains("."+name+".", "."+m+".") })
+		return excluded.has(name) || inSaved || !within(name)
+	}, nil
 }
 
-func (o Options) patternMatcher() (func(product) bool, func() error, error) {
-	re, err := regexp.Compile(`\A(?:` + o.Pattern + `)\z`)
+// within says whether a layer is in one of the numbered ones that are wanted. Layers
+// given by their whole names always are.
+func (o Options) within() (func(name string) bool, error) {
+	if len(o.Layers) == 0 || o.Pattern != "" {
+		return func(string) bool { return true }, nil
+	}
+	lists := o.LayersPattern
+	if len(lists) == 0 {
+		lists = []string{`[^.]*`}
+	}
+	find, err := compile(`\A(?:.*?\.)?(?:`, strings.Join(lists, "|"), `)\.(\d+)\.`)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pattern %q: %w", o.Pattern, err)
+		return nil, err
 	}
-	met := false
-	match := func(p product) bool {
-		found := re.MatchString(p.name)
-		met = met || found
-		return found
-	}
-	missed := func() error {
-		if !met {
-			return fmt.Errorf("no layer has a name of pattern %q", o.Pattern)
+	return func(name string) bool {
+		if slices.Contains(o.Targets, name) {
+			return true
 		}
-		return nil
-	}
-	return match, missed, nil
+		found := find.FindStringSubmatch(name)
+		if found == nil {
+			return false
+		}
+		n, err := strconv.Atoi(found[len(found)-1])
+		return err == nil && slices.Contains(o.Layers, n)
+	}, nil
 }
 
 // endings are the distinct last parts of the names, to show what could be chosen.
 func endings(all []product) string {
 	var list []string
-	seen := map[string]bool{}
 	for _, p := range all {
-		end := p.name[strings.LastIndexByte(p.name, '.')+1:]
-		if !seen[end] {
-			seen[end] = true
+		if end := p.name[strings.LastIndexByte(p.name, '.')+1:]; !slices.Contains(list, end) {
 			list = append(list, end)
 		}
 	}
 	return strings.Join(list, ", ")
+}
+
+// Products names the weights of a model's products, the output one left out: what is
+// worth quantizing.
+func Products(m nn.Model) (map[string]bool, error) {
+	all, err := products(m)
+	names := map[string]bool{}
+	for _, p := range all {
+		if !p.output {
+			names[p.weight.Name] = true
+		}
+	}
+	return names, err
 }

@@ -24,17 +24,22 @@ type System struct {
 	Cgroup string // "/sys/fs/cgroup"
 }
 
+// Program is what a running program takes besides the arenas of its plan, from the
+// moment it asks what is left: prepared steps and kernels, stacks, batches on their way.
+// It is taken off what is usable, so that a plan that takes all of that still runs.
+const Program = 10 * units.MiB
+
 // facts are what a computer says of itself.
 type facts struct {
 	cpu      string
 	features []string
 	memory   units.Bytes // installed
 	limit    units.Bytes // of the control group, 0 for none
-	usable   units.Bytes // free, within the limit
+	usable   units.Bytes // free, within the limit, for arenas
 	notes    []string
 }
 
-// Usable is how much host memory may be taken now without swapping or being killed:
+// Usable is how much host memory arenas may take now without swapping or being killed:
 // what Host.Usable was when the computer was probed.
 func (s System) Usable() (units.Bytes, error) {
 	f, err := s.facts()
@@ -56,9 +61,9 @@ func (s System) procFacts() (facts, error) {
 	limit, room, err := s.cgroupMemory()
 	if err != nil {
 		f.notes = append(f.notes, fmt.Sprintf("the control group's memory limit could not be read, so none is taken into account: %v", err))
-		return f, nil
+		limit, room = 0, f.usable
 	}
-	f.limit, f.usable = limit, min(f.usable, room)
+	f.limit, f.usable = limit, max(min(f.usable, room)-Program, 0)
 	return f, nil
 }
 

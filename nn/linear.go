@@ -22,8 +22,7 @@ func NewLinear(in, out int64) *Linear {
 
 // Forward maps [.. in] to [.. out].
 func (l *Linear) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	y := b.Linear(x, l.Weight.Value(b), l.Bias.Value(b))
-	return l.Adapter.add(b, x, y)
+	return l.Adapter.apply(b, base{l.Weight.Value(b), l.Bias.Value(b), true}, x)
 }
 
 // Conv1D is a linear layer stored the other way around, as GPT-2 does: y = x·W + bias.
@@ -40,23 +39,5 @@ func NewConv1D(in, out int64, std float64) *Conv1D {
 
 // Forward maps [.. in] to [.. out].
 func (l *Conv1D) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	y := b.MatMul(x, l.Weight.Value(b), l.Bias.Value(b))
-	return l.Adapter.add(b, x, y)
-}
-
-// Adapter is the low-rank addition of LoRA: scale · dropout(x)·Aᵀ·Bᵀ.
-type Adapter struct {
-	A       *Param `hf:"lora_A.weight"` // [rank in]
-	B       *Param `hf:"lora_B.weight"` // [out rank]
-	Scale   float64
-	Dropout float64
-}
-
-// add puts the adapter's part on y; a nil adapter adds nothing.
-func (a *Adapter) add(b *graph.Builder, x, y graph.Value) graph.Value {
-	if a == nil {
-		return y
-	}
-	low := b.Linear(b.Dropout(x, a.Dropout), a.A.Value(b), 0)
-	return b.Add(y, b.Scale(b.Linear(low, a.B.Value(b), 0), a.Scale))
+	return l.Adapter.apply(b, base{l.Weight.Value(b), l.Bias.Value(b), false}, x)
 }

@@ -22,8 +22,24 @@ type Param struct {
 
 // Init says how a param starts when it is not read from a file.
 type Init struct {
-	Dist  string  `json:"dist"`            // "normal", "uniform", "constant"
-	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, or the value
+	Dist  string  `json:"dist"`            // "normal", "uniform", "constant", or one of the lengths
+	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, the value, or the adapter's scale
+}
+
+// The two ways weights lie whose lengths a magnitude starts from: an output's are a row
+// of [out in] or a column of [in out].
+const (
+	RowLengths    = "row_lengths"
+	ColumnLengths = "column_lengths"
+)
+
+// Lengths is how the magnitude of an adapter starts: as the lengths of the weights it is
+// beside, with what the adapter adds to them at first.
+func Lengths(scale float64, rows bool) Init {
+	if rows {
+		return Init{RowLengths, scale}
+	}
+	return Init{ColumnLengths, scale}
 }
 
 // Normal starts with mean 0 and the given standard deviation.

@@ -26,6 +26,15 @@ func float(in []Type, which ...int) error {
 	return nil
 }
 
+// coded refuses an operand that is no weight in a block format.
+func coded(in []Type, i int) error {
+	switch in[i].DType {
+	case dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8:
+		return nil
+	}
+	return fmt.Errorf("operand %d is %v, want nf4, fp4, i8row or f8row", i, in[i])
+}
+
 // ids refuses operands that are not 32-bit integers.
 func ids(in []Type, which ...int) error {
 	for _, i := range which {
@@ -56,6 +65,14 @@ func vector(in []Type, i int, n int64) error {
 func rank(in []Type, i, n int) error {
 	if len(in[i].Shape) < n {
 		return fmt.Errorf("operand %d is %v, want at least %d dimensions", i, in[i], n)
+	}
+	return nil
+}
+
+// matrix refuses an operand that has not two dimensions.
+func matrix(in []Type, i int) error {
+	if len(in[i].Shape) != 2 {
+		return fmt.Errorf("operand %d is %v, want two dimensions", i, in[i])
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/spec"
 	"spillway/units"
 )
 
@@ -35,10 +36,24 @@ type Goal struct {
 
 // Optimizer is the part of one the planner must know.
 type Optimizer struct {
-	Rule    op.Kind
-	Attr    op.Attr
-	Moments []string
-	Clip    bool // gradients are clipped by their global norm
+	Rule op.Kind
+	Attr op.Attr
+	// States are what it keeps of a param besides a master; nil for nothing.
+	States func(spec.Param) []op.State
+	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.
+	Coded func(spec.Param) []op.State
+	Clip  bool // gradients are clipped by their global norm
+}
+
+// FullStates keeps states as large as each param, in f32.
+func FullStates(names ...string) func(spec.Param) []op.State {
+	return func(p spec.Param) []op.State {
+		list := make([]op.State, len(names))
+		for i, name := range names {
+			list[i] = op.State{Name: name, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
+		}
+		return list
+	}
 }
 
 // Site is where the plan is to run.
@@ -115,6 +130,7 @@ type FitOption struct {
 	Micros int   `json:"micros"`
 	Device int64 `json:"device_bytes"`
 	Host   int64 `json:"host_bytes"`
+	Coded  bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
 }
 
 // deviceNeed is what the leanest plan takes of the device.

@@ -8,7 +8,7 @@ import (
 )
 
 // homes makes the buffers that keep their contents between iterations.
-func (e *emitter) homes() {
+func (e *emitter) homes() error {
 	b := e.b
 	e.on = make([]onDevice, e.c.devices())
 	for d := range e.on {
@@ -24,12 +24,15 @@ func (e *emitter) homes() {
 	}
 	e.owner = e.owners()
 	for k := range e.p.Slabs {
-		e.slabHomes(k)
+		if err := e.slabHomes(k); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: map[int]bool{}}
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
 	if e.b.constBytes > 0 {
 		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
 	}
@@ -64,7 +67,7 @@ func (e *emitter) owners() []int {
 	for k := range order {
 		order[k] = k
 	}
-	weight := func(k int) int64 { return e.p.Slabs[k].WeightBytes + 12*e.p.Slabs[k].Elements }
+	weight := e.b.keptBytes
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
 	load := make([]int64, e.c.devices())
 	for _, k := range order {
@@ -82,7 +85,7 @@ func (e *emitter) owners() []int {
 
 // slabHomes makes the homes of a slab: weights, replicas of them on other devices
 // that keep all weights, and what the optimizer keeps.
-func (e *emitter) slabHomes(k int) {
+func (e *emitter) slabHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, k, e.c.Streamed[k]), s.WeightBytes)
 	if !e.c.Streamed[k] {
@@ -90,57 +93,53 @@ func (e *emitter) slabHomes(k int) {
 		e.replicate(k)
 	}
 	if !e.b.training() || s.Elements == 0 {
-		return
+		return nil
 	}
-	e.pieceHomes(k)
+	if err := e.pieceHomes(k); err != nil {
+		return err
+	}
 	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
 		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.restsAt(owner, k, true), e.gradBytes(k))
 	}
-}
-
-// leastPiece is how many elements are updated at once at the least where state moves:
-// enough for a copy to run at the link's rate.
-const leastPiece = 32 << 20
-
-// pieceElements is how many elements are updated at once: half a usual slab, so that
-// unusually large ones, tables of words above all, need no more room than others.
-func (b *blueprint) pieceElements() int64 {
-	var sum, n int64
-	for _, s := range b.slabs.list {
-		if s.Elements > 0 {
-			sum, n = sum+s.Elements, n+1
-		}
-	}
-	return max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
+	return nil
 }
 
 // pieceHomes cuts a slab into pieces and gives each a home for what the optimizer
 // keeps. State that never moves needs no pieces.
-func (e *emitter) pieceHomes(k int) {
+func (e *emitter) pieceHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
-	step := e.c.Piece
-	if step == 0 {
-		step = e.b.pieceElements()
-	}
-	if !e.c.Offloaded[k] {
-		step = s.Elements
+	cuts, err := e.b.cut(k, e.pieceStep(k))
+	if err != nil {
+		return err
 	}
 	s.Pieces = nil
-	for from := int64(0); from < s.Elements; from += step {
-		p := plan.Piece{From: from, To: min(from+step, s.Elements), Master: -1, Moment: -1}
+	for _, cut := range cuts {
+		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
 		if e.b.goal.Master {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
-		if n := int64(len(e.b.goal.Optimizer.Moments)); n > 0 {
-			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, 4*n*p.Elements())
+		if cut.states > 0 {
+			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, cut.states)
 		}
-		here := pieceState{-1, -1}
+		here := pieceState{-1, -1, cut.scratch}
 		if !e.c.Offloaded[k] {
-			here = pieceState{p.Master, p.Moment}
+			here.master, here.moment = p.Master, p.Moment
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
+	return nil
+}
+
+// pieceStep is how many elements of a slab are updated at once.
+func (e *emitter) pieceStep(k int) int64 {
+	switch {
+	case !e.c.Offloaded[k]:
+		return e.p.Slabs[k].Elements
+	case e.c.Piece > 0:
+		return e.c.Piece
+	}
+	return e.b.pieceElements()
 }
 
 // replicate gives every data parallel device its own copy of resident weights,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"spillway/checkpoint"
 	"spillway/dtype"
@@ -22,6 +23,9 @@ type Save struct {
 	Every int64 // iterations; 0 only at the end
 	// Model is what the checkpoint's folder has besides the weights.
 	Model hf.Model
+	// Adapter, where adapters are trained, makes checkpoints of what is trained alone:
+	// its folder is then an adapter's with this config.
+	Adapter *hf.AdapterConfig
 }
 
 // state is what a checkpoint keeps besides tensors.
@@ -33,12 +37,14 @@ type state struct {
 	Seed      uint64          `json:"seed"`
 	Samples   int64           `json:"samples_per_iteration"`
 	Feed      json.RawMessage `json:"feed"`
+	// LossScale of the next iteration, where there is one.
+	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed}, err
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale}, err
 }
 
 // save writes a checkpoint if it is time to, or if the run ends and the last one is
@@ -52,13 +58,25 @@ func (t *Trainer) save(end bool) error {
 	if err != nil {
 		return err
 	}
-	model := s.Model
-	model.Tensors = t.sources(t.e.Weights())
-	path, err := s.Dir.Save(checkpoint.Snapshot{Iteration: t.done, Model: model, State: t.sources(t.e.States()), Trainer: now})
+	snapshot := checkpoint.Snapshot{Iteration: t.done, Model: s.Model, State: t.sources(states(t.e)), Trainer: now}
+	snapshot.Model.Tensors = t.sources(t.weights())
+	if s.Adapter != nil {
+		snapshot.Adapter = &hf.Adapter{Config: s.Adapter, Tensors: snapshot.Model.Tensors}
+	}
+	path, err := s.Dir.Save(snapshot)
 	if path != "" {
 		t.last, t.saved = path, t.done
 	}
 	return err
+}
+
+// weights are those that checkpoints have: all, or of adapters what is trained.
+func (t *Trainer) weights() []executor.Tensor {
+	all := t.e.Weights()
+	if t.c.Save.Adapter == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(w executor.Tensor) bool { return w.Param.Frozen() })
 }
 
 // sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
@@ -158,7 +176,16 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 		return err
 	}
 	t.last, t.saved = c.Path, t.done
-	return errors.Join(restore(t.e, t.e.Weights(), c.Folder.Tensor), restore(t.e, t.e.States(), c.State.Tensor))
+	return errors.Join(restore(t.e, t.weights(), c.Tensor), restore(t.e, states(t.e), c.State.Tensor))
+}
+
+// states are what the optimizer keeps, in types that files hold: of states in blocks
+// the codes, a byte each, and beside them the scales.
+func states(e *executor.Executor) (list []executor.Tensor) {
+	for _, t := range e.States() {
+		list = append(list, t.Plain()...)
+	}
+	return list
 }
 
 // restoreState takes over where the run stood, and refuses one that would go on
@@ -176,13 +203,16 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 		return err
 	}
 	now.Iteration, now.Feed = was.Iteration, was.Feed
+	if now.LossScale != nil && was.LossScale != nil {
+		now.LossScale = was.LossScale
+	}
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done = was.Iteration
+	t.done, t.scale = was.Iteration, was.LossScale
 	return nil
 }
 
@@ -210,7 +240,7 @@ func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) 
 			return fmt.Errorf("it has no tensor %s", fileName(t))
 		}
 		if from.Type != t.Type.DType || !from.Shape.Equal(t.Type.Shape) {
-			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision", fileName(t), from.Type, from.Shape, t.Type)
+			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision and the same optimizer", fileName(t), from.Type, from.Shape, t.Type)
 		}
 		err := e.Write(t, func(offset int64, chunk []byte) error {
 			_, err := from.ReadAt(chunk, offset)

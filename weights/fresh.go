@@ -11,10 +11,13 @@ import (
 
 // Fresh is a source of random numbers: each param as its Init says, from streams
 // that derive from the seed and the param's name. An element is a pure function of
-// (seed, name, index).
+// (seed, name, index). Params that start as lengths of others are not among them.
 func Fresh(params []spec.Param, seed uint64) (Source, error) {
 	f := fresh{}
 	for _, p := range params {
+		if IsLength(p) {
+			continue // of weights that come from elsewhere: see Lengths
+		}
 		fill := fills[p.Init.Dist]
 		if fill == nil {
 			return nil, fmt.Errorf("param %s starts as %q; known are normal, uniform and constant", p.Name, p.Init.Dist)

@@ -194,7 +194,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 		return r, err
 	}
 	debug.FreeOSMemory() // so that what follows is due to the training
-	if r.ResidentBefore, err = resident(); err != nil {
+	if r.ResidentBefore, err = machine.Resident(); err != nil {
 		return r, err
 	}
 	run.milestone, run.patience = max(d.iterations/10, 1), d.patience

@@ -7,6 +7,7 @@ package metamorphic
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -33,41 +34,69 @@ type Outcome struct {
 // Train runs iterations of a plan on CPU devices, one per device of the plan, and a
 // disk in a folder, with weights and batches that depend on the seed alone.
 func Train(m *spec.Model, p *plan.Plan, folder string, seed uint64, iterations int) (out Outcome, err error) {
-	devices := make([]device.Device, len(p.Devices))
-	for d := range devices {
-		dev, err := open(p.Devices[d], folder)
-		if err != nil {
-			return out, err
-		}
-		defer func() {
-			if bad := dev.Close(); bad != nil && err == nil {
-				err = bad
-			}
-		}()
-		devices[d] = dev
-	}
-	e, err := executor.New(p, devices)
+	r, err := start(m, p, folder, seed)
 	if err != nil {
 		return out, err
 	}
-	defer e.Close()
+	defer func() { err = errors.Join(err, r.close()) }()
+	for i := range iterations {
+		if err := r.iterate(i); err != nil {
+			return out, err
+		}
+		out.Losses = append(out.Losses, r.e.Loss())
+	}
+	return out, out.collect(r.e)
+}
+
+// run is a training under way.
+type run struct {
+	model   *spec.Model
+	seed    uint64
+	devices []device.Device
+	e       *executor.Executor
+}
+
+// start claims what a plan takes and fills in the weights.
+func start(m *spec.Model, p *plan.Plan, folder string, seed uint64) (r *run, err error) {
+	r = &run{model: m, seed: seed}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	for _, d := range p.Devices {
+		dev, err := open(d, folder)
+		if err != nil {
+			return r, err
+		}
+		r.devices = append(r.devices, dev)
+	}
+	if r.e, err = executor.New(p, r.devices); err != nil {
+		return r, err
+	}
 	source, err := weights.Fresh(m.Params, seed)
 	if err != nil {
-		return out, err
+		return r, err
 	}
-	if err := weights.Load(e, source); err != nil {
-		return out, err
+	return r, weights.Load(r.e, source)
+}
+
+// iterate trains one iteration on its batch.
+func (r *run) iterate(i int) error {
+	if err := fill(r.e, r.model, r.seed, i); err != nil {
+		return err
 	}
-	for i := range iterations {
-		if err := fill(e, m, seed, i); err != nil {
-			return out, err
-		}
-		if err := e.Iterate(context.Background(), numbers(seed, i, p)); err != nil {
-			return out, err
-		}
-		out.Losses = append(out.Losses, e.Loss())
+	return r.e.Iterate(context.Background(), numbers(r.seed, i, r.e.Plan()))
+}
+
+func (r *run) close() (err error) {
+	if r.e != nil {
+		err = r.e.Close()
 	}
-	return out, out.collect(e)
+	for _, d := range r.devices {
+		err = errors.Join(err, d.Close())
+	}
+	return err
 }
 
 func open(d plan.Device, folder string) (device.Device, error) {

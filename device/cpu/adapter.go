@@ -1,0 +1,55 @@
+package cpu
+
+import (
+	"math"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// inverseNorm adds up an output's adapted weights in a worker's own room, then
+// measures them.
+func inverseNorm(c op.Call, workers int) program {
+	o := &adaptedNorms{rank: int(c.In[1].Shape[0]), width: int(c.In[1].Shape[1]), scale: float32(c.Attr.Scale), step: int(c.In[0].Shape[1]), rows: c.Attr.TransB}
+	work := rowsOf(c.Out[0].Shape[0], int64(o.width), o.piece)
+	return program{workspace: bytesOf(workers * o.width), run: func(p *kernel.Pool, l *device.Launch) {
+		o.w, o.a, o.b, o.out, o.room = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+		work.start(p)
+	}}
+}
+
+type adaptedNorms struct {
+	rank, width int
+	scale       float32
+	step        int  // elements from a row of w to the next
+	rows        bool // an output is a row of w
+	w, a, b     []float32
+	out         []float32
+	room        []float32
+}
+
+func (o *adaptedNorms) piece(worker, from, to int) {
+	sum := o.room[worker*o.width:][:o.width]
+	for i := from; i < to; i++ {
+		o.take(sum, i)
+		for r := range o.rank {
+			kernel.AddScaled(sum, o.a[r*o.width:], o.scale*o.b[i*o.rank+r])
+		}
+		o.out[i] = 0
+		if s := kernel.SumSquares(sum); s > 0 {
+			o.out[i] = float32(1 / math.Sqrt(s))
+		}
+	}
+}
+
+// take copies the weights of an output.
+func (o *adaptedNorms) take(dst []float32, output int) {
+	if o.rows {
+		copy(dst, o.w[output*o.step:])
+		return
+	}
+	for i := range dst {
+		dst[i] = o.w[i*o.step+output]
+	}
+}

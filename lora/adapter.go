@@ -1,0 +1,117 @@
+package lora
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"spillway/hf"
+	"spillway/shape"
+)
+
+// Adapter is the values of an adapter: a source of the params it has, which are read
+// from where they lie when they are asked for.
+type Adapter struct {
+	Options Options
+	Name    string // of its folder
+	// Transposed: the model keeps its products as [in out].
+	Transposed bool
+
+	tensors map[string]tensor
+	close   func() error
+}
+
+// tensor is one param. read may be called from several goroutines.
+type tensor struct {
+	shape shape.Shape
+	read  func(dst []float32, first int64) error
+}
+
+// Open opens an adapter's folder, as the PEFT library writes it. The caller closes it.
+func Open(dir string) (*Adapter, error) {
+	f, err := hf.OpenAdapter(dir)
+	if err != nil {
+		return nil, err
+	}
+	o, err := FromPEFT(f.Config)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), f.Close())
+	}
+	a := &Adapter{Options: o, Name: dir, Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
+	for _, t := range f.Tensors() {
+		a.tensors[t.Name] = tensor{t.Shape, t.ReadF32}
+	}
+	return a, nil
+}
+
+// Close closes the folder.
+func (a *Adapter) Close() error { return a.close() }
+
+// Has says whether a param is the adapter's.
+func (a *Adapter) Has(param string) bool {
+	_, ok := a.tensors[param]
+	return ok
+}
+
+// Params lists the adapter's params, sorted.
+func (a *Adapter) Params() []string { return slices.Sorted(maps.Keys(a.tensors)) }
+
+// Shape of a param; nil where there is none of the name.
+func (a *Adapter) Shape(param string) shape.Shape { return a.tensors[param].shape }
+
+// Read fills dst with the elements of a param from the first-th on.
+func (a *Adapter) Read(param string, first int64, dst []float32) error {
+	t, ok := a.tensors[param]
+	if !ok {
+		return fmt.Errorf("adapter %s has no param %s", a.Name, param)
+	}
+	return t.read(dst, first)
+}
+
+// values reads a param whole; none where there is none.
+func (a *Adapter) values(param string) ([]float32, error) {
+	t, ok := a.tensors[param]
+	if !ok {
+		return nil, nil
+	}
+	out := make([]float32, t.shape.Elements())
+	return out, t.read(out, 0)
+}
+
+// Fits refuses an adapter for another model: trained are the params a model has with the
+// adapter's options attached, by name, and the adapter must have exactly those.
+func (a *Adapter) Fits(trained map[string]shape.Shape) error {
+	var missing, foreign []string
+	for name, want := range trained {
+		switch got := a.tensors[name].shape; {
+		case !a.Has(name):
+			missing = append(missing, name)
+		case !got.Equal(want):
+			return fmt.Errorf("adapter %s has %s as %v, the model wants %v; is it for another model?", a.Name, name, got, want)
+		}
+	}
+	for name := range a.tensors {
+		if _, ok := trained[name]; !ok {
+			foreign = append(foreign, name)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return fmt.Errorf("adapter %s lacks %s; is it for another model?", a.Name, few(missing))
+	case len(foreign) > 0:
+		return fmt.Errorf("adapter %s has %s, which the model has not; is it for another model?", a.Name, few(foreign))
+	}
+	return nil
+}
+
+// few names some of a list, so that an error stays readable.
+func few(names []string) string {
+	const shown = 3
+	slices.Sort(names)
+	if n := len(names); n > shown {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), n-shown)
+	}
+	return strings.Join(names, ", ")
+}

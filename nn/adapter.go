@@ -1,0 +1,79 @@
+package nn
+
+import "spillway/graph"
+
+// Adapter is the low-rank addition of LoRA beside a frozen product W·x + bias:
+//
+//	y = W·x + bias + scale·(B·A·dropout(x) + B's bias)
+//
+// and with a magnitude that of DoRA, where the adapted weights keep their direction and
+// have lengths of their own:
+//
+//	y = magnitude/‖W + scale·B·A‖ · (W·x + scale·B·A·x) + bias
+type Adapter struct {
+	A         *Param `hf:"lora_A.weight"`                  // [rank in]
+	B         *Param `hf:"lora_B.weight"`                  // [out rank]
+	Bias      *Param `hf:"lora_B.bias,optional"`           // [out]
+	Magnitude *Param `hf:"lora_magnitude_vector,optional"` // [out], of DoRA
+	Scale     float64
+	Dropout   float64
+}
+
+// base is the frozen product an adapter is beside.
+type base struct {
+	weight, bias graph.Value
+	rows         bool // the weight is [out in]
+}
+
+func (p base) of(b *graph.Builder, x, bias graph.Value) graph.Value {
+	if p.rows {
+		return b.Linear(x, p.weight, bias)
+	}
+	return b.MatMul(x, p.weight, bias)
+}
+
+// apply is the product with the adapter's part; a nil adapter adds nothing.
+func (a *Adapter) apply(b *graph.Builder, p base, x graph.Value) graph.Value {
+	switch {
+	case a == nil:
+		return p.of(b, x, p.bias)
+	case a.Magnitude == nil:
+		return a.onto(b, p.of(b, x, p.bias), b.Dropout(x, a.Dropout))
+	}
+	return a.directed(b, p, x)
+}
+
+// onto adds the low-rank part of x to y. The scale is applied where it is smallest: to
+// [.. rank].
+func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
+	inner := b.Linear(x, a.A.Value(b), 0)
+	if a.Scale != 1 {
+		inner = b.Scale(inner, a.Scale)
+	}
+	y = b.LinearPlus(inner, a.B.Value(b), y)
+	bias := a.Bias.Value(b)
+	if bias == 0 {
+		return y
+	}
+	if a.Scale != 1 {
+		bias = b.Scale(bias, a.Scale)
+	}
+	return b.Add(y, bias)
+}
+
+// directed is the product of DoRA. Where the input is dropped, PEFT gives the change the
+// dropped input and the product the whole one, and so does this.
+func (a *Adapter) directed(b *graph.Builder, p base, x graph.Value) graph.Value {
+	inverse := b.InverseNorm(p.weight, a.A.Value(b), a.B.Value(b), a.Scale, p.rows)
+	length := b.Mul(a.Magnitude.Value(b), inverse)
+	dropped := b.Dropout(x, a.Dropout)
+	plain := p.of(b, dropped, 0)
+	y := b.Mul(a.onto(b, plain, dropped), length)
+	switch {
+	case dropped != x:
+		return b.Add(p.of(b, x, p.bias), b.Add(y, b.Scale(plain, -1)))
+	case p.bias != 0:
+		return b.Add(y, p.bias)
+	}
+	return y
+}

@@ -1,0 +1,118 @@
+package weights
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"spillway/nn"
+	"spillway/shape"
+	"spillway/spec"
+)
+
+// Lengths is a source of the magnitudes of adapters as they start: the lengths of the
+// weights beside them, with what the adapters add at first. All others of the params are
+// read from a source.
+func Lengths(params []spec.Param, from Source) Source {
+	l := lengths{from: from, params: map[string]spec.Param{}}
+	for _, p := range params {
+		l.params[p.Name] = p
+	}
+	return l
+}
+
+// IsLength says whether a param starts as lengths of others.
+func IsLength(p spec.Param) bool {
+	return p.Init.Dist == nn.RowLengths || p.Init.Dist == nn.ColumnLengths
+}
+
+type lengths struct {
+	from   Source
+	params map[string]spec.Param
+}
+
+// Read measures the outputs from the first-th on.
+func (l lengths) Read(param string, first int64, dst []float32) error {
+	p, ok := l.params[param]
+	module, _, cut := strings.Cut(param, ".lora_")
+	if !ok || !cut || !IsLength(p) {
+		return fmt.Errorf("param %s is not the magnitude of an adapter", param)
+	}
+	a, err := l.low(module)
+	if err != nil {
+		return err
+	}
+	a.scale = p.Init.Scale
+	sums := make([]float64, len(dst))
+	if p.Init.Dist == nn.RowLengths {
+		err = l.rows(module, a, first, sums)
+	} else {
+		err = l.columns(module, a, first, sums)
+	}
+	for i, s := range sums {
+		dst[i] = float32(math.Sqrt(s))
+	}
+	return err
+}
+
+// lowRank is an adapter's product: element (o, i) is scale · Σr up[o r]·down[r i].
+type lowRank struct {
+	down, up []float32
+	rank, in int64
+	scale    float64
+}
+
+func (l lengths) low(module string) (lowRank, error) {
+	down, up := l.params[module+".lora_A.weight"], l.params[module+".lora_B.weight"]
+	a := lowRank{rank: down.Type.Shape[0], in: down.Type.Shape[1]}
+	var err error
+	if a.down, err = whole(l.from, down.Name, down.Type.Shape); err != nil {
+		return a, err
+	}
+	a.up, err = whole(l.from, up.Name, up.Type.Shape)
+	return a, err
+}
+
+func whole(from Source, param string, s shape.Shape) ([]float32, error) {
+	out := make([]float32, s.Elements())
+	return out, from.Read(param, 0, out)
+}
+
+func (a lowRank) at(o, i int64) (v float64) {
+	for r := range a.rank {
+		v += float64(a.up[o*a.rank+r]) * float64(a.down[r*a.in+i])
+	}
+	return a.scale * v
+}
+
+// rows adds up the squares of rows of a weight [out in].
+func (l lengths) rows(module string, a lowRank, first int64, sums []float64) error {
+	row := make([]float32, a.in)
+	for k := range sums {
+		o := first + int64(k)
+		if err := l.from.Read(module+".weight", o*a.in, row); err != nil {
+			return err
+		}
+		for i, w := range row {
+			v := float64(w) + a.at(o, int64(i))
+			sums[k] += v * v
+		}
+	}
+	return nil
+}
+
+// columns adds up the squares of columns of a weight [in out].
+func (l lengths) columns(module string, a lowRank, first int64, sums []float64) error {
+	out := l.params[module+".weight"].Type.Shape[1]
+	part := make([]float32, len(sums))
+	for i := range a.in {
+		if err := l.from.Read(module+".weight", i*out+first, part); err != nil {
+			return err
+		}
+		for k, w := range part {
+			v := float64(w) + a.at(first+int64(k), i)
+			sums[k] += v * v
+		}
+	}
+	return nil
+}
