@@ -32,6 +32,10 @@ type routines struct {
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
 
+	// saturate runs chains of multiply-adds in registers, see saturate.go.
+	saturate func(rounds int, sums *float32)
+	chains   int // sums it writes
+
 	activations [funcs]activation
 	exp         func(dst, x []float32)
 
