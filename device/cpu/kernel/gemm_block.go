@@ -68,25 +68,13 @@ func (b *block) rows(i, end int) {
 	r, s, tile := b.path, b.ready(i, end), 0
 	for ; i < end; i += r.mr {
 		for j := b.j0; j < b.jEnd; j += r.nr {
-			add, addStep := b.addend(i, j)
+			add, addStep := b.addend(b.p0, i, j)
 			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, &b.columns[(j-b.j0)*b.kc], r.nr,
 				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
 			tile++
 		}
 		s.data = s.data[min(s.panel, len(s.data)):]
 	}
-}
-
-// addend is what a tile adds to its sums: the result of the slabs before, or else
-// what the caller asked for.
-func (b *block) addend(row, col int) (*float32, int) {
-	switch {
-	case b.p0 > 0 || b.Accumulate:
-		return &b.C[row*b.CStep+col], b.CStep
-	case b.Bias != nil:
-		return &b.Bias[col], 0
-	}
-	return nil, 0
 }
 
 // ahead is the part that a tile fetches of the rows from i on, which come next.
