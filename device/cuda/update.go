@@ -50,15 +50,14 @@ func lion(d *Device, c op.Call) (program, error) {
 const updatedAtOnce = 8 * threads
 
 // updated prepares an update rule: its buffers, the copy of the weight, the number of
-// elements, whether the weights are bf16 with the random numbers they are rounded by,
-// attributes, and numbers of the iteration.
+// elements, attributes, and numbers of the iteration.
 func (d *Device) updated(c op.Call, name string, args, attrs []arg, scalars ...int) (program, error) {
 	copied, err := copyArgs(c)
 	if err != nil {
 		return program{}, err
 	}
 	n := c.In[0].Shape.Elements()
-	args = append(append(append(args, copied...), i64(n), flag(c.In[0].DType == dtype.BF16), key(), row()), attrs...)
+	args = append(append(append(args, copied...), i64(n)), attrs...)
 	for _, s := range scalars {
 		args = append(args, iteration(s))
 	}

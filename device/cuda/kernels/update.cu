@@ -1,6 +1,6 @@
-// Update rules of optimizers. Weights are f32, or bf16 that are rounded randomly;
-// gradients are of Element, moments of the types below; buffers begin at any element.
-// copy, where there is one, gets the weight in a type of its own.
+// Update rules of optimizers. Weights are f32, gradients of Element, moments of the
+// types below; buffers begin at any element. copy, where there is one, gets the weight
+// in a type of its own.
 //
 // A warp updates a block of 256 elements at a time, which is the block of 8-bit codes: a
 // lane has four of its first half and four of its second. Numbers are fetched as they
@@ -154,45 +154,11 @@ __device__ __forceinline__ void copyTo(void *copy, int type, const Span &s, cons
     if (type == F32) put((float *)copy, s, w);
 }
 
-// Weights in f32, and in bf16: then a new one is one of its two neighbours, as
-// op.RoundRandomly picks it, at the positions from first on.
-struct Full {
-    float *memory;
-    Pack<float, 4> x[2];
-    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const float *)memory, s, x); }
-    __device__ __forceinline__ void open(float (&f)[MINE]) const {
-#pragma unroll
-        for (int k = 0; k < MINE; k++) f[k] = x[k / 4].x[k % 4];
-    }
-    __device__ __forceinline__ void close(const Span &s, const float (&f)[MINE]) { put(memory, s, f); }
-};
-struct Pure {
-    bf16 *memory;
-    u64 base, first;
-    Pack<bf16, 4> x[2];
-    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
-    __device__ __forceinline__ void open(float (&f)[MINE]) const {
-#pragma unroll
-        for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
-    }
-    __device__ __forceinline__ void close(const Span &s, const float (&f)[MINE]) {
-#pragma unroll
-        for (int k = 0; k < MINE; k++) {
-            bf16 *y = &x[k / 4].x[k % 4];
-            if (finite(f[k]))
-                y->bits = (u16)((__float_as_uint(f[k]) + (u32)(mix(base + first + s.at(k)) >> 48)) >> 16);
-            else
-                narrow(f[k], y);
-        }
-        put(memory, s, x);
-    }
-};
-
 // update applies a rule to all weights; where the clip factor is not positive, all stay
 // as they are. Beside codes, an element without a finite gradient leaves its weight as it
 // is and its moments become zero: it would spoil its whole block.
-template <class Rule, class M, class V, class W>
-__device__ __forceinline__ void updateAs(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, void *copy, int type, i64 n) {
+template <class Rule, class M, class V>
+__device__ __forceinline__ void update(const Rule &rule, float *w, const Element *g, M m, V v, const float *clip, void *copy, int type, i64 n) {
     __shared__ Dynamic codes;
     const bool coded = m.coded() || v.coded();
     if (coded) codes.take();
@@ -201,11 +167,13 @@ __device__ __forceinline__ void updateAs(const Rule &rule, W w, const Element *g
     i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 block = position() / 32; block < blocks; block += warps) {
         Span s = {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n};
+        Pack<float, 4> weight[2];
         Pack<Element, 4> gradient[2];
         float x[MINE], mean[MINE], square[MINE];
-        w.fetch(s);
+        fetch(w, s, weight);
         if (stays) {
-            w.open(x);
+#pragma unroll
+            for (int k = 0; k < MINE; k++) x[k] = weight[k / 4].x[k % 4];
             copyTo(copy, type, s, x);
             continue;
         }
@@ -214,29 +182,20 @@ __device__ __forceinline__ void updateAs(const Rule &rule, W w, const Element *g
         v.fetch(s);
         m.open(codes, mean);
         v.open(codes, square);
-        w.open(x);
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
             float grad = wide(gradient[k / 4].x[k % 4]) * by;
+            x[k] = weight[k / 4].x[k % 4];
             if (!coded || finite(grad))
                 rule.step(x[k], grad, mean[k], square[k]);
             else
                 mean[k] = square[k] = 0;
         }
-        w.close(s, x);
+        put(w, s, x);
         m.close(codes, s, mean);
         v.close(codes, s, square);
         copyTo(copy, type, s, x);
     }
-}
-
-// pure says that the weights are bf16; key and first name their random numbers.
-template <class Rule, class M, class V>
-__device__ __forceinline__ void update(const Rule &rule, void *w, const Element *g, M m, V v, const float *clip, void *copy, int type, i64 n, int pure, u64 key, u64 first) {
-    if (pure)
-        updateAs(rule, Pure{(bf16 *)w, mix(key), first}, g, m, v, clip, copy, type, n);
-    else
-        updateAs(rule, Full{(float *)w}, g, m, v, clip, copy, type, n);
 }
 
 struct Adam {
@@ -254,21 +213,21 @@ struct Adam {
 };
 
 #define ADAM(name, M, V)                                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(void *w, const Element *g, void *m, void *v, const float *clip,   \
-                                                              void *copy, int type, i64 n, int pure, u64 key, u64 first, int decoupled, float rate,            \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, void *v, const float *clip,   \
+                                                              void *copy, int type, i64 n, int decoupled, float rate,            \
                                                               float decay, float beta1, float beta2, float eps, float bias1,     \
                                                               float bias2) {                                                     \
-        update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, M{m}, V{v}, clip, copy, type, n, pure, key, first);       \
+        update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, M{m}, V{v}, clip, copy, type, n);       \
     }
 ADAM(adam, Plain<float>, Plain<float>)
 ADAM(adamBF16, Plain<bf16>, Plain<bf16>)
 ADAM(adamF16, Plain<f16>, Plain<f16>)
 ADAM(adam8, Coded<0>, Coded<1>)
 
-extern "C" __global__ void __launch_bounds__(256) adamMixed(void *w, const Element *g, void *m, void *v, const float *clip, void *copy, int type,
-                                                            i64 n, int pure, u64 key, u64 first, int decoupled, int mean, int square, float rate, float decay,
+extern "C" __global__ void __launch_bounds__(256) adamMixed(float *w, const Element *g, void *m, void *v, const float *clip, void *copy, int type,
+                                                            i64 n, int decoupled, int mean, int square, float rate, float decay,
                                                             float beta1, float beta2, float eps, float bias1, float bias2) {
-    update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, Any{m, mean}, Any{v, square}, clip, copy, type, n, pure, key, first);
+    update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, Any{m, mean}, Any{v, square}, clip, copy, type, n);
 }
 
 // Momentum of SGD. first: the first iteration, which starts the momentum at the gradient.
@@ -286,20 +245,20 @@ struct SGD {
 };
 
 #define SGDS(name, M)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(void *w, const Element *g, void *m, const float *clip, void *copy, \
-                                                              int type, i64 n, int pure, u64 key, u64 first, int nesterov, float rate, float decay,            \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, const float *clip, void *copy, \
+                                                              int type, i64 n, int nesterov, float rate, float decay,            \
                                                               float momentum, float dampening, float first) {                    \
         SGD rule = {momentum != 0, nesterov != 0, rate, decay, momentum, dampening, first};                                      \
-        update(rule, w, g, M{m}, Nothing{}, clip, copy, type, n, pure, key, first);                                                                \
+        update(rule, w, g, M{m}, Nothing{}, clip, copy, type, n);                                                                \
     }
 SGDS(sgd, Plain<float>)
 SGDS(sgdBF16, Plain<bf16>)
 SGDS(sgdF16, Plain<f16>)
 SGDS(sgd8, Coded<0>)
 
-extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(void *w, const Element *g, const float *clip, void *copy, int type, i64 n, int pure, u64 key, u64 first,
+extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(float *w, const Element *g, const float *clip, void *copy, int type, i64 n,
                                                              float rate, float decay) {
-    update(SGD{false, false, rate, decay, 0, 0, 0}, w, g, Nothing{}, Nothing{}, clip, copy, type, n, pure, key, first);
+    update(SGD{false, false, rate, decay, 0, 0, 0}, w, g, Nothing{}, Nothing{}, clip, copy, type, n);
 }
 
 struct Lion {
@@ -313,10 +272,10 @@ struct Lion {
 };
 
 #define LION(name, M)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(void *w, const Element *g, void *m, const float *clip, void *copy, \
-                                                              int type, i64 n, int pure, u64 key, u64 first, float rate, float decay, float beta1,             \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, const float *clip, void *copy, \
+                                                              int type, i64 n, float rate, float decay, float beta1,             \
                                                               float beta2) {                                                     \
-        update(Lion{rate, decay, beta1, beta2}, w, g, M{m}, Nothing{}, clip, copy, type, n, pure, key, first);                                     \
+        update(Lion{rate, decay, beta1, beta2}, w, g, M{m}, Nothing{}, clip, copy, type, n);                                     \
     }
 LION(lion, Plain<float>)
 LION(lionBF16, Plain<bf16>)
