@@ -109,7 +109,7 @@ template <int KIND> struct Coded {
         most = __reduce_max_sync(0xffffffffu, most);
         float r = reciprocal(__uint_as_float(most));
 #pragma unroll
-        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode(KIND, f[k], r);
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode<KIND>(f[k], r);
         if (threadIdx.x % 32 == 0) ((float *)memory)[s.block] = __uint_as_float(most);
         put(codes(s), s, x);
     }
@@ -184,7 +184,7 @@ __device__ __forceinline__ void update(const Rule &rule, float *w, const Element
         v.open(codes, square);
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
-            float grad = wide(gradient[k / 4].x[k % 4]) * by;
+            float grad = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
             x[k] = weight[k / 4].x[k % 4];
             if (!coded || finite(grad))
                 rule.step(x[k], grad, mean[k], square[k]);
@@ -198,17 +198,21 @@ __device__ __forceinline__ void update(const Rule &rule, float *w, const Element
     }
 }
 
+// Sums and products are rounded as written, so that moments of all types meet the same
+// arithmetic; roots and quotients may be two units off.
 struct Adam {
     bool decoupled;
     float rate, decay, beta1, beta2, eps, bias1, bias2;
     __device__ __forceinline__ void step(float &x, float grad, float &mean, float &square) const {
         if (decoupled)
-            x *= 1.0f - rate * decay;
+            x = __fmul_rn(x, 1.0f - rate * decay);
         else
-            grad += decay * x;
-        mean += (grad - mean) * (1.0f - beta1);
-        square = beta2 * square + (1.0f - beta2) * grad * grad;
-        x -= rate / bias1 * mean / (sqrtf(square) / bias2 + eps);
+            grad = __fmaf_rn(decay, x, grad);
+        mean = __fmaf_rn(__fsub_rn(grad, mean), 1.0f - beta1, mean);
+        square = __fmaf_rn(__fmul_rn(1.0f - beta2, grad), grad, __fmul_rn(beta2, square));
+        float root;
+        asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(square));
+        x = __fsub_rn(x, __fdividef(__fmul_rn(rate / bias1, mean), __fmaf_rn(root, 1.0f / bias2, eps)));
     }
 };
 
