@@ -72,7 +72,7 @@ func (l *caseList) elementwise() {
 	for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		l.add("to "+to.String(), Cast, Attr{To: to}, l.x(3, 37))
 	}
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
 		for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
 			l.add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.d}, spreadAs(kind, dims...)).Big = len(dims) == 2 && dims[0] > 100
 		}

@@ -26,7 +26,12 @@ type Type struct {
 }
 
 // Bytes is the exact storage of the operand.
-func (t Type) Bytes() int64 { return t.DType.Bytes(t.Shape.Elements()) }
+func (t Type) Bytes() int64 {
+	if t.DType.ByRows() {
+		return t.Shape.Rows() * t.DType.Bytes(t.Shape.Last())
+	}
+	return t.DType.Bytes(t.Shape.Elements())
+}
 
 // String prints "f32[4 2048]".
 func (t Type) String() string { return t.DType.String() + t.Shape.String() }
