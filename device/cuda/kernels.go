@@ -54,6 +54,7 @@ var makers = map[op.Kind]maker{
 	op.Adam:       adam,
 	op.SGD:        sgd,
 	op.Lion:       lion,
+	op.Adafactor:  adafactor,
 }
 
 // none is the reason why there is no kernel for a call.

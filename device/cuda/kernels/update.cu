@@ -9,8 +9,6 @@
 #define HALF (BLOCK / 2)
 #define MINE 8 // elements of a lane
 
-__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
-
 struct Span {
     i64 block; // its number
     i64 first; // this lane's first element
@@ -39,16 +37,6 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 #pragma unroll
     for (int k = 0; k < MINE; k++)
         if (s.at(k) < s.n) p[s.at(k)] = x[k / 4].x[k % 4];
-}
-
-// keep rounds what a rule keeps: in f16 no number but zero becomes zero, and no finite
-// one infinite.
-template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
-template <> __device__ __forceinline__ void keep(float x, f16 *y) {
-    narrow(x, y);
-    u16 sign = y->bits & 0x8000, size = y->bits & 0x7fff;
-    if (size == 0 && x != 0) y->bits = sign | 1;
-    if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
 }
 
 template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const float (&f)[MINE]) {
