@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
 )
 
 // fake is a card that does nothing but count: every handle it has given must come back.
@@ -25,13 +28,14 @@ type fake struct {
 	// version of the compiler: another one per fake, so that nothing is shared through
 	// the machine code this process has.
 	version int
+	knows   int // the driver: CUDA of this version
 }
 
 var fakes int
 
 func newFake() *fake {
 	fakes++
-	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes}
+	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes, knows: 13}
 }
 
 // call notes a call and gives what it was told to answer.
@@ -85,6 +89,7 @@ func (f *fake) libraries() *driver.Libraries {
 func (f *fake) cuda() *driver.CUDA {
 	attributes := map[int]int{driver.Major: 9, driver.Minor: 0, driver.Multiprocessors: 132, driver.SharedPerBlock: 227 << 10}
 	return &driver.CUDA{
+		Version:     func() (int, int, error) { return f.knows, 4, f.call("Version") },
 		DeviceCount: func() (int, error) { return 1, f.call("DeviceCount") },
 		DeviceName:  func(int) (string, error) { return "fake card", f.call("DeviceName") },
 		Attribute:   func(_, which int) (int, error) { return attributes[which], f.call("Attribute") },
@@ -248,6 +253,27 @@ func TestOpenRefuses(t *testing.T) {
 		if left := f.leaks(); len(left) > 0 {
 			t.Errorf("%+v: not given back: %v", o, left)
 		}
+	}
+}
+
+// An old driver is told apart from a broken one, when a card is opened and when kernels
+// cannot be loaded because their compiler is newer.
+func TestOldDriver(t *testing.T) {
+	f := newFake()
+	f.knows = 11
+	_, err := open(f.libraries(), Options{})
+	var old *OldDriverError
+	if !errors.As(err, &old) || old.Major != 11 || !strings.Contains(err.Error(), "CUDA 11.4, 12.0 is needed") || len(f.leaks()) > 0 {
+		t.Errorf("got %v, left %v", err, f.leaks())
+	}
+	r := newRig(t, Options{})
+	r.fail["LoadModule"] = &driver.Error{Call: "cuModuleLoadData", Code: 222, Name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.d.Kernel(c); err == nil || !strings.Contains(err.Error(), "the driver knows 13.4: install a newer driver") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -45,6 +45,8 @@ const MaxParams = 32
 
 // CUDA is the driver.
 type CUDA struct {
+	// Version is the newest CUDA the driver knows: 13, 0.
+	Version     func() (major, minor int, err error)
 	DeviceCount func() (int, error)
 	DeviceName  func(ordinal int) (string, error)
 	Attribute   func(ordinal, attribute int) (int, error)
@@ -124,6 +126,12 @@ func loadCUDA(folders []string) (*CUDA, error) {
 
 func (l *cudaLib) bindDevices(t *CUDA) {
 	count, name, attribute := l.find("cuDeviceGetCount"), l.find("cuDeviceGetName"), l.find("cuDeviceGetAttribute")
+	version := l.find("cuDriverGetVersion")
+	t.Version = func() (int, int, error) {
+		n := new(int32)
+		err := l.check("cuDriverGetVersion", version.Call(uintptr(unsafe.Pointer(n))))
+		return int(*n) / 1000, int(*n) % 1000 / 10, err
+	}
 	retain, release, current := l.find("cuDevicePrimaryCtxRetain"), l.find("cuDevicePrimaryCtxRelease_v2"), l.find("cuCtxSetCurrent")
 	t.DeviceCount = func() (int, error) {
 		n := new(int32)
