@@ -25,6 +25,8 @@ type fake struct {
 	next  uint64
 	last  driver.Launch
 	slots []uint64 // parameters of the last launch
+	// waited are the numbers streams were told to wait for.
+	waited []uint32
 	// version of the compiler: another one per fake, so that nothing is shared through
 	// the machine code this process has.
 	version int
@@ -119,6 +121,11 @@ func (f *fake) cuda() *driver.CUDA {
 		CloseStream: func(driver.Stream) error { return f.give("CloseStream", "stream") },
 		SyncStream:  func(driver.Stream) error { return f.call("SyncStream") },
 		WaitEvent:   func(driver.Stream, driver.Event) error { return f.call("WaitEvent") },
+		WaitValue: func(_ driver.Stream, _ driver.Pointer, value uint32) error {
+			f.waited = append(f.waited, value)
+			return f.call("WaitValue")
+		},
+		SyncEvent: func(driver.Event) error { return f.call("SyncEvent") },
 		NewEvent: func() (driver.Event, error) {
 			h, err := f.take("NewEvent", "event")
 			return driver.Event(h), err
@@ -285,7 +292,7 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
 	}
-	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20 {
+	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+4<<20 {
 		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
 	}
 }

@@ -70,9 +70,13 @@ type CUDA struct {
 	CloseStream func(Stream) error
 	SyncStream  func(Stream) error
 	WaitEvent   func(Stream, Event) error
+	// WaitValue holds the stream until the 32-bit number at an address has come to at
+	// least a value, counted around.
+	WaitValue func(s Stream, at Pointer, value uint32) error
 
 	NewEvent   func() (Event, error)
 	CloseEvent func(Event) error
+	SyncEvent  func(Event) error // returns when its latest record has happened
 	Record     func(Event, Stream) error
 	Elapsed    func(from, to Event) (time.Duration, error)
 
@@ -204,6 +208,11 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 	t.SyncStream = func(s Stream) error {
 		return l.check("cuStreamSynchronize", synchronize.With(&dl.Args{uintptr(s)}))
 	}
+	value := l.find("cuStreamWaitValue32_v2")
+	const atLeast = 0
+	t.WaitValue = func(s Stream, at Pointer, v uint32) error {
+		return l.check("cuStreamWaitValue32", value.With(&dl.Args{uintptr(s), uintptr(at), uintptr(v), atLeast}))
+	}
 	t.WaitEvent = func(s Stream, e Event) error {
 		return l.check("cuStreamWaitEvent", wait.With(&dl.Args{uintptr(s), uintptr(e), 0}))
 	}
@@ -211,7 +220,8 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 
 func (l *cudaLib) bindEvents(t *CUDA) {
 	create, destroy := l.find("cuEventCreate"), l.find("cuEventDestroy_v2")
-	record, elapsed := l.find("cuEventRecord"), l.find("cuEventElapsedTime")
+	record, elapsed, synchronize := l.find("cuEventRecord"), l.find("cuEventElapsedTime"), l.find("cuEventSynchronize")
+	t.SyncEvent = func(e Event) error { return l.check("cuEventSynchronize", synchronize.Call(uintptr(e))) }
 	t.NewEvent = func() (Event, error) {
 		e := new(Event)
 		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), 0))
