@@ -25,6 +25,7 @@ func attentionCalls(t testing.TB, precision dtype.Type) (calls []op.Call) {
 		{1, 130, 300, 32, op.Attr{Heads: 3, KVHeads: 3, Causal: true, Window: 70}},
 		{2, 190, 190, 64, op.Attr{Heads: 4, KVHeads: 4, Causal: true, Segments: true, Prob: 0.2, Stream: 3}},
 		{2, 100, 140, 96, op.Attr{Heads: 2, KVHeads: 2, KeyMask: true, Mask: true}},
+		{1, 1200, 1200, 64, op.Attr{Heads: 2, KVHeads: 1, Causal: true, Segments: true}}, // tiles of one document, of two, and apart
 	} {
 		c.attr.Scale = 0.125
 		rows := func(heads, n int64) op.Type {
@@ -49,14 +50,15 @@ func attentionCalls(t testing.TB, precision dtype.Type) (calls []op.Call) {
 	return calls
 }
 
-// operandsOf fills operands: numbers in [-1, 1), segments and masks of stretches.
+// operandsOf fills operands: numbers in [-1, 1), segments and masks of stretches, which
+// are longer in longer samples.
 func operandsOf(types []op.Type) (list []op.Array) {
 	for i, t := range types {
 		a := op.NewArray(t)
 		numtest.Fill(a, uint64(i+1))
 		a.Round()
 		for k := range a.I {
-			a.I[k] = int32(k / 37 % 3)
+			a.I[k] = int32(k / max(37, len(a.I)/8) % 3)
 		}
 		list = append(list, a)
 	}

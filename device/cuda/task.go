@@ -16,6 +16,12 @@ type program struct {
 	steps     []step
 }
 
+// add appends a launch, or hands its error on.
+func (p *program) add(k *launch, err error) error {
+	p.steps = append(p.steps, k)
+	return err
+}
+
 // step is one launch of a program.
 type step interface {
 	run(q *queue, l *device.Launch) error
