@@ -21,6 +21,7 @@ type queue struct {
 	closed bool
 	since  int   // launches since the last Sync
 	last   *task // the latest of them
+	noting *capture
 	// One launch at a time is put together here, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -110,6 +111,9 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 	}
 	defer q.leave()
 	q.since, q.last = q.since+1, t
+	if q.noting != nil {
+		q.noting.launches, q.noting.last = q.noting.launches+1, t
+	}
 	for _, s := range t.program.steps {
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
