@@ -9,7 +9,11 @@ import (
 	"spillway/device"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/internal/tiny"
 	"spillway/op"
+	"spillway/planner"
 	"spillway/shape"
 )
 
@@ -98,5 +102,56 @@ func TestCaptureOfOtherQueues(t *testing.T) {
 	r, other := newRig(t, Options{}), newRig(t, Options{})
 	if _, err := r.d.Capture([]device.Queue{other.q}, func() error { return nil }); !errors.Is(err, device.ErrNotRepeatable) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// issued is a device that cannot repeat.
+type issued struct{ device.Device }
+
+// On the card: iterations of a tiny model are repeated, and give the bits of those that
+// are issued.
+func TestRepeatedIsIssued(t *testing.T) {
+	card := openCard(t, Options{})
+	defer card.Close()
+	choose := planner.Alike(true, true, planner.KeepNone, 2)
+	repeated, plain := tinyRun(t, card, dtype.BF16, choose), tinyRun(t, issued{card}, dtype.BF16, choose)
+	if !slices.Equal(repeated, plain) {
+		t.Errorf("losses %v repeated, %v issued", repeated, plain)
+	}
+}
+
+// Iterations of a tiny model, repeated and issued.
+func BenchmarkSmallIterations(b *testing.B) {
+	card := openCard(b, Options{})
+	defer card.Close()
+	for name, dev := range map[string]device.Device{"repeated": card, "issued": issued{card}} {
+		b.Run(name, func(b *testing.B) {
+			m := tiny.Model(b, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
+			site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
+			site.Kernels, goal.Master = card, true
+			p, err := planner.Build(m, goal, site, planner.Alike(false, false, planner.KeepAll, 1))
+			if err != nil {
+				b.Fatal(err)
+			}
+			e, err := executor.New(p, []device.Device{dev})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			if err := e.Prepare(); err != nil {
+				b.Fatal(err)
+			}
+			fillBatch(b, e, 61, 1)
+			for i := range uint64(4) {
+				iterateOnce(b, e, i)
+			}
+			for b.Loop() {
+				iterateOnce(b, e, 4)
+			}
+			b.ReportMetric(float64(e.Counters().Launches/e.Counters().Iterations), "launches")
+			if e.Repeats() != (name == "repeated") {
+				b.Errorf("repeats: %v", e.Repeats())
+			}
+		})
 	}
 }
