@@ -34,18 +34,19 @@ type blueprint struct {
 	update *plan.Update // nil when nothing is trained
 	pieces map[pieceSizes][]piece
 
-	partAt   map[string]plan.Part
-	constAt  map[string]plan.Const
-	joints   map[jointKey]*autograd.Joint
-	programs map[programKey]*laid
-	layouts  []int // by block: equal where params lie in their slabs alike
-	names    []blockNames
-	carries  int  // between blocks, at most
-	usual    size // of plans
-	took     map[*graph.Program]float64
-	costs    map[costKey]float64
-	tangled  bool // see entangled
-	kernels  *kernelCache
+	partAt     map[string]plan.Part
+	constAt    map[string]plan.Const
+	joints     map[jointKey]*autograd.Joint
+	programs   map[programKey]*laid
+	layouts    []int // by block: equal where params lie in their slabs alike
+	names      []blockNames
+	carries    int   // between blocks, at most
+	usual      size  // of plans
+	usualPiece int64 // see pieceElements
+	took       map[*graph.Program]float64
+	costs      map[costKey]float64
+	tangled    bool // see entangled
+	kernels    *kernelCache
 }
 
 type jointKey struct {
