@@ -41,7 +41,7 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 		return launch{}, err
 	}
 	args := &op.Args{}
-	e.updates = append(e.updates, updateArgs{args, stretch.Decay})
+	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element})
 	return launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}, nil
 }
 
