@@ -35,8 +35,10 @@ type runArgs struct {
 
 // updateArgs are the numbers of one update launch.
 type updateArgs struct {
-	args  *op.Args
-	decay bool
+	args    *op.Args
+	decay   bool
+	slab    int
+	element int64 // of the slab, the first one updated
 }
 
 // Iterate runs all steps once. The parts of the batch must be in place (Part).
@@ -108,7 +110,7 @@ func (e *Executor) setNumbers(n Numbers) {
 		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
 	}
 	for _, u := range e.updates {
-		u.args.F = n.Optimizer
+		u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
 		if !u.decay {
 			u.args.F[op.ArgDecay] = 0
 		}
@@ -122,6 +124,12 @@ func (e *Executor) setNumbers(n Numbers) {
 // device it runs on.
 func runKey(n Numbers, block int) uint64 {
 	return op.Key(n.Seed, n.Iteration, uint64(block))
+}
+
+// updateKey gives each slab of each iteration the random stream its weights are rounded
+// with, another than any block's.
+func updateKey(n Numbers, slab int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
 }
 
 // Part is a tensor of a micro-batch as bytes to be filled before Iterate.

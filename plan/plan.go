@@ -291,6 +291,9 @@ type Option struct {
 	// Needs per tier, and the forecast where one was made.
 	PeakBytes   map[Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64        `json:"step_seconds,omitempty"`
+	// AtLeast: no forecast was made, StepSeconds is what its products or transfers
+	// take alone.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 // Peak is the memory of each tier the plan uses.

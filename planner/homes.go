@@ -32,7 +32,7 @@ func (e *emitter) homes() error {
 }
 
 func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: map[int]bool{}}
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
 	if e.b.constBytes > 0 {
 		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
 	}

@@ -12,11 +12,15 @@ type occupancy struct {
 	// whole, by node: taken at all its moments, by spans the node is a part of. some:
 	// taken at one of its moments at least.
 	whole, some []ranges
-	meets       []*ranges // scratch of lowestGap
+	meets       []ranges // scratch of lowestGap
+	nodes       []int32  // scratch of parts and above
 }
 
 // ranges of offsets, sorted and apart.
 type ranges []struct{ lo, hi int64 }
+
+// roomy is how many ranges a node has room for before it grows.
+const roomy = 4
 
 // newOccupancy is empty, for spans that will be asked for or put.
 func newOccupancy(spans []*span) *occupancy {
@@ -28,48 +32,81 @@ func newOccupancy(spans []*span) *occupancy {
 	for _, s := range spans { // only moments where something begins or ends matter
 		o.rank[s.from+1], o.rank[s.to+1] = 1, 1
 	}
+	moments := 0
 	for i, mark := range o.rank {
-		o.rank[i] = int32(o.leaves)
-		o.leaves += int(mark)
+		o.rank[i] = int32(moments)
+		moments += int(mark)
 	}
-	o.whole, o.some = make([]ranges, 2*o.leaves), make([]ranges, 2*o.leaves)
+	for o.leaves = 1; o.leaves < moments; o.leaves *= 2 {
+	}
+	o.whole, o.some = newRanges(2*o.leaves), newRanges(2*o.leaves)
 	return o
+}
+
+// newRanges makes many empty lists of ranges that share one allocation.
+func newRanges(n int) []ranges {
+	lists, room := make([]ranges, n), make(ranges, n*roomy)
+	for i := range lists {
+		lists[i] = room[i*roomy : i*roomy : (i+1)*roomy]
+	}
+	return lists
 }
 
 // put takes the offsets of a span up to an end.
 func (o *occupancy) put(s *span, end int64) {
-	o.parts(s, func(node int) {
+	for _, node := range o.parts(s) {
 		o.whole[node].add(s.offset, end)
-		for ; node > 0; node /= 2 {
-			o.some[node].add(s.offset, end)
-		}
-	})
+		o.some[node].add(s.offset, end)
+	}
+	for _, node := range o.above(s) {
+		o.some[node].add(s.offset, end)
+	}
 }
 
-// parts visits the nodes that together are the time of a span.
-func (o *occupancy) parts(s *span, visit func(node int)) {
-	lo, hi := int(o.rank[s.from+1])+o.leaves, int(o.rank[s.to+1])+o.leaves+1
+// parts are the nodes that together are the time of a span; valid until the next call.
+func (o *occupancy) parts(s *span) []int32 {
+	o.nodes = o.nodes[:0]
+	lo, hi := o.rank[s.from+1]+int32(o.leaves), o.rank[s.to+1]+int32(o.leaves)+1
 	for ; lo < hi; lo, hi = lo/2, hi/2 {
 		if lo&1 == 1 {
-			visit(lo)
+			o.nodes = append(o.nodes, lo)
 			lo++
 		}
 		if hi&1 == 1 {
 			hi--
-			visit(hi)
+			o.nodes = append(o.nodes, hi)
 		}
 	}
+	return o.nodes
+}
+
+// above are the nodes that hold the first or the last moment of a span: among them
+// are all above its parts. Valid until the next call.
+func (o *occupancy) above(s *span) []int32 {
+	o.nodes = o.nodes[:0]
+	lo, hi := (o.rank[s.from+1]+int32(o.leaves))/2, (o.rank[s.to+1]+int32(o.leaves))/2
+	for ; lo > 0; lo, hi = lo/2, hi/2 {
+		o.nodes = append(o.nodes, lo)
+		if hi != lo {
+			o.nodes = append(o.nodes, hi)
+		}
+	}
+	return o.nodes
 }
 
 // lowestGap is the least offset from which on a span's bytes are free all its time.
 func (o *occupancy) lowestGap(s *span) int64 {
 	o.meets = o.meets[:0]
-	o.parts(s, func(node int) {
-		o.meet(&o.some[node])
-		for node /= 2; node > 0; node /= 2 {
-			o.meet(&o.whole[node])
+	for _, node := range o.parts(s) {
+		if r := o.some[node]; len(r) > 0 {
+			o.meets = append(o.meets, r)
 		}
-	})
+	}
+	for _, node := range o.above(s) {
+		if r := o.whole[node]; len(r) > 0 {
+			o.meets = append(o.meets, r)
+		}
+	}
 	var at int64
 	for again := true; again; {
 		again = false
@@ -80,12 +117,6 @@ func (o *occupancy) lowestGap(s *span) int64 {
 		}
 	}
 	return at
-}
-
-func (o *occupancy) meet(r *ranges) {
-	if len(*r) > 0 && !slices.Contains(o.meets, r) {
-		o.meets = append(o.meets, r)
-	}
 }
 
 // free is the least offset, not below at, from which on so many bytes are free.

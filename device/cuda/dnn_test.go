@@ -207,14 +207,14 @@ func TestLibraryIsFlash(t *testing.T) {
 				return library, flash
 			}
 			library, err := h.forwardGraph(d)
-			flash, late := h.forward(d, h.flash())
+			flash, late := h.forward(d, h.flash(64))
 			library, flash = both(library, flash, err, late)
 			out := compare(call, in, library, flash)
 
 			grad := gradOf(call)
 			h = headsOf(grad, 6)
 			library, err = h.gradientGraph(d, c.slice)
-			flash, late = h.gradient(d, h.flash())
+			flash, late = h.gradient(d, h.flash(64))
 			library, flash = both(library, flash, err, late)
 			do := numtest.Random(grad.In[5], 9)
 			do.Round()

@@ -12,7 +12,8 @@ type maker func(d *Device, c op.Call) (program, error)
 
 // makers lists the kinds there are kernels for, a file per family.
 var makers = map[op.Kind]maker{
-	op.MatMul: matMul,
+	op.MatMul:      matMul,
+	op.InverseNorm: inverseNorm,
 
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,

@@ -23,11 +23,13 @@ var kernelFiles embed.FS
 var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 
 // unit is a file of kernels compiled for an element type. Attention is compiled for a
-// width of heads, with or without extras: segments, masks and dropout.
+// width of heads, with or without extras: segments, masks and dropout; on tensor cores,
+// for so many keys at a time.
 type unit struct {
 	file    string // without its ending
 	element dtype.Type
 	head    int64
+	keys    int64
 	extras  bool
 }
 
@@ -42,7 +44,7 @@ func (u unit) source() (string, error) {
 		names = append(names, "sight.h")
 	}
 	if strings.HasPrefix(u.file, "flash") {
-		names = append(names, "flash.h")
+		names = append(names, "fragments.h", "flash.h")
 	}
 	names = append(names, u.file+".cu")
 	for _, name := range names {
@@ -62,7 +64,7 @@ func (u unit) options(major, minor int) []string {
 	}
 	return []string{
 		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
-		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DEXTRAS=%d", extras),
+		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DEXTRAS=%d", extras),
 	}
 }
 

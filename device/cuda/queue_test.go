@@ -257,7 +257,7 @@ func TestKernelNames(t *testing.T) {
 		}
 		asked[name] = true
 		plain := strings.TrimRight(strings.TrimSuffix(name, "Grad"), "123456") // of NORM and FUNCTION
-		for _, way := range []string{"void " + name + "(", "__launch_bounds__(128) " + name + "(", "NORM(" + plain + ",", "void " + plain + "##F(", "void " + strings.TrimRight(name, "123456") + "##F("} {
+		for _, way := range []string{"void " + name + "(", "__launch_bounds__(128) " + name + "(", "__launch_bounds__(1024) " + name + "(", "NORM(" + plain + ",", "void " + plain + "##F(", "void " + strings.TrimRight(name, "123456") + "##F("} {
 			if strings.Contains(string(text), way) {
 				return 1, nil
 			}
