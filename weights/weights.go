@@ -5,11 +5,8 @@
 package weights
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
-	"spillway/dtype"
 	"spillway/executor"
 	"spillway/plan"
 )
@@ -72,8 +69,7 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 	if t.Type.DType.Block() {
 		return writeBlocks(e, t, from)
 	}
-	put := encoders[t.Type.DType]
-	if put == nil {
+	if !t.Type.DType.IsPlain() {
 		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers; use f32, bf16, f16 or a 4-bit type", t.Param.Name, t.Type.DType)
 	}
 	width := t.Type.DType.Bytes(1)
@@ -84,28 +80,9 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 			if err := from.Read(t.Param.Name, first, piece); err != nil {
 				return err
 			}
-			put(chunk, piece)
+			t.Type.DType.Encode(chunk, piece)
 			chunk = chunk[int64(len(piece))*width:]
 		}
 		return nil
 	})
-}
-
-// encoders write numbers as elements of a type, little endian.
-var encoders = map[dtype.Type]func(dst []byte, src []float32){
-	dtype.F32: func(dst []byte, src []float32) {
-		for i, f := range src {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
-		}
-	},
-	dtype.BF16: func(dst []byte, src []float32) {
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToBF16(f))
-		}
-	},
-	dtype.F16: func(dst []byte, src []float32) {
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToF16(f))
-		}
-	},
 }

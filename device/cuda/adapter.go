@@ -2,14 +2,15 @@ package cuda
 
 import "spillway/op"
 
-// inverseNorm is 1 over the lengths of adapted weights.
+// normedAtOnce is how many outputs a block of threads measures, as adapter.cu does.
+const normedAtOnce = 8
+
 func inverseNorm(d *Device, c op.Call) (program, error) {
-	rank, width, out := c.In[1].Shape[0], c.In[1].Shape[1], c.In[2].Shape[0]
-	unit, scale := of("norm", c.In[0].DType), f32(c.Attr.Scale)
-	if !c.Attr.TransB {
-		return just(d.line(unit, "inverseNormColumns", parts(out, threads), threads,
-			buffer(0), buffer(1), buffer(2), buffer(3), i64(out), i64(width), i64(rank), scale))
+	rank, width, outputs := c.In[1].Shape[0], c.In[1].Shape[1], c.Out[0].Shape[0]
+	perOutput, perInput := int64(1), outputs
+	if c.Attr.TransB {
+		perOutput, perInput = width, 1
 	}
-	return just(d.grid(unit, "inverseNormRows", [3]int64{out, 1, 1}, [3]int64{threads, 1, 1}, 4*rank,
-		buffer(0), buffer(1), buffer(2), buffer(3), i64(width), i64(rank), scale))
+	return just(d.line(of("adapter", c.In[0].DType), "inverseNorm", parts(outputs, normedAtOnce), threads,
+		buffer(0), buffer(1), buffer(2), buffer(3), i64(outputs), i64(width), i64(rank), i64(perOutput), i64(perInput), f32(c.Attr.Scale)))
 }

@@ -161,7 +161,7 @@ func (f *fake) blas() *driver.BLAS {
 		},
 		Discard: func(*driver.Prepared) error { return f.give("Discard", "product") },
 		SetBias: func(*driver.Prepared, driver.Pointer) error { return f.call("SetBias") },
-		Run: func(_ driver.BLASHandle, _ *driver.Prepared, _, _, _, _ driver.Pointer, _ driver.Stream) error {
+		Run: func(_ driver.BLASHandle, _ *driver.Prepared, _, _, _, _, _ driver.Pointer, _ driver.Stream) error {
 			return f.call("Run")
 		},
 	}

@@ -34,12 +34,15 @@ type unit struct {
 }
 
 // general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "update"}
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "dequantize", "update"}
 
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
 	var text strings.Builder
 	names := []string{"common.h"}
+	if coded[u.file] {
+		names = append(names, "codes.h")
+	}
 	if u.head > 0 {
 		names = append(names, "sight.h")
 	}
@@ -51,6 +54,9 @@ func (u unit) source() (string, error) {
 		b, err := kernelFiles.ReadFile("kernels/" + name)
 		if err != nil {
 			return "", fmt.Errorf("kernels of %s: %w", u.file, err)
+		}
+		if name == "codes.h" {
+			text.WriteString(codeTables())
 		}
 		fmt.Fprintf(&text, "#line 1 %q\n%s", name, b)
 	}

@@ -127,7 +127,7 @@ func (t *track) lap(way driver.Algorithm) (time.Duration, error) {
 		return 0, err
 	}
 	for range n {
-		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.scratch, t.stream); err != nil {
+		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream); err != nil {
 			return 0, err
 		}
 	}

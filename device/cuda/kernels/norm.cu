@@ -204,34 +204,3 @@ NORM(rmsNorm, LANES, false)
 NORM(rmsNormOne, 1, false)
 NORM(layerNorm, LANES, true)
 NORM(layerNormOne, 1, true)
-
-// 1 over the length of each output's weights in W + scale·B·A; of length 0, 0. For W
-// [out width] a block per output, with its row of B in shared memory.
-extern "C" __global__ void inverseNormRows(const Element *w, const Element *a, const Element *b, Element *y, int width, int rank, float scale) {
-    extern __shared__ float factors[];
-    i64 o = blockIdx.x;
-    for (int r = threadIdx.x; r < rank; r += blockDim.x) factors[r] = scale * wide(b[o * rank + r]);
-    __syncthreads();
-    float squares = 0;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        float f = wide(w[o * width + i]);
-        for (int r = 0; r < rank; r++) f += factors[r] * wide(a[(i64)r * width + i]);
-        squares += f * f;
-    }
-    float sum = rowSum(squares);
-    if (threadIdx.x == 0) narrow(sum > 0 ? 1.0f / sqrtf(sum) : 0.0f, &y[o]);
-}
-
-// For W [width out] a thread per output: neighbours read neighbours.
-extern "C" __global__ void inverseNormColumns(const Element *w, const Element *a, const Element *b, Element *y, i64 out, int width, int rank, float scale) {
-    i64 o = position();
-    if (o >= out) return;
-    float squares = 0;
-    for (int i = 0; i < width; i++) {
-        float f = 0;
-        for (int r = 0; r < rank; r++) f += wide(b[o * rank + r]) * wide(a[(i64)r * width + i]);
-        f = wide(w[i * out + o]) + scale * f;
-        squares += f * f;
-    }
-    narrow(squares > 0 ? 1.0f / sqrtf(squares) : 0.0f, &y[o]);
-}

@@ -1,4 +1,4 @@
-// Package bnb reads and writes weights the way the bitsandbytes library keeps them in
+// Package stored reads and writes quantized weights the way other libraries keep them in
 // safetensors files, which is how transformers saves a quantized model.
 //
 // A quantized weight is several tensors. In 4 bits, beside the codes under the weight's
@@ -9,10 +9,14 @@
 //	.nested_absmax, .nested_quant_map     of the codes of absmax, where there are any
 //	.quant_state.bitsandbytes__nf4, __fp4 JSON: block size, shape and so on
 //
-// and in 8 bits the module's .SCB, the absmax of each row, and .weight_format. Collect
-// finds what belongs together. Every number is decoded with the maps in the file, so it
-// is the number bitsandbytes computes, to the bit.
-package bnb
+// and in 8 bits the module's .SCB, the absmax of each row, and .weight_format. That is how
+// bitsandbytes keeps them; the compressed-tensors library keeps floats of 8 bits beside
+//
+//	_scale                                of each row
+//
+// Collect finds what belongs together. Every number is decoded with the maps in the file,
+// so it is the number those libraries compute, to the bit.
+package stored
 
 import (
 	"fmt"
@@ -27,14 +31,19 @@ import (
 // quantized weight. It holds no numbers of its own.
 type Tensor struct {
 	Name string
-	// Type is NF4, FP4, or I8 for rows of 8 bits; otherwise that of the plain tensor.
+	// Type is NF4, FP4, RowI8 or RowF8; otherwise that of the plain tensor.
 	Type  dtype.Type
 	Shape shape.Shape
+	// Parts are the tensors of the files that it is made of.
+	Parts []safetensors.Tensor
 
 	main  safetensors.Tensor // codes, or the plain tensor
 	state *state             // of 4 bits
-	rows  []float32          // absmax of rows of 8 bits
+	rows  []float32          // scales of rows of 8 bits
 }
+
+// Double says whether the scales of a weight of 4 bits are coded again.
+func (t Tensor) Double() bool { return t.state != nil && t.state.nested }
 
 // Path is the file the weight, or its codes, are in.
 func (t Tensor) Path() string { return t.main.Path() }
@@ -47,6 +56,7 @@ const (
 	nestedMapPart    = ".nested_quant_map"
 	statePart        = ".quant_state.bitsandbytes__"
 	rowsPart         = ".SCB"
+	rowScalesPart    = "_scale"
 	formatPart       = ".weight_format"
 	weightPart       = ".weight"
 )
@@ -60,6 +70,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 	}
 	found := map[string]Tensor{}
 	for _, t := range tensors {
+		c.parts = nil
 		w, err := c.quantized(t)
 		if err != nil {
 			return nil, fmt.Errorf("the quantized weight of %s in %s: %w", t.Name, t.Path(), err)
@@ -68,6 +79,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 			return nil, fmt.Errorf("the quantized weight %s in %s has two descriptions", w.Name, t.Path())
 		}
 		if w.Name != "" {
+			w.Parts = c.parts
 			found[w.Name] = w
 		}
 	}
@@ -76,7 +88,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		if w, ok := found[t.Name]; ok {
 			all = append(all, w)
 		} else if !c.used[t.Name] {
-			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, main: t})
+			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []safetensors.Tensor{t}, main: t})
 		}
 	}
 	return all, nil
@@ -86,6 +98,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 type collector struct {
 	byName map[string]safetensors.Tensor
 	used   map[string]bool
+	parts  []safetensors.Tensor // taken for the weight at hand
 }
 
 // quantized makes the weight whose description a tensor is; none where it is none.
@@ -96,6 +109,9 @@ func (c *collector) quantized(t safetensors.Tensor) (Tensor, error) {
 	if module, ok := strings.CutSuffix(t.Name, rowsPart); ok {
 		return c.rows(module, t)
 	}
+	if name, ok := strings.CutSuffix(t.Name, weightPart+rowScalesPart); ok {
+		return c.floatRows(name+weightPart, t)
+	}
 	return Tensor{}, nil
 }
 
@@ -105,8 +121,14 @@ func (c *collector) take(name string) (safetensors.Tensor, error) {
 	if !ok {
 		return t, fmt.Errorf("there is no tensor %s", name)
 	}
-	c.used[name] = true
+	c.mark(t)
 	return t, nil
+}
+
+// mark notes that a tensor is a part of the weight at hand.
+func (c *collector) mark(t safetensors.Tensor) {
+	c.used[t.Name] = true
+	c.parts = append(c.parts, t)
 }
 
 func (c *collector) rows(module string, scales safetensors.Tensor) (Tensor, error) {
@@ -120,9 +142,23 @@ func (c *collector) rows(module string, scales safetensors.Tensor) (Tensor, erro
 	if err := c.checkFormat(module); err != nil {
 		return Tensor{}, err
 	}
-	c.used[scales.Name] = true
+	c.mark(scales)
 	absmax, err := floats(scales)
-	return Tensor{Name: main.Name, Type: dtype.I8, Shape: main.Shape, main: main, rows: absmax}, err
+	return Tensor{Name: main.Name, Type: dtype.RowI8, Shape: main.Shape, main: main, rows: absmax}, err
+}
+
+// floatRows are 8-bit floats with a scale for each row, in any plain type.
+func (c *collector) floatRows(name string, scales safetensors.Tensor) (Tensor, error) {
+	main, err := c.take(name)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if main.Type != dtype.F8E4M3 || len(main.Shape) != 2 || scales.Shape.Elements() != main.Shape[0] {
+		return Tensor{}, fmt.Errorf("it is %v%v beside %v%v, want f8e4m3 with a scale for each row", main.Type, main.Shape, scales.Type, scales.Shape)
+	}
+	c.mark(scales)
+	w := Tensor{Name: name, Type: dtype.RowF8, Shape: main.Shape, main: main, rows: make([]float32, main.Shape[0])}
+	return w, scales.ReadF32(w.rows, 0)
 }
 
 // checkFormat refuses the column formats of old versions; rows are 0, or not mentioned.
@@ -131,7 +167,7 @@ func (c *collector) checkFormat(module string) error {
 	if !ok {
 		return nil
 	}
-	c.used[format.Name] = true
+	c.mark(format)
 	var b [1]byte
 	if format.Bytes != 1 {
 		return fmt.Errorf("its weight_format has %d bytes, want 1", format.Bytes)

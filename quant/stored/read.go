@@ -1,4 +1,4 @@
-package bnb
+package stored
 
 import (
 	"bytes"
@@ -44,11 +44,7 @@ func (t Tensor) readRows(dst []float32, first int64) error {
 	for i := 0; i < len(dst); {
 		row := (first + int64(i)) / cols
 		end := min(len(dst), int((row+1)*cols-first))
-		codes := make([]int8, end-i)
-		for k, b := range raw[i:end] {
-			codes[k] = int8(b)
-		}
-		quant.FromRows8(dst[i:end], codes, t.rows[row:row+1], len(codes))
+		quant.DecodeRow(t.Type, dst[i:end], raw[i:end], t.rows[row])
 		i = end
 	}
 	return nil
@@ -104,11 +100,15 @@ func (s *state) absmax(first, n int64) ([]float32, error) {
 // it decodes to the very same numbers. Otherwise the maps of the file differ in
 // their last bits.
 func (t Tensor) Storage() (r io.Reader, exact, ok bool) {
+	codes := io.NewSectionReader(t.main, 0, t.main.Bytes)
+	if t.rows != nil {
+		return io.MultiReader(codes, bytes.NewReader(quant.Floats(t.rows))), true, true
+	}
 	if t.state == nil || !t.state.ours(t.Type) {
 		return nil, false, false
 	}
 	s := t.state
 	tail := quant.Scales{Groups: s.groups, Offset: s.offset}.Append(nil)
-	r = io.MultiReader(io.NewSectionReader(t.main, 0, t.main.Bytes), io.NewSectionReader(s.scales, 0, s.scales.Bytes), bytes.NewReader(tail))
+	r = io.MultiReader(codes, io.NewSectionReader(s.scales, 0, s.scales.Bytes), bytes.NewReader(tail))
 	return r, s.map8 == quant.Signed.Values, true
 }

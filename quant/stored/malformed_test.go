@@ -1,17 +1,16 @@
-package bnb_test
+package stored_test
 
 import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"spillway/dtype"
 	"spillway/internal/vfs"
-	"spillway/quant/bnb"
+	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -108,7 +107,7 @@ func TestDamagedWeightsAreRefused(t *testing.T) {
 			return s
 		}},
 	} {
-		_, err := bnb.Collect(rewritten(t, c.folder, c.change))
+		_, err := stored.Collect(rewritten(t, c.folder, c.change))
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want an error with %q", err, c.says)
 		}
@@ -126,7 +125,7 @@ func TestTwoDescriptionsAreRefused(t *testing.T) {
 		}
 		return s
 	})
-	if _, err := bnb.Collect(tensors); err == nil || !strings.Contains(err.Error(), "two descriptions") {
+	if _, err := stored.Collect(tensors); err == nil || !strings.Contains(err.Error(), "two descriptions") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -140,36 +139,29 @@ func TestReadsPastTheEndAreRefused(t *testing.T) {
 	}
 }
 
-// A model that cannot be converted leaves nothing behind.
-func TestConvertRefuses(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "out")
-	plain := open(t, "testdata/plain")
-	for says, err := range map[string]error{
-		"quantized already": bnb.Convert(open(t, "testdata/nf4"), dir, bnb.Options{Kind: dtype.NF4, Chosen: products}),
-		"[in out]":          bnb.Convert(open(t, "../../testdata/reference/gpt2"), dir, bnb.Options{Kind: dtype.NF4, Chosen: products}),
-		"use nf4, fp4":      bnb.Convert(plain, dir, bnb.Options{Kind: dtype.BF16, Chosen: products}),
-		"of matrices":       bnb.Convert(plain, dir, bnb.Options{Kind: dtype.I8, Chosen: func(string) bool { return true }}),
-	} {
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want an error with %q", err, says)
+func TestWeightsThatCannotBeWritten(t *testing.T) {
+	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.RowF8} {
+		sources, err := broken.Sources(kind, dtype.BF16, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sources[0].Write(io.Discard); err == nil || !strings.Contains(err.Error(), "disk gone") {
+			t.Errorf("a source that fails gives %v", err)
 		}
 	}
-	broken := bnb.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
-	sources, err := broken.FourBit(dtype.NF4, dtype.BF16)
-	if err != nil {
-		t.Fatal(err)
+	flat := stored.Weight{Name: "a.weight", Shape: shape.Of(4)}
+	if _, err := flat.Sources(dtype.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
+		t.Errorf("rows of a vector: %v", err)
 	}
-	if err := sources[1].Write(io.Discard); err == nil || !strings.Contains(err.Error(), "disk gone") {
-		t.Errorf("a source that fails gives %v", err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s was left behind", dir)
+	if _, err := flat.Sources(dtype.BF16, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "use nf4, fp4") {
+		t.Errorf("bf16: %v", err)
 	}
 }
 
 func TestCheckKnowsWhatIsRead(t *testing.T) {
 	for name, ok := range map[string]bool{"plain": true, "nf4": true, "int8": true} {
-		if err := bnb.Check(open(t, filepath.Join("testdata", name)).Config); (err == nil) != ok {
+		if err := stored.Check(open(t, filepath.Join("testdata", name)).Config); (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -177,7 +169,7 @@ func TestCheckKnowsWhatIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bnb.Check(c); err == nil || !strings.Contains(err.Error(), "gptq") {
+	if err := stored.Check(c); err == nil || !strings.Contains(err.Error(), "gptq") {
 		t.Errorf("gptq: %v", err)
 	}
 	if _, err := c.With("hidden_size", 1); err == nil {

@@ -1,4 +1,4 @@
-package bnb
+package stored
 
 import (
 	"encoding/json"
@@ -103,7 +103,7 @@ func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, 
 	if d.Kind != kind {
 		return w, fmt.Errorf("its description is named %s and says %s", kind, d.Kind)
 	}
-	c.used[t.Name] = true
+	c.mark(t)
 	w = Tensor{Name: name, Shape: d.Shape, state: &state{block: d.Block}}
 	if w.Type, err = dtype.Parse(kind); err != nil {
 		return w, err
