@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/plan"
 	"spillway/store"
@@ -54,13 +55,17 @@ func tapeBytes(p *plan.Plan) int64 {
 		if !changes(p, s) {
 			continue
 		}
+		weight, master, states := s.Weight, s.Pieces[0].Master, s.Pieces[0].Moment
 		for _, q := range s.Params {
-			if p.TierOf(s.Weight) != plan.OnDisk {
+			if elsewhereThanDisk(p, weight) {
 				bytes += q.Type.Bytes()
 			}
-			for _, id := range []int{s.Pieces[0].Master, s.Pieces[0].Moment} {
-				if id >= 0 && p.TierOf(id) != plan.OnDisk {
-					bytes += 4 * q.Type.Shape.Elements() * perElement(p, id)
+			if elsewhereThanDisk(p, master) {
+				bytes += dtype.F32.Bytes(q.Type.Shape.Elements())
+			}
+			for _, state := range q.States {
+				if elsewhereThanDisk(p, states) {
+					bytes += state.Bytes()
 				}
 			}
 		}
@@ -68,12 +73,9 @@ func tapeBytes(p *plan.Plan) int64 {
 	return bytes
 }
 
-// perElement is how many numbers a home of optimizer state has for each element.
-func perElement(p *plan.Plan, buffer int) int64 {
-	if p.Buffers[buffer].Class == plan.Moment {
-		return int64(len(p.Update.Moments))
-	}
-	return 1
+// elsewhereThanDisk says whether a home, if there is one, is in memory.
+func elsewhereThanDisk(p *plan.Plan, home int) bool {
+	return home >= 0 && p.TierOf(home) != plan.OnDisk
 }
 
 // elsewhere lists the trained tensors that are not on disk.

@@ -10,6 +10,7 @@ package deepspeed
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"spillway/dtype"
 	"spillway/optim"
@@ -23,7 +24,8 @@ type Config struct {
 	Micros int   // micro-batches of an iteration, on all devices together
 
 	Precision dtype.Type
-	Clip      float64 // greatest norm of the gradients
+	LossScale optim.LossScale // where Precision is F16
+	Clip      float64         // greatest norm of the gradients
 	Optimizer *optim.Config
 	Schedule  *optim.Schedule
 	Rate      float64 // learning rate at its highest
@@ -95,8 +97,6 @@ func Parse(text []byte, devices int) (Config, []Notice, error) {
 	return c, r.notices, nil
 }
 
-// precision is bf16 for both half types: it takes the same bytes as fp16, and has the
-// range of fp32.
 func (c *Config) precision(r *reader, root *object) {
 	half, brain := root.child("fp16"), root.child("bf16")
 	fp16, _ := half.flag("enabled")
@@ -105,13 +105,35 @@ func (c *Config) precision(r *reader, root *object) {
 	case fp16 && bf16:
 		r.fail("fp16.enabled and bf16.enabled are both true; enable one")
 	case fp16:
-		c.Precision = dtype.BF16
-		r.notice("fp16.enabled", Changed, "computed in bf16: as many bytes, the range of fp32, no loss scaling needed; results differ in rounding")
+		c.Precision, c.LossScale = dtype.F16, lossScale(r, half)
 	case bf16:
 		c.Precision = dtype.BF16
 	case !half.open("enabled") && !brain.open("enabled"):
 		c.Precision = dtype.F32
 	}
+}
+
+// lossScale is dynamic where loss_scale is 0 or absent, as large as it says otherwise.
+func lossScale(r *reader, half *object) optim.LossScale {
+	s := optim.UsualLossScale()
+	s.Interval = 1000
+	if power, ok := half.whole("initial_scale_power"); ok {
+		if power < 0 || power > 100 {
+			r.fail("%s is %d; the scale begins at 2 to that power, from 0 to 100", half.at("initial_scale_power"), power)
+			return s
+		}
+		s.Scale = math.Ldexp(1, int(power))
+	}
+	if window, ok := half.count(r, "loss_scale_window"); ok {
+		s.Interval = window
+	}
+	if fixed, _ := half.number("loss_scale"); fixed != 0 {
+		s.Scale, s.Growth, s.Backoff = fixed, 1, 1
+	}
+	if err := s.Check(); err != nil {
+		r.fail("%s: %v", half.path, err)
+	}
+	return s
 }
 
 // clip is what the file says; releases differ in what they do where it says nothing.

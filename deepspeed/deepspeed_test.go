@@ -7,6 +7,7 @@ import (
 
 	"spillway/deepspeed"
 	"spillway/dtype"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -33,13 +34,13 @@ func parseFile(t *testing.T, name string, devices int) (deepspeed.Config, map[st
 // The configuration that guides show: ZeRO-2, optimizer on the CPU, fp16.
 func TestZero2WithOffload(t *testing.T) {
 	c, kinds := parseFile(t, "zero2-offload.json", 1)
-	if c.Rows != 8 || c.Micros != 4 || c.Precision != dtype.BF16 || c.Stage != 2 || c.State != plan.OnHost || c.Weights != "" || c.Clip != 0 {
+	if c.Rows != 8 || c.Micros != 4 || c.Precision != dtype.F16 || c.LossScale.Scale != 65536 || c.Stage != 2 || c.State != plan.OnHost || c.Weights != "" || c.Clip != 0 {
 		t.Errorf("%+v", c)
 	}
 	if i := c.Insist(); i.Way != "" || i.State != plan.OnHost {
 		t.Errorf("on one device: %+v", i)
 	}
-	want := map[string]deepspeed.Kind{"fp16.enabled": deepspeed.Changed, "gradient_clipping": deepspeed.Open, "zero_optimization.stage": deepspeed.Unused}
+	want := map[string]deepspeed.Kind{"gradient_clipping": deepspeed.Open, "zero_optimization.stage": deepspeed.Unused}
 	if len(kinds) != len(want) {
 		t.Errorf("notices %v, want %v", kinds, want)
 	}
@@ -180,6 +181,28 @@ func TestPrecision(t *testing.T) {
 	} {
 		if got, _, err := deepspeed.Parse([]byte(text), 1); err != nil || got.Precision != want {
 			t.Errorf("%s: %v, want %v (%v)", text, got.Precision, want, err)
+		}
+	}
+}
+
+func TestLossScale(t *testing.T) {
+	usual := optim.LossScale{Scale: 65536, Growth: 2, Backoff: 0.5, Interval: 1000}
+	early, fixed := usual, usual
+	early.Scale, early.Interval = 256, 50
+	fixed.Scale, fixed.Growth, fixed.Backoff = 128, 1, 1
+	for text, want := range map[string]optim.LossScale{
+		`"loss_scale": 0`: usual,
+		`"initial_scale_power": 8, "loss_scale_window": 50`: early,
+		`"loss_scale": 128, "hysteresis": 2`:                fixed,
+		`"initial_scale_power": 16, "min_loss_scale": 1`:    usual,
+	} {
+		if got, _, err := deepspeed.Parse([]byte(`{"fp16": {"enabled": true, `+text+`}}`), 1); err != nil || got.LossScale != want {
+			t.Errorf("%s: %+v, want %+v (%v)", text, got.LossScale, want, err)
+		}
+	}
+	for _, text := range []string{`"loss_scale": -1`, `"initial_scale_power": 300`, `"loss_scale_window": 0`} {
+		if _, _, err := deepspeed.Parse([]byte(`{"fp16": {"enabled": true, `+text+`}}`), 1); err == nil {
+			t.Errorf("%s was accepted", text)
 		}
 	}
 }

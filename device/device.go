@@ -118,6 +118,13 @@ type Event interface {
 	Time() time.Duration
 }
 
+// Joiner is an optional interface of devices that run the kernels of a program as one,
+// without looking at operands.
+type Joiner interface {
+	// Join makes one kernel of several that run behind each other.
+	Join([]Kernel) Kernel
+}
+
 // HostEvent is an optional interface of events that a goroutine can wait for.
 // Through it queues of different backends in one process wait for each other.
 type HostEvent interface {

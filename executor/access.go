@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"spillway/device"
-	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -14,16 +13,18 @@ import (
 // Tensor is a param, or what the optimizer keeps of it, at its home.
 type Tensor struct {
 	Param plan.SlabParam
-	// State is "" for the weight, Master, Gradient, or the name of a moment.
+	// State is "" for the weight, Master, Gradient, or the name of a state.
 	State string
 	Type  op.Type
 	// at are the buffers that hold it, behind each other: one, or one per piece.
 	at []located
+	// scales is how many of them come before the codes of a state in blocks.
+	scales int
 	// copies are the same bytes in replicas, written together.
 	copies []located
 }
 
-// States besides the names of moments.
+// States besides those that an optimizer's rule names.
 const (
 	Master   = "master"   // the weight at full precision
 	Gradient = "gradient" // seen by OnGradient alone
@@ -45,41 +46,6 @@ func (e *Executor) Weights() []Tensor {
 		}
 	}
 	return list
-}
-
-// States lists what the optimizer keeps: masters and moments of trained params.
-func (e *Executor) States() []Tensor {
-	var list []Tensor
-	for _, s := range e.plan.Slabs {
-		for _, p := range s.Params {
-			if p.Frozen() || e.plan.Update == nil {
-				continue
-			}
-			full := Tensor{Param: p, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
-			if s.Pieces[0].Master >= 0 {
-				list = append(list, e.pieced(full, Master, s, func(piece plan.Piece) (int, int64) { return piece.Master, 0 }))
-			}
-			for i, name := range e.plan.Update.Moments {
-				list = append(list, e.pieced(full, name, s, func(piece plan.Piece) (int, int64) { return piece.Moment, int64(i) * piece.Elements() }))
-			}
-		}
-	}
-	return list
-}
-
-// pieced finds a state of a param in the pieces of its slab. where gives the buffer
-// of a piece and the element in it at which the state starts.
-func (e *Executor) pieced(t Tensor, state string, s plan.Slab, where func(plan.Piece) (int, int64)) Tensor {
-	t.State = state
-	for _, piece := range s.Pieces {
-		p := within(t.Param, piece)
-		if p.Frozen() {
-			continue
-		}
-		in, first := where(piece)
-		t.at = append(t.at, e.part(in, 4*(first+p.Element-piece.From), 4*p.Type.Shape.Elements()))
-	}
-	return t
 }
 
 func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {

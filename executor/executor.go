@@ -24,6 +24,7 @@ type Executor struct {
 	arenas  []device.Memory
 	queues  map[lane]device.Queue
 	kernels map[programOn][]device.Kernel // by program and device: one per node
+	joined  map[programOn]func(device.Queue) error
 	steps   []prepared
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
@@ -75,7 +76,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, traffic: map[Route]*Traffic{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

@@ -24,6 +24,7 @@ type Numbers struct {
 	// neighbours name them, with the weight decay of params that decay.
 	Optimizer [8]float32
 	MaxNorm   float32 // of gradients; 0 for no clipping
+	LossScale float32 // what gradients were multiplied by; 0 counts as 1
 }
 
 // runArgs are the numbers of one run.
@@ -34,8 +35,10 @@ type runArgs struct {
 
 // updateArgs are the numbers of one update launch.
 type updateArgs struct {
-	args  *op.Args
-	decay bool
+	args    *op.Args
+	decay   bool
+	slab    int
+	element int64 // of the slab, the first one updated
 }
 
 // Iterate runs all steps once. The parts of the batch must be in place (Part).
@@ -107,13 +110,13 @@ func (e *Executor) setNumbers(n Numbers) {
 		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
 	}
 	for _, u := range e.updates {
-		u.args.F = n.Optimizer
+		u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
 		if !u.decay {
 			u.args.F[op.ArgDecay] = 0
 		}
 	}
 	if e.clipArgs != nil {
-		e.clipArgs.F[op.ArgMaxNorm] = n.MaxNorm
+		e.clipArgs.F[op.ArgMaxNorm], e.clipArgs.F[op.ArgScale] = n.MaxNorm, n.LossScale
 	}
 }
 
@@ -121,6 +124,12 @@ func (e *Executor) setNumbers(n Numbers) {
 // device it runs on.
 func runKey(n Numbers, block int) uint64 {
 	return op.Key(n.Seed, n.Iteration, uint64(block))
+}
+
+// updateKey gives each slab of each iteration the random stream its weights are rounded
+// with, another than any block's.
+func updateKey(n Numbers, slab int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
 }
 
 // Part is a tensor of a micro-batch as bytes to be filled before Iterate.
@@ -180,8 +189,8 @@ func (e *Executor) Loss() float64 {
 	return sum
 }
 
-// Norm of the gradients of the last iteration; NaN when the plan does not
-// compute it.
+// Norm of the gradients of the last iteration, the loss scale taken off; NaN when the
+// plan does not compute it. Where it is no finite number nothing was updated.
 func (e *Executor) Norm() (float64, error) {
 	if e.clipArgs == nil {
 		return math.NaN(), nil

@@ -18,11 +18,14 @@ type launch struct {
 // prepareRun resolves every operand of every node of the program.
 func (e *Executor) prepareRun(s *plan.Step) (func(device.Queue) error, error) {
 	prog := &e.plan.Programs[s.Program]
-	list := make([]launch, len(prog.Graph.Nodes))
 	kernels, err := e.programKernels(s.Program, s.Device)
 	if err != nil {
 		return nil, err
 	}
+	if j, ok := e.devices[s.Device].(device.Joiner); ok {
+		return e.joinedRun(programOn{s.Program, s.Device}, j, kernels), nil
+	}
+	list := make([]launch, len(prog.Graph.Nodes))
 	args := e.runArgs(s)
 	for i, n := range prog.Graph.Nodes {
 		k := kernels[i]
@@ -43,6 +46,16 @@ func (e *Executor) prepareRun(s *plan.Step) (func(device.Queue) error, error) {
 		}
 	}
 	return func(q device.Queue) error { return e.issue(q, list) }, nil
+}
+
+// joinedRun runs a program as one kernel, the same in all its runs.
+func (e *Executor) joinedRun(key programOn, j device.Joiner, kernels []device.Kernel) func(device.Queue) error {
+	if issue, ok := e.joined[key]; ok {
+		return issue
+	}
+	list := []launch{{kernel: j.Join(kernels)}}
+	e.joined[key] = func(q device.Queue) error { return e.issue(q, list) }
+	return e.joined[key]
 }
 
 func (e *Executor) issue(q device.Queue, list []launch) error {

@@ -64,6 +64,9 @@ func totalBytes(tensors []safetensors.Source) (total int64, err error) {
 // Fill writes the files into an existing folder and makes each durable. It is not
 // atomic: callers put it inside vfs.Publish.
 func (m Model) Fill(disk vfs.FS, dir string) error {
+	if m.Config == nil {
+		return fmt.Errorf("a model folder needs a %s, and none was given", ConfigName)
+	}
 	config, err := m.Config.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", ConfigName, err)

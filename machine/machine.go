@@ -57,7 +57,9 @@ type Device struct {
 	Bandwidth units.Rate    `json:"bandwidth"` // of its own memory, reads plus writes
 	Link      Link          `json:"link"`      // to the host
 	Launch    time.Duration `json:"launch_ns"` // from asking for a kernel to its start
-	Sources   Sources       `json:"sources,omitempty"`
+	// Tables refine the rates by the sizes of calls; none where nobody measured.
+	Tables  Tables  `json:"tables,omitempty"`
+	Sources Sources `json:"sources,omitempty"`
 }
 
 // Compute holds the rate of large matrix products by the type of the operands.
@@ -207,6 +209,9 @@ func (d Device) check() error {
 	}
 	if !(d.Compute.F32 > 0) || !(d.Bandwidth > 0) || !(d.Link.In > 0) || !(d.Link.Out > 0) {
 		return fmt.Errorf("f32 %v, bandwidth %v, link in %v and out %v must all be above zero", d.Compute.F32, d.Bandwidth, d.Link.In, d.Link.Out)
+	}
+	if err := d.Tables.Check(); err != nil {
+		return err
 	}
 	if d.Launch < 0 || d.Link.Latency < 0 {
 		return fmt.Errorf("launch %v and latency %v must not be negative", d.Launch, d.Link.Latency)

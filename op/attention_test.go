@@ -128,10 +128,10 @@ func TestAttentionAgreesWithTheMatrixForm(t *testing.T) {
 // Clipping by a factor is the same as a gradient already multiplied by it.
 func TestUpdatesClip(t *testing.T) {
 	for _, c := range Cases(dtype.F32) {
-		if c.Call.Kind != Adam && c.Call.Kind != SGD {
+		in := c.Operands()
+		if c.Call.Kind != Adam && c.Call.Kind != SGD || in[len(in)-1].F[0] == 0 {
 			continue
 		}
-		in := c.Operands()
 		clipped, scaled := c.Outputs(in), c.Outputs(in)
 		if err := c.Call.Reference(in, clipped, c.Args); err != nil {
 			t.Fatal(err)

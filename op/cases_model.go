@@ -1,6 +1,7 @@
 package op
 
 import (
+	"fmt"
 	"math"
 
 	"spillway/dtype"
@@ -224,6 +225,12 @@ func (l *caseList) updates() {
 	l.add("clips", ClipScale, Attr{}, partials).Args.F[ArgMaxNorm] = 0.5
 	l.add("leaves", ClipScale, Attr{}, partials).Args.F[ArgMaxNorm] = 1000
 	l.add("off", ClipScale, Attr{}, partials)
+	scaled := [8]float32{ArgMaxNorm: 0.5, ArgScale: 4}
+	l.add("scaled", ClipScale, Attr{}, partials).Args.F = scaled
+	l.add("overflown", ClipScale, Attr{}, operand{partials.t, func(a Array, u func(int) float64) {
+		partials.f(a, u)
+		a.F[2] = math.Inf(1)
+	}}).Args.F = scaled
 	for _, n := range []int{1, 77, 1031} {
 		l.adam(n)
 		l.sgd(n)
@@ -252,8 +259,20 @@ func (l *caseList) adam(n int) {
 	m8.t.DType, v8.t.DType, zeros8.t.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
 	eight := l.add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
 	eight.Args.F, eight.Big = later, n > 1000
+	pure := w
+	pure.t.DType = dtype.BF16
+	randomly := l.add(name+" pure", Adam, Attr{Decoupled: true}, pure, g, m, v, clip)
+	randomly.Args.F, randomly.Args.Key, randomly.Args.Row = later, 77, 1000
+	nothing := numbers(0, 2)
+	l.add(name+" pure left", Adam, Attr{}, pure, g, m, v, nothing).Args = randomly.Args
+	l.add(name+" left", Adam, Attr{To: dtype.BF16}, w, g, m, v, nothing).Args.F = later
+	l.add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.F = later
 	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
 	l.add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.F = later
+	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
+		m.t.DType, v.t.DType = kept[0], kept[1]
+		l.add(fmt.Sprintf("%s %v and %v", name, kept[0], kept[1]), Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.F = later
+	}
 }
 
 func (l *caseList) sgd(n int) {
@@ -274,7 +293,13 @@ func (l *caseList) sgd(n int) {
 		l.add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.F =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
-	l.add(name+" 8-bit", SGD, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+		l.add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
+	}
+	pure := w
+	pure.t.DType = dtype.BF16
+	l.add(name+" pure", SGD, Attr{}, pure, g, m, clip).Args = Args{F: [8]float32{ArgRate: 0.05, ArgBeta1: 0.9}, Key: 78}
+	l.add(name+" left", SGD, Attr{}, w, g, m, numbers(0, 2)).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }
 
@@ -284,6 +309,12 @@ func (l *caseList) lion(n int) {
 	name := w.t.Shape.String()
 	l.add(name, Lion, Attr{}, w, g, m, clip).Args.F = args
 	l.add(name+" first iteration", Lion, Attr{}, w, g, f32(func(Array, func(int) float64) {}, n), clip).Args.F = args
-	l.add(name+" 8-bit", Lion, Attr{}, w, g, spreadAs(dtype.Dyn8, n), clip).Args.F = args
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+		l.add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = args
+	}
+	pure := w
+	pure.t.DType = dtype.BF16
+	l.add(name+" pure", Lion, Attr{}, pure, g, m, clip).Args = Args{F: args, Key: 79}
+	l.add(name+" left", Lion, Attr{}, w, g, m, numbers(0, 2)).Args.F = args
 	l.add(name+" copy", Lion, Attr{To: dtype.BF16}, w, g, m, clip).Args.F = args
 }

@@ -28,6 +28,9 @@ func (l *caseList) matMul() {
 	l.add("conv1d bias", MatMul, Attr{Bias: true}, l.x(2, 3, 5), l.x(5, 4), l.x(4))
 	l.both("weight gradient", MatMul, Attr{TransA: true}, l.x(2, 3, 5), l.x(2, 3, 4))
 	l.both("bias", MatMul, Attr{TransB: true, Bias: true}, l.x(5, 8), l.x(16, 8), l.x(16))
+	l.add("plus", MatMul, Attr{TransB: true, Plus: true}, l.x(2, 3, 5), l.x(4, 5), l.x(2, 3, 4))
+	l.add("plus transposed", MatMul, Attr{TransA: true, Plus: true}, l.x(7, 5), l.x(7, 3), l.x(5, 3))
+	l.add("300x520x16 plus", MatMul, Attr{TransB: true, Plus: true}, l.x(300, 16), l.x(520, 16), l.x(300, 520))
 	l.add("129x65x257", MatMul, Attr{TransB: true}, l.x(129, 257), l.x(65, 257)).Big = true
 	l.add("129x65x257 in out", MatMul, Attr{}, l.x(129, 257), l.x(257, 65)).Big = true
 	l.add("257x65x129 weight gradient", MatMul, Attr{TransA: true, Accumulate: true}, l.x(129, 257), l.x(129, 65)).Big = true

@@ -66,7 +66,7 @@ type def struct {
 }
 
 var defs = [kinds]def{
-	MatMul:      {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
+	MatMul:      {"matmul", inferMatMul, costMatMul, matMulAccumulates, referenceMatMul},
 	InverseNorm: {"inverse_norm", inferInverseNorm, costInverseNorm, nil, referenceInverseNorm},
 
 	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},

@@ -46,6 +46,8 @@ type Attr struct {
 	TransB bool `json:"trans_b,omitempty"`
 	// Bias: the product or norm has a bias operand.
 	Bias bool `json:"bias,omitempty"`
+	// Plus: the product is added to a last operand of the output's type.
+	Plus bool `json:"plus,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
 	Accumulate bool `json:"accumulate,omitempty"`

@@ -88,7 +88,7 @@ func TestRulesRefuse(t *testing.T) {
 		{SumSquares, Attr{}, []Type{i(4)}, "want real numbers"},
 		{ClipScale, Attr{}, []Type{f(4)}, "want f64 partial sums"},
 		{Adam, Attr{}, []Type{f(4), f(5), f(4), f(4), clip}, "gradient f32[5] beside weight f32[4]"},
-		{Adam, Attr{}, []Type{f(4), f(4), h(4), f(4), clip}, "operand 2 is bf16[4] beside the weight f32[4]"},
+		{Adam, Attr{}, []Type{f(4), f(4), nf(4), f(4), clip}, "operand 2 is nf4[4] beside the weight f32[4]"},
 		{Adam, Attr{}, []Type{f(4), f(4), f(4), f(4), one}, "clip is f32[1], want f32[2]"},
 		{Adam, Attr{To: dtype.NF4}, []Type{f(4), f(4), f(4), f(4), clip}, "copy as nf4"},
 		{SGD, Attr{}, []Type{f(4), f(4), f(3), clip}, "operand 2 is f32[3]"},

@@ -18,8 +18,11 @@ func inferSumSquares(a Attr, in []Type) ([]Type, error) {
 	return []Type{{dtype.F64, []int64{1}}}, float(in, 0)
 }
 
-// ClipScale: from partial sums of squares the gradient norm and the factor that
-// clips it: min(1, F[0]/(norm + 1e-6)); F[0] ≤ 0 leaves the factor at 1.
+// ClipScale: from partial sums of squares of gradients times a loss scale F[1] (0
+// counts as 1) the norm of the gradients themselves, and the factor that takes the
+// scale off and clips: min(1, F[0]/(norm + 1e-6))/F[1]; F[0] ≤ 0 clips nothing. Where
+// the norm is infinite or not a number the factor is 0, which tells updates to leave
+// everything as it is.
 //
 //	operand  partials [n] f64, added in order
 //	output   [2] f32: factor, norm
@@ -35,16 +38,23 @@ func inferClipScale(a Attr, in []Type) ([]Type, error) {
 
 // Scalars of Adam, SGD and Lion in Args.F.
 const (
-	ArgRate    = 0 // learning rate
-	ArgDecay   = 1 // weight decay
-	ArgBeta1   = 2 // Adam: decay of the mean; SGD: momentum; Lion: share of m in the step
-	ArgBeta2   = 3 // Adam: decay of the square; SGD: dampening; Lion: decay of m
-	ArgEps     = 4
-	ArgBias1   = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
-	ArgBias2   = 6 // sqrt(1 - beta2^t)
+	ArgRate  = 0 // learning rate
+	ArgDecay = 1 // weight decay
+	ArgBeta1 = 2 // Adam: decay of the mean; SGD: momentum; Lion: share of m in the step
+	ArgBeta2 = 3 // Adam: decay of the square; SGD: dampening; Lion: decay of m
+	ArgEps   = 4
+	ArgBias1 = 5 // 1 - beta1^t; SGD: 1 on the first iteration, else 0
+	ArgBias2 = 6 // sqrt(1 - beta2^t)
+
 	ArgMaxNorm = 0 // ClipScale
+	ArgScale   = 1 // ClipScale: what the loss was multiplied by
 )
 
+// Every update rule leaves weight and states as they are where clip[0] is not positive.
+// A weight may be in bf16, without an f32 one anywhere: then the step is made in f32 and
+// its result rounded randomly (RoundRandomly), with the stream Args.Key and positions from
+// Args.Row on. Such a call makes no copy.
+//
 // Adam updates in place: outputs are the same memory as the operands w, m, v. The
 // gradient is multiplied by clip[0] first; then, in PyTorch's order,
 //
@@ -53,12 +63,9 @@ const (
 //	v = beta2·v + (1 - beta2)·g²
 //	w -= rate/bias1 · m/(sqrt(v)/bias2 + eps)
 //
-// with 1 - beta taken of the float32 beta. With m and v in 8 bits the step is made
-// from what they decode to, and the new ones are coded after it. An element whose
-// gradient is infinite or not a number then leaves its weight as it is, and its m and
-// v become 0: it would spoil its whole block.
+// with 1 - beta taken of the float32 beta. See State for m and v in fewer bits.
 //
-//	operands  w [n] f32, g [n], m [n] f32 or dyn8, v [n] f32 or udyn8, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] and v [n] as State says, clip [2] f32
 //	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
 func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
@@ -71,10 +78,9 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 // momentum, m = momentum·m + (1 - dampening)·g, but m = g on the first iteration,
 // and the step is m, or g + momentum·m with Nesterov. Without m there is no momentum
 // and the step is g; with an m and a momentum of 0 too, and m stays untouched.
-// w -= rate·step. With m in 8 bits, gradients that are no numbers are left aside as in
-// Adam.
+// w -= rate·step.
 //
-//	operands  w [n] f32, g [n], m [n] f32, dyn8 or nothing, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] as State says or nothing, clip [2] f32
 //	outputs   w, m if there is one, and the low-precision copy of w when Attr.To is set
 func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 3 {
@@ -93,9 +99,7 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 //	w -= rate·sign(beta1·m + (1 - beta1)·g)
 //	m = beta2·m + (1 - beta2)·g
 //
-// With m in 8 bits, gradients that are no numbers are left aside as in Adam.
-//
-//	operands  w [n] f32, g [n], m [n] f32 or dyn8, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] as State says, clip [2] f32
 //	outputs   w, m, and the low-precision copy of w when Attr.To is set
 func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
@@ -104,23 +108,17 @@ func inferLion(a Attr, in []Type) ([]Type, error) {
 	return updated(a, in, state{2, dtype.Dyn8})
 }
 
-// state is an operand that an update rule keeps, in f32 or in a type of 8 bits.
-type state struct {
-	operand int
-	coded   dtype.Type
-}
-
 // updated checks the operands of an update rule, of which it replaces the weight and
 // the states.
 func updated(a Attr, in []Type, states ...state) ([]Type, error) {
-	if in[0].DType != dtype.F32 {
-		return nil, fmt.Errorf("the weight is %v, want f32", in[0])
+	if in[0].DType != dtype.F32 && (in[0].DType != dtype.BF16 || a.To != dtype.Invalid) {
+		return nil, fmt.Errorf("the weight is %v with a copy as %v, want f32, or bf16 without a copy", in[0], a.To)
 	}
 	out := append(make([]Type, 0, len(states)+2), in[0])
 	for _, s := range states {
 		t := in[s.operand]
-		if !t.Shape.Equal(in[0].Shape) || t.DType != dtype.F32 && t.DType != s.coded {
-			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32 or %v", s.operand, t, in[0], s.coded)
+		if !t.Shape.Equal(in[0].Shape) || !s.holds(t.DType) {
+			return nil, fmt.Errorf("operand %d is %v beside the weight %v, want the same in f32, bf16, f16 or %v", s.operand, t, in[0], s.coded)
 		}
 		out = append(out, t)
 	}
@@ -151,18 +149,41 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 	for _, f := range in[0].F {
 		sum += f
 	}
-	norm, factor := math.Sqrt(sum), 1.0
+	scale := 1.0
+	if f := float64(args.F[ArgScale]); f != 0 {
+		scale = f
+	}
+	norm, factor := math.Sqrt(sum)/scale, 1/scale
 	if most := float64(args.F[ArgMaxNorm]); most > 0 {
-		factor = min(1, most/(norm+1e-6))
+		factor = min(1, most/(norm+1e-6)) / scale
+	}
+	if !finite(norm) {
+		factor = 0
 	}
 	out[0].F[0], out[0].F[1] = factor, norm
 }
 
+// left copies what an update leaves as it is, and says whether it does.
+func left(c Call, in, out []Array) bool {
+	if in[len(in)-1].F[0] > 0 {
+		return false
+	}
+	copy(out[0].F, in[0].F)
+	for i := 2; i < len(in)-1; i++ {
+		copy(out[i-1].F, in[i].F)
+	}
+	lowPrecisionCopy(c, out)
+	return true
+}
+
 func referenceAdam(c Call, in, out []Array, args Args) {
-	a := scalarArgs(args)
+	if left(c, in, out) {
+		return
+	}
+	a, coded := scalarArgs(args), anyCoded(in[2:4])
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[4].F[0]
-		if in[2].Type.DType.Block() && !finite(g) {
+		if coded && !finite(g) {
 			out[0].F[i], out[1].F[i], out[2].F[i] = w, 0, 0
 			continue
 		}
@@ -176,10 +197,13 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 		w -= a[ArgRate] / a[ArgBias1] * m / (math.Sqrt(v)/a[ArgBias2] + a[ArgEps])
 		out[0].F[i], out[1].F[i], out[2].F[i] = w, m, v
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func referenceSGD(c Call, in, out []Array, args Args) {
+	if left(c, in, out) {
+		return
+	}
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[len(in)-1].F[0]
@@ -193,10 +217,13 @@ func referenceSGD(c Call, in, out []Array, args Args) {
 		}
 		out[0].F[i] = w - a[ArgRate]*step
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func referenceLion(c Call, in, out []Array, args Args) {
+	if left(c, in, out) {
+		return
+	}
 	a := scalarArgs(args)
 	for i, w := range in[0].F {
 		g, m := in[1].F[i]*in[3].F[0], in[2].F[i]
@@ -208,7 +235,7 @@ func referenceLion(c Call, in, out []Array, args Args) {
 		out[0].F[i] = w*(1-a[ArgRate]*a[ArgDecay]) - a[ArgRate]*step
 		out[1].F[i] = a[ArgBeta2]*m + (1-a[ArgBeta2])*g
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func sign(f float64) float64 {
@@ -238,6 +265,16 @@ func momentumStep(nesterov bool, m, g float64, a [8]float64) (step, next float64
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// finishWeight rounds a new weight that is kept in bf16, or makes the copy of one in f32.
+func finishWeight(c Call, out []Array, args Args) {
+	if c.Out[0].DType == dtype.BF16 {
+		for i, f := range out[0].F {
+			out[0].F[i] = float64(dtype.FromBF16(RoundRandomly(float32(f), args.Key, args.Row+uint64(i))))
+		}
+	}
+	lowPrecisionCopy(c, out)
+}
 
 func lowPrecisionCopy(c Call, out []Array) {
 	if c.Attr.To != dtype.Invalid {

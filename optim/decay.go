@@ -14,9 +14,9 @@ type NoDecay []string
 // UsualNoDecay is what the trainers of large models leave alone.
 func UsualNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
 
-// decayWords are the words of NoDecay as expressions over names such as
+// paramWords are words for params as expressions over names such as
 // "model.layers.0.input_layernorm.weight", "h.0.ln_1.bias" and "wte.weight".
-var decayWords = map[string]string{
+var paramWords = map[string]string{
 	"biases":     `(^|[._])bias$`,
 	"norms":      `(^|[._])(ln|bn)(_[a-z0-9]+|[0-9]*)\.[^.]+$|(?i:norm)(_[a-z0-9]+|[0-9]+)?\.[^.]+$`,
 	"embeddings": `(^|[._])(embed(ding)?s?(_[a-z]+)*|wte|wpe)\.weight$`,
@@ -26,16 +26,9 @@ var decayWords = map[string]string{
 func (n NoDecay) Decays() (func(param string) bool, error) {
 	var skip []*regexp.Regexp
 	for _, item := range n {
-		pattern, isWord := decayWords[item]
-		if !isWord {
-			pattern = item
-		}
-		if strings.TrimSpace(pattern) == "" {
-			return nil, fmt.Errorf("weight decay: an empty pattern would match every param; leave it out")
-		}
-		re, err := regexp.Compile(pattern)
+		re, err := paramPattern(item)
 		if err != nil {
-			return nil, fmt.Errorf("weight decay: %q is neither biases, norms, embeddings nor a regular expression: %w", item, err)
+			return nil, fmt.Errorf("weight decay: %w", err)
 		}
 		skip = append(skip, re)
 	}
@@ -47,4 +40,20 @@ func (n NoDecay) Decays() (func(param string) bool, error) {
 		}
 		return true
 	}, nil
+}
+
+// paramPattern is a word for params, or an expression over their names.
+func paramPattern(item string) (*regexp.Regexp, error) {
+	pattern, isWord := paramWords[item]
+	if !isWord {
+		pattern = item
+	}
+	if strings.TrimSpace(pattern) == "" {
+		return nil, fmt.Errorf("an empty pattern would match every param; leave it out")
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%q is neither biases, norms, embeddings nor a regular expression: %w", item, err)
+	}
+	return re, nil
 }

@@ -14,6 +14,7 @@ import (
 	"math"
 	"strings"
 
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -36,6 +37,17 @@ type Config struct {
 	Momentum    float64 `json:"momentum,omitempty"`
 	Dampening   float64 `json:"dampening,omitempty"`
 	Nesterov    bool    `json:"nesterov,omitempty"`
+
+	// Storage of states: BF16, F16, Dyn8 for 8 bits in blocks, or F32, which is also
+	// the zero value.
+	Storage dtype.Type `json:"storage,omitempty"`
+	// LeastCoded is how many elements a param must have for states in 8 bits; smaller
+	// ones keep f32. 0 counts as 4096.
+	LeastCoded int `json:"min_8bit_size,omitempty"`
+	// StatesOf are exceptions from Storage, "embeddings:f32;lm_head:bf16": biases,
+	// norms, embeddings, or a regular expression that matches a part of a param's
+	// name. The first that matches counts.
+	StatesOf string `json:"states_of,omitempty"`
 }
 
 // rule is one kind of optimizer; each has a file of its own.
@@ -68,16 +80,17 @@ func find(name string) (rule, error) {
 	return rule{}, fmt.Errorf("there is no optimizer %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Parse reads "adamw" or "adamw:lr=3e-4,beta2=0.95,weight_decay=0.1". What is left
-// out is as in PyTorch.
+// Parse reads "adamw" or "adamw_8bit:lr=3e-4,beta2=0.95,weight_decay=0.1", and the
+// names other trainers have for the same. What is left out is as in PyTorch.
 func Parse(text string) (Config, error) {
 	name, tail, _ := strings.Cut(text, ":")
-	r, err := find(strings.ToLower(strings.TrimSpace(name)))
+	r, storage, err := named(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("optimizer %q: %w", text, err)
 	}
 	c := r.defaults
-	if err := readOptions(r.options(&c), tail); err != nil {
+	c.Storage = storage
+	if err := readOptions(r.all(&c), tail); err != nil {
 		return Config{}, fmt.Errorf("optimizer %q: %w", text, err)
 	}
 	return c, c.Check()
@@ -89,7 +102,7 @@ func (c Config) String() string {
 	if err != nil {
 		return c.Name
 	}
-	return writeOptions(c.Name, r.options(&c), r.options(&r.defaults))
+	return writeOptions(c.Name+c.storageName(), r.all(&c), r.all(&r.defaults))
 }
 
 // Check refuses hyper-parameters that cannot work.
@@ -112,11 +125,15 @@ func (c Config) Check() error {
 	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
 		return fmt.Errorf("optimizer %s: nesterov with momentum %v and dampening %v; it needs momentum above 0 and no dampening", c.Name, c.Momentum, c.Dampening)
 	}
-	return nil
+	return c.checkStates()
 }
 
-// States names the state tensors of a param, each as large as the param in
-// float32 and zero at the start.
+// all options of a rule.
+func (r rule) all(c *Config) []option {
+	return append(r.options(c), option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
+}
+
+// States names the state tensors of a param; see Keeping for their types.
 func (c Config) States() []string {
 	r, err := find(c.Name)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// option is a number or switch that a description may set: target is a *float64,
-// *int or *bool.
+// option is a number, switch or text that a description may set: target is a *float64,
+// *int, *bool or *string.
 type option struct {
 	name   string
 	target any
@@ -46,6 +46,8 @@ func setOption(options []option, name, value string) error {
 			*t, err = strconv.Atoi(value)
 		case *bool:
 			*t, err = strconv.ParseBool(value)
+		case *string:
+			*t = value
 		}
 		if err != nil {
 			return fmt.Errorf("%s=%s is not a value for it; write it like %s=%s", name, value, name, usual)
@@ -77,6 +79,8 @@ func optionText(o option) string {
 		return strconv.Itoa(*t)
 	case *bool:
 		return strconv.FormatBool(*t)
+	case *string:
+		return *t
 	}
 	return ""
 }

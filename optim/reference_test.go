@@ -49,6 +49,11 @@ type reference struct {
 		}
 		Rates []float64
 	}
+	LossScale struct {
+		Interval int64
+		Overflow []bool
+		Scale    []float64 // after each iteration
+	} `json:"loss_scale"`
 }
 
 func readReference(t *testing.T) reference {

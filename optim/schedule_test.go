@@ -93,7 +93,7 @@ func TestNoDecay(t *testing.T) {
 		"bert.embeddings.word_embeddings.weight": "embeddings", "embedding.weight": "embeddings",
 		"model.layers.0.mlp.down_proj.weight": "", "lm_head.weight": "", "0.weight": "", "normalizer_net.proj.weight": "", "plnet.weight": "", "self_attn.in_proj_weight": "",
 	}
-	for word := range decayWords {
+	for word := range paramWords {
 		decays, err := NoDecay{word}.Decays()
 		if err != nil {
 			t.Fatal(err)

@@ -12,32 +12,55 @@ type Access struct {
 // Accesses lists, for every step, the buffers it touches, each once. A free
 // touches none.
 func (p *Plan) Accesses() [][]Access {
-	flags := make([]map[regionKey]readWrite, len(p.Programs))
+	flags := make([]regionFlags, len(p.Programs))
 	for i := range p.Programs {
 		flags[i] = p.Programs[i].regionAccess()
 	}
+	total := 0
+	for i := range p.Steps {
+		total += p.Steps[i].touches()
+	}
+	list := make([]Access, 0, total) // of all steps behind each other
 	all := make([][]Access, len(p.Steps))
 	for i := range p.Steps {
-		all[i] = accesses(&p.Steps[i], flags)
+		from := len(list)
+		list = appendAccesses(list, &p.Steps[i], flags)
+		all[i] = list[from:len(list):len(list)]
 	}
 	return all
 }
 
-func accesses(s *Step, programs []map[regionKey]readWrite) []Access {
+// touches is how many buffers a step touches.
+func (s *Step) touches() int {
 	switch s.Verb {
 	case Move:
-		return []Access{{Buffer: s.Src, Read: true}, {Buffer: s.Dst, Write: true}}
-	case Run:
-		return bindAccesses(s, func(b Bind) (bool, bool) {
-			f := programs[s.Program][regionKey{b.Region, b.Index}]
-			return f.read, f.write
-		})
-	case Reduce:
-		return bindAccesses(s, reduceAccess)
-	case UpdateRun:
-		return bindAccesses(s, updateAccess)
+		return 2
+	case Free:
+		return 0
 	}
-	return nil
+	return len(s.Bind)
+}
+
+func appendAccesses(list []Access, s *Step, programs []regionFlags) []Access {
+	switch s.Verb {
+	case Move:
+		return append(list, Access{Buffer: s.Src, Read: true}, Access{Buffer: s.Dst, Write: true})
+	case Run:
+		for _, b := range s.Bind {
+			f := programs[s.Program].of(b.Region, b.Index)
+			list = append(list, Access{b.Buffer, f.read, f.write})
+		}
+	case Reduce, UpdateRun:
+		how := reduceAccess
+		if s.Verb == UpdateRun {
+			how = updateAccess
+		}
+		for _, b := range s.Bind {
+			read, write := how(b)
+			list = append(list, Access{b.Buffer, read, write})
+		}
+	}
+	return list
 }
 
 // reduceAccess: partial sums become the clip; gradients are added to the first.
@@ -51,36 +74,45 @@ func updateAccess(b Bind) (read, write bool) {
 	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InMoment
 }
 
-func bindAccesses(s *Step, how func(Bind) (read, write bool)) []Access {
-	list := make([]Access, len(s.Bind))
-	for i, b := range s.Bind {
-		read, write := how(b)
-		list[i] = Access{b.Buffer, read, write}
+// regionFlags says how a program uses its regions: a handful, looked up in a row.
+type regionFlags []regionUse
+
+type regionUse struct {
+	region      Region
+	index       int
+	read, write bool
+}
+
+func (f regionFlags) of(r Region, index int) regionUse {
+	for i := range f {
+		if f[i].index == index && f[i].region == r {
+			return f[i]
+		}
 	}
-	return list
+	return regionUse{}
 }
 
-type regionKey struct {
-	region Region
-	index  int
+func (f regionFlags) mark(r Region, index int, read, write bool) regionFlags {
+	for i := range f {
+		if f[i].index == index && f[i].region == r {
+			f[i].read, f[i].write = f[i].read || read, f[i].write || write
+			return f
+		}
+	}
+	return append(f, regionUse{r, index, read, write})
 }
-
-type readWrite struct{ read, write bool }
 
 // regionAccess follows from the ports of a program: inputs are read, outputs
 // written, and read too where they accumulate. The frame is written.
-func (g *Program) regionAccess() map[regionKey]readWrite {
-	flags := map[regionKey]readWrite{{InFrame, 0}: {write: true}}
-	mark := func(v graph.Value, read, write bool) {
-		r := regionKey{g.Places[v].Region, g.Places[v].Index}
-		f := flags[r]
-		flags[r] = readWrite{f.read || read, f.write || write}
-	}
+func (g *Program) regionAccess() regionFlags {
+	flags := regionFlags{{region: InFrame, write: true}}
 	for _, in := range g.Graph.Inputs {
-		mark(in.Value, true, false)
+		at := g.Places[in.Value]
+		flags = flags.mark(at.Region, at.Index, true, false)
 	}
 	for _, out := range g.Graph.Outputs {
-		mark(out.Value, g.accumulates(out.Value), true)
+		at := g.Places[out.Value]
+		flags = flags.mark(at.Region, at.Index, g.accumulates(out.Value), true)
 	}
 	return flags
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // Version of the JSON form.
-const Version = 1
+const Version = 2
 
 // Plan is one iteration and the memory it needs.
 type Plan struct {
@@ -109,8 +109,8 @@ type Buffer struct {
 type Slab struct {
 	Name   string      `json:"name"`
 	Params []SlabParam `json:"params"`
-	// Elements of the trainable params with their padding: gradient, master and
-	// each moment have so many.
+	// Elements of the trainable params with their padding: gradient and master have so
+	// many.
 	Elements int64 `json:"elements"`
 
 	WeightBytes int64 `json:"weight_bytes"`
@@ -124,7 +124,7 @@ type Slab struct {
 }
 
 // Piece is a range of a slab's elements and the homes of what the optimizer keeps of
-// them, -1 for none. A home holds its moments behind each other.
+// them, -1 for none. Update.Stretches says where in Moment each state lies.
 type Piece struct {
 	From   int64 `json:"from"`
 	To     int64 `json:"to"`
@@ -140,10 +140,13 @@ type SlabParam struct {
 	Name   string  `json:"name"`
 	Type   op.Type `json:"type"`
 	Offset int64   `json:"offset"` // bytes into the weights
-	// Element is where its gradient, master and moments start, counted in
-	// elements; -1 when it is frozen.
+	// Element is where its gradient and master start, counted in elements; -1 when it
+	// is frozen.
 	Element int64 `json:"element"`
 	Decay   bool  `json:"decay,omitempty"` // weight decay applies
+	// States are what the optimizer keeps of it besides a master, in the order in which
+	// its rule takes them.
+	States []op.State `json:"states,omitempty"`
 }
 
 // Frozen says that the param is not trained.
@@ -201,13 +204,12 @@ type Place struct {
 	Offset int64  `json:"offset,omitempty"`
 }
 
-// Update is the optimizer: what it keeps and its numbers of one iteration come
-// from the training loop.
+// Update is the optimizer: what it keeps of a param stands with the param, its numbers
+// of one iteration come from the training loop.
 type Update struct {
-	Rule    op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
-	Attr    op.Attr    `json:"attr"`
-	Moments []string   `json:"moments"` // names, in the order of their storage in a slab
-	Grad    dtype.Type `json:"grad"`    // element type of gradients
+	Rule op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
+	Attr op.Attr    `json:"attr"`
+	Grad dtype.Type `json:"grad"` // element type of gradients
 	// Clip: a reduce makes the clip factor from the partial sums before updates.
 	Clip bool `json:"clip,omitempty"`
 }
@@ -289,6 +291,9 @@ type Option struct {
 	// Needs per tier, and the forecast where one was made.
 	PeakBytes   map[Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64        `json:"step_seconds,omitempty"`
+	// AtLeast: no forecast was made, StepSeconds is what its products or transfers
+	// take alone.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 // Peak is the memory of each tier the plan uses.
@@ -302,6 +307,16 @@ func (p *Plan) Peak() map[Tier]int64 {
 
 // TierOf a buffer.
 func (p *Plan) TierOf(buffer int) Tier { return p.Arenas[p.Buffers[buffer].Arena].Tier }
+
+// LaneNumber counts the lanes of all devices, from 0 on.
+func (s *Step) LaneNumber() int {
+	for i, l := range Lanes {
+		if s.Lane == l {
+			return s.Device*len(Lanes) + i
+		}
+	}
+	return 0
+}
 
 // Bound finds what is bound to a region.
 func (s *Step) Bound(r Region, index int) (Bind, bool) {

@@ -18,9 +18,10 @@ func (p *Plan) Text(w io.Writer) error {
 	for i, a := range p.Arenas {
 		fmt.Fprintf(&b, "arena %d %s %s, %d bytes\n", i, a.Name, a.Tier, a.Bytes)
 	}
+	states := p.stateTexts()
 	for i, buf := range p.Buffers {
 		if buf.Home {
-			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes)
+			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes%s\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes, states[i])
 		}
 	}
 	for i := range p.Steps {
@@ -29,6 +30,42 @@ func (p *Plan) Text(w io.Writer) error {
 	b.WriteString("\n")
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
+}
+
+// stateTexts says of homes of states what is kept in them:
+// ", 7 × exp_avg dyn8 and exp_avg_sq udyn8".
+func (p *Plan) stateTexts() map[int]string {
+	texts := map[int]string{}
+	for _, s := range p.Slabs {
+		for _, piece := range s.Pieces {
+			if piece.Moment >= 0 {
+				texts[piece.Moment] = s.stateText(piece)
+			}
+		}
+	}
+	return texts
+}
+
+func (s *Slab) stateText(piece Piece) (text string) {
+	var sorts []string
+	params := map[string]int{}
+	for _, q := range s.Params {
+		if len(q.States) == 0 || q.Within(piece).Frozen() {
+			continue
+		}
+		var list []string
+		for _, state := range q.States {
+			list = append(list, state.Name+" "+state.Type.DType.String())
+		}
+		sort := strings.Join(list, " and ")
+		if params[sort]++; params[sort] == 1 {
+			sorts = append(sorts, sort)
+		}
+	}
+	for _, sort := range sorts {
+		text += fmt.Sprintf(", %d × %s", params[sort], sort)
+	}
+	return text
 }
 
 func (p *Plan) stepText(b *strings.Builder, i int) {

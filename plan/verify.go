@@ -17,8 +17,9 @@ import (
 //	    everything that is no home is freed, once, after its last use
 //	P6  steps of different lanes that touch the same bytes, one of them writing, are
 //	    ordered by After
-//	P7  the pieces of a trained slab cover it and are updated once each, after its last
-//	    gradient; what an update changed away from home is moved home
+//	P7  the pieces of a trained slab cover it, cut no block of a state, and are updated
+//	    once each, after its last gradient; what an update changed away from home is
+//	    moved home
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string
@@ -319,8 +320,8 @@ func (p *Plan) verifyUpdate(s *Step) error {
 	if piece.Master >= 0 {
 		need[InMaster] = 4 * piece.Elements()
 	}
-	if n := int64(len(p.Update.Moments)); n > 0 {
-		need[InMoment] = 4 * n * piece.Elements()
+	if n := StateBytes(p.Update.Stretches(&slab, piece)); n > 0 {
+		need[InMoment] = n
 	}
 	return p.bindsAtLeast(s, need)
 }

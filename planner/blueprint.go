@@ -31,12 +31,20 @@ type blueprint struct {
 	partials   []int64 // by slab: where its sums of squares start among all, in elements
 	partialLen int64
 
+	update *plan.Update // nil when nothing is trained
+	pieces map[pieceSizes][]piece
+
 	partAt   map[string]plan.Part
 	constAt  map[string]plan.Const
 	joints   map[jointKey]*autograd.Joint
 	programs map[programKey]*laid
-	offsets  []string // by block: where its params lie in their slabs
+	layouts  []int // by block: equal where params lie in their slabs alike
+	names    []blockNames
+	carries  int  // between blocks, at most
+	usual    size // of plans
 	took     map[*graph.Program]float64
+	costs    map[costKey]float64
+	tangled  bool // see entangled
 	kernels  *kernelCache
 }
 
@@ -50,7 +58,11 @@ type laid struct {
 	plan.Program
 	kept  int64       // bytes handed from forward to backward
 	binds []plan.Bind // region and index of everything it binds
+	bytes []int64     // by bind: how much of it the program uses
 }
+
+// blockNames are the names of what a run of a block makes.
+type blockNames struct{ frame, output, inputGrad, kept string }
 
 // newBlueprint checks the goal and lays out params, batch and constants.
 func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
@@ -70,18 +82,37 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if err := g.Bounds.check(g.Insist); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
-	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g.Decay),
-		partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{},
+	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
+		pieces: map[pieceSizes][]piece{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
+	if o := g.Optimizer; o != nil {
+		b.update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Grad: g.Grad, Clip: o.Clip}
+		if g.Master {
+			b.update.Attr.To = m.Config.DType
+		}
+	}
 	b.ownSlabs()
 	b.trained = b.firstTrained()
-	for i := range m.Blocks {
-		b.offsets = append(b.offsets, b.offsetsOf(i))
-	}
+	b.tangled = b.entangled()
+	b.carries = b.mostCarries()
+	b.nameBlocks()
 	b.layParts()
 	b.layConsts()
 	return b, nil
+}
+
+// nameBlocks finds which blocks are laid out alike, and names what they make.
+func (b *blueprint) nameBlocks() {
+	known := map[string]int{}
+	for i, block := range b.model.Blocks {
+		offsets := b.offsetsOf(i)
+		if _, ok := known[offsets]; !ok {
+			known[offsets] = len(known)
+		}
+		b.layouts = append(b.layouts, known[offsets])
+		b.names = append(b.names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " kept"})
+	}
 }
 
 func (b *blueprint) training() bool { return b.goal.Optimizer != nil }
@@ -230,17 +261,28 @@ type programKey struct {
 	level     Level
 	fresh     string
 	inputGrad bool
-	offsets   string
+	layout    int
 }
 
 func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) programKey {
-	marks := make([]byte, len(fresh))
-	for i, f := range fresh {
+	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.trained, b.layouts[block]}
+}
+
+// marks are flags as a string; short for the usual, that all are equal.
+func marks(flags []bool) string {
+	switch n := count(flags); {
+	case n == 0:
+		return ""
+	case n == len(flags):
+		return "all"
+	}
+	list := make([]byte, len(flags))
+	for i, f := range flags {
 		if f {
-			marks[i] = 1
+			list[i] = 1
 		}
 	}
-	return programKey{b.model.Blocks[block].Kind, ph, level, string(marks), block > b.trained, b.offsets[block]}
+	return string(list)
 }
 
 // offsetsOf describes where the params of a block lie.
@@ -279,7 +321,11 @@ func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) 
 	if err != nil {
 		return nil, err
 	}
-	return &laid{Program: p, kept: kept, binds: bindsOf(p)}, nil
+	l := &laid{Program: p, kept: kept, binds: bindsOf(p)}
+	for _, need := range l.binds {
+		l.bytes = append(l.bytes, regionBytes(l, need))
+	}
+	return l, nil
 }
 
 func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {
@@ -336,4 +382,14 @@ func bindsOf(p plan.Program) []plan.Bind {
 		binds = append(binds, plan.Bind{Region: plan.InFrame})
 	}
 	return binds
+}
+
+// regionBytes is the end of the last value in a region.
+func regionBytes(l *laid, need plan.Bind) (end int64) {
+	for v, place := range l.Places {
+		if v > 0 && place.Region == need.Region && place.Index == need.Index {
+			end = max(end, place.Offset+l.Graph.Types[v].Bytes())
+		}
+	}
+	return end
 }

@@ -7,22 +7,15 @@ const climbBudget = 200_000
 // climb improves on the best: it changes its mix by halving strides, as long as
 // that is faster and fits.
 func (s *search) climb() error {
-	spent := 0
+	until := s.written + climbBudget
 	for stride := len(s.b.model.Blocks) / 2; stride >= 1; stride /= 2 {
 		for again := true; again; {
 			from := s.best
 			for _, m := range s.around(from.mix, stride) {
-				if spent > climbBudget {
+				if s.written > until {
 					return nil
 				}
-				if _, ok := s.made[m]; !ok {
-					spent += s.steps
-				}
-				c, err := s.look(m)
-				if err != nil {
-					return err
-				}
-				if err := s.time(c); err != nil {
+				if err := s.step(m); err != nil {
 					return err
 				}
 			}
@@ -30,6 +23,18 @@ func (s *search) climb() error {
 		}
 	}
 	return nil
+}
+
+// step tries one mix, if it may fit and be better than the best.
+func (s *search) step(m mix) error {
+	c, err := s.glance(m)
+	if err != nil || !c.fits || !s.beats(c) {
+		return err
+	}
+	if err := s.look(c); err != nil {
+		return err
+	}
+	return s.time(c)
 }
 
 // around lists the mixes one change away: a number up or down, or one up and

@@ -137,17 +137,17 @@ func compare(b *blueprint, name string, lines []family) (Compared, error) {
 	if len(lines) == 0 {
 		return Compared{Strategy: name, Reason: "the machine has no disk tier"}, nil
 	}
-	s := &search{b: b, made: map[mix]*candidate{}}
+	s := newSearch(b)
 	for _, f := range lines {
 		if err := s.try(f); err != nil {
 			return Compared{}, err
 		}
 	}
-	c := s.best
-	if c == nil {
-		c = s.lean
+	if s.best != nil {
+		return s.compared(name, s.best), nil
 	}
-	return s.compared(name, c), nil
+	err := s.findLeanest()
+	return s.compared(name, s.lean), err
 }
 
 func (s *search) compared(name string, c *candidate) Compared {
@@ -163,7 +163,7 @@ func (s *search) compared(name string, c *candidate) Compared {
 // compareWay finds the best plan in which several devices share the work one way,
 // whatever else it does.
 func (b *blueprint) compareWay(w way) (Compared, error) {
-	s := &search{b: b}
+	s := newSearch(b)
 	one := Compared{Strategy: w.name()}
 	switch n := s.devices(); {
 	case n == 1:

@@ -8,9 +8,10 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
-	c.Vertical = c.Vertical || b.training() && !c.Pipeline && b.entangled()
-	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: map[at]int{}, grad: map[at]int{}, kept: map[at]int{}}
+	c.Vertical = b.vertical(c)
+	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
+	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
 	e.homes()
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
@@ -26,7 +27,17 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if b.training() && b.goal.Optimizer.Clip {
 		e.clippedUpdates()
 	}
+	b.usual = size{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Steps) + len(e.p.Steps)/16}
 	return e.finish(), nil
+}
+
+// size of a plan before its frees.
+type size struct{ buffers, steps int }
+
+// vertical says whether all micro-batches pass a block before the next: where the
+// choice says so, and where only that order sums a gradient block by block.
+func (b *blueprint) vertical(c Choice) bool {
+	return c.Vertical || b.training() && !c.Pipeline && b.tangled
 }
 
 // emitter writes one plan. Buffers get their offsets at the end.
@@ -46,9 +57,11 @@ type emitter struct {
 	partials  int   // on device 0: sums of squares
 	on        []onDevice
 
-	carry map[at]int // what a block takes
-	grad  map[at]int // the gradient of what a block takes
-	kept  map[at]int // from forward to backward
+	carry *borders    // what a block takes
+	grad  *borders    // the gradient of what a block takes
+	kept  *borders    // from forward to backward
+	found []*int      // scratch of waiting
+	binds []plan.Bind // room for those of steps to come
 
 	owner []int   // by slab: the device that updates it
 	left  []int   // by slab: uses that still add to its gradient
@@ -56,15 +69,20 @@ type emitter struct {
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
+
+	// counting: homes are only counted, in their arenas, and state is what of the
+	// optimizer's rests away from devices.
+	counting bool
+	state    away
 }
 
 // onDevice is what a device holds; -1 for nothing.
 type onDevice struct {
 	consts  int
 	clip    int
-	batch   []int        // by micro
-	slabs   []slabState  // by slab
-	written map[int]bool // params whose gradient has been written here
+	batch   []int       // by micro
+	slabs   []slabState // by slab
+	written []bool      // by param: its gradient has been written here
 }
 
 // slabState is what of a slab is on a device now; -1 for nothing.
@@ -75,9 +93,6 @@ type slabState struct {
 
 // pieceState is what of a piece is on the device of its slab's owner.
 type pieceState struct{ master, moment int }
-
-// at names a value of a block's border: which block, carry and micro-batch.
-type at struct{ block, index, micro int }
 
 func (e *emitter) start() {
 	b := e.b
@@ -96,18 +111,25 @@ func (e *emitter) start() {
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: DiskName, Tier: plan.OnDisk, Device: e.disk})
 	}
-	if o := b.goal.Optimizer; o != nil {
-		e.p.Update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Moments: o.Moments, Grad: b.goal.Grad, Clip: o.Clip}
-		if b.goal.Master {
-			e.p.Update.Attr.To = b.model.Config.DType
-		}
-	}
+	e.p.Update = b.update
 }
 
 func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) int {
+	if e.counting {
+		e.count(class, arena, bytes)
+		return -1
+	}
 	id := e.buffer(name, class, arena, bytes)
 	e.p.Buffers[id].Home = true
 	return id
+}
+
+func (e *emitter) count(class plan.Class, arena int, bytes int64) {
+	at := &e.p.Arenas[arena].Bytes
+	*at = up(*at, e.b.site.Alignment) + bytes
+	if arena >= e.host && (class == plan.Master || class == plan.Moment) {
+		e.state.add(bytes, arena > e.host)
+	}
 }
 
 func (e *emitter) buffer(name string, class plan.Class, arena int, bytes int64) int {
@@ -207,15 +229,26 @@ func (e *emitter) run(u use, micro int) error {
 		return err
 	}
 	step := plan.Step{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, Micro: micro, Program: e.programID(l)}
-	for _, need := range l.binds {
-		need.Buffer = e.bound(need, l, u, micro)
-		step.Bind = append(step.Bind, need)
+	step.Bind = e.newBinds(len(l.binds))
+	for i, need := range l.binds {
+		need.Buffer = e.bound(need, l.bytes[i], l, u, micro)
+		step.Bind[i] = need
 	}
 	e.add(step)
 	if out, ok := step.Bound(plan.OutResult, 0); ok {
 		e.moveOut(u.device, out.Buffer, e.result[micro], u.block, micro)
 	}
 	return nil
+}
+
+// newBinds makes room for the binds of a step; those of many are allocated at once.
+func (e *emitter) newBinds(n int) []plan.Bind {
+	if len(e.binds) < n {
+		e.binds = make([]plan.Bind, max(1024, n))
+	}
+	list := e.binds[:n:n]
+	e.binds = e.binds[n:]
+	return list
 }
 
 // fresh tells, by param port of the block, whose gradient is written for the
@@ -246,52 +279,40 @@ func (e *emitter) programID(l *laid) int {
 	return id
 }
 
-// bound is the buffer a region of a run gets. Buffers that the run makes are
-// new.
-func (e *emitter) bound(need plan.Bind, l *laid, u use, micro int) int {
-	block, here := e.b.model.Blocks[u.block].Name, &e.on[u.device]
+// bound is the buffer a region of a run gets, with what the run uses of it. Buffers
+// that the run makes are new.
+func (e *emitter) bound(need plan.Bind, bytes int64, l *laid, u use, micro int) int {
+	names, here := &e.b.names[u.block], &e.on[u.device]
 	switch need.Region {
 	case plan.InFrame:
-		return e.buffer(block+" frame", plan.Workspace, u.device, l.Frame)
+		return e.buffer(names.frame, plan.Workspace, u.device, l.Frame)
 	case plan.InWeight:
 		return here.slabs[e.b.slabs.of[u.block][need.Index]].weight
 	case plan.InGrad:
 		return here.slabs[e.b.slabs.of[u.block][need.Index]].gradient
 	case plan.InCarry:
-		return e.carry[at{u.block, need.Index, micro}]
+		return *e.carry.at(u.block, need.Index, micro)
 	case plan.OutCarry:
-		return e.made(e.carry, at{u.block + 1, need.Index, micro}, u.device, block+" output", regionBytes(l, need))
+		return e.made(e.carry.at(u.block+1, need.Index, micro), u.device, names.output, bytes)
 	case plan.InGradOut:
-		return e.grad[at{u.block + 1, need.Index, micro}]
+		return *e.grad.at(u.block+1, need.Index, micro)
 	case plan.OutGradIn:
-		return e.made(e.grad, at{u.block, need.Index, micro}, u.device, block+" input gradient", regionBytes(l, need))
+		return e.made(e.grad.at(u.block, need.Index, micro), u.device, names.inputGrad, bytes)
 	case plan.InKept:
-		return e.made(e.kept, at{u.block, 0, micro}, u.device, block+" kept", l.kept)
+		return e.made(e.kept.at(u.block, 0, micro), u.device, names.kept, l.kept)
 	case plan.InBatch:
 		return here.batch[micro]
 	case plan.InConst:
 		return here.consts
 	case plan.OutResult:
-		return e.buffer(fmt.Sprintf("result %d", micro), plan.ResultData, u.device, regionBytes(l, need))
+		return e.buffer(fmt.Sprintf("result %d", micro), plan.ResultData, u.device, bytes)
 	}
 	return -1
 }
 
-func (e *emitter) made(of map[at]int, key at, dev int, name string, bytes int64) int {
-	id, ok := of[key]
-	if !ok {
-		id = e.buffer(name, plan.Activation, dev, bytes)
-		of[key] = id
+func (e *emitter) made(id *int, dev int, name string, bytes int64) int {
+	if *id < 0 {
+		*id = e.buffer(name, plan.Activation, dev, bytes)
 	}
-	return id
-}
-
-// regionBytes is the end of the last value in a region.
-func regionBytes(l *laid, need plan.Bind) (end int64) {
-	for v, place := range l.Places {
-		if v > 0 && place.Region == need.Region && place.Index == need.Index {
-			end = max(end, place.Offset+l.Graph.Types[v].Bytes())
-		}
-	}
-	return end
+	return *id
 }

@@ -14,6 +14,7 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/spec"
 	"spillway/units"
 )
 
@@ -35,10 +36,22 @@ type Goal struct {
 
 // Optimizer is the part of one the planner must know.
 type Optimizer struct {
-	Rule    op.Kind
-	Attr    op.Attr
-	Moments []string
-	Clip    bool // gradients are clipped by their global norm
+	Rule op.Kind
+	Attr op.Attr
+	// States are what it keeps of a param besides a master; nil for nothing.
+	States func(spec.Param) []op.State
+	Clip   bool // gradients are clipped by their global norm
+}
+
+// FullStates keeps states as large as each param, in f32.
+func FullStates(names ...string) func(spec.Param) []op.State {
+	return func(p spec.Param) []op.State {
+		list := make([]op.State, len(names))
+		for i, name := range names {
+			list[i] = op.State{Name: name, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
+		}
+		return list
+	}
 }
 
 // Site is where the plan is to run.

@@ -164,9 +164,7 @@ func (e *emitter) fetchSlab(k int) {
 	if state.gradient < 0 {
 		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
 	}
-	if state.weight < 0 {
-		state.weight = e.moveIn(owner, s.Weight, e.b.owner[k], -1)
-	}
+	e.windows[owner].fetch(k)
 }
 
 // update emits the optimizer on a slab, piece by piece, and sends what it changed
@@ -174,9 +172,7 @@ func (e *emitter) fetchSlab(k int) {
 func (e *emitter) update(k int) {
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
-	if state.weight < 0 {
-		state.weight = e.moveIn(owner, s.Weight, block, -1)
-	}
+	e.windows[owner].fetch(k)
 	for range s.Pieces {
 		e.fetchAhead()
 		e.updatePiece(e.turns[e.updated])

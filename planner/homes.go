@@ -29,7 +29,7 @@ func (e *emitter) homes() {
 }
 
 func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: map[int]bool{}}
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
 	if e.b.constBytes > 0 {
 		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
 	}
@@ -64,7 +64,7 @@ func (e *emitter) owners() []int {
 	for k := range order {
 		order[k] = k
 	}
-	weight := func(k int) int64 { return e.p.Slabs[k].WeightBytes + 12*e.p.Slabs[k].Elements }
+	weight := e.b.keptBytes
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
 	load := make([]int64, e.c.devices())
 	for _, k := range order {
@@ -98,42 +98,19 @@ func (e *emitter) slabHomes(k int) {
 	}
 }
 
-// leastPiece is how many elements are updated at once at the least where state moves:
-// enough for a copy to run at the link's rate.
-const leastPiece = 32 << 20
-
-// pieceElements is how many elements are updated at once: half a usual slab, so that
-// unusually large ones, tables of words above all, need no more room than others.
-func (b *blueprint) pieceElements() int64 {
-	var sum, n int64
-	for _, s := range b.slabs.list {
-		if s.Elements > 0 {
-			sum, n = sum+s.Elements, n+1
-		}
-	}
-	return max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
-}
-
 // pieceHomes cuts a slab into pieces and gives each a home for what the optimizer
 // keeps. State that never moves needs no pieces.
 func (e *emitter) pieceHomes(k int) {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
-	step := e.c.Piece
-	if step == 0 {
-		step = e.b.pieceElements()
-	}
-	if !e.c.Offloaded[k] {
-		step = s.Elements
-	}
 	s.Pieces = nil
-	for from := int64(0); from < s.Elements; from += step {
-		p := plan.Piece{From: from, To: min(from+step, s.Elements), Master: -1, Moment: -1}
+	for _, cut := range e.b.cut(k, e.pieceStep(k)) {
+		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
 		if e.b.goal.Master {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
-		if n := int64(len(e.b.goal.Optimizer.Moments)); n > 0 {
-			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, 4*n*p.Elements())
+		if cut.states > 0 {
+			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, cut.states)
 		}
 		here := pieceState{-1, -1}
 		if !e.c.Offloaded[k] {
@@ -141,6 +118,17 @@ func (e *emitter) pieceHomes(k int) {
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
+}
+
+// pieceStep is how many elements of a slab are updated at once.
+func (e *emitter) pieceStep(k int) int64 {
+	switch {
+	case !e.c.Offloaded[k]:
+		return e.p.Slabs[k].Elements
+	case e.c.Piece > 0:
+		return e.c.Piece
+	}
+	return e.b.pieceElements()
 }
 
 // replicate gives every data parallel device its own copy of resident weights,

@@ -85,7 +85,7 @@ func (r Request) Misfit() (*FitError, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{b: b, made: map[mix]*candidate{}}
+	s := newSearch(b)
 	err = s.lookForAny()
 	var e *FitError
 	if errors.As(err, &e) {
@@ -99,8 +99,11 @@ func (r Request) Misfit() (*FitError, error) {
 func (s *search) lookForAny() error {
 	for _, w := range slices.Backward(s.ways()) {
 		for _, f := range slices.Backward(s.families(w)) {
-			c, err := s.look(f.mix(f.size))
-			if err != nil || c.fits {
+			c, err := s.glance(f.mix(f.size))
+			if err != nil {
+				return err
+			}
+			if err := s.look(c); err != nil || c.fits {
 				return err
 			}
 			s.leaner(c)

@@ -2,146 +2,134 @@ package planner
 
 import (
 	"slices"
-	"sort"
 
+	"spillway/internal/tenancy"
 	"spillway/plan"
 )
-
-// segment is a range of an arena with the steps that touched it last.
-type segment struct {
-	lo, hi int64
-	writer int   // the step, -1 for none
-	reader []int // by lane: the last reading step since, -1 for none
-}
-
-// laneOf numbers the lanes of all devices.
-func laneOf(s *plan.Step) int {
-	for i, l := range plan.Lanes {
-		if s.Lane == l {
-			return s.Device*len(plan.Lanes) + i
-		}
-	}
-	return 0
-}
-
-// nobody is a step of each lane that does not exist.
-func nobody(lanes int) []int {
-	list := make([]int, lanes)
-	for i := range list {
-		list[i] = -1
-	}
-	return list
-}
-
-// touches remembers who touched which bytes of an arena: segments, sorted and
-// apart.
-type touches struct {
-	lanes int
-	list  []segment
-}
-
-// meet records that a step touches bytes and returns the steps it must follow.
-func (t *touches) meet(step, l int, lo, hi int64, write bool) (after []int) {
-	if lo >= hi {
-		return nil
-	}
-	from, to := t.cut(lo, hi)
-	for i := from; i < to; i++ {
-		s := &t.list[i]
-		if s.writer >= 0 {
-			after = append(after, s.writer)
-		}
-		if write {
-			for _, r := range s.reader {
-				if r >= 0 {
-					after = append(after, r)
-				}
-			}
-		} else {
-			s.reader[l] = step
-		}
-	}
-	if write {
-		t.list = append(t.list[:from], append([]segment{{lo, hi, step, nobody(t.lanes)}}, t.list[to:]...)...)
-	}
-	return after
-}
-
-// cut splits segments so that [lo, hi) is covered by whole ones, fills gaps with
-// untouched segments, and returns their range.
-func (t *touches) cut(lo, hi int64) (from, to int) {
-	t.split(lo)
-	t.split(hi)
-	from = sort.Search(len(t.list), func(i int) bool { return t.list[i].lo >= lo })
-	var out []segment
-	at, i := lo, from
-	for ; i < len(t.list) && t.list[i].lo < hi; i++ {
-		if t.list[i].lo > at {
-			out = append(out, segment{at, t.list[i].lo, -1, nobody(t.lanes)})
-		}
-		out = append(out, t.list[i])
-		at = t.list[i].hi
-	}
-	if at < hi {
-		out = append(out, segment{at, hi, -1, nobody(t.lanes)})
-	}
-	if len(out) != i-from {
-		t.list = append(t.list[:from:from], append(out, t.list[i:]...)...)
-	}
-	return from, from + len(out)
-}
-
-func (t *touches) split(at int64) {
-	i := sort.Search(len(t.list), func(i int) bool { return t.list[i].hi > at })
-	if i == len(t.list) || t.list[i].lo >= at {
-		return
-	}
-	s := t.list[i]
-	left, right := s, s
-	left.hi, right.lo = at, at
-	right.reader = slices.Clone(s.reader)
-	t.list = append(t.list[:i:i], append([]segment{left, right}, t.list[i+1:]...)...)
-}
 
 // order fills After: a step waits for the last steps of other lanes that touched
 // bytes it touches, unless both only read. What follows from an earlier wait is
 // left out.
+//
+// A step touches whole buffers. So it is enough to know, by buffer, who touched it
+// last, and when a buffer that is no home comes alive, which ones had its bytes
+// before.
 func order(p *plan.Plan) {
-	lanes := len(p.Devices) * len(plan.Lanes)
-	touched := make([]touches, len(p.Arenas))
-	for i := range touched {
-		touched[i].lanes = lanes
-	}
-	known := make([][]int, len(p.Steps)) // by step: the last step of each lane that is surely done before it
-	last := nobody(lanes)
+	o := &orderer{p: p, lanes: len(p.Devices) * len(plan.Lanes)}
+	o.touched = newTouched(len(p.Buffers), o.lanes)
+	o.known = nobody(len(p.Steps) * o.lanes)
+	o.last = nobody(o.lanes)
+	o.held = make([]tenancy.Map, len(p.Arenas))
 	for i, accesses := range p.Accesses() {
-		s := &p.Steps[i]
-		if s.Verb == plan.Free {
+		if p.Steps[i].Verb != plan.Free {
+			o.step(i, accesses)
+		}
+	}
+}
+
+// orderer walks over the steps of a plan. Steps are numbers, -1 for none.
+type orderer struct {
+	p       *plan.Plan
+	lanes   int
+	touched touched
+	held    []tenancy.Map // by arena
+	known   []int32       // by step and lane: the last step that is surely done before it
+	last    []int32       // by lane: its last step so far
+	after   []int32       // scratch of step
+}
+
+func (o *orderer) step(i int, accesses []plan.Access) {
+	s := &o.p.Steps[i]
+	l := s.LaneNumber()
+	done := o.doneBefore(i)
+	if prev := o.last[l]; prev >= 0 {
+		copy(done, o.doneBefore(int(prev)))
+		done[l] = prev
+	}
+	o.last[l] = int32(i)
+	o.after = o.after[:0]
+	for _, a := range accesses {
+		o.meet(i, l, a)
+	}
+	slices.SortFunc(o.after, func(a, b int32) int { return int(b - a) })
+	for _, c := range o.after {
+		cl := o.p.Steps[c].LaneNumber()
+		if int(c) == i || done[cl] >= c {
 			continue
 		}
-		l := laneOf(s)
-		done := nobody(lanes)
-		if prev := last[l]; prev >= 0 {
-			copy(done, known[prev])
-			done[l] = prev
+		s.After = append(s.After, int(c))
+		for l, at := range o.doneBefore(int(c)) {
+			done[l] = max(done[l], at)
 		}
-		var conflicts []int
-		for _, a := range accesses {
-			b := p.Buffers[a.Buffer]
-			conflicts = append(conflicts, touched[b.Arena].meet(i, l, b.Offset, b.Offset+b.Bytes, a.Write)...)
-		}
-		sort.Sort(sort.Reverse(sort.IntSlice(conflicts)))
-		for _, c := range conflicts {
-			cl := laneOf(&p.Steps[c])
-			if c == i || done[cl] >= c {
-				continue
-			}
-			s.After = append(s.After, c)
-			for l, at := range known[c] {
-				done[l] = max(done[l], at)
-			}
-			done[cl] = c
-		}
-		known[i], last[l] = done, i
+		done[cl] = c
 	}
+}
+
+func (o *orderer) doneBefore(step int) []int32 { return o.known[step*o.lanes : (step+1)*o.lanes] }
+
+// meet notes that a step touches a buffer, and the steps it must therefore follow.
+func (o *orderer) meet(step, lane int, a plan.Access) {
+	b := &o.p.Buffers[a.Buffer]
+	if b.Bytes == 0 {
+		return
+	}
+	if !b.Home && !o.touched.alive[a.Buffer] {
+		o.touched.alive[a.Buffer] = true
+		for _, before := range o.held[b.Arena].Take(a.Buffer, b.Offset, b.Offset+b.Bytes) {
+			o.after = o.touched.all(o.after, int(before))
+		}
+	}
+	if !a.Write {
+		o.after = o.touched.writer(o.after, a.Buffer)
+		o.touched.readers(a.Buffer)[lane] = int32(step)
+		return
+	}
+	o.after = o.touched.all(o.after, a.Buffer)
+	o.touched.write[a.Buffer] = int32(step)
+	readers := o.touched.readers(a.Buffer)
+	for l := range readers {
+		readers[l] = -1
+	}
+}
+
+// touched is who touched each buffer last.
+type touched struct {
+	lanes int
+	alive []bool
+	write []int32 // by buffer: the last step that wrote it
+	read  []int32 // by buffer and lane: the last step that read it since
+}
+
+func newTouched(buffers, lanes int) touched {
+	return touched{lanes, make([]bool, buffers), nobody(buffers), nobody(buffers * lanes)}
+}
+
+func (t *touched) readers(buffer int) []int32 {
+	return t.read[buffer*t.lanes : (buffer+1)*t.lanes]
+}
+
+func (t *touched) writer(list []int32, buffer int) []int32 {
+	if w := t.write[buffer]; w >= 0 {
+		list = append(list, w)
+	}
+	return list
+}
+
+// all appends the last writer of a buffer and who read it since.
+func (t *touched) all(list []int32, buffer int) []int32 {
+	list = t.writer(list, buffer)
+	for _, r := range t.readers(buffer) {
+		if r >= 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func nobody(n int) []int32 {
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = -1
+	}
+	return list
 }

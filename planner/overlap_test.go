@@ -58,7 +58,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk}
 		goal := planner.Goal{Micros: 1}
 		if c.task == graph.Train {
-			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, Moments: []string{"exp_avg", "exp_avg_sq"}}}
+			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
 		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0))
 		if err != nil {

@@ -1,6 +1,9 @@
 package planner
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+)
 
 // span is memory that is needed from one moment to another, both included.
 type span struct {
@@ -14,61 +17,45 @@ type span struct {
 // those already placed that live at the same time: simple, and close to the least
 // possible because the sizes in a model are few.
 func pack(spans []*span, align int64) int64 {
+	order := largestFirst(spans)
+	taken := newOccupancy(order)
+	var total int64
+	for _, s := range order {
+		s.offset = taken.lowestGap(s)
+		taken.put(s, up(s.offset+s.bytes, align))
+		total = max(total, s.offset+s.bytes)
+	}
+	return total
+}
+
+// largestFirst is the order of packing, without what takes no room.
+func largestFirst(spans []*span) []*span {
 	order := make([]*span, 0, len(spans))
 	for _, s := range spans {
 		if s.bytes > 0 {
 			order = append(order, s)
 		}
 	}
-	sort.SliceStable(order, func(i, j int) bool {
-		if order[i].bytes != order[j].bytes {
-			return order[i].bytes > order[j].bytes
+	slices.SortStableFunc(order, func(a, b *span) int {
+		if a.bytes != b.bytes {
+			return cmp.Compare(b.bytes, a.bytes)
 		}
-		return order[i].from < order[j].from
+		return cmp.Compare(a.from, b.from)
 	})
-	var total int64
-	placed := make([]*span, 0, len(order)) // by offset
-	for _, s := range order {
-		s.offset = lowestGap(placed, s, align)
-		i := sort.Search(len(placed), func(i int) bool { return placed[i].offset > s.offset })
-		placed = append(placed, nil)
-		copy(placed[i+1:], placed[i:])
-		placed[i] = s
-		total = max(total, s.offset+s.bytes)
-	}
-	return total
-}
-
-func lowestGap(placed []*span, s *span, align int64) int64 {
-	var end int64
-	for _, p := range placed {
-		if p.to < s.from || s.to < p.from {
-			continue
-		}
-		if p.offset-end >= s.bytes {
-			break
-		}
-		end = max(end, up(p.offset+p.bytes, align))
-	}
-	return end
+	return order
 }
 
 // liveMost is the largest sum of spans alive at one moment: what no packing can
-// beat.
-func liveMost(spans []*span) int64 {
-	change := map[int]int64{}
+// beat. Moments are numbered from -1, spans nobody uses, to before n.
+func liveMost(spans []*span, n int) int64 {
+	change := make([]int64, n+2)
 	for _, s := range spans {
-		change[s.from] += s.bytes
-		change[s.to+1] -= s.bytes
+		change[s.from+1] += s.bytes
+		change[s.to+2] -= s.bytes
 	}
-	moments := make([]int, 0, len(change))
-	for t := range change {
-		moments = append(moments, t)
-	}
-	sort.Ints(moments)
 	var live, most int64
-	for _, t := range moments {
-		live += change[t]
+	for _, by := range change {
+		live += by
 		most = max(most, live)
 	}
 	return most

@@ -52,7 +52,7 @@ func (s *search) reason(best *candidate) string {
 	if s.b.goal.Insist.any() {
 		return "the fastest of what was insisted on"
 	}
-	standard := s.tried[0]
+	standard := s.tried[0].candidate
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
@@ -69,33 +69,64 @@ func (c *candidate) room() string {
 
 // rejected lists, for each sort of strategy, the best other candidate and what
 // spoke against it.
-func (s *search) rejected(best *candidate) []plan.Option {
-	of := map[string]*candidate{}
+func (s *search) rejected(best *candidate) ([]plan.Option, error) {
+	of := map[string]attempt{}
 	var sorts []string
-	for _, c := range s.tried {
-		name := c.choice.sort()
-		if c.choice.title() == best.choice.title() {
+	for _, a := range s.tried {
+		name := a.choice.sort()
+		if a.choice.title() == best.choice.title() {
 			continue // the same, or as good as
 		}
-		if of[name] == nil {
+		if had, ok := of[name]; !ok {
 			sorts = append(sorts, name)
-			of[name] = c
-		} else if preferred(c, of[name]) {
-			of[name] = c
+			of[name] = a
+		} else if preferred(a.candidate, had.candidate) {
+			of[name] = a
 		}
 	}
 	var list []plan.Option
+	until := s.written + reportBudget
 	for _, name := range sorts {
-		list = append(list, s.option(of[name], best))
+		c, err := s.told(of[name], until)
+		if err != nil {
+			return nil, err
+		}
+		if c.written || !c.fits { // else nothing is known
+			list = append(list, s.option(c, best))
+		}
 	}
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Fits && !list[j].Fits })
-	return list
+	return list, nil
 }
 
-// preferred: what fits before what does not, then the faster or the leaner.
+// told is what a report says of an attempt that was given up: the first of its family
+// that fits, with its forecast, as long as not too many steps are written to find out.
+func (s *search) told(a attempt, until int) (*candidate, error) {
+	c := a.candidate
+	if !c.fits || !c.bound || s.written > until {
+		return c, nil
+	}
+	if err := s.look(c); err != nil || !c.fits {
+		return c, err
+	}
+	first, err := s.firstThatMay(a.family, c)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = s.firstThatFits(a.family, first, c); err != nil || !c.bound {
+		return c, err
+	}
+	return c, s.simulate(c)
+}
+
+// preferred: what fits before what does not, what was forecast before what was not,
+// then the faster or the leaner.
 func preferred(a, b *candidate) bool {
 	if a.fits != b.fits {
 		return a.fits
+	}
+	if a.fits && a.bound != b.bound {
+		return b.bound
 	}
 	if a.fits {
 		return better(a, b)
@@ -125,17 +156,26 @@ func (s *search) option(c, best *candidate) plan.Option {
 	o := plan.Option{Strategy: c.choice.title(), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
 	switch {
 	case c.fits && c.bound:
-		o.Reason = fmt.Sprintf("slower: computing alone takes %.4g s per iteration, this plan %.4g s", c.seconds, best.seconds)
+		o.AtLeast = true
+		o.Reason = fmt.Sprintf("slower: at best %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.lacks() > 0:
-		o.Reason = fmt.Sprintf("needs %v of %s, which has %v", units.Bytes(c.device), s.b.site.Device, c.room())
+		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.device), s.b.site.Device, c.room())
 	case c.disk > s.b.site.Disk.Budget:
-		o.Reason = fmt.Sprintf("needs %v of disk, %v are free", units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
+		o.Reason = fmt.Sprintf("%s %v of disk, %v are free", c.verb(), units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:
-		o.Reason = fmt.Sprintf("needs %v of host memory, %v are free", units.Bytes(c.host), units.Bytes(s.b.site.HostBudget))
+		o.Reason = fmt.Sprintf("%s %v of host memory, %v are free", c.verb(), units.Bytes(c.host), units.Bytes(s.b.site.HostBudget))
 	}
 	return o
+}
+
+// verb says whether what a candidate needs is known exactly.
+func (c *candidate) verb() string {
+	if c.written {
+		return "needs"
+	}
+	return "needs at least"
 }
 
 // fitError describes what the leanest plan lacks.

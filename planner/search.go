@@ -14,7 +14,7 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{b: b, made: map[mix]*candidate{}}
+	s := newSearch(b)
 	best, err := s.run()
 	if err != nil {
 		return nil, err
@@ -27,31 +27,56 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err := g.Insist.Happened(m, p); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
-	p.Forecast, p.Strategy, p.Reason, p.Rejected = best.forecast, best.choice.title(), s.reason(best), s.rejected(best)
+	if p.Rejected, err = s.rejected(best); err != nil {
+		return nil, err
+	}
+	p.Forecast, p.Strategy, p.Reason = best.forecast, best.choice.title(), s.reason(best)
 	return p, plan.Verify(p)
 }
 
-// search tries families of choices.
+// search tries families of choices. Most are judged at a glance; plans are written
+// of those that may be better than the best so far.
 type search struct {
 	b     *blueprint
-	tried []*candidate // the outcome of each family
+	tried []attempt // in order
 	made  map[mix]*candidate
 	lean  *candidate // the one that takes least of the device
 	best  *candidate // the fastest so far
-	steps int        // of the plan emitted last: the size of plans of this model
+
+	written   int        // steps of all plans written so far: the work of the search
+	last      *candidate // the one whose plan was written last
+	lastPlan  *plan.Plan
+	simulated int // steps of all plans forecast so far
 }
+
+func newSearch(b *blueprint) *search { return &search{b: b, made: map[mix]*candidate{}} }
+
+// attempt is a family and what came of it: the first that fits, or its leanest where
+// none does or none can be better than the best.
+type attempt struct {
+	family
+	*candidate
+}
+
+// reportBudget bounds how many steps of plans are written of choices that cannot win,
+// to tell what they would take.
+const reportBudget = 100_000
 
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
 type candidate struct {
 	mix    mix
 	choice Choice
-	fits   bool
+	// written: the plan was, and needed is exact. Else it is what the homes take.
+	written bool
+	fits    bool // going by needed
 	needed
 	share   float64 // of a device it may fill
+	homes   *plan.Plan
+	arenas  []int64 // by arena: what the plan takes
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
-	// bound: seconds is only what computing alone takes, which is already too long.
+	// bound: seconds is only what products or transfers alone take.
 	bound    bool
 	forecast *plan.Forecast
 }
@@ -66,33 +91,53 @@ func (s *search) run() (*candidate, error) {
 		}
 	}
 	if s.best == nil {
+		if err := s.findLeanest(); err != nil {
+			return nil, err
+		}
 		return nil, s.fitError()
 	}
 	return s.best, s.climb()
 }
 
-// try finds the first choice of a family that fits, by bisection. A family without
-// one leaves its leanest as rejected.
+// findLeanest finds the one of what was tried that lacks least, now that it is known
+// that none fits.
+func (s *search) findLeanest() error {
+	for _, a := range s.tried {
+		if err := s.look(a.candidate); err != nil {
+			return err
+		}
+		s.leaner(a.candidate)
+	}
+	return nil
+}
+
+// try finds the first choice of a family that fits and forecasts it. A family
+// without one, or that cannot be better than the best so far, leaves its leanest as
+// rejected.
 func (s *search) try(f family) error {
-	lo, hi := 0, f.size // the answer, if any, is in [lo, hi]
-	c, err := s.look(f.mix(hi))
+	c, err := s.glance(f.mix(f.size))
 	if err != nil {
 		return err
 	}
-	s.leaner(c)
-	for c.fits && lo < hi {
-		mid := (lo + hi) / 2
-		half, err := s.look(f.mix(mid))
-		if err != nil {
+	defer func() { s.tried = append(s.tried, attempt{f, c}) }()
+	first := 0
+	if c.fits {
+		if first, err = s.firstThatMay(f, c); err != nil {
 			return err
 		}
-		if half.fits {
-			hi, c = mid, half
-		} else {
-			lo = mid + 1
-		}
 	}
-	s.tried = append(s.tried, c)
+	if may, err := s.glance(f.mix(first)); err != nil || !c.fits || !s.beats(may) {
+		if err == nil && (f.size == 0 || s.written < reportBudget) {
+			err = s.look(c)
+		}
+		return err
+	}
+	if err := s.look(c); err != nil || !c.fits {
+		return err
+	}
+	if c, err = s.firstThatFits(f, first, c); err != nil {
+		return err
+	}
 	return s.time(c)
 }
 
@@ -103,63 +148,92 @@ func (s *search) leaner(c *candidate) {
 	}
 }
 
-// look emits the plan of a mix to see whether it fits.
-func (s *search) look(m mix) (*candidate, error) {
+// glance judges a mix by its homes and what binds it.
+func (s *search) glance(m mix) (*candidate, error) {
 	if c, ok := s.made[m]; ok {
 		return c, nil
 	}
-	c := &candidate{mix: m, choice: s.choice(m)}
+	c := &candidate{mix: m, choice: s.choice(m), bound: true}
+	g, err := s.b.glance(c.choice)
+	if err != nil {
+		return nil, err
+	}
+	c.homes, c.seconds, c.share = g.homes, g.seconds, s.share(c.choice)
+	s.measure(c, g.homes)
+	s.made[m] = c
+	return c, nil
+}
+
+// look writes the plan of a candidate to see whether it fits.
+func (s *search) look(c *candidate) error {
+	if c.written {
+		return nil
+	}
+	p, err := s.write(c)
+	if err != nil {
+		return err
+	}
+	c.written = true
+	s.measure(c, p)
+	return nil
+}
+
+func (s *search) write(c *candidate) (*plan.Plan, error) {
+	if s.last == c {
+		return s.lastPlan, nil
+	}
 	p, err := s.b.emit(c.choice)
 	if err != nil {
 		return nil, err
 	}
-	s.measure(c, p)
-	s.made[m], s.steps = c, len(p.Steps)
-	return c, nil
+	s.written += len(p.Steps)
+	s.last, s.lastPlan = c, p
+	return p, nil
 }
 
+// measure compares what a plan, or its homes, take with what there is.
 func (s *search) measure(c *candidate, p *plan.Plan) {
-	c.peak = p.Peak()
-	c.share = s.share(c.choice)
+	c.peak, c.arenas = p.Peak(), make([]int64, len(p.Arenas))
+	for i, a := range p.Arenas {
+		c.arenas[i] = a.Bytes
+	}
 	c.needed = needs(p, s.b.site.SharedPools, c.share)
-	c.fits = c.device <= c.budget && c.host <= s.b.site.HostBudget && c.disk <= s.b.site.Disk.Budget
-	c.seconds, c.bound = s.computing(p), true
+	c.fits = s.lack(c.needed) <= 0
 }
 
-// computing is how long the busiest device computes: no forecast can be shorter.
-func (s *search) computing(p *plan.Plan) (most float64) {
-	per := make([]float64, len(p.Programs))
-	for i, g := range p.Programs {
-		per[i] = s.b.seconds(g.Graph)
-	}
-	busy := make([]float64, len(p.Devices))
-	for _, st := range p.Steps {
-		if st.Verb == plan.Run {
-			busy[st.Device] += per[st.Program]
-			most = max(most, busy[st.Device])
-		}
-	}
-	return most
+// lack is how many bytes the memory that is shortest lacks; below 0, how many are left.
+func (s *search) lack(n needed) int64 {
+	return max(n.lacks(), n.host-s.b.site.HostBudget, n.disk-s.b.site.Disk.Budget)
 }
 
-// time forecasts a candidate that fits, unless computing alone already takes longer
+// time forecasts a candidate that fits, unless what binds it already takes longer
 // than the best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
 	if !c.fits || !c.bound || !s.beats(c) {
 		return nil
 	}
-	p, err := s.b.emit(c.choice)
+	if err := s.simulate(c); err != nil {
+		return err
+	}
+	if s.beats(c) {
+		s.best = c
+	}
+	return nil
+}
+
+// simulate forecasts a candidate.
+func (s *search) simulate(c *candidate) error {
+	p, err := s.write(c)
 	if err != nil {
 		return err
 	}
 	order(p)
+	s.last = nil // its steps are ordered now
 	if c.forecast, err = forecast(p, s.b.site); err != nil {
 		return err
 	}
+	s.simulated += len(p.Steps)
 	c.seconds, c.bound = c.forecast.StepSeconds, false
-	if s.beats(c) {
-		s.best = c
-	}
 	return nil
 }
 

@@ -50,7 +50,7 @@ func alike(m machine.Machine, d machine.Device) (n int) {
 // RatesOf turns what is known of a device into the simulator's rates.
 func RatesOf(d machine.Device, t dtype.Type) sim.Rates {
 	r := sim.Rates{Matrix: d.Compute.Rate(t), Memory: d.Bandwidth, In: d.Link.In, Out: d.Link.Out,
-		HalfDuplex: !d.Link.Duplex, Launch: d.Launch, Latency: d.Link.Latency}
+		HalfDuplex: !d.Link.Duplex, Launch: d.Launch, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
 	r.Vector = d.Compute.F32
 	if d.Kind == machine.CPU {
 		r.Vector = units.Flops(vectorShare * float64(d.Compute.F32))

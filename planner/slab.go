@@ -20,7 +20,7 @@ type paramAt struct{ slab, index int }
 
 // makeSlabs lays out all params. Offsets of weights are aligned, so that kernels
 // read whole vectors; so are elements.
-func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
+func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 	s := slabs{at: make([]paramAt, len(m.Params)), of: make([][]int, len(m.Blocks))}
 	for i := range s.at {
 		s.at[i].slab = -1
@@ -40,7 +40,7 @@ func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
 				s.users = append(s.users, 0)
 			}
 			s.at[id] = paramAt{k, len(s.list[k].Params)}
-			addParam(&s.list[k], m.Params[id], align, decay)
+			addParam(&s.list[k], m.Params[id], align, g)
 		}
 		s.of[b] = s.usedBy(block)
 		for _, k := range s.of[b] {
@@ -51,13 +51,20 @@ func makeSlabs(m *spec.Model, align int64, decay func(string) bool) slabs {
 }
 
 // addParam appends a param. Elements are aligned as f32 would be, so that they are
-// aligned in every wider or equal type.
-func addParam(s *plan.Slab, p spec.Param, align int64, decay func(string) bool) {
+// aligned in every wider or equal type, and where states have blocks to those, so that
+// pieces can be cut between blocks.
+func addParam(s *plan.Slab, p spec.Param, align int64, g Goal) {
 	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: up(s.WeightBytes, align), Element: -1}
 	s.WeightBytes = q.Offset + p.Type.Bytes()
 	if !p.Frozen {
+		q.Decay = g.Decay != nil && g.Decay(p.Name)
+		if g.Optimizer != nil && g.Optimizer.States != nil {
+			q.States = g.Optimizer.States(p)
+		}
 		q.Element = up(s.Elements, align/4)
-		q.Decay = decay != nil && decay(p.Name)
+		if q.Blocks() {
+			q.Element = up(q.Element, plan.BlockElements)
+		}
 		s.Elements = q.Element + p.Type.Shape.Elements()
 	}
 	s.Params = append(s.Params, q)

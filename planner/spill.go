@@ -6,24 +6,25 @@ func (e *emitter) spill(u use, micro int) {
 	if u.phase != forward || !e.c.Spilled[u.block] || u.block < e.b.trained {
 		return
 	}
-	for _, w := range e.waiting(u.block, micro) {
-		b := e.p.Buffers[w.of[w.key]]
+	for _, id := range e.waiting(u.block, micro) {
+		b := e.p.Buffers[*id]
 		host := e.buffer(b.Name, b.Class, e.host, b.Bytes)
-		e.moveOut(u.device, w.of[w.key], host, u.block, micro)
-		w.of[w.key] = host
+		e.moveOut(u.device, *id, host, u.block, micro)
+		*id = host
 	}
 }
 
 // bring fetches what a run reads and finds on the host or on another device: the
 // carry or its gradient from the block before, what was spilled.
 func (e *emitter) bring(u use, micro int) {
-	list := e.borders(e.carry, u.block, micro)
 	if u.phase == backward || u.phase == both {
-		list = append(e.waiting(u.block, micro), e.borders(e.grad, u.block+1, micro)...)
+		e.found = e.grad.some(e.waiting(u.block, micro), u.block+1, micro)
+	} else {
+		e.found = e.carry.some(e.found[:0], u.block, micro)
 	}
-	for _, w := range list {
-		if id := w.of[w.key]; e.p.Buffers[id].Arena != u.device {
-			w.of[w.key] = e.moveIn(u.device, id, u.block, micro)
+	for _, id := range e.found {
+		if e.p.Buffers[*id].Arena != u.device {
+			*id = e.moveIn(u.device, *id, u.block, micro)
 		}
 	}
 }
@@ -48,36 +49,16 @@ func (e *emitter) bringSpilled(u use, micro int) {
 	if u.phase != backward {
 		return
 	}
-	for _, w := range e.waiting(u.block, micro) {
-		if id := w.of[w.key]; e.p.Buffers[id].Arena == e.host {
-			w.of[w.key] = e.moveIn(u.device, id, u.block, micro)
+	for _, id := range e.waiting(u.block, micro) {
+		if e.p.Buffers[*id].Arena == e.host {
+			*id = e.moveIn(u.device, *id, u.block, micro)
 		}
 	}
 }
 
-// border is a buffer at a block's border and where it is written down.
-type border struct {
-	of  map[at]int
-	key at
-}
-
-// waiting are the buffers that wait for a block's backward.
-func (e *emitter) waiting(block, micro int) []border {
-	list := e.borders(e.carry, block, micro)
-	if key := (at{block, 0, micro}); has(e.kept, key) {
-		list = append(list, border{e.kept, key})
-	}
-	return list
-}
-
-func (e *emitter) borders(of map[at]int, block, micro int) (list []border) {
-	for i := 0; has(of, at{block, i, micro}); i++ {
-		list = append(list, border{of, at{block, i, micro}})
-	}
-	return list
-}
-
-func has(of map[at]int, key at) bool {
-	_, ok := of[key]
-	return ok
+// waiting is where the buffers that wait for a block's backward are written down;
+// valid until the next call.
+func (e *emitter) waiting(block, micro int) []*int {
+	e.found = e.kept.some(e.carry.some(e.found[:0], block, micro), block, micro)
+	return e.found
 }

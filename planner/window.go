@@ -1,5 +1,7 @@
 package planner
 
+import "slices"
+
 // window streams weights that do not rest on its device: from the host, or from
 // the device that owns them. At any moment the device holds the slabs of the use
 // at hand and, up to the window's size, those of the uses that come next; what is
@@ -9,6 +11,8 @@ type window struct {
 	device int
 	need   [][]int // by turn: the slabs it must fetch
 	hold   []bool  // by slab: it is here for good
+	here   []int   // slabs that were fetched and not dropped
+	wanted []int   // scratch of ahead
 }
 
 func newWindows(e *emitter) []*window {
@@ -36,7 +40,7 @@ func newWindows(e *emitter) []*window {
 // ahead lists the slabs the device should hold at a turn: its own, then the next
 // ones as far as the window reaches.
 func (w *window) ahead(turn int) []int {
-	hold := append([]int(nil), w.need[turn]...)
+	hold := append(w.wanted[:0], w.need[turn]...)
 	for n := turn + 1; n < len(w.need) && len(hold) < w.e.c.Window; n++ {
 		for _, k := range w.need[n] {
 			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Window {
@@ -44,15 +48,22 @@ func (w *window) ahead(turn int) []int {
 			}
 		}
 	}
+	w.wanted = hold
 	return hold
 }
 
 // enter fetches what is missing before a turn.
 func (w *window) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
-			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
-		}
+		w.fetch(k)
+	}
+}
+
+// fetch brings the weights of a slab, if they are not here.
+func (w *window) fetch(k int) {
+	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
+		state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+		w.here = append(w.here, k)
 	}
 }
 
@@ -62,9 +73,11 @@ func (w *window) leave(turn int) {
 	if turn+1 < len(w.need) {
 		next = w.ahead(turn + 1)
 	}
-	for k := range w.hold {
-		if !w.hold[k] && indexOf(next, k) < 0 {
-			w.e.on[w.device].slabs[k].weight = -1
+	w.here = slices.DeleteFunc(w.here, func(k int) bool {
+		if indexOf(next, k) >= 0 {
+			return false
 		}
-	}
+		w.e.on[w.device].slabs[k].weight = -1
+		return true
+	})
 }

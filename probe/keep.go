@@ -40,6 +40,9 @@ func Kept(dir, key string) (r Rates, ok bool, err error) {
 		return r, false, fmt.Errorf("%s: %w; measure again", path(dir, key), err)
 	}
 	r = k.Rates
+	if err := r.Tables.Check(); err != nil {
+		return r, false, fmt.Errorf("%s: %w", path(dir, key), err)
+	}
 	return r, k.Key == key && r.In > 0 && r.Out > 0 && r.Bandwidth > 0 && r.Compute.F32 > 0, nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
-	"spillway/shape"
 	"spillway/units"
 )
 
@@ -28,16 +27,18 @@ type Rates struct {
 	Compute   machine.Compute `json:"compute"`
 	Launch    time.Duration   `json:"launch_ns"`
 	Latency   time.Duration   `json:"latency_ns"` // of a small copy
+	Tables    machine.Tables  `json:"tables,omitempty"`
 }
 
 // Sizes say how much work a measurement is.
 type Sizes struct {
 	Copy units.Bytes // of the large copies
 	Side int64       // of the square matrices
+	Grid Grid        // of the tables
 }
 
 // Usual are sizes for cards: large against every overhead, seconds in all.
-var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192}
+var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid}
 
 // Measure measures a device that nobody else uses meanwhile.
 func Measure(dev device.Device, s Sizes) (r Rates, err error) {
@@ -50,14 +51,28 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 			return r, err
 		}
 	}
-	r.Launch, err = launch(dev)
-	return r, err
+	if r.Launch, err = launch(dev); err != nil {
+		return r, err
+	}
+	r.Tables = machine.Tables{}
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		if r.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
+			return r, fmt.Errorf("measuring tables of %v on %s: %w", t, dev.Info().Name, err)
+		}
+	}
+	return r, nil
 }
+
+// productSpan is how long the launches of a large product take together.
+const productSpan = 10 * time.Millisecond
 
 // Product measures the matrix product of a type; 0 where the device has none.
 func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
-	square := op.Type{DType: t, Shape: shape.Shape{side, side}}
-	w, err := newWork(dev, op.MatMul, op.Attr{}, square, square)
+	call, err := op.Make(op.MatMul, op.Attr{}, of(t, side, side), of(t, side, side))
+	if err != nil {
+		return 0, err
+	}
+	best, err := timed(dev, call, productSpan)
 	var none *device.NoKernelError
 	if errors.As(err, &none) {
 		return 0, nil
@@ -65,22 +80,30 @@ func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measuring products of %v: %w", t, err)
 	}
-	best, err := w.best(5)
-	if err := errors.Join(err, w.close()); err != nil {
-		return 0, fmt.Errorf("measuring products of %v: %w", t, err)
-	}
-	cube := float64(side) * float64(side) * float64(side)
-	return units.Flops(2 * cube / best.Seconds()), nil
+	return units.Flops(call.Cost().Flops / best.Seconds()), nil
 }
 
 // launch is what one of many small kernels costs.
 func launch(dev device.Device) (time.Duration, error) {
-	w, err := newWork(dev, op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
+	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, of(dtype.F32, 64))
+	if err != nil {
+		return 0, err
+	}
+	best, err := timed(dev, call, time.Second)
 	if err != nil {
 		return 0, fmt.Errorf("measuring launches: %w", err)
 	}
-	best, err := w.best(1000)
-	return best, errors.Join(err, w.close())
+	return best, nil
+}
+
+// timed is how long a call takes on a bench of its own.
+func timed(dev device.Device, call op.Call, span time.Duration) (took time.Duration, err error) {
+	b, err := newBench(dev)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.time(call, span)
 }
 
 // duplexShare of both directions alone is what both at once reach at least on a link
@@ -94,6 +117,7 @@ func (r Rates) Device(d machine.Device) machine.Device {
 	f8 := d.Compute.F8
 	d.Compute = r.Compute
 	d.Compute.F8 = f8
+	d.Tables = r.Tables
 	sources := machine.Sources{}
 	for key, s := range d.Sources {
 		sources[key] = s

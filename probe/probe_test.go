@@ -2,18 +2,28 @@ package probe
 
 import (
 	"os"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"spillway/device/cpu"
+	"spillway/dtype"
 	"spillway/machine"
+	"spillway/op"
 	"spillway/units"
 )
+
+// smallGrid takes a processor some milliseconds.
+var smallGrid = Grid{
+	Sides: []int64{8, 32}, Positions: []int64{8, 16}, Heads: []int64{2}, Head: []int64{16},
+	Rows: []int64{4, 8}, Vocabulary: []int64{ids}, Width: []int64{32}, Lines: []int64{2, 8}, Line: 128,
+}
 
 func measured(t *testing.T) Rates {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64})
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +44,51 @@ func TestMeasure(t *testing.T) {
 	if r.Compute.F32 < 50e6 || r.Compute.F32 > 1e12 {
 		t.Errorf("products run at %v", r.Compute.F32)
 	}
+	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
+		for _, kinds := range []map[op.Kind]bool{keys(shaped), keys(plain)} {
+			for kind := range kinds {
+				if _, ok := r.Tables[d.String()][kind]; !ok {
+					t.Errorf("%v of %v has no table", kind, d)
+				}
+			}
+		}
+	}
+	if err := r.Tables.Check(); err != nil {
+		t.Error(err)
+	}
 	for name, d := range map[string]time.Duration{"launch": r.Launch, "latency": r.Latency} {
 		if d <= 0 || d > 10*time.Millisecond {
 			t.Errorf("%s is %v", name, d)
+		}
+	}
+}
+
+func keys[V any](m map[op.Kind]V) map[op.Kind]bool {
+	set := map[op.Kind]bool{}
+	for k := range m {
+		set[k] = true
+	}
+	return set
+}
+
+// A table is read with the sizes it was measured at: there it gives the measured rate.
+func TestTablesAreReadAsMeasured(t *testing.T) {
+	for kind, make := range shaped {
+		call, err := make(dtype.BF16, 256, 4096, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Sizes(); !slices.Equal(got, []int64{256, 4096, 64}) || len(got) != kind.Axes() {
+			t.Errorf("%v of 256, 4096, 64 has the sizes %v", kind, got)
+		}
+	}
+	for kind, make := range plain {
+		call, err := make(dtype.F32, 16, 128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Sizes(); len(got) != kind.Axes() || got[0] < 16*128*4 {
+			t.Errorf("%v of 2048 numbers has the sizes %v", kind, got)
 		}
 	}
 }
@@ -60,13 +112,14 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 func TestKeep(t *testing.T) {
 	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
 	r.Compute.F32 = 5
+	r.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
 		t.Errorf("nothing is kept, but %v, %v", ok, err)
 	}
 	if err := Keep(dir, "a card", r); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok, err := Kept(dir, "a card"); !ok || err != nil || got != r {
+	if got, ok, err := Kept(dir, "a card"); !ok || err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("kept %+v, got %+v, %v, %v", r, got, ok, err)
 	}
 	if _, ok, _ := Kept(dir, "another"); ok {

@@ -2,102 +2,178 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/op"
+	"spillway/shape"
 )
 
 // workTries is how often a row of launches is timed; the best counts.
-const workTries = 4
+const workTries = 3
 
-// work is one call on a device, ready to be timed.
-type work struct {
-	kernel device.Kernel
-	launch device.Launch
-	memory device.Memory
+// bench is where calls are timed, one after the other: a queue, memory of the device
+// that grows with them, and random numbers on the host.
+type bench struct {
+	dev    device.Device
 	queue  device.Queue
+	memory device.Memory
+	noise  map[dtype.Type]device.Memory
 }
 
-// newWork prepares a call on operands of random numbers.
-func newWork(dev device.Device, kind op.Kind, attr op.Attr, in ...op.Type) (w *work, err error) {
-	call, err := op.Make(kind, attr, in...)
+func newBench(dev device.Device) (b *bench, err error) {
+	b = &bench{dev: dev, noise: map[dtype.Type]device.Memory{}}
+	b.queue, err = dev.Queue("compute")
+	return b, err
+}
+
+func (b *bench) close() error {
+	errs := []error{b.queue.Close()}
+	if b.memory != nil {
+		errs = append(errs, b.memory.Free())
+	}
+	for _, m := range b.noise {
+		errs = append(errs, m.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// time is how long one of several launches of a call in a row takes, on random
+// operands: products of zeros take less power, and less time. So many launches are made
+// that they take span, at least one and at most a thousand.
+func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
+	k, err := b.dev.Kernel(call)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	w = &work{}
-	if w.kernel, err = dev.Kernel(call); err != nil {
-		return nil, err
+	l, err := b.place(call, k.Workspace())
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", call, err)
 	}
-	align, size := max(dev.Info().Alignment, 1), int64(0)
+	if _, err := b.row(k, l, 1); err != nil { // loads what is loaded at first use
+		return 0, fmt.Errorf("%v: %w", call, err)
+	}
+	once, err := b.row(k, l, 1)
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", call, err)
+	}
+	launches := int(min(max(span/max(once, 1), 1), 1000))
+	best := once
+	for range workTries {
+		took, err := b.row(k, l, launches)
+		if err != nil {
+			return 0, fmt.Errorf("%v: %w", call, err)
+		}
+		best = min(best, took)
+	}
+	return best, nil
+}
+
+// row is how long each of so many launches takes.
+func (b *bench) row(k device.Kernel, l *device.Launch, launches int) (time.Duration, error) {
+	start := time.Now()
+	for range launches {
+		if err := b.queue.Launch(k, l); err != nil {
+			return 0, err
+		}
+	}
+	err := b.queue.Sync()
+	return time.Since(start) / time.Duration(launches), err
+}
+
+// place gives operands and outputs of a call their memory, and the operands numbers.
+func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
+	align, size := max(b.dev.Info().Alignment, 1), int64(0)
 	place := func(bytes int64) device.Buffer {
 		at := (size + align - 1) / align * align
 		size = at + bytes
 		return device.Buffer{Offset: at, Bytes: bytes}
 	}
-	for _, t := range append(in[:len(in):len(in)], call.Out...) {
-		w.launch.Buffers = append(w.launch.Buffers, place(t.Bytes()))
+	l := &device.Launch{Args: &op.Args{}}
+	for _, t := range append(call.In[:len(call.In):len(call.In)], call.Out...) {
+		l.Buffers = append(l.Buffers, place(t.Bytes()))
 	}
-	w.launch.Workspace = place(w.kernel.Workspace())
-	if w.memory, err = dev.Alloc(size); err != nil {
+	l.Workspace = place(workspace)
+	if err := b.grow(size); err != nil {
 		return nil, err
 	}
-	for i := range w.launch.Buffers {
-		w.launch.Buffers[i].Memory = w.memory
+	for i := range l.Buffers {
+		l.Buffers[i].Memory = b.memory
 	}
-	w.launch.Workspace.Memory = w.memory
-	if w.queue, err = dev.Queue("compute"); err != nil {
-		return nil, errors.Join(err, w.memory.Free())
-	}
-	for i, t := range in {
-		if err := w.fill(dev, t, w.launch.Buffers[i]); err != nil {
-			return nil, errors.Join(err, w.close())
+	l.Workspace.Memory = b.memory
+	for i, t := range call.In {
+		if err := b.fill(t.DType, l.Buffers[i]); err != nil {
+			return nil, err
 		}
 	}
-	return w, nil
+	return l, nil
+}
+
+// grow makes the memory at least so large; what it held is lost.
+func (b *bench) grow(size int64) (err error) {
+	if b.memory != nil && b.memory.Size() >= size {
+		return nil
+	}
+	if b.memory != nil {
+		if err := b.memory.Free(); err != nil {
+			return err
+		}
+		b.memory = nil
+	}
+	b.memory, err = b.dev.Alloc(size)
+	return err
 }
 
 // filled is how many different random numbers an operand has; they repeat.
 const filled = 1 << 16
 
-// fill writes random numbers: products of zeros take less power, and less time.
-func (w *work) fill(dev device.Device, t op.Type, to device.Buffer) (err error) {
-	host, err := dev.HostAlloc(to.Bytes)
+// fill writes random numbers: the first from the host, the rest as copies of them.
+func (b *bench) fill(t dtype.Type, to device.Buffer) error {
+	from, err := b.noiseOf(t)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Free()) }()
-	some := op.NewArray(op.Type{DType: t.DType, Shape: []int64{min(filled, t.Shape.Elements())}})
-	for i := range some.F {
-		some.F[i] = float64(op.Uniform(1, 0, uint64(i))) - 0.5
+	part := func(at, bytes int64) device.Buffer {
+		return device.Buffer{Memory: to.Memory, Offset: to.Offset + at, Bytes: bytes}
+	}
+	done := min(to.Bytes, from.Size())
+	err = b.queue.Copy(part(0, done), device.Buffer{Memory: from, Bytes: done})
+	for err == nil && done < to.Bytes {
+		more := min(done, to.Bytes-done)
+		err = b.queue.Copy(part(done, more), part(0, more))
+		done += more
+	}
+	return errors.Join(err, b.queue.Sync())
+}
+
+// noiseOf is host memory with random numbers of a type: between -1/2 and 1/2, or ids.
+func (b *bench) noiseOf(t dtype.Type) (device.Memory, error) {
+	if m := b.noise[t]; m != nil {
+		return m, nil
+	}
+	some := op.NewArray(op.Type{DType: t, Shape: shape.Of(filled)})
+	for i := range filled {
+		u := float64(op.Uniform(1, 0, uint64(i)))
+		if t == dtype.I32 {
+			some.I[i] = int32(u * ids)
+		} else {
+			some.F[i] = u - 0.5
+		}
 	}
 	raw, err := some.Encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for at := 0; at < len(host.Host()); {
-		at += copy(host.Host()[at:], raw)
+	m, err := b.dev.HostAlloc(int64(len(raw)))
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(w.queue.Copy(to, device.Buffer{Memory: host, Bytes: to.Bytes}), w.queue.Sync())
+	b.noise[t] = m
+	copy(m.Host(), raw)
+	return m, nil
 }
 
-// best is the shortest time of one of so many launches in a row.
-func (w *work) best(launches int) (best time.Duration, err error) {
-	for i := range workTries + 1 {
-		start := time.Now()
-		for range launches {
-			if err := w.queue.Launch(w.kernel, &w.launch); err != nil {
-				return 0, err
-			}
-		}
-		if err := w.queue.Sync(); err != nil {
-			return 0, err
-		}
-		if took := time.Since(start) / time.Duration(launches); i == 1 || i > 1 && took < best {
-			best = took
-		}
-	}
-	return best, nil
-}
-
-func (w *work) close() error { return errors.Join(w.queue.Close(), w.memory.Free()) }
+// ids is how many different tokens and positions there are: all vocabularies are larger.
+const ids = 4096

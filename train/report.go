@@ -15,6 +15,10 @@ type Report struct {
 	Norm       float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
 	Rate       float64 `json:"rate"`           // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
+	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
+	// overflowed and nothing was updated; Norm is 0 then, and Loss too if it is no number.
+	LossScale float64 `json:"loss_scale,omitempty"`
+	Skipped   bool    `json:"skipped,omitempty"`
 
 	// Over the iterations since the last report, batches included, evaluation and
 	// saving not.
@@ -27,6 +31,16 @@ type Report struct {
 	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
 	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	Left           time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
+}
+
+// skip notes that nothing was updated, if so.
+func (r *Report) skip(skipped bool) {
+	if r.Skipped = skipped; !skipped {
+		return
+	}
+	if r.Norm = 0; !finite(r.Loss) {
+		r.Loss = 0
+	}
 }
 
 var nan = math.NaN()

@@ -37,12 +37,14 @@ type state struct {
 	Seed      uint64          `json:"seed"`
 	Samples   int64           `json:"samples_per_iteration"`
 	Feed      json.RawMessage `json:"feed"`
+	// LossScale of the next iteration, where there is one.
+	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed}, err
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale}, err
 }
 
 // save writes a checkpoint if it is time to, or if the run ends and the last one is
@@ -56,7 +58,7 @@ func (t *Trainer) save(end bool) error {
 	if err != nil {
 		return err
 	}
-	snapshot := checkpoint.Snapshot{Iteration: t.done, Model: s.Model, State: t.sources(t.e.States()), Trainer: now}
+	snapshot := checkpoint.Snapshot{Iteration: t.done, Model: s.Model, State: t.sources(states(t.e)), Trainer: now}
 	snapshot.Model.Tensors = t.sources(t.weights())
 	if s.Adapter != nil {
 		snapshot.Adapter = &hf.Adapter{Config: s.Adapter, Tensors: snapshot.Model.Tensors}
@@ -174,7 +176,16 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 		return err
 	}
 	t.last, t.saved = c.Path, t.done
-	return errors.Join(restore(t.e, t.weights(), c.Tensor), restore(t.e, t.e.States(), c.State.Tensor))
+	return errors.Join(restore(t.e, t.weights(), c.Tensor), restore(t.e, states(t.e), c.State.Tensor))
+}
+
+// states are what the optimizer keeps, in types that files hold: of states in blocks
+// the codes, a byte each, and beside them the scales.
+func states(e *executor.Executor) (list []executor.Tensor) {
+	for _, t := range e.States() {
+		list = append(list, t.Plain()...)
+	}
+	return list
 }
 
 // restoreState takes over where the run stood, and refuses one that would go on
@@ -192,13 +203,16 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 		return err
 	}
 	now.Iteration, now.Feed = was.Iteration, was.Feed
+	if now.LossScale != nil && was.LossScale != nil {
+		now.LossScale = was.LossScale
+	}
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done = was.Iteration
+	t.done, t.scale = was.Iteration, was.LossScale
 	return nil
 }
 
@@ -226,7 +240,7 @@ func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) 
 			return fmt.Errorf("it has no tensor %s", fileName(t))
 		}
 		if from.Type != t.Type.DType || !from.Shape.Equal(t.Type.Shape) {
-			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision", fileName(t), from.Type, from.Shape, t.Type)
+			return fmt.Errorf("its tensor %s is %v%v, the plan has %v; plan with the same precision and the same optimizer", fileName(t), from.Type, from.Shape, t.Type)
 		}
 		err := e.Write(t, func(offset int64, chunk []byte) error {
 			_, err := from.ReadAt(chunk, offset)

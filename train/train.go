@@ -15,9 +15,11 @@ import (
 	"io"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
 	"spillway/optim"
+	"spillway/plan"
 )
 
 // Config of a run. Zero fields mean what is usual.
@@ -28,7 +30,9 @@ type Config struct {
 	Optimizer  optim.Config
 	Schedule   optim.Schedule // zero: constant; its Total is Iterations if left out
 	Clip       float64        // greatest global norm of the gradients; 0 clips nothing
-	Seed       uint64         // of dropout
+	// LossScale where to begin for plans that compute in fp16; zero: as usual.
+	LossScale optim.LossScale
+	Seed      uint64 // of dropout
 
 	// Report is told of every ReportEvery-th iteration (0: each) and of the last.
 	Report      func(Report)
@@ -54,10 +58,11 @@ type Trainer struct {
 	c    Config
 	pace pace
 
-	done  int64  // iterations
-	saved int64  // of which the last checkpoint has so many
-	kept  int64  // of which so many are durable
-	last  string // its path
+	scale *optim.LossScale // nil where the loss is not scaled
+	done  int64            // iterations
+	saved int64            // of which the last checkpoint has so many
+	kept  int64            // of which so many are durable
+	last  string           // its path
 }
 
 // New prepares a run on an executor whose weights are loaded. With a folder to
@@ -72,6 +77,9 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
 	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept}
+	if scaled(e.Plan().Update) {
+		t.scale = &c.LossScale
+	}
 	if err := t.resume(); err != nil {
 		return nil, fmt.Errorf("resuming: %w", err)
 	}
@@ -107,10 +115,13 @@ func (c Config) complete() (Config, error) {
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
+	if c.LossScale == (optim.LossScale{}) {
+		c.LossScale = optim.UsualLossScale()
+	}
 	if c.Iterations < 0 || !(c.Clip >= 0) {
 		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
 	}
-	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check())
+	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check())
 }
 
 // matches holds the configuration against what the plan was made for.
@@ -123,11 +134,41 @@ func (c Config) matches(e *executor.Executor) error {
 	if err != nil {
 		return err
 	}
-	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov || !slices.Equal(u.Moments, c.Optimizer.States()) {
+	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
+	}
+	if err := c.keeps(e.Plan()); err != nil {
+		return err
+	}
+	if scaled(u) && !u.Clip {
+		return fmt.Errorf("gradients in fp16 may overflow, the plan computes no norm to tell; plan again with clipping")
 	}
 	if c.Clip > 0 && !u.Clip {
 		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", c.Clip)
+	}
+	return nil
+}
+
+// scaled says whether a plan computes in fp16, whose range is too small for gradients
+// as they are.
+func scaled(u *plan.Update) bool { return u != nil && u.Attr.To == dtype.F16 }
+
+// keeps says whether the plan keeps what the optimizer does, in the same types.
+func (c Config) keeps(p *plan.Plan) error {
+	keeping, err := c.Optimizer.Keeping()
+	if err != nil {
+		return err
+	}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			if q.Frozen() {
+				continue
+			}
+			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
+			if want := keeping(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, c.Optimizer, want)
+			}
+		}
 	}
 	return nil
 }
@@ -141,8 +182,9 @@ type Result struct {
 	Checkpoint  string // the last one's path, "" when none was saved
 }
 
-// DivergedError says that an iteration gave numbers that are none. The weights are
-// spoiled; the last checkpoint is from before.
+// DivergedError says that an iteration gave numbers that are none. Where the plan
+// computes the norm of the gradients it has updated nothing; else the weights are
+// spoiled, and the last checkpoint is from before.
 type DivergedError struct {
 	Iteration  int64
 	Loss, Norm float64
@@ -244,12 +286,17 @@ func (t *Trainer) Step() (Report, error) {
 // the iteration, so each micro-batch is scaled by the whole.
 func (t *Trainer) numbers(f Filled) (executor.Numbers, error) {
 	n := executor.Numbers{Seed: t.c.Seed, Iteration: uint64(t.done), FirstRow: uint64(f.FirstRow), MaxNorm: float32(t.c.Clip)}
-	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), "seed": 1}); err != nil {
+	seed, updates := float32(1), t.done+1
+	if t.scale != nil {
+		seed, updates = float32(t.scale.Scale), updates-t.scale.Skipped
+	}
+	n.LossScale = seed
+	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), "seed": seed}); err != nil {
 		return n, err
 	}
 	rate := t.c.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 	var err error
-	n.Optimizer, err = t.c.Optimizer.Args(int(t.done)+1, rate, true)
+	n.Optimizer, err = t.c.Optimizer.Args(int(updates), rate, true)
 	return n, err
 }
 
@@ -271,9 +318,21 @@ func (t *Trainer) check(rate float64) (Report, error) {
 	if !t.e.Plan().Update.Clip {
 		norm = 0
 	}
-	if !finite(loss) || !finite(norm) {
-		return Report{}, &DivergedError{Iteration: t.done + 1, Loss: loss, Norm: norm, Checkpoint: t.last}
+	r := Report{Iteration: t.done + 1, Loss: loss, Norm: norm, Rate: rate}
+	if sound := finite(loss) && finite(norm); t.scale != nil {
+		r.LossScale = t.scale.Scale
+		r.skip(!sound)
+		*t.scale = t.scale.Next(sound)
+	} else if !sound {
+		return Report{}, t.diverged(r)
+	}
+	if t.scale != nil && t.scale.Exhausted() {
+		return Report{}, t.diverged(r)
 	}
 	t.done++
-	return Report{Iteration: t.done, Loss: loss, Norm: norm, Rate: rate}, nil
+	return r, nil
+}
+
+func (t *Trainer) diverged(r Report) error {
+	return &DivergedError{Iteration: r.Iteration, Loss: r.Loss, Norm: r.Norm, Checkpoint: t.last}
 }

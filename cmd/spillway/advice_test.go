@@ -109,7 +109,7 @@ func TestDeepSpeedFlag(t *testing.T) {
 	file := filepath.Join("..", "..", "deepspeed", "testdata", "zero2-offload.json")
 	args := []string{"plan", "small-llama", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB", "--deepspeed", file, "--json"}
 	v := command(t, args...).object(t)
-	if at(t, v, "goal.batch") != 4.0 || at(t, v, "goal.accumulate") != 8.0 || at(t, v, "goal.precision") != "bf16" {
+	if at(t, v, "goal.batch") != 4.0 || at(t, v, "goal.accumulate") != 8.0 || at(t, v, "goal.precision") != "f16" {
 		t.Errorf("goal %v", v["goal"])
 	}
 	if homes := at(t, v, "homes.moment").(map[string]any); homes["device"] != nil {
@@ -119,7 +119,7 @@ func TestDeepSpeedFlag(t *testing.T) {
 		t.Errorf("strategy %s", s)
 	}
 	if len(at(t, v, "notices").([]any)) == 0 {
-		t.Error("no notices: fp16 is done otherwise")
+		t.Error("no notices: no clipping is said")
 	}
 	if r := command(t, append(args, "--batch", "2")...); r.code != exitUsage || !strings.Contains(r.err, "--batch") {
 		t.Errorf("exit code %d: %s", r.code, r.err)

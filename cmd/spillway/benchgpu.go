@@ -41,6 +41,9 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 	}
 	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
 	r.Rates, err = probe.Measure(here.cards[0], probe.Usual)
+	if err == nil {
+		err = sh.tf32(here.choice.cards[0], &r.Rates)
+	}
 	if err != nil {
 		return r, joinClose(err, here)
 	}

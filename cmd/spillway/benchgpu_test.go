@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/probe"
+	"spillway/units"
 )
 
 // The bound is the slowest of arithmetic and both ways of the link, at measured rates.
@@ -20,7 +22,7 @@ func TestGPURowsAreHeldToBounds(t *testing.T) {
 		"link out":   {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
 	} {
 		row := gpuRow{Seconds: 2}
-		row.account(&plan.Plan{Forecast: &f}, rates)
+		row.account(&plan.Plan{Forecast: &f}, rates.Compute.BF16, rates)
 		if row.Bound != want || row.BoundSeconds != 1 || row.Share != 0.5 || row.Forecast != f.StepSeconds {
 			t.Errorf("%+v is bound by %s: %v s, a share of %v", f, row.Bound, row.BoundSeconds, row.Share)
 		}
@@ -48,6 +50,44 @@ esac
 	var text strings.Builder
 	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") {
 		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// Every row can be planned for the card it is meant for.
+func TestGPURowsCanBePlanned(t *testing.T) {
+	m, err := machine.Parse("h200,host:125GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, row := range gpuRows() {
+		if names[row.Name] {
+			t.Errorf("two rows are called %s", row.Name)
+		}
+		names[row.Name] = true
+		if testing.Short() || row.options.Choose == nil {
+			continue
+		}
+		made, err := openBench(row.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, err := made.Plan(row.request(m, &rig{}))
+		if err != nil {
+			t.Errorf("%s: %v", row.Name, err)
+			continue
+		}
+		row.Seconds = job.Plan.Forecast.StepSeconds
+		row.account(job.Plan, row.rate(probe.Rates{Compute: m.Devices[0].Compute}), probe.Rates{In: m.Devices[0].Link.In, Out: m.Devices[0].Link.Out})
+		t.Logf("%s: %s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the card, %v on the host", row.Name,
+			seconds(row.Seconds), 100*row.Share, row.Bound, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
+		if row.Share > 1 || row.Share < 0.02 {
+			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Share)
+		}
+		made.Close()
+	}
+	if len(names) < 30 {
+		t.Errorf("%d rows are too few to judge forecasts by", len(names))
 	}
 }
 

@@ -23,6 +23,7 @@ type card interface {
 	Card() string                           // "NVIDIA H200"
 	Address() (string, error)               // on the bus
 	Memory() (free, total int64, err error) // of all of it, as the driver counts
+	Footprint(card, host int64) int64       // as it will count with so much more in use
 }
 
 // openCard is a card with what is known of it.
@@ -133,7 +134,7 @@ func (sh shell) calibrate(r *rig) error {
 		if err != nil {
 			return err
 		}
-		if rates.Compute.TF32, err = sh.tf32(i); err != nil {
+		if err := sh.tf32(cuda.Options{Ordinal: i}, &rates); err != nil {
 			return err
 		}
 		if err := probe.Keep(sh.cache, rateKey(c.card), rates); err != nil {
@@ -145,12 +146,20 @@ func (sh shell) calibrate(r *rig) error {
 	return nil
 }
 
-// tf32 opens the card again, so that it rounds operands, and measures products.
-func (sh shell) tf32(ordinal int) (rate units.Flops, err error) {
-	c, err := sh.card(cuda.Options{Ordinal: ordinal, TF32: true})
+// rounded is what machine.Compute calls f32 arithmetic that rounds its operands.
+const rounded = "tf32"
+
+// tf32 opens the card again, so that it rounds operands, and measures what that changes.
+func (sh shell) tf32(o cuda.Options, rates *probe.Rates) (err error) {
+	o.TF32 = true
+	c, err := sh.card(o)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	return probe.Product(c, dtype.F32, probe.Usual.Side)
+	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, probe.Usual.Side); err != nil {
+		return err
+	}
+	rates.Tables[rounded], err = probe.Tables(c, dtype.F32, probe.UsualGrid)
+	return err
 }

@@ -38,7 +38,7 @@ func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
 	f.Var(batchSize{&g.batch, &g.auto}, "batch", "pass `N` samples through the model at once, a micro-batch; auto takes the number with most tokens per second")
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
-	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16`; bf16 keeps fp32 master weights (default: bf16 on a GPU, fp32 on a CPU)")
+	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
 	f.StringVar(&g.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted: adamw:beta2=0.95,eps=1e-6")
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
 	f.Int64Var(&g.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
@@ -54,8 +54,8 @@ func (g *goal) check() (err error) {
 		return misused("--batch %d, --accumulate %d, --seq %d, --rank %d: none may be below 1", g.batch, g.accumulate, g.seq, g.rank)
 	case !(g.clip >= 0):
 		return misused("--clip %v; it is a norm above 0, or 0 for no clipping", g.clip)
-	case !slices.Contains([]string{"", "fp32", "bf16"}, g.precision):
-		return misused("--precision %q; it is fp32 or bf16", g.precision)
+	case !slices.Contains([]string{"", "fp32", "bf16", "pure-bf16", "fp16"}, g.precision):
+		return misused("--precision %q; it is fp32, bf16, pure-bf16 or fp16", g.precision)
 	}
 	if g.optim, err = optim.Parse(g.optimizer); err != nil {
 		return usageError{err}
@@ -70,8 +70,15 @@ func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions
 		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
 		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
-	if g.precision == "bf16" || g.precision == "" && d.Kind == machine.GPU {
-		o.Precision = dtype.BF16
+	switch g.precision {
+	case "fp16":
+		o.Precision = dtype.F16
+	case "bf16", "pure-bf16":
+		o.Precision, o.Pure = dtype.BF16, g.precision == "pure-bf16"
+	case "":
+		if d.Kind == machine.GPU {
+			o.Precision = dtype.BF16
+		}
 	}
 	if g.adapters() {
 		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: g.rank, Alpha: 2 * float64(g.rank)}
@@ -98,7 +105,7 @@ type goalReport struct {
 func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
 	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String()}
 	if o.Task != spillway.Infer {
-		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32, o.Optimizer.String(), g.clip
+		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), g.clip
 	}
 	if g.adapters() {
 		r.Rank = g.rank

@@ -215,6 +215,14 @@ func (r *planReport) writeForecast(p *page) {
 	p.line("", "busy: %s", strings.Join(busy, ", "))
 }
 
+// optionTime is how long an iteration of an alternative takes, as far as is known.
+func optionTime(o plan.Option) string {
+	if o.AtLeast {
+		return "at least " + seconds(o.StepSeconds)
+	}
+	return seconds(o.StepSeconds)
+}
+
 // shownAlternatives is how many other ways are told; --json has all.
 const shownAlternatives = 3
 
@@ -229,7 +237,7 @@ func (r *planReport) alternatives(fit bool) []string {
 	for _, o := range slices.SortedStableFunc(slices.Values(r.Rejected), order) {
 		text := fmt.Sprintf("%s: %s", o.Strategy, o.Reason)
 		if fit {
-			text = fmt.Sprintf("%s: %s, %s", o.Strategy, seconds(o.StepSeconds), tierList(o.PeakBytes))
+			text = fmt.Sprintf("%s: %s, %s", o.Strategy, optionTime(o), tierList(o.PeakBytes))
 		}
 		key := o.Strategy
 		if !fit {

@@ -11,6 +11,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/cuda"
 	"spillway/machine"
+	"spillway/plan"
 )
 
 // rig is this computer with the devices of a run, open and alike.
@@ -117,10 +118,20 @@ func (r *rig) allocated() (sum int64) {
 	return sum
 }
 
-// overhead is what the cards' driver should count besides the arenas, bytes.
-func (r *rig) overhead() (sum int64) {
-	for _, c := range r.apart() {
-		sum += c.Info().Overhead
+// predicted is what the cards' driver will count when the plan, whose kernels were asked
+// for, has its arenas; 0 where there are no cards. Bytes.
+func (r *rig) predicted(p *plan.Plan) (sum int64) {
+	for _, i := range r.apart() {
+		var card, host int64
+		for _, a := range p.Arenas {
+			switch {
+			case a.Tier == plan.Pinned:
+				host += a.Bytes
+			case a.Tier == plan.OnDevice && r.choice.cards[a.Device].Ordinal == r.choice.cards[i].Ordinal:
+				card += a.Bytes
+			}
+		}
+		sum += r.cards[i].Footprint(card, host)
 	}
 	return sum
 }
@@ -128,8 +139,8 @@ func (r *rig) overhead() (sum int64) {
 // held is how much of the cards' memory is taken, by this program and others, as
 // their driver counts.
 func (r *rig) held() (sum int64, err error) {
-	for _, c := range r.apart() {
-		free, total, err := c.Memory()
+	for _, i := range r.apart() {
+		free, total, err := r.cards[i].Memory()
 		if err != nil {
 			return 0, err
 		}
@@ -138,11 +149,11 @@ func (r *rig) held() (sum int64, err error) {
 	return sum, nil
 }
 
-// apart are the cards, each once where several devices are shares of it.
-func (r *rig) apart() (list []openCard) {
-	for i, c := range r.cards {
+// apart are the places of the cards, each once where several devices are shares of it.
+func (r *rig) apart() (list []int) {
+	for i := range r.cards {
 		if !slices.ContainsFunc(r.choice.cards[:i], func(o cuda.Options) bool { return o.Ordinal == r.choice.cards[i].Ordinal }) {
-			list = append(list, c)
+			list = append(list, i)
 		}
 	}
 	return list

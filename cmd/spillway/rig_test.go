@@ -13,6 +13,7 @@ import (
 	"spillway/device/cuda"
 	"spillway/device/cuda/driver"
 	"spillway/machine"
+	"spillway/plan"
 )
 
 // fakeCard computes on the CPU and says that it is a card.
@@ -28,6 +29,11 @@ func (c fakeCard) Address() (string, error) { return fmt.Sprintf("00000000:%02x:
 func (c fakeCard) Memory() (free, total int64, err error) {
 	now, _ := c.Allocated()
 	return fakeTotal - 500<<20 - now, fakeTotal, nil
+}
+
+func (c fakeCard) Footprint(card, host int64) int64 {
+	now, _ := c.Allocated()
+	return 500<<20 + now + card + host/512
 }
 
 // fakeCards is a shell of a computer with some cards.
@@ -117,6 +123,10 @@ func TestSeveralDevices(t *testing.T) {
 	}
 	if held, err := r.held(); err != nil || held != 2*(500<<20) {
 		t.Errorf("the driver counts %d, %v", held, err)
+	}
+	p := &plan.Plan{Arenas: []plan.Arena{{Tier: plan.OnDevice, Bytes: 10}, {Tier: plan.OnDevice, Device: 1, Bytes: 20}, {Tier: plan.Pinned, Bytes: 1024}}}
+	if got := r.predicted(p); got != 2*(500<<20+2)+30 {
+		t.Errorf("the driver is expected to count %d", got)
 	}
 	if _, err := sh.rig("cuda:2", machine.Options{}); err == nil || !strings.Contains(err.Error(), "there are 2 cards") {
 		t.Errorf("the third of two cards: %v", err)

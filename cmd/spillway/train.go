@@ -31,6 +31,7 @@ type trainOptions struct {
 	decays     func() bool // --weight-decay was given
 	schedule   string
 	warmup     int
+	lossScale  optim.LossScale // of fp16; zero: as usual
 	seed       uint64
 	saveEvery  int64
 	keep       int
@@ -216,7 +217,7 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	}
 	dir, err := o.folder(m)
 	return train.Config{
-		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, Seed: o.seed, DurableEvery: o.keepEvery,
+		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, DurableEvery: o.keepEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }
@@ -250,13 +251,16 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 	return dir, nil
 }
 
-// fill takes the rate and the schedule from DeepSpeed's file, if there is one.
+// fill takes the rate, the schedule and the loss scale from DeepSpeed's file, if there is one.
 func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 	if c != nil && c.Rate > 0 {
 		o.lr = c.Rate
 	}
 	if c != nil && c.Schedule != nil {
 		o.schedule = c.Schedule.String()
+	}
+	if c != nil {
+		o.lossScale = c.LossScale
 	}
 	return o
 }

@@ -33,8 +33,10 @@ type training struct {
 	pace        float64 // seconds of one, over the latest
 	bound       float64 // seconds the binding resource alone would have needed
 	heldOut     float64 // loss of the last evaluation, 0 for none
+	skipped     int64   // iterations that updated nothing
 	resident    int64   // most memory of the process that was seen, bytes
 	held        int64   // most memory of cards that their driver counted, bytes
+	foretold    int64   // what their driver was expected to count, bytes
 }
 
 // newTraining is a run on devices that are open. Lines that stay go to log.
@@ -46,7 +48,7 @@ func newTraining(sh shell, log io.Writer, on *rig) *training {
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
-	t.start = time.Now()
+	t.start, t.foretold = time.Now(), t.rig.predicted(job.Plan)
 	c.Report = t.report
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
@@ -69,6 +71,10 @@ func (t *training) report(r train.Report) {
 	}
 	if n, err := t.rig.held(); err == nil {
 		t.held = max(t.held, n)
+	}
+	if r.Skipped {
+		t.skipped++
+		t.line.Print(fmt.Sprintf("iteration %s updated nothing: its gradients overflowed at a loss scale of %g, which falls now", grouped(r.Iteration), r.LossScale))
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {
@@ -115,6 +121,7 @@ type trainReport struct {
 	LossFirst   float64 `json:"loss_first"`
 	LossLast    float64 `json:"loss_last"`
 	LossHeldOut float64 `json:"loss_held_out,omitempty"`
+	Skipped     int64   `json:"skipped,omitempty"` // iterations whose gradients overflowed in fp16
 	Checkpoint  string  `json:"checkpoint,omitempty"`
 
 	Budget    int64 `json:"budget_bytes"` // of the device
@@ -122,7 +129,7 @@ type trainReport struct {
 	Predicted int64 `json:"predicted_peak_bytes"`
 	Measured  int64 `json:"measured_peak_bytes"`
 	// What the driver of cards counts, of all programs, and what was expected of it:
-	// the arenas, what was taken before, and a reserve for the code of kernels.
+	// what it counted before the run, the arenas, and its table of page-locked memory.
 	Driver          int64 `json:"driver_peak_bytes,omitempty"`
 	DriverPredicted int64 `json:"driver_predicted_bytes,omitempty"`
 
@@ -139,11 +146,11 @@ type trainReport struct {
 func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
-		LossHeldOut: t.heldOut, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
+		LossHeldOut: t.heldOut, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
 		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	if s.Driver = t.held; t.held > 0 {
-		s.DriverPredicted = s.Predicted + t.rig.overhead()
+		s.DriverPredicted = t.foretold
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds
@@ -165,6 +172,9 @@ func (s trainReport) write(p *page) {
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", s.LossFirst, s.LossLast)
 	if s.LossHeldOut > 0 {
 		loss += fmt.Sprintf(", %.4f on held-out text", s.LossHeldOut)
+	}
+	if s.Skipped > 0 {
+		loss += fmt.Sprintf("; %s iterations overflowed and updated nothing", grouped(s.Skipped))
 	}
 	p.line("loss", "%s", loss)
 	p.line("memory", "predicted %v, measured %v, budget %v; with everything on the device %v", units.Bytes(s.Predicted), units.Bytes(s.Measured),

@@ -92,10 +92,8 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion:
+	case op.Copy, op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion:
 		return true
-	case op.Copy:
-		return !c.Attr.Accumulate || !narrow(c.In[0].DType)
 	case op.Cast:
 		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
 	}

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"math"
-	"slices"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
@@ -13,16 +12,25 @@ import (
 
 // states are what an optimizer keeps of a weight: none, one or two tensors.
 type states struct {
-	all   []*state
-	coded bool    // some of them
-	clip  float32 // what the gradient is multiplied by
+	all    []*state
+	coded  bool    // some of them
+	inPart int     // how many elements are opened at once; 0 for all
+	clip   float32 // what the gradient is multiplied by
 }
 
 // newStates takes the operands between the gradient and the clip factor.
 func newStates(c op.Call, workers int) *states {
-	kept := c.In[2 : len(c.In)-1]
-	s := &states{coded: slices.ContainsFunc(kept, func(t op.Type) bool { return t.DType.Block() })}
-	for _, t := range kept {
+	s := &states{}
+	if narrow(c.In[0].DType) { // the weight is opened with its states
+		s.inPart = widenedAtOnce
+	}
+	for _, t := range c.In[2 : len(c.In)-1] {
+		switch {
+		case t.DType.Block():
+			s.coded, s.inPart = true, dtype.Dyn8Elements
+		case narrow(t.DType) && !s.coded:
+			s.inPart = widenedAtOnce
+		}
 		s.all = append(s.all, newState(t, workers))
 	}
 	return s
@@ -39,13 +47,18 @@ func (s *states) set(l *device.Launch, clip float32) {
 // Coded ones are taken block by block; elements without a finite gradient are left out
 // and have their states set to zero.
 func (s *states) each(worker, from, to int, g []float32, do func(from, to int, g []float32, s [2][]float32)) {
-	if !s.coded {
+	if s.inPart == 0 {
 		do(from, to, g, s.open(worker, from, to))
 		return
 	}
-	for i := from; i < to; i += dtype.Dyn8Elements {
-		j := min(i+dtype.Dyn8Elements, to)
-		s.finiteRuns(i, g[i-from:j-from], s.open(worker, i, j), do)
+	for i := from; i < to; i += s.inPart {
+		j := min(i+s.inPart, to)
+		kept := s.open(worker, i, j)
+		if s.coded {
+			s.finiteRuns(i, g[i-from:j-from], kept, do)
+		} else {
+			do(i, j, g[i-from:j-from], kept)
+		}
 		for _, one := range s.all {
 			one.close(worker, i, j)
 		}
@@ -86,48 +99,91 @@ func finite(f float32) bool {
 	return math.Float32bits(f)&infinity != infinity
 }
 
-// state is one tensor, in f32 or coded in 8 bits: then a block of it is decoded, changed
-// and coded again in a worker's own memory, and never all of it.
+// state is one tensor, in f32 or in fewer bits: then a part of it is widened, changed and
+// rounded again in a worker's own memory, and never all of it.
 type state struct {
-	f32    []float32
-	code   *quant.Dynamic // nil for f32
+	of     dtype.Type
 	n      int
+	f32    []float32
+	halves []uint16       // of a 16-bit type
+	code   *quant.Dynamic // of an 8-bit type
 	absmax []float32
 	codes  []byte
-	room   [][dtype.Dyn8Elements]float32 // by worker
+	room   [][]float32 // by worker
 }
 
 func newState(t op.Type, workers int) *state {
-	s := &state{n: int(t.Shape.Elements())}
+	s := &state{of: t.DType, n: int(t.Shape.Elements())}
+	if t.DType == dtype.F32 {
+		return s
+	}
 	if t.DType.Block() {
-		s.code, s.room = quant.DynamicOf(t.DType), make([][dtype.Dyn8Elements]float32, workers)
+		s.code = quant.DynamicOf(t.DType)
+	}
+	for range workers {
+		s.room = append(s.room, make([]float32, widenedAtOnce))
 	}
 	return s
 }
 
 func (s *state) set(b device.Buffer) {
-	if s.code == nil {
+	switch {
+	case s.code != nil:
+		var scales []byte
+		scales, s.codes = quant.View8(s.n, b.Host())
+		s.absmax = view[float32](device.Buffer{Memory: b.Memory, Offset: b.Offset, Bytes: int64(len(scales))})
+	case narrow(s.of):
+		s.halves = view[uint16](b)
+	default:
 		s.f32 = view[float32](b)
-		return
 	}
-	var scales []byte
-	scales, s.codes = quant.View8(s.n, b.Host())
-	s.absmax = view[float32](device.Buffer{Memory: b.Memory, Offset: b.Offset, Bytes: int64(len(scales))})
 }
 
 // open gives the numbers from..to to be changed; coded ones are one block.
 func (s *state) open(worker, from, to int) []float32 {
-	if s.code == nil {
-		return s.f32[from:to]
+	switch {
+	case s.code != nil:
+		block := s.room[worker][:to-from]
+		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements], s.code)
+		return block
+	case narrow(s.of):
+		part := s.room[worker][:to-from]
+		widening[s.of](part, s.halves[from:to])
+		return part
 	}
-	block := s.room[worker][:to-from]
-	kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements], s.code)
-	return block
+	return s.f32[from:to]
 }
 
 // close takes them back.
 func (s *state) close(worker, from, to int) {
-	if s.code != nil {
+	switch {
+	case s.code != nil:
 		s.absmax[from/dtype.Dyn8Elements] = kernel.EncodeDynamic(s.codes[from:to], s.room[worker][:to-from], s.code)
+	case narrow(s.of):
+		narrowing[s.of](s.halves[from:to], s.room[worker][:to-from])
+		if s.of == dtype.F16 {
+			keepInRange(s.halves[from:to], s.room[worker])
+		}
+	}
+}
+
+// Bits of f16 numbers without their sign.
+const (
+	leastF16    = 0x0001 // 2^-24
+	mostF16     = 0x7bff // 65504
+	infiniteF16 = 0x7c00
+	signF16     = 0x8000
+)
+
+// keepInRange undoes what rounding to f16 made of numbers outside its range: those that
+// are not zero become the least there is, finite ones the largest.
+func keepInRange(half []uint16, of []float32) {
+	for i, h := range half {
+		switch size := h &^ signF16; {
+		case size == 0 && of[i] != 0:
+			half[i] = h | leastF16
+		case size == infiniteF16 && finite(of[i]):
+			half[i] = h&signF16 | mostF16
+		}
 	}
 }

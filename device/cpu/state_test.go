@@ -155,3 +155,63 @@ func BenchmarkCodedStates(b *testing.B) {
 	b.ReportMetric(slow.Seconds()/fast.Seconds(), "of-f32-states")
 	b.ReportMetric(n/fast.Seconds()/1e6, "M/s")
 }
+
+// States in 16 bits are their f32 form rounded once, after the step; in f16 nothing
+// becomes zero or infinite by rounding.
+func TestNarrowStatesAreRoundedOnce(t *testing.T) {
+	const n = 3000
+	d := Open(Options{Threads: 2, Limit: 64 << 20})
+	defer d.Close()
+	q := openQueue(t, d)
+	defer q.Close()
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16} {
+		l, k, memory := adamLaunch(t, d, n, dtype.F32, kept, kept)
+		l.Args.F = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		view[float32](l.Buffers[4])[0] = 1
+		g := view[float32](l.Buffers[1])
+		for i := range g {
+			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
+		}
+		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
+		a := kernel.Adam{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Clip: 1, Decoupled: true}
+		for range 3 {
+			must(t, q.Launch(k, l))
+			must(t, q.Sync())
+			a.Update(w, g, m, v)
+			for _, state := range [][]float32{m, v} {
+				for i, f := range state {
+					state[i] = roundedState(kept, f)
+				}
+			}
+		}
+		for i, want := range [][]float32{w, nil, m, v} {
+			if want == nil {
+				continue
+			}
+			for j, got := range numbers(t, []dtype.Type{dtype.F32, dtype.F32, kept, kept}[i], n, l.Buffers[i].Host()) {
+				if got != want[j] {
+					t.Fatalf("%v: element %d of operand %d is %v, want %v", kept, j, i, got, want[j])
+				}
+			}
+		}
+		must(t, memory.Free())
+	}
+}
+
+// roundedState is one number of a state in 16 bits, by its definition.
+func roundedState(t dtype.Type, f float32) float32 {
+	if t == dtype.BF16 {
+		return dtype.FromBF16(dtype.ToBF16(f))
+	}
+	least, most := float32(math.Ldexp(1, -24)), float32(65504)
+	switch r := dtype.FromF16(dtype.ToF16(f)); {
+	case r == 0 && f != 0:
+		return float32(math.Copysign(float64(least), float64(f)))
+	case r > most:
+		return most
+	case r < -most:
+		return -most
+	default:
+		return r
+	}
+}

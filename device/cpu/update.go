@@ -29,9 +29,16 @@ func clipScale(op.Call, int) program {
 		for _, v := range view[float64](l.Buffers[0]) {
 			sum += v
 		}
-		norm, factor := math.Sqrt(sum), 1.0
-		if most := float64(scalars(l)[op.ArgMaxNorm]); most > 0 {
-			factor = min(1, most/(norm+1e-6))
+		s, scale := scalars(l), 1.0
+		if s[op.ArgScale] != 0 {
+			scale = float64(s[op.ArgScale])
+		}
+		norm, factor := math.Sqrt(sum)/scale, 1/scale
+		if most := float64(s[op.ArgMaxNorm]); most > 0 {
+			factor = min(1, most/(norm+1e-6)) / scale
+		}
+		if math.IsInf(norm, 0) || math.IsNaN(norm) {
+			factor = 0
 		}
 		out := f32(l, 1)
 		out[0], out[1] = float32(factor), float32(norm)
@@ -86,21 +93,28 @@ func lion(c op.Call, workers int) program {
 }
 
 // update is the program of an update rule. set takes the scalars of a launch and says
-// what the gradient is multiplied by; step changes some weights and their states.
+// what the gradient is multiplied by; step changes some weights and their states. With
+// a factor that is not positive all stay as they are.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
-	var w []float32
-	g, kept := newGradient(c.In[1].DType, workers), newStates(c, workers)
-	copied := &mirror{to: c.Attr.To}
+	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
+	copied, leave := &mirror{to: c.Attr.To}, false
 	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
-		g.each(worker, from, to, func(i, j int, g []float32) {
-			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) { step(w[i:j], g, s) })
-		})
-		copied.write(w, from, to)
+		if !leave {
+			g.each(worker, from, to, func(i, j int, g []float32) {
+				kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
+					step(w.open(worker, i, j), g, s)
+					w.close(worker, i, j)
+				})
+			})
+		}
+		copied.write(w.wide, from, to)
 	})
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		w = f32(l, 0)
+		w.set(l)
 		g.set(l.Buffers[1])
-		kept.set(l, set(l))
+		clip := set(l)
+		leave = !(clip > 0)
+		kept.set(l, clip)
 		copied.set(l)
 		work.start(p)
 	}}

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"math/bits"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -76,26 +78,37 @@ func (h heads) plain() tiling {
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
 }
 
-// flash is the tiling of flash.cu and flashGrad.cu, which compute on tensor cores.
-func (h heads) flash() tiling {
-	const keys, strip = 64, 32
-	rows := int64(128)
+// flash is the tiling of flash.cu and flashGrad.cu, which compute on tensor cores, so
+// many keys at a time.
+func (h heads) flash(keys int64) tiling {
+	const strip = 32
+	rows, element := int64(128), h.c.In[0].DType
 	if h.d > 64 {
 		rows = 64
 	}
-	bytes := func(rows int64) int64 { return 2 * rows * (h.d + 8) }
-	u := unit{file: "flash", element: h.c.In[0].DType, head: h.d, extras: h.extras()}
+	bytes := func(rows int64) int64 { return element.Bytes(rows * (h.d + lanes(element))) }
+	u := unit{file: "flash", element: element, head: h.d, keys: keys, extras: h.extras()}
 	grad := u
 	grad.file = "flashGrad"
 	return tiling{unit: u, gradient: grad,
-		forward: 128, queries: rows, keys: rows, deltas: rows / 4,
+		forward: 128, queries: rows, keys: rows, deltas: 256 / max(8, powerOf2(h.d/lanes(element))),
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
 
-// best is the fastest tiling for the call.
-func (h heads) best() tiling {
-	if h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d <= 128 && h.c.Attr.Scale > 0 {
-		return h.flash()
+// powerOf2 is the least that is not below n.
+func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
+
+// best is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
+// device must be told to do.
+func (h heads) best(d *Device) tiling {
+	if h.d%16 != 0 || h.d > 128 || h.c.Attr.Scale <= 0 || h.c.In[0].DType == dtype.F32 && !d.options.TF32 {
+		return h.plain()
+	}
+	for _, keys := range []int64{64, 32} {
+		t := h.flash(keys)
+		if max(t.forwardShared, t.queriesShared, t.keysShared) <= int64(d.card.shared) && (keys < 64 || t.unit.element != dtype.F32) {
+			return t
+		}
 	}
 	return h.plain()
 }
@@ -110,7 +123,12 @@ func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64
 
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	return h.forward(d, h.best())
+	if h.library(d) {
+		if p, err := h.forwardGraph(d); len(p.steps) > 0 || err != nil {
+			return p, err
+		}
+	}
+	return h.forward(d, h.best(d))
 }
 
 func (h heads) forward(d *Device, t tiling) (program, error) {
@@ -120,7 +138,12 @@ func (h heads) forward(d *Device, t tiling) (program, error) {
 
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
-	return h.gradient(d, h.best())
+	if s, ok := h.slices(); ok && h.library(d) {
+		if p, err := h.gradientGraph(d, s); len(p.steps) > 0 || err != nil {
+			return p, err
+		}
+	}
+	return h.gradient(d, h.best(d))
 }
 
 // splits is over how many blocks the heads that share a key head are dealt, so that

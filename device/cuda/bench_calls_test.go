@@ -13,13 +13,41 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/shape"
+	"spillway/spec"
 )
 
-// Every kind of call of that iteration by itself, as a share of the bound of its cost.
+// callShapes are the trainings whose calls are timed one by one.
+var callShapes = []struct {
+	name, config string
+	rows, seq    int64
+}{
+	{"1.1B", shape11B, 4, 2048},
+	{"8B", shape8B, 1, 4096},
+}
+
+// shape8B is a layer of the Llama shape of 8 billion params.
+const shape8B = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"num_hidden_layers":1,
+"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":4096}`
+
+// Every kind of call of an iteration by itself, as a share of the bound of its cost.
 func BenchmarkCalls(b *testing.B) {
-	m := tiny.Model(b, shape11B, graph.Config{Rows: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
-	d := openCard(b, Options{})
-	defer d.Close()
+	for _, s := range callShapes {
+		b.Run(s.name, func(b *testing.B) {
+			d := openCard(b, Options{})
+			defer d.Close()
+			m := tiny.Model(b, s.config, graph.Config{Rows: s.rows, Seq: s.seq, Task: graph.Train, DType: dtype.BF16})
+			order, times := callsOf(b, d, m)
+			for _, c := range order {
+				b.Run(c.String(), func(b *testing.B) { benchCall(b, d, c, times[c.String()]) })
+			}
+		})
+	}
+}
+
+// callsOf lists the calls of a training iteration that keeps everything, and how often
+// each occurs.
+func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map[string]int) {
 	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), planner.Alike(false, false, planner.KeepAll, 1))
 	if err != nil {
 		b.Fatal(err)
@@ -30,7 +58,7 @@ func BenchmarkCalls(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	times, order := map[string]int{adam.String(): 8}, []op.Call{adam} // a gigabyte of params
+	times, order = map[string]int{adam.String(): 8}, []op.Call{adam} // a gigabyte of params
 	for _, step := range p.Steps {
 		if step.Verb != plan.Run {
 			continue
@@ -43,9 +71,7 @@ func BenchmarkCalls(b *testing.B) {
 			}
 		}
 	}
-	for _, c := range order {
-		b.Run(c.String(), func(b *testing.B) { benchCall(b, d, c, times[c.String()]) })
-	}
+	return order, times
 }
 
 // benchCall times launches of a call on noise, by events. An iteration has so many of
@@ -55,6 +81,11 @@ func benchCall(b *testing.B, d *Device, c op.Call, times int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	benchKernel(b, d, c, times, k)
+}
+
+// benchKernel times a kernel of a call.
+func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel) {
 	var size int64
 	l := &device.Launch{Args: &op.Args{}}
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)

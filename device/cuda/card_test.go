@@ -1,7 +1,10 @@
 package cuda
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"spillway/device"
@@ -28,36 +31,96 @@ func freeOn(t *testing.T, d *Device) int64 {
 	return free
 }
 
-// The code of all kernels fits into what is kept free for it, and an allocation takes
-// from the card what was asked for, up to its pages.
-func TestReserveIsEnough(t *testing.T) {
-	d := openCard(t, Options{})
-	defer d.Close()
-	before := freeOn(t, d)
+// askAll prepares the kernels of all cases the card has some for.
+func askAll(t *testing.T, d *Device) {
+	t.Helper()
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for _, c := range op.Cases(precision) {
-			if _, err := d.Kernel(c.Call); err != nil {
+			_, err := d.Kernel(c.Call)
+			var none *device.NoKernelError
+			if err != nil && !errors.As(err, &none) {
 				t.Fatal(err)
 			}
 		}
 	}
+}
+
+// The code of all kernels fits into what is kept free for it.
+func TestReserveIsEnough(t *testing.T) {
+	d := openCard(t, Options{})
+	defer d.Close()
+	before := freeOn(t, d)
+	askAll(t, d)
 	loaded := before - freeOn(t, d)
 	t.Logf("all kernels take %d MiB", loaded>>20)
 	if loaded > reserve {
 		t.Errorf("the kernels took %d bytes, %d are reserved", loaded, int64(reserve))
 	}
-	const size = 3<<30 + 12345
-	m, err := d.Alloc(size)
-	if err != nil {
+}
+
+// Once its kernels were asked for, what the driver will count of the card is known to
+// its pages: also after queues, first launches and page-locked memory.
+func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
+	d := openCard(t, Options{})
+	defer d.Close()
+	const card, host = 3<<30 + 12345, 5 << 30
+	calls := productsToTry(t, d)
+	expected := d.Footprint(card, host)
+	note := func(what string) (taken int64) {
+		free, total, err := d.Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%9d KiB taken with %s", (total-free)>>10, what)
+		return total - free
+	}
+	note("the kernels asked for")
+	m, err := d.Alloc(card)
+	h, bad := d.HostAlloc(host)
+	q, worse := d.Queue("compute")
+	if err := errors.Join(err, bad, worse); err != nil {
 		t.Fatal(err)
 	}
-	const page = 2 << 20
-	if took := before - loaded - freeOn(t, d); took < size-page || took > size+page {
-		t.Errorf("an allocation of %d bytes took %d", int64(size), took)
+	note("memory and a queue")
+	for k, l := range calls {
+		l.Workspace = device.Buffer{Memory: m, Offset: 2 << 30, Bytes: k.Workspace()}
+		for i := range l.Buffers {
+			l.Buffers[i].Memory, l.Buffers[i].Offset = m, int64(i)*(512<<20)
+		}
+		if err := errors.Join(q.Launch(k, l), q.Sync()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := m.Free(); err != nil {
+	counted := note(fmt.Sprintf("%d products run", len(calls)))
+	if off := float64(expected-counted) / float64(counted); off < 0 || off > 0.02 {
+		t.Errorf("the driver counts %d bytes, %d were expected: off by %.2f%%", counted, expected, 100*off)
+	}
+	if err := errors.Join(q.Close(), m.Free(), h.Free()); err != nil {
 		t.Error(err)
 	}
+}
+
+// productsToTry are kernels of products of many sizes, with launches that lack memory.
+func productsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
+	t.Helper()
+	list := map[device.Kernel]*device.Launch{}
+	for _, precision := range []dtype.Type{dtype.BF16, dtype.F32} {
+		for _, side := range []int64{64, 256, 512, 1024, 2048, 4096} {
+			for _, a := range []op.Attr{{TransB: true}, {}, {TransA: true}} {
+				square := op.Type{DType: precision, Shape: []int64{side, side}}
+				c, err := op.Make(op.MatMul, a, square, square)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k, err := d.Kernel(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list[k] = &device.Launch{Buffers: slices.Repeat([]device.Buffer{{Bytes: square.Bytes()}}, 3)}
+			}
+		}
+	}
+	return list
 }
 
 // A thousand iterations take nothing from the card, the heap or the system.

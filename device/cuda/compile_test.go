@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,15 +39,20 @@ func allUnits(t dtype.Type) []unit {
 	for _, file := range general {
 		all = append(all, unit{file: file, element: t})
 	}
-	if t == dtype.F32 {
-		return all
-	}
 	return append(all, flashUnits(t)...)
 }
 
-func flashUnits(t dtype.Type) []unit {
-	return []unit{{file: "flash", element: t, head: 64}, {file: "flash", element: t, head: 128},
-		{file: "flashGrad", element: t, head: 64}, {file: "flashGrad", element: t, head: 128}}
+func flashUnits(t dtype.Type) (units []unit) {
+	keys := int64(64)
+	if t == dtype.F32 {
+		keys = 32
+	}
+	for _, head := range []int64{64, 128} {
+		for _, file := range []string{"flash", "flashGrad"} {
+			units = append(units, unit{file: file, element: t, head: head, keys: keys})
+		}
+	}
+	return units
 }
 
 // Every kernel compiles, for an older and a newer generation of cards, also where there
@@ -86,7 +92,7 @@ func TestEveryFileIsCompiled(t *testing.T) {
 	for _, u := range allUnits(dtype.BF16) {
 		known[u.file+".cu"] = true
 	}
-	files, err := filepath.Glob("kernels/*.cu")
+	files, err := fs.Glob(kernelFiles, "kernels/*.cu")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no kernels: %v", err)
 	}

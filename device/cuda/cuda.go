@@ -9,7 +9,8 @@
 // A queue is a stream. A call becomes a short list of launches prepared when the
 // kernel is asked for: sizes, addresses' places and scratch memory are known then, so
 // that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's.
+// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and attention is
+// cuDNN's where that is installed and fast.
 // Every sum has one fixed order: the same call on the same card gives the same bits.
 package cuda
 
@@ -29,9 +30,12 @@ func init() { device.Register("cuda", opener{}) }
 // alignment of buffers: what the driver's own allocations have.
 const alignment = 256
 
-// reserve is kept free for the code of kernels, which the driver loads when a kernel
-// is first asked for.
+// reserve is kept free of allocations for the code of kernels, which the driver loads
+// when a kernel is first asked for or first run.
 const reserve = 192 << 20
+
+// page is what the driver takes memory of the card by.
+const page = 2 << 20
 
 // Device is a card, or a share of one.
 type Device struct {
@@ -42,14 +46,16 @@ type Device struct {
 	context driver.Context
 	blas    driver.BLASHandle
 	limit   int64
-	taken   int64 // of the card when the device was opened
 	origin  driver.Event
 
 	modules modules
+	choices choices
+	dnn     dnn
 
 	mu       sync.Mutex
 	closed   bool
 	held     int64 // bytes Alloc has given
+	paged    int64 // the same in whole pages
 	most     int64 // the most it ever had
 	live     map[*memory]bool
 	queues   map[*queue]bool
@@ -127,7 +133,6 @@ func (d *Device) start() (err error) {
 	if err != nil {
 		return err
 	}
-	d.taken = total - free + reserve
 	d.limit = max(0, free-reserve) / int64(max(1, d.options.Share))
 	if d.options.Limit > d.limit {
 		return fmt.Errorf("a limit of %d bytes asked for, %d of %d can be had; ask for less or end what holds the rest", d.options.Limit, d.limit, total)
@@ -168,10 +173,18 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { runtime.UnlockOSThread() }
 
-// Info describes the device. The overhead counts all of the card that was taken when
-// it was opened, also by other programs.
+// Info describes the device. The overhead is all of the card that is taken now besides
+// what Alloc has given: the context, the kernels asked for so far, and other programs.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: d.name, Limit: d.limit, Overhead: d.taken, Alignment: alignment}
+	i := device.Info{Name: d.name, Limit: d.limit, Alignment: alignment}
+	free, total, err := d.Memory()
+	if err != nil { // a lost context, of which the next Sync tells
+		return i
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i.Overhead = max(0, total-free-d.paged)
+	return i
 }
 
 // Card is the name of the hardware: "NVIDIA H200".
@@ -234,6 +247,9 @@ func (d *Device) discard() error {
 	var errs []error
 	for _, p := range d.products {
 		errs = append(errs, d.lib.BLAS.Discard(p))
+	}
+	if d.lib.DNN != nil {
+		errs = append(errs, d.dnn.end(d.lib.DNN))
 	}
 	if d.blas != 0 {
 		errs = append(errs, d.lib.BLAS.Destroy(d.blas))

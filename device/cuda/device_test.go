@@ -24,7 +24,7 @@ func openCard(t testing.TB, o Options) *Device {
 func TestConformance(t *testing.T) {
 	openCard(t, Options{}).Close()
 	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true, Lacks: coded})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
 }
 
 // A share of the card with a small limit gives exactly that.

@@ -161,9 +161,32 @@ func (f *fake) blas() *driver.BLAS {
 		},
 		Discard: func(*driver.Prepared) error { return f.give("Discard", "product") },
 		SetBias: func(*driver.Prepared, driver.Pointer) error { return f.call("SetBias") },
-		Run: func(_ driver.BLASHandle, _ *driver.Prepared, _, _, _, _ driver.Pointer, _ driver.Stream) error {
+		Run: func(_ driver.BLASHandle, _ *driver.Prepared, _, _, _, _, _ driver.Pointer, _ driver.Stream) error {
 			return f.call("Run")
 		},
+	}
+}
+
+// dnn is a cuDNN that takes every graph.
+func (f *fake) dnn() *driver.DNN {
+	return &driver.DNN{
+		Version: 91900,
+		Create: func() (driver.DNNHandle, error) {
+			h, err := f.take("CreateDNN", "dnn")
+			return driver.DNNHandle(h), err
+		},
+		Destroy:   func(driver.DNNHandle) error { return f.give("DestroyDNN", "dnn") },
+		SetStream: func(driver.DNNHandle, driver.Stream) error { return f.call("SetStream") },
+		Prepare: func(driver.DNNHandle, *driver.Graph) (*driver.GraphPlan, error) {
+			if _, err := f.take("PrepareGraph", "graph"); err != nil {
+				return nil, err
+			}
+			return &driver.GraphPlan{Workspace: 1000}, nil
+		},
+		Run: func(driver.DNNHandle, *driver.GraphPlan, []driver.Pointer, driver.Pointer) error {
+			return f.call("RunGraph")
+		},
+		Discard: func(*driver.GraphPlan) error { return f.give("DiscardGraph", "graph") },
 	}
 }
 
@@ -233,8 +256,11 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
 	}
-	if whole.Overhead != fakeTotal-fakeFree+reserve {
+	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
+	}
+	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20 {
+		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
 	}
 }
 

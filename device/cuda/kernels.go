@@ -18,19 +18,20 @@ var makers = map[op.Kind]maker{
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,
 
-	op.Copy:      scaled,
-	op.Add:       combined,
-	op.Mul:       combined,
-	op.Scale:     scaled,
-	op.Unary:     function1,
-	op.UnaryGrad: function1,
-	op.Gated:     function1,
-	op.GatedGrad: function1,
-	op.Dropout:   dropout,
-	op.Cast:      cast,
-	op.Split:     split,
-	op.Concat:    concat,
-	op.SumRows:   sumRows,
+	op.Copy:       scaled,
+	op.Add:        combined,
+	op.Mul:        combined,
+	op.Scale:      scaled,
+	op.Unary:      function1,
+	op.UnaryGrad:  function1,
+	op.Gated:      function1,
+	op.GatedGrad:  function1,
+	op.Dropout:    dropout,
+	op.Cast:       cast,
+	op.Dequantize: dequantize,
+	op.Split:      split,
+	op.Concat:     concat,
+	op.SumRows:    sumRows,
 
 	op.RMSNorm:       norm,
 	op.RMSNormGrad:   normGrad,
@@ -82,6 +83,8 @@ func known32(c op.Call, t dtype.Type) error {
 	switch t {
 	case dtype.F32, dtype.BF16, dtype.F16, dtype.I32:
 		return nil
+	case dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8:
+		return nil // the rule of the op says where they may be
 	case dtype.F64:
 		if c.Kind == op.ClipScale {
 			return nil

@@ -50,9 +50,30 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		m.at = at
 	}
 	d.held += bytes
+	d.paged += paged(bytes)
 	d.most = max(d.most, d.held)
 	d.live[m] = true
 	return m, nil
+}
+
+// paged is what the driver takes for an allocation.
+func paged(bytes int64) int64 { return (bytes + page - 1) / page * page }
+
+// pages are those of what Alloc has given, in bytes.
+func (d *Device) pages() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.paged
+}
+
+// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB.
+const hostShare = 4096 / 8
+
+// Footprint is what the driver will count of the card, all programs' together, when so
+// many bytes more are allocated on it and so many page-locked on the host. The kernels
+// that will run must have been asked for.
+func (d *Device) Footprint(card, host int64) int64 {
+	return d.Info().Overhead + d.pages() + paged(card) + paged(host/hostShare)
 }
 
 // HostAlloc reserves page-locked host memory, which the card copies at full speed.
@@ -133,6 +154,7 @@ func (m *memory) Free() error {
 	delete(d.live, m)
 	if known && m.region == nil {
 		d.held -= m.size
+		d.paged -= paged(m.size)
 	}
 	d.mu.Unlock()
 	if !known {

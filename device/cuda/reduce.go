@@ -73,5 +73,5 @@ func meanSquareGrad(d *Device, c op.Call) (program, error) {
 
 func clipScale(d *Device, c op.Call) (program, error) {
 	return just(d.line(of("reduce", dtype.F32), "clipScale", 1, 1,
-		buffer(0), buffer(1), i64(c.In[0].Shape.Elements()), iteration(op.ArgMaxNorm)))
+		buffer(0), buffer(1), i64(c.In[0].Shape.Elements()), iteration(op.ArgMaxNorm), iteration(op.ArgScale)))
 }

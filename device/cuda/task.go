@@ -6,6 +6,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -62,7 +63,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
 	}
 	if elementwise[t.call.Kind] {
-		return checkAligned(b, kind[i].DType.Bytes(1))
+		return checkAligned(b, elementBytes(kind[i].DType))
 	}
 	return checkAligned(b, vectorBytes)
 }
@@ -72,6 +73,14 @@ const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
 var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.SumSquares: true, op.ClipScale: true}
+
+// elementBytes is where elements may begin: block formats at their f32 scales.
+func elementBytes(t dtype.Type) int64 {
+	if t.Block() {
+		return 4
+	}
+	return t.Bytes(1)
+}
 
 func checkAligned(b device.Buffer, to int64) error {
 	if b.Offset%to != 0 {

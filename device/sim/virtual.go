@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
 )
@@ -29,6 +30,8 @@ type Rates struct {
 	HalfDuplex bool
 	Launch     time.Duration // per kernel
 	Latency    time.Duration // per copy
+	// Tables are the rates of calls by their size, where they were measured.
+	Tables map[op.Kind]machine.Table
 }
 
 // Virtual is a device in virtual time. Its methods must be called from one
@@ -94,6 +97,17 @@ func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
 	return k, nil
 }
 
+// Join makes one kernel that takes as long as several: virtual kernels touch nothing.
+func (v *Virtual) Join(list []device.Kernel) device.Kernel {
+	all := &virtualKernel{}
+	for _, k := range list {
+		vk := k.(*virtualKernel)
+		all.took += vk.took
+		all.workspace = max(all.workspace, vk.workspace)
+	}
+	return all
+}
+
 // Close forgets the device.
 func (v *Virtual) Close() error {
 	if v.allocated != 0 {
@@ -119,9 +133,14 @@ func (v *Virtual) Elapsed() (end time.Duration) {
 	return end
 }
 
-// Time a call takes: the longer of its arithmetic and its memory traffic.
+// Time a call takes: what its table says, or the longer of its arithmetic and its
+// memory traffic.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
+	if table, measured := r.Tables[c.Kind]; measured {
+		took := cost.Amount() / table.At(c.Sizes())
+		return max(r.Launch, time.Duration(took*float64(time.Second)))
+	}
 	flops := r.Vector
 	if cost.Matrix {
 		flops = r.Matrix

@@ -100,6 +100,25 @@ def schedule_case(name):
     return {"name": name, "maker": maker.__name__, "rate": RATE, "options": options, "rates": rates}
 
 
+def loss_scale_case(interval=3):
+    """scale[i] is GradScaler's scale after iteration i; overflow[i] says whether the
+    gradients of that iteration were infinite."""
+    scaler = torch.amp.GradScaler("cpu", growth_interval=interval)
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([p], lr=0.0)
+    overflow = [i in (0, 1, 6, 11, 12, 13) for i in range(24)]
+    scales = []
+    for bad in overflow:
+        scaler.scale(p.sum()).backward()
+        if bad:
+            p.grad[1] = float("inf")
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        scales.append(scaler.get_scale())
+    return {"interval": interval, "overflow": overflow, "scale": scales}
+
+
 def main():
     fixture.repeatable()
     fixture.folder(".")
@@ -110,6 +129,7 @@ def main():
             "optimizers": [optimizer_case(name) for name in OPTIMIZERS],
             "clipping": [clip_case(limit) for limit in (1.0, 100.0)],
             "schedules": [schedule_case(name) for name in SCHEDULES],
+            "loss_scale": loss_scale_case(),
         },
     )
     print(f"{len(OPTIMIZERS)} optimizers, {len(SCHEDULES)} schedules")

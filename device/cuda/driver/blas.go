@@ -33,6 +33,7 @@ const (
 	descBiasType   = 26
 	epilogueBias   = 4
 	prefWorkspace  = 1
+	prefReductions = 3
 	prefAlignmentA = 5 // and B, C, D behind it
 )
 
@@ -74,16 +75,19 @@ type Prepared struct {
 
 // BLAS is cuBLASLt.
 type BLAS struct {
+	Version int // 130101 is 13.1.1
 	Create  func() (BLASHandle, error)
 	Destroy func(BLASHandle) error
 	// Prepare makes the descriptors of a product and asks for the best ways to
 	// compute it, at most so many, with at most so much scratch memory and operands
-	// aligned to 16 bytes. An empty list means that there is none.
+	// aligned to 16 bytes. Ways that sum in less than f32 are left out. An empty list
+	// means that there is none.
 	Prepare func(h BLASHandle, p Product, workspace int64, most int) (*Prepared, []Algorithm, error)
 	Discard func(*Prepared) error
 	// SetBias names the bias of the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
-	Run     func(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error
+	// Run computes d = Alpha·a·b + Beta·c; c may be d.
+	Run func(h BLASHandle, p *Prepared, a, b, c, d, workspace Pointer, s Stream) error
 }
 
 // blasLib is the open library.
@@ -103,7 +107,7 @@ func loadBLAS(folders []string) (*BLAS, error) {
 	}
 	l := &blasLib{binder: binder{lib: lib}}
 	l.statusText = l.find("cublasLtGetStatusString")
-	create, destroy := l.find("cublasLtCreate"), l.find("cublasLtDestroy")
+	create, destroy, version := l.find("cublasLtCreate"), l.find("cublasLtDestroy"), l.find("cublasLtGetVersion")
 	l.newDesc, l.setDesc, l.endDesc = l.find("cublasLtMatmulDescCreate"), l.find("cublasLtMatmulDescSetAttribute"), l.find("cublasLtMatmulDescDestroy")
 	l.newLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutDestroy")
 	l.newPreference, l.setPreference, l.endPrefer = l.find("cublasLtMatmulPreferenceCreate"), l.find("cublasLtMatmulPreferenceSetAttribute"), l.find("cublasLtMatmulPreferenceDestroy")
@@ -112,6 +116,7 @@ func loadBLAS(folders []string) (*BLAS, error) {
 		return nil, l.err
 	}
 	return &BLAS{
+		Version: int(version.Call()),
 		Create: func() (BLASHandle, error) {
 			h := new(BLASHandle)
 			err := l.check("cublasLtCreate", create.Call(uintptr(unsafe.Pointer(h))))
@@ -191,6 +196,10 @@ func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int
 	if err := set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)); err != nil {
 		return nil, err
 	}
+	const inComputeType = 2 // parts of a sum that was split are added in f32
+	if err := set[int32](l, l.setPreference, *preference, prefReductions, inComputeType); err != nil {
+		return nil, err
+	}
 	for i := range 4 {
 		if err := set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16); err != nil {
 			return nil, err
@@ -234,9 +243,9 @@ func (l *blasLib) setBias(p *Prepared, bias Pointer) error {
 	return l.check("naming the bias of a product", l.setDesc.With(&dl.Args{uintptr(p.Operation), descBias, uintptr(unsafe.Pointer(&p.bias)), 8}))
 }
 
-func (l *blasLib) run(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error {
+func (l *blasLib) run(h BLASHandle, p *Prepared, a, b, c, d, workspace Pointer, s Stream) error {
 	return l.check("cublasLtMatmul", l.matmul.With(&dl.Args{uintptr(h), uintptr(p.Operation), uintptr(unsafe.Pointer(&p.Alpha)),
 		uintptr(a), uintptr(p.Layouts[0]), uintptr(b), uintptr(p.Layouts[1]), uintptr(unsafe.Pointer(&p.Beta)),
-		uintptr(d), uintptr(p.Layouts[2]), uintptr(d), uintptr(p.Layouts[2]),
+		uintptr(c), uintptr(p.Layouts[2]), uintptr(d), uintptr(p.Layouts[2]),
 		uintptr(unsafe.Pointer(&p.Algorithm)), uintptr(workspace), uintptr(p.Algorithm.Workspace), uintptr(s)}))
 }

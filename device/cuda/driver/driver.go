@@ -1,5 +1,6 @@
 // Package driver reaches NVIDIA's libraries: the driver (libcuda), the compiler of
-// kernels (NVRTC) and matrix products (cuBLASLt), all opened at run time.
+// kernels (NVRTC), matrix products (cuBLASLt) and, where there is one, fused attention
+// (cuDNN), all opened at run time.
 //
 // Each library is a table of Go functions, so that a test can put its own functions
 // in place of the driver's and watch the order of calls, make one fail, and see that
@@ -9,13 +10,17 @@
 // thread; keeping it current is the caller's business.
 package driver
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Libraries are the tables of all libraries.
 type Libraries struct {
 	CUDA  *CUDA
 	NVRTC *NVRTC
 	BLAS  *BLAS
+	DNN   *DNN // nil where cuDNN is not installed
 }
 
 // Load finds and opens all libraries. Folders are searched before the usual places.
@@ -32,7 +37,12 @@ func Load(folders []string) (*Libraries, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Libraries{cuda, nvrtc, blas}, nil
+	dnn, err := LoadDNN(folders)
+	var missing *MissingError
+	if err != nil && !errors.As(err, &missing) {
+		return nil, err
+	}
+	return &Libraries{CUDA: cuda, NVRTC: nvrtc, BLAS: blas, DNN: dnn}, nil
 }
 
 // Error is what a library answered to a call.

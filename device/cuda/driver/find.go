@@ -24,6 +24,8 @@ var (
 		"install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc, and name its folder if it lies in an unusual place"}
 	libcublaslt = library{"matrix products", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
 		"install the CUDA toolkit, or the Python package nvidia-cublas, and name its folder if it lies in an unusual place"}
+	libcudnn = library{"attention at the card's limits", []string{"libcudnn.so.9"},
+		"install cuDNN 9, or the Python package nvidia-cudnn, and name its folder if it lies in an unusual place"}
 )
 
 // usual are the folders in which toolkits and Python environments keep libraries;

@@ -70,6 +70,18 @@ template <class E, int N> __device__ __forceinline__ void store(E *p, const floa
     *(Pack<E, N> *)p = v;
 }
 
+__device__ __forceinline__ u32 sharedAt(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// fetch16 copies 16 bytes to shared memory in the background, zeros if there is nothing
+// there. What was fetched before a commit is here when await<N> returns and at most N
+// commits were made since; each thread knows only of its own.
+__device__ __forceinline__ void fetch16(Element *to, const Element *from, bool there) {
+    int n = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAt(to)), "l"(from), "r"(n));
+}
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
+template <int N> __device__ __forceinline__ void await() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+
 // Position of a thread in a one-dimensional grid.
 __device__ __forceinline__ i64 position() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 

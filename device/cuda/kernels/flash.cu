@@ -41,7 +41,8 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         zero(s[1]);
 #pragma unroll
         for (int d = 0; d < SLABS; d++) {
-            u32 a[2][4], f[4];
+            Left a[2];
+            Right f;
             left(a[0], qs, warp * 32, d * 16);
             left(a[1], qs, warp * 32 + 16, d * 16);
 #pragma unroll
@@ -49,8 +50,8 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 right(f, kt, n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    mma(s[m][2 * n], a[m], f[0], f[1]);
-                    mma(s[m][2 * n + 1], a[m], f[2], f[3]);
+                    mma(s[m][2 * n], a[m], f, 0);
+                    mma(s[m][2 * n + 1], a[m], f, 1);
                 }
             }
         }
@@ -91,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         commit();
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {
-            u32 p[2][4], f[4];
+            Left p[2];
+            Right f;
             asLeft(p[0], s[0][2 * n], s[0][2 * n + 1]);
             asLeft(p[1], s[1][2 * n], s[1][2 * n + 1]);
 #pragma unroll
@@ -99,8 +101,8 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 down(f, vt, n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    mma(out[m][2 * d], p[m], f[0], f[1]);
-                    mma(out[m][2 * d + 1], p[m], f[2], f[3]);
+                    mma(out[m][2 * d], p[m], f, 0);
+                    mma(out[m][2 * d + 1], p[m], f, 1);
                 }
             }
         }

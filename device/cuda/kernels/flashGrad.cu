@@ -6,10 +6,11 @@
 #define TILES (HEAD <= 64 ? 2 : 1)
 #define ROWS (WARPS * TILES * 16) // of a block
 
-// delta = the products of o and do, laid out like lse. Eight or sixteen lanes work on a
-// row, 16 bytes each; 256 threads.
+// delta = the products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
+// bytes each; 256 threads.
+#define DELTA_LANES (CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32)
 extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
-    const int lanes = HEAD <= 64 ? 8 : 16;
+    const int lanes = DELTA_LANES;
     int i = threadIdx.y * 32 + threadIdx.x, lane = i % lanes;
     i64 row = (i64)blockIdx.x * (256 / lanes) + i / lanes; // over samples, queries, heads
     float sum = 0;
@@ -27,7 +28,7 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
     delta[(b * heads + h) * T + t] = sum;
 }
 
-// dq of ROWS queries of a head per block; 64 keys at a time.
+// dq of ROWS queries of a head per block; KEYS keys at a time.
 extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ Element tiles[];
@@ -72,7 +73,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
             }
 #pragma unroll
             for (int d = 0; d < SLABS; d++) {
-                u32 a[TILES][4], e[TILES][4], f[4];
+                Left a[TILES], e[TILES];
+                Right f;
 #pragma unroll
                 for (int m = 0; m < TILES; m++) {
                     left(a[m], qs, mine + m * 16, d * 16);
@@ -80,21 +82,21 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
                 }
 #pragma unroll
                 for (int n = 0; n < KEYS / 32; n++) {
-                    right(f, kt, half * 32 + n * 16, d * 16);
+                    right(f, kt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(s[m][2 * n], a[m], f[0], f[1]);
-                        mma(s[m][2 * n + 1], a[m], f[2], f[3]);
+                        mma(s[m][2 * n], a[m], f, 0);
+                        mma(s[m][2 * n + 1], a[m], f, 1);
                     }
-                    right(f, vt, half * 32 + n * 16, d * 16);
+                    right(f, vt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(g[m][2 * n], e[m], f[0], f[1]);
-                        mma(g[m][2 * n + 1], e[m], f[2], f[3]);
+                        mma(g[m][2 * n], e[m], f, 0);
+                        mma(g[m][2 * n + 1], e[m], f, 1);
                     }
                 }
             }
-            int from = j0 + half * 32 + (lane & 3) * 2;
+            int from = j0 + half * (KEYS / 2) + (lane & 3) * 2;
             if (!all)
 #pragma unroll
                 for (int m = 0; m < TILES; m++)
@@ -115,16 +117,17 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
                     }
 #pragma unroll
             for (int n = 0; n < KEYS / 32; n++) {
-                u32 a[TILES][4], f[4];
+                Left a[TILES];
+                Right f;
 #pragma unroll
                 for (int m = 0; m < TILES; m++) asLeft(a[m], s[m][2 * n], s[m][2 * n + 1]);
 #pragma unroll
                 for (int d = 0; d < SLABS; d++) {
-                    down(f, kt, half * 32 + n * 16, d * 16);
+                    down(f, kt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(out[m][2 * d], a[m], f[0], f[1]);
-                        mma(out[m][2 * d + 1], a[m], f[2], f[3]);
+                        mma(out[m][2 * d], a[m], f, 0);
+                        mma(out[m][2 * d + 1], a[m], f, 1);
                     }
                 }
             }
@@ -198,7 +201,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         }
 #pragma unroll
         for (int d = 0; d < SLABS; d++) {
-            u32 a[TILES][4], e[TILES][4], f[4];
+            Left a[TILES], e[TILES];
+            Right f;
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 left(a[t], ks, mine + t * 16, d * 16);
@@ -209,14 +213,14 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 right(f, qt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(s[t][2 * m], a[t], f[0], f[1]);
-                    mma(s[t][2 * m + 1], a[t], f[2], f[3]);
+                    mma(s[t][2 * m], a[t], f, 0);
+                    mma(s[t][2 * m + 1], a[t], f, 1);
                 }
                 right(f, gt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(g[t][2 * m], e[t], f[0], f[1]);
-                    mma(g[t][2 * m + 1], e[t], f[2], f[3]);
+                    mma(g[t][2 * m], e[t], f, 0);
+                    mma(g[t][2 * m + 1], e[t], f, 1);
                 }
             }
         }
@@ -245,7 +249,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 }
 #pragma unroll
         for (int m = 0; m < STRIP / 16; m++) {
-            u32 a[TILES][4], e[TILES][4], f[4];
+            Left a[TILES], e[TILES];
+            Right f;
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 asLeft(a[t], s[t][2 * m], s[t][2 * m + 1]);
@@ -256,14 +261,14 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 down(f, gt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(outV[t][2 * d], a[t], f[0], f[1]);
-                    mma(outV[t][2 * d + 1], a[t], f[2], f[3]);
+                    mma(outV[t][2 * d], a[t], f, 0);
+                    mma(outV[t][2 * d + 1], a[t], f, 1);
                 }
                 down(f, qt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(outK[t][2 * d], e[t], f[0], f[1]);
-                    mma(outK[t][2 * d + 1], e[t], f[2], f[3]);
+                    mma(outK[t][2 * d], e[t], f, 0);
+                    mma(outK[t][2 * d + 1], e[t], f, 1);
                 }
             }
         }

@@ -22,6 +22,7 @@ extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts,
     i64 column = (i64)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
     if (column < width)
+#pragma unroll 8
         for (i64 p = threadIdx.y; p < parts; p += 32) sum += partial[p * width + column];
     __shared__ float lines[32][33];
     lines[threadIdx.y][threadIdx.x] = sum;
@@ -96,12 +97,14 @@ extern "C" __global__ void meanSquareGrad(const Element *x, const Element *targe
     for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) narrow(by * (wide(x[i]) - wide(target[i])), &dx[i]);
 }
 
-// The norm of all gradients and the factor that clips it; partials are added in order.
-extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most) {
-    double sum = 0;
+// The norm of all gradients, which come times a scale, and the factor that takes the
+// scale off and clips; partials are added in order.
+extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most, float scale) {
+    double sum = 0, by = scale == 0 ? 1.0 : scale;
     for (i64 i = 0; i < parts; i++) sum += partial[i];
-    double norm = sqrt(sum), factor = 1;
-    if (most > 0) factor = fmin(1.0, most / (norm + 1e-6));
+    double norm = sqrt(sum) / by, factor = 1 / by;
+    if (most > 0) factor = fmin(1.0, most / (norm + 1e-6)) / by;
+    if (!isfinite(norm)) factor = 0;
     out[0] = (float)factor;
     out[1] = (float)norm;
 }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"spillway"
+	"spillway/arch"
+	"spillway/nn"
+	"spillway/shape"
+)
+
+// Models that peers run and nobody has published.
+const (
+	model11B     = "llama-1.1b"
+	modelEncoder = "encoder-2.4b"
+	modelLinear  = "linear-16"
+)
+
+// benchConfigs are the shapes of such models.
+var benchConfigs = map[string]string{
+	model11B: `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"num_hidden_layers":22,
+"num_attention_heads":32,"num_key_value_heads":4,"intermediate_size":5632,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":2048}`,
+	modelEncoder: `{"model_type":"transformer_encoder","d_model":2048,"nhead":16,"dim_feedforward":8192,
+"num_layers":48,"dropout":0.0}`,
+}
+
+// openBench opens a published shape, or one of the peers.
+func openBench(name string) (*spillway.Model, error) {
+	if name == modelLinear {
+		return spillway.Define(name, linearStack), nil
+	}
+	config, ours := benchConfigs[name]
+	if !ours {
+		return spillway.Open(name)
+	}
+	_, info, err := arch.FromConfig([]byte(config))
+	if err != nil {
+		return nil, fmt.Errorf("the shape %s: %w", name, err)
+	}
+	m := spillway.Define(name, func() (nn.Model, error) {
+		made, _, err := arch.FromConfig([]byte(config))
+		return made, err
+	})
+	m.Info = info
+	return m, nil
+}
+
+// linearStack is sixteen linear layers of 4096 by 4096, without biases.
+func linearStack() (nn.Model, error) {
+	const layers, width = 16, 4096
+	stack := nn.NewSequential()
+	for range layers {
+		l := nn.NewLinear(width, width)
+		l.Bias = nil
+		stack.Layers = append(stack.Layers, l)
+	}
+	stack.Input, stack.Loss = shape.Of(width), nn.MeanSquare
+	return stack, nil
+}

@@ -1,0 +1,135 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"spillway/device/cuda/driver"
+)
+
+// Which of cuBLASLt's ways computes a product is decided once per machine and then kept:
+// two ways may differ in the last bit, and the bits of a run may not depend on what was
+// timed that day. So ways are timed only where there is a folder to remember the choice
+// in; elsewhere the library's own first is taken.
+
+// choices made so far, by the name of their file.
+type choices struct {
+	mu   sync.Mutex
+	made map[string]int
+}
+
+// contest is a product and the ways to compute it, the library's favourite first.
+type contest struct {
+	product  driver.Product
+	prepared *driver.Prepared
+	ways     []driver.Algorithm
+	work     int64 // multiplications
+}
+
+// leastWork for which ways are timed: less is over before it matters.
+const leastWork = 1 << 30
+
+// choice is what the file of a choice holds.
+type choice struct {
+	Card    string         `json:"card"`
+	Library int            `json:"cublaslt"`
+	Product driver.Product `json:"product"`
+	Added   bool           `json:"added"`   // to what the result holds
+	Seconds []float64      `json:"seconds"` // of each way; none if there was no room to try
+	Way     int            `json:"way"`     // the one taken
+}
+
+// chosen is the number of the way to take. The context must be current.
+func (d *Device) chosen(c contest) (int, error) {
+	if d.options.Cache == "" || len(c.ways) == 1 || c.work < leastWork {
+		return 0, nil
+	}
+	d.choices.mu.Lock()
+	defer d.choices.mu.Unlock()
+	wanted := choice{Card: fmt.Sprintf("%s, %d multiprocessors", d.card.name, d.card.multiprocessors), Library: d.lib.BLAS.Version, Product: c.product, Added: c.prepared.Beta != 0}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d ways in %d bytes %+v", productWays, productWorkspace, wanted))
+	name := hex.EncodeToString(sum[:16]) + ".product"
+	if way, known := d.choices.made[name]; known {
+		return way, nil
+	}
+	way, err := d.remembered(filepath.Join(d.options.Cache, name), c, wanted)
+	if err != nil {
+		return 0, err
+	}
+	if d.choices.made == nil {
+		d.choices.made = map[string]int{}
+	}
+	d.choices.made[name] = way
+	return way, nil
+}
+
+// remembered reads a choice, or makes it and keeps it. Where two programs choose at once,
+// the first to have written decides for both.
+func (d *Device) remembered(path string, c contest, made choice) (int, error) {
+	way, err := readChoice(path, len(c.ways))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return way, err
+	}
+	if made.Seconds, err = d.race(c); err != nil {
+		return 0, fmt.Errorf("timing the ways to compute it: %w", err)
+	}
+	made.Way = winner(made.Seconds)
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return 0, err
+	}
+	if err := keepFirst(path, append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+		return 0, fmt.Errorf("keeping the way to compute it: %w", err)
+	}
+	return readChoice(path, len(c.ways))
+}
+
+func readChoice(path string, ways int) (int, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("reading the way chosen before: %w", err)
+	}
+	var made choice
+	if err := json.Unmarshal(text, &made); err != nil {
+		return 0, fmt.Errorf("%s does not hold a choice (%w); remove it to choose anew", path, err)
+	}
+	if made.Way < 0 || made.Way >= ways {
+		return 0, fmt.Errorf("%s names way %d of %d; remove it to choose anew", path, made.Way, ways)
+	}
+	return made.Way, nil
+}
+
+// winner is the fastest way, but the library's favourite if it is within a fiftieth.
+func winner(seconds []float64) (best int) {
+	const worth = 0.98
+	for i, s := range seconds {
+		if s < seconds[best] && s < worth*seconds[0] {
+			best = i
+		}
+	}
+	return best
+}
+
+// keepFirst writes a file that appears whole, unless there is one already.
+func keepFirst(path string, b []byte) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	return errors.Join(err, os.Remove(f.Name()))
+}

@@ -1,0 +1,174 @@
+package cuda
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// racer is a fake card with ways to compute products of known speed.
+type racer struct {
+	*fake
+	d     *Device
+	took  []time.Duration // by way
+	last  uint64          // way run last
+	raced int             // products run
+}
+
+func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
+	t.Helper()
+	r := &racer{fake: newFake(), took: took}
+	r.d = openFake(t, r.fake, Options{Cache: cache})
+	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Product, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+		var ways []driver.Algorithm
+		for i := range r.took {
+			ways = append(ways, driver.Algorithm{Opaque: [8]uint64{uint64(i)}, Workspace: int64(i) << 10})
+		}
+		_, err := r.take("Prepare", "product")
+		return &driver.Prepared{}, ways, err
+	}
+	r.d.lib.BLAS.Run = func(_ driver.BLASHandle, p *driver.Prepared, _, _, _, _, _ driver.Pointer, _ driver.Stream) error {
+		r.last = p.Algorithm.Opaque[0]
+		r.raced++
+		return r.call("Run")
+	}
+	r.d.lib.CUDA.Elapsed = func(_, _ driver.Event) (time.Duration, error) {
+		const runs = 16 // of a small product
+		return runs * r.took[r.last], r.call("Elapsed")
+	}
+	return r
+}
+
+// way is what the device takes for a product of 1024 × 1024 × k.
+func (r *racer) way(t *testing.T, k int64) (int, error) {
+	t.Helper()
+	half := func(a, b int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Shape{a, b}} }
+	c, err := op.Make(op.MatMul, op.Attr{}, half(1024, k), half(k, 1024))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.d.prepare(c)
+	if err != nil {
+		return 0, err
+	}
+	taken := p.steps[0].(*product).prepared.Algorithm
+	if p.workspace != taken.Workspace {
+		t.Errorf("scratch memory of %d bytes, the way needs %d", p.workspace, taken.Workspace)
+	}
+	return int(taken.Opaque[0]), nil
+}
+
+func (r *racer) want(t *testing.T, k int64, want int) {
+	t.Helper()
+	if got, err := r.way(t, k); got != want || err != nil {
+		t.Errorf("way %d, %v, want %d", got, err, want)
+	}
+}
+
+const us = time.Microsecond
+
+// The fastest way is taken, and from then on, whatever is fastest later.
+func TestFastestIsRemembered(t *testing.T) {
+	cache := t.TempDir()
+	r := newRacer(t, cache, 100*us, 80*us, 90*us)
+	r.want(t, 2048, 1)
+	raced := r.raced
+	r.want(t, 2048, 1)
+	if r.raced != raced || raced == 0 {
+		t.Errorf("%d products timed, then %d", raced, r.raced-raced)
+	}
+	again := newRacer(t, cache, 80*us, 100*us, 10*us)
+	again.want(t, 2048, 1)
+	if again.raced > 0 {
+		t.Error("timed although the choice is kept")
+	}
+	again.want(t, 4096, 2) // another product
+}
+
+func TestFavouriteStaysUnlessBeaten(t *testing.T) {
+	newRacer(t, t.TempDir(), 100*us, 99*us).want(t, 2048, 0)
+}
+
+// Without a folder to remember choices in, or for little work, nothing is timed.
+func TestNothingIsTimed(t *testing.T) {
+	for _, r := range []*racer{newRacer(t, "", 100*us, 10*us), newRacer(t, t.TempDir(), 100*us, 10*us)} {
+		k := int64(2048)
+		if r.d.options.Cache != "" {
+			k = 64
+		}
+		r.want(t, k, 0)
+		if r.raced > 0 {
+			t.Error("timed")
+		}
+	}
+}
+
+// A card without room takes the favourite, and keeps to it.
+func TestNoRoomToRace(t *testing.T) {
+	cache := t.TempDir()
+	r := newRacer(t, cache, 100*us, 10*us)
+	r.fail["Alloc"] = &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory}
+	r.want(t, 2048, 0)
+	newRacer(t, cache, 100*us, 10*us).want(t, 2048, 0)
+}
+
+// Of two programs that choose at once, the first to write decides for both.
+func TestFirstChoiceCounts(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	newRacer(t, first, 100*us, 10*us, 50*us).want(t, 2048, 1)
+	r := newRacer(t, second, 100*us, 50*us, 10*us)
+	run := r.d.lib.BLAS.Run
+	r.d.lib.BLAS.Run = func(h driver.BLASHandle, p *driver.Prepared, a, b, c, d, w driver.Pointer, s driver.Stream) error {
+		if err := os.CopyFS(second, os.DirFS(first)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		return run(h, p, a, b, c, d, w, s)
+	}
+	r.want(t, 2048, 1)
+}
+
+func TestDamagedChoice(t *testing.T) {
+	for _, text := range []string{"", "{\"way\": 7}", "{\"way\": -1}"} {
+		cache := t.TempDir()
+		newRacer(t, cache, 100*us, 10*us).want(t, 2048, 1)
+		kept, err := filepath.Glob(filepath.Join(cache, "*.product"))
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("kept %v, %v", kept, err)
+		}
+		if err := os.WriteFile(kept[0], []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newRacer(t, cache, 100*us, 10*us).way(t, 2048); err == nil || !strings.Contains(err.Error(), kept[0]) {
+			t.Errorf("%q gives %v", text, err)
+		}
+	}
+}
+
+// Whichever call fails while ways are timed, everything is given back (openFake looks).
+func TestRaceGivesBackWhatItTook(t *testing.T) {
+	good := newRacer(t, t.TempDir(), 100*us, 10*us)
+	n := len(good.log)
+	good.want(t, 2048, 1)
+	tried := map[string]bool{}
+	for _, name := range good.log[n:] {
+		if tried[name] || name == "SetCurrent" || name == "Prepare" || strings.HasPrefix(name, "Close") || name == "Free" {
+			continue
+		}
+		tried[name] = true
+		r := newRacer(t, t.TempDir(), 100*us, 10*us)
+		r.fail[name] = errMadeUp
+		if _, err := r.way(t, 2048); err == nil {
+			t.Errorf("chosen although %s failed", name)
+		}
+	}
+	if len(tried) < 7 {
+		t.Errorf("only %v tried", tried)
+	}
+}

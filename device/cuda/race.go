@@ -1,0 +1,156 @@
+package cuda
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"spillway/device/cuda/driver"
+)
+
+// race times the ways to compute a product on noise, in turns, so that the card's clock
+// treats them alike. It gives no times if the card has no room for the operands. The
+// context must be current.
+func (d *Device) race(c contest) (seconds []float64, err error) {
+	t := &track{contest: c, d: d, cuda: d.lib.CUDA}
+	if fits, err := t.open(); err != nil || !fits {
+		return nil, errors.Join(err, t.close())
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	const rounds = 4
+	best := make([]time.Duration, len(c.ways))
+	for round := range rounds {
+		for i, way := range c.ways {
+			took, err := t.lap(way)
+			if err != nil {
+				return nil, err
+			}
+			if round == 1 || round > 1 && took < best[i] { // the first round warms up
+				best[i] = took
+			}
+		}
+	}
+	for _, b := range best {
+		seconds = append(seconds, b.Seconds())
+	}
+	return seconds, nil
+}
+
+// track is what a race takes place on: operands, a stream and two events.
+type track struct {
+	contest
+	d        *Device
+	cuda     *driver.CUDA
+	memory   driver.Pointer
+	a, b, c  driver.Pointer
+	bias     driver.Pointer
+	scratch  driver.Pointer
+	stream   driver.Stream
+	from, to driver.Event
+}
+
+// open takes memory and fills it; false if there is not enough.
+func (t *track) open() (fits bool, err error) {
+	p, size := t.product, int64(0)
+	place := func(bytes int64) int64 {
+		at := size
+		size += blocked(bytes)
+		return at
+	}
+	a, b, c := place(matrixBytes(p.A)), place(matrixBytes(p.B)), place(matrixBytes(p.D))
+	bias, work := place(4*p.D.Rows), place(productWorkspace)
+	t.d.mu.Lock()
+	room := t.d.limit - t.d.held
+	t.d.mu.Unlock()
+	if size > room {
+		return false, nil
+	}
+	if t.memory, err = t.cuda.Alloc(size); err != nil {
+		var answer *driver.Error
+		if errors.As(err, &answer) && answer.Code == driver.OutOfMemory {
+			return false, nil
+		}
+		return false, err
+	}
+	at := func(offset int64) driver.Pointer { return t.memory + driver.Pointer(offset) }
+	t.a, t.b, t.c, t.bias, t.scratch = at(a), at(b), at(c), at(bias), at(work)
+	var errs [4]error
+	t.stream, errs[0] = t.cuda.NewStream()
+	t.from, errs[1] = t.cuda.NewEvent()
+	t.to, errs[2] = t.cuda.NewEvent()
+	if err := errors.Join(errs[:]...); err != nil {
+		return false, err
+	}
+	return true, t.fill(size)
+}
+
+// matrixBytes is what an operand takes.
+func matrixBytes(m driver.Matrix) int64 {
+	for t, real := range reals {
+		if real == m.Type {
+			return t.Bytes(m.Step * m.Columns)
+		}
+	}
+	return 0
+}
+
+// fill writes noise: 16-bit words that are small numbers of either sign in every type.
+func (t *track) fill(size int64) error {
+	block, state := make([]uint16, 1<<19), uint32(1)
+	for i := range block {
+		state = state*1664525 + 1013904223
+		block[i] = uint16(state>>16)&0x83ff | 0x3c00
+	}
+	done := min(size, int64(len(block))*2)
+	if err := t.cuda.Copy(t.memory, driver.Pointer(uintptr(unsafe.Pointer(&block[0]))), done, t.stream); err != nil {
+		return err
+	}
+	for ; done < size; done *= 2 {
+		if err := t.cuda.Copy(t.memory+driver.Pointer(done), t.memory, min(done, size-done), t.stream); err != nil {
+			return err
+		}
+	}
+	return t.cuda.SyncStream(t.stream) // the block is ours again
+}
+
+// lap is the time of one product computed in a way.
+func (t *track) lap(way driver.Algorithm) (time.Duration, error) {
+	const often = 1 << 40 // multiplications that take a millisecond or two
+	n := max(2, min(16, often/t.work))
+	t.prepared.Algorithm = way
+	if t.product.Bias {
+		if err := t.d.lib.BLAS.SetBias(t.prepared, t.bias); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.cuda.Record(t.from, t.stream); err != nil {
+		return 0, err
+	}
+	for range n {
+		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream); err != nil {
+			return 0, err
+		}
+	}
+	if err := errors.Join(t.cuda.Record(t.to, t.stream), t.cuda.SyncStream(t.stream)); err != nil {
+		return 0, err
+	}
+	took, err := t.cuda.Elapsed(t.from, t.to)
+	return took / time.Duration(n), err
+}
+
+// close gives everything back.
+func (t *track) close() error {
+	var errs []error
+	for _, e := range []driver.Event{t.from, t.to} {
+		if e != 0 {
+			errs = append(errs, t.cuda.CloseEvent(e))
+		}
+	}
+	if t.stream != 0 {
+		errs = append(errs, t.cuda.CloseStream(t.stream))
+	}
+	if t.memory != 0 {
+		errs = append(errs, t.cuda.Free(t.memory))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/shape"
+)
+
+func product(t *testing.T, side int64) op.Call {
+	t.Helper()
+	square := op.Type{DType: dtype.BF16, Shape: shape.Shape{side, side}}
+	c, err := op.Make(op.MatMul, op.Attr{}, square, square)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A measured table decides over the rate of large work, but no call takes less than
+// its launch.
+func TestTimeReadsTables(t *testing.T) {
+	sides := []int64{100, 1000}
+	table := machine.Table{Axes: [][]int64{sides, sides, sides}, Rates: make([]float64, 8)}
+	for i := range table.Rates {
+		table.Rates[i] = 1e12
+	}
+	r := Rates{Matrix: 8e12, Launch: 5 * time.Microsecond, Tables: map[op.Kind]machine.Table{op.MatMul: table}}
+	if got, want := r.Time(product(t, 1000)), 2*time.Millisecond; got != want {
+		t.Errorf("a product of 2 GFLOP at 1 TFLOP/s takes %v, want %v", got, want)
+	}
+	if got := r.Time(product(t, 16)); got != r.Launch {
+		t.Errorf("a tiny product takes %v, want its launch %v", got, r.Launch)
+	}
+	r.Tables = nil
+	if got, want := r.Time(product(t, 1000)), 250*time.Microsecond+r.Launch; got != want {
+		t.Errorf("without a table it takes %v, want %v", got, want)
+	}
+}

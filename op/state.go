@@ -1,0 +1,57 @@
+package op
+
+import "spillway/dtype"
+
+// State is what an update rule keeps of a param between iterations: its name, as
+// PyTorch calls it, and its type.
+//
+// What has the param's own shape may be in f32, bf16, f16, or in the 8 bits of dyn8,
+// udyn8 where it is never negative. A step is made in f32 from what the old state
+// stands for, and the new one is rounded after it, in the same pass, so that no f32
+// copy of a state exists.
+//
+//	bf16, f16     n elements of two bytes, rounded to the nearest, ties to even. In
+//	              f16 a number that is not zero is not rounded to zero, but to ±2^-24,
+//	              and a finite one not to infinity, but to ±65504: the roots of small
+//	              squares are divided by.
+//	dyn8, udyn8   first the scales, ceil(n/256) f32 at the start, then the n codes, a
+//	              byte each, at byte 4·ceil(n/256): element i is code value · scale
+//	              i/256. A number that is not zero is not coded as zero. Where some
+//	              state of a call is in 8 bits, an element whose gradient is infinite
+//	              or not a number leaves its weight as it is, and all its states become
+//	              0: it would spoil its whole block.
+//
+// All zero bytes are zeros in every type: where states start.
+type State struct {
+	Name string `json:"name"`
+	Type Type   `json:"type"`
+}
+
+// Whole says that an update rule needs a param whole: a step depends on more than its own
+// element.
+func (k Kind) Whole() bool { return false }
+
+// Bytes is the exact storage of a state.
+func (s State) Bytes() int64 { return s.Type.Bytes() }
+
+// state is an operand that an update rule keeps; coded is the type of 8 bits it may be
+// in.
+type state struct {
+	operand int
+	coded   dtype.Type
+}
+
+// holds says whether the state may be of a type.
+func (s state) holds(t dtype.Type) bool {
+	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == s.coded
+}
+
+// anyCoded says whether some state of a call is in 8 bits.
+func anyCoded(states []Array) bool {
+	for _, a := range states {
+		if a.Type.DType.Block() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package optim
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/dtype"
+)
+
+// named finds an optimizer by any of the names people know: "adamw_8bit",
+// "paged_adamw_32bit", "adamw_torch_fused", "bitsandbytes.optim.PagedLion8bit".
+//
+// Paged means that states may rest on the host. Here they always may, wherever the
+// plan puts them, and move by copies that are planned ahead.
+func named(text string) (rule, dtype.Type, error) {
+	name := plainName(text)
+	storage := dtype.Invalid
+	for _, s := range storages {
+		if rest, ok := strings.CutSuffix(name, s.name); ok && rest != "" {
+			name, storage = rest, s.t
+			break
+		}
+	}
+	if storage == dtype.F32 {
+		storage = dtype.Invalid // which is the same, and the shorter
+	}
+	for _, maker := range []string{"fused", "apex", "torch", "bnb", "hf"} {
+		name = strings.TrimSuffix(name, maker)
+	}
+	r, err := find(name)
+	if err != nil {
+		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with _8bit, _bf16 or _fp16 for what they keep", strings.TrimSpace(text), strings.Join(Names(), ", "))
+	}
+	return r, storage, nil
+}
+
+// plainName is a name without what only tells where it comes from.
+func plainName(text string) string {
+	name := strings.ToLower(strings.TrimSpace(text))
+	name = name[strings.LastIndex(name, ".")+1:]
+	name = strings.ReplaceAll(name, "_", "")
+	return strings.TrimPrefix(strings.TrimPrefix(name, "paged"), "fused")
+}

@@ -1,0 +1,131 @@
+package optim
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// leastCoded is how many elements a param must have for states in 8 bits: what
+// bitsandbytes codes.
+const leastCoded = 4096
+
+// Keeping makes the function that says what the optimizer keeps of a param, in the
+// order in which its op takes it: states of the types that Storage, LeastCoded and
+// StatesOf say. All are zero at the start.
+func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) {
+	r, err := find(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	exceptions, err := c.exceptions()
+	if err != nil {
+		return nil, err
+	}
+	names := r.states(c)
+	return func(param string, s shape.Shape) []op.State {
+		t := c.storage(exceptions, param, s.Elements())
+		list := make([]op.State, len(names))
+		for i, name := range names {
+			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
+		}
+		return list
+	}, nil
+}
+
+// storage is the type of the states of a param.
+func (c Config) storage(exceptions []exception, param string, elements int64) dtype.Type {
+	t := c.Storage
+	for _, e := range exceptions {
+		if e.covers.MatchString(param) {
+			t = e.storage
+			break
+		}
+	}
+	least := int64(c.LeastCoded)
+	if least == 0 {
+		least = leastCoded
+	}
+	if t == dtype.Invalid || t == dtype.Dyn8 && elements < least {
+		return dtype.F32
+	}
+	return t
+}
+
+// storageOf is the type of one state: squares, in 8 bits, need no sign.
+func storageOf(state string, t dtype.Type) dtype.Type {
+	if t == dtype.Dyn8 && state == ExpAvgSq {
+		return dtype.UDyn8
+	}
+	return t
+}
+
+// exception is an item of StatesOf.
+type exception struct {
+	covers  *regexp.Regexp
+	storage dtype.Type
+}
+
+func (c Config) exceptions() (list []exception, err error) {
+	for item := range strings.SplitSeq(c.StatesOf, ";") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		at := strings.LastIndex(item, ":")
+		if at < 0 {
+			return nil, fmt.Errorf("optimizer %s: states_of %q; write it like embeddings:f32;lm_head:bf16", c.Name, item)
+		}
+		e := exception{}
+		if e.storage, err = parseStorage(item[at+1:]); err == nil {
+			e.covers, err = paramPattern(item[:at])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("optimizer %s: states_of %q: %w", c.Name, item, err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// storages are the types states may be kept in, as names of optimizers end.
+var storages = []struct {
+	name string
+	t    dtype.Type
+}{
+	{"8bit", dtype.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
+}
+
+func parseStorage(text string) (dtype.Type, error) {
+	for _, s := range storages {
+		if strings.TrimSpace(text) == s.name {
+			return s.t, nil
+		}
+	}
+	return dtype.Invalid, fmt.Errorf("states cannot be kept in %q; they can in f32, bf16, fp16 and 8bit", text)
+}
+
+// storageName is how the name of an optimizer ends: "" for f32.
+func (c Config) storageName() string {
+	for _, s := range storages {
+		if s.t == c.Storage && s.t != dtype.F32 {
+			return "_" + s.name
+		}
+	}
+	return ""
+}
+
+// checkStates refuses storage that states cannot have.
+func (c Config) checkStates() error {
+	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
+		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
+	}
+	if c.LeastCoded < 0 {
+		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.LeastCoded)
+	}
+	_, err := c.exceptions()
+	return err
+}

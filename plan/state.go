@@ -1,0 +1,186 @@
+package plan
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// StateAlignment is that of every state in the home of a piece, in bytes: what the
+// widest loads of every backend like.
+const StateAlignment = 256
+
+// BlockElements is what the first element of a param, and of each of its parts in
+// pieces, is a multiple of where some state has blocks.
+const BlockElements = dtype.Dyn8Elements
+
+// Stretch is a part of a piece that one launch updates: a param, a part of one, or
+// several behind each other that are treated alike.
+type Stretch struct {
+	Name    string      // of the first param
+	Offset  int64       // of its weights in the slab, bytes
+	Element int64       // of the slab
+	Shape   shape.Shape // that the optimizer sees: a vector, or a whole param's own
+	Type    dtype.Type  // of the weights
+	Decay   bool
+	States  []StatePlace
+}
+
+// StatePlace is a state in the home of a piece.
+type StatePlace struct {
+	Type   op.Type
+	Offset int64 // bytes
+}
+
+// Elements of the stretch.
+func (s Stretch) Elements() int64 { return s.Shape.Elements() }
+
+// Blocks says whether a state of the param has blocks.
+func (p SlabParam) Blocks() bool {
+	for _, s := range p.States {
+		if s.Type.DType.Block() {
+			return true
+		}
+	}
+	return false
+}
+
+// Within is the part of a param inside a piece, as a vector; frozen if there is none.
+// States of another shape than the param's stay what they are.
+func (p SlabParam) Within(piece Piece) SlabParam {
+	if p.Frozen() {
+		return p
+	}
+	n := p.Type.Shape.Elements()
+	from, to := max(p.Element, piece.From), min(p.Element+n, piece.To)
+	if from >= to {
+		p.Element = -1
+		return p
+	}
+	p.Offset += p.Type.DType.Bytes(from - p.Element)
+	p.Element, p.Type.Shape = from, shape.Shape{to - from}
+	return p
+}
+
+// Stretches lists what is updated at once in a piece of a slab, and where in its home
+// each state lies: stretch after stretch, state after state.
+func (u *Update) Stretches(s *Slab, piece Piece) []Stretch {
+	var list []Stretch
+	for _, p := range s.Params {
+		part := p.Within(piece)
+		switch {
+		case part.Frozen():
+		case u.Rule.Whole():
+			list = append(list, whole(p))
+		case len(list) > 0 && list[len(list)-1].continues(part):
+			last := &list[len(list)-1]
+			last.grow(last.Elements() + part.Type.Shape.Elements())
+		default:
+			list = append(list, stretchOf(part))
+		}
+	}
+	var at int64
+	for _, stretch := range list {
+		for i := range stretch.States {
+			state := &stretch.States[i]
+			state.Offset = alignState(at)
+			at = state.Offset + state.Type.Bytes()
+		}
+	}
+	return list
+}
+
+// StateBytes is the size of a piece's home for the states in its stretches.
+func StateBytes(stretches []Stretch) (bytes int64) {
+	for _, s := range stretches {
+		for _, state := range s.States {
+			bytes = state.Offset + state.Type.Bytes()
+		}
+	}
+	return bytes
+}
+
+func alignState(n int64) int64 { return (n + StateAlignment - 1) / StateAlignment * StateAlignment }
+
+// whole is a param that is updated by itself.
+func whole(p SlabParam) Stretch {
+	s := Stretch{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay}
+	for _, state := range p.States {
+		s.States = append(s.States, StatePlace{Type: state.Type})
+	}
+	return s
+}
+
+func stretchOf(part SlabParam) Stretch {
+	s := whole(part)
+	s.grow(part.Type.Shape.Elements())
+	return s
+}
+
+// grow makes the stretch and its states n elements long.
+func (s *Stretch) grow(n int64) {
+	s.Shape = shape.Shape{n}
+	for i := range s.States {
+		s.States[i].Type.Shape = s.Shape
+	}
+}
+
+// continues says whether a part of a param follows the stretch and is treated alike:
+// neighbours in weights and elements, with states of the same types whose blocks do not
+// reach over the border.
+func (s *Stretch) continues(part SlabParam) bool {
+	n := s.Elements()
+	if s.Decay != part.Decay || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
+		return false
+	}
+	for i, state := range part.States {
+		if s.States[i].Type.DType != state.Type.DType || state.Type.DType.Block() && n%BlockElements != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Call is the update of a stretch.
+func (u *Update) Call(s Stretch) (op.Call, error) {
+	weight := dtype.F32 // the master's
+	if u.Attr.To == dtype.Invalid {
+		weight = s.Type
+	}
+	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: u.Grad, Shape: s.Shape}}
+	for _, state := range s.States {
+		types = append(types, state.Type)
+	}
+	return op.Make(u.Rule, u.Attr, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
+}
+
+// verifyStates checks that the optimizer can work with the states of a slab, and that
+// its pieces leave blocks, and params that are updated whole, in one piece.
+func (p *Plan) verifyStates(s *Slab) error {
+	for _, piece := range s.Pieces {
+		for _, q := range s.Params {
+			part := q.Within(piece)
+			if part.Frozen() {
+				continue
+			}
+			if q.Blocks() && (q.Element%BlockElements != 0 || part.Element%BlockElements != 0) {
+				return fmt.Errorf("slab %s: a piece from %d on cuts param %s, at %d, inside a block", s.Name, piece.From, q.Name, q.Element)
+			}
+			if p.Update.Rule.Whole() && part.Type.Shape.Elements() != q.Type.Shape.Elements() {
+				return fmt.Errorf("slab %s: a piece from %d on cuts param %s, which %s updates whole", s.Name, piece.From, q.Name, p.Update.Rule)
+			}
+		}
+		stretches := p.Update.Stretches(s, piece)
+		for _, stretch := range stretches {
+			if _, err := p.Update.Call(stretch); err != nil {
+				return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
+			}
+		}
+		if need := StateBytes(stretches); piece.Moment < 0 && need > 0 || piece.Moment >= 0 && (piece.Moment >= len(p.Buffers) || p.Buffers[piece.Moment].Bytes < need) {
+			return fmt.Errorf("slab %s: the states of the piece from %d on take %d bytes, more than its home %d", s.Name, piece.From, need, piece.Moment)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package planner
+
+// borders are the buffers at the borders of blocks, -1 for none: by block, index of
+// the carry, and micro-batch. There is a border behind the last block too.
+type borders struct {
+	width, micros int
+	ids           []int
+}
+
+// newBorders has none yet.
+func (b *blueprint) newBorders() *borders {
+	list := &borders{width: b.carries, micros: b.goal.Micros}
+	list.ids = make([]int, (len(b.model.Blocks)+1)*list.width*list.micros)
+	for i := range list.ids {
+		list.ids[i] = -1
+	}
+	return list
+}
+
+// at is where a buffer is written down.
+func (l *borders) at(block, index, micro int) *int {
+	return &l.ids[(block*l.width+index)*l.micros+micro]
+}
+
+// some appends where the buffers of a border that are there are written down.
+func (l *borders) some(list []*int, block, micro int) []*int {
+	for i := range l.width {
+		if id := l.at(block, i, micro); *id >= 0 {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// mostCarries is how many values a block hands to the next at most.
+func (b *blueprint) mostCarries() int {
+	most := 1
+	for _, k := range b.model.Kinds {
+		most = max(most, len(k.Program.Outputs))
+	}
+	return most
+}

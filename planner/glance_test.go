@@ -1,0 +1,121 @@
+package planner
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"spillway/arch"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/spec"
+)
+
+const fourLayers = `{"model_type":"llama","vocab_size":200,"hidden_size":64,"num_hidden_layers":4,
+"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":128,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":512}`
+
+func small(t testing.TB, config string, task graph.Task) *spec.Model {
+	t.Helper()
+	m, info, err := arch.FromConfig([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := spec.Trace("small", info.Type, m, graph.Config{Rows: 1, Seq: 64, DType: dtype.BF16, Task: task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model
+}
+
+// smallSearch is a search of a small model with so many devices and micro-batches.
+func smallSearch(t testing.TB, devices, micros int, task graph.Task, rates sim.Rates) *search {
+	t.Helper()
+	site := Site{Device: "gpu0", Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates,
+		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
+	goal := Goal{Micros: micros}
+	if task == graph.Train {
+		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
+	}
+	b, err := newBlueprint(small(t, fourLayers, task), goal, site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSearch(b)
+}
+
+// randomMix is any mix of a way; without training only what makes sense then.
+func randomMix(r *rand.Rand, s *search, w way) mix {
+	slabs, blocks := len(s.b.slabs.list), len(s.b.model.Blocks)
+	m := mix{way: w, streamed: r.IntN(slabs + 1), window: 1 + r.IntN(4)}
+	m.onDisk = r.IntN(slabs+1) * r.IntN(2)
+	if s.b.training() {
+		m.offloaded, m.recompute, m.spilled, m.ahead = r.IntN(slabs+1), r.IntN(2*blocks+1), r.IntN(blocks+1), r.IntN(3)
+	}
+	return m
+}
+
+// No plan takes less memory or time than a glance at its choice says.
+func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	near := 0
+	for n := range 200 {
+		rates := []sim.Rates{{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}, {Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, HalfDuplex: true}}[r.IntN(2)]
+		s := smallSearch(t, 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates)
+		ways := s.sensible()
+		m := randomMix(r, s, ways[r.IntN(len(ways))])
+		c, err := s.glance(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.b.emit(c.choice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range p.Arenas {
+			if a.Bytes < c.arenas[i] {
+				t.Errorf("%d, %s: %d bytes of %s, at a glance %d", n, c.choice.title(), a.Bytes, a.Name, c.arenas[i])
+			}
+		}
+		order(p)
+		f, err := forecast(p, s.b.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.StepSeconds < 0.999999*c.seconds {
+			t.Errorf("%d, %s: %g s, at a glance %g s", n, c.choice.title(), f.StepSeconds, c.seconds)
+		}
+		if f.StepSeconds < 2*c.seconds {
+			near++
+		}
+	}
+	if near < 100 {
+		t.Errorf("only %d of 200 plans take less than twice what a glance says", near)
+	}
+}
+
+// The index found by following a line is the one a walk from the start finds.
+func TestFirstOfAgainstAWalk(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 9))
+	for range 500 {
+		lacks := make([]int64, 1+r.IntN(300))
+		left := int64(r.IntN(50))
+		for i := len(lacks) - 1; i >= 0; i-- {
+			lacks[i] = -left
+			left -= int64(r.IntN(20))
+		}
+		want := 0
+		for lacks[want] > 0 {
+			want++
+		}
+		asked := 0
+		got, err := firstOf(0, len(lacks)-1, lacks[len(lacks)-1], func(i int) (int64, error) { asked++; return lacks[i], nil })
+		if err != nil || got != want {
+			t.Fatalf("found %d in %v, want %d: %v", got, lacks, want, err)
+		}
+		if asked > 18 {
+			t.Errorf("asked %d times to find one of %d", asked, len(lacks))
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// Grid says at which sizes calls are measured for tables of rates. Empty lists measure
+// nothing.
+type Grid struct {
+	Sides []int64 // of products, in all three directions
+	// Of attention: positions, heads of all samples, and the width of a head.
+	Positions, Heads, Head []int64
+	// Of losses with the last product in them: rows, vocabulary, width.
+	Rows, Vocabulary, Width []int64
+	// Lines are the rows of everything else, Line their width.
+	Lines []int64
+	Line  int64
+}
+
+// UsualGrid reaches from what hides no launch to what fills any card, in some seconds.
+var UsualGrid = Grid{
+	Sides:     []int64{256, 1024, 2048, 4096, 8192},
+	Positions: []int64{256, 1024, 4096}, Heads: []int64{16, 64, 256}, Head: []int64{64, 128},
+	Rows: []int64{512, 2048, 8192}, Vocabulary: []int64{8192, 131072}, Width: []int64{1024, 4096},
+	Lines: []int64{64, 1024, 16384}, Line: 4096,
+}
+
+// tableSpan is how long the launches of one measurement take together.
+const tableSpan = 2 * time.Millisecond
+
+// Tables measures calls of a grid that compute in t. Kinds the device has no kernel for
+// are left out.
+func Tables(dev device.Device, t dtype.Type, g Grid) (tables map[op.Kind]machine.Table, err error) {
+	b, err := newBench(dev)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	tables = map[op.Kind]machine.Table{}
+	for kind, make := range shaped {
+		axes := g.axes(kind)
+		if err := b.measure(tables, kind, axes, func(s []int64) (op.Call, error) { return make(t, s[0], s[1], s[2]) }); err != nil {
+			return tables, err
+		}
+	}
+	for kind, make := range plain {
+		if err := b.measureLines(tables, kind, t, g, make); err != nil {
+			return tables, err
+		}
+	}
+	return tables, nil
+}
+
+// axes of a kind that has three.
+func (g Grid) axes(kind op.Kind) [][]int64 {
+	switch kind {
+	case op.MatMul:
+		return [][]int64{g.Sides, g.Sides, g.Sides}
+	case op.Attention, op.AttentionGrad:
+		return [][]int64{g.Positions, g.Heads, g.Head}
+	}
+	return [][]int64{g.Rows, g.Vocabulary, g.Width}
+}
+
+// measure fills a table of three axes.
+func (b *bench) measure(tables map[op.Kind]machine.Table, kind op.Kind, axes [][]int64, make func([]int64) (op.Call, error)) error {
+	t := machine.Table{Axes: axes}
+	for _, x := range axes[0] {
+		for _, y := range axes[1] {
+			for _, z := range axes[2] {
+				rate, err := b.rate(make([]int64{x, y, z}))
+				if err != nil || rate == 0 {
+					return err
+				}
+				t.Rates = append(t.Rates, rate)
+			}
+		}
+	}
+	if len(t.Rates) > 0 {
+		tables[kind] = t
+	}
+	return nil
+}
+
+// measureLines fills a table by bytes.
+func (b *bench) measureLines(tables map[op.Kind]machine.Table, kind op.Kind, d dtype.Type, g Grid, make maker) error {
+	t := machine.Table{Axes: [][]int64{nil}}
+	for _, rows := range g.Lines {
+		call, err := make(d, rows, g.Line)
+		rate, err := b.rate(call, err)
+		if err != nil || rate == 0 {
+			return err
+		}
+		t.Axes[0] = append(t.Axes[0], call.Sizes()[0])
+		t.Rates = append(t.Rates, rate)
+	}
+	if len(t.Rates) > 0 {
+		tables[kind] = t
+	}
+	return nil
+}
+
+// rate of a call; 0 where the device has no kernel for it.
+func (b *bench) rate(call op.Call, err error) (float64, error) {
+	if err != nil {
+		return 0, err
+	}
+	took, err := b.time(call, tableSpan)
+	var none *device.NoKernelError
+	if errors.As(err, &none) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("measuring %v: %w", call.Kind, err)
+	}
+	return call.Cost().Amount() / took.Seconds(), nil
+}
+
+// shaped make calls of kinds with three sizes, in the order of op.Call.Sizes.
+var shaped = map[op.Kind]func(t dtype.Type, x, y, z int64) (op.Call, error){
+	op.MatMul: func(t dtype.Type, m, n, k int64) (op.Call, error) {
+		return op.Make(op.MatMul, op.Attr{TransB: true}, of(t, m, k), of(t, n, k))
+	},
+	op.Attention: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+		q := of(t, 1, positions, heads*head)
+		return op.Make(op.Attention, causal(heads, head), q, q, q)
+	},
+	op.AttentionGrad: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+		q := of(t, 1, positions, heads*head)
+		return op.Make(op.AttentionGrad, causal(heads, head), q, q, q, q, of(dtype.F32, 1, heads, positions), q)
+	},
+	op.LinearCrossEntropy: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
+		return op.Make(op.LinearCrossEntropy, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1))
+	},
+	op.LinearCrossEntropyGrad: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
+		return op.Make(op.LinearCrossEntropyGrad, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1), of(dtype.F32, 1))
+	},
+}
+
+// causal attention as models have it.
+func causal(heads, head int64) op.Attr {
+	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head))}
+}
+
+// maker makes a call on rows of a width.
+type maker func(t dtype.Type, rows, width int64) (op.Call, error)
+
+// alike makes calls whose operands all have one shape.
+func alike(kind op.Kind, a op.Attr, operands int) maker {
+	return func(t dtype.Type, rows, width int64) (op.Call, error) {
+		in := make([]op.Type, operands)
+		for i := range in {
+			in[i] = of(t, rows, width)
+		}
+		return op.Make(kind, a, in...)
+	}
+}
+
+// plain make calls of the other kinds that models spend time in.
+var plain = map[op.Kind]maker{
+	op.Copy:      alike(op.Copy, op.Attr{}, 1),
+	op.Add:       alike(op.Add, op.Attr{}, 2),
+	op.Unary:     alike(op.Unary, op.Attr{Func: op.GELU}, 1),
+	op.UnaryGrad: alike(op.UnaryGrad, op.Attr{Func: op.GELU}, 2),
+	op.Gated:     alike(op.Gated, op.Attr{Func: op.SiLU}, 2),
+	op.GatedGrad: alike(op.GatedGrad, op.Attr{Func: op.SiLU}, 3),
+	op.Dropout:   alike(op.Dropout, op.Attr{Prob: 0.1}, 1),
+	op.SumRows:   alike(op.SumRows, op.Attr{Keep: 1}, 1),
+
+	op.RMSNorm: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.RMSNorm, op.Attr{Eps: 1e-5}, of(t, rows, width), of(t, width))
+	},
+	op.RMSNormGrad: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.RMSNormGrad, op.Attr{Eps: 1e-5}, of(t, rows, width), of(t, width), of(t, rows, width))
+	},
+	op.LayerNorm: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.LayerNorm, op.Attr{Eps: 1e-5, Bias: true}, of(t, rows, width), of(t, width), of(t, width))
+	},
+	op.LayerNormGrad: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.LayerNormGrad, op.Attr{Eps: 1e-5, Bias: true}, of(t, rows, width), of(t, width), of(t, rows, width))
+	},
+	op.Rope: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.Rope, op.Attr{Heads: width / 128}, of(t, rows, width), of(dtype.I32, rows), of(dtype.F32, 64))
+	},
+	op.Embedding: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.Embedding, op.Attr{}, of(dtype.I32, rows), of(t, ids, width))
+	},
+	op.EmbeddingGrad: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		return op.Make(op.EmbeddingGrad, op.Attr{Rows: ids, Accumulate: true}, of(dtype.I32, rows), of(t, rows, width))
+	},
+	op.SumSquares: alike(op.SumSquares, op.Attr{}, 1),
+	op.Adam: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		full, a := of(dtype.F32, rows*width), op.Attr{Decoupled: true}
+		if t != dtype.F32 {
+			a.To = t
+		}
+		return op.Make(op.Adam, a, full, of(t, rows*width), full, full, of(dtype.F32, 2))
+	},
+}
+
+func of(t dtype.Type, dims ...int64) op.Type { return op.Type{DType: t, Shape: shape.Shape(dims)} }
