@@ -11,6 +11,10 @@ const decodedAtOnce = 8192
 
 func dequantize(d *Device, c op.Call) (program, error) {
 	n := c.In[0].Shape.Elements()
+	if c.In[0].DType.ByRows() {
+		return just(d.line(of("dequantize", c.Out[0].DType), "dequantizeRows", d.stride(n), threads,
+			buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last()), flag(c.In[0].DType == dtype.RowF8)))
+	}
 	blocks := max(1, min(parts(n, decodedAtOnce), int64(d.card.multiprocessors)*8))
 	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", blocks, threads,
 		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))

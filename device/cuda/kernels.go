@@ -83,7 +83,7 @@ func known32(c op.Call, t dtype.Type) error {
 	switch t {
 	case dtype.F32, dtype.BF16, dtype.F16, dtype.I32:
 		return nil
-	case dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8:
+	case dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8, dtype.RowI8, dtype.RowF8:
 		return nil // the rule of the op says where they may be
 	case dtype.F64:
 		if c.Kind == op.ClipScale {
