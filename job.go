@@ -11,7 +11,6 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
-	"spillway/op"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
@@ -249,19 +248,13 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
-	kind, attr, err := o.Optimizer.Op()
-	if err != nil {
+	var err error
+	if g.Optimizer, err = o.optimizer(); err != nil {
 		return g, err
 	}
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	keeping, err := o.Optimizer.Keeping()
-	if err != nil {
-		return g, err
-	}
-	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16,
-		States: func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }}
 	g.Master = o.Precision != dtype.F32 && !o.Pure
 	return g, nil
 }

@@ -42,7 +42,11 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 	}
 	args := &op.Args{}
 	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element})
-	return launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}, nil
+	l := launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}
+	if w := k.Workspace(); w > 0 {
+		l.launch.Workspace, err = e.region(s, plan.Place{Region: plan.InFrame}, w)
+	}
+	return l, err
 }
 
 // updateOperands: weight (or master), gradient, states, clip; then what is

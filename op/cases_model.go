@@ -236,6 +236,35 @@ func (l *caseList) updates() {
 		l.sgd(n)
 		l.lion(n)
 	}
+	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
+		l.adafactor(dims...)
+	}
+}
+
+func (l *caseList) adafactor(dims ...int) {
+	positive := func(a Array, u func(int) float64) {
+		for i := range a.F {
+			a.F[i] = 0.1 + u(i)
+		}
+	}
+	w, g, clip := f32(spread, dims...), l.x(dims...), numbers(0.75, 2)
+	var squares []operand
+	for _, s := range factored(w.t.Shape) {
+		squares = append(squares, operand{Type{dtype.F32, s}, positive})
+	}
+	name := w.t.Shape.String()
+	add := func(what string, attr Attr, args [8]float32, kept ...operand) {
+		in := append([]operand{w, g}, kept...)
+		l.add(name+what, Adafactor, attr, append(append(in, squares...), clip)...).Args.F = args
+	}
+	relative := [8]float32{ArgRate: 1e-2, ArgTake: 0.4, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1}
+	fixed := [8]float32{ArgRate: 1e-2, ArgDecay: 0.1, ArgBeta1: 0.9, ArgTake: 0.2, ArgEps: 1e-30, ArgThreshold: 0.5}
+	add("", Attr{}, relative)
+	add(" at a fixed rate, copy", Attr{To: dtype.BF16}, fixed)
+	add(" first iteration", Attr{}, [8]float32{ArgRate: 1e-2, ArgTake: 1, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1})
+	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
+		add(" with a mean in "+kept.String(), Attr{}, fixed, spreadAs(kept, dims...))
+	}
 }
 
 func (l *caseList) adam(n int) {

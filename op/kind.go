@@ -51,6 +51,7 @@ const (
 	Adam
 	SGD
 	Lion
+	Adafactor
 
 	kinds
 )
@@ -108,6 +109,7 @@ var defs = [kinds]def{
 	Adam:       {"adam", inferAdam, costUpdate, nil, referenceAdam},
 	SGD:        {"sgd", inferSGD, costUpdate, nil, referenceSGD},
 	Lion:       {"lion", inferLion, costUpdate, nil, referenceLion},
+	Adafactor:  {"adafactor", inferAdafactor, costAdafactor, nil, referenceAdafactor},
 }
 
 func first(Attr) []int { return []int{0} }

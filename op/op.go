@@ -214,6 +214,8 @@ func (c Call) InPlace() []int {
 		return []int{0}
 	case c.Kind == SGD, c.Kind == Lion:
 		return []int{0, 2}
+	case c.Kind == Adafactor:
+		return []int{0, 2, 3, 4}[:len(c.In)-2]
 	}
 	return nil
 }

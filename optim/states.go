@@ -33,6 +33,9 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 		for i, name := range names {
 			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
 		}
+		if r.factored != nil {
+			list = append(list, r.factored(s)...)
+		}
 		return list
 	}, nil
 }
@@ -122,6 +125,9 @@ func (c Config) storageName() string {
 func (c Config) checkStates() error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
 		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
+	}
+	if c.Name == adafactor.defaults.Name && c.Storage == dtype.Dyn8 {
+		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
 	if c.LeastCoded < 0 {
 		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.LeastCoded)

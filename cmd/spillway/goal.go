@@ -40,10 +40,19 @@ func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
-	f.StringVar(&g.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted: adamw:beta2=0.95,eps=1e-6")
+	optimizerFlag(cmd, &g.optimizer)
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
 	g.lora.add(cmd)
 	return g
+}
+
+// optimizerFlag adds --optimizer, which is also called --optim as other trainers have it.
+func optimizerFlag(cmd *cobra.Command, to *string) {
+	f := cmd.Flags()
+	f.StringVar(to, "optimizer", "adamw", "`"+strings.Join(optim.Names(), "|")+"`, with _8bit, _bf16 or _fp16 for what it keeps (paged_ is understood: a plan\nalways may rest it on the host), and options if wanted: adamw_8bit:beta2=0.95,states_of=embeddings:f32")
+	alias := *f.Lookup("optimizer")
+	alias.Name, alias.Hidden = "optim", true
+	f.AddFlag(&alias)
 }
 
 // check refuses flags that make no sense together.

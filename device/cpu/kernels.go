@@ -57,6 +57,7 @@ var makers = map[op.Kind]maker{
 	op.Adam:       adam,
 	op.SGD:        sgd,
 	op.Lion:       lion,
+	op.Adafactor:  newAdafactor,
 }
 
 // prepare makes the program of a call, or says why there is none.
@@ -92,7 +93,7 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Copy, op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion:
+	case op.Copy, op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion, op.Adafactor:
 		return true
 	case op.Cast:
 		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32

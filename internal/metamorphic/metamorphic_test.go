@@ -46,7 +46,8 @@ func (s subject) bound() float64 {
 func subjects(t testing.TB) (list []subject) {
 	for _, micros := range []int{1, 2, 4} {
 		for _, clip := range []bool{false, true} {
-			adamw, mixed, lion := tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip)
+			adamw, mixed, lion, adafactor := tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip)
+			adafactor.Optimizer.Rule, adafactor.Optimizer.States = op.Adafactor, func(p spec.Param) []op.State { return op.FactoredStates(p.Type.Shape) }
 			mixed.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
 			lion.Optimizer.Rule, lion.Optimizer.States = op.Lion, tiny.Keep("exp_avg")
 			list = append(list,
@@ -54,6 +55,7 @@ func subjects(t testing.TB) (list []subject) {
 				subject{tiny.Model(t, tiny.Llama, graph.Config{Rows: 1, Seq: 12, Task: graph.Train}), mixed, true},
 				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 9, Task: graph.Train, Packed: true}), mixed, false},
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adamw, false},
+				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adafactor, false},
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), lion, false},
 				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true))
 		}
