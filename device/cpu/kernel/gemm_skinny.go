@@ -23,12 +23,12 @@ func (g *Gemm) skinnyScratch() int {
 	if !g.B.Transposed {
 		return 0
 	}
-	return slabDepth(g.K) * skinnyN
+	return g.depth() * skinnyN
 }
 
 // Run computes one panel of columns.
 func (g *skinny) Run(worker, piece int) {
-	r, depth, width := g.path, slabDepth(g.K), g.width()
+	r, depth, width := g.path, (*Gemm)(g).depth(), g.width()
 	col := piece * width
 	cols := min(width, g.N-col)
 	scratch := g.Work[worker*(*Gemm)(g).skinnyScratch():]
