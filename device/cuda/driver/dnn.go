@@ -81,7 +81,6 @@ const (
 	ofDataType   = 1
 	ofBool       = 2
 	ofInt64      = 3
-	ofFloat      = 4
 	ofPointer    = 6
 	ofHeuristic  = 8
 	ofNote       = 11
