@@ -24,8 +24,10 @@ type Executor struct {
 	arenas  []device.Memory
 	queues  map[lane]device.Queue
 	kernels map[programOn][]device.Kernel // by program and device: one per node
-	joined  map[programOn]func(device.Queue) error
-	steps   []prepared
+	// What devices that join kernels were given, by what it depends on.
+	joined        map[programOn]func(device.Queue) error
+	joinedUpdates map[updateOn]func(device.Queue) error
+	steps         []prepared
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
 	updates  []updateArgs
@@ -77,7 +79,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

@@ -19,6 +19,7 @@ type queue struct {
 
 	mu     sync.Mutex
 	closed bool
+	gate   *gate // for events of other backends; nil until one is waited for
 	since  int   // launches since the last Sync
 	last   *task // the latest of them
 	noting *capture
@@ -132,6 +133,7 @@ func (q *queue) Record(e device.Event) error {
 		return err
 	}
 	defer q.leave()
+	own.records.Add(1)
 	return q.device.lib.CUDA.Record(own.handle, q.stream)
 }
 
@@ -139,7 +141,7 @@ func (q *queue) Record(e device.Event) error {
 func (q *queue) Wait(e device.Event) error {
 	own, ours := e.(*event)
 	if !ours {
-		return fmt.Errorf("%s: wait for an event this device did not make", q.device.name)
+		return q.waitFor(e)
 	}
 	if err := q.enter(); err != nil {
 		return err
@@ -190,5 +192,5 @@ func (q *queue) end() error {
 		return nil
 	}
 	q.closed = true
-	return q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream))
+	return errors.Join(q.shut(), q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream)))
 }

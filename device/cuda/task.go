@@ -78,7 +78,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
-var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.SumSquares: true, op.ClipScale: true}
+var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
 
 // elementBytes is where elements may begin: block formats at their f32 scales.
 func elementBytes(t dtype.Type) int64 {
