@@ -31,7 +31,7 @@ const pairBytes = 512 << 20
 func (h heads) library(d *Device) bool {
 	a := h.c.Attr
 	return d.lib.DNN != nil && d.card.major == 9 && h.c.In[0].DType != dtype.F32 &&
-		h.d%8 == 0 && h.d <= 128 && a.Scale > 0 && (a.Window == 0 || a.Window >= h.s) && !h.extras() && (!a.Causal || h.t == h.s) &&
+		h.d%8 == 0 && h.d <= 128 && a.Scale > 0 && (a.Window == 0 || a.Window >= h.s) && !h.masks() && !h.dropout() && (!a.Causal || h.t == h.s) &&
 		h.b*h.heads*h.t*h.s >= leastPairs
 }
 
