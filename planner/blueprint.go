@@ -40,9 +40,10 @@ type blueprint struct {
 	programs   map[programKey]*laid
 	layouts    []int // by block: equal where params lie in their slabs alike
 	names      []blockNames
-	carries    int   // between blocks, at most
-	usual      size  // of plans
-	usualPiece int64 // see pieceElements
+	carries    int     // between blocks, at most
+	usual      size    // of plans
+	updateTook float64 // see updating
+	usualPiece int64   // see pieceElements
 	took       map[*graph.Program]float64
 	costs      map[costKey]float64
 	tangled    bool // see entangled

@@ -39,10 +39,11 @@ type Choice struct {
 	Split   []int // by block: its device; nil for data parallel
 	// Pipeline orders the micro-batches over the split so that all devices work.
 	Pipeline bool
-	// ShardWeights: data parallel devices fetch weights they do not own from the
-	// owner (ZeRO-3); otherwise each keeps them all (ZeRO-2: what the optimizer keeps
-	// and gradients rest with the owner alone).
-	ShardWeights bool
+	// Data parallel devices share what the optimizer keeps: it rests with the owner of
+	// a slab alone (ZeRO-1). ShardGradients: so do gradients, which are sent there after
+	// every round of micro-batches (ZeRO-2); else each device sums its own, and devices
+	// add theirs once. ShardWeights: so do weights, which others fetch (ZeRO-3).
+	ShardGradients, ShardWeights bool
 	// Vertical: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
 	Vertical bool

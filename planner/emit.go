@@ -8,6 +8,15 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
+	d, err := b.draft(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.finish(), nil
+}
+
+// draft writes the plan of a choice but for the places of its buffers.
+func (b *blueprint) draft(c Choice) (*draft, error) {
 	c.Vertical = b.vertical(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
@@ -28,7 +37,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 		e.clippedUpdates()
 	}
 	b.usual = size{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Steps) + len(e.p.Steps)/16}
-	return e.finish(), nil
+	return newDraft(e), nil
 }
 
 // size of a plan before its frees.
@@ -63,9 +72,9 @@ type emitter struct {
 	found []*int      // scratch of waiting
 	binds []plan.Bind // room for those of steps to come
 
-	owner []int   // by slab: the device that updates it
-	left  []int   // by slab: uses that still add to its gradient
-	final [][]int // by use: slabs whose gradient it completes
+	owner   []int   // by slab: the device that updates it
+	final   [][]int // by use: slabs whose gradient it completes
+	rounded [][]int // by use: slabs whose owner gets what other devices have of its gradient
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
@@ -184,7 +193,6 @@ func (e *emitter) use(i int, u use) error {
 	e.windows[u.device].enter(u.turn)
 	e.fetchStates(i)
 	for _, k := range e.trained(u) {
-		e.left[k]--
 		if here := &e.on[u.device].slabs[k]; here.gradient < 0 {
 			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.gradBytes(k))
 		}
@@ -196,6 +204,9 @@ func (e *emitter) use(i int, u use) error {
 			return err
 		}
 		e.spill(u, j)
+	}
+	for _, k := range e.rounded[i] {
+		e.sumDevices(k)
 	}
 	for _, k := range e.final[i] {
 		if err := e.gradientDone(k); err != nil {

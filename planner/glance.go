@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+
 	"spillway/plan"
 )
 
@@ -23,12 +25,13 @@ func (b *blueprint) glance(c Choice) (glance, error) {
 	return glance{e.p, max(computing, b.moving(c, e.state))}, nil
 }
 
-// computing is how long the busiest device computes.
+// computing is how long the busiest device computes and updates.
 func (b *blueprint) computing(c Choice) (most float64, err error) {
 	micros := (b.goal.Micros + c.devices() - 1) / c.devices()
 	if c.Split != nil {
 		micros = b.goal.Micros
 	}
+	var all float64 // devices
 	busy := make([]float64, c.devices())
 	for i := range b.model.Blocks {
 		t, err := b.blockSeconds(i, c.Level[i])
@@ -40,9 +43,28 @@ func (b *blueprint) computing(c Choice) (most float64, err error) {
 			d = c.Split[i]
 		}
 		busy[d] += t * float64(micros)
-		most = max(most, busy[d])
+		most, all = max(most, busy[d]), all+t*float64(b.goal.Micros)
 	}
-	return most, nil
+	updating, err := b.updating()
+	return max(most, (all+updating)/float64(c.devices())), err
+}
+
+// updating is how long the updates of all slabs take one device.
+func (b *blueprint) updating() (float64, error) {
+	if b.updateTook > 0 || !b.training() {
+		return b.updateTook, nil
+	}
+	for k := range b.slabs.list {
+		s := &b.slabs.list[k]
+		for _, stretch := range b.update.Stretches(s, plan.Piece{To: s.Elements}) {
+			call, err := b.update.Call(stretch)
+			if err != nil {
+				return 0, fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
+			}
+			b.updateTook += b.site.Rates.Time(call).Seconds()
+		}
+	}
+	return b.updateTook, nil
 }
 
 // costKey is equal for blocks that take the same time.

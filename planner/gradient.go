@@ -1,26 +1,30 @@
 package planner
 
 import (
+	"slices"
+
 	"spillway/plan"
 )
 
-// countGradients finds how many uses write the gradient of each slab, and which
-// slabs' gradients are complete after which use.
+// countGradients finds which slabs' gradients are complete after which use, and with
+// sharded gradients, after which uses every device's part of a round is there.
 func (e *emitter) countGradients() {
-	e.left = make([]int, len(e.p.Slabs))
-	last := map[int]int{}
+	type source struct{ device, block int }
+	last := make([]int, len(e.p.Slabs))  // the last use so far that writes a slab's gradient
+	added := make([][]source, len(last)) // who has, since the last sum
+	e.final, e.rounded = make([][]int, len(e.uses)), make([][]int, len(e.uses))
 	for i, u := range e.uses {
 		for _, k := range e.trained(u) {
-			e.left[k]++
-			last[k] = i
+			if e.c.ShardGradients && slices.Contains(added[k], source{u.device, u.block}) {
+				e.rounded[last[k]] = append(e.rounded[last[k]], k)
+				added[k] = added[k][:0]
+			}
+			added[k], last[k] = append(added[k], source{u.device, u.block}), i
 		}
 	}
-	e.final = make([][]int, len(e.uses))
-	for i, u := range e.uses {
-		for _, k := range e.trained(u) {
-			if last[k] == i {
-				e.final[i] = append(e.final[i], k)
-			}
+	for k, some := range added {
+		if len(some) > 0 {
+			e.final[last[k]] = append(e.final[last[k]], k)
 		}
 	}
 }
@@ -51,8 +55,8 @@ func (e *emitter) gradientDone(k int) error {
 	return e.squares(k)
 }
 
-// sumDevices brings the parts of a gradient to the slab's owner and adds them in
-// the order of the devices.
+// sumDevices brings the parts of a gradient to the slab's owner and adds them to its
+// own, in the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
 	owner := e.owner[k]
 	step := plan.Step{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.b.owner[k], Micro: -1, Slab: k}
@@ -69,8 +73,24 @@ func (e *emitter) sumDevices(k int) {
 		step.Bind = append(step.Bind, plan.Bind{Region: plan.InGrad, Index: len(step.Bind), Buffer: id})
 	}
 	e.on[owner].slabs[k].gradient = step.Bind[0].Buffer
+	if len(e.on) > 1 {
+		e.handOver(k)
+	}
 	if len(step.Bind) > 1 {
 		e.add(step)
+	}
+}
+
+// handOver notes that the owner of a slab now has what any device has written of its
+// gradient, and others have nothing.
+func (e *emitter) handOver(k int) {
+	for _, id := range e.b.slabs.params[k] {
+		some := false
+		for d := range e.on {
+			some = some || e.on[d].written[id]
+			e.on[d].written[id] = false
+		}
+		e.on[e.owner[k]].written[id] = some
 	}
 }
 

@@ -42,6 +42,9 @@ func (s *search) families(w way) []family {
 		return list
 	}
 	list = append(list, family{2 * blocks, func(i int) mix { return mix{way: w, recompute: i} }})
+	if w == shardedState && s.b.goal.Insist.Way == "" {
+		return list // where something leaves the device, a block has all its micro-batches at once, as with sharded gradients
+	}
 	for _, r := range []int{0, blocks, 2 * blocks} {
 		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, ahead: 1} }})
 	}

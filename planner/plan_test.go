@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/arch"
 	"spillway/dtype"
@@ -205,16 +204,5 @@ func TestFitErrorOptionsFit(t *testing.T) {
 		if _, _, err := q.Plan(); err != nil {
 			t.Errorf("option %q does not fit: %v", o.Change, err)
 		}
-	}
-}
-
-func BenchmarkPlan405B(b *testing.B) {
-	r := named(b, "llama-3-405b", "gpu:141GiB@55GB/s,host:8000GiB", 1, 4096, graph.Train)
-	for b.Loop() {
-		t0 := time.Now()
-		if _, _, err := r.Plan(); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(time.Since(t0).Seconds()/2, "share-of-2s")
 	}
 }

@@ -58,6 +58,9 @@ type attempt struct {
 	*candidate
 }
 
+// searchBudget bounds how many steps of plans are written once something fits.
+const searchBudget = 1_500_000
+
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
 const reportBudget = 100_000
@@ -85,6 +88,9 @@ type candidate struct {
 func (s *search) run() (*candidate, error) {
 	for _, w := range s.ways() {
 		for _, f := range s.families(w) {
+			if s.best != nil && s.written > searchBudget {
+				break // a very large model: something fits, and that must do
+			}
 			if err := s.try(f); err != nil {
 				return nil, err
 			}
@@ -164,31 +170,35 @@ func (s *search) glance(m mix) (*candidate, error) {
 	return c, nil
 }
 
-// look writes the plan of a candidate to see whether it fits.
+// look writes the plan of a candidate to see whether it fits. Buffers only get places
+// where what is alive at once fits.
 func (s *search) look(c *candidate) error {
 	if c.written {
 		return nil
 	}
-	p, err := s.write(c)
+	d, err := s.b.draft(c.choice)
 	if err != nil {
 		return err
 	}
-	c.written = true
-	s.measure(c, p)
+	s.written += d.steps()
+	s.measure(c, d.least())
+	if c.written = true; c.fits {
+		s.last, s.lastPlan = c, d.finish()
+		s.measure(c, s.lastPlan)
+	}
 	return nil
 }
 
-func (s *search) write(c *candidate) (*plan.Plan, error) {
+// plan of a candidate that was looked at.
+func (s *search) plan(c *candidate) (*plan.Plan, error) {
 	if s.last == c {
 		return s.lastPlan, nil
 	}
 	p, err := s.b.emit(c.choice)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.written += len(p.Steps)
 	}
-	s.written += len(p.Steps)
-	s.last, s.lastPlan = c, p
-	return p, nil
+	return p, err
 }
 
 // measure compares what a plan, or its homes, take with what there is.
@@ -223,7 +233,7 @@ func (s *search) time(c *candidate) error {
 
 // simulate forecasts a candidate.
 func (s *search) simulate(c *candidate) error {
-	p, err := s.write(c)
+	p, err := s.plan(c)
 	if err != nil {
 		return err
 	}
