@@ -60,6 +60,9 @@ func (e *emitter) owners() []int {
 		}
 		return owner
 	}
+	if e.c.devices() == 1 {
+		return owner
+	}
 	order := make([]int, len(owner))
 	for k := range order {
 		order[k] = k

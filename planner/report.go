@@ -103,7 +103,7 @@ func (s *search) rejected(best *candidate) ([]plan.Option, error) {
 // that fits, with its forecast, as long as not too many steps are written to find out.
 func (s *search) told(a attempt, until int) (*candidate, error) {
 	c := a.candidate
-	if !c.fits || !c.bound || s.written > until {
+	if !c.fits || !c.bound || s.written+s.b.usual.steps > until {
 		return c, nil
 	}
 	if err := s.look(c); err != nil || !c.fits {

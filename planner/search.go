@@ -59,7 +59,7 @@ type attempt struct {
 }
 
 // searchBudget bounds how many steps of plans are written once something fits.
-const searchBudget = 1_500_000
+const searchBudget = 1_000_000
 
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
@@ -133,7 +133,7 @@ func (s *search) try(f family) error {
 		}
 	}
 	if may, err := s.glance(f.mix(first)); err != nil || !c.fits || !s.beats(may) {
-		if err == nil && (f.size == 0 || s.written < reportBudget) {
+		if err == nil && (f.size == 0 || s.written+s.b.usual.steps < reportBudget) {
 			err = s.look(c)
 		}
 		return err
