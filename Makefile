@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic memory gpu-bundle strategies
+.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic memory states gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -36,6 +36,9 @@ strategies:      ## docs/strategies.md anew: what the planner picks for publishe
 
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
+
+states:          ## a small Llama learns as well with states in fewer bits, over a thousand iterations
+	go test ./train -run TestStatesInFewerBitsLearnAsWell -v -learn 1000
 
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m

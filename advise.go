@@ -73,6 +73,12 @@ func (m *Model) Standard(o PlanOptions) (*Job, error) {
 func (m *Model) Ladder(o PlanOptions) (planner.Taken, []planner.Rung, error) {
 	o = o.withDefaults(m)
 	start := planner.Setting{Train: o.Task != Infer && o.Task != Eval, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision, HasDisk: o.Machine.HasDisk()}
+	if start.Train && len(o.Optimizer.States()) > 0 {
+		start.Storage = o.Optimizer.Storage
+		if start.Storage == dtype.Invalid {
+			start.Storage = dtype.F32
+		}
+	}
 	if o.adapters() {
 		start.Rank, start.Base = o.Adapters.Rank, o.Adapters.Base
 	}
@@ -81,7 +87,7 @@ func (m *Model) Ladder(o PlanOptions) (planner.Taken, []planner.Rung, error) {
 
 // with is the options for a setting of the ladder.
 func (o PlanOptions) with(s planner.Setting) PlanOptions {
-	o.Precision, o.Micros = s.Precision, s.Micros
+	o.Precision, o.Micros, o.Optimizer.Storage = s.Precision, s.Micros, s.Storage
 	if s.Rank == 0 {
 		return o
 	}

@@ -36,6 +36,9 @@ type Config struct {
 	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
 	// the loss. 0 is F32.
 	Precision dtype.Type
+	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
+	// up or down at random, by how near each is.
+	Pure      bool
 	Optimizer optim.Config   // the zero value is AdamW as PyTorch has it
 	Schedule  optim.Schedule // of its rate; the zero value is constant
 	NoDecay   optim.NoDecay  // params without weight decay
@@ -134,7 +137,7 @@ func (c Config) check() error {
 func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 	c := w.c
 	o := PlanOptions{
-		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision,
+		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure,
 		Optimizer: c.Optimizer, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
 		Insist: insists[c.Strategy],
 		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},

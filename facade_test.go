@@ -20,6 +20,7 @@ import (
 	"spillway/executor"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
@@ -82,6 +83,9 @@ func TestImpossiblePlansSayWhatWouldFit(t *testing.T) {
 	}
 	for _, choice := range fit.Options {
 		o.Rows, o.Seq, o.Micros, o.Budget = choice.Rows, choice.Seq, choice.Micros, choice.Device
+		if o.Optimizer = (optim.Config{}); choice.Coded {
+			o.Optimizer, _ = optim.Parse("adamw_8bit")
+		}
 		if _, err := m.Plan(o); err != nil {
 			t.Errorf("%s does not fit: %v", choice.Change, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
-	"spillway/op"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
@@ -58,6 +57,9 @@ type PlanOptions struct {
 	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
 	// the loss. 0 is F32.
 	Precision dtype.Type
+	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
+	// up or down at random, by how near each is.
+	Pure bool
 
 	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
 	NoDecay   optim.NoDecay // params without weight decay
@@ -178,6 +180,9 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 	if err != nil {
 		return r, err
 	}
+	if o.Pure && o.Precision != dtype.BF16 {
+		return r, fmt.Errorf("weights in %v without masters: only bf16 can do without; plan with Precision BF16, or with masters", o.Precision)
+	}
 	net, err := m.network(o)
 	if err != nil {
 		return r, err
@@ -243,20 +248,14 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
-	kind, attr, err := o.Optimizer.Op()
-	if err != nil {
+	var err error
+	if g.Optimizer, err = o.optimizer(); err != nil {
 		return g, err
 	}
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	keeping, err := o.Optimizer.Keeping()
-	if err != nil {
-		return g, err
-	}
-	g.Optimizer = &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16,
-		States: func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }}
-	g.Master = o.Precision != dtype.F32
+	g.Master = o.Precision != dtype.F32 && !o.Pure
 	return g, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/lora"
-	"spillway/quant/bnb"
+	"spillway/quant/stored"
 	"spillway/train"
 )
 
@@ -50,7 +50,7 @@ func TestAdaptersTrainBesideQuantizedWeights(t *testing.T) {
 // A folder quantized by bitsandbytes is loaded as it is: the bytes on the device are
 // those of its files.
 func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
-	m := open(t, "quant/bnb/testdata/nf4")
+	m := open(t, "quant/stored/testdata/nf4")
 	ids := make([]int32, 2*8)
 	for i := range ids {
 		ids[i] = int32(i*5) % 32
@@ -62,7 +62,7 @@ func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
 	}
 	o.Task, o.Adapters = spillway.Infer, lora.Options{Targets: []string{"q_proj"}, Rank: 1, Alpha: 1, Base: dtype.NF4}
 	_, e := start(t, m, o)
-	list, err := bnb.Collect(m.Folder.Tensors())
+	list, err := stored.Collect(m.Folder.Tensors())
 	if err != nil {
 		t.Fatal(err)
 	}

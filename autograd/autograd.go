@@ -58,7 +58,10 @@ type reverse struct {
 	needs []bool                      // by value: leads back to something that wants a gradient
 	grads map[graph.Value]graph.Value // the gradient of a value, as far as summed
 	at    string                      // model code of the node being reversed
-	err   error                       // the first mistake; later emits do nothing
+	fresh int                         // the first node its rule made
+	// adapted: some params are frozen, others are not.
+	adapted bool
+	err     error // the first mistake; later emits do nothing
 }
 
 // Differentiate appends the gradient of a block's program.
@@ -69,6 +72,8 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 		joint: &Joint{Program: &joint, Forward: len(p.Nodes)},
 		needs: needs(p, o),
 		grads: map[graph.Value]graph.Value{},
+
+		adapted: adapted(p.Inputs),
 	}
 	if err := r.differentiate(p); err != nil {
 		return nil, fmt.Errorf("gradient of program %s: %w", p.Name, err)
@@ -86,6 +91,14 @@ func (r *reverse) differentiate(p *graph.Program) error {
 		}
 	}
 	return r.finish(p.Inputs)
+}
+
+// adapted says that a program has frozen params beside trained ones.
+func adapted(inputs []graph.Port) bool {
+	has := func(frozen bool) bool {
+		return slices.ContainsFunc(inputs, func(in graph.Port) bool { return in.Role == graph.Param && in.Frozen == frozen })
+	}
+	return has(true) && has(false)
 }
 
 // needs marks the values whose gradient leads to a trainable param or, when
@@ -151,7 +164,7 @@ func (r *reverse) node(n graph.Node) error {
 	if !ok {
 		return fmt.Errorf("has no gradient rule; freeze the params before it")
 	}
-	r.at = n.At
+	r.at, r.fresh = n.At, len(r.joint.Program.Nodes)
 	dx := rule(r, n, dy)
 	for i, v := range n.In {
 		if r.err != nil {
@@ -173,9 +186,22 @@ func (r *reverse) add(v, part graph.Value) {
 	}
 	part = r.fit(part, r.typeOf(v))
 	if sum := r.grads[v]; sum != 0 {
-		part = r.one(op.Add, op.Attr{}, sum, part)
+		part = r.sum(sum, part)
 	}
 	r.grads[v] = part
+}
+
+// sum adds a part to a gradient. Beside adapters, where products are many and short, the
+// product that makes the part adds it, which saves a walk over both.
+func (r *reverse) sum(sum, part graph.Value) graph.Value {
+	nodes := r.joint.Program.Nodes
+	for i := r.fresh; r.adapted && i < len(nodes); i++ {
+		if n := &nodes[i]; n.Kind == op.MatMul && n.Out[0] == part {
+			n.Attr.Plus, n.In = true, append(n.In, sum)
+			return part
+		}
+	}
+	return r.one(op.Add, op.Attr{}, sum, part)
 }
 
 // fit casts a gradient to the element type of its value and refuses other

@@ -18,7 +18,7 @@ const (
 func f32(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
 
 var blocks = map[string]func(b *graph.Builder) (graph.Role, []graph.Value){
-	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss, "shared": shared, "mixed": mixed,
+	"llama": llama, "gpt2": gpt2, "encoder": encoder, "embed": embed, "head": head, "skip": skip, "loss": plainLoss, "shared": shared, "mixed": mixed, "adapters": adapters,
 }
 
 // llama: norms, grouped heads with head norms and rope, packed, gated feed-forward.
@@ -122,6 +122,17 @@ func plainLoss(b *graph.Builder) (graph.Role, []graph.Value) {
 	return graph.Result, []graph.Value{b.Add(loss, b.MeanSquare(x, b.Part("aim", dtype.F32, samples, length, width), scale))}
 }
 
+// adapters: two frozen products of one input, each with a short pair beside it.
+func adapters(b *graph.Builder) (graph.Role, []graph.Value) {
+	x := b.Input(f32(samples, length, width))
+	product := func(name string) graph.Value {
+		y := b.Linear(x, b.Param(name, f32(width, width), true), 0)
+		low := b.Scale(b.Linear(x, b.Param(name+".A", f32(2, width), false), 0), 0.5)
+		return b.LinearPlus(low, b.Param(name+".B", f32(width, 2), false), y)
+	}
+	return graph.Carry, []graph.Value{b.Gated(op.SiLU, product("gate"), product("up"))}
+}
+
 // trace builds a block's program, with the named params frozen.
 func trace(t *testing.T, name string) *graph.Program {
 	t.Helper()
@@ -158,5 +169,22 @@ func TestBlocksAgreeWithFiniteDifferences(t *testing.T) {
 			p := trace(t, name)
 			checkGradients(t, p, inputs(p), args)
 		})
+	}
+}
+
+// Beside adapters no gradient is summed by an op of its own.
+func TestProductsOfAdaptersAddTheirGradients(t *testing.T) {
+	j := mustDifferentiate(t, trace(t, "adapters"), Options{InputGrad: true})
+	plus := 0
+	for _, n := range j.Program.Nodes[j.Forward:] {
+		if n.Kind == op.Add {
+			t.Errorf("a sum by itself: %v", j.Program.Call(n))
+		}
+		if n.Attr.Plus {
+			plus++
+		}
+	}
+	if plus != 3 {
+		t.Errorf("%d products add their part, want 3 of the 4 parts of the input's gradient", plus)
 	}
 }

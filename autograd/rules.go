@@ -60,6 +60,9 @@ func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	if n.Attr.Bias && r.needs[n.In[2]] {
 		dx[2] = r.one(op.SumRows, op.Attr{Keep: 1}, dc)
 	}
+	if n.Attr.Plus {
+		dx[2] = dc
+	}
 	return dx
 }
 

@@ -168,6 +168,11 @@ type summingFile struct {
 	sum sum
 }
 
+// WriteAt is refused: what was written before is in the sum.
+func (f *summingFile) WriteAt(p []byte, off int64) (int, error) {
+	return 0, fmt.Errorf("writing %d bytes at %d again, in a file that is summed as it is written", len(p), off)
+}
+
 func (f *summingFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
 	f.sum.Bytes += int64(n)

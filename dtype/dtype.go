@@ -2,7 +2,9 @@
 //
 // Plain types have a fixed size per element. Block types (NF4, FP4, Dyn8, UDyn8)
 // store a tensor as packed codes plus scales, so only a whole tensor has a size:
-// always ask Bytes, never multiply by a width. Package quant lays their bytes out.
+// always ask Bytes, never multiply by a width. Of row types (RowI8, RowF8), which are
+// block types too, a block is a row of the tensor, however long: Bytes is that of one
+// row, and a tensor has as many. Package quant lays their bytes out.
 package dtype
 
 import "fmt"
@@ -12,7 +14,8 @@ type Type uint8
 
 // The element types. NF4 and FP4 are the block formats of 64 elements with doubly
 // quantized scales, for weights. Dyn8 and UDyn8 are the dynamic 8-bit codes in
-// blocks of 256, with and without a sign, for what optimizers keep.
+// blocks of 256, with and without a sign, for what optimizers keep. RowI8 is 8-bit whole
+// numbers and RowF8 floats of 8 bits (F8E4M3), with a scale for each row of a weight.
 const (
 	Invalid Type = iota
 	F64
@@ -34,6 +37,8 @@ const (
 	FP4
 	Dyn8
 	UDyn8
+	RowI8
+	RowF8
 )
 
 // info of a type: its name here, in safetensors files and in config.json, and its
@@ -62,6 +67,8 @@ var info = [...]struct {
 	FP4:     {"fp4", "", "", 4},
 	Dyn8:    {"dyn8", "", "", 8},
 	UDyn8:   {"udyn8", "", "", 8},
+	RowI8:   {"i8row", "", "", 8},
+	RowF8:   {"f8row", "", "", 8},
 }
 
 // Sizes of the 4-bit block formats: a scale byte per block, and an fp32 scale per
@@ -89,12 +96,15 @@ func (t Type) Safetensors() string { return info[t].safetensors }
 func (t Type) Torch() string { return info[t].torch }
 
 // Block says whether the type is a block format, without a size per element.
-func (t Type) Block() bool { return t >= NF4 && t <= UDyn8 }
+func (t Type) Block() bool { return t >= NF4 && t <= RowF8 }
+
+// ByRows says whether the type is a block format whose blocks are rows.
+func (t Type) ByRows() bool { return t == RowI8 || t == RowF8 }
 
 // Float says whether the type holds real numbers.
 func (t Type) Float() bool { return t >= F64 && t <= F8E5M2 || t.Block() }
 
-// Bytes is the exact storage of n elements.
+// Bytes is the exact storage of n elements; of row types, of a row of n.
 func (t Type) Bytes(n int64) int64 {
 	switch t {
 	case NF4, FP4:
@@ -102,6 +112,8 @@ func (t Type) Bytes(n int64) int64 {
 		return ceil(n, 2) + blocks + 4*ceil(blocks, GroupBlocks) + 4
 	case Dyn8, UDyn8:
 		return 4*ceil(n, Dyn8Elements) + n
+	case RowI8, RowF8:
+		return n + 4
 	}
 	return n * (info[t].bits / 8)
 }
@@ -114,7 +126,7 @@ func Parse(name string) (Type, error) {
 			return t, nil
 		}
 	}
-	return Invalid, fmt.Errorf("unknown element type %q; known are f32, bf16, f16, f64, i64, i32, i16, i8, u8, bool, f8e4m3, f8e5m2, nf4, fp4, dyn8, udyn8", name)
+	return Invalid, fmt.Errorf("unknown element type %q; known are f32, bf16, f16, f64, i64, i32, i16, i8, u8, bool, f8e4m3, f8e5m2, nf4, fp4, dyn8, udyn8, i8row, f8row", name)
 }
 
 // MarshalText writes the short name.

@@ -40,6 +40,7 @@ type Executor struct {
 	limits     map[string]op.IDs // of ids in parts of the batch
 	onGradient func(Tensor) error
 	trace      traced
+	repeat     repeat
 
 	counters Counters
 	traffic  map[Route]*Traffic
@@ -212,6 +213,10 @@ func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
 	var errs []error
+	if e.repeat.run != nil {
+		errs = append(errs, e.Sync(), e.repeat.run.Close())
+		e.repeat.run = nil
+	}
 	for _, q := range e.opened {
 		errs = append(errs, q.Sync(), q.Close())
 	}

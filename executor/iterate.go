@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 	"unsafe"
 
 	"spillway/dtype"
@@ -35,14 +36,32 @@ type runArgs struct {
 
 // updateArgs are the numbers of one update launch.
 type updateArgs struct {
-	args  *op.Args
-	decay bool
+	args    *op.Args
+	decay   bool
+	slab    int
+	element int64 // of the slab, the first one updated
 }
 
 // Iterate runs all steps once. The parts of the batch must be in place (Part).
 // After an error the contents of the arenas are undefined: restore a checkpoint.
 func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	e.setNumbers(n)
+	begin := time.Now()
+	if err := e.start(ctx); err != nil {
+		return errors.Join(err, e.Sync())
+	}
+	issued := time.Now()
+	if err := e.Sync(); err != nil {
+		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
+	}
+	e.repeat.watch(issued.Sub(begin), time.Since(begin))
+	e.counters.Iterations++
+	e.tell()
+	return nil
+}
+
+// issueAll gives all steps to their queues.
+func (e *Executor) issueAll(ctx context.Context) error {
 	for i := range e.steps {
 		if e.steps[i].queue == nil {
 			continue
@@ -52,17 +71,12 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 			err = e.issueStep(&e.steps[i])
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err), e.Sync())
+			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err)
 		}
 		if i%64 == 0 && ctx.Err() != nil {
-			return errors.Join(ctx.Err(), e.Sync())
+			return ctx.Err()
 		}
 	}
-	if err := e.Sync(); err != nil {
-		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
-	}
-	e.counters.Iterations++
-	e.tell()
 	return nil
 }
 
@@ -108,7 +122,7 @@ func (e *Executor) setNumbers(n Numbers) {
 		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
 	}
 	for _, u := range e.updates {
-		u.args.F = n.Optimizer
+		u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
 		if !u.decay {
 			u.args.F[op.ArgDecay] = 0
 		}
@@ -122,6 +136,12 @@ func (e *Executor) setNumbers(n Numbers) {
 // device it runs on.
 func runKey(n Numbers, block int) uint64 {
 	return op.Key(n.Seed, n.Iteration, uint64(block))
+}
+
+// updateKey gives each slab of each iteration the random stream its weights are rounded
+// with, another than any block's.
+func updateKey(n Numbers, slab int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
 }
 
 // Part is a tensor of a micro-batch as bytes to be filled before Iterate.

@@ -23,6 +23,11 @@ func (b *Builder) product(a op.Attr, x, w, bias Value) Value {
 	return b.Apply(op.MatMul, a, x, w, bias)[0]
 }
 
+// LinearPlus is x·Wᵀ + y, W [out in].
+func (b *Builder) LinearPlus(x, w, y Value) Value {
+	return b.Apply(op.MatMul, op.Attr{TransB: true, Plus: true}, x, w, y)[0]
+}
+
 // InverseNorm is 1 over the length of each output's weights in w + scale·b·a; w is
 // [out in] with rows, else [in out]. Gradients take it for a constant.
 func (b *Builder) InverseNorm(w, a, up Value, scale float64, rows bool) Value {

@@ -21,3 +21,12 @@ func (c *Config) With(key string, value any) (*Config, error) {
 	}
 	return &changed, nil
 }
+
+// Without is a copy of the config that says nothing of a key that Config has no field
+// for.
+func (c *Config) Without(key string) *Config {
+	changed := *c
+	changed.raw, changed.values = nil, maps.Clone(c.values)
+	delete(changed.values, key)
+	return &changed
+}

@@ -128,3 +128,16 @@ func endings(all []product) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// Products names the weights of a model's products, the output one left out: what is
+// worth quantizing.
+func Products(m nn.Model) (map[string]bool, error) {
+	all, err := products(m)
+	names := map[string]bool{}
+	for _, p := range all {
+		if !p.output {
+			names[p.weight.Name] = true
+		}
+	}
+	return names, err
+}

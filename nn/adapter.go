@@ -38,22 +38,27 @@ func (a *Adapter) apply(b *graph.Builder, p base, x graph.Value) graph.Value {
 	case a == nil:
 		return p.of(b, x, p.bias)
 	case a.Magnitude == nil:
-		return b.Add(p.of(b, x, p.bias), a.low(b, b.Dropout(x, a.Dropout)))
+		return a.onto(b, p.of(b, x, p.bias), b.Dropout(x, a.Dropout))
 	}
 	return a.directed(b, p, x)
 }
 
-// low is the low-rank part. The scale is applied where it is smallest: to [.. rank].
-func (a *Adapter) low(b *graph.Builder, x graph.Value) graph.Value {
+// onto adds the low-rank part of x to y. The scale is applied where it is smallest: to
+// [.. rank].
+func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
 	inner := b.Linear(x, a.A.Value(b), 0)
 	if a.Scale != 1 {
 		inner = b.Scale(inner, a.Scale)
 	}
+	y = b.LinearPlus(inner, a.B.Value(b), y)
 	bias := a.Bias.Value(b)
-	if bias != 0 && a.Scale != 1 {
+	if bias == 0 {
+		return y
+	}
+	if a.Scale != 1 {
 		bias = b.Scale(bias, a.Scale)
 	}
-	return b.Linear(inner, a.B.Value(b), bias)
+	return b.Add(y, bias)
 }
 
 // directed is the product of DoRA. Where the input is dropped, PEFT gives the change the
@@ -63,7 +68,7 @@ func (a *Adapter) directed(b *graph.Builder, p base, x graph.Value) graph.Value 
 	length := b.Mul(a.Magnitude.Value(b), inverse)
 	dropped := b.Dropout(x, a.Dropout)
 	plain := p.of(b, dropped, 0)
-	y := b.Mul(b.Add(plain, a.low(b, dropped)), length)
+	y := b.Mul(a.onto(b, plain, dropped), length)
 	switch {
 	case dropped != x:
 		return b.Add(p.of(b, x, p.bias), b.Add(y, b.Scale(plain, -1)))

@@ -236,6 +236,38 @@ func (l *caseList) updates() {
 		l.sgd(n)
 		l.lion(n)
 	}
+	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
+		l.adafactor(dims...)
+	}
+}
+
+func (l *caseList) adafactor(dims ...int) {
+	positive := func(a Array, u func(int) float64) {
+		for i := range a.F {
+			a.F[i] = 0.1 + u(i)
+		}
+	}
+	w, g, clip := f32(spread, dims...), l.x(dims...), numbers(0.75, 2)
+	var squares []operand
+	for _, s := range factored(w.t.Shape) {
+		squares = append(squares, operand{Type{dtype.F32, s}, positive})
+	}
+	name := w.t.Shape.String()
+	add := func(what string, attr Attr, args [8]float32, kept ...operand) {
+		in := append([]operand{w, g}, kept...)
+		l.add(name+what, Adafactor, attr, append(append(in, squares...), clip)...).Args.F = args
+	}
+	relative := [8]float32{ArgRate: 1e-2, ArgTake: 0.4, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1}
+	fixed := [8]float32{ArgRate: 1e-2, ArgDecay: 0.1, ArgBeta1: 0.9, ArgTake: 0.2, ArgEps: 1e-30, ArgThreshold: 0.5}
+	add("", Attr{}, relative)
+	add(" at a fixed rate, copy", Attr{To: dtype.BF16}, fixed)
+	w.t.DType = dtype.BF16
+	add(" bf16", Attr{}, relative)
+	w.t.DType = dtype.F32
+	add(" first iteration", Attr{}, [8]float32{ArgRate: 1e-2, ArgTake: 1, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1})
+	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
+		add(" with a mean in "+kept.String(), Attr{}, fixed, spreadAs(kept, dims...))
+	}
 }
 
 func (l *caseList) adam(n int) {
@@ -259,7 +291,12 @@ func (l *caseList) adam(n int) {
 	m8.t.DType, v8.t.DType, zeros8.t.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
 	eight := l.add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
 	eight.Args.F, eight.Big = later, n > 1000
+	pure := w
+	pure.t.DType = dtype.BF16
+	randomly := l.add(name+" pure", Adam, Attr{Decoupled: true}, pure, g, m, v, clip)
+	randomly.Args.F, randomly.Args.Key, randomly.Args.Row = later, 77, 1000
 	nothing := numbers(0, 2)
+	l.add(name+" pure left", Adam, Attr{}, pure, g, m, v, nothing).Args = randomly.Args
 	l.add(name+" left", Adam, Attr{To: dtype.BF16}, w, g, m, v, nothing).Args.F = later
 	l.add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.F = later
 	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
@@ -291,6 +328,9 @@ func (l *caseList) sgd(n int) {
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
 		l.add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	}
+	pure := w
+	pure.t.DType = dtype.BF16
+	l.add(name+" pure", SGD, Attr{}, pure, g, m, clip).Args = Args{F: [8]float32{ArgRate: 0.05, ArgBeta1: 0.9}, Key: 78}
 	l.add(name+" left", SGD, Attr{}, w, g, m, numbers(0, 2)).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	l.add(name+" without m", SGD, Attr{}, w, g, clip).Args.F = [8]float32{ArgRate: 0.05, ArgDecay: 0.01}
 }
@@ -304,6 +344,9 @@ func (l *caseList) lion(n int) {
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
 		l.add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, spreadAs(kept, n), clip).Args.F = args
 	}
+	pure := w
+	pure.t.DType = dtype.BF16
+	l.add(name+" pure", Lion, Attr{}, pure, g, m, clip).Args = Args{F: args, Key: 79}
 	l.add(name+" left", Lion, Attr{}, w, g, m, numbers(0, 2)).Args.F = args
 	l.add(name+" copy", Lion, Attr{To: dtype.BF16}, w, g, m, clip).Args.F = args
 }

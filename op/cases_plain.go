@@ -28,6 +28,9 @@ func (l *caseList) matMul() {
 	l.add("conv1d bias", MatMul, Attr{Bias: true}, l.x(2, 3, 5), l.x(5, 4), l.x(4))
 	l.both("weight gradient", MatMul, Attr{TransA: true}, l.x(2, 3, 5), l.x(2, 3, 4))
 	l.both("bias", MatMul, Attr{TransB: true, Bias: true}, l.x(5, 8), l.x(16, 8), l.x(16))
+	l.add("plus", MatMul, Attr{TransB: true, Plus: true}, l.x(2, 3, 5), l.x(4, 5), l.x(2, 3, 4))
+	l.add("plus transposed", MatMul, Attr{TransA: true, Plus: true}, l.x(7, 5), l.x(7, 3), l.x(5, 3))
+	l.add("300x520x16 plus", MatMul, Attr{TransB: true, Plus: true}, l.x(300, 16), l.x(520, 16), l.x(300, 520))
 	l.add("129x65x257", MatMul, Attr{TransB: true}, l.x(129, 257), l.x(65, 257)).Big = true
 	l.add("129x65x257 in out", MatMul, Attr{}, l.x(129, 257), l.x(257, 65)).Big = true
 	l.add("257x65x129 weight gradient", MatMul, Attr{TransA: true, Accumulate: true}, l.x(129, 257), l.x(129, 65)).Big = true
@@ -69,7 +72,7 @@ func (l *caseList) elementwise() {
 	for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		l.add("to "+to.String(), Cast, Attr{To: to}, l.x(3, 37))
 	}
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
 		for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
 			l.add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.d}, spreadAs(kind, dims...)).Big = len(dims) == 2 && dims[0] > 100
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"spillway/dtype"
 	"spillway/shape"
 )
 
@@ -134,14 +133,14 @@ func inferCast(a Attr, in []Type) ([]Type, error) {
 	return []Type{{a.To, in[0].Shape}}, float(in, 0)
 }
 
-// Dequantize: a 4-bit tensor as plain numbers; package quant says what its bytes mean.
+// Dequantize: a coded weight as plain numbers; package quant says what its bytes mean.
 // The numbers are products in f32, rounded once more where Attr.To is narrower.
 func inferDequantize(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
-	if t := in[0].DType; t != dtype.NF4 && t != dtype.FP4 {
-		return nil, fmt.Errorf("operand is %v, want nf4 or fp4", in[0])
+	if err := check(coded(in, 0), rank(in, 0, 1)); err != nil {
+		return nil, err
 	}
 	if !a.To.Float() || a.To.Block() {
 		return nil, fmt.Errorf("to %v, want a plain real type", a.To)

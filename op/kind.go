@@ -51,6 +51,7 @@ const (
 	Adam
 	SGD
 	Lion
+	Adafactor
 
 	kinds
 )
@@ -66,7 +67,7 @@ type def struct {
 }
 
 var defs = [kinds]def{
-	MatMul:      {"matmul", inferMatMul, costMatMul, first, referenceMatMul},
+	MatMul:      {"matmul", inferMatMul, costMatMul, matMulAccumulates, referenceMatMul},
 	InverseNorm: {"inverse_norm", inferInverseNorm, costInverseNorm, nil, referenceInverseNorm},
 
 	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},
@@ -108,6 +109,7 @@ var defs = [kinds]def{
 	Adam:       {"adam", inferAdam, costUpdate, nil, referenceAdam},
 	SGD:        {"sgd", inferSGD, costUpdate, nil, referenceSGD},
 	Lion:       {"lion", inferLion, costUpdate, nil, referenceLion},
+	Adafactor:  {"adafactor", inferAdafactor, costAdafactor, nil, referenceAdafactor},
 }
 
 func first(Attr) []int { return []int{0} }

@@ -6,16 +6,17 @@ import (
 	"spillway/shape"
 )
 
-// MatMul: C = op(A)·op(B) (+ bias), op(X) being X or its transpose. Operands with
+// MatMul: C = op(A)·op(B) (+ bias, or + D), op(X) being X or its transpose. Operands with
 // more than two dimensions count as rows of their last one, a vector as one row.
 //
-//	operands  A [.. K] (TransA: [.. M], rows are K), B [.. N] (TransB: [N K]), bias [N] with Attr.Bias
+//	operands  A [.. K] (TransA: [.. M], rows are K), B [.. N] (TransB: [N K]), then bias [N]
+//	          with Attr.Bias, or D like the output with Attr.Plus
 //	output    [outer(A) N], or [M N] with TransA
 //
 // A linear layer is TransB with W [out in]; its gradients are dy·W and dyᵀ·x.
 func inferMatMul(a Attr, in []Type) ([]Type, error) {
 	want := 2
-	if a.Bias {
+	if a.Bias || a.Plus {
 		want = 3
 	}
 	if err := arity(in, want); err != nil {
@@ -36,11 +37,22 @@ func inferMatMul(a Attr, in []Type) ([]Type, error) {
 			return nil, err
 		}
 	}
-	out := shape.Shape{m, n}
+	out := Type{in[0].DType, shape.Shape{m, n}}
 	if !a.TransA {
-		out = in[0].Shape.WithLast(n)
+		out.Shape = in[0].Shape.WithLast(n)
 	}
-	return []Type{{in[0].DType, out}}, nil
+	if a.Plus && (a.Bias || !in[2].Equal(out)) {
+		return nil, fmt.Errorf("%v is added to %v, want the same type and no bias beside it", in[2], out)
+	}
+	return []Type{out}, nil
+}
+
+// matMulAccumulates: what is added to one thing is not added to another.
+func matMulAccumulates(a Attr) []int {
+	if a.Plus {
+		return nil
+	}
+	return []int{0}
 }
 
 func matMulDims(a Attr, in []Type) (m, ka, n, kb int64) {
@@ -77,6 +89,9 @@ func referenceMatMul(c Call, in, out []Array, _ Args) {
 			}
 			if c.Attr.Bias {
 				sum += in[2].F[j]
+			}
+			if c.Attr.Plus {
+				sum += in[2].F[i*n+j]
 			}
 			out[0].F[i*n+j] = sum
 		}

@@ -26,7 +26,12 @@ type Type struct {
 }
 
 // Bytes is the exact storage of the operand.
-func (t Type) Bytes() int64 { return t.DType.Bytes(t.Shape.Elements()) }
+func (t Type) Bytes() int64 {
+	if t.DType.ByRows() {
+		return t.Shape.Rows() * t.DType.Bytes(t.Shape.Last())
+	}
+	return t.DType.Bytes(t.Shape.Elements())
+}
 
 // String prints "f32[4 2048]".
 func (t Type) String() string { return t.DType.String() + t.Shape.String() }
@@ -41,6 +46,8 @@ type Attr struct {
 	TransB bool `json:"trans_b,omitempty"`
 	// Bias: the product or norm has a bias operand.
 	Bias bool `json:"bias,omitempty"`
+	// Plus: the product is added to a last operand of the output's type.
+	Plus bool `json:"plus,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
 	Accumulate bool `json:"accumulate,omitempty"`
@@ -207,6 +214,8 @@ func (c Call) InPlace() []int {
 		return []int{0}
 	case c.Kind == SGD, c.Kind == Lion:
 		return []int{0, 2}
+	case c.Kind == Adafactor:
+		return []int{0, 2, 3, 4}[:len(c.In)-2]
 	}
 	return nil
 }

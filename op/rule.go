@@ -26,6 +26,15 @@ func float(in []Type, which ...int) error {
 	return nil
 }
 
+// coded refuses an operand that is no weight in a block format.
+func coded(in []Type, i int) error {
+	switch in[i].DType {
+	case dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8:
+		return nil
+	}
+	return fmt.Errorf("operand %d is %v, want nf4, fp4, i8row or f8row", i, in[i])
+}
+
 // ids refuses operands that are not 32-bit integers.
 func ids(in []Type, which ...int) error {
 	for _, i := range which {

@@ -29,7 +29,7 @@ type State struct {
 
 // Whole says that an update rule needs a param whole: a step depends on more than its own
 // element.
-func (k Kind) Whole() bool { return false }
+func (k Kind) Whole() bool { return k == Adafactor }
 
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }

@@ -51,6 +51,9 @@ const (
 )
 
 // Every update rule leaves weight and states as they are where clip[0] is not positive.
+// A weight may be in bf16, without an f32 one anywhere: then the step is made in f32 and
+// its result rounded randomly (RoundRandomly), with the stream Args.Key and positions from
+// Args.Row on. Such a call makes no copy.
 //
 // Adam updates in place: outputs are the same memory as the operands w, m, v. The
 // gradient is multiplied by clip[0] first; then, in PyTorch's order,
@@ -62,7 +65,7 @@ const (
 //
 // with 1 - beta taken of the float32 beta. See State for m and v in fewer bits.
 //
-//	operands  w [n] f32, g [n], m [n] and v [n] as State says, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] and v [n] as State says, clip [2] f32
 //	outputs   w, m, v, and the low-precision copy of w when Attr.To is set
 func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
@@ -77,7 +80,7 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 // and the step is g; with an m and a momentum of 0 too, and m stays untouched.
 // w -= rate·step.
 //
-//	operands  w [n] f32, g [n], m [n] as State says or nothing, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] as State says or nothing, clip [2] f32
 //	outputs   w, m if there is one, and the low-precision copy of w when Attr.To is set
 func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 3 {
@@ -96,7 +99,7 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 //	w -= rate·sign(beta1·m + (1 - beta1)·g)
 //	m = beta2·m + (1 - beta2)·g
 //
-//	operands  w [n] f32, g [n], m [n] as State says, clip [2] f32
+//	operands  w [n] f32 or bf16, g [n], m [n] as State says, clip [2] f32
 //	outputs   w, m, and the low-precision copy of w when Attr.To is set
 func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
@@ -108,8 +111,8 @@ func inferLion(a Attr, in []Type) ([]Type, error) {
 // updated checks the operands of an update rule, of which it replaces the weight and
 // the states.
 func updated(a Attr, in []Type, states ...state) ([]Type, error) {
-	if in[0].DType != dtype.F32 {
-		return nil, fmt.Errorf("the weight is %v, want f32", in[0])
+	if in[0].DType != dtype.F32 && (in[0].DType != dtype.BF16 || a.To != dtype.Invalid) {
+		return nil, fmt.Errorf("the weight is %v with a copy as %v, want f32, or bf16 without a copy", in[0], a.To)
 	}
 	out := append(make([]Type, 0, len(states)+2), in[0])
 	for _, s := range states {
@@ -194,7 +197,7 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 		w -= a[ArgRate] / a[ArgBias1] * m / (math.Sqrt(v)/a[ArgBias2] + a[ArgEps])
 		out[0].F[i], out[1].F[i], out[2].F[i] = w, m, v
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func referenceSGD(c Call, in, out []Array, args Args) {
@@ -214,7 +217,7 @@ func referenceSGD(c Call, in, out []Array, args Args) {
 		}
 		out[0].F[i] = w - a[ArgRate]*step
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func referenceLion(c Call, in, out []Array, args Args) {
@@ -232,7 +235,7 @@ func referenceLion(c Call, in, out []Array, args Args) {
 		out[0].F[i] = w*(1-a[ArgRate]*a[ArgDecay]) - a[ArgRate]*step
 		out[1].F[i] = a[ArgBeta2]*m + (1-a[ArgBeta2])*g
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 func sign(f float64) float64 {
@@ -262,6 +265,16 @@ func momentumStep(nesterov bool, m, g float64, a [8]float64) (step, next float64
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// finishWeight rounds a new weight that is kept in bf16, or makes the copy of one in f32.
+func finishWeight(c Call, out []Array, args Args) {
+	if c.Out[0].DType == dtype.BF16 {
+		for i, f := range out[0].F {
+			out[0].F[i] = float64(dtype.FromBF16(RoundRandomly(float32(f), args.Key, args.Row+uint64(i))))
+		}
+	}
+	lowPrecisionCopy(c, out)
+}
 
 func lowPrecisionCopy(c Call, out []Array) {
 	if c.Attr.To != dtype.Invalid {

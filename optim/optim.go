@@ -16,6 +16,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/shape"
 )
 
 // Names of state tensors, as PyTorch calls them.
@@ -28,7 +29,7 @@ const (
 // Config is an optimizer with its hyper-parameters, called as PyTorch calls them.
 // Those that the named rule does not use stay zero.
 type Config struct {
-	Name        string  `json:"name"` // "adamw", "adam", "sgd" or "lion"
+	Name        string  `json:"name"` // "adamw", "adam", "sgd", "lion" or "adafactor"
 	LR          float64 `json:"lr"`
 	Beta1       float64 `json:"beta1,omitempty"`
 	Beta2       float64 `json:"beta2,omitempty"`
@@ -38,13 +39,23 @@ type Config struct {
 	Dampening   float64 `json:"dampening,omitempty"`
 	Nesterov    bool    `json:"nesterov,omitempty"`
 
+	// Of Adafactor, called as transformers calls them; LeastScale is the second of eps.
+	LeastScale     float64 `json:"eps2,omitempty"`
+	Threshold      float64 `json:"clip_threshold,omitempty"`
+	DecayRate      float64 `json:"decay_rate,omitempty"`
+	ScaleParameter bool    `json:"scale_parameter,omitempty"`
+	RelativeStep   bool    `json:"relative_step,omitempty"`
+	WarmupInit     bool    `json:"warmup_init,omitempty"`
+
 	// Storage of states: BF16, F16, Dyn8 for 8 bits in blocks, or F32, which is also
 	// the zero value.
 	Storage dtype.Type `json:"storage,omitempty"`
+	// Codecs are exceptions from Storage by state, "exp_avg:8bit;exp_avg_sq:fp16".
+	Codecs string `json:"codecs,omitempty"`
 	// LeastCoded is how many elements a param must have for states in 8 bits; smaller
 	// ones keep f32. 0 counts as 4096.
 	LeastCoded int `json:"min_8bit_size,omitempty"`
-	// StatesOf are exceptions from Storage, "embeddings:f32;lm_head:bf16": biases,
+	// StatesOf are exceptions from both by param, "embeddings:f32;lm_head:bf16": biases,
 	// norms, embeddings, or a regular expression that matches a part of a param's
 	// name. The first that matches counts.
 	StatesOf string `json:"states_of,omitempty"`
@@ -55,12 +66,15 @@ type rule struct {
 	defaults Config // PyTorch's
 	kind     op.Kind
 	options  func(*Config) []option
-	states   func(Config) []string
+	states   func(Config) []string                    // of a param's own shape
+	factored func(shape.Shape) []op.State             // and of others; nil for none
 	args     func(c Config, iteration int) [8]float32 // all but rate and decay
-	update   func(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32)
+	// rate of an iteration from the one asked for; nil takes that.
+	rate   func(c Config, iteration int, rate float64) float64
+	update func(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32)
 }
 
-var rules = []rule{adamW, adam, sgd, lion}
+var rules = []rule{adamW, adam, sgd, lion, adafactor}
 
 // Names lists the optimizers.
 func Names() []string {
@@ -116,11 +130,15 @@ func (c Config) Check() error {
 		below float64 // what it must be below, in float32
 	}{
 		{"lr", c.LR, math.MaxFloat32}, {"beta1", c.Beta1, 1}, {"beta2", c.Beta2, 1}, {"eps", c.Eps, math.MaxFloat32},
-		{"weight_decay", c.WeightDecay, math.MaxFloat32}, {"momentum", c.Momentum, math.MaxFloat32}, {"dampening", c.Dampening, math.MaxFloat32},
+		{"weight_decay", c.WeightDecay, math.MaxFloat32}, {"eps2", c.LeastScale, math.MaxFloat32}, {"clip_threshold", c.Threshold, math.MaxFloat32},
+		{"decay_rate", -c.DecayRate, math.MaxFloat32}, {"momentum", c.Momentum, math.MaxFloat32}, {"dampening", c.Dampening, math.MaxFloat32},
 	} {
 		if !(v.value >= 0) || float64(float32(v.value)) >= v.below {
 			return fmt.Errorf("optimizer %s: %s is %v; it must be at least 0 and below %v", c.Name, v.name, v.value, v.below)
 		}
+	}
+	if c.Name == adafactor.defaults.Name && !(c.Threshold > 0) {
+		return fmt.Errorf("optimizer %s: clip_threshold is %v; it must be above 0", c.Name, c.Threshold)
 	}
 	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
 		return fmt.Errorf("optimizer %s: nesterov with momentum %v and dampening %v; it needs momentum above 0 and no dampening", c.Name, c.Momentum, c.Dampening)
@@ -130,10 +148,11 @@ func (c Config) Check() error {
 
 // all options of a rule.
 func (r rule) all(c *Config) []option {
-	return append(r.options(c), option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
+	return append(r.options(c), option{"codecs", &c.Codecs}, option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
 }
 
-// States names the state tensors of a param; see Keeping for their types.
+// States names the state tensors of a param's own shape; see Keeping for all and their
+// types.
 func (c Config) States() []string {
 	r, err := find(c.Name)
 	if err != nil {
@@ -159,6 +178,9 @@ func (c Config) Args(iteration int, rate float64, decays bool) ([8]float32, erro
 		return [8]float32{}, fmt.Errorf("optimizer %s: iteration %d; they count from 1", c.Name, iteration)
 	}
 	f := r.args(c, iteration)
+	if r.rate != nil {
+		rate = r.rate(c, iteration, rate)
+	}
 	f[op.ArgRate] = float32(rate)
 	if decays {
 		f[op.ArgDecay] = float32(c.WeightDecay)
@@ -172,6 +194,9 @@ func (c Config) Update(f [8]float32, clip float32, w, g []float32, states ...[]f
 	r, err := find(c.Name)
 	if err != nil {
 		return err
+	}
+	if r.update == nil {
+		return fmt.Errorf("optimizer %s: its plain form is the reference of op %s, for it needs params whole", c.Name, r.kind)
 	}
 	if want := c.States(); len(states) != len(want) {
 		return fmt.Errorf("optimizer %s: %d state tensors given, it keeps %d: %s", c.Name, len(states), len(want), strings.Join(want, ", "))

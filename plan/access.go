@@ -69,8 +69,11 @@ func reduceAccess(b Bind) (read, write bool) {
 }
 
 // updateAccess: weights that have a master are only written, but counting them as
-// read too costs nothing and keeps the rule simple.
+// read too costs nothing and keeps the rule simple. The frame is written.
 func updateAccess(b Bind) (read, write bool) {
+	if b.Region == InFrame {
+		return false, true
+	}
 	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InMoment
 }
 

@@ -145,7 +145,11 @@ func (s *Stretch) continues(part SlabParam) bool {
 
 // Call is the update of a stretch.
 func (u *Update) Call(s Stretch) (op.Call, error) {
-	types := []op.Type{{DType: dtype.F32, Shape: s.Shape}, {DType: u.Grad, Shape: s.Shape}}
+	weight := dtype.F32 // the master's
+	if u.Attr.To == dtype.Invalid {
+		weight = s.Type
+	}
+	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: u.Grad, Shape: s.Shape}}
 	for _, state := range s.States {
 		types = append(types, state.Type)
 	}

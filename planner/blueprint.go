@@ -31,8 +31,9 @@ type blueprint struct {
 	partials   []int64 // by slab: where its sums of squares start among all, in elements
 	partialLen int64
 
-	update *plan.Update // nil when nothing is trained
-	pieces map[pieceSizes][]piece
+	update    *plan.Update // nil when nothing is trained
+	pieces    map[pieceSizes][]piece
+	scratches map[string]int64 // of updates, by updateKey
 
 	partAt     map[string]plan.Part
 	constAt    map[string]plan.Const
@@ -85,7 +86,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
-		pieces: map[pieceSizes][]piece{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
+		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {

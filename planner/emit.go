@@ -21,7 +21,9 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
 	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
-	e.homes()
+	if err := e.homes(); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", b.model.Name, err)
+	}
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
@@ -100,8 +102,12 @@ type slabState struct {
 	pieces           []pieceState // on its owner
 }
 
-// pieceState is what of a piece is on the device of its slab's owner.
-type pieceState struct{ master, moment int }
+// pieceState is what of a piece is on the device of its slab's owner, and the scratch
+// memory its update needs there.
+type pieceState struct {
+	master, moment int
+	scratch        int64
+}
 
 func (e *emitter) start() {
 	b := e.b

@@ -40,7 +40,9 @@ type Optimizer struct {
 	Attr op.Attr
 	// States are what it keeps of a param besides a master; nil for nothing.
 	States func(spec.Param) []op.State
-	Clip   bool // gradients are clipped by their global norm
+	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.
+	Coded func(spec.Param) []op.State
+	Clip  bool // gradients are clipped by their global norm
 }
 
 // FullStates keeps states as large as each param, in f32.
@@ -128,6 +130,7 @@ type FitOption struct {
 	Micros int   `json:"micros"`
 	Device int64 `json:"device_bytes"`
 	Host   int64 `json:"host_bytes"`
+	Coded  bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
 }
 
 // deviceNeed is what the leanest plan takes of the device.

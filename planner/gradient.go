@@ -223,6 +223,9 @@ func (e *emitter) updatePiece(t turn) {
 			step.Bind = append(step.Bind, plan.Bind{Region: p.region, Buffer: *p.now})
 		}
 	}
+	if state.scratch > 0 {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, owner, state.scratch)})
+	}
 	e.add(step)
 	for _, p := range parts {
 		if *p.now >= 0 && *p.now != p.home {

@@ -8,7 +8,7 @@ import (
 )
 
 // homes makes the buffers that keep their contents between iterations.
-func (e *emitter) homes() {
+func (e *emitter) homes() error {
 	b := e.b
 	e.on = make([]onDevice, e.c.devices())
 	for d := range e.on {
@@ -24,8 +24,11 @@ func (e *emitter) homes() {
 	}
 	e.owner = e.owners()
 	for k := range e.p.Slabs {
-		e.slabHomes(k)
+		if err := e.slabHomes(k); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (e *emitter) deviceHomes(d int) {
@@ -85,7 +88,7 @@ func (e *emitter) owners() []int {
 
 // slabHomes makes the homes of a slab: weights, replicas of them on other devices
 // that keep all weights, and what the optimizer keeps.
-func (e *emitter) slabHomes(k int) {
+func (e *emitter) slabHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, k, e.c.Streamed[k]), s.WeightBytes)
 	if !e.c.Streamed[k] {
@@ -93,21 +96,28 @@ func (e *emitter) slabHomes(k int) {
 		e.replicate(k)
 	}
 	if !e.b.training() || s.Elements == 0 {
-		return
+		return nil
 	}
-	e.pieceHomes(k)
+	if err := e.pieceHomes(k); err != nil {
+		return err
+	}
 	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
 		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.restsAt(owner, k, true), e.gradBytes(k))
 	}
+	return nil
 }
 
 // pieceHomes cuts a slab into pieces and gives each a home for what the optimizer
 // keeps. State that never moves needs no pieces.
-func (e *emitter) pieceHomes(k int) {
+func (e *emitter) pieceHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
+	cuts, err := e.b.cut(k, e.pieceStep(k))
+	if err != nil {
+		return err
+	}
 	s.Pieces = nil
-	for _, cut := range e.b.cut(k, e.pieceStep(k)) {
+	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
 		if e.b.goal.Master {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
@@ -115,12 +125,13 @@ func (e *emitter) pieceHomes(k int) {
 		if cut.states > 0 {
 			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, cut.states)
 		}
-		here := pieceState{-1, -1}
+		here := pieceState{-1, -1, cut.scratch}
 		if !e.c.Offloaded[k] {
-			here = pieceState{p.Master, p.Moment}
+			here.master, here.moment = p.Master, p.Moment
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
+	return nil
 }
 
 // pieceStep is how many elements of a slab are updated at once.

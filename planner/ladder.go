@@ -20,6 +20,7 @@ type Setting struct {
 	Disk      bool // what rests on the host rests on the disk instead
 	// Precision computed in; below F32 there are full-precision masters.
 	Precision dtype.Type
+	Storage   dtype.Type // of what the optimizer keeps; Invalid if it keeps nothing
 	Rank      int64      // of adapters beside frozen weights; 0 trains all weights
 	Base      dtype.Type // the frozen products rest in; Invalid: as computed
 }
@@ -143,6 +144,16 @@ var rungs = []rung{
 			return s, fmt.Sprintf("it is %v already", s.Precision)
 		}
 		s.Precision = dtype.BF16
+		return s, ""
+	}},
+	{name: "8-bit optimizer state", training: true, changes: "what the optimizer keeps is rounded to 256 values per block of 256", apply: func(s Setting) (Setting, string) {
+		if s.Storage == dtype.Invalid {
+			return s, "the optimizer keeps nothing"
+		}
+		if s.Storage == dtype.Dyn8 {
+			return s, "it is in 8 bits already"
+		}
+		s.Storage = dtype.Dyn8
 		return s, ""
 	}},
 	{name: fmt.Sprintf("LoRA of rank %d", ladderRank), training: true, changes: "only adapters learn", apply: func(s Setting) (Setting, string) {

@@ -6,6 +6,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/op"
 	"spillway/planner"
 	"spillway/spec"
 )
@@ -17,6 +18,9 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Taken, ma
 	base, rungs, err := planner.Ladder(start, func(s planner.Setting) (planner.Request, error) {
 		goal := tiny.AdamW(s.Micros, false)
 		goal.Master = s.Precision != dtype.F32
+		if s.Storage == dtype.Dyn8 {
+			goal.Optimizer.States = coded
+		}
 		return planner.Request{Goal: goal, Site: tiny.Site(budget), Trace: func(rows, seq int64) (*spec.Model, error) {
 			return tiny.Model(t, tiny.Untied, graph.Config{Rows: rows, Seq: seq, DType: s.Precision, Task: graph.Train}), nil
 		}}, nil
@@ -31,7 +35,14 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Taken, ma
 	return base, of
 }
 
-var fourRows = planner.Setting{Train: true, Rows: 4, Seq: 32, Micros: 1, Precision: dtype.F32}
+// coded are the states of Adam in 8 bits.
+func coded(p spec.Param) []op.State {
+	list := planner.FullStates("exp_avg", "exp_avg_sq")(p)
+	list[0].Type.DType, list[1].Type.DType = dtype.Dyn8, dtype.UDyn8
+	return list
+}
+
+var fourRows = planner.Setting{Train: true, Rows: 4, Seq: 32, Micros: 1, Precision: dtype.F32, Storage: dtype.F32}
 
 func TestLadderSavesWhatItSays(t *testing.T) {
 	base, of := climb(t, fourRows, 1<<20)
@@ -54,6 +65,9 @@ func TestLadderSavesWhatItSays(t *testing.T) {
 	}
 	if full, cheap := of["full checkpointing"], of["checkpointing of cheap values"]; full.Saves <= cheap.Saves || cheap.Saves <= 0 || full.Costs <= cheap.Costs {
 		t.Errorf("checkpointing saves %d bytes for %g s in full, %d for %g s of cheap values", full.Saves, full.Costs, cheap.Saves, cheap.Costs)
+	}
+	if eight := of["8-bit optimizer state"]; eight.Saves < 3*state/5 || eight.Saves > 3*state/4 { // params of some hundred elements are padded to blocks
+		t.Errorf("8-bit optimizer state saves %d of the %d bytes of moments, want up to three quarters", eight.Saves, state)
 	}
 	if of["weight streaming"].Saves <= 0 || of["weight streaming"].Costs <= 0 {
 		t.Errorf("%+v", of["weight streaming"])
@@ -90,9 +104,9 @@ func TestLadderFits(t *testing.T) {
 
 // What is there already is skipped, and says so.
 func TestLadderSkips(t *testing.T) {
-	start := planner.Setting{Train: true, Rows: 1, Seq: 32, Micros: 1, Precision: dtype.BF16, Rank: 4, Base: dtype.NF4}
+	start := planner.Setting{Train: true, Rows: 1, Seq: 32, Micros: 1, Precision: dtype.BF16, Storage: dtype.Dyn8, Rank: 4, Base: dtype.NF4}
 	_, of := climb(t, start, 1<<20)
-	for _, name := range []string{"micro-batches of 1, accumulated", "bf16 instead of fp32", "LoRA of rank 16", "adapters of rank 4", "QLoRA: frozen weights in 4 bits", "sequences half as long"} {
+	for _, name := range []string{"micro-batches of 1, accumulated", "bf16 instead of fp32", "8-bit optimizer state", "LoRA of rank 16", "adapters of rank 4", "QLoRA: frozen weights in 4 bits", "sequences half as long"} {
 		if of[name].Skipped == "" {
 			t.Errorf("%s is not skipped", name)
 		}

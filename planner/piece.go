@@ -1,9 +1,15 @@
 package planner
 
-import "spillway/plan"
+import (
+	"fmt"
+	"strconv"
 
-// piece is a range of a slab's elements, and what the states of it take.
-type piece struct{ from, to, states int64 }
+	"spillway/plan"
+)
+
+// piece is a range of a slab's elements, what the states of it take, and what scratch
+// memory its update needs.
+type piece struct{ from, to, states, scratch int64 }
 
 // pieceSizes is a way to cut a slab.
 type pieceSizes struct {
@@ -33,10 +39,10 @@ func (b *blueprint) pieceElements() int64 {
 
 // cut gives the pieces of a slab with at most so many elements each, up to the next
 // block of states, or more where a param must be updated whole.
-func (b *blueprint) cut(slab int, step int64) []piece {
+func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
 	key := pieceSizes{slab, step}
 	if had, ok := b.pieces[key]; ok {
-		return had
+		return had, nil
 	}
 	s := &b.slabs.list[slab]
 	var list []piece
@@ -45,11 +51,57 @@ func (b *blueprint) cut(slab int, step int64) []piece {
 		if b.update.Rule.Whole() {
 			to = wholeParams(s, from, to)
 		}
-		states := plan.StateBytes(b.update.Stretches(s, plan.Piece{From: from, To: to}))
-		list, from = append(list, piece{from, to, states}), to
+		stretches := b.update.Stretches(s, plan.Piece{From: from, To: to})
+		scratch, err := b.updateScratch(stretches)
+		if err != nil {
+			return nil, fmt.Errorf("updating slab %s: %w", s.Name, err)
+		}
+		list, from = append(list, piece{from, to, plan.StateBytes(stretches), scratch}), to
 	}
 	b.pieces[key] = list
-	return list
+	return list, nil
+}
+
+// updateScratch is the most scratch memory the update of some stretches needs; an error
+// where the device has no kernel for one.
+func (b *blueprint) updateScratch(stretches []plan.Stretch) (most int64, err error) {
+	for _, s := range stretches {
+		key := updateKey(s)
+		bytes, known := b.scratches[key]
+		if !known {
+			if bytes, err = b.askUpdate(s); err != nil {
+				return 0, fmt.Errorf("params from %s on: %w", s.Name, err)
+			}
+			b.scratches[key] = bytes
+		}
+		most = max(most, bytes)
+	}
+	return most, nil
+}
+
+func (b *blueprint) askUpdate(s plan.Stretch) (scratch int64, err error) {
+	call, err := b.update.Call(s)
+	if err != nil {
+		return 0, err
+	}
+	k, err := b.kernels.Kernel(call)
+	if err != nil {
+		return 0, err
+	}
+	return k.Workspace(), nil
+}
+
+// updateKey is equal for stretches whose updates are one call. There can be very many
+// of them.
+func updateKey(s plan.Stretch) string {
+	var key []byte
+	for _, n := range s.Shape {
+		key = strconv.AppendInt(append(key, ' '), n, 10)
+	}
+	for _, state := range s.States {
+		key = append(key, ' ', 'a'+byte(state.Type.DType))
+	}
+	return string(key)
 }
 
 // wholeParams moves the end of a piece to the start of the param it would cut, or where
@@ -75,14 +127,13 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 func (b *blueprint) keptBytes(slab int) int64 {
 	s := b.slabs.list[slab]
 	bytes := s.WeightBytes
-	if !b.training() || s.Elements == 0 {
-		return bytes
+	for _, p := range s.Params {
+		for _, state := range p.States {
+			bytes += state.Bytes()
+		}
 	}
 	if b.goal.Master {
 		bytes += 4 * s.Elements
-	}
-	for _, p := range b.cut(slab, s.Elements) {
-		bytes += p.states
 	}
 	return bytes
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -204,5 +207,55 @@ func TestFitErrorOptionsFit(t *testing.T) {
 		if _, _, err := q.Plan(); err != nil {
 			t.Errorf("option %q does not fit: %v", o.Change, err)
 		}
+	}
+}
+
+// Where the host is too small for what the optimizer keeps, 8 bits of it are offered.
+func TestCodedStatesAreOffered(t *testing.T) {
+	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:72GiB", 1, 2048, graph.Train)
+	r.Goal.Optimizer.Coded = coded
+	_, _, err := r.Plan()
+	var fit *planner.FitError
+	if !errors.As(err, &fit) {
+		t.Fatalf("got %v, want a FitError", err)
+	}
+	at := slices.IndexFunc(fit.Options, func(o planner.FitOption) bool { return o.Coded })
+	if at < 0 {
+		t.Fatalf("states in 8 bits are not among %+v", fit.Options)
+	}
+	r.Goal.Optimizer.States = r.Goal.Optimizer.Coded
+	p, _, err := r.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(p.Peak(), fit.Options[at].Peak) {
+		t.Errorf("the option takes %v, planned by itself %v", fit.Options[at].Peak, p.Peak())
+	}
+}
+
+// In 8 bits the states of Adam take 2.03 bytes per param, by the homes of a plan.
+func TestCodedStatesTakeTwoBytes(t *testing.T) {
+	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:192GiB", 1, 2048, graph.Train)
+	config, err := optim.Parse("paged_adamw_8bit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeping, err := config.Keeping()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Goal.Optimizer.States = func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }
+	p, m, err := r.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytes int64
+	for _, b := range p.Buffers {
+		if b.Home && b.Class == plan.Moment {
+			bytes += b.Bytes
+		}
+	}
+	if per := float64(bytes) / float64(m.Count()); per < 2+2*4/256.0 || per > 2.032 {
+		t.Errorf("%d bytes of states for %d params are %.4f each", bytes, m.Count(), per)
 	}
 }

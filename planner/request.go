@@ -34,7 +34,8 @@ func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
 }
 
 // options tries changes in the order people like them: smaller micro-batches
-// (the same batch in more pieces), shorter sequences, more memory.
+// (the same batch in more pieces), optimizer state in 8 bits, shorter sequences, more
+// memory.
 func (r Request) options(fit *FitError) []FitOption {
 	var list []FitOption
 	try := func(change string, q Request) bool {
@@ -47,6 +48,7 @@ func (r Request) options(fit *FitError) []FitOption {
 			return false
 		}
 		list = append(list, FitOption{Change: change, Peak: p.Peak(), Rows: q.Rows, Seq: q.Seq, Micros: q.Goal.Micros, Device: q.Site.Budget, Host: q.Site.HostBudget})
+		list[len(list)-1].Coded = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
 		return true
 	}
 	for q := r; q.Rows > 1; {
@@ -54,6 +56,12 @@ func (r Request) options(fit *FitError) []FitOption {
 		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.Rows, r.Rows), q) {
 			break
 		}
+	}
+	if o := r.Goal.Optimizer; o != nil && o.Coded != nil {
+		q, coded := r, *o
+		coded.States, coded.Coded = o.Coded, nil
+		q.Goal.Optimizer = &coded
+		try("optimizer state in 8 bits", q)
 	}
 	for q := r; q.Seq > 64; {
 		q.Seq /= 2

@@ -35,7 +35,16 @@
 //
 //	element i = map[codes[i]] · absmax[i/256]
 //
-// A tensor of zero bytes is a tensor of zeros. These types keep what optimizers
+// RowI8 and RowF8 have blocks of one row of the tensor, whose scale is its absmax, or for
+// RowF8 its absmax divided by 448, the largest 8-bit float. Blocks of RowI8 are those of
+// LLM.int8: whole 127ths of an absmax that f16 can hold.
+//
+//	codes    n bytes
+//	scales   one f32 per row
+//
+//	element (r, i) = codes[r, i] · scales[r] / 127    or    f8[codes[r, i]] · scales[r]
+//
+// A tensor of zero bytes is a tensor of zeros. The dynamic types keep what optimizers
 // remember, where a small number differs from none: one that is not zero is never
 // stored as zero.
 package quant
@@ -82,8 +91,8 @@ func Decode(t dtype.Type, dst []float32, src []byte) error {
 
 // sized refuses storage that is not that of n elements.
 func sized(t dtype.Type, n int, b []byte) error {
-	if !t.Block() {
-		return fmt.Errorf("%v is not a block type", t)
+	if !t.Block() || t.ByRows() {
+		return fmt.Errorf("%v is not a type of blocks of one size", t)
 	}
 	if want := t.Bytes(int64(n)); int64(len(b)) != want {
 		return fmt.Errorf("%d bytes for %d elements of %v, want %d", len(b), n, t, want)

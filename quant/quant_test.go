@@ -185,7 +185,7 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for want, err := range map[string]error{
-		"f32 is not a block type":                 Encode(dtype.F32, nil, nil),
+		"f32 is not a type of blocks of one size": Encode(dtype.F32, nil, nil),
 		"11 bytes for 2 elements of nf4, want 10": Encode(dtype.NF4, make([]byte, 11), make([]float32, 2)),
 		"9 bytes for 2 elements of fp4, want 10":  Decode(dtype.FP4, make([]float32, 2), make([]byte, 9)),
 		"element 1 is NaN, which nf4":             Encode(dtype.NF4, make([]byte, 10), []float32{1, nan}),
@@ -211,7 +211,7 @@ func TestStorageStreams(t *testing.T) {
 			if err := Encode(kind, want, x); err != nil {
 				t.Fatal(err)
 			}
-			r, err := Storage(kind, int64(n), from)
+			r, err := Storage(kind, 1, int64(n), from)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,6 +220,43 @@ func TestStorageStreams(t *testing.T) {
 				t.Errorf("%d elements of %v differ from those coded at once (%v)", n, kind, err)
 			}
 		}
+	}
+}
+
+// So do rows, whole ones at a time, and plain types.
+func TestStreamsOfRowsAndPlainNumbers(t *testing.T) {
+	for _, s := range [][2]int{{1, 1}, {3, 43}, {700, 301}, {2, 100_000}} {
+		x := random(s[0]*s[1], 6)
+		from := func(first int64, dst []float32) error {
+			copy(dst, x[first:])
+			return nil
+		}
+		for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8, dtype.BF16, dtype.F16, dtype.F32} {
+			var want []byte
+			var r io.Reader
+			var err error
+			if kind.ByRows() {
+				want = make([]byte, s[0]*int(kind.Bytes(int64(s[1]))))
+				if err := EncodeRows(kind, want, x, s[1]); err != nil {
+					t.Fatal(err)
+				}
+				r, err = Storage(kind, int64(s[0]), int64(s[1]), from)
+			} else {
+				want = make([]byte, kind.Bytes(int64(len(x))))
+				kind.Encode(want, x)
+				r, err = Plain(kind, int64(len(x)), from)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(iotest.HalfReader(r))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%v of %v differ from those coded at once (%v)", s, kind, err)
+			}
+		}
+	}
+	if _, err := Plain(dtype.NF4, 1, nil); err == nil {
+		t.Error("nf4 was taken for plain")
 	}
 }
 
@@ -240,7 +277,7 @@ func TestStreamsStopAtErrors(t *testing.T) {
 			return nil
 		},
 	} {
-		r, err := Storage(dtype.NF4, 200_000, from)
+		r, err := Storage(dtype.NF4, 2, 100_000, from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +285,7 @@ func TestStreamsStopAtErrors(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := Storage(dtype.Dyn8, 1, nil); err == nil {
+	if _, err := Storage(dtype.Dyn8, 1, 1, nil); err == nil {
 		t.Error("a stream of dyn8 was accepted")
 	}
 }

@@ -177,3 +177,50 @@ func TestFloatsOf8BitsAreTorchs(t *testing.T) {
 		}
 	}
 }
+
+// The row types are laid out as said, and RowI8 holds what bitsandbytes computes.
+func TestRowTypes(t *testing.T) {
+	f := open(t, "rows")
+	w := f.numbers("w")
+	cols := int(f.tensor("w").Shape[1])
+	for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8} {
+		packed := make([]byte, len(w)/cols*int(kind.Bytes(int64(cols))))
+		back := make([]float32, len(w))
+		if err := EncodeRows(kind, packed, w, cols); err != nil {
+			t.Fatal(err)
+		}
+		if err := DecodeRows(kind, back, packed, cols); err != nil {
+			t.Fatal(err)
+		}
+		if kind == dtype.RowI8 {
+			if err := sameCodes(packed[:len(w)], f.bytes("codes")); err != nil {
+				t.Error(err)
+			}
+			if err := sameBits(back, f.numbers("decoded")); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		for i, x := range w {
+			row := w[i/cols*cols : (i/cols+1)*cols]
+			scale := absmaxOf(row) / 448
+			want := float32(0)
+			if scale > 0 {
+				want = dtype.FromF8E4M3(dtype.ToF8E4M3(x/scale)) * scale
+			}
+			// Three bits of fraction: a sixteenth of the number, or of the smallest normal one.
+			if most := max(math.Abs(float64(x))/16, float64(scale)/1024); back[i] != want || math.Abs(float64(back[i]-x)) > most*1.001 {
+				t.Fatalf("element %d is %v, coded %v, want %v", i, x, back[i], want)
+			}
+		}
+		if got := RowScale(packed, len(w), 2); got != absmaxOf(w[2*cols:3*cols])/448 {
+			t.Errorf("the scale of row 2 is %v", got)
+		}
+	}
+	if err := EncodeRows(dtype.RowI8, make([]byte, 6), []float32{1e6, 1}, 2); err == nil {
+		t.Error("a number that f16 cannot hold was coded")
+	}
+	if err := DecodeRows(dtype.RowF8, make([]float32, 4), make([]byte, 11), 2); err == nil {
+		t.Error("storage that is cut short was decoded")
+	}
+}

@@ -14,45 +14,32 @@ import (
 // several goroutines.
 type Numbers func(first int64, dst []float32) error
 
-// Storage reads as the storage of an NF4 or FP4 tensor of n elements. Numbers are
-// pulled and coded as it is read, so that a tensor may be larger than memory; what is
-// held is an absmax for every 64 of them.
-func Storage(t dtype.Type, n int64, from Numbers) (io.Reader, error) {
-	if t != dtype.NF4 && t != dtype.FP4 {
-		return nil, fmt.Errorf("%v is not a 4-bit type", t)
+// Storage reads as the storage of a weight, a matrix of rows and columns in a 4-bit or a
+// row type. Numbers are pulled and coded as it is read, so that a tensor may be larger
+// than memory; what is held is a scale for every 64 of them, or for every row.
+func Storage(t dtype.Type, rows, cols int64, from Numbers) (io.Reader, error) {
+	switch {
+	case t.ByRows():
+		codes := NewRowCodes(t, rows, cols, from)
+		return io.MultiReader(codes, &tailReader{tail: func() []byte { return Floats(codes.Scales) }}), nil
+	case t == dtype.NF4 || t == dtype.FP4:
+		codes := NewCodes(FourBitOf(t), dtype.BlockElements, rows*cols, from)
+		return io.MultiReader(codes, &tailReader{tail: func() []byte { return NewScales(codes.Absmax).Append(nil) }}), nil
 	}
-	codes := NewCodes(FourBitOf(t), dtype.BlockElements, n, from)
-	return io.MultiReader(codes, &scalesReader{codes: codes}), nil
+	return nil, fmt.Errorf("%v is not a type weights are coded in", t)
 }
 
-// scalesReader reads as the storage behind the codes, once all are made.
-type scalesReader struct {
-	codes *Codes
-	all   *bytes.Reader
+// tailReader reads as the storage behind the codes, once all are made.
+type tailReader struct {
+	tail func() []byte
+	all  *bytes.Reader
 }
 
-func (r *scalesReader) Read(p []byte) (int, error) {
+func (r *tailReader) Read(p []byte) (int, error) {
 	if r.all == nil {
-		r.all = bytes.NewReader(NewScales(r.codes.Absmax).Append(nil))
+		r.all = bytes.NewReader(r.tail())
 	}
 	return r.all.Read(p)
-}
-
-// Absmax measures the blocks of n numbers, as NewCodes does, without coding them.
-func Absmax(block int, n int64, from Numbers) ([]float32, error) {
-	p := puller{n: n, from: from}
-	absmax := make([]float32, (n+int64(block)-1)/int64(block))
-	for p.first < n {
-		_, err := p.next(func(first int64, src []float32) {
-			for i := 0; i < len(src); i += block {
-				absmax[(first+int64(i))/int64(block)] = absmaxOf(src[i:min(i+block, len(src))])
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return absmax, nil
 }
 
 // Codes reads as the packed codes of a tensor, made while it is read.
@@ -109,6 +96,7 @@ type puller struct {
 	n     int64 // elements of the tensor
 	first int64 // not taken yet
 	from  Numbers
+	all   bool        // infinities and what is not a number are taken too
 	rooms [][]float32 // one for each piece taken at a time
 }
 
@@ -149,7 +137,7 @@ func (p *puller) pull(first int64, dst []float32) error {
 	if err := p.from(first, dst); err != nil {
 		return err
 	}
-	if bad := notFinite(dst); bad >= 0 {
+	if bad := notFinite(dst); !p.all && bad >= 0 {
 		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), dst[bad])
 	}
 	return nil

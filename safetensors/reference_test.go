@@ -46,7 +46,7 @@ func content(t *testing.T, x Tensor) []byte {
 
 // source writes back what was read.
 func source(t *testing.T, x Tensor) Source {
-	return Source{x.Name, x.Type, x.Shape, func(w io.Writer) error {
+	return Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 		return err
 	}}
@@ -145,7 +145,7 @@ func TestReadF32InChunks(t *testing.T) {
 	}
 	for ty, widen := range map[dtype.Type]func(uint16) float32{dtype.F16: dtype.FromF16, dtype.BF16: dtype.FromBF16} {
 		disk := vfs.NewMemory(1 << 20)
-		err := WriteFile(disk, "/x", []Source{{"x", ty, shape.Of(n), func(w io.Writer) error {
+		err := WriteFile(disk, "/x", []Source{{Name: "x", Type: ty, Shape: shape.Of(n), Write: func(w io.Writer) error {
 			_, err := w.Write(raw)
 			return err
 		}}})

@@ -81,6 +81,9 @@ type Source struct {
 	Type  dtype.Type
 	Shape shape.Shape
 	Write func(io.Writer) error
+	// After names a tensor of the same file; this one is written once that one is, so
+	// that it may tell of what was written. "" is the order of the file.
+	After string
 }
 
 // Bytes is the storage of the tensor.

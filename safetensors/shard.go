@@ -21,8 +21,13 @@ type Shard struct {
 
 // Split groups tensors, in the order given, into files of at most limit bytes; a
 // larger tensor has a file for itself. The grouping and the names are those of
-// Hugging Face's libraries.
+// Hugging Face's libraries. Tensors with After stay with the one they name, which they
+// must follow.
 func Split(tensors []Source, limit int64) ([]Shard, error) {
+	together, err := companies(tensors)
+	if err != nil {
+		return nil, err
+	}
 	var shards []Shard
 	var current Shard
 	flush := func() {
@@ -31,6 +36,24 @@ func Split(tensors []Source, limit int64) ([]Shard, error) {
 		}
 		current = Shard{}
 	}
+	for _, c := range together {
+		if c.Bytes > limit {
+			shards = append(shards, c)
+			continue
+		}
+		if c.Bytes > limit-current.Bytes {
+			flush()
+		}
+		current.Tensors = append(current.Tensors, c.Tensors...)
+		current.Bytes += c.Bytes
+	}
+	flush()
+	return named(shards), nil
+}
+
+// companies are the tensors that belong into one file: one and those after it.
+func companies(tensors []Source) ([]Shard, error) {
+	var all []Shard
 	seen := make(map[string]bool, len(tensors))
 	for _, t := range tensors {
 		n, err := t.Bytes()
@@ -41,18 +64,16 @@ func Split(tensors []Source, limit int64) ([]Shard, error) {
 			return nil, fmt.Errorf("tensor %q is given twice", t.Name)
 		}
 		seen[t.Name] = true
-		if n > limit {
-			shards = append(shards, Shard{Tensors: []Source{t}, Bytes: n})
-			continue
+		if t.After == "" {
+			all = append(all, Shard{})
 		}
-		if n > limit-current.Bytes {
-			flush()
+		if len(all) == 0 || t.After != "" && all[len(all)-1].Tensors[0].Name != t.After {
+			return nil, fmt.Errorf("tensor %q does not follow %q, after which it is to be written", t.Name, t.After)
 		}
-		current.Tensors = append(current.Tensors, t)
-		current.Bytes += n
+		last := &all[len(all)-1]
+		last.Tensors, last.Bytes = append(last.Tensors, t), last.Bytes+n
 	}
-	flush()
-	return named(shards), nil
+	return all, nil
 }
 
 func named(shards []Shard) []Shard {

@@ -17,24 +17,39 @@ var torchMetadata = map[string]string{"format": "pt"}
 // Write writes a file as a stream: the header, then fill is called for each tensor
 // in file order and must write exactly its bytes.
 func Write(w io.Writer, h *Header, fill func(Info, io.Writer) error) error {
+	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
+	if err := stream(out, h, fill); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	header, err := h.encode()
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
 	if _, err := out.Write(header); err != nil {
 		return err
 	}
 	for _, t := range h.Tensors {
-		part := &tensorWriter{out: out, left: t.Bytes}
-		if err := fill(t, part); err != nil {
-			return fmt.Errorf("writing tensor %q: %w", t.Name, err)
-		}
-		if part.left != 0 {
-			return fmt.Errorf("tensor %q has %d bytes, %d were written", t.Name, t.Bytes, t.Bytes-part.left)
+		if err := exactly(t, out, func(w io.Writer) error { return fill(t, w) }); err != nil {
+			return err
 		}
 	}
-	return out.Flush()
+	return nil
+}
+
+// exactly lets write put the bytes of a tensor, no more and no fewer.
+func exactly(t Info, out io.Writer, write func(io.Writer) error) error {
+	part := &tensorWriter{out: out, left: t.Bytes}
+	if err := write(part); err != nil {
+		return fmt.Errorf("writing tensor %q: %w", t.Name, err)
+	}
+	if part.left != 0 {
+		return fmt.Errorf("tensor %q has %d bytes, %d were written", t.Name, t.Bytes, t.Bytes-part.left)
+	}
+	return nil
 }
 
 // tensorWriter keeps a tensor within its declared size.
@@ -58,12 +73,12 @@ func WriteFile(disk vfs.FS, path string, tensors []Source) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	byName := make(map[string]Source, len(tensors))
-	for _, t := range tensors {
-		byName[t.Name] = t
-	}
 	err = vfs.WriteFile(disk, path, func(w io.Writer) error {
-		return Write(w, h, func(t Info, w io.Writer) error { return byName[t.Name].Write(w) })
+		f, err := newFileWriter(w, h, tensors)
+		if err != nil {
+			return err
+		}
+		return f.write()
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

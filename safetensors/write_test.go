@@ -16,7 +16,7 @@ import (
 
 // bytesOf is a source of n bytes, all equal to fill.
 func bytesOf(name string, n int, fill byte) Source {
-	return Source{name, dtype.U8, shape.Of(n), func(w io.Writer) error {
+	return Source{Name: name, Type: dtype.U8, Shape: shape.Of(n), Write: func(w io.Writer) error {
 		_, err := w.Write(bytes.Repeat([]byte{fill}, n))
 		return err
 	}}
@@ -230,5 +230,54 @@ func TestSetWhereThereIsNone(t *testing.T) {
 	}
 	if err := WriteSet(disk, "/", []Source{bytesOf("a", 1, 1), bytesOf("a", 1, 1)}, 1); err == nil {
 		t.Error("one name in two shards was written")
+	}
+}
+
+// A tensor that comes earlier in the file can tell of one that comes later.
+func TestTensorsWaitForOthers(t *testing.T) {
+	var made []string
+	source := func(name string, kind dtype.Type, after string) Source {
+		return Source{name, kind, shape.Of(4), func(w io.Writer) error {
+			made = append(made, name)
+			_, err := w.Write(bytes.Repeat([]byte{byte(len(made))}, int(kind.Bytes(4))))
+			return err
+		}, after}
+	}
+	disk := vfs.NewMemory(1 << 20)
+	all := []Source{source("codes", dtype.U8, ""), source("scales", dtype.F32, "codes"), source("z", dtype.U8, "codes"), source("first", dtype.F32, "")}
+	if err := WriteSet(disk, "/", all, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(made, " "); got != "first codes scales z" {
+		t.Errorf("written in the order %s", got)
+	}
+	set, err := OpenSetOn(disk, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]byte{"first": 1, "codes": 2, "scales": 3, "z": 4} {
+		x, _ := set.Tensor(name)
+		for _, b := range content(t, x) {
+			if b != want {
+				t.Fatalf("%s holds %d, want %d", name, b, want)
+			}
+		}
+	}
+	shards, err := Split(all, 20)
+	if err != nil || len(shards) != 2 || len(shards[0].Tensors) != 3 {
+		t.Errorf("%d shards: %v", len(shards), err)
+	}
+	if _, err := Split(all[1:], 20); err == nil {
+		t.Error("a tensor was parted from the one it waits for")
+	}
+	count := &vfs.Faults{Disk: vfs.NewMemory(1 << 20)}
+	if err := WriteSet(count, "/", all, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	boom := errors.New("boom")
+	for at := 1; at <= count.Calls(); at++ {
+		if err := WriteSet(&vfs.Faults{Disk: vfs.NewMemory(1 << 20), FailAt: at, Err: boom}, "/", all, 1<<20); !errors.Is(err, boom) {
+			t.Errorf("call %d of %d failed, WriteSet gave %v", at, count.Calls(), err)
+		}
 	}
 }

@@ -239,10 +239,11 @@ func flipped(raw []byte, i int) []byte {
 // bytesFile is bytes as an open file.
 type bytesFile struct{ *bytes.Reader }
 
-func (f bytesFile) Size() (int64, error)      { return f.Reader.Size(), nil }
-func (f bytesFile) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
-func (f bytesFile) Sync() error               { return nil }
-func (f bytesFile) Close() error              { return nil }
+func (f bytesFile) Size() (int64, error)               { return f.Reader.Size(), nil }
+func (f bytesFile) Write([]byte) (int, error)          { return 0, errors.ErrUnsupported }
+func (f bytesFile) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (f bytesFile) Sync() error                        { return nil }
+func (f bytesFile) Close() error                       { return nil }
 
 // FuzzManifest: no file makes the reader panic or allocate more than the file is long.
 func FuzzManifest(f *testing.F) {

@@ -208,6 +208,7 @@ func (f openedToRead) Size() (int64, error) {
 	return info.Size, err
 }
 
-func (openedToRead) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
-func (openedToRead) Sync() error               { return errors.ErrUnsupported }
-func (openedToRead) Close() error              { return nil }
+func (openedToRead) Write([]byte) (int, error)          { return 0, errors.ErrUnsupported }
+func (openedToRead) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (openedToRead) Sync() error                        { return errors.ErrUnsupported }
+func (openedToRead) Close() error                       { return nil }

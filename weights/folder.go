@@ -8,7 +8,7 @@ import (
 
 	"spillway/arch"
 	"spillway/dtype"
-	"spillway/quant/bnb"
+	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/spec"
 )
@@ -23,11 +23,11 @@ type Tensors interface {
 // shape, and every tensor of the folder must be a param or known to be none: a tensor
 // that nobody reads means that the wrong model does.
 func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error) {
-	list, err := bnb.Collect(t.Tensors())
+	list, err := stored.Collect(t.Tensors())
 	if err != nil {
 		return nil, err
 	}
-	byName := make(map[string]bnb.Tensor, len(list))
+	byName := make(map[string]stored.Tensor, len(list))
 	for _, w := range list {
 		byName[w.Name] = w
 	}
@@ -60,13 +60,13 @@ func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error)
 	return f, nil
 }
 
-func find(byName map[string]bnb.Tensor, info arch.Info, param string) (bnb.Tensor, bool) {
+func find(byName map[string]stored.Tensor, info arch.Info, param string) (stored.Tensor, bool) {
 	for _, name := range info.FileNames(param) {
 		if found, ok := byName[name]; ok {
 			return found, true
 		}
 	}
-	return bnb.Tensor{}, false
+	return stored.Tensor{}, false
 }
 
 // few names some of a list, so that an error stays readable.
@@ -80,7 +80,7 @@ func few(names []string) string {
 }
 
 // folder is the tensor of each param.
-type folder map[string]bnb.Tensor
+type folder map[string]stored.Tensor
 
 func (f folder) Read(param string, first int64, dst []float32) error {
 	t, ok := f[param]

@@ -41,7 +41,7 @@ func blocks(t executor.Tensor, from Source) (io.Reader, error) {
 	if r, ok := packed(from, param, kind); ok {
 		return r, nil
 	}
-	r, err := quant.Storage(kind, t.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(param, first, dst) })
+	r, err := quant.Storage(kind, t.Type.Shape.Rows(), t.Type.Shape.Last(), func(first int64, dst []float32) error { return from.Read(param, first, dst) })
 	if err != nil {
 		return nil, fmt.Errorf("param %s: %w", param, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"spillway"
 	"spillway/arch"
 	"spillway/internal/term"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -38,7 +39,7 @@ Without MODEL it is a table of all published shapes.
 	f := cmd.Flags()
 	f.Int64Var(&e.batch, "batch", 1, "pass `N` samples through the model at once")
 	f.Int64Var(&e.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
-	f.StringVar(&e.optimizer, "optimizer", "adamw", "`adamw|adam|sgd`, with options if wanted")
+	optimizerFlag(cmd, &e.optimizer)
 	f.Int64Var(&e.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
 	f.BoolVar(&e.thumb, "rule-of-thumb", false, "show what the usual formulas say, and where they are wrong")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -145,7 +146,10 @@ func (e *estimate) job(m *spillway.Model, task, precision string) (*spillway.Job
 	if err != nil {
 		return nil, err
 	}
-	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, rank: e.rank, optim: e.optim}
+	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, optim: e.optim}
+	if g.adapters() {
+		g.adapted = lora.Options{Targets: []string{lora.AllLinear}, Rank: e.rank, Alpha: 2 * float64(e.rank)}
+	}
 	return m.Standard(g.options(mach, mach.Devices[0]))
 }
 

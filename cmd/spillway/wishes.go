@@ -26,7 +26,9 @@ type wishes struct {
 }
 
 func wishFlags(cmd *cobra.Command) *wishes {
-	w := &wishes{given: func(flag string) bool { return cmd.Flags().Changed(flag) }}
+	w := &wishes{given: func(flag string) bool {
+		return cmd.Flags().Changed(flag) || flag == "optimizer" && cmd.Flags().Changed("optim")
+	}}
 	f := cmd.Flags()
 	f.StringVar(&w.deepspeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from DeepSpeed's JSON in `FILE`")
 	f.StringVar(&w.deviceMap, "device-map", "", "where weights rest: `auto|balanced|balanced_low_0|sequential`, or module names with device numbers,\ncpu or disk as a JSON object or in a file: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)")

@@ -26,7 +26,10 @@ type triple struct{ z, x, y []float32 }
 func (o *triple) set(l *device.Launch) { o.x, o.y, o.z = f32(l, 0), f32(l, 1), f32(l, 2) }
 
 // copyOrAdd copies bytes of any type, or adds.
-func copyOrAdd(c op.Call, _ int) program {
+func copyOrAdd(c op.Call, workers int) program {
+	if c.Attr.Accumulate && narrow(c.In[0].DType) {
+		return addNarrow(c, workers)
+	}
 	if c.Attr.Accumulate {
 		o := &pair{}
 		return elements(c, o.set, func(from, to int) { kernel.AddScaled(o.y[from:to], o.x[from:to], 1) })
@@ -35,6 +38,28 @@ func copyOrAdd(c op.Call, _ int) program {
 	work := rowsOf(c.Out[0].Bytes(), 1, func(_, from, to int) { copy(dst[from:to], src[from:to]) })
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
 		dst, src = l.Buffers[1].Host(), l.Buffers[0].Host()
+		work.start(p)
+	}}
+}
+
+// addNarrow adds numbers of a 16-bit type to others, a bit at a time in each worker's own
+// memory, so that sums of gradients need no workspace.
+func addNarrow(c op.Call, workers int) program {
+	of := c.In[0].DType
+	var x, y []uint16
+	room := make([][2][widenedAtOnce]float32, workers)
+	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
+		for i := from; i < to; i += widenedAtOnce {
+			j := min(i+widenedAtOnce, to)
+			a, b := room[worker][0][:j-i], room[worker][1][:j-i]
+			widening[of](a, x[i:j])
+			widening[of](b, y[i:j])
+			kernel.AddScaled(b, a, 1)
+			narrowing[of](y[i:j], b)
+		}
+	})
+	return program{run: func(p *kernel.Pool, l *device.Launch) {
+		x, y = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[1])
 		work.start(p)
 	}}
 }

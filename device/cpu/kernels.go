@@ -57,6 +57,7 @@ var makers = map[op.Kind]maker{
 	op.Adam:       adam,
 	op.SGD:        sgd,
 	op.Lion:       lion,
+	op.Adafactor:  newAdafactor,
 }
 
 // prepare makes the program of a call, or says why there is none.
@@ -83,7 +84,7 @@ func prepare(c op.Call, workers int) (p program, reason string) {
 // types are operands of the ops that read them, by the ops' own rules.
 var types = []dtype.Type{
 	dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16,
-	dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8,
+	dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8, dtype.RowI8, dtype.RowF8,
 }
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
@@ -92,10 +93,8 @@ func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 // only moves or converts those that are.
 func native(c op.Call) bool {
 	switch c.Kind {
-	case op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion:
+	case op.Copy, op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion, op.Adafactor:
 		return true
-	case op.Copy:
-		return !c.Attr.Accumulate || !narrow(c.In[0].DType)
 	case op.Cast:
 		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
 	}

@@ -21,6 +21,9 @@ type states struct {
 // newStates takes the operands between the gradient and the clip factor.
 func newStates(c op.Call, workers int) *states {
 	s := &states{}
+	if narrow(c.In[0].DType) { // the weight is opened with its states
+		s.inPart = widenedAtOnce
+	}
 	for _, t := range c.In[2 : len(c.In)-1] {
 		switch {
 		case t.DType.Block():

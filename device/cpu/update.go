@@ -96,21 +96,21 @@ func lion(c op.Call, workers int) program {
 // what the gradient is multiplied by; step changes some weights and their states. With
 // a factor that is not positive all stay as they are.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
-	var w []float32
-	g, kept := newGradient(c.In[1].DType, workers), newStates(c, workers)
+	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := &mirror{to: c.Attr.To}, false
 	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
-		if leave {
-			copied.write(w, from, to)
-			return
+		if !leave {
+			g.each(worker, from, to, func(i, j int, g []float32) {
+				kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
+					step(w.open(worker, i, j), g, s)
+					w.close(worker, i, j)
+				})
+			})
 		}
-		g.each(worker, from, to, func(i, j int, g []float32) {
-			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) { step(w[i:j], g, s) })
-		})
-		copied.write(w, from, to)
+		copied.write(w.wide, from, to)
 	})
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		w = f32(l, 0)
+		w.set(l)
 		g.set(l.Buffers[1])
 		clip := set(l)
 		leave = !(clip > 0)

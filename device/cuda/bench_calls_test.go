@@ -81,6 +81,11 @@ func benchCall(b *testing.B, d *Device, c op.Call, times int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	benchKernel(b, d, c, times, k)
+}
+
+// benchKernel times a kernel of a call.
+func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel) {
 	var size int64
 	l := &device.Launch{Args: &op.Args{}}
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)

@@ -34,7 +34,7 @@ func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
 		_, err := r.take("Prepare", "product")
 		return &driver.Prepared{}, ways, err
 	}
-	r.d.lib.BLAS.Run = func(_ driver.BLASHandle, p *driver.Prepared, _, _, _, _ driver.Pointer, _ driver.Stream) error {
+	r.d.lib.BLAS.Run = func(_ driver.BLASHandle, p *driver.Prepared, _, _, _, _, _ driver.Pointer, _ driver.Stream) error {
 		r.last = p.Algorithm.Opaque[0]
 		r.raced++
 		return r.call("Run")
@@ -125,11 +125,11 @@ func TestFirstChoiceCounts(t *testing.T) {
 	newRacer(t, first, 100*us, 10*us, 50*us).want(t, 2048, 1)
 	r := newRacer(t, second, 100*us, 50*us, 10*us)
 	run := r.d.lib.BLAS.Run
-	r.d.lib.BLAS.Run = func(h driver.BLASHandle, p *driver.Prepared, a, b, c, w driver.Pointer, s driver.Stream) error {
+	r.d.lib.BLAS.Run = func(h driver.BLASHandle, p *driver.Prepared, a, b, c, d, w driver.Pointer, s driver.Stream) error {
 		if err := os.CopyFS(second, os.DirFS(first)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
-		return run(h, p, a, b, c, w, s)
+		return run(h, p, a, b, c, d, w, s)
 	}
 	r.want(t, 2048, 1)
 }

@@ -39,15 +39,20 @@ func allUnits(t dtype.Type) []unit {
 	for _, file := range general {
 		all = append(all, unit{file: file, element: t})
 	}
-	if t == dtype.F32 {
-		return all
-	}
 	return append(all, flashUnits(t)...)
 }
 
-func flashUnits(t dtype.Type) []unit {
-	return []unit{{file: "flash", element: t, head: 64}, {file: "flash", element: t, head: 128},
-		{file: "flashGrad", element: t, head: 64}, {file: "flashGrad", element: t, head: 128}}
+func flashUnits(t dtype.Type) (units []unit) {
+	keys := int64(64)
+	if t == dtype.F32 {
+		keys = 32
+	}
+	for _, head := range []int64{64, 128} {
+		for _, file := range []string{"flash", "flashGrad"} {
+			units = append(units, unit{file: file, element: t, head: head, keys: keys})
+		}
+	}
+	return units
 }
 
 // Every kernel compiles, for an older and a newer generation of cards, also where there

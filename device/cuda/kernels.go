@@ -12,24 +12,26 @@ type maker func(d *Device, c op.Call) (program, error)
 
 // makers lists the kinds there are kernels for, a file per family.
 var makers = map[op.Kind]maker{
-	op.MatMul: matMul,
+	op.MatMul:      matMul,
+	op.InverseNorm: inverseNorm,
 
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,
 
-	op.Copy:      scaled,
-	op.Add:       combined,
-	op.Mul:       combined,
-	op.Scale:     scaled,
-	op.Unary:     function1,
-	op.UnaryGrad: function1,
-	op.Gated:     function1,
-	op.GatedGrad: function1,
-	op.Dropout:   dropout,
-	op.Cast:      cast,
-	op.Split:     split,
-	op.Concat:    concat,
-	op.SumRows:   sumRows,
+	op.Copy:       scaled,
+	op.Add:        combined,
+	op.Mul:        combined,
+	op.Scale:      scaled,
+	op.Unary:      function1,
+	op.UnaryGrad:  function1,
+	op.Gated:      function1,
+	op.GatedGrad:  function1,
+	op.Dropout:    dropout,
+	op.Cast:       cast,
+	op.Dequantize: dequantize,
+	op.Split:      split,
+	op.Concat:     concat,
+	op.SumRows:    sumRows,
 
 	op.RMSNorm:       norm,
 	op.RMSNormGrad:   normGrad,
@@ -52,6 +54,7 @@ var makers = map[op.Kind]maker{
 	op.Adam:       adam,
 	op.SGD:        sgd,
 	op.Lion:       lion,
+	op.Adafactor:  adafactor,
 }
 
 // none is the reason why there is no kernel for a call.
@@ -78,6 +81,9 @@ func (d *Device) prepare(c op.Call) (program, error) {
 
 // known32 refuses element types no kernel works on.
 func known32(c op.Call, t dtype.Type) error {
+	if t.Block() {
+		return nil // the rule of the op says where they may be
+	}
 	switch t {
 	case dtype.F32, dtype.BF16, dtype.F16, dtype.I32:
 		return nil

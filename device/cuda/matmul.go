@@ -29,13 +29,14 @@ type matrix struct {
 	transposed bool
 }
 
-// multiplication is c = a·b (+ bias) (+ c), of m × n with sums of k products.
+// multiplication is c = a·b (+ bias) (+ c, or + plus), of m × n with sums of k products.
 type multiplication struct {
 	m, n, k int64
 	a, b, c matrix
 	bias    *arg
 	biasOf  dtype.Type
 	add     bool
+	plus    *arg  // like c
 	scratch int64 // where in the workspace its scratch memory is
 }
 
@@ -49,6 +50,10 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 	if c.Attr.Bias {
 		bias := buffer(2)
 		x.bias, x.biasOf = &bias, c.In[2].DType
+	}
+	if c.Attr.Plus {
+		plus := buffer(2)
+		x.plus = &plus
 	}
 	p.steps, p.workspace, err = d.multiply(x)
 	return p, err
@@ -71,12 +76,21 @@ func (d *Device) multiply(x multiplication) (steps []step, bytes int64, err erro
 	return []step{k}, 0, err
 }
 
+// addend is what is added to the product, if anything is.
+func (x multiplication) addend() (at arg, adds bool) {
+	if x.plus != nil {
+		return *x.plus, true
+	}
+	return x.c.at, x.add
+}
+
 // product is a step by cuBLASLt, which stores column by column: it is asked for the
 // transpose of c, bᵀ·aᵀ, whose columns are c's rows.
 type product struct {
 	device   *Device
 	prepared *driver.Prepared
 	a, b, c  arg
+	plus     arg // c itself where nothing is added
 	bias     *arg
 	scratch  arg
 	mu       sync.Mutex // the bias is part of what was prepared
@@ -91,8 +105,8 @@ func (p *product) run(q *queue, l *device.Launch) error {
 			return err
 		}
 	}
-	return blas.Run(p.device.blas, p.prepared, driver.Pointer(p.b.value(l)), driver.Pointer(p.a.value(l)), driver.Pointer(p.c.value(l)),
-		driver.Pointer(p.scratch.value(l)), q.stream)
+	return blas.Run(p.device.blas, p.prepared, driver.Pointer(p.b.value(l)), driver.Pointer(p.a.value(l)), driver.Pointer(p.plus.value(l)),
+		driver.Pointer(p.c.value(l)), driver.Pointer(p.scratch.value(l)), q.stream)
 }
 
 // fast prepares a product by cuBLASLt; nil if it has none.
@@ -122,7 +136,8 @@ func (d *Device) fastest(x multiplication) (*product, error) {
 	d.mu.Lock()
 	d.products = append(d.products, made)
 	d.mu.Unlock()
-	if x.add {
+	plus, adds := x.addend()
+	if adds {
 		made.Beta = 1
 	}
 	n, err := d.chosen(contest{described, made, found, x.m * x.n * x.k})
@@ -130,7 +145,7 @@ func (d *Device) fastest(x multiplication) (*product, error) {
 		return nil, err
 	}
 	made.Algorithm = found[n]
-	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, bias: x.bias, scratch: work(x.scratch)}, nil
+	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, plus: plus, bias: x.bias, scratch: work(x.scratch)}, nil
 }
 
 // describe turns the product around: rows of ours are columns of cuBLASLt's.
@@ -157,6 +172,10 @@ func (d *Device) plain(x multiplication) (*launch, error) {
 	if x.bias != nil {
 		bias, like = *x.bias, x.biasOf
 	}
+	plus, adds := x.addend()
+	if !adds {
+		plus = arg{}
+	}
 	name := "product"
 	if x.c.element == dtype.F32 {
 		name = "productWide"
@@ -166,7 +185,7 @@ func (d *Device) plain(x multiplication) (*launch, error) {
 	}
 	a, b := strides(x.a), strides(x.b)
 	return d.grid(of("product", x.a.element), name, [3]int64{parts(x.n, 16), parts(x.m, 16), 1}, [3]int64{16, 16, 1}, 0,
-		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], flag(x.add))
+		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], plus)
 }
 
 // strides between rows and columns of a matrix.

@@ -41,6 +41,13 @@ func norm(d *Device, c op.Call) (program, error) {
 		buffer(0), buffer(1), bias, out, i64(s.rows), i64(s.width), f32(c.Attr.Eps)))
 }
 
+// The kernels called Pack work on packRows rows at once, and hold packBytes of shared
+// memory for each thread: three rounds of two operands.
+const (
+	packRows  = 2
+	packBytes = 3 * packRows * 2 * vectorBytes
+)
+
 // normGrad makes dx, and parts of the weight's gradients that are folded afterwards.
 func normGrad(d *Device, c op.Call) (p program, err error) {
 	s, err := normOf(c)
@@ -48,11 +55,11 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 		return p, err
 	}
 	weights, t := len(c.Out)-1, c.In[0].DType
-	name, shared := s.name+"Grad", 4*s.width*s.block[1]*int64(weights)
-	if s.block[1] == 1 && s.width%lanes(t) == 0 && s.width <= 1024*lanes(t) {
-		name, shared, s.block[0] = name+"Pack", 0, parts(s.width, 32*lanes(t))*32
+	name, shared, rows := s.name+"Grad", 4*s.width*s.block[1]*int64(weights), s.block[1]
+	if pack := parts(s.width, 32*lanes(t)) * 32; s.block[1] == 1 && s.width%lanes(t) == 0 && pack <= 1024 && packBytes*pack <= int64(d.card.shared) {
+		name, shared, rows, s.block[0] = name+"Pack", packBytes*pack, packRows, pack
 	}
-	blocks := min(parts(s.rows, s.block[1]), int64(d.card.multiprocessors)*max(1, 1024/(s.block[0]*s.block[1])))
+	blocks := min(parts(s.rows, rows), int64(d.card.multiprocessors)*max(1, 1024/(s.block[0]*s.block[1])))
 	size := blocked(4 * blocks * s.width)
 	partial := []arg{{}, {}}
 	for i := range weights {

@@ -39,14 +39,14 @@ func (d *Device) race(c contest) (seconds []float64, err error) {
 // track is what a race takes place on: operands, a stream and two events.
 type track struct {
 	contest
-	d          *Device
-	cuda       *driver.CUDA
-	memory     driver.Pointer
-	a, b, c    driver.Pointer
-	bias       driver.Pointer
-	scratch    driver.Pointer
-	stream     driver.Stream
-	from, to   driver.Event
+	d        *Device
+	cuda     *driver.CUDA
+	memory   driver.Pointer
+	a, b, c  driver.Pointer
+	bias     driver.Pointer
+	scratch  driver.Pointer
+	stream   driver.Stream
+	from, to driver.Event
 }
 
 // open takes memory and fills it; false if there is not enough.
@@ -127,7 +127,7 @@ func (t *track) lap(way driver.Algorithm) (time.Duration, error) {
 		return 0, err
 	}
 	for range n {
-		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.scratch, t.stream); err != nil {
+		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream); err != nil {
 			return 0, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -14,6 +15,12 @@ import (
 type program struct {
 	workspace int64
 	steps     []step
+}
+
+// add appends a launch, or hands its error on.
+func (p *program) add(k *launch, err error) error {
+	p.steps = append(p.steps, k)
+	return err
 }
 
 // step is one launch of a program.
@@ -62,7 +69,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
 	}
 	if elementwise[t.call.Kind] {
-		return checkAligned(b, kind[i].DType.Bytes(1))
+		return checkAligned(b, elementBytes(kind[i].DType))
 	}
 	return checkAligned(b, vectorBytes)
 }
@@ -71,7 +78,15 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
-var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.SumSquares: true, op.ClipScale: true}
+var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
+
+// elementBytes is where elements may begin: block formats at their f32 scales.
+func elementBytes(t dtype.Type) int64 {
+	if t.Block() {
+		return 4
+	}
+	return t.Bytes(1)
+}
 
 func checkAligned(b device.Buffer, to int64) error {
 	if b.Offset%to != 0 {
@@ -91,14 +106,22 @@ type launch struct {
 }
 
 func (k *launch) run(q *queue, l *device.Launch) error {
+	k.fill(q, l)
+	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
+		return fmt.Errorf("kernel %s: %w", k.function.name, err)
+	}
+	if q.noting != nil {
+		return q.noting.took(q, k, l)
+	}
+	return nil
+}
+
+// fill puts a launch together in the queue.
+func (k *launch) fill(q *queue, l *device.Launch) {
 	for i, a := range k.args {
 		q.slots[i] = a.value(l)
 	}
 	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared = k.function.handle, k.grid, k.block, k.shared
-	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
-		return fmt.Errorf("kernel %s: %w", k.function.name, err)
-	}
-	return nil
 }
 
 // arg is a parameter of a launch: a number, or where to find one.

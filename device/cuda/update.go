@@ -5,12 +5,13 @@ import (
 	"spillway/op"
 )
 
-// copies numbers the types of the copy of an updated weight, as update.cu does.
-var copies = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3}
+// stored numbers the types of moments, and of the copy of an updated weight, as update.cu
+// does.
+var stored = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, dtype.Dyn8: 4, dtype.UDyn8: 5}
 
 // copyArgs are the copy of the weight, behind the other outputs, and its type.
 func copyArgs(c op.Call) ([]arg, error) {
-	kind, known := copies[c.Attr.To]
+	kind, known := stored[c.Attr.To]
 	if !known {
 		return nil, none("copies of the weight as " + c.Attr.To.String() + " are not handled")
 	}
@@ -20,48 +21,76 @@ func copyArgs(c op.Call) ([]arg, error) {
 	return []arg{buffer(len(c.In) + len(c.Out) - 1), i64(kind)}, nil
 }
 
+// forms are the ends of kernels' names by the type of what they keep.
+var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
+
+// rule is an update rule as its kernels take it: attributes and numbers of the iteration.
+type rule struct {
+	name    string
+	attrs   []arg
+	scalars []int
+}
+
 func adam(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
-	if err != nil {
-		return program{}, err
-	}
-	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, extra...)
-	return d.updated(c, "adam", append(args, i64(c.In[0].Shape.Elements()), flag(c.Attr.Decoupled)),
-		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2)
+	return d.updated(c, rule{"adam", []arg{flag(c.Attr.Decoupled)},
+		[]int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2}})
 }
 
 func sgd(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
-	if err != nil {
-		return program{}, err
+	if len(c.In) == 3 {
+		return d.updated(c, rule{"sgdBare", nil, []int{op.ArgRate, op.ArgDecay}})
 	}
-	momentum, clip := arg{}, buffer(len(c.In)-1)
-	if len(c.In) == 4 {
-		momentum = buffer(2)
-	}
-	args := append([]arg{buffer(0), buffer(1), momentum, clip}, extra...)
-	return d.updated(c, "sgd", append(args, i64(c.In[0].Shape.Elements()), flag(c.Attr.Nesterov)),
-		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
+	return d.updated(c, rule{"sgd", []arg{flag(c.Attr.Nesterov)}, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1}})
 }
 
 func lion(d *Device, c op.Call) (program, error) {
-	extra, err := copyArgs(c)
-	if err != nil {
-		return program{}, err
-	}
-	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3)}, extra...)
-	return d.updated(c, "lion", append(args, i64(c.In[0].Shape.Elements())), op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
+	return d.updated(c, rule{"lion", nil, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2}})
 }
 
-// updated prepares an update rule with numbers of the iteration behind its parameters.
-func (d *Device) updated(c op.Call, name string, args []arg, scalars ...int) (program, error) {
-	for _, kept := range c.In[2 : len(c.In)-1] {
-		if kept.DType != dtype.F32 {
-			return program{}, none("states as " + kept.DType.String() + " are not handled")
+// updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
+const updatedAtOnce = 8 * threads
+
+// updated prepares an update rule: the weight and its copy or its random stream, the
+// gradient, the clip factor, the number of elements, moments, and what the rule takes.
+func (d *Device) updated(c op.Call, r rule) (program, error) {
+	form, moments := momentArgs(c)
+	args := []arg{buffer(0)}
+	if c.In[0].DType == dtype.BF16 {
+		args = append(args, key(), row())
+	} else {
+		copied, err := copyArgs(c)
+		if err != nil {
+			return program{}, err
 		}
+		args = append(args, copied...)
 	}
-	for _, s := range scalars {
+	n := c.In[0].Shape.Elements()
+	args = append(append(args, buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
+	args = append(args, r.attrs...)
+	for _, s := range r.scalars {
 		args = append(args, iteration(s))
 	}
-	return just(d.line(of("update", c.In[1].DType), name, d.stride(c.In[0].Shape.Elements()), threads, args...))
+	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*4))
+	return just(d.line(of("update", c.In[1].DType), r.name+form, blocks, threads, args...))
+}
+
+// momentArgs are the form of a rule's kernel and what it takes of the operands between
+// the gradient and the clip factor. Moments of several types, or beside weights in bf16,
+// come with their types.
+func momentArgs(c op.Call) (form string, args []arg) {
+	kept := c.In[2 : len(c.In)-1]
+	var types []arg
+	for i, t := range kept {
+		args, types = append(args, buffer(2+i)), append(types, i64(stored[t.DType]))
+		if form = forms[t.DType]; form != forms[kept[0].DType] {
+			form = "Mixed"
+		}
+	}
+	if c.In[0].DType == dtype.BF16 {
+		form = "Pure"
+	}
+	if form == "Mixed" || form == "Pure" {
+		args = append(args, types...)
+	}
+	return form, args
 }

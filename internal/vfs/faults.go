@@ -164,12 +164,18 @@ func (f *Faults) read(name string, from io.ReaderAt, p []byte, off int64) (int, 
 	return n, err
 }
 
-func (f *faultyFile) Write(p []byte) (int, error) {
+func (f *faultyFile) Write(p []byte) (int, error) { return f.write(p, f.File.Write) }
+
+func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	return f.write(p, func(p []byte) (int, error) { return f.File.WriteAt(p, off) })
+}
+
+func (f *faultyFile) write(p []byte, do func([]byte) (int, error)) (int, error) {
 	allowed, fault := f.faults.admit(len(p))
 	if allowed == 0 && fault != nil {
 		return 0, fault
 	}
-	n, err := f.File.Write(p[:allowed])
+	n, err := do(p[:allowed])
 	return n, errors.Join(err, fault)
 }
 

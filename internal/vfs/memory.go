@@ -326,6 +326,16 @@ func (f *memoryFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if off < 0 || off+int64(len(p)) > int64(len(f.node.data)) {
+		return 0, &fs.PathError{Op: "write", Path: "memory", Err: syscall.EINVAL}
+	}
+	f.node.data = slices.Clone(f.node.data) // what is durable may share it
+	return copy(f.node.data[off:], p), nil
+}
+
 func (f *memoryFile) Sync() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()

@@ -53,6 +53,8 @@ var ErrLocked = errors.New("in use by another process")
 type File interface {
 	io.ReaderAt
 	io.Writer
+	// WriterAt writes over bytes that were written before.
+	io.WriterAt
 	io.Closer
 	// Sync makes the bytes written so far durable.
 	Sync() error
@@ -98,7 +100,8 @@ func ReadFile(d FS, name string, limit int64) ([]byte, error) {
 }
 
 // WriteFile creates a file, lets write fill it, and returns once its bytes are
-// durable. The name is durable only after SyncDir.
+// durable. The name is durable only after SyncDir. The writer is an io.WriterAt too, for
+// bytes that were written before.
 func WriteFile(d FS, name string, write func(io.Writer) error) error {
 	f, err := d.Create(name)
 	if err != nil {
@@ -115,10 +118,19 @@ func writeAndSync(f File, write func(io.Writer) error) error {
 }
 
 // fullWriter turns a short write into an error: not every user of io.Writer looks.
-type fullWriter struct{ io.Writer }
+type fullWriter struct{ file File }
 
 func (w fullWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
+	n, err := w.file.Write(p)
+	return full(p, n, err)
+}
+
+func (w fullWriter) WriteAt(p []byte, off int64) (int, error) {
+	n, err := w.file.WriteAt(p, off)
+	return full(p, n, err)
+}
+
+func full(p []byte, n int, err error) (int, error) {
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
 	}

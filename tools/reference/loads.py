@@ -1,7 +1,7 @@
 """Checks that what Spillway writes loads in the libraries it is written for, and means
 the same there. Run from the root of the repository, with requirements-quant.txt:
 
-    go test ./quant/bnb -run Convert -keep FOLDER/quantized
+    go test ./quant/stored -run Convert -keep FOLDER/quantized
     go test ./lora -run ForPEFT -keep FOLDER/adapters
     python -m tools.reference.loads FOLDER
 """
@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-PLAIN = Path("quant/bnb/testdata/plain")
+PLAIN = Path("quant/stored/testdata/plain")
 
 
 def quantized(folder):

@@ -53,6 +53,50 @@ def optimizer_case(name):
     }
 
 
+# Who makes it, its options, and the same as an optimizer is described here. PyTorch's
+# rate is the most of a relative one; transformers has 0.01 there.
+ADAFACTORS = {
+    "torch": (torch.optim.Adafactor, {"lr": 0.01}, "adafactor:lr=0.01,relative_step,scale_parameter"),
+    "relative": (hf.Adafactor, {}, "adafactor:lr=0.01,relative_step,scale_parameter"),
+    "warmup": (hf.Adafactor, {"warmup_init": True}, "adafactor:lr=0.01,relative_step,scale_parameter,warmup_init"),
+    "fixed": (
+        hf.Adafactor,
+        {"lr": 0.02, "relative_step": False, "scale_parameter": False, "clip_threshold": 0.5, "decay_rate": -0.6},
+        "adafactor:lr=0.02,clip_threshold=0.5,decay_rate=-0.6",
+    ),
+    "mean": (
+        hf.Adafactor,
+        {"lr": 0.02, "relative_step": False, "scale_parameter": True, "beta1": 0.9, "weight_decay": 0.1},
+        "adafactor:lr=0.02,beta1=0.9,weight_decay=0.1,scale_parameter",
+    ),
+}
+SHAPES = [[7], [4, 6], [2, 3, 5]]
+
+
+def adafactor_case(name, shape):
+    """As optimizer_case, of a param of a shape, everything flattened."""
+    kind, options, described = ADAFACTORS[name]
+    generator = fixture.stream(f"adafactor {name} {shape}")
+    p = torch.nn.Parameter(torch.randn(shape, generator=generator))
+    gradients = torch.randn([STEPS] + shape, generator=generator)
+    optimizer = kind([p], **options)
+    initial, values = p.detach().flatten().tolist(), []
+    for gradient in gradients:
+        p.grad = gradient.clone()
+        optimizer.step()
+        values.append(p.detach().flatten().tolist())
+    state = {k: v.flatten().tolist() for k, v in optimizer.state[p].items() if torch.is_tensor(v) and v.dim() > 0}
+    return {
+        "name": name,
+        "optimizer": described,
+        "shape": shape,
+        "initial": initial,
+        "gradients": gradients.flatten(1).tolist(),
+        "values": values,
+        "final_state": state,
+    }
+
+
 def clip_case(limit):
     """The global norm over two parameters, and their gradients after clipping to limit.
     PyTorch multiplies by limit / (norm + 1e-6), and never by more than 1."""
@@ -127,6 +171,7 @@ def main():
         {
             "versions": fixture.versions(),
             "optimizers": [optimizer_case(name) for name in OPTIMIZERS],
+            "adafactors": [adafactor_case(name, shape) for name in ADAFACTORS for shape in SHAPES],
             "clipping": [clip_case(limit) for limit in (1.0, 100.0)],
             "schedules": [schedule_case(name) for name in SCHEDULES],
             "loss_scale": loss_scale_case(),

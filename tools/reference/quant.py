@@ -2,7 +2,7 @@
 
 Run with `python -m tools.reference.quant` from the root of the repository; it needs
 bitsandbytes beside the packages of requirements.txt (see requirements-quant.txt).
-The files go to quant/testdata and quant/bnb/testdata.
+The files go to quant/testdata and quant/stored/testdata.
 
 Where bitsandbytes' native CPU code is off, its portable PyTorch code, which agrees with
 its GPU kernels, is used instead (portable below): natively, 8-bit codes are looked up by
@@ -19,7 +19,7 @@ from bitsandbytes import functional as F
 
 from . import fixture
 
-BNB = fixture.ROOT.parents[1] / "quant" / "bnb" / "testdata"
+BNB = fixture.ROOT.parents[1] / "quant" / "stored" / "testdata"
 FOLDER = fixture.ROOT.parents[1] / "quant" / "testdata"
 
 

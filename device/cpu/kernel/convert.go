@@ -1,6 +1,9 @@
 package kernel
 
-import "spillway/dtype"
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
 
 // lanesMost is the largest number of lanes of a path: conversions and sums of
 // squares are done in assembly up to a multiple of it, the rest in plain Go.
@@ -51,5 +54,13 @@ func toBF16Go(dst []uint16, src []float32) {
 func toF16Go(dst []uint16, src []float32) {
 	for i, v := range src {
 		dst[i] = dtype.ToF16(v)
+	}
+}
+
+// ToBF16Randomly rounds each number as op.RoundRandomly does, at positions of a stream
+// that count up.
+func ToBF16Randomly(dst []uint16, src []float32, key, position uint64) {
+	for i, f := range src {
+		dst[i] = op.RoundRandomly(f, key, position+uint64(i))
 	}
 }

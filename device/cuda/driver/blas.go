@@ -86,7 +86,8 @@ type BLAS struct {
 	Discard func(*Prepared) error
 	// SetBias names the bias of the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
-	Run     func(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error
+	// Run computes d = Alpha·a·b + Beta·c; c may be d.
+	Run func(h BLASHandle, p *Prepared, a, b, c, d, workspace Pointer, s Stream) error
 }
 
 // blasLib is the open library.
@@ -242,9 +243,9 @@ func (l *blasLib) setBias(p *Prepared, bias Pointer) error {
 	return l.check("naming the bias of a product", l.setDesc.With(&dl.Args{uintptr(p.Operation), descBias, uintptr(unsafe.Pointer(&p.bias)), 8}))
 }
 
-func (l *blasLib) run(h BLASHandle, p *Prepared, a, b, d, workspace Pointer, s Stream) error {
+func (l *blasLib) run(h BLASHandle, p *Prepared, a, b, c, d, workspace Pointer, s Stream) error {
 	return l.check("cublasLtMatmul", l.matmul.With(&dl.Args{uintptr(h), uintptr(p.Operation), uintptr(unsafe.Pointer(&p.Alpha)),
 		uintptr(a), uintptr(p.Layouts[0]), uintptr(b), uintptr(p.Layouts[1]), uintptr(unsafe.Pointer(&p.Beta)),
-		uintptr(d), uintptr(p.Layouts[2]), uintptr(d), uintptr(p.Layouts[2]),
+		uintptr(c), uintptr(p.Layouts[2]), uintptr(d), uintptr(p.Layouts[2]),
 		uintptr(unsafe.Pointer(&p.Algorithm)), uintptr(workspace), uintptr(p.Algorithm.Workspace), uintptr(s)}))
 }

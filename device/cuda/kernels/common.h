@@ -43,6 +43,18 @@ __device__ __forceinline__ void narrow(float x, f16 *y) {
     y->bits = b;
 }
 
+__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
+
+// keep rounds what an optimizer keeps: in f16 no number but zero becomes zero, and no finite
+// one infinite.
+template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
+template <> __device__ __forceinline__ void keep(float x, f16 *y) {
+    narrow(x, y);
+    u16 sign = y->bits & 0x8000, size = y->bits & 0x7fff;
+    if (size == 0 && x != 0) y->bits = sign | 1;
+    if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
+}
+
 // Exponentials and quotients of 16-bit elements may be a few units of f32 off.
 #if ELEMENT == 0
 __device__ __forceinline__ float power(float x) { return expf(x); }
@@ -69,6 +81,18 @@ template <class E, int N> __device__ __forceinline__ void store(E *p, const floa
     for (int i = 0; i < N; i++) narrow(f[i], &v.x[i]);
     *(Pack<E, N> *)p = v;
 }
+
+__device__ __forceinline__ u32 sharedAt(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// fetch16 copies 16 bytes to shared memory in the background, zeros if there is nothing
+// there. What was fetched before a commit is here when await<N> returns and at most N
+// commits were made since; each thread knows only of its own.
+__device__ __forceinline__ void fetch16(Element *to, const Element *from, bool there) {
+    int n = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAt(to)), "l"(from), "r"(n));
+}
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
+template <int N> __device__ __forceinline__ void await() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
 // Position of a thread in a one-dimensional grid.
 __device__ __forceinline__ i64 position() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }

@@ -25,23 +25,31 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         top[x] = -INFINITE;
         sum[x] = 0;
     }
+    // the next tile of keys that any of the queries sees
+    auto next = [&](int j) {
+        while (j < end && apart(c, b, i0, i0 + QUERIES - 1, j, j + KEYS - 1)) j += KEYS;
+        return j;
+    };
+    first = next(first);
     fetchTile<QUERIES>(qs, q, queryStep, i0, T);
     fetchTile<KEYS>(ks, k, keyStep, first, S);
     commit();
     fetchTile<KEYS>(vs, v, keyStep, first, S);
     commit();
-    for (int j0 = first, stage = 0; j0 < end; j0 += KEYS, stage ^= 1) {
+    for (int j0 = first, j1, stage = 0; j0 < end; j0 = j1, stage ^= 1) {
+        j1 = next(j0 + KEYS);
         Element *kt = ks + stage * KEYS * PITCH, *vt = vs + stage * KEYS * PITCH;
         await<1>();
         __syncthreads(); // these keys are here, and the other stage is no longer read
-        if (j0 + KEYS < end) fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j0 + KEYS, S);
+        if (j1 < end) fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j1, S);
         commit();
         float s[2][KEYS / 8][4];
         zero(s[0]);
         zero(s[1]);
 #pragma unroll
         for (int d = 0; d < SLABS; d++) {
-            u32 a[2][4], f[4];
+            Left a[2];
+            Right f;
             left(a[0], qs, warp * 32, d * 16);
             left(a[1], qs, warp * 32 + 16, d * 16);
 #pragma unroll
@@ -49,12 +57,12 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 right(f, kt, n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    mma(s[m][2 * n], a[m], f[0], f[1]);
-                    mma(s[m][2 * n + 1], a[m], f[2], f[3]);
+                    mma(s[m][2 * n], a[m], f, 0);
+                    mma(s[m][2 * n + 1], a[m], f, 1);
                 }
             }
         }
-        if (!whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1))
+        if (!whole(c, b, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1))
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -87,11 +95,12 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         }
         await<1>();
         __syncthreads(); // these values are here
-        if (j0 + KEYS < end) fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j0 + KEYS, S);
+        if (j1 < end) fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j1, S);
         commit();
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {
-            u32 p[2][4], f[4];
+            Left p[2];
+            Right f;
             asLeft(p[0], s[0][2 * n], s[0][2 * n + 1]);
             asLeft(p[1], s[1][2 * n], s[1][2 * n + 1]);
 #pragma unroll
@@ -99,8 +108,8 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 down(f, vt, n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    mma(out[m][2 * d], p[m], f[0], f[1]);
-                    mma(out[m][2 * d + 1], p[m], f[2], f[3]);
+                    mma(out[m][2 * d], p[m], f, 0);
+                    mma(out[m][2 * d + 1], p[m], f, 1);
                 }
             }
         }

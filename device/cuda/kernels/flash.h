@@ -1,92 +1,23 @@
-// Attention on tensor cores, for bf16 and f16 and heads of HEAD elements, a multiple of
-// 16. Products are mma.sync of 16 × 8 tiles with sums in f32; weights are rounded to
-// Element before they meet values. A block has four warps; each works on its own rows
-// (queries, or keys in attentionGradKeys), so no sum is shared and every order is fixed.
-// flash.cu has the forward pass, flashGrad.cu the backward one.
+// Attention on tensor cores, for heads of HEAD elements, a multiple of 16. Products are of
+// 16 × 8 tiles with sums in f32 (fragments.h); weights are rounded like operands before
+// they meet values. A block has four warps; each works on its own rows (queries, or keys
+// in attentionGradKeys), so no sum is shared and every order is fixed. KEYS, 64 or 32 as
+// shared memory allows, are taken at a time. flash.cu has the forward pass, flashGrad.cu
+// the backward one.
 //
-// Tiles in shared memory are rows of PITCH elements: 16 bytes more than a row needs puts
-// the eight rows that a matrix load touches into different banks.
-
 #define WARPS 4
-#define PITCH (HEAD + 8)
-#define CHUNKS (HEAD / 8) // of 16 bytes in a row
-#define SLABS (HEAD / 16) // steps of a product over the elements of a head
-#define KEYS 64             // taken at a time
+#define CHUNKS (HEAD / LANES) // of 16 bytes in a row
+#define SLABS (HEAD / 16)     // steps of a product over the elements of a head
 #define LOG2E 1.4426950408889634f
-
-__device__ __forceinline__ u32 sharedAt(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
-// fetchRow copies 16 bytes to shared memory in the background; zeros where there is no row.
-__device__ __forceinline__ void fetch16(Element *to, const Element *from, bool there) {
-    int n = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAt(to)), "l"(from), "r"(n));
-}
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
-template <int N> __device__ __forceinline__ void await() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
 // fetchTile starts copying ROWS rows of a head, from row from on of limit.
 template <int ROWS> __device__ __forceinline__ void fetchTile(Element *to, const Element *x, i64 step, int from, int limit) {
 #pragma unroll
     for (int n = threadIdx.x; n < ROWS * CHUNKS; n += WARPS * 32) {
-        int r = n / CHUNKS, c = n % CHUNKS * 8;
+        int r = n / CHUNKS, c = n % CHUNKS * LANES;
         bool there = from + r < limit;
         fetch16(to + r * PITCH + c, x + (i64)(there ? from + r : 0) * step + c, there);
     }
-}
-
-// Four 8 × 8 matrices, the rows of the first eight lanes first; turned: transposed.
-__device__ __forceinline__ void matrices(u32 (&r)[4], const Element *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(sharedAt(row)));
-}
-__device__ __forceinline__ void matricesTurned(u32 (&r)[4], const Element *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(sharedAt(row)));
-}
-
-// left: rows r..r+15, elements c..c+15 of a tile, as the left factor.
-__device__ __forceinline__ void left(u32 (&a)[4], const Element *tile, int r, int c) {
-    int lane = threadIdx.x & 31;
-    matrices(a, tile + (r + (lane & 15)) * PITCH + c + (lane >> 4) * 8);
-}
-// right: of rows n..n+15 of a tile, elements c..c+15, as two right factors whose columns
-// are rows of the tile: (b[0], b[1]) for the first eight, (b[2], b[3]) for the others.
-__device__ __forceinline__ void right(u32 (&b)[4], const Element *tile, int n, int c) {
-    int lane = threadIdx.x & 31;
-    matrices(b, tile + (n + (lane >> 4) * 8 + (lane & 7)) * PITCH + c + ((lane >> 3) & 1) * 8);
-}
-// down: of rows k..k+15 of a tile, elements c..c+15, as two right factors whose columns
-// are elements.
-__device__ __forceinline__ void down(u32 (&b)[4], const Element *tile, int k, int c) {
-    int lane = threadIdx.x & 31;
-    matricesTurned(b, tile + (k + (lane & 15)) * PITCH + c + (lane >> 4) * 8);
-}
-
-// c += a·b. Of the 16 × 8 sums a lane holds (row, column): (g, t), (g, t+1), (g+8, t),
-// (g+8, t+1) with g = lane/4, t = 2·(lane%4).
-__device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-#if ELEMENT == 2
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#endif
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// two numbers as Elements, the first in the low half.
-__device__ __forceinline__ u32 two(float low, float high) {
-    u32 r;
-#if ELEMENT == 2
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-    return r;
-}
-// sums of two neighbouring tiles as a left factor.
-__device__ __forceinline__ void asLeft(u32 (&a)[4], const float (&x)[4], const float (&y)[4]) {
-    a[0] = two(x[0], x[1]);
-    a[1] = two(x[2], x[3]);
-    a[2] = two(y[0], y[1]);
-    a[3] = two(y[2], y[3]);
 }
 
 __device__ __forceinline__ float power2(float x) {
@@ -100,12 +31,55 @@ template <int N> __device__ __forceinline__ void zero(float (&x)[N][4]) {
     for (int n = 0; n < N; n++) x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
 }
 
+// Documents of a packed sample are mostly runs of one number. spans holds the least and
+// the greatest number of each SPAN positions, so that a tile of queries and keys whose
+// numbers cannot be the same is left out, and one of a single document needs no mask.
+#define SPAN 32
+struct Span { int least, most; };
+
+// documentSpans: a warp for each SPAN positions of a sample; grid (warps / 8, samples).
+#if EXTRAS
+extern "C" __global__ void documentSpans(const int *segments, int *spans, int S) {
+    int span = blockIdx.x * 8 + (threadIdx.x >> 5), count = (S + SPAN - 1) / SPAN, at = span * SPAN + (threadIdx.x & 31);
+    if (span >= count) return;
+    int id = segments[(i64)blockIdx.y * S + (at < S ? at : S - 1)];
+    int least = __reduce_min_sync(0xffffffffu, id), most = __reduce_max_sync(0xffffffffu, id);
+    if ((threadIdx.x & 31) == 0) *(Span *)(spans + ((i64)blockIdx.y * count + span) * 2) = {least, most};
+}
+#endif
+
+// spanOf bounds the numbers of positions from..to, those beyond the last left out.
+__device__ __forceinline__ Span spanOf(const Sight &c, int b, int from, int to) {
+    int count = (c.S + SPAN - 1) / SPAN, last = to / SPAN < count ? to / SPAN : count - 1;
+    const Span *p = (const Span *)c.spans + (i64)b * count;
+    Span s = p[from / SPAN];
+    for (int n = from / SPAN + 1; n <= last; n++) {
+        s.least = min(s.least, p[n].least);
+        s.most = max(s.most, p[n].most);
+    }
+    return s;
+}
+
+// apart says that no query of i0..i1 sees a key of j0..j1 because their documents differ.
+__device__ __forceinline__ bool apart(const Sight &c, int b, int i0, int i1, int j0, int j1) {
+    if (!EXTRAS || !c.segments) return false;
+    Span q = spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T), k = spanOf(c, b, j0, j1);
+    return q.most < k.least || k.most < q.least;
+}
+
+// mixed says that there may be more than one document among these queries and keys.
+__device__ __forceinline__ bool mixed(const Sight &c, int b, int i0, int i1, int j0, int j1) {
+    if (!EXTRAS || !c.segments) return false;
+    Span q = spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T), k = spanOf(c, b, j0, j1);
+    return min(q.least, k.least) != max(q.most, k.most);
+}
+
 // whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist.
-__device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, int j1) {
-    if (EXTRAS && (c.segments || c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
+__device__ __forceinline__ bool whole(const Sight &c, int b, int i0, int i1, int j0, int j1) {
+    if (EXTRAS && (c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
     int shift = c.S - c.T;
-    if (c.causal && j1 > i0 + shift) return false;
-    return c.window == 0 || j0 > i1 + shift - c.window;
+    if (c.causal && j1 > i0 + shift || c.window > 0 && j0 <= i1 + shift - c.window) return false;
+    return !mixed(c, b, i0, i1, j0, j1);
 }
 
 // Products in f32 become exponents of 2 with one multiplication: c.scale·log2(e). A pair
@@ -119,8 +93,8 @@ template <int N> __device__ __forceinline__ void putRows(Element *x, i64 step, i
     int t = (threadIdx.x & 3) * 2;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        if (r < limit) *(u32 *)(x + r * step + n * 8 + t) = two(sum[n][0] * by0, sum[n][1] * by0);
-        if (r + 8 < limit) *(u32 *)(x + (r + 8) * step + n * 8 + t) = two(sum[n][2] * by1, sum[n][3] * by1);
+        if (r < limit) store(x + r * step + n * 8 + t, {sum[n][0] * by0, sum[n][1] * by0});
+        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + t, {sum[n][2] * by1, sum[n][3] * by1});
     }
 }
 

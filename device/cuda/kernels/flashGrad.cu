@@ -6,10 +6,11 @@
 #define TILES (HEAD <= 64 ? 2 : 1)
 #define ROWS (WARPS * TILES * 16) // of a block
 
-// delta = the products of o and do, laid out like lse. Eight or sixteen lanes work on a
-// row, 16 bytes each; 256 threads.
+// delta = the products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
+// bytes each; 256 threads.
+#define DELTA_LANES (CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32)
 extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
-    const int lanes = HEAD <= 64 ? 8 : 16;
+    const int lanes = DELTA_LANES;
     int i = threadIdx.y * 32 + threadIdx.x, lane = i % lanes;
     i64 row = (i64)blockIdx.x * (256 / lanes) + i / lanes; // over samples, queries, heads
     float sum = 0;
@@ -27,7 +28,7 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
     delta[(b * heads + h) * T + t] = sum;
 }
 
-// dq of ROWS queries of a head per block; 64 keys at a time.
+// dq of ROWS queries of a head per block; KEYS keys at a time.
 extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, SIGHT_PARAMS) {
     Sight c = SIGHT;
     extern __shared__ Element tiles[];
@@ -47,21 +48,27 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
         total[y] = row + y * 8 < T ? lse[line + row + y * 8] * LOG2E : 0;
         inner[y] = row + y * 8 < T ? delta[line + row + y * 8] : 0;
     }
+    auto next = [&](int j) {
+        while (j < end && apart(c, b, i0, i0 + ROWS - 1, j, j + KEYS - 1)) j += KEYS;
+        return j;
+    };
+    first = next(first);
     fetchTile<ROWS>(qs, q + queryAt, queryStep, i0, T);
     fetchTile<ROWS>(gs, grad + queryAt, queryStep, i0, T);
     fetchTile<KEYS>(ks, k, keyStep, first, S);
     fetchTile<KEYS>(vs, v, keyStep, first, S);
     commit();
-    for (int j0 = first, stage = 0; j0 < end; j0 += KEYS, stage ^= 1) {
+    for (int j0 = first, j1, stage = 0; j0 < end; j0 = j1, stage ^= 1) {
+        j1 = next(j0 + KEYS);
         Element *kt = ks + stage * KEYS * PITCH, *vt = vs + stage * KEYS * PITCH;
         await<0>();
         __syncthreads();
-        if (j0 + KEYS < end) {
-            fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j0 + KEYS, S);
-            fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j0 + KEYS, S);
+        if (j1 < end) {
+            fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j1, S);
+            fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j1, S);
         }
         commit();
-        bool all = whole(c, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1);
+        bool all = whole(c, b, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1);
 #pragma unroll
         for (int half = 0; half < 2; half++) { // of the keys, so that the sums fit into registers
             float s[TILES][KEYS / 16][4], g[TILES][KEYS / 16][4];
@@ -72,7 +79,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
             }
 #pragma unroll
             for (int d = 0; d < SLABS; d++) {
-                u32 a[TILES][4], e[TILES][4], f[4];
+                Left a[TILES], e[TILES];
+                Right f;
 #pragma unroll
                 for (int m = 0; m < TILES; m++) {
                     left(a[m], qs, mine + m * 16, d * 16);
@@ -80,21 +88,21 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
                 }
 #pragma unroll
                 for (int n = 0; n < KEYS / 32; n++) {
-                    right(f, kt, half * 32 + n * 16, d * 16);
+                    right(f, kt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(s[m][2 * n], a[m], f[0], f[1]);
-                        mma(s[m][2 * n + 1], a[m], f[2], f[3]);
+                        mma(s[m][2 * n], a[m], f, 0);
+                        mma(s[m][2 * n + 1], a[m], f, 1);
                     }
-                    right(f, vt, half * 32 + n * 16, d * 16);
+                    right(f, vt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(g[m][2 * n], e[m], f[0], f[1]);
-                        mma(g[m][2 * n + 1], e[m], f[2], f[3]);
+                        mma(g[m][2 * n], e[m], f, 0);
+                        mma(g[m][2 * n + 1], e[m], f, 1);
                     }
                 }
             }
-            int from = j0 + half * 32 + (lane & 3) * 2;
+            int from = j0 + half * (KEYS / 2) + (lane & 3) * 2;
             if (!all)
 #pragma unroll
                 for (int m = 0; m < TILES; m++)
@@ -115,16 +123,17 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
                     }
 #pragma unroll
             for (int n = 0; n < KEYS / 32; n++) {
-                u32 a[TILES][4], f[4];
+                Left a[TILES];
+                Right f;
 #pragma unroll
                 for (int m = 0; m < TILES; m++) asLeft(a[m], s[m][2 * n], s[m][2 * n + 1]);
 #pragma unroll
                 for (int d = 0; d < SLABS; d++) {
-                    down(f, kt, half * 32 + n * 16, d * 16);
+                    down(f, kt, half * (KEYS / 2) + n * 16, d * 16);
 #pragma unroll
                     for (int m = 0; m < TILES; m++) {
-                        mma(out[m][2 * d], a[m], f[0], f[1]);
-                        mma(out[m][2 * d + 1], a[m], f[2], f[3]);
+                        mma(out[m][2 * d], a[m], f, 0);
+                        mma(out[m][2 * d + 1], a[m], f, 1);
                     }
                 }
             }
@@ -179,15 +188,22 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
             inners[stage][threadIdx.x] = there ? delta[line + i0 + threadIdx.x] : 0;
         }
     };
+    // the next round whose queries see any of the keys
+    auto next = [&](int n) {
+        while (n < rounds && apart(c, b, first + n % strips * STRIP, first + n % strips * STRIP + STRIP - 1, j0, j0 + ROWS - 1)) n++;
+        return n;
+    };
     fetchTile<ROWS>(ks, k + keyAt, keyStep, j0, S);
     fetchTile<ROWS>(vs, v + keyAt, keyStep, j0, S);
-    if (rounds > 0) fetch(0, 0);
+    int n = next(0);
+    if (n < rounds) fetch(n, 0);
     commit();
-    for (int n = 0, stage = 0; n < rounds; n++, stage ^= 1) {
+    for (int after, stage = 0; n < rounds; n = after, stage ^= 1) {
+        after = next(n + 1);
         Element *qt = qs + stage * STRIP * PITCH, *gt = gs + stage * STRIP * PITCH;
         await<0>();
         __syncthreads();
-        if (n + 1 < rounds) fetch(n + 1, stage ^ 1);
+        if (after < rounds) fetch(after, stage ^ 1);
         commit();
         int h = head + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
         float s[TILES][STRIP / 8][4], g[TILES][STRIP / 8][4];
@@ -198,7 +214,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         }
 #pragma unroll
         for (int d = 0; d < SLABS; d++) {
-            u32 a[TILES][4], e[TILES][4], f[4];
+            Left a[TILES], e[TILES];
+            Right f;
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 left(a[t], ks, mine + t * 16, d * 16);
@@ -209,18 +226,18 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 right(f, qt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(s[t][2 * m], a[t], f[0], f[1]);
-                    mma(s[t][2 * m + 1], a[t], f[2], f[3]);
+                    mma(s[t][2 * m], a[t], f, 0);
+                    mma(s[t][2 * m + 1], a[t], f, 1);
                 }
                 right(f, gt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(g[t][2 * m], e[t], f[0], f[1]);
-                    mma(g[t][2 * m + 1], e[t], f[2], f[3]);
+                    mma(g[t][2 * m], e[t], f, 0);
+                    mma(g[t][2 * m + 1], e[t], f, 1);
                 }
             }
         }
-        if (!whole(c, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1))
+        if (!whole(c, b, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1))
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll
@@ -245,7 +262,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 }
 #pragma unroll
         for (int m = 0; m < STRIP / 16; m++) {
-            u32 a[TILES][4], e[TILES][4], f[4];
+            Left a[TILES], e[TILES];
+            Right f;
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 asLeft(a[t], s[t][2 * m], s[t][2 * m + 1]);
@@ -256,14 +274,14 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 down(f, gt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(outV[t][2 * d], a[t], f[0], f[1]);
-                    mma(outV[t][2 * d + 1], a[t], f[2], f[3]);
+                    mma(outV[t][2 * d], a[t], f, 0);
+                    mma(outV[t][2 * d + 1], a[t], f, 1);
                 }
                 down(f, qt, m * 16, d * 16);
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    mma(outK[t][2 * d], e[t], f[0], f[1]);
-                    mma(outK[t][2 * d + 1], e[t], f[2], f[3]);
+                    mma(outK[t][2 * d], e[t], f, 0);
+                    mma(outK[t][2 * d + 1], e[t], f, 1);
                 }
             }
         }

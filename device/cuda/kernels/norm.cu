@@ -93,81 +93,104 @@ template <int V, bool CENTERED> __device__ __forceinline__ void normGrad(const E
     }
 }
 
-// The gradient where a row has at most a pack for each thread of a block: everything of a
-// row stays in registers, and so do the sums over rows.
-template <class F> __device__ __forceinline__ void rowSums(F &a, F &b, F &c) {
-    a = warpSum(a);
-    b = warpSum(b);
-    c = warpSum(c);
-    __shared__ F part[3][32];
+// blockSums sums several numbers over all threads of a block at once.
+template <int N> __device__ __forceinline__ void blockSums(float (&x)[N]) {
+    __shared__ float part[N][32];
+#pragma unroll
+    for (int n = 0; n < N; n++) x[n] = warpSum(x[n]);
     __syncthreads(); // the last use of part is over
-    if ((threadIdx.x & 31) == 0) {
-        part[0][threadIdx.x >> 5] = a;
-        part[1][threadIdx.x >> 5] = b;
-        part[2][threadIdx.x >> 5] = c;
-    }
+    if ((threadIdx.x & 31) == 0)
+#pragma unroll
+        for (int n = 0; n < N; n++) part[n][threadIdx.x >> 5] = x[n];
     __syncthreads();
-    a = b = c = 0;
-    for (int i = 0; i < blockDim.x >> 5; i++) {
-        a += part[0][i];
-        b += part[1][i];
-        c += part[2][i];
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        x[n] = 0;
+        for (int i = 0; i < blockDim.x >> 5; i++) x[n] += part[n][i];
     }
 }
 
-template <bool CENTERED> __device__ __forceinline__ void normGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+// The gradient where a row has at most a pack for each thread of a block: each thread
+// owns the same columns of all rows, and the sums over rows stay in registers. R rows are
+// worked on at once, so that the threads wait for each other less often, while those of
+// the next STAGES - 1 rounds are on their way to shared memory.
+#define STAGES 3
+template <int R, bool CENTERED> __device__ __forceinline__ void normGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    extern __shared__ Lane ring[]; // [STAGES][R][x, dy][thread]
     const int i = threadIdx.x * LANES;
     const bool mine = i < width;
-    float g[LANES] = {}, f[LANES] = {}, d[LANES] = {}, sumW[LANES] = {}, sumB[LANES] = {};
-    Lane nextX = {}, nextD = {}; // of the row to come, on their way while this one is summed
-    auto ahead = [&](i64 r) {
-        if (!mine || r >= rows) return;
-        nextX = *(const Lane *)(x + r * width + i);
-        nextD = *(const Lane *)(dy + r * width + i);
+    auto slot = [&](int stage, int m, int which) { return ring + ((stage * R + m) * 2 + which) * blockDim.x + threadIdx.x; };
+    auto ahead = [&](i64 round, int stage) {
+#pragma unroll
+        for (int m = 0; m < R; m++) {
+            i64 r = round * R + m;
+            bool there = mine && r < rows;
+            i64 at = there ? r * width + i : 0;
+            fetch16((Element *)slot(stage, m, 0), x + at, there);
+            fetch16((Element *)slot(stage, m, 1), dy + at, there);
+        }
+        commit();
     };
+    float g[LANES] = {}, sumW[LANES] = {}, sumB[LANES] = {};
     if (mine) load(w + i, g);
-    ahead(blockIdx.x);
-    for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
-        for (int k = 0; k < LANES; k++) {
-            f[k] = wide(nextX.x[k]);
-            d[k] = wide(nextD.x[k]);
+    for (int s = 0; s < STAGES - 1; s++) ahead(blockIdx.x + (i64)s * gridDim.x, s);
+    int stage = 0;
+    for (i64 round = blockIdx.x; round * R < rows; round += gridDim.x) {
+        ahead(round + (i64)(STAGES - 1) * gridDim.x, (stage + STAGES - 1) % STAGES);
+        await<STAGES - 1>();
+        Lane f[R], d[R];
+#pragma unroll
+        for (int m = 0; m < R; m++) {
+            f[m] = *slot(stage, m, 0);
+            d[m] = *slot(stage, m, 1);
         }
-        ahead(r + gridDim.x);
-        float mean = 0, squares = 0, level = 0, along = 0;
+        stage = (stage + 1) % STAGES;
+        float mean[R] = {}, sums[(CENTERED ? 3 : 2) * R] = {}; // of squares, of dy·w·x, of dy·w
         if (CENTERED) {
-            for (int k = 0; k < LANES; k++) mean += f[k];
-            mean = rowSum(mean) / width;
+#pragma unroll
+            for (int m = 0; m < R; m++)
+                for (int k = 0; k < LANES; k++) mean[m] += wide(f[m].x[k]);
+            blockSums(mean);
         }
-        if (mine)
+#pragma unroll
+        for (int m = 0; m < R; m++) {
+            mean[m] /= width;
+#pragma unroll
             for (int k = 0; k < LANES; k++) {
-                f[k] -= mean;
-                squares += f[k] * f[k];
-                along += d[k] * g[k] * f[k];
-                if (CENTERED) level += d[k] * g[k];
+                float u = mine ? wide(f[m].x[k]) - mean[m] : 0.0f, v = wide(d[m].x[k]) * g[k];
+                sums[m] += u * u;
+                sums[R + m] += v * u;
+                if (CENTERED) sums[2 * R + m] += v;
             }
-        rowSums(squares, along, level);
-        float inverse = 1.0f / sqrtf(squares / width + eps);
-        along *= inverse * inverse / width; // by the normalized row, and once more for dx
-        level /= width;
-        float out[LANES];
-        for (int k = 0; k < LANES; k++) {
-            sumW[k] += d[k] * f[k] * inverse;
-            sumB[k] += d[k];
-            out[k] = inverse * (d[k] * g[k] - level - f[k] * along);
         }
-        if (mine) store(dx + r * width + i, out);
+        blockSums(sums);
+#pragma unroll
+        for (int m = 0; m < R; m++) {
+            float inverse = 1.0f / sqrtf(sums[m] / width + eps), out[LANES];
+            float along = sums[R + m] * inverse * inverse / width; // by the normalized row, and once more for dx
+            float level = CENTERED ? sums[2 * R + m] / width : 0.0f;
+#pragma unroll
+            for (int k = 0; k < LANES; k++) {
+                float u = wide(f[m].x[k]) - mean[m], v = wide(d[m].x[k]);
+                sumW[k] += v * u * inverse;
+                if (CENTERED) sumB[k] += v;
+                out[k] = inverse * (v * g[k] - level - u * along);
+            }
+            if (mine && round * R + m < rows) store(dx + (round * R + m) * width + i, out);
+        }
     }
+    await<0>();
     if (!mine) return;
     for (int k = 0; k < LANES; k++) {
         if (dw) dw[(i64)blockIdx.x * width + i + k] = sumW[k];
-        if (db) db[(i64)blockIdx.x * width + i + k] = sumB[k];
+        if (CENTERED && db) db[(i64)blockIdx.x * width + i + k] = sumB[k];
     }
 }
-extern "C" __global__ void rmsNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
-    normGradPack<false>(x, w, dy, dx, dw, db, rows, width, eps);
+extern "C" __global__ void __launch_bounds__(1024) rmsNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    normGradPack<2, false>(x, w, dy, dx, dw, db, rows, width, eps);
 }
-extern "C" __global__ void layerNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
-    normGradPack<true>(x, w, dy, dx, dw, db, rows, width, eps);
+extern "C" __global__ void __launch_bounds__(1024) layerNormGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
+    normGradPack<2, true>(x, w, dy, dx, dw, db, rows, width, eps);
 }
 
 #define NORM(name, V, CENTERED)                                                                                                                        \

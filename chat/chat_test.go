@@ -1,0 +1,286 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clock is what the fixtures were made at.
+var clock = time.Date(2026, 3, 5, 7, 8, 9, 0, time.UTC)
+
+// rendering is what transformers wrote for a case, or why it did not.
+type rendering struct {
+	Case   string
+	Prompt bool
+	Text   string
+	Error  string
+	Spans  [][2]int
+}
+
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cases are the conversations of the fixtures.
+func cases(t *testing.T) map[string]Conversation {
+	t.Helper()
+	var raw map[string]struct {
+		Messages, Tools json.RawMessage
+		Variables       map[string]json.RawMessage
+	}
+	readJSON(t, "cases.json", &raw)
+	all := map[string]Conversation{}
+	for name, c := range raw {
+		var conversation Conversation
+		if string(c.Messages) != "[]" {
+			messages, err := ParseMessages(c.Messages)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			conversation.Messages = messages
+		}
+		if c.Tools != nil {
+			if err := conversation.SetTools(c.Tools); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, v := range c.Variables {
+			if err := conversation.SetVariable(name, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all[name] = conversation
+	}
+	return all
+}
+
+// ours is a template of testdata.
+func ours(t *testing.T, name string) *Template {
+	t.Helper()
+	tmpl, err := OpenFile(filepath.Join("testdata", "templates", name+".jinja"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl.Special = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
+	tmpl.Now = clock
+	return tmpl
+}
+
+// compare holds a template against what transformers made of it.
+func compare(t *testing.T, tmpl *Template, want []rendering) {
+	t.Helper()
+	all := cases(t)
+	for _, w := range want {
+		got, err := tmpl.render(all[w.Case], len(all[w.Case].Messages), w.Prompt)
+		switch {
+		case w.Error != "" && err == nil:
+			t.Errorf("%s, prompt %v: %q; transformers says %s", w.Case, w.Prompt, got.Text, w.Error)
+		case w.Error == "" && err != nil:
+			t.Errorf("%s, prompt %v: %v", w.Case, w.Prompt, err)
+		case w.Error == "" && got.Text != w.Text:
+			t.Errorf("%s, prompt %v:\n got %q\nwant %q", w.Case, w.Prompt, got.Text, w.Text)
+		}
+		for i, s := range w.Spans {
+			if i >= len(got.Generated) || got.Generated[i] != (Span{Start: s[0], End: s[1]}) {
+				t.Errorf("%s: generated %v, want %v", w.Case, got.Generated, w.Spans)
+				break
+			}
+		}
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	var want map[string][]rendering
+	readJSON(t, "rendered.json", &want)
+	if len(want) < 7 {
+		t.Fatalf("%d templates", len(want))
+	}
+	for name, list := range want {
+		t.Run(name, func(t *testing.T) { compare(t, ours(t, name), list) })
+	}
+}
+
+// Templates of real models write what transformers writes with them. The templates
+// keep their makers' terms and are not part of the repository: make tokenizers
+// fetches them.
+func TestRealTemplates(t *testing.T) {
+	var want map[string][]rendering
+	readJSON(t, "real.json", &want)
+	for name, list := range want {
+		t.Run(name, func(t *testing.T) {
+			tmpl := openReal(t, name)
+			compare(t, tmpl, list)
+		})
+	}
+}
+
+func openReal(t *testing.T, name string) *Template {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "testdata", "tokenizers", name+"_config.json"))
+	if err != nil {
+		t.Skip("no template of " + name + " here: make tokenizers fetches it")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, configFile), raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tmpl, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl.Now = clock
+	return tmpl
+}
+
+// learned shows a text with its answers in guillemets.
+func learned(texts []Text) string {
+	var b strings.Builder
+	for i, text := range texts {
+		if i > 0 {
+			b.WriteString("\n----\n")
+		}
+		at := 0
+		for _, s := range text.Answers {
+			b.WriteString(text.Text[at:s.Start] + "«" + text.Text[s.Start:s.End] + "»")
+			at = s.End
+		}
+		b.WriteString(text.Text[at:])
+	}
+	return b.String()
+}
+
+func conversation(turns ...string) Conversation {
+	var c Conversation
+	for i := 0; i < len(turns); i += 2 {
+		c.Messages = append(c.Messages, NewMessage(turns[i], turns[i+1]))
+	}
+	return c
+}
+
+// What is learned is what the model would have to write: each answer with the marker
+// that ends it, and nothing of what it is given.
+func TestAnswers(t *testing.T) {
+	c := conversation("user", "One?", "assistant", "1", "user", "Two?", "assistant", "2")
+	for name, want := range map[string]string{
+		"chatml": "<|im_start|>system\nYou answer briefly.<|im_end|>\n<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n«1<|im_end|>\n»" +
+			"<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n«2<|im_end|>\n»",
+		"generation": "<s><|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n«1<|im_end|>»\n<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n«2<|im_end|>»\n",
+		"brackets":   "<s> [INST] One? [/INST]« 1 </s>» [INST] Two? [/INST]« 2 </s>»",
+		"always": "<s><|start_header_id|>user<|end_header_id|>\n\nOne?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n«1<|eot_id|>»" +
+			"<|start_header_id|>user<|end_header_id|>\n\nTwo?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n«2<|eot_id|>»<|start_header_id|>assistant<|end_header_id|>\n\n",
+		// The last turn has room for thoughts, earlier ones have not: so each answer
+		// is learned by itself, after what the model is given before it.
+		"thinking": "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n«<think>\n\n</think>\n\n1<|im_end|>\n»\n----\n" +
+			"<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n1<|im_end|>\n<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n«<think>\n\n</think>\n\n2<|im_end|>\n»",
+	} {
+		texts, err := ours(t, name).Texts(c)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := learned(texts); got != want {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, want)
+		}
+	}
+}
+
+// Every case of the fixtures that transformers can write gives answers that are part
+// of the text it wrote, and a prompt that ends where each begins.
+func TestAnswersOfRealTemplates(t *testing.T) {
+	for _, name := range []string{"llama3", "llama3_2", "qwen2_5", "qwen3", "mistral_nemo"} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := openReal(t, name)
+			for turns, c := range map[string]Conversation{"one": conversation("user", "One?", "assistant", "1"), "two": conversation("user", "One?", "assistant", "1", "user", "Two?", "assistant", "2")} {
+				texts, err := tmpl.Texts(c)
+				if err != nil {
+					t.Fatalf("%s: %v", turns, err)
+				}
+				got := learned(texts)
+				if !strings.Contains(got, "1<") || !strings.Contains(got, "«") || strings.Contains(got, "«»") {
+					t.Errorf("%q", got)
+				}
+				t.Logf("%s: %q", turns, got)
+			}
+		})
+	}
+}
+
+// A weight of 0 leaves an answer out, whichever way answers are found.
+func TestGivenAnswers(t *testing.T) {
+	messages, err := ParseMessages(json.RawMessage(`[{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":0},{"from":"human","value":"c"},{"from":"gpt","value":"d"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"chatml", "generation"} {
+		texts, err := ours(t, name).Texts(Conversation{Messages: messages})
+		if err != nil || len(texts) != 1 || len(texts[0].Answers) != 1 || !strings.Contains(learned(texts), "«d") {
+			t.Errorf("%s: %q, %v", name, learned(texts), err)
+		}
+	}
+	if _, err := ours(t, "chatml").Texts(conversation("user", "a")); !errors.Is(err, errNoAnswer) {
+		t.Errorf("nothing to learn: %v", err)
+	}
+}
+
+func TestBadMessages(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{}`:                            "a list of objects",
+		`[]`:                            "at least one",
+		`["a"]`:                         "message 1: it is not an object",
+		`[{"content":"a"}]`:             "message 1: it has no role; it has content",
+		`[{"role":"user"}]`:             "message 1: it has no content",
+		`[{"role":"user","content":5}]`: "neither a text nor a list",
+		`[{"role":`:                     "EOF",
+	} {
+		if _, err := ParseMessages(json.RawMessage(raw)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	write := func(dir, name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	if _, err := Open(dir); !errors.Is(err, ErrNone) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	write(dir, configFile, `{"bos_token":{"content":"<b>"},"eos_token":"<e>","pad_token":null,"chat_template":[{"name":"tool_use","template":"x"},{"name":"default","template":"{{ bos_token }}config{{ eos_token }}"}]}`)
+	same := func(want string) {
+		t.Helper()
+		tmpl, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tmpl.Render(conversation("user", "a"), false); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	same("<b>config<e>")
+	write(dir, templateFile, "{{ bos_token }}file")
+	same("<b>file")
+	write(dir, templateFile, "a\n{% bad %}")
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), templateFile+":2: there is no statement") {
+		t.Errorf("a broken template: %v", err)
+	}
+	write(dir, configFile, `{"chat_template": 5}`)
+	if err := os.Remove(filepath.Join(dir, templateFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "neither a text nor a list") {
+		t.Errorf("no template at all: %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// arithmetic is a op b with Python's rules.
+func arithmetic(op string, a, b any) (any, error) {
+	if op == "~" {
+		return text(a) + text(b), nil
+	}
+	for _, v := range []any{a, b} {
+		if u, ok := v.(undefined); ok {
+			return nil, u.err()
+		}
+	}
+	if v, ok, err := onSequences(op, a, b); ok || err != nil {
+		return v, err
+	}
+	i, whole1 := whole(a)
+	j, whole2 := whole(b)
+	if whole1 && whole2 && op != "/" && !(op == "**" && j < 0) {
+		return integers(op, i, j)
+	}
+	x, ok1 := number(a)
+	y, ok2 := number(b)
+	if !ok1 || !ok2 {
+		return nil, fmt.Errorf("%s %s %s cannot be computed", typeName(a), op, typeName(b))
+	}
+	return floats(op, x, y)
+}
+
+// onSequences joins and repeats strings and lists, and formats strings.
+func onSequences(op string, a, b any) (any, bool, error) {
+	n, counted := whole(b)
+	switch a := a.(type) {
+	case string:
+		other, ok := b.(string)
+		switch {
+		case op == "+" && ok:
+			return a + other, true, nil
+		case op == "*" && counted:
+			if int64(len(a)) > maxText/max(n, 1) {
+				return nil, false, fmt.Errorf("%d bytes repeated %d times; at most %d bytes are allowed", len(a), n, maxText)
+			}
+			return strings.Repeat(a, int(max(n, 0))), true, nil
+		case op == "%":
+			v, err := percent(a, b)
+			return v, true, err
+		}
+	case *List:
+		other, ok := b.(*List)
+		if op == "+" && ok {
+			return &List{Items: append(append([]any{}, a.Items...), other.Items...), Tuple: a.Tuple}, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+var errZero = errors.New("division by zero")
+
+func integers(op string, i, j int64) (any, error) {
+	switch op {
+	case "+":
+		return i + j, nil
+	case "-":
+		return i - j, nil
+	case "*":
+		return i * j, nil
+	case "**":
+		return intPower(i, j), nil
+	}
+	if j == 0 {
+		return nil, errZero
+	}
+	quotient, rest := i/j, i%j
+	if rest != 0 && (rest < 0) != (j < 0) {
+		quotient, rest = quotient-1, rest+j
+	}
+	if op == "//" {
+		return quotient, nil
+	}
+	return rest, nil
+}
+
+func intPower(base, exponent int64) int64 {
+	result := int64(1)
+	for ; exponent > 0; exponent >>= 1 {
+		if exponent&1 == 1 {
+			result *= base
+		}
+		base *= base
+	}
+	return result
+}
+
+func floats(op string, x, y float64) (any, error) {
+	switch op {
+	case "+":
+		return x + y, nil
+	case "-":
+		return x - y, nil
+	case "*":
+		return x * y, nil
+	case "**":
+		return math.Pow(x, y), nil
+	}
+	if y == 0 {
+		return nil, errZero
+	}
+	switch op {
+	case "/":
+		return x / y, nil
+	case "//":
+		return math.Floor(x / y), nil
+	}
+	return x - y*math.Floor(x/y), nil
+}
+
+// percent formats with %s, %d, %r and %%.
+func percent(format string, v any) (any, error) {
+	values := []any{v}
+	if l, ok := v.(*List); ok && l.Tuple {
+		values = l.Items
+	}
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			b.WriteByte(format[i])
+			continue
+		}
+		if i++; i == len(format) {
+			return nil, errors.New("a format that ends with %")
+		}
+		if format[i] == '%' {
+			b.WriteByte('%')
+			continue
+		}
+		if len(values) == 0 {
+			return nil, errors.New("fewer values than the format has places")
+		}
+		switch format[i] {
+		case 's', 'd':
+			b.WriteString(text(values[0]))
+		case 'r':
+			b.WriteString(repr(values[0]))
+		default:
+			return nil, fmt.Errorf("the format %%%c is not supported; %%s, %%d and %%r are", format[i])
+		}
+		values = values[1:]
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,171 @@
+package jinja
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clock is what the fixtures were made at.
+var clock = time.Date(2026, 3, 5, 7, 8, 9, 0, time.UTC)
+
+type fixture struct {
+	Variables   json.RawMessage
+	Expressions []struct{ Source, Text, Error string }
+}
+
+func load(t testing.TB) (fixture, map[string]any) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/expressions.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f fixture
+	if err := json.Unmarshal(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	v, err := FromJSON(f.Variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, v.(*Dict).Values
+}
+
+func render(source string, variables map[string]any) (Rendered, error) {
+	t, err := Compile("test", source)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return t.Render(variables, clock)
+}
+
+// Every expression gives what Jinja gives, and fails where Jinja fails.
+func TestExpressions(t *testing.T) {
+	f, variables := load(t)
+	for _, e := range f.Expressions {
+		got, err := render(e.Source, variables)
+		if e.Error != "" {
+			if err == nil {
+				t.Errorf("%s\ngives %q, Jinja says %s", e.Source, got.Text, e.Error)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s\n%v", e.Source, err)
+		} else if got.Text != e.Text {
+			t.Errorf("%s\n got %q\nwant %q", e.Source, got.Text, e.Text)
+		}
+	}
+}
+
+// Errors name the template and the line where the mistake is.
+func TestErrorsNameTheLine(t *testing.T) {
+	for source, want := range map[string]string{
+		"a\nb\n{{ x | nofilter }}":    `test:3: there is no filter "nofilter"`,
+		"{% if x %}\n\n{% nothing %}": `test:3: there is no statement "nothing"`,
+		"a\n{% if x %}\nb":            "test:3: the template ends where endif is missing",
+		"a\n{{ 'b }}":                 "test:2: a string that does not end",
+		"a\n\n{{ b":                   "test:3: a tag that does not end; write }} after it",
+		"{# x":                        "test:1: a comment that does not end",
+		"{%- for x in [1] %}\n{{ x.y.z }}{% endfor %}":            "test:2: 'y' of int is undefined",
+		"{% macro m() %}\n\n{{ 1 / 0 }}{% endmacro %}\n{{ m() }}": "test:3: division by zero",
+		"\n{{ raise_exception('no ' ~ 1) }}":                      "test:2: the template refuses this: no 1",
+		"\n\n{{ a b }}":                                           `test:3: }} is missing before "b"`,
+		"{{ 1 +\n\n }}":                                           `test:3: an expression is missing before "}}"`,
+		"{% for x in y recursive %}{% endfor %}":                  "recursive loops are not supported",
+		"{% set x.y = 1 %}":                                       "x is no namespace",
+	} {
+		if _, err := render(source, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", source, err, want)
+		}
+	}
+	_, err := render("{{ raise_exception('no') }}", nil)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Message != "no" {
+		t.Errorf("%v is not what the template said", err)
+	}
+}
+
+// Whatever a template does, it ends with an error and without taking the process along.
+func TestHostileTemplates(t *testing.T) {
+	for name, source := range map[string]string{
+		"endless macro": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+		"long range":    "{{ range(10**12) | list }}",
+		"long loops":    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+		"long string":   "{{ 'x' * 10**12 }}",
+		"doubling":      "{% set ns = namespace(s='x' * 1000) %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+		"replacing":     "{% set x = 'a' * 100000 %}{{ x.replace('a', x) }}",
+		"joining":       "{% set x = 'a' * 100000 %}{{ x.join(x) }}",
+		"long text":     "{% set x = 'a' * 1000000 %}{% for i in range(999) %}{{ x }}{% endfor %}",
+		"deep brackets": "{{ " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + " }}",
+		"deep lists":    "{{ " + strings.Repeat("[", 100_000),
+		"deep blocks":   strings.Repeat("{% if 1 %}", 100_000),
+		"deep nots":     "{{ " + strings.Repeat("not ", 100_000) + "1 }}",
+		"many elifs":    "{% if 0 %}" + strings.Repeat("{% elif 0 %}", 80_000) + "{% endif %}{{ 1/0 }}",
+		"huge":          strings.Repeat("x", maxSource+1),
+	} {
+		if got, err := render(source, nil); err == nil {
+			t.Errorf("%s gives %d bytes", name, len(got.Text))
+		}
+	}
+}
+
+// Values a template is given are the same after it.
+func TestTemplatesChangeNothing(t *testing.T) {
+	raw := `{"l":[1,{"a":2}],"d":{"k":"v"}}`
+	v, err := FromJSON([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := render("{% set l = l + [2] %}{% set d = dict(d, x=1) %}{{ l | sort(attribute='a', reverse=true) if no }}{{ l | reverse | list }}", v.(*Dict).Values); err != nil {
+		t.Fatal(err)
+	}
+	after, err := tojson(nil, []any{v}, map[string]any{"separators": &List{Items: []any{",", ":"}}})
+	if err != nil || after != raw {
+		t.Errorf("%v, %v", after, err)
+	}
+	for _, source := range []string{"{% set d.k = 1 %}", "{{ l.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('k') }}"} {
+		if _, err := render(source, v.(*Dict).Values); err == nil {
+			t.Errorf("%s is allowed", source)
+		}
+	}
+}
+
+func TestGenerationSpans(t *testing.T) {
+	got, err := render("a{% generation %}é{{ 1 }}{% endgeneration %}b{% generation %}{% endgeneration %}", nil)
+	if err != nil || got.Text != "aé1b" || len(got.Generated) != 2 || got.Generated[0] != (Span{1, 4}) || got.Generated[1] != (Span{5, 5}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := render("{% set x %}{% generation %}{% endgeneration %}{% endset %}", nil); err == nil {
+		t.Error("a span of a value that may never be printed")
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for raw, ok := range map[string]bool{
+		`{"b":1,"a":[null,true,1.5,"x"],"n":-9223372036854775808}`: true,
+		`1e400`: false, `123456789012345678901`: false, `[1] 2`: false, `{"a":}`: false, ``: false,
+		strings.Repeat("[", 200) + strings.Repeat("]", 200): false,
+	} {
+		if v, err := FromJSON([]byte(raw)); (err == nil) != ok {
+			t.Errorf("%s: %v, %v", raw, v, err)
+		}
+	}
+}
+
+// Whatever the source, compiling and rendering end, with an error or a text.
+func FuzzTemplate(f *testing.F) {
+	all, variables := load(f)
+	for _, e := range all.Expressions {
+		f.Add(e.Source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		got, err := render(source, variables)
+		if err == nil && len(got.Text) > maxText {
+			t.Errorf("%d bytes", len(got.Text))
+		}
+	})
+}

@@ -1,0 +1,290 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// method is a method of a value, or undefined. None of them changes the value.
+func method(v any, name string) any {
+	switch v := v.(type) {
+	case loopState:
+		return v.attribute(name)
+	case string:
+		if m, ok := stringMethods[name]; ok {
+			return function(func(_ *run, args []any, named map[string]any) (any, error) { return m(v, args) })
+		}
+	case *Dict:
+		if m, ok := dictMethods[name]; ok {
+			return function(func(_ *run, args []any, _ map[string]any) (any, error) { return m(v, args) })
+		}
+	}
+	return undefined{fmt.Sprintf("'%s' of %s", name, typeName(v))}
+}
+
+var dictMethods = map[string]func(d *Dict, args []any) (any, error){
+	"items":  func(d *Dict, _ []any) (any, error) { return entries(d), nil },
+	"keys":   func(d *Dict, _ []any) (any, error) { return keys(d), nil },
+	"values": func(d *Dict, _ []any) (any, error) { return values(d), nil },
+	"copy":   func(d *Dict, _ []any) (any, error) { return d.Clone(), nil },
+	"get": func(d *Dict, args []any) (any, error) {
+		if len(args) == 0 {
+			return nil, errors.New("get needs a key")
+		}
+		if v, ok := d.Values[text(args[0])]; ok {
+			return v, nil
+		}
+		return argument(args, 1, nil), nil
+	},
+}
+
+func values(d *Dict) *List {
+	l := &List{Items: make([]any, len(d.Keys))}
+	for i, k := range d.Keys {
+		l.Items[i] = d.Values[k]
+	}
+	return l
+}
+
+// argument i, or what stands for it where it is not given.
+func argument(args []any, i int, otherwise any) any {
+	if i < len(args) {
+		return args[i]
+	}
+	return otherwise
+}
+
+var stringMethods = map[string]func(s string, args []any) (any, error){
+	"strip":  trimming(strings.Trim, strings.TrimFunc),
+	"lstrip": trimming(strings.TrimLeft, strings.TrimLeftFunc),
+	"rstrip": trimming(strings.TrimRight, strings.TrimRightFunc),
+
+	"upper":      func(s string, _ []any) (any, error) { return strings.ToUpper(s), nil },
+	"lower":      func(s string, _ []any) (any, error) { return strings.ToLower(s), nil },
+	"title":      func(s string, _ []any) (any, error) { return title(s), nil },
+	"capitalize": func(s string, _ []any) (any, error) { return capitalize(s), nil },
+	"isdigit":    every(unicode.IsDigit),
+	"isalpha":    every(unicode.IsLetter),
+	"isalnum":    every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }),
+	"isspace":    every(unicode.IsSpace),
+	"isupper":    func(s string, _ []any) (any, error) { return strings.ToUpper(s) == s && strings.ToLower(s) != s, nil },
+	"islower":    func(s string, _ []any) (any, error) { return strings.ToLower(s) == s && strings.ToUpper(s) != s, nil },
+
+	"startswith":   affix(strings.HasPrefix),
+	"endswith":     affix(strings.HasSuffix),
+	"removeprefix": onString(func(s, t string) (any, error) { return strings.TrimPrefix(s, t), nil }),
+	"removesuffix": onString(func(s, t string) (any, error) { return strings.TrimSuffix(s, t), nil }),
+	"count":        onString(func(s, t string) (any, error) { return int64(strings.Count(s, t)), nil }),
+	"find":         onString(func(s, t string) (any, error) { return runeIndex(s, strings.Index(s, t)), nil }),
+	"rfind":        onString(func(s, t string) (any, error) { return runeIndex(s, strings.LastIndex(s, t)), nil }),
+	"index": onString(func(s, t string) (any, error) {
+		if i := strings.Index(s, t); i >= 0 {
+			return runeIndex(s, i), nil
+		}
+		return nil, fmt.Errorf("%s is not in the string", quote(t))
+	}),
+
+	"split":      splitMethod,
+	"rsplit":     rsplitMethod,
+	"splitlines": func(s string, _ []any) (any, error) { return stringList(lines(s)), nil },
+	"partition": onString(func(s, t string) (any, error) {
+		before, after, found := strings.Cut(s, t)
+		if !found {
+			t = ""
+		}
+		return &List{Items: []any{before, t, after}, Tuple: true}, nil
+	}),
+	"replace": replaceMethod,
+	"join":    func(s string, args []any) (any, error) { return join(argument(args, 0, nil), s) },
+	"format":  formatMethod,
+}
+
+func trimming(cut func(s, set string) string, space func(string, func(rune) bool) string) func(string, []any) (any, error) {
+	return func(s string, args []any) (any, error) {
+		set := argument(args, 0, nil)
+		if set == nil {
+			return space(s, unicode.IsSpace), nil
+		}
+		chars, ok := set.(string)
+		if !ok {
+			return nil, fmt.Errorf("stripping %s off a string", typeName(set))
+		}
+		return cut(s, chars), nil
+	}
+}
+
+func every(holds func(rune) bool) func(string, []any) (any, error) {
+	return func(s string, _ []any) (any, error) {
+		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !holds(c) }) < 0, nil
+	}
+}
+
+// onString is a method with one argument, a string.
+func onString(do func(s, t string) (any, error)) func(string, []any) (any, error) {
+	return func(s string, args []any) (any, error) {
+		t, ok := argument(args, 0, nil).(string)
+		if !ok {
+			return nil, errors.New("a method of strings that needs a string")
+		}
+		return do(s, t)
+	}
+}
+
+// affix is a method with one argument, a string or several of which one must hold.
+func affix(holds func(s, t string) bool) func(string, []any) (any, error) {
+	return func(s string, args []any) (any, error) {
+		options := []any{argument(args, 0, nil)}
+		if l, ok := options[0].(*List); ok {
+			options = l.Items
+		}
+		for _, o := range options {
+			t, ok := o.(string)
+			if !ok {
+				return nil, fmt.Errorf("a string cannot start or end with %s", typeName(o))
+			}
+			if holds(s, t) {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+}
+
+// runeIndex is a position counted in characters.
+func runeIndex(s string, i int) int64 {
+	if i < 0 {
+		return -1
+	}
+	return int64(utf8.RuneCountInString(s[:i]))
+}
+
+func stringList(parts []string) *List {
+	l := &List{Items: make([]any, len(parts))}
+	for i, s := range parts {
+		l.Items[i] = s
+	}
+	return l
+}
+
+// splitArguments are a separator, "" for white space, and how often to split.
+func splitArguments(args []any) (separator string, times int, err error) {
+	times = -1
+	if n, ok := whole(argument(args, 1, nil)); ok && n >= 0 {
+		times = int(n)
+	}
+	switch v := argument(args, 0, nil).(type) {
+	case nil:
+	case string:
+		if v == "" {
+			return "", 0, errors.New("splitting at an empty string")
+		}
+		separator = v
+	default:
+		return "", 0, fmt.Errorf("splitting a string at %s", typeName(v))
+	}
+	return separator, times, nil
+}
+
+func splitMethod(s string, args []any) (any, error) {
+	separator, times, err := splitArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	if separator != "" {
+		if times < 0 {
+			return stringList(strings.Split(s, separator)), nil
+		}
+		return stringList(strings.SplitN(s, separator, times+1)), nil
+	}
+	var parts []string
+	for s = strings.TrimLeftFunc(s, unicode.IsSpace); s != ""; s = strings.TrimLeftFunc(s, unicode.IsSpace) {
+		i := strings.IndexFunc(s, unicode.IsSpace)
+		if i < 0 || times == len(parts) {
+			parts = append(parts, strings.TrimRightFunc(s, unicode.IsSpace))
+			break
+		}
+		parts, s = append(parts, s[:i]), s[i:]
+	}
+	return stringList(parts), nil
+}
+
+func rsplitMethod(s string, args []any) (any, error) {
+	separator, times, err := splitArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	if separator == "" {
+		return splitMethod(s, nil)
+	}
+	var parts []string
+	for times < 0 || len(parts) < times {
+		i := strings.LastIndex(s, separator)
+		if i < 0 {
+			break
+		}
+		parts, s = append([]string{s[i+len(separator):]}, parts...), s[:i]
+	}
+	return stringList(append([]string{s}, parts...)), nil
+}
+
+func lines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(s, "\r\n", "\n"), "\n"), "\n")
+}
+
+func replaceMethod(s string, args []any) (any, error) {
+	old, ok1 := argument(args, 0, nil).(string)
+	new, ok2 := argument(args, 1, nil).(string)
+	if !ok1 || !ok2 {
+		return nil, errors.New("replace needs two strings")
+	}
+	times := -1
+	if n, ok := whole(argument(args, 2, nil)); ok && n >= 0 {
+		times = int(n)
+	}
+	if found := strings.Count(s, old); len(s)+found*len(new) > maxText && len(new) > 0 {
+		return nil, fmt.Errorf("replacing %d times with %d bytes; at most %d bytes are allowed", found, len(new), maxText)
+	}
+	return strings.Replace(s, old, new, times), nil
+}
+
+// formatMethod fills places written {} in order.
+func formatMethod(s string, args []any) (any, error) {
+	parts := strings.Split(s, "{}")
+	if len(parts)-1 > len(args) || strings.ContainsAny(strings.Join(parts, ""), "{}") {
+		return nil, errors.New("format fills {} only, one for each argument")
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		b.WriteString(part)
+		if i < len(parts)-1 {
+			b.WriteString(text(args[i]))
+		}
+	}
+	return b.String(), nil
+}
+
+func title(s string) string {
+	start := true
+	return strings.Map(func(c rune) rune {
+		letter := unicode.IsLetter(c)
+		defer func() { start = !letter }()
+		if letter && start {
+			return unicode.ToTitle(c)
+		}
+		return unicode.ToLower(c)
+	}, s)
+}
+
+func capitalize(s string) string {
+	c, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToTitle(c)) + strings.ToLower(s[n:])
+}

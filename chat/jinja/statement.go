@@ -1,0 +1,443 @@
+package jinja
+
+import (
+	"fmt"
+	"slices"
+)
+
+// parser makes statements and expressions of tokens.
+type parser struct {
+	tokens     []token
+	at         int
+	depth      int
+	generation bool // a generation block was met
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	if t.kind != endOfSource {
+		p.at++
+	}
+	return t
+}
+
+// is says whether the next token is this operator or word.
+func (p *parser) is(text string) bool {
+	t := p.peek()
+	return (t.kind == operatorToken || t.kind == nameToken) && t.text == text
+}
+
+// took passes over the next token if it is this operator or word.
+func (p *parser) took(text string) bool {
+	if p.is(text) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(text string) error {
+	if !p.took(text) {
+		return p.wrong(fmt.Sprintf("%q is missing", text))
+	}
+	return nil
+}
+
+// wrong is an error at the next token.
+func (p *parser) wrong(what string) error {
+	t := p.peek()
+	return &Error{Line: t.line, Err: fmt.Errorf("%s before %q", what, t.text)}
+}
+
+func (p *parser) name(what string) (string, error) {
+	if p.peek().kind != nameToken {
+		return "", p.wrong("the name of " + what + " is missing")
+	}
+	return p.next().text, nil
+}
+
+func (p *parser) endTag() error {
+	if p.peek().kind != endStatement {
+		return p.wrong("%} is missing")
+	}
+	p.next()
+	return nil
+}
+
+func (p *parser) template() ([]statement, error) {
+	body, _, err := p.until()
+	return body, err
+}
+
+// until reads statements up to a tag that begins with one of these words, and that
+// word. Without words it reads to the end.
+func (p *parser) until(ends ...string) (body []statement, end string, err error) {
+	if p.depth++; p.depth > maxDepth {
+		return nil, "", p.wrong(fmt.Sprintf("blocks nested more than %d deep", maxDepth))
+	}
+	defer func() { p.depth-- }()
+	for {
+		t := p.next()
+		s := statement{line: t.line}
+		switch t.kind {
+		case endOfSource:
+			if len(ends) > 0 {
+				return nil, "", &Error{Line: t.line, Err: fmt.Errorf("the template ends where %s is missing", ends[len(ends)-1])}
+			}
+			return body, "", nil
+		case textToken:
+			s.do = func(r *run) error { return r.write(t.text) }
+		case beginPrint:
+			s.do, err = p.print()
+		case beginStatement:
+			word, wrong := p.name("a statement")
+			if wrong != nil {
+				return nil, "", wrong
+			}
+			if slices.Contains(ends, word) {
+				return body, word, nil
+			}
+			s.do, err = p.statement(word)
+		}
+		if err != nil {
+			return nil, "", atLine(t.line, err)
+		}
+		body = append(body, s)
+	}
+}
+
+func (p *parser) print() (func(*run) error, error) {
+	e, err := p.tuple()
+	if err != nil {
+		return nil, err
+	}
+	if p.peek().kind != endPrint {
+		return nil, p.wrong("}} is missing")
+	}
+	p.next()
+	return func(r *run) error {
+		v, err := e(r)
+		if err != nil {
+			return err
+		}
+		return r.write(text(v))
+	}, nil
+}
+
+func (p *parser) statement(word string) (func(*run) error, error) {
+	switch word {
+	case "if":
+		return p.branch()
+	case "for":
+		return p.loop()
+	case "set":
+		return p.set()
+	case "macro":
+		return p.macro()
+	case "call":
+		return p.callBlock()
+	case "filter":
+		return p.filterBlock()
+	case "generation":
+		return p.generationBlock()
+	case "break":
+		return func(*run) error { return errBreak }, p.endTag()
+	case "continue":
+		return func(*run) error { return errContinue }, p.endTag()
+	}
+	return nil, fmt.Errorf("there is no statement %q; chat templates have if, for, set, macro, call, filter, generation, break and continue", word)
+}
+
+// block reads the end of a tag and statements up to a word, with the end of its tag.
+func (p *parser) block(end string) ([]statement, error) {
+	if err := p.endTag(); err != nil {
+		return nil, err
+	}
+	body, _, err := p.until(end)
+	if err != nil {
+		return nil, err
+	}
+	if end == "endmacro" && p.peek().kind == nameToken {
+		p.next() // its name may be repeated
+	}
+	return body, p.endTag()
+}
+
+// branch is what follows "if" or "elif".
+func (p *parser) branch() (func(*run) error, error) {
+	condition, err := p.expression()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.endTag(); err != nil {
+		return nil, err
+	}
+	then, end, err := p.until("elif", "else", "endif")
+	if err != nil {
+		return nil, err
+	}
+	otherwise := func(*run) error { return nil }
+	switch end {
+	case "elif":
+		otherwise, err = p.branch()
+	case "else":
+		var body []statement
+		body, err = p.block("endif")
+		otherwise = func(r *run) error { return r.all(body) }
+	default:
+		err = p.endTag()
+	}
+	return func(r *run) error {
+		v, err := condition(r)
+		if err != nil {
+			return err
+		}
+		if truth(v) {
+			return r.all(then)
+		}
+		return otherwise(r)
+	}, err
+}
+
+// set is a value for a name, for several, for an attribute of a namespace, or the
+// text of a block.
+func (p *parser) set() (func(*run) error, error) {
+	assign, err := p.target()
+	if err != nil {
+		return nil, err
+	}
+	if p.took("=") {
+		e, err := p.tuple()
+		if err != nil {
+			return nil, err
+		}
+		return func(r *run) error {
+			v, err := e(r)
+			if err != nil {
+				return err
+			}
+			return assign(r.scope, v)
+		}, p.endTag()
+	}
+	filters, err := p.filterChain()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endset")
+	return func(r *run) error {
+		s, err := r.within(r.scope.inner(), body)
+		if err != nil {
+			return err
+		}
+		v, err := filters(r, s)
+		if err != nil {
+			return err
+		}
+		return assign(r.scope, v)
+	}, err
+}
+
+// target is what a value is given to.
+func (p *parser) target() (func(*scope, any) error, error) {
+	bracket := p.took("(")
+	first, err := p.name("what is set")
+	if err != nil {
+		return nil, err
+	}
+	if p.took(".") {
+		field, err := p.name("an attribute")
+		return func(s *scope, v any) error { return setAttribute(s, first, field, v) }, err
+	}
+	names := []string{first}
+	for p.took(",") {
+		name, err := p.name("what is set")
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	if bracket {
+		err = p.expect(")")
+	}
+	return func(s *scope, v any) error { return unpack(s, names, v) }, err
+}
+
+func setAttribute(s *scope, name, field string, v any) error {
+	d, ok := s.find(name).(*Dict)
+	if !ok || !d.open {
+		return fmt.Errorf("%s is no namespace, so its attribute %s cannot be set", name, field)
+	}
+	d.Set(field, v)
+	return nil
+}
+
+func unpack(s *scope, names []string, v any) error {
+	if len(names) == 1 {
+		s.names[names[0]] = v
+		return nil
+	}
+	list, err := items(v)
+	if err != nil {
+		return err
+	}
+	if len(list) != len(names) {
+		return fmt.Errorf("%d names for %d values", len(names), len(list))
+	}
+	for i, name := range names {
+		s.names[name] = list[i]
+	}
+	return nil
+}
+
+// parameter of a macro; its default is nil for none.
+type parameter struct {
+	name      string
+	otherwise expression
+}
+
+func (p *parser) parameters() (list []parameter, err error) {
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	for !p.took(")") {
+		if len(list) > 0 {
+			if err := p.expect(","); err != nil {
+				return nil, err
+			}
+		}
+		var q parameter
+		if q.name, err = p.name("a parameter"); err != nil {
+			return nil, err
+		}
+		if p.took("=") {
+			if q.otherwise, err = p.expression(); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, q)
+	}
+	return list, nil
+}
+
+func (p *parser) macro() (func(*run) error, error) {
+	name, err := p.name("a macro")
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := p.parameters()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endmacro")
+	return func(r *run) error {
+		r.scope.names[name] = bodyFunction(name, parameters, body, r.scope)
+		return nil
+	}, err
+}
+
+// bodyFunction writes statements with parameters set.
+func bodyFunction(name string, parameters []parameter, body []statement, defined *scope) function {
+	return func(r *run, args []any, named map[string]any) (any, error) {
+		s := defined.inner()
+		if caller, ok := named["caller"]; ok {
+			s.names["caller"] = caller
+		}
+		if len(args) > len(parameters) {
+			return nil, fmt.Errorf("%s takes %d arguments, %d are given", name, len(parameters), len(args))
+		}
+		for i, q := range parameters {
+			v, ok := named[q.name]
+			switch {
+			case i < len(args):
+				v = args[i]
+			case !ok && q.otherwise != nil:
+				var err error
+				if v, err = q.otherwise(&run{scope: s, out: r.out, captured: true, budget: r.budget}); err != nil {
+					return nil, err
+				}
+			case !ok:
+				v = undefined{"parameter '" + q.name + "'"}
+			}
+			s.names[q.name] = v
+		}
+		return r.within(s, body)
+	}
+}
+
+// callBlock hands a macro a block to write, as its caller().
+func (p *parser) callBlock() (func(*run) error, error) {
+	var parameters []parameter
+	var err error
+	if p.is("(") {
+		if parameters, err = p.parameters(); err != nil {
+			return nil, err
+		}
+	}
+	callee, args, err := p.callParts()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endcall")
+	return func(r *run) error {
+		f, err := callee(r)
+		if err != nil {
+			return err
+		}
+		list, named, err := args(r)
+		if err != nil {
+			return err
+		}
+		named["caller"] = bodyFunction("caller", parameters, body, r.scope)
+		v, err := r.call(f, list, named)
+		if err != nil {
+			return err
+		}
+		return r.write(text(v))
+	}, err
+}
+
+func (p *parser) filterBlock() (func(*run) error, error) {
+	filter, err := p.filter()
+	if err != nil {
+		return nil, err
+	}
+	rest, err := p.filterChain()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endfilter")
+	return func(r *run) error {
+		s, err := r.within(r.scope.inner(), body)
+		if err != nil {
+			return err
+		}
+		v, err := filter(r, s)
+		if err != nil {
+			return err
+		}
+		if v, err = rest(r, v); err != nil {
+			return err
+		}
+		return r.write(text(v))
+	}, err
+}
+
+// generationBlock notes where in the result its text comes to stand.
+func (p *parser) generationBlock() (func(*run) error, error) {
+	p.generation = true
+	body, err := p.block("endgeneration")
+	return func(r *run) error {
+		if r.captured {
+			return fmt.Errorf("a generation block inside a macro or block: where its text will stand is not known")
+		}
+		start := r.out.Len()
+		outer := r.scope
+		r.scope = outer.inner()
+		err := r.all(body)
+		r.scope = outer
+		r.generated = append(r.generated, Span{start, r.out.Len()})
+		return err
+	}, err
+}

@@ -1,0 +1,81 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// tests are what may stand after "is".
+var tests = map[string]func(v any, args []any) (bool, error){
+	"defined":   is(func(v any) bool { return !isUndefined(v) }),
+	"undefined": is(isUndefined),
+	"none":      is(func(v any) bool { return v == nil }),
+	"true":      is(func(v any) bool { return v == true }),
+	"false":     is(func(v any) bool { return v == false }),
+	"boolean":   isType[bool],
+	"integer":   isType[int64],
+	"float":     isType[float64],
+	"string":    isType[string],
+	"mapping":   isType[*Dict],
+	"callable":  isType[function],
+	"number":    is(func(v any) bool { _, ok := number(v); return ok }),
+	"iterable":  is(func(v any) bool { _, err := items(v); return err == nil }),
+	"sequence":  is(func(v any) bool { _, err := length(v); return err == nil && !isUndefined(v) }),
+	"lower":     is(func(v any) bool { s := text(v); return strings.ToLower(s) == s && strings.ToUpper(s) != s }),
+	"upper":     is(func(v any) bool { s := text(v); return strings.ToUpper(s) == s && strings.ToLower(s) != s }),
+
+	"odd":         divides(func(n int64) bool { return n%2 != 0 }),
+	"even":        divides(func(n int64) bool { return n%2 == 0 }),
+	"divisibleby": divisible,
+	"sameas":      with(func(a, b any) (bool, error) { return typeName(a) == typeName(b) && equal(a, b), nil }),
+	"in":          with(func(a, b any) (bool, error) { return contains(b, a) }),
+
+	"eq": with(isEqual), "equalto": with(isEqual), "ne": with(func(a, b any) (bool, error) { return !equal(a, b), nil }),
+	"lt": with(ordered(func(c int) bool { return c < 0 })), "lessthan": with(ordered(func(c int) bool { return c < 0 })),
+	"gt": with(ordered(func(c int) bool { return c > 0 })), "greaterthan": with(ordered(func(c int) bool { return c > 0 })),
+	"le": with(ordered(func(c int) bool { return c <= 0 })), "ge": with(ordered(func(c int) bool { return c >= 0 })),
+}
+
+func isEqual(a, b any) (bool, error) { return equal(a, b), nil }
+
+func is(holds func(any) bool) func(any, []any) (bool, error) {
+	return func(v any, _ []any) (bool, error) { return holds(v), nil }
+}
+
+func isType[T any](v any, _ []any) (bool, error) {
+	_, ok := v.(T)
+	return ok, nil
+}
+
+// with is a test that compares with one argument.
+func with(holds func(a, b any) (bool, error)) func(any, []any) (bool, error) {
+	return func(v any, args []any) (bool, error) {
+		if len(args) != 1 {
+			return false, fmt.Errorf("a test with %d arguments, it takes 1", len(args))
+		}
+		return holds(v, args[0])
+	}
+}
+
+func divides(holds func(int64) bool) func(any, []any) (bool, error) {
+	return func(v any, _ []any) (bool, error) {
+		n, ok := whole(v)
+		if !ok {
+			return false, fmt.Errorf("%s is neither odd nor even", typeName(v))
+		}
+		return holds(n), nil
+	}
+}
+
+func divisible(v any, args []any) (bool, error) {
+	n, ok := whole(v)
+	if !ok || len(args) != 1 {
+		return false, errors.New("divisibleby compares two whole numbers")
+	}
+	by, ok := whole(args[0])
+	if !ok || by == 0 {
+		return false, fmt.Errorf("divisible by %s", repr(args[0]))
+	}
+	return n%by == 0, nil
+}

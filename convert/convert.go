@@ -1,0 +1,252 @@
+// Package convert writes model folders from model folders: with weights quantized, in
+// another type, or with adapters merged in. Weights stream through, some rows at a time,
+// so that a model may be far larger than memory, and the new folder is whole or absent.
+//
+// Every weight of the old folder is one of three things in the new one: copied as it
+// lies, where neither its numbers nor its type change; written in a plain type; or coded,
+// as transformers and the libraries behind it keep coded weights (package stored).
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spillway/arch"
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/internal/vfs"
+	"spillway/lora"
+	"spillway/nn"
+	"spillway/op"
+	"spillway/quant/stored"
+	"spillway/safetensors"
+	"spillway/spec"
+	"spillway/weights"
+)
+
+// Options say how the new folder differs.
+type Options struct {
+	// Products is the type of the model's products, the output one left out: NF4, FP4,
+	// RowI8, RowF8 or a plain one. Invalid leaves them as they are.
+	Products dtype.Type
+	// Others is the plain type of all other weights. Invalid leaves them as they are.
+	Others dtype.Type
+	// Single leaves the scales of 4-bit weights in f32, instead of coding them again.
+	// Weights that are coded already, and stay so, keep theirs.
+	Single bool
+	// Adapters are merged into the weights.
+	Adapters []lora.Weighted
+
+	ShardBytes int64  // where to split the weights; 0 is safetensors.DefaultShard
+	Disk       vfs.FS // nil is the real one
+	// Progress, where it is not nil, is told now and then how many bytes of how many
+	// are written.
+	Progress func(done, total int64)
+}
+
+// Result is what was written.
+type Result struct {
+	Tensors int           // weights, a coded one counting once
+	Changed int           // those with other numbers or another type
+	Before  int64         // bytes of the weights before
+	Bytes   int64         // and now
+	Took    time.Duration // the writing
+}
+
+// Folder writes a new folder. It must not exist; after an error it does not.
+func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result, error) {
+	start := time.Now()
+	c, err := prepare(from, o)
+	if err != nil {
+		return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+	}
+	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes}
+	for _, t := range c.list {
+		sources, err := c.sources(t)
+		if err != nil {
+			return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+		}
+		m.Tensors = append(m.Tensors, sources...)
+	}
+	if c.result.Bytes, err = m.Bytes(); err != nil {
+		return Result{}, err
+	}
+	m.Tensors = watched(ctx, m.Tensors, c.result.Bytes, o.Progress)
+	disk := o.Disk
+	if disk == nil {
+		disk = vfs.OS
+	}
+	if err := m.WriteOn(disk, dir); err != nil {
+		return Result{}, err
+	}
+	c.result.Took = time.Since(start)
+	return c.result, nil
+}
+
+// conversion is a folder about to be converted.
+type conversion struct {
+	Options
+	config   *hf.Config
+	list     []stored.Tensor
+	params   map[string]string // by the names of tensors
+	products map[string]bool   // params
+	merged   *lora.Merged      // nil where no adapters are merged
+	plain    dtype.Type        // of weights beside coded ones
+	result   Result
+}
+
+// prepare checks everything that can be wrong before anything is written.
+func prepare(from *hf.Folder, o Options) (*conversion, error) {
+	if err := errors.Join(from.NeedWeights(), stored.Check(from.Config), o.check(from.Config)); err != nil {
+		return nil, err
+	}
+	build := func() (nn.Model, error) { net, _, err := arch.New(from.Config); return net, err }
+	net, info, err := arch.New(from.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &conversion{Options: o, params: map[string]string{}}
+	if c.products, err = lora.Products(net); err != nil {
+		return nil, err
+	}
+	if c.list, err = stored.Collect(from.Tensors()); err != nil {
+		return nil, err
+	}
+	params, err := paramsOf(net)
+	if err != nil {
+		return nil, err
+	}
+	base, err := weights.FromTensors(from, info, params)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range params {
+		for _, name := range info.FileNames(p.Name) {
+			c.params[name] = p.Name
+		}
+	}
+	if len(o.Adapters) > 0 {
+		if c.merged, err = lora.Merge(build, base, o.Adapters); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.checkTransposed(info); err != nil {
+		return nil, err
+	}
+	return c, c.configure(from.Config, net)
+}
+
+// check refuses types that make no sense.
+func (o Options) check(c *hf.Config) error {
+	coded := o.Products.Block()
+	switch {
+	case o.Products != dtype.Invalid && !coded && !o.Products.IsPlain():
+		return fmt.Errorf("products cannot be stored as %v; use nf4, fp4, i8row, f8row, f32, bf16 or f16", o.Products)
+	case o.Others != dtype.Invalid && !o.Others.IsPlain():
+		return fmt.Errorf("weights cannot be stored as %v; use f32, bf16 or f16", o.Others)
+	case coded && stored.Quantized(c):
+		return fmt.Errorf("it is quantized already: start from the original weights")
+	}
+	return nil
+}
+
+// checkTransposed refuses to code products that lie as [in out]: the libraries have them
+// the other way round.
+func (c *conversion) checkTransposed(info arch.Info) error {
+	if info.Transposed && c.Products.Block() {
+		return fmt.Errorf("it is a %s model, whose products are kept as [in out]; coded weights lie the other way round, which is not written here", info.Type)
+	}
+	return nil
+}
+
+func paramsOf(net nn.Model) ([]spec.Param, error) {
+	bound, err := nn.Bind(net)
+	params := make([]spec.Param, len(bound))
+	for i, p := range bound {
+		params[i] = spec.Param{Name: p.Name, Type: op.Type{DType: dtype.F32, Shape: p.Shape}, Init: p.Init}
+	}
+	return params, err
+}
+
+// configure makes the new config.json.
+func (c *conversion) configure(from *hf.Config, net nn.Model) (err error) {
+	config := *from
+	if c.Others != dtype.Invalid {
+		config.Type = c.Others
+	}
+	c.config, c.plain = &config, config.Type
+	if c.plain == dtype.Invalid {
+		c.plain = dtype.F32
+	}
+	switch {
+	case c.Products.Block():
+		c.config, err = stored.Configure(&config, c.Products, !c.Single, outputOf(net))
+	case c.Products != dtype.Invalid && stored.Quantized(from):
+		c.config = stored.Plain(&config)
+	}
+	return err
+}
+
+// outputOf is the name of the module that makes the logits.
+func outputOf(net nn.Model) (name string) {
+	h, ok := net.(interface{ Output() *nn.Linear })
+	if !ok {
+		return ""
+	}
+	// The error of a walk that visits everything is that of Bind, which has been done.
+	_ = nn.Walk(net, func(at string, part any) error {
+		if part == h.Output() {
+			name = at
+		}
+		return nil
+	})
+	return name
+}
+
+// sources are the tensors a weight becomes.
+func (c *conversion) sources(t stored.Tensor) ([]safetensors.Source, error) {
+	param, known := c.params[t.Name]
+	changed := known && c.merged != nil && c.merged.Changes(param)
+	to := c.typeOf(t, param, known)
+	c.result.Tensors++
+	for _, p := range t.Parts {
+		c.result.Before += p.Bytes
+	}
+	if !changed && to == t.Type {
+		return copies(t), nil
+	}
+	c.result.Changed++
+	read := t.ReadF32
+	if changed {
+		read = func(dst []float32, first int64) error { return c.merged.Read(param, first, dst) }
+	}
+	from := func(first int64, dst []float32) error { return read(dst, first) }
+	if to.Block() {
+		w := stored.Weight{Name: t.Name, Shape: t.Shape, From: from}
+		return w.Sources(to, c.plain, c.double(t))
+	}
+	return []safetensors.Source{plainSource(t, to, from)}, nil
+}
+
+// double says whether the scales of a weight are coded again.
+func (c *conversion) double(t stored.Tensor) bool {
+	if t.Type.Block() {
+		return t.Double()
+	}
+	return !c.Single
+}
+
+// typeOf is what a weight is stored as. Tensors that are no weights stay as they are.
+func (c *conversion) typeOf(t stored.Tensor, param string, known bool) dtype.Type {
+	to := c.Others
+	if c.products[param] {
+		to = c.Products
+	}
+	if !known || to == dtype.Invalid || !t.Type.Float() || !strings.HasSuffix(t.Name, ".weight") && to.Block() {
+		return t.Type
+	}
+	return to
+}

@@ -1,0 +1,260 @@
+package cpu
+
+import (
+	"math"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// adafactor is the program of Adafactor: passes over the param, each of which needs all
+// of the one before it. Sums are f64, by row and then in the order of the rows, so that
+// they do not depend on who computed what.
+type adafactor struct {
+	lines, rows, cols int // of all matrices; of one
+	factored          bool
+
+	row, col []float32 // row is v of a vector
+	w        *weight
+	g        *gradient
+	m        *state // nil for none
+	copied   *mirror
+	room     [][]float32 // by worker: steps of a part of a row
+
+	byRow, byCol []float32 // what u is g times
+	sums         []float64 // by row: of squares of the weights, then of the steps
+
+	take, eps, clip, clip2 float64
+	rate, shrink, beta1    float32
+}
+
+// vectorRow is how many elements of a vector are a row.
+const vectorRow = 4 << 10
+
+func newAdafactor(c op.Call, workers int) program {
+	s := c.In[0].Shape
+	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: &mirror{to: c.Attr.To}}
+	n, squares := int(s.Elements()), 1
+	if a.factored {
+		squares = 2
+		a.cols, a.rows = int(s[len(s)-1]), int(s[len(s)-2])
+		a.lines = n / a.cols
+	} else {
+		a.cols, a.rows = min(n, vectorRow), 1
+		a.lines = (n + a.cols - 1) / a.cols
+	}
+	if len(c.In) == 4+squares {
+		a.m = newState(c.In[2], workers)
+	}
+	for range workers {
+		a.room = append(a.room, make([]float32, widenedAtOnce))
+	}
+	byLine := func(do func(worker, line, from, to int)) *rows {
+		return rowsOf(int64(a.lines), int64(a.cols), func(worker, first, last int) {
+			for line := first; line < last; line++ {
+				do(worker, line, line*a.cols, min((line+1)*a.cols, n))
+			}
+		})
+	}
+	squaresByRow, sizes, steps := byLine(a.squares), byLine(a.size), byLine(a.step)
+	squaresByCol := &rows{n: n / max(a.rows, 1), step: colStep, do: a.columns}
+	return program{workspace: a.workspace(n), run: func(p *kernel.Pool, l *device.Launch) {
+		a.set(l, n)
+		leave := !(a.clip > 0)
+		if !leave {
+			squaresByRow.start(p)
+			if a.factored {
+				squaresByCol.start(p)
+			}
+			a.factors()
+			a.scale(scalars(l), a.total(), n)
+			sizes.start(p)
+			a.bound(scalars(l), a.total(), n)
+			steps.start(p)
+		}
+		a.copied.write(a.w.wide, 0, n)
+	}}
+}
+
+// colStep is how many columns one piece sums over all rows.
+const colStep = 512
+
+// workspace has the sums, and the factors of rows and columns.
+func (a *adafactor) workspace(n int) int64 {
+	bytes := int64(8 * a.lines)
+	if a.factored {
+		bytes += int64(4 * (a.lines + n/a.rows))
+	}
+	return bytes
+}
+
+func (a *adafactor) set(l *device.Launch, n int) {
+	a.w.set(l)
+	a.g.set(l.Buffers[1])
+	at := 2
+	if a.m != nil {
+		a.m.set(l.Buffers[at])
+		at++
+	}
+	a.row = f32(l, at)
+	space := l.Workspace
+	part := func(bytes int) device.Buffer {
+		b := device.Buffer{Memory: space.Memory, Offset: space.Offset, Bytes: int64(bytes)}
+		space.Offset += int64(bytes)
+		return b
+	}
+	a.sums = view[float64](part(8 * a.lines))
+	if a.factored {
+		at++
+		a.col = f32(l, at)
+		a.byRow, a.byCol = view[float32](part(4*a.lines)), view[float32](part(4*n/a.rows))
+	}
+	a.copied.set(l)
+	s := scalars(l)
+	a.take, a.eps, a.clip = float64(s[op.ArgTake]), float64(s[op.ArgEps]), float64(f32(l, at+1)[0])
+	a.clip2, a.beta1 = a.clip*a.clip, s[op.ArgBeta1]
+}
+
+// squares brings the means of squares of a row up to date, and sums the squares of its
+// weights.
+func (a *adafactor) squares(worker, line, from, to int) {
+	sum := 0.0
+	a.g.each(worker, from, to, func(i, j int, g []float32) {
+		if a.factored {
+			sum += kernel.SumSquares(g)
+			return
+		}
+		for k, v := range a.row[i:j] {
+			a.row[i+k] = float32(float64(v) + (float64(g[k])*float64(g[k])*a.clip2+a.eps-float64(v))*a.take)
+		}
+	})
+	if a.factored {
+		old := float64(a.row[line])
+		a.row[line] = float32(old + (sum*a.clip2/float64(a.cols)+a.eps-old)*a.take)
+	}
+	sum = 0
+	for i := from; i < to; i += widenedAtOnce {
+		sum += kernel.SumSquares(a.w.open(worker, i, min(i+widenedAtOnce, to)))
+	}
+	a.sums[line] = sum
+}
+
+// columns does the same for columns, counted over all matrices.
+func (a *adafactor) columns(worker, first, last int) {
+	var sums [colStep]float64
+	for first < last {
+		matrix, col := first/a.cols, first%a.cols
+		n := min(last-first, a.cols-col)
+		clear(sums[:n])
+		for row := range a.rows {
+			at := (matrix*a.rows+row)*a.cols + col
+			a.g.each(worker, at, at+n, func(i, _ int, g []float32) {
+				for k, f := range g {
+					sums[i-at+k] += float64(f) * float64(f)
+				}
+			})
+		}
+		for k, sum := range sums[:n] {
+			old := float64(a.col[first+k])
+			a.col[first+k] = float32(old + (sum*a.clip2/float64(a.rows)+a.eps-old)*a.take)
+		}
+		first += n
+	}
+}
+
+// factors makes what the gradient is multiplied by of the means of squares.
+func (a *adafactor) factors() {
+	if !a.factored {
+		return
+	}
+	for first := 0; first < a.lines; first += a.rows {
+		row, mean := a.row[first:first+a.rows], 0.0
+		for _, r := range row {
+			mean += float64(r) / float64(a.rows)
+		}
+		for i, r := range row {
+			a.byRow[first+i] = float32(a.clip / math.Sqrt(float64(r)/mean))
+		}
+	}
+	for i, c := range a.col {
+		a.byCol[i] = float32(1 / math.Sqrt(float64(c)))
+	}
+}
+
+// total of the sums by row.
+func (a *adafactor) total() (sum float64) {
+	for _, s := range a.sums {
+		sum += s
+	}
+	return sum
+}
+
+// scale makes the rate from the sum of squares of the weights.
+func (a *adafactor) scale(s [8]float32, squares float64, n int) {
+	rate := float64(s[op.ArgRate])
+	if least := float64(s[op.ArgLeastScale]); least > 0 {
+		rate *= max(least, math.Sqrt(squares/float64(n)))
+	}
+	a.rate, a.shrink = float32(rate), float32(1-rate*float64(s[op.ArgDecay]))
+}
+
+// bound lowers the rate where the root mean square of the steps is too large.
+func (a *adafactor) bound(s [8]float32, squares float64, n int) {
+	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/float64(s[op.ArgThreshold])))
+}
+
+// steps gives the steps of a row, before their rate, part by part.
+func (a *adafactor) steps(worker, line, from, to int, use func(from int, u []float32)) {
+	room := a.room[worker]
+	a.g.each(worker, from, to, func(i, j int, g []float32) {
+		for ; i < j; i, g = i+len(room), g[min(len(room), len(g)):] {
+			u := room[:min(len(room), j-i)]
+			a.unscaled(u, g, line, i)
+			use(i, u)
+		}
+	})
+}
+
+// unscaled makes steps from gradients, the first being that of element i.
+func (a *adafactor) unscaled(u, g []float32, line, i int) {
+	if !a.factored {
+		for k, v := range a.row[i : i+len(u)] {
+			u[k] = g[k] * float32(a.clip/math.Sqrt(float64(v)))
+		}
+		return
+	}
+	byRow, byCol := a.byRow[line], a.byCol[(line/a.rows-line)*a.cols+i:]
+	for k := range u {
+		u[k] = g[k] * byRow * byCol[k]
+	}
+}
+
+// size sums the squares of the steps of a row.
+func (a *adafactor) size(worker, line, from, to int) {
+	sum := 0.0
+	a.steps(worker, line, from, to, func(_ int, u []float32) { sum += kernel.SumSquares(u) })
+	a.sums[line] = sum
+}
+
+// step changes the weights of a row, and their means if there are any.
+func (a *adafactor) step(worker, line, from, to int) {
+	a.steps(worker, line, from, to, func(i int, u []float32) {
+		w := a.w.open(worker, i, i+len(u))
+		for k := range u {
+			u[k] *= a.rate
+		}
+		if a.m != nil {
+			m := a.m.open(worker, i, i+len(u))
+			for k := range u {
+				u[k] = a.beta1*m[k] + (1-a.beta1)*u[k]
+			}
+			copy(m, u)
+			a.m.close(worker, i, i+len(u))
+		}
+		for k := range w {
+			w[k] = w[k]*a.shrink - u[k]
+		}
+		a.w.close(worker, i, i+len(u))
+	})
+}
