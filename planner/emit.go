@@ -17,7 +17,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 
 // draft writes the plan of a choice but for the places of its buffers.
 func (b *blueprint) draft(c Choice) (*draft, error) {
-	c.Vertical = b.vertical(c)
+	c = b.allowed(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
 	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
@@ -45,6 +45,15 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 // size of a plan before its frees.
 type size struct{ buffers, steps int }
 
+// allowed is a choice without what cannot be here.
+func (b *blueprint) allowed(c Choice) Choice {
+	c.Vertical = b.vertical(c)
+	if !b.hostable() {
+		c.Hosted = nil
+	}
+	return c
+}
+
 // vertical says whether all micro-batches pass a block before the next: where the
 // choice says so, and where only that order sums a gradient block by block.
 func (b *blueprint) vertical(c Choice) bool {
@@ -60,12 +69,15 @@ type emitter struct {
 	uses     []use // of the iteration, in order
 	windows  []*window
 
-	host      int   // the host's arena; device d has arena d
-	disk      int   // the disk among the devices, -1 for none; its arena follows the host's
-	batchHome []int // by micro: on the host
-	result    []int // by micro: on the host
-	stops     []int // stops on the host between device and disk, in order
-	partials  int   // on device 0: sums of squares
+	host      int     // the host's arena; device d has arena d
+	processor int     // the host's among the devices, -1 for none
+	hostClip  int     // the clip factor on the host
+	disk      int     // the disk among the devices, -1 for none; its arena follows the host's
+	batchHome []int   // by micro: on the host
+	result    []int   // by micro: on the host
+	landed    [][]int // by slab the host updates: what came there for it
+	stops     []int   // stops on the host between device and disk, in order
+	partials  int     // on device 0: sums of squares
 	on        []onDevice
 
 	carry *borders    // what a block takes
@@ -84,6 +96,7 @@ type emitter struct {
 	// counting: homes are only counted, in their arenas, and state is what of the
 	// optimizer's rests away from devices.
 	counting bool
+	hosting  bool // the slab at hand is updated by the host
 	state    away
 }
 
@@ -121,6 +134,10 @@ func (e *emitter) start() {
 	}
 	e.host = len(e.p.Arenas)
 	e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: "host", Tier: b.site.hostTier()})
+	if e.processor = -1; e.b.training() && e.c.hostedSlabs() > 0 {
+		e.processor = len(e.p.Devices)
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: HostName})
+	}
 	if e.disk = -1; count(e.c.OnDisk) > 0 {
 		e.disk = len(e.p.Devices)
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
@@ -142,7 +159,7 @@ func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) in
 func (e *emitter) count(class plan.Class, arena int, bytes int64) {
 	at := &e.p.Arenas[arena].Bytes
 	*at = up(*at, e.b.site.Alignment) + bytes
-	if arena >= e.host && (class == plan.Master || class == plan.Moment) {
+	if arena >= e.host && !e.hosting && (class == plan.Master || class == plan.Moment) {
 		e.state.add(bytes, arena > e.host)
 	}
 }

@@ -13,6 +13,7 @@ type draft struct {
 func newDraft(e *emitter) *draft {
 	d := &draft{e, lives(e.p)}
 	e.holdStops(d.spans)
+	e.holdLanded(d.spans)
 	for a := range e.p.Arenas {
 		moving, base := d.moving(a)
 		e.p.Arenas[a].Bytes = base + liveMost(moving, len(e.p.Steps))

@@ -152,7 +152,7 @@ func (e *emitter) fetchAhead() {
 	for ; e.fetched < len(e.turns) && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
 		t := e.turns[e.fetched]
 		e.fetchPiece(t)
-		if e.b.goal.Optimizer.Clip {
+		if e.b.goal.Optimizer.Clip && !e.c.hosted(t.slab) {
 			e.fetchSlab(t.slab)
 		}
 	}
@@ -190,6 +190,10 @@ func (e *emitter) fetchSlab(k int) {
 // update emits the optimizer on a slab, piece by piece, and sends what it changed
 // home and to the replicas.
 func (e *emitter) update(k int) {
+	if e.c.hosted(k) {
+		e.hostUpdate(k)
+		return
+	}
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	e.windows[owner].fetch(k)
@@ -211,28 +215,33 @@ func (e *emitter) updatePiece(t turn) {
 	owner, block := e.owner[t.slab], e.b.owner[t.slab]
 	slab, home := &e.on[owner].slabs[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
 	state := &slab.pieces[t.piece]
-	step := plan.Step{Verb: plan.UpdateRun, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
-		{Region: plan.InWeight, Buffer: slab.weight}, {Region: plan.InGrad, Buffer: slab.gradient}, {Region: plan.InClip, Buffer: e.on[owner].clip}}}
-	parts := []struct {
-		region plan.Region
-		now    *int
-		home   int
-	}{{plan.InMaster, &state.master, home.Master}, {plan.InMoment, &state.moment, home.Moment}}
-	for _, p := range parts {
-		if *p.now >= 0 {
-			step.Bind = append(step.Bind, plan.Bind{Region: p.region, Buffer: *p.now})
-		}
-	}
-	if state.scratch > 0 {
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, owner, state.scratch)})
-	}
-	e.add(step)
-	for _, p := range parts {
+	e.add(e.updateStep(t, owner, slab.weight, slab.gradient, e.on[owner].clip))
+	for _, p := range []struct {
+		now  *int
+		home int
+	}{{&state.master, home.Master}, {&state.moment, home.Moment}} {
 		if *p.now >= 0 && *p.now != p.home {
 			e.moveOut(owner, *p.now, p.home, block, -1)
 			*p.now = -1
 		}
 	}
+}
+
+// updateStep is the update of a piece by a device, with the state that is at hand.
+func (e *emitter) updateStep(t turn, dev, weight, gradient, clip int) plan.Step {
+	state := e.on[e.owner[t.slab]].slabs[t.slab].pieces[t.piece]
+	step := plan.Step{Verb: plan.UpdateRun, Device: dev, Lane: plan.Compute, Block: e.b.owner[t.slab], Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
+		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
+	if state.master >= 0 {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMaster, Buffer: state.master})
+	}
+	if state.moment >= 0 {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMoment, Buffer: state.moment})
+	}
+	if state.scratch > 0 && dev != e.processor {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, dev, state.scratch)})
+	}
+	return step
 }
 
 // clippedUpdates emits the second half of an iteration with clipping: the norm,
@@ -243,11 +252,14 @@ func (e *emitter) clippedUpdates() {
 	for d := 1; d < len(e.on); d++ {
 		e.moveTo(d, e.on[0].clip, e.on[d].clip, -1, -1)
 	}
+	if e.processor >= 0 {
+		e.moveOut(0, e.on[0].clip, e.hostClip, -1, -1)
+	}
 	for e.updated < len(e.turns) {
 		k := e.turns[e.updated].slab
 		e.fetchAhead()
 		e.update(k)
-		if e.c.Streamed[k] {
+		if e.c.Streamed[k] && !e.c.hosted(k) {
 			e.on[e.owner[k]].slabs[k].weight = -1
 		}
 	}

@@ -70,8 +70,9 @@ const reportBudget = 100_000
 type candidate struct {
 	mix    mix
 	choice Choice
-	// written: the plan was, and needed is exact. Else it is what the homes take.
-	written bool
+	// written: the plan was, and needed is what is alive at once. Else it is what the
+	// homes take. exact: needed is what the packed plan takes.
+	written, exact bool
 	fits    bool // going by needed
 	needed
 	share   float64 // of a device it may fill
@@ -114,7 +115,7 @@ func (s *search) findLeanest() error {
 		}
 		s.leaner(a.candidate)
 	}
-	return nil
+	return s.weigh(s.lean)
 }
 
 // try finds the first choice of a family that fits and forecasts it. A family
@@ -133,12 +134,18 @@ func (s *search) try(f family) error {
 		}
 	}
 	if may, err := s.glance(f.mix(first)); err != nil || !c.fits || !s.beats(may) {
-		if err == nil && (f.size == 0 || s.written+s.b.usual.steps < reportBudget) {
+		if err == nil && f.size == 0 {
+			return s.weigh(c)
+		}
+		if err == nil && s.written+s.b.usual.steps < reportBudget {
 			err = s.look(c)
 		}
 		return err
 	}
 	if err := s.look(c); err != nil || !c.fits {
+		if err == nil && f.size == 0 {
+			err = s.weigh(c)
+		}
 		return err
 	}
 	if c, err = s.firstThatFits(f, first, c); err != nil {
@@ -185,7 +192,23 @@ func (s *search) look(c *candidate) error {
 	if c.written = true; c.fits {
 		s.last, s.lastPlan = c, d.finish()
 		s.measure(c, s.lastPlan)
+		c.exact = true
 	}
+	return nil
+}
+
+// weigh finds what the plan of a candidate takes exactly, though it does not fit.
+func (s *search) weigh(c *candidate) error {
+	if c.exact {
+		return nil
+	}
+	p, err := s.b.emit(c.choice)
+	if err != nil {
+		return err
+	}
+	s.written += len(p.Steps)
+	s.measure(c, p)
+	c.written, c.exact = true, true
 	return nil
 }
 

@@ -220,7 +220,7 @@ func (o Outcome) Near(p Outcome, bound float64) error {
 // Choice is a random choice for so many devices and micro-batches, and whether its
 // sums have the order of one device's.
 func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
-	devices, way, disk := 1, r.IntN(7), r.IntN(4) == 0
+	devices, way, disk, host := 1, r.IntN(7), r.IntN(4) == 0, r.IntN(3) == 0
 	if way >= 2 {
 		devices = 2 + r.IntN(2)
 	}
@@ -230,6 +230,7 @@ func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Ch
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 			c.OnDisk[i] = disk && r.IntN(2) == 0
+			c.Hosted = append(c.Hosted, host && r.IntN(3) > 0)
 		}
 		for i := range blocks {
 			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
