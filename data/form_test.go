@@ -12,13 +12,8 @@ const simpleTemplate = `{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{
 // A template that leaves something out of all but the last turn.
 const lastTemplate = `{% for m in messages %}<{{ m.role }}>{% if loop.last and m.role == 'assistant' %}hm {% endif %}{{ m.content }};{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
 
-func template(t *testing.T, source string) *chat.Template {
-	t.Helper()
-	tmpl, err := chat.Parse("template", source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tmpl
+func template(source string) func() (*chat.Template, error) {
+	return func() (*chat.Template, error) { return chat.Parse("template", source) }
 }
 
 // shown is a document as text, what is learned in brackets.
@@ -41,7 +36,7 @@ func shown(d Document) string {
 // Lines of each form become the documents one would write by hand; the form is found
 // from the fields.
 func TestForms(t *testing.T) {
-	simple := template(t, simpleTemplate)
+	simple := template(simpleTemplate)
 	for name, c := range map[string]struct {
 		line string
 		o    JSONLOptions
@@ -59,7 +54,7 @@ func TestForms(t *testing.T) {
 		"question as chat":  {`{"question":"q","answer":"a"}`, JSONLOptions{Form: Chat, Fields: []string{"question", "answer"}, Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]"}},
 		"lists of messages": {`{"prompt":[{"role":"user","content":"q"},{"role":"assistant","content":"x"},{"role":"user","content":"r"}],"completion":[{"role":"assistant","content":"a"}]}`, JSONLOptions{Template: simple}, []string{"<user>q</user><assistant>x</assistant><user>r</user><assistant>[a</assistant>]"}},
 		"turns apart": {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`,
-			JSONLOptions{Template: template(t, lastTemplate)}, []string{"<user>q;<assistant>[hm a;]", "<user>q;<assistant>a;<user>r;<assistant>[hm b;]"}},
+			JSONLOptions{Template: template(lastTemplate)}, []string{"<user>q;<assistant>[hm a;]", "<user>q;<assistant>a;<user>r;<assistant>[hm b;]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := OpenJSONL(file(t, c.line+"\n"+c.line+"\n"), c.o)
@@ -83,7 +78,7 @@ func TestForms(t *testing.T) {
 
 // A bad line is named with its number, its column and what would be right.
 func TestBadLines(t *testing.T) {
-	simple := template(t, simpleTemplate+"{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
+	simple := template(simpleTemplate + "{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
 	for line, want := range map[string]string{
 		`{"messages":[{"role":"user","content":"é"},{]}`:    ":2:45: the line is not a JSON object: invalid character ']'",
 		`{"messages":"hello"}`:                              `the field "messages"`,
@@ -114,6 +109,10 @@ func TestBadLines(t *testing.T) {
 		if _, err := OpenJSONL(file(t, line), JSONLOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
+	}
+	// A template that is broken is no fault of the line: skipping would leave nothing.
+	if _, err := OpenJSONL(file(t, `{"messages":[]}`), JSONLOptions{SkipBad: true, Template: template("{% bad %}")}); err == nil || !strings.Contains(err.Error(), "template:1: there is no statement") {
+		t.Errorf("%v", err)
 	}
 }
 
