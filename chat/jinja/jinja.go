@@ -3,9 +3,10 @@
 // functions that transformers gives them, and with the results of Python: what is
 // printed, joined or compared comes out as it would there.
 //
-// A source becomes tokens (lex.go), tokens become functions (statement.go,
-// expression.go), and functions run on values (run.go, value.go). What a template
-// may call is in globals.go, filters.go, tests.go and methods.go.
+// A source becomes tokens (lex.go), tokens become functions (statement.go, loop.go,
+// macro.go, expression.go, postfix.go), and functions run on values (run.go, value.go,
+// access.go, arithmetic.go). What a template may call is in globals.go, filters.go,
+// tests.go and methods.go; how values are written in text.go and json.go.
 //
 // Templates come with models from anywhere, so they are taken to be hostile: they
 // change none of the values they are given, reach nothing outside them, and steps,
