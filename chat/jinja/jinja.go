@@ -102,9 +102,9 @@ type Rendered struct {
 // Render fills the template with variables, values as FromJSON makes them. now is
 // what strftime_now is asked for.
 func (t *Template) Render(variables map[string]any, now time.Time) (Rendered, error) {
-	r := &run{scope: &scope{names: map[string]any{}, outer: &scope{names: globals(now)}}, out: &strings.Builder{}, budget: &budget{}}
+	r := &run{scope: globals(now).inner(), out: &strings.Builder{}, budget: &budget{}}
 	for name, v := range variables {
-		r.scope.names[name] = v
+		r.scope.set(name, v)
 	}
 	if err := r.all(t.body); err != nil {
 		return Rendered{}, located(t.name, err)

@@ -43,7 +43,7 @@ func (p *parser) macro() (func(*run) error, error) {
 	}
 	body, err := p.block("endmacro")
 	return func(r *run) error {
-		r.scope.names[name] = bodyFunction(name, parameters, body, r.scope)
+		r.scope.set(name, bodyFunction(name, parameters, body, r.scope))
 		return nil
 	}, err
 }
@@ -53,7 +53,7 @@ func bodyFunction(name string, parameters []parameter, body []statement, defined
 	return func(r *run, args []any, named map[string]any) (any, error) {
 		s := defined.inner()
 		if caller, ok := named["caller"]; ok {
-			s.names["caller"] = caller
+			s.set("caller", caller)
 		}
 		if len(args) > len(parameters) {
 			return nil, fmt.Errorf("%s takes %d arguments, %d are given", name, len(parameters), len(args))
@@ -71,7 +71,7 @@ func bodyFunction(name string, parameters []parameter, body []statement, defined
 			case !ok:
 				v = undefined{"parameter '" + q.name + "'"}
 			}
-			s.names[q.name] = v
+			s.set(q.name, v)
 		}
 		return r.within(s, body)
 	}

@@ -275,7 +275,7 @@ func setAttribute(s *scope, name, field string, v any) error {
 
 func unpack(s *scope, names []string, v any) error {
 	if len(names) == 1 {
-		s.names[names[0]] = v
+		s.set(names[0], v)
 		return nil
 	}
 	list, err := items(v)
@@ -286,7 +286,7 @@ func unpack(s *scope, names []string, v any) error {
 		return fmt.Errorf("%d names for %d values", len(names), len(list))
 	}
 	for i, name := range names {
-		s.names[name] = list[i]
+		s.set(name, list[i])
 	}
 	return nil
 }
