@@ -39,7 +39,7 @@ func TestFineTuningPage(t *testing.T) {
 			r.Close()
 		case "yaml":
 			cmd := newTrain(shell{})
-			if r, err := recipe.Read("page", []byte(text), settings(cmd)); err != nil || len(r.Settings) != strings.Count(text, "\n") {
+			if r, err := recipe.Read("page", []byte(text), settings(cmd, false)); err != nil || len(r.Settings) != strings.Count(text, "\n") {
 				t.Errorf("%v of\n%s", err, text)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/deepspeed"
+	"spillway/lora"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/train"
@@ -41,6 +42,7 @@ type trainOptions struct {
 	planFile  string
 	device    string
 	logFile   string
+	adapter   string // folder to begin from
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -145,6 +147,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
 	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`")
+	f.StringVar(&o.adapter, "adapter", "", "begin lora or qlora from the adapter in `DIR`, of PEFT or of another run; its options count instead of flags")
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -154,7 +157,10 @@ func (o *trainOptions) check() error {
 	if err := o.goal.check(); err != nil {
 		return err
 	}
-	if o.steps < 0 || o.epochs < 1 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.keepEvery < 0 {
+	switch {
+	case o.adapter != "" && !o.goal.adapters():
+		return misused("--adapter is to begin from with --method lora or qlora, not %s", method{&o.task})
+	case o.steps < 0 || o.epochs < 1 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.keepEvery < 0:
 		return misused("--steps, --warmup, --save-every, --keep and --durable-every cannot be negative, --epochs is at least 1")
 	}
 	if err := o.data.check(); err != nil {
@@ -197,6 +203,13 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	options := o.options(here.machine, here.device)
 	options.On, options.Disk = here.on, o.disk
+	if options.Adapter, err = openBeginning(o.adapter); err != nil {
+		return r, err
+	}
+	if options.Adapter != nil {
+		defer options.Adapter.Close() // opened for reading
+		options.Adapters = lora.Options{Base: options.Adapters.Base}
+	}
 	wanted, notices, err := o.wish.apply(o.goal, &options)
 	if err != nil {
 		return r, err

@@ -149,6 +149,11 @@ func TestTrainRecipe(t *testing.T) {
 	if at(t, a, "loss_last") != at(t, b, "loss_last") || at(t, b, "iterations") != 3.0 || !strings.HasPrefix(at(t, b, "checkpoint").(string), filepath.Join(dir, "b")) {
 		t.Errorf("by flags %v, by the recipe %v", a, b)
 	}
+	// Other names of flags are the same flags.
+	other := command(t, "train", "--recipe", write(t, "r.yaml", "model: tiny-llama\noptim: sgd\noptimizer: lion\ntask: qlora\n"), "--optim", "adam", "--method", "lora", "--print-recipe")
+	if !strings.Contains(other.out, "\noptimizer: adam  #") || !strings.Contains(other.out, "\nmethod: lora  #") {
+		t.Errorf("%s%s", other.out, other.err)
+	}
 	// A recipe of a recipe is the same, but for the flag that won.
 	again := command(t, "train", "--recipe", saved, "--steps", "5", "--print-recipe")
 	if want := strings.Replace(printed.out, "steps: 3 ", "steps: 5 ", 1); again.out != want {
@@ -160,7 +165,7 @@ func TestTrainRecipeRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		"model: tiny-llama\nlearning_rat: 1\n": `run.yaml:2:1: there is no setting "learning-rat"`,
 		"model: tiny-llama\nepoch: 1\n":        "did you mean epochs?",
-		"model: tiny-llama\n\nlr: fast\n":      "run.yaml:3:1: lr: \"fast\"",
+		"model: tiny-llama\n\nlr: fast\n":      `run.yaml:3:1: invalid argument "fast" for "--lr"`,
 		"method: fullest\n":                    "full, lora and qlora",
 		"data: x\n":                            "names a model",
 		"json: true\n":                         "there is no setting",

@@ -18,11 +18,12 @@ const modelSetting = "model"
 // noSetting are flags that recipes do not have: they are about the command line.
 var noSetting = map[string]bool{"help": true, "json": true, "recipe": true, "print-recipe": true}
 
-// settings are the flags of a command as recipes have them.
-func settings(cmd *cobra.Command) []recipe.Known {
+// settings are the flags of a command as recipes have them. Hidden ones are other names
+// of some: they are read, not written.
+func settings(cmd *cobra.Command, hidden bool) []recipe.Known {
 	known := []recipe.Known{{Name: modelSetting, Help: "a folder, or the name of a shape"}}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if noSetting[f.Name] || f.Hidden {
+		if noSetting[f.Name] || f.Hidden && !hidden {
 			return
 		}
 		_, help := pflag.UnquoteUsage(f)
@@ -49,15 +50,16 @@ func applyRecipe(cmd *cobra.Command, file string, args []string) (model string, 
 	if err != nil {
 		return "", fmt.Errorf("reading the recipe: %w", err)
 	}
-	r, err := recipe.Read(file, raw, settings(cmd))
+	r, err := recipe.Read(file, raw, settings(cmd, true))
 	if err != nil {
 		return "", usageError{err}
 	}
+	given := givenFlags(cmd.Flags())
 	for _, s := range r.Settings {
 		switch {
 		case s.Name == modelSetting && model == "":
 			model = s.Values[0]
-		case s.Name == modelSetting || cmd.Flags().Changed(s.Name):
+		case s.Name == modelSetting || given[s.Name]:
 			continue // the command line wins
 		default:
 			if err := setFlag(cmd.Flags(), s); err != nil {
@@ -68,13 +70,21 @@ func applyRecipe(cmd *cobra.Command, file string, args []string) (model string, 
 	return model, nil
 }
 
+// givenFlags are those that have been set, under this name or another.
+func givenFlags(flags *pflag.FlagSet) map[string]bool {
+	given := map[string]bool{}
+	flags.Visit(func(set *pflag.Flag) {
+		flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = given[f.Name] || f.Value == set.Value })
+	})
+	return given
+}
+
 func setFlag(flags *pflag.FlagSet, s recipe.Setting) error {
 	for _, v := range s.Values {
-		if err := flags.Lookup(s.Name).Value.Set(v); err != nil {
-			return fmt.Errorf("%s: %q: %w", s.Name, v, err)
+		if err := flags.Set(s.Name, v); err != nil {
+			return err
 		}
 	}
-	flags.Lookup(s.Name).Changed = true
 	return nil
 }
 
@@ -84,10 +94,10 @@ func printRecipe(w io.Writer, cmd *cobra.Command, model string) error {
 	if model != "" {
 		set[modelSetting] = []string{model}
 	}
-	known := settings(cmd)
+	known, given := settings(cmd, false), givenFlags(cmd.Flags())
 	for _, k := range known {
 		f := cmd.Flags().Lookup(k.Name)
-		if f == nil || !f.Changed {
+		if !given[k.Name] {
 			continue
 		}
 		set[k.Name] = []string{f.Value.String()}
