@@ -1,6 +1,7 @@
 package data
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -139,5 +140,35 @@ func TestAnswersWithinTokens(t *testing.T) {
 	d, err := document(rec, merging{}, TokenizeOptions{})
 	if err != nil || len(d.Tokens) != 3 || len(d.Learned) != 1 || d.Learned[0] != (Range{1, 3}) {
 		t.Errorf("%v, %v", d, err)
+	}
+}
+
+// The answers of one conversation are all trained on or all held out.
+func TestSplitKeepsConversations(t *testing.T) {
+	var lines strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&lines, `{"messages":[{"role":"user","content":"%d"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`+"\n", i)
+	}
+	var sources []Source
+	for range 2 {
+		r, err := OpenJSONL(file(t, lines.String()), JSONLOptions{Template: template(lastTemplate)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		sources = append(sources, Tokenize(r, byteTokens{}, TokenizeOptions{}))
+	}
+	for name, source := range map[string]Source{"one file": sources[0], "two files": Concat(sources...)} {
+		train, eval, err := Split(source, 0.2, 3)
+		if err != nil || train.Len() != source.Len()*4/5 || eval.Len() != source.Len()/5 {
+			t.Fatalf("%s: %v: %d and %d of %d", name, err, train.Len(), eval.Len(), source.Len())
+		}
+		for i := int64(0); i < eval.Len(); i += 2 {
+			one, err1 := eval.Document(i)
+			two, err2 := eval.Document(i + 1)
+			if err1 != nil || err2 != nil || !strings.HasPrefix(shown(two), strings.ReplaceAll(strings.ReplaceAll(shown(one), "[hm ", ""), "]", "")) {
+				t.Errorf("%s: %q and %q are apart", name, shown(one), shown(two))
+			}
+		}
 	}
 }

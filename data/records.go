@@ -45,6 +45,9 @@ func (r *Records) Len() int64 { return int64(len(r.index)) }
 // Form is what the file holds; "" where it has no records.
 func (r *Records) Form() Form { return r.form }
 
+// follows says whether record i is of the same line as the one before it.
+func (r *Records) follows(i int64) bool { return r.form == Chat && i > 0 && r.index[i] == r.index[i-1] }
+
 // Record reads one.
 func (r *Records) Record(i int64) (Record, error) {
 	if err := inRange(i, r.Len()); err != nil {

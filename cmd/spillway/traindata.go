@@ -253,7 +253,7 @@ const evalShare = 0.05
 // split keeps some of the data for evaluation; nil for none.
 func (o *trainOptions) split(all *corpus, r reading, show func(what string, done, total int64)) (source, apart data.Source, err error) {
 	if !o.evaluates() {
-		return all, nil, nil
+		return all.Source, nil, nil
 	}
 	if len(o.data.held) > 0 {
 		other, err := o.data.openCorpus(o.data.held, r, show)
@@ -261,7 +261,7 @@ func (o *trainOptions) split(all *corpus, r reading, show func(what string, done
 			return nil, nil, err
 		}
 		all.open = append(all.open, other.open...)
-		return all, other, nil
+		return all.Source, other.Source, nil
 	}
 	if all.Len() < 2 {
 		return nil, nil, fmt.Errorf("the data is one document, so none can be held out: give --eval-data")
@@ -270,5 +270,5 @@ func (o *trainOptions) split(all *corpus, r reading, show func(what string, done
 	if share == 0 {
 		share = evalShare
 	}
-	return data.Split(all, max(share, 1/float64(all.Len())), o.seed)
+	return data.Split(all.Source, max(share, 1/float64(all.Len())), o.seed)
 }
