@@ -7,6 +7,9 @@ __device__ __forceinline__ double square(const Element *g, i64 at, float by, flo
     return x * x + eps;
 }
 
+// nearer is a mean that a new number takes part in, rounded once: it may be far smaller.
+__device__ __forceinline__ float nearer(float mean, double x, float take) { return (float)(mean + (x - mean) * take); }
+
 // Means of squares by row, a block each.
 extern "C" __global__ void __launch_bounds__(256) adafactorRows(const Element *g, float *row, const float *clip, i64 lines, i64 cols, float take, float eps) {
     if (!(clip[0] > 0)) return;
@@ -14,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) adafactorRows(const Element *g
         double sum = 0;
         for (i64 j = threadIdx.x; j < cols; j += blockDim.x) sum += square(g, r * cols + j, clip[0], eps);
         sum = rowSum(sum);
-        if (threadIdx.x == 0) row[r] += (float)((sum / cols - row[r]) * take);
+        if (threadIdx.x == 0) row[r] = nearer(row[r], sum / cols, take);
     }
 }
 
@@ -30,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(1024) adafactorColumns(const Elemen
     if (threadIdx.y > 0 || j >= cols) return;
     for (int i = 1; i < 32; i++) sum += part[i][threadIdx.x];
     float *to = col + matrix * cols + j;
-    *to += (float)((sum / rows - *to) * take);
+    *to = nearer(*to, sum / rows, take);
 }
 
 // The mean of a matrix's rows, a block each.
@@ -44,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) adafactorMeans(const float *ro
 // Squares of a vector.
 extern "C" __global__ void adafactorVector(const Element *g, float *v, const float *clip, i64 n, float take, float eps) {
     if (!(clip[0] > 0)) return;
-    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) v[i] += (float)((square(g, i, clip[0], eps) - v[i]) * take);
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) v[i] = nearer(v[i], square(g, i, clip[0], eps), take);
 }
 
 // What the gradients of a line are divided by is the root of scale·col.

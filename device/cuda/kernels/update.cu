@@ -91,8 +91,7 @@ template <int KIND> struct Coded {
     __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
-        for (int k = 0; k < MINE; k++)
-            if (s.at(k) < s.n) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
+        for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff); // zeros beyond the end
         most = __reduce_max_sync(0xffffffffu, most);
         float r = reciprocal(__uint_as_float(most));
 #pragma unroll
@@ -204,14 +203,22 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
         v.fetch(s);
         m.open(codes, mean);
         v.open(codes, square);
+        float grad[MINE], worst = 0; // 0 times what is not finite is not a number
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
-            float grad = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            grad[k] = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            worst += 0.0f * grad[k];
             x[k] = w.open(k);
-            if (!coded || finite(grad))
-                rule.step(x[k], grad, mean[k], square[k]);
-            else
-                mean[k] = square[k] = 0;
+        }
+        if (!coded || worst == 0) {
+#pragma unroll
+            for (int k = 0; k < MINE; k++) rule.step(x[k], grad[k], mean[k], square[k]);
+        } else {
+            for (int k = 0; k < MINE; k++)
+                if (finite(grad[k]))
+                    rule.step(x[k], grad[k], mean[k], square[k]);
+                else
+                    mean[k] = square[k] = 0;
         }
         w.close(s, x);
         m.close(codes, s, mean);
