@@ -162,15 +162,9 @@ struct Pure {
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
     __device__ __forceinline__ float open(int k) const { return wide(x[k / 4].x[k % 4]); }
     __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
-        u64 base = mix(key) + first;
+        u64 base = mix(key);
 #pragma unroll
-        for (int k = 0; k < MINE; k++) {
-            u32 up = (u32)(mix(base + s.at(k)) >> 48);
-            if (finite(w[k]))
-                x[k / 4].x[k % 4].bits = (u16)((__float_as_uint(w[k]) + up) >> 16);
-            else
-                narrow(w[k], &x[k / 4].x[k % 4]);
-        }
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = roundRandomly(w[k], base, first + s.at(k));
         put(memory, s, x);
     }
     __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
