@@ -51,6 +51,7 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
+	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	cmd.Flags().StringVar(&o.only, "only", "", "of bench gpu: measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
@@ -83,6 +84,7 @@ type benchOptions struct {
 	python, peers string
 	rounds        int
 	device, only  string // of bench gpu
+	rates         string // of bench gpu: a file of an earlier run
 }
 
 // benchReport is the object of bench --json.
