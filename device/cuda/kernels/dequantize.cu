@@ -55,14 +55,6 @@ extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Eleme
     }
 }
 
-// float8 is the number of a code of four bits of exponent and three of fraction.
-__device__ __forceinline__ float float8(u32 code) {
-    u32 exponent = code >> 3 & 15, fraction = code & 7;
-    if ((code & 0x7f) == 0x7f) return __int_as_float(0x7fffffff);
-    float size = exponent ? __uint_as_float(exponent + 120 << 23 | fraction << 20) : (float)fraction * 0.001953125f;
-    return code & 0x80 ? -size : size;
-}
-
 // Codes of 8 bits, then an f32 for each row of cols: whole 127ths of it, or with floats
 // multiples. Each product is rounded. Neighbours decode neighbours.
 extern "C" __global__ void dequantizeRows(const u8 *in, Element *out, i64 n, i64 cols, int floats) {
