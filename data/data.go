@@ -20,11 +20,26 @@ import (
 	"sort"
 )
 
-// Document is a run of tokens that belong together. The first Prompt of them are
-// given to the model and not learned.
+// Document is a run of tokens that belong together.
 type Document struct {
 	Tokens []int32
-	Prompt int
+	// Learned are the ranges of tokens that the model is to predict, in order; the
+	// others are given to it. Nil learns all.
+	Learned []Range
+}
+
+// Range is from a token up to another.
+type Range struct{ Start, End int }
+
+// Counted is how many tokens are learned. The first one never is: nothing predicts it.
+func (d Document) Counted() (n int) {
+	if d.Learned == nil {
+		return max(len(d.Tokens)-1, 0)
+	}
+	for _, r := range d.Learned {
+		n += max(r.End-max(r.Start, 1), 0)
+	}
+	return n
 }
 
 // Source is a numbered collection of documents. Document may be called from

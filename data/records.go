@@ -8,12 +8,17 @@ import (
 	"io"
 	"iter"
 	"os"
+
+	"spillway/chat"
 )
 
 // Record is a piece of text as a file holds it.
 type Record struct {
 	Prompt string // given, not learned; empty for plain text
 	Text   string
+	// Answers are the parts of a conversation to be learned. Where there are any the
+	// text is complete: it has its own special tokens.
+	Answers []chat.Span
 	// Continues: the text goes on from the record before. Unfinished: the next
 	// record goes on from this one. Long texts are cut into such records.
 	Continues, Unfinished bool

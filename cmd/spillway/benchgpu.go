@@ -18,6 +18,7 @@ type gpuReport struct {
 	Card    string      `json:"card"`
 	Rates   probe.Rates `json:"rates"` // measured in this run
 	Results []*gpuRow   `json:"results"`
+	Host    []*hostRow  `json:"host"`
 	Peers   []string    `json:"peers"`
 	// Over all results: how far forecasts of time are off, as the median, and how far
 	// the driver's count of memory is from what was expected, at worst. Shares of what was
@@ -68,6 +69,12 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		}
 		r.Results = append(r.Results, row)
 	}
+	if o.wants(hostAdam) {
+		line.Print(hostAdam)
+		if err := r.benchHost(ctx, theirs); err != nil {
+			return r, err
+		}
+	}
 	theirs.onGPU(ctx, r, line.Print)
 	r.conclude()
 	return r, nil
@@ -108,13 +115,16 @@ func (r *gpuReport) write(w io.Writer) error {
 		r.Rates.Compute.BF16, r.Rates.Bandwidth, r.Rates.Launch)
 	p.WriteString("\n")
 	var t term.Table
-	t.Row("", "ours", "of bound", "bound by", "forecast", "arena", "driver, expected", "peers")
+	t.Row("", "ours", "of bound", "bound by", "useful", "forecast", "arena", "driver, expected", "peers")
 	for _, row := range r.Results {
-		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, seconds(row.Forecast), units.Bytes(row.Arena).String(),
+		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
 			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.peers())
 	}
 	t.Write(&p) // a page takes everything
 	p.WriteString("\n")
+	for _, row := range r.Host {
+		p.line(row.Name, "%.2f G params/s with %d threads, %s", row.Ours/giga, row.Threads, ratios(row.Ratio))
+	}
 	if len(r.MemoryOff) == 2 {
 		p.line("forecasts", "time off by %s at the median; memory by %+.1f%% to %+.1f%%", percent(r.TimeOff), 100*r.MemoryOff[0], 100*r.MemoryOff[1])
 	}

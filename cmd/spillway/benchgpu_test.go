@@ -32,7 +32,7 @@ func TestGPURowsAreHeldToBounds(t *testing.T) {
 // Peers on cards are asked for the rows that were measured, and compared.
 func TestGPUPeersAreAsked(t *testing.T) {
 	o := fakePython(t, `case "$1" in
-*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}]}';;
+*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}, {"row": -1, "peer": "other", "error": "it broke"}]}';;
 *) exit 1;;
 esac
 `)
@@ -41,14 +41,17 @@ esac
 	r := &gpuReport{Results: []*gpuRow{short, kept}}
 	findPeers(o).onGPU(context.Background(), r, func(string) {})
 	r.conclude()
-	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "torch_train_gpu.py") {
+	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 2 ||
+		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {
 		t.Errorf("%+v, %+v, notes %v", short, kept, r.Notes)
 	}
 	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
 		t.Errorf("time off by %v, memory by %v", r.TimeOff, r.MemoryOff)
 	}
+	r.Host = []*hostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
 	var text strings.Builder
-	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") {
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") ||
+		!strings.Contains(text.String(), "5.50 G params/s with 16 threads, 1.10× PyTorch's fused") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 }

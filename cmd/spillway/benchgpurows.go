@@ -8,6 +8,7 @@ import (
 
 	"spillway"
 	"spillway/dtype"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/units"
 )
@@ -87,6 +88,9 @@ var (
 	fromHost   = planner.Alike(true, true, planner.KeepNone, 2)
 )
 
+// onHost leaves nothing that is trained on the card between iterations.
+var onHost = planner.Insist{Weights: plan.OnHost, State: plan.OnHost}
+
 // peerRows are the work that other programs are known for.
 func peerRows() []*gpuRow {
 	const gib = units.GiB
@@ -100,7 +104,7 @@ func peerRows() []*gpuRow {
 		tf32(encoderWhole, modelEncoder, work(spillway.Train, 16, 512, 0, allKept)),
 		bf16(linearForward, modelLinear, work(spillway.Infer, 4096, 1, 0, streamed)),
 		bf16(linearTrain, modelLinear, work(spillway.Train, 4096, 1, 0, planner.Alike(true, true, planner.KeepAll, 3))),
-		bf16(tuneFromHost, "llama-3-8b", work(spillway.Train, 8, 4096, 24*gib, fromHost)),
+		bf16(tuneFromHost, "llama-3-8b", spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 4096, Budget: int64(24 * gib), Insist: onHost}),
 	}
 }
 

@@ -72,12 +72,7 @@ func (g *gpuRow) request(m machine.Machine, here *rig) spillway.PlanOptions {
 	o.Machine, o.Device, o.On = m, m.Devices[0].Name, here.on
 	if g.tf32 {
 		o.Machine.Devices = slices.Clone(m.Devices)
-		d := &o.Machine.Devices[0]
-		d.Compute.F32 = max(d.Compute.F32, d.Compute.TF32)
-		if d.Tables = maps.Clone(d.Tables); d.Tables == nil {
-			d.Tables = machine.Tables{}
-		}
-		d.Tables["f32"] = d.Tables[rounded]
+		o.Machine.Devices[0] = rounding(m.Devices[0])
 	}
 	return o
 }

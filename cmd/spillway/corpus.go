@@ -113,11 +113,7 @@ func openRecords(name, fields string) (*data.Records, error) {
 	if ext := filepath.Ext(name); ext != ".jsonl" && ext != ".ndjson" {
 		return data.OpenText(name, data.TextOptions{})
 	}
-	o := data.JSONLOptions{Text: fields}
-	if prompt, completion, two := strings.Cut(fields, ":"); two {
-		o = data.JSONLOptions{Prompt: prompt, Completion: completion, Join: "\n"}
-	}
-	return data.OpenJSONL(name, o)
+	return data.OpenJSONL(name, data.JSONLOptions{Fields: strings.Split(fields, ":"), Join: "\n"})
 }
 
 func (c *corpus) close() error {

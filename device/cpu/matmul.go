@@ -19,7 +19,7 @@ func matMul(c op.Call, workers int) program {
 	var added []float32
 	copied := rowsOf(m*n, 1, func(_, from, to int) { copy(g.C[from:to], added[from:to]) })
 	return program{
-		workspace: bytesOf(kernel.Workspace(g.M, g.N, g.K, workers)),
+		workspace: bytesOf(g.Workspace(workers)),
 		run: func(p *kernel.Pool, l *device.Launch) {
 			g.A.Data, g.B.Data, g.C, g.Work = f32(l, 0), f32(l, 1), f32(l, len(c.In)), scratch(l)
 			if c.Attr.Bias {

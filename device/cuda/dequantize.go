@@ -9,8 +9,14 @@ import (
 // dequantize.cu does.
 const decodedAtOnce = 8192
 
+// rowKernels decode types whose blocks are rows.
+var rowKernels = map[dtype.Type]string{dtype.RowI8: "dequantizeRowI8", dtype.RowF8: "dequantizeRowF8"}
+
 func dequantize(d *Device, c op.Call) (program, error) {
 	n := c.In[0].Shape.Elements()
+	if name, ok := rowKernels[c.In[0].DType]; ok {
+		return just(d.line(of("dequantize", c.Out[0].DType), name, d.stride(parts(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
+	}
 	blocks := max(1, min(parts(n, decodedAtOnce), int64(d.card.multiprocessors)*8))
 	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", blocks, threads,
 		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))

@@ -34,7 +34,7 @@ type unit struct {
 }
 
 // general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "dequantize", "update"}
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "update"}
 
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
@@ -243,11 +243,21 @@ func (d *Device) module(u unit) (*module, error) {
 	}
 	h, err := d.lib.CUDA.LoadModule(b)
 	if err != nil {
-		return nil, fmt.Errorf("loading the kernels of %s: %w", u.file, err)
+		return nil, fmt.Errorf("loading the kernels of %s: %w%s", u.file, err, d.mismatch())
 	}
 	m := &module{h, map[string]*function{}}
 	d.modules.loaded[u] = m
 	return m, nil
+}
+
+// mismatch says so where kernels were compiled for a newer CUDA than the driver knows.
+func (d *Device) mismatch() string {
+	major, minor, err := d.lib.NVRTC.Version()
+	knows, upTo, bad := d.lib.CUDA.Version()
+	if err != nil || bad != nil || major < knows || major == knows && minor <= upTo {
+		return ""
+	}
+	return fmt.Sprintf("; the compiler is of CUDA %d.%d and the driver knows %d.%d: install a newer driver or an older compiler", major, minor, knows, upTo)
 }
 
 // unload gives the modules back, after what is still compiling. The context must be

@@ -54,3 +54,30 @@ extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Eleme
         }
     }
 }
+
+// Decoding of 8-bit tensors in rows: a byte per element, then an f32 per row.
+
+// rowValue is the number of a code, KIND 0 a whole 127th of the row's scale, 1 an 8-bit
+// float with four bits of exponent.
+template <int KIND> __device__ __forceinline__ float rowValue(u32 code, float scale) {
+    if (KIND == 0) return __fmul_rn(__fmul_rn((float)(signed char)code, scale), 7.874015718698502e-3f);
+    u32 size = code & 0x7f;
+    float x = size == 0x7f ? __uint_as_float(0x7fc00000) : __uint_as_float(size << 20) * __uint_as_float((127u + 120) << 23); // 2^120
+    return __fmul_rn(code & 0x80 ? -x : x, scale);
+}
+
+// Eight elements at a time where none of them is in another row.
+template <int KIND> __device__ __forceinline__ void decodeRows(const u8 *in, Element *out, i64 n, i64 width) {
+    const u8 *scales = in + n;
+    i64 eights = width % 8 == 0 ? n / 8 : 0, stride = (i64)gridDim.x * blockDim.x;
+    for (i64 e = position(); e < eights; e += stride) {
+        u64 codes = *(const u64 *)(in + 8 * e);
+        float scale = anyFloat(scales + 4 * (8 * e / width)), x[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) x[k] = rowValue<KIND>((u32)(codes >> 8 * k) & 0xff, scale);
+        put(out + 8 * e, x);
+    }
+    for (i64 i = 8 * eights + position(); i < n; i += stride) narrow(rowValue<KIND>(in[i], anyFloat(scales + 4 * (i / width))), out + i);
+}
+extern "C" __global__ void __launch_bounds__(256) dequantizeRowI8(const u8 *in, Element *out, i64 n, i64 width) { decodeRows<0>(in, out, n, width); }
+extern "C" __global__ void __launch_bounds__(256) dequantizeRowF8(const u8 *in, Element *out, i64 n, i64 width) { decodeRows<1>(in, out, n, width); }

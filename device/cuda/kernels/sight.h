@@ -4,6 +4,7 @@
 
 struct Sight {
     const int *segments, *keyMask; // [B S], may be null
+    const int *spans;              // [B S/SPAN 2] of segments, see flash.h; null with them
     const float *mask;             // [T S], may be null
     int T, S, heads, keyHeads, width;
     float scale;
@@ -14,9 +15,9 @@ struct Sight {
 };
 
 #define SIGHT_PARAMS                                                                                                          \
-    const int *segments, const int *keyMask, const float *mask, int T, int S, int heads, int keyHeads, int width, float scale, \
+    const int *segments, const int *keyMask, const float *mask, const int *spans, int T, int S, int heads, int keyHeads, int width, float scale, \
         int causal, int window, float prob, float keep, u32 stream, u64 key, u64 firstSample
-#define SIGHT {segments, keyMask, mask, T, S, heads, keyHeads, width, scale, causal, window, prob, keep, stream, key, firstSample}
+#define SIGHT {segments, keyMask, spans, mask, T, S, heads, keyHeads, width, scale, causal, window, prob, keep, stream, key, firstSample}
 
 // The first key any of the queries from i on sees, and one behind the last that those
 // up to i see, masks of numbers left aside.
