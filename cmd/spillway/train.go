@@ -14,6 +14,7 @@ import (
 	"spillway/checkpoint"
 	"spillway/data"
 	"spillway/deepspeed"
+	"spillway/lora"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/train"
@@ -43,6 +44,7 @@ type trainOptions struct {
 	resume     bool
 	planFile   string
 	device     string
+	adapter    string // folder to begin from
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -121,6 +123,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
+	f.StringVar(&o.adapter, "adapter", "", "begin lora or qlora from the adapter in `DIR`, of PEFT or of another run; its options count instead of flags")
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
 }
@@ -131,6 +134,8 @@ func (o *trainOptions) check() error {
 		return err
 	}
 	switch {
+	case o.adapter != "" && !o.goal.adapters():
+		return misused("--adapter is to begin from with --task lora or qlora, not %s", o.task)
 	case len(o.data) == 0:
 		return misused("--data is missing: name a file of text to train on")
 	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0 || o.keepEvery < 0:
@@ -173,6 +178,13 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	options := o.options(here.machine, here.device)
 	options.On, options.Disk = here.on, o.disk
+	if options.Adapter, err = openBeginning(o.adapter); err != nil {
+		return r, err
+	}
+	if options.Adapter != nil {
+		defer options.Adapter.Close() // opened for reading
+		options.Adapters = lora.Options{Base: options.Adapters.Base}
+	}
 	wanted, notices, err := o.wish.apply(o.goal, &options)
 	if err != nil {
 		return r, err
