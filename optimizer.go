@@ -62,6 +62,15 @@ func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
 	return func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }, nil
 }
 
+// Compressed is the job once its policy has begun, planned by itself; nil where it has
+// none or begins with it.
+func (j *Job) Compressed() (*Job, error) {
+	if j.Options.Policy == (optim.Policy{}) || j.Options.compressed {
+		return nil, nil
+	}
+	return j.Model.Plan(j.Options.compressing())
+}
+
 // compress gives a run that holds an executor the means to follow its policy: the job
 // is planned again, and weights and states are carried over. What is on the way rests in
 // host memory, or in the folder of checkpoints where that is too small.

@@ -43,3 +43,17 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("states took %v MB and take %v", before, after)
 	}
 }
+
+// A plan tells what its policy leads to.
+func TestPlanWithPolicy(t *testing.T) {
+	args := []string{"plan", "llama-3.2-1b", "--machine", "gpu:24GiB,host:64GiB", "--json"}
+	v := command(t, append(args, "--state-policy", "low-memory")...).object(t)
+	after, before := at(t, v, "compressed.state_bytes").(float64), at(t, v, "compressed.state_bytes_before").(float64)
+	if ratio := after / before; ratio < 3.0/8 || ratio > 3.1/8 { // 1 + 2 bytes and scales for 4 + 4
+		t.Errorf("states take %v bytes after %v", after, before)
+	}
+	now := command(t, append(args, "--state-policy", "max-compression")...).object(t)
+	if _, told := now["compressed"]; told {
+		t.Error("a policy that begins at once has nothing to tell of later")
+	}
+}
