@@ -39,11 +39,13 @@ type Config struct {
 	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
 	// up or down at random, by how near each is.
 	Pure      bool
-	Optimizer optim.Config   // the zero value is AdamW as PyTorch has it
-	Schedule  optim.Schedule // of its rate; the zero value is constant
-	NoDecay   optim.NoDecay  // params without weight decay
-	Clip      float64        // greatest global norm of the gradients; 0 clips nothing
-	Seed      uint64         // of dropout, and of fresh weights where Wrap makes them
+	Optimizer optim.Config // the zero value is AdamW as PyTorch has it
+	// Policy compresses what the optimizer keeps later on; the zero value never does.
+	Policy   optim.Policy
+	Schedule optim.Schedule // of its rate; the zero value is constant
+	NoDecay  optim.NoDecay  // params without weight decay
+	Clip     float64        // greatest global norm of the gradients; 0 clips nothing
+	Seed     uint64         // of dropout, and of fresh weights where Wrap makes them
 
 	// Devices to run on, by the names their drivers know: "cpu:threads=1", "cuda:0".
 	// None takes all cards that drivers in the program find, else the processor. On
@@ -88,7 +90,7 @@ type Config struct {
 }
 
 // Strategies that can be insisted on. Those before "data parallel" use one device.
-var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-3", "model parallel", "pipeline"}
+var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-1", "zero-3", "model parallel", "pipeline"}
 
 // insists are what strategies demand of the planner.
 var insists = map[string]planner.Insist{
@@ -98,6 +100,7 @@ var insists = map[string]planner.Insist{
 	"cpu offload":       {Weights: plan.OnHost, State: plan.OnHost},
 	"disk offload":      {Weights: plan.OnDisk, State: plan.OnDisk},
 	"data parallel":     {Way: planner.DataParallel},
+	"zero-1":            {Way: planner.ShardedState},
 	"zero-3":            {Way: planner.ShardedData},
 	"model parallel":    {Way: planner.ModelSplit},
 	"pipeline":          {Way: planner.Pipeline},
@@ -137,7 +140,7 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 	c := w.c
 	o := PlanOptions{
 		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure,
-		Optimizer: c.Optimizer, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
+		Optimizer: c.Optimizer, Policy: c.Policy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
 		Insist: insists[c.Strategy],
 		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},
 	}
@@ -155,7 +158,7 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 		return o, err
 	}
 	if way, err := w.replicas(o); way != "" || err != nil {
-		o.Bounds.Without = append(o.Bounds.Without, way)
+		o.Bounds.Without = append(o.Bounds.Without, way, planner.ShardedState) // both have all weights on each
 		return o, err
 	}
 	return o, nil

@@ -20,7 +20,8 @@ type blueprint struct {
 	goal  Goal
 	site  Site
 	slabs slabs
-	owner []int // by slab: the block that owns it
+	owner []int   // by slab: the block that owns it
+	kept  []int64 // by slab: bytes of its weights and of what the optimizer keeps
 	// trained is the first block with a trainable param: backward stops there.
 	trained int
 
@@ -35,19 +36,20 @@ type blueprint struct {
 	pieces    map[pieceSizes][]piece
 	scratches map[string]int64 // of updates, by updateKey
 
-	partAt     map[string]plan.Part
-	constAt    map[string]plan.Const
-	joints     map[jointKey]*autograd.Joint
-	programs   map[programKey]*laid
-	layouts    []int // by block: equal where params lie in their slabs alike
-	names      []blockNames
-	carries    int   // between blocks, at most
-	usual      size  // of plans
-	usualPiece int64 // see pieceElements
-	took       map[*graph.Program]float64
-	costs      map[costKey]float64
-	tangled    bool // see entangled
-	kernels    *kernelCache
+	partAt      map[string]plan.Part
+	constAt     map[string]plan.Const
+	joints      map[jointKey]*autograd.Joint
+	programs    map[programKey]*laid
+	layouts     []int // by block: equal where params lie in their slabs alike
+	names       []blockNames
+	carries     int          // between blocks, at most
+	usual       size         // of plans
+	updateTimes []updateTime // by slab, see updates
+	usualPiece  int64        // see pieceElements
+	took        map[*graph.Program]float64
+	costs       map[costKey]float64
+	tangled     bool // see entangled
+	kernels     *kernelCache
 }
 
 type jointKey struct {
@@ -94,6 +96,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 			b.update.Attr.To = m.Config.DType
 		}
 	}
+	b.kept = keptBytes(b.slabs.list, g.Master)
 	b.ownSlabs()
 	b.trained = b.firstTrained()
 	b.tangled = b.entangled()
