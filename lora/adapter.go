@@ -16,6 +16,7 @@ import (
 type Adapter struct {
 	Options Options
 	Name    string // of its folder
+	Base    string // name or path of the model it was made for, "" where that is not known
 	// Transposed: the model keeps its products as [in out].
 	Transposed bool
 
@@ -39,7 +40,7 @@ func Open(dir string) (*Adapter, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), f.Close())
 	}
-	a := &Adapter{Options: o, Name: dir, Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
+	a := &Adapter{Options: o, Name: dir, Base: f.Config.BaseModel, Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
 	for _, t := range f.Tensors() {
 		a.tensors[t.Name] = tensor{t.Shape, t.ReadF32}
 	}

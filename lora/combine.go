@@ -2,10 +2,15 @@ package lora
 
 import (
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/quant"
+	"spillway/safetensors"
 	"spillway/shape"
 )
 
@@ -121,4 +126,22 @@ func beside(all []float32, rank int, parts []side) error {
 		column += int(s.rank)
 	}
 	return nil
+}
+
+// Folder is the adapter as its folder is written from, for the model that base names.
+func (a *Adapter) Folder(base string) (hf.Adapter, error) {
+	config, err := a.Options.PEFT(base, a.Transposed)
+	out := hf.Adapter{Config: config}
+	for _, name := range a.Params() {
+		t := a.tensors[name]
+		out.Tensors = append(out.Tensors, safetensors.Source{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
+			all := make([]float32, t.shape.Elements())
+			if err := t.read(all, 0); err != nil {
+				return err
+			}
+			_, err := w.Write(quant.Floats(all))
+			return err
+		}})
+	}
+	return out, err
 }

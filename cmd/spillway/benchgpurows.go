@@ -8,6 +8,7 @@ import (
 
 	"spillway"
 	"spillway/dtype"
+	"spillway/lora"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
@@ -66,7 +67,7 @@ const (
 // gpuRows are what is measured: the work that peers do too, and work of other sizes
 // that holds forecasts to account.
 func gpuRows() []*gpuRow {
-	return append(peerRows(), spreadRows()...)
+	return slices.Concat(peerRows(), leanRows(), spreadRows())
 }
 
 // bf16 is a row that computes in bf16.
@@ -121,6 +122,27 @@ func peerRows() []*gpuRow {
 		bf16(linearTrain, modelLinear, lean(work(spillway.Train, 4096, 1, 0, planner.Alike(true, true, planner.KeepAll, 3)))),
 		bf16(tuneFromHost, "llama-3-8b", spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 4096, Budget: int64(24 * gib), Insist: onHost}),
 	}
+}
+
+// leanRows train adapters of rank 16 beside 4-bit weights, with what the optimizer keeps
+// in 8 bits: everything on the card, and the weights from the host.
+func leanRows() (list []*gpuRow) {
+	for _, w := range []struct {
+		name, model   string
+		whole, little units.Bytes
+	}{
+		{"8B", "llama-3-8b", 16 * units.GiB, 6 * units.GiB},
+		{"Llama-2-70B", "llama-2-70b", 48 * units.GiB, 12 * units.GiB},
+		{"Llama-3-70B", "llama-3-70b", 48 * units.GiB, 12 * units.GiB},
+	} {
+		for _, budget := range []units.Bytes{w.whole, w.little} {
+			o := work(spillway.QLoRA, 1, 2048, budget, nil)
+			o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 16, 32, []string{lora.AllLinear}
+			o.Optimizer, _ = optim.Parse("adamw_8bit") // a name it knows
+			list = append(list, bf16(fmt.Sprintf("qlora of %s in %v, 1 × 2048 tokens", w.name, budget), w.model, o))
+		}
+	}
+	return list
 }
 
 // spreadRows are models and sizes of all kinds, small enough to be measured quickly.

@@ -11,6 +11,7 @@ import (
 	"spillway"
 	"spillway/arch"
 	"spillway/internal/term"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -145,7 +146,10 @@ func (e *estimate) job(m *spillway.Model, task, precision string) (*spillway.Job
 	if err != nil {
 		return nil, err
 	}
-	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, rank: e.rank, optim: e.optim}
+	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, optim: e.optim}
+	if g.adapters() {
+		g.adapted = lora.Options{Targets: []string{lora.AllLinear}, Rank: e.rank, Alpha: 2 * float64(e.rank)}
+	}
 	return m.Standard(g.options(mach, mach.Devices[0]))
 }
 

@@ -22,18 +22,59 @@ type goal struct {
 	precision  string
 	optimizer  string
 	clip       float64
-	rank       int64
+	lora       adapterFlags
 	auto       bool     // the batch is found by planning
 	tasks      []string // to choose from
 
-	optim optim.Config
+	optim   optim.Config
+	adapted lora.Options // of lora and qlora
 }
 
-// goalFlags adds the flags of a goal that is one of some tasks.
-func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
+// taskFlags adds the flags of a goal that is one of some tasks.
+func taskFlags(cmd *cobra.Command, tasks ...string) *goal {
 	g := &goal{tasks: tasks}
+	cmd.Flags().StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
+	g.flags(cmd)
+	return g
+}
+
+// methodFlags adds the flags of a goal that is to train, in one of the methods.
+func methodFlags(cmd *cobra.Command) *goal {
+	g := &goal{task: "train", tasks: []string{"train", "lora", "qlora"}}
+	cmd.Flags().Var(method{&g.task}, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
+	cmd.Flags().Var(method{&g.task}, "task", "the same, as plan calls it")
+	cmd.Flags().Lookup("task").Hidden = true
+	g.flags(cmd)
+	return g
+}
+
+// method is a way to train as people call it; of all weights the task is called train.
+type method struct{ task *string }
+
+// String is the method's name.
+func (m method) String() string {
+	if m.task == nil || *m.task == "train" {
+		return "full"
+	}
+	return *m.task
+}
+
+// Set takes a method's name.
+func (m method) Set(name string) error {
+	task, ok := map[string]string{"full": "train", "train": "train", "lora": "lora", "qlora": "qlora"}[name]
+	if !ok {
+		return fmt.Errorf("there is no such method; there are full, lora and qlora")
+	}
+	*m.task = task
+	return nil
+}
+
+// Type is for help texts.
+func (m method) Type() string { return "string" }
+
+// flags adds those that all goals have.
+func (g *goal) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
 	g.batch = 1
 	f.Var(batchSize{&g.batch, &g.auto}, "batch", "pass `N` samples through the model at once, a micro-batch; auto takes the number with most tokens per second")
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
@@ -41,8 +82,7 @@ func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
 	optimizerFlag(cmd, &g.optimizer)
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
-	f.Int64Var(&g.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
-	return g
+	g.lora.add(cmd)
 }
 
 // optimizerFlag adds --optimizer, which is also called --optim as other trainers have it.
@@ -59,8 +99,8 @@ func (g *goal) check() (err error) {
 	switch {
 	case !slices.Contains(g.tasks, g.task):
 		return misused("--task %q; it is one of %s", g.task, strings.Join(g.tasks, ", "))
-	case g.batch < 1 || g.accumulate < 1 || g.seq < 0 || g.rank < 1:
-		return misused("--batch %d, --accumulate %d, --seq %d, --rank %d: none may be below 1", g.batch, g.accumulate, g.seq, g.rank)
+	case g.batch < 1 || g.accumulate < 1 || g.seq < 0:
+		return misused("--batch %d, --accumulate %d, --seq %d: none may be below 1", g.batch, g.accumulate, g.seq)
 	case !(g.clip >= 0):
 		return misused("--clip %v; it is a norm above 0, or 0 for no clipping", g.clip)
 	case !slices.Contains([]string{"", "fp32", "bf16", "pure-bf16", "fp16"}, g.precision):
@@ -69,7 +109,10 @@ func (g *goal) check() (err error) {
 	if g.optim, err = optim.Parse(g.optimizer); err != nil {
 		return usageError{err}
 	}
-	return nil
+	if g.adapters() {
+		g.adapted, err = g.lora.options(g.task == "qlora")
+	}
+	return err
 }
 
 // options is the goal for the library, on a device of a machine. Samples to train on
@@ -90,7 +133,7 @@ func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions
 		}
 	}
 	if g.adapters() {
-		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: g.rank, Alpha: 2 * float64(g.rank)}
+		o.Adapters = g.adapted
 	}
 	return o
 }
@@ -99,15 +142,17 @@ func (g *goal) adapters() bool { return g.task == "lora" || g.task == "qlora" }
 
 // goalReport is the goal as JSON.
 type goalReport struct {
-	Task      string  `json:"task"`
-	Rows      int64   `json:"batch"`
-	Seq       int64   `json:"seq"`
-	Micros    int     `json:"accumulate"`
-	Precision string  `json:"precision"`
-	Master    bool    `json:"master"`
-	Optimizer string  `json:"optimizer,omitempty"`
-	Clip      float64 `json:"clip,omitempty"`
-	Rank      int64   `json:"rank,omitempty"`
+	Task      string   `json:"task"`
+	Rows      int64    `json:"batch"`
+	Seq       int64    `json:"seq"`
+	Micros    int      `json:"accumulate"`
+	Precision string   `json:"precision"`
+	Master    bool     `json:"master"`
+	Optimizer string   `json:"optimizer,omitempty"`
+	Clip      float64  `json:"clip,omitempty"`
+	Rank      int64    `json:"rank,omitempty"`
+	Adapters  []string `json:"adapters,omitempty"` // what is unusual about them
+	Base      string   `json:"base,omitempty"`     // format of frozen weights
 }
 
 // describeGoal is the goal with everything filled in.
@@ -117,7 +162,10 @@ func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), g.clip
 	}
 	if g.adapters() {
-		r.Rank = g.rank
+		r.Rank, r.Adapters = o.Adapters.Rank, special(o.Adapters)
+		if g.task == "qlora" {
+			r.Base = baseName(o.Adapters.Base)
+		}
 	}
 	return r
 }
@@ -133,11 +181,8 @@ func (r goalReport) step() string {
 // String says the goal in a line: "train all weights, 1 × 4096 tokens × 8
 // accumulated, bf16 with f32 master weights, adamw".
 func (r goalReport) String() string {
-	what := map[string]string{
-		"infer": "inference", "train": "train all weights",
-		"lora":  fmt.Sprintf("train adapters of rank %d", r.Rank),
-		"qlora": fmt.Sprintf("train adapters of rank %d beside 4-bit weights", r.Rank),
-	}[r.Task]
+	adapters := strings.Join(append([]string{fmt.Sprintf("train adapters of rank %d", r.Rank)}, r.Adapters...), ", ")
+	what := map[string]string{"infer": "inference", "train": "train all weights", "lora": adapters, "qlora": adapters + " beside " + r.Base + " weights"}[r.Task]
 	text := fmt.Sprintf("%s, %d × %s tokens", what, r.Rows, grouped(r.Seq))
 	if r.Micros > 1 {
 		text += fmt.Sprintf(" × %d accumulated", r.Micros)

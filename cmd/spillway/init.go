@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,7 +131,7 @@ func freshModel(arg, asType string) (*hf.Config, []spec.Param, error) {
 	} else if config.Type == dtype.Invalid {
 		config.Type = dtype.BF16
 	}
-	if !slices.Contains([]dtype.Type{dtype.BF16, dtype.F16, dtype.F32}, config.Type) {
+	if !config.Type.IsPlain() {
 		return nil, nil, misused("--dtype %v; weights can start as bf16, f16 or f32", config.Type)
 	}
 	net, _, err := arch.FromConfig(raw)
@@ -254,27 +251,9 @@ func (p *pieces) next() ([][]byte, error) {
 		made = append(made, bytes)
 		wait.Go(func() {
 			errs[i] = p.from.Read(p.param.Name, first, floats)
-			encode(p.param.Type.DType, bytes, floats)
+			p.param.Type.DType.Encode(bytes, floats)
 		})
 	}
 	wait.Wait()
 	return made, errors.Join(errs...)
-}
-
-// encode writes numbers as elements of a type, little endian.
-func encode(t dtype.Type, dst []byte, src []float32) {
-	switch t {
-	case dtype.F32:
-		for i, f := range src {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
-		}
-	case dtype.BF16:
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToBF16(f))
-		}
-	case dtype.F16:
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], dtype.ToF16(f))
-		}
-	}
 }

@@ -27,7 +27,7 @@ type checkpointReport struct {
 
 // newestOf is the newest checkpoint of a run's folder; any other folder stays itself.
 func newestOf(dir string) string {
-	if _, err := os.Stat(filepath.Join(dir, hf.ConfigName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, hf.ConfigName)); err == nil || isAdapter(dir) {
 		return dir
 	}
 	found, err := checkpoint.Dir{Path: dir}.List()

@@ -100,7 +100,7 @@ before it starts that the plan fits, and runs at the speed of the hardware's lim
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newInit(sh), newInspect(sh), newTrain(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 

@@ -141,11 +141,29 @@ func (f *fake) cuda() *driver.CUDA {
 		Function:     func(driver.Module, string) (driver.Function, error) { return 1, f.call("Function") },
 		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
 		Launch:       f.launch,
+
+		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },
+		EndCapture: func(driver.Stream) (driver.Noted, error) {
+			h, err := f.take("EndCapture", "noted")
+			return driver.Noted(h), err
+		},
+		LastNode: func(driver.Stream) (driver.Node, error) { return 77, f.call("LastNode") },
+		Instantiate: func(driver.Noted) (driver.Replay, error) {
+			h, err := f.take("Instantiate", "replay")
+			return driver.Replay(h), err
+		},
+		SetNode:     func(_ driver.Replay, _ driver.Node, l *driver.Launch) error { return f.note("SetNode", l) },
+		Replay:      func(driver.Replay, driver.Stream) error { return f.call("Replay") },
+		CloseReplay: func(driver.Replay) error { return f.give("CloseReplay", "replay") },
+		CloseNoted:  func(driver.Noted) error { return f.give("CloseNoted", "noted") },
 	}
 }
 
-func (f *fake) launch(l *driver.Launch) error {
-	err := f.call("Launch")
+func (f *fake) launch(l *driver.Launch) error { return f.note("Launch", l) }
+
+// note keeps the parameters of a launch.
+func (f *fake) note(name string, l *driver.Launch) error {
+	err := f.call(name)
 	f.last, f.slots = *l, nil
 	for _, p := range l.Params {
 		f.slots = append(f.slots, *(*uint64)(p))

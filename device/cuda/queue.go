@@ -22,6 +22,7 @@ type queue struct {
 	gate   *gate // for events of other backends; nil until one is waited for
 	since  int   // launches since the last Sync
 	last   *task // the latest of them
+	noting *capture
 	// One launch at a time is put together here, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -111,6 +112,9 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 	}
 	defer q.leave()
 	q.since, q.last = q.since+1, t
+	if q.noting != nil {
+		q.noting.launches, q.noting.last = q.noting.launches+1, t
+	}
 	for _, s := range t.program.steps {
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)

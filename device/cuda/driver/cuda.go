@@ -85,6 +85,19 @@ type CUDA struct {
 	Function     func(m Module, name string) (Function, error)
 	AllowShared  func(f Function, bytes int) error
 	Launch       func(*Launch) error
+
+	// BeginCapture has a stream, and those that wait for it, note what they are given
+	// until EndCapture. LastNode is what a stream was given last.
+	BeginCapture func(Stream) error
+	EndCapture   func(Stream) (Noted, error)
+	LastNode     func(Stream) (Node, error)
+	// Instantiate makes ready what was noted, SetNode changes a launch within it, and
+	// Replay launches all of it.
+	Instantiate func(Noted) (Replay, error)
+	SetNode     func(Replay, Node, *Launch) error
+	Replay      func(Replay, Stream) error
+	CloseReplay func(Replay) error
+	CloseNoted  func(Noted) error
 }
 
 // cudaLib is the open driver.
@@ -122,6 +135,7 @@ func loadCUDA(folders []string) (*CUDA, error) {
 	l.bindStreams(t)
 	l.bindEvents(t)
 	l.bindModules(t)
+	l.bindCapture(t)
 	if l.err != nil {
 		return nil, l.err
 	}

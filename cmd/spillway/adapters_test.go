@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spillway/hf"
+)
+
+// The flags of train become the config of the adapter it makes, and a run begins from an
+// adapter that another made.
+func TestAdapterFlags(t *testing.T) {
+	dir, base := t.TempDir(), initialized(t)
+	text := filepath.Join(dir, "text.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("to be or not to be, ", 100)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	train := func(out string, flags ...string) result {
+		return command(t, append([]string{"train", base, "--data", text, "--tokenizer", "bytes", "--seq", "32", "--steps", "2", "--lr", "0.01", "--out", filepath.Join(dir, out)}, flags...)...)
+	}
+	r := train("first", "--method", "qlora", "--base", "fp8", "--rank", "3", "--alpha", "5", "--target-modules", "q_proj,v_proj,up_proj", "--exclude-modules", "re:.*0.mlp.*",
+		"--rank-pattern", "v_proj=2", "--alpha-pattern", "up_proj=9", "--dora", "--rslora", "--init-lora", "gaussian", "--layers-to-transform", "0,2")
+	if r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	if !strings.Contains(r.out, "rank 3, DoRA, rank-stabilized beside fp8 weights") {
+		t.Errorf("the goal is not told: %s", r.out)
+	}
+	a, err := hf.OpenAdapter(newestOf(filepath.Join(dir, "first")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if c := a.Config; c.Rank != 3 || c.Alpha != 5 || !c.DoRA || !c.RankStabilized || c.Init != hf.InitGaussian || c.RankPattern["v_proj"] != 2 ||
+		c.AlphaPattern["up_proj"] != 9 || c.Exclude.Pattern != ".*0.mlp.*" || len(c.Layers.Numbers) != 2 || len(a.Tensors()) != 5*3 {
+		t.Errorf("%d tensors, %+v", len(a.Tensors()), c)
+	}
+	second := train("second", "--method", "lora", "--adapter", filepath.Join(dir, "first"), "--json")
+	if second.code != exitOK || at(t, second.object(t), "iterations") != 2.0 {
+		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
+	}
+	for says, flags := range map[string][]string{
+		"nf4, fp4, int8 or fp8":   {"--method", "qlora", "--base", "int3"},
+		"--rank 0":                {"--method", "lora", "--rank", "0"},
+		"q_proj=8":                {"--method", "lora", "--rank-pattern", "q_proj=many"},
+		`no layer is named "q"`:   {"--method", "lora", "--target-modules", "q"},
+		`bias is "some"`:          {"--method", "lora", "--lora-bias", "some"},
+		"not full":                {"--adapter", dir},
+		"not an adapter's folder": {"--method", "lora", "--adapter", dir},
+	} {
+		if r := train("bad", flags...); r.code == exitOK || !strings.Contains(r.err, says) {
+			t.Errorf("%v: %d, %s", flags, r.code, r.err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spillway/hf"
+	"spillway/lora"
+)
+
+const (
+	reference = "../../testdata/reference"
+	peft      = "../../hf/testdata/adapters"
+)
+
+func TestQuantizeEveryFormat(t *testing.T) {
+	model := initialized(t)
+	for format, share := range map[string]float64{"nf4": 0.26, "fp4": 0.26, "int8": 0.52, "fp8": 0.52} {
+		out := filepath.Join(t.TempDir(), format)
+		r := command(t, "quantize", model, out, "--format", format, "--json").object(t)
+		// The embedding, which stays, is 9000·64 of the weights; the rest shrinks, but for
+		// tables of at most 1.5 kB beside each product.
+		rest := func(key string) float64 { return at(t, r, key).(float64) - 2*9000*64 }
+		if got := rest("bytes") / rest("bytes_before"); got < share*0.95 || rest("bytes") > share*1.05*rest("bytes_before")+3*7*1500 {
+			t.Errorf("%s: products take %.3f of what they took, want about %.3f", format, got, share)
+		}
+		if at(t, r, "changed").(float64) != 3*7 {
+			t.Errorf("%s: %v", format, r)
+		}
+		again := filepath.Join(t.TempDir(), "again")
+		if r := command(t, "quantize", out, again); r.code != exitFailed || !strings.Contains(r.err, "quantized already") {
+			t.Errorf("%s quantized again: %d, %s", format, r.code, r.err)
+		}
+		back := command(t, "export", out, again, "--dtype", "bf16", "--json").object(t)
+		if at(t, back, "bytes") != at(t, r, "bytes_before") {
+			t.Errorf("%s exported as bf16: %v, was %v", format, back, r)
+		}
+	}
+}
+
+// A run of train becomes an adapter for others, and a merged model.
+func TestRunsAreExportedAndMerged(t *testing.T) {
+	dir := t.TempDir()
+	base, text, run := initialized(t), filepath.Join(dir, "text.txt"), filepath.Join(dir, "run")
+	if err := os.WriteFile(text, []byte(strings.Repeat("\x01\x02\x03\x05\x08\x0d", 200)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "train", base, "--data", text, "--tokenizer", "bytes", "--method", "qlora", "--rank", "4", "--seq", "32", "--steps", "3", "--out", run)
+	if r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	adapter, merged := filepath.Join(dir, "adapter"), filepath.Join(dir, "merged")
+	exported := command(t, "export", run, adapter, "--dtype", "bf16", "--json").object(t)
+	if at(t, exported, "kind") != "adapter" || at(t, exported, "tensors") != 42.0 || at(t, exported, "bytes").(float64)*2 != at(t, exported, "bytes_before") {
+		t.Errorf("exported %v", exported)
+	}
+	a, err := lora.Open(adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if a.Options.Rank != 4 || a.Options.Alpha != 8 {
+		t.Errorf("the adapter has options %+v", a.Options)
+	}
+	both := command(t, "merge", base, run, merged, "--json").object(t)
+	if at(t, both, "changed") != 21.0 || at(t, both, "bytes") != at(t, both, "bytes_before") {
+		t.Errorf("merged %v", both)
+	}
+	undone := filepath.Join(dir, "undone")
+	if r := command(t, "merge", merged, run, undone, "--unmerge"); r.code != exitOK || !strings.Contains(r.out, "21 of 29 weights changed") {
+		t.Errorf("unmerged: %d, %s%s", r.code, r.out, r.err)
+	}
+}
+
+func TestAdaptersAreCombined(t *testing.T) {
+	dir := t.TempDir()
+	one := filepath.Join(dir, "one")
+	r := command(t, "merge", filepath.Join(peft, "llama")+"=0.5", filepath.Join(peft, "llama-all"), one, "--combine", "--json").object(t)
+	if at(t, r, "kind") != "adapter" || at(t, r, "tensors") != 28.0 {
+		t.Errorf("combined %v", r)
+	}
+	base, direct, through := filepath.Join(reference, "llama"), filepath.Join(dir, "direct"), filepath.Join(dir, "through")
+	for out, adapters := range map[string][]string{direct: {filepath.Join(peft, "llama") + "=0.5", filepath.Join(peft, "llama-all")}, through: {one}} {
+		if r := command(t, append(append([]string{"merge", base}, adapters...), out)...); r.code != exitOK {
+			t.Fatal(r.err)
+		}
+	}
+	const name = "model.layers.0.self_attn.q_proj.weight"
+	a, b := weightOf(t, direct, name), weightOf(t, through, name)
+	for i := range a {
+		if d := a[i] - b[i]; d > 1e-5 || d < -1e-5 {
+			t.Fatalf("element %d is %v merged one by one, %v combined", i, a[i], b[i])
+		}
+	}
+}
+
+func weightOf(t *testing.T, dir, name string) []float32 {
+	t.Helper()
+	f, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	x, _ := f.Tensor(name)
+	out := make([]float32, x.Shape.Elements())
+	if err := x.ReadF32(out, 0); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestFolderCommandsRefuse(t *testing.T) {
+	parent := t.TempDir()
+	out, llama := filepath.Join(parent, "out"), filepath.Join(reference, "llama")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "nf4, fp4, int8 or fp8"},
+		{[]string{"quantize", llama, parent}, exitFailed, "exists already"},
+		{[]string{"quantize", parent, out}, exitFailed, "not a model folder"},
+		{[]string{"quantize", filepath.Join(reference, "gpt2"), out}, exitFailed, "[in out]"},
+		{[]string{"merge", llama, out}, exitUsage, "at least 3"},
+		{[]string{"merge", llama, filepath.Join(peft, "llama") + "=half", out}, exitUsage, "DIR=0.5"},
+		{[]string{"merge", llama, filepath.Join(peft, "gpt2"), out}, exitFailed, "no layer is named"},
+		{[]string{"merge", llama, filepath.Join(peft, "dora"), out}, exitFailed, "is it for another model?"},
+		{[]string{"merge", llama, parent, out}, exitFailed, "not an adapter's folder"},
+		{[]string{"merge", llama, filepath.Join(peft, "llama"), out, "--dtype", "int8"}, exitUsage, "f32, bf16 or f16"},
+		{[]string{"export", parent, out}, exitFailed, "not a model folder"},
+		{[]string{"export", llama, out, "--shard-size", "0"}, exitUsage, "5GB"},
+	} {
+		r := command(t, c.args...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%v: exit code %d, %s", c.args, r.code, r.err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r := commandIn(ctx, t, "quantize", llama, out); r.code != exitFailed || !strings.Contains(r.err, "interrupted") {
+		t.Errorf("interrupted: exit code %d, %s", r.code, r.err)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}

@@ -1,0 +1,57 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/internal/vfs"
+	"spillway/quant"
+	"spillway/safetensors"
+)
+
+// Adapter writes an adapter's folder anew, its weights in a plain type; Invalid leaves
+// them as they are. A folder of that name must not exist; after an error it does not.
+func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Type) (Result, error) {
+	start := time.Now()
+	if t != dtype.Invalid && !t.IsPlain() {
+		return Result{}, fmt.Errorf("converting %s: adapters cannot be stored as %v; use f32, bf16 or f16", from.Dir, t)
+	}
+	a := hf.Adapter{Config: from.Config}
+	var r Result
+	for _, x := range from.Tensors() {
+		r.Tensors++
+		r.Before += x.Bytes
+		a.Tensors = append(a.Tensors, adapterTensor(x, t, &r))
+	}
+	var err error
+	if r.Bytes, err = a.Bytes(); err != nil {
+		return Result{}, err
+	}
+	a.Tensors = watched(ctx, a.Tensors, r.Bytes, nil)
+	if err := a.WriteOn(vfs.OS, dir); err != nil {
+		return Result{}, err
+	}
+	r.Took = time.Since(start)
+	return r, nil
+}
+
+func adapterTensor(x safetensors.Tensor, t dtype.Type, r *Result) safetensors.Source {
+	if t == dtype.Invalid || t == x.Type {
+		return safetensors.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
+			return err
+		}}
+	}
+	r.Changed++
+	return safetensors.Source{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
+		numbers, err := quant.Plain(t, x.Shape.Elements(), func(first int64, dst []float32) error { return x.ReadF32(dst, first) })
+		if err == nil {
+			_, err = io.Copy(w, numbers)
+		}
+		return err
+	}}
+}
