@@ -53,8 +53,8 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
-	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	cmd.Flags().StringVar(&o.only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)
