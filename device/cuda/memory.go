@@ -70,8 +70,8 @@ func (d *Device) pages() int64 {
 const hostShare = 4096 / 8
 
 // firstRuns is what the driver takes when queues open and kernels of libraries run for the
-// first time. On an H200 up to two pages were seen.
-const firstRuns = 3 * page
+// first time. On an H200 up to one page was seen; one more is for doubt.
+const firstRuns = 2 * page
 
 // Footprint is what the driver will count of the card, all programs' together, when so
 // many bytes more are allocated on it and so many page-locked on the host. The kernels
