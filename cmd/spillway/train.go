@@ -40,6 +40,7 @@ type trainOptions struct {
 	keepEvery int64
 	resume    bool
 	planFile  string
+	metrics   string
 	device    string
 	logFile   string
 	adapter   string // folder to begin from
@@ -143,6 +144,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	diskFlag(cmd, &o.disk)
 	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
+	f.StringVar(&o.metrics, "metrics", "", "add a line of numbers to the CSV `FILE` for every iteration")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
@@ -239,6 +241,10 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
+	if run.metrics, err = newMetrics(o.metrics); err != nil {
+		return r, fmt.Errorf("writing metrics: %w", err)
+	}
+	defer func() { err = errors.Join(err, run.metrics.close()) }()
 	result, err := run.run(ctx, job, from.feed, config)
 	if err = errors.Join(err, run.closeLog()); err != nil {
 		return r, err
