@@ -73,7 +73,7 @@ type candidate struct {
 	// written: the plan was, and needed is what is alive at once. Else it is what the
 	// homes take. exact: needed is what the packed plan takes.
 	written, exact bool
-	fits    bool // going by needed
+	fits           bool // going by needed
 	needed
 	share   float64 // of a device it may fill
 	homes   *plan.Plan
