@@ -39,9 +39,6 @@ func inferAdafactor(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 0 {
 		return nil, arity(in, 6)
 	}
-	if in[0].DType != dtype.F32 {
-		return nil, fmt.Errorf("the weight is %v, want f32: this rule has no random rounding", in[0])
-	}
 	squares := factored(in[0].Shape)
 	mean := len(in) == 4+len(squares)
 	if want := 3 + len(squares); !mean && len(in) != want {

@@ -31,8 +31,10 @@ const (
 )
 
 func besides(p *plan.Plan) int64 {
-	if p.Peak()[plan.OnDisk] > 0 {
-		return program + buffers
+	for _, d := range p.Devices {
+		if d.Name == planner.DiskName {
+			return program + buffers
+		}
 	}
 	return program
 }
