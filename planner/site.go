@@ -41,10 +41,10 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 	return site, nil
 }
 
-// hostRates are those of the host's processor while devices compute: its memory bus
-// carries every byte it copies twice.
+// hostRates are those of the host's processor while devices compute. Updates are bound
+// by its memory bus.
 func hostRates(h machine.Host) sim.Rates {
-	return sim.Rates{Memory: 2 * h.Copy, Vector: units.Flops(vectorShare * float64(h.Compute.F32)), Matrix: h.Compute.F32}
+	return sim.Rates{Memory: h.Update, Vector: units.Flops(vectorShare * float64(h.Compute.F32)), Matrix: h.Compute.F32}
 }
 
 // alike counts the devices of a machine that equal one: those can share its work.
