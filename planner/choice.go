@@ -111,7 +111,7 @@ func keepProducts(j *autograd.Joint) []graph.Value {
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.Attention {
+		if n.Kind == op.MatMul || n.Kind == op.CodedProduct || n.Kind == op.Attention {
 			keep = append(keep, v)
 			return
 		}

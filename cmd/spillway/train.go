@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,7 @@ type trainOptions struct {
 	keepEvery int64
 	resume    bool
 	planFile  string
+	metrics   string
 	device    string
 	logFile   string
 	adapter   string // folder to begin from
@@ -140,6 +142,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	diskFlag(cmd, &o.disk)
 	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
+	f.StringVar(&o.metrics, "metrics", "", "add a line of numbers to the CSV `FILE` for every iteration")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
@@ -249,6 +252,10 @@ func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillwa
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
+	if run.metrics, err = newMetrics(o.metrics); err != nil {
+		return r, fmt.Errorf("writing metrics: %w", err)
+	}
+	defer func() { err = errors.Join(err, run.metrics.close()) }()
 	result, err := run.run(ctx, job, from.feed, c)
 	if err = errors.Join(err, run.closeLog()); err != nil {
 		return r, err

@@ -35,7 +35,7 @@ type unit struct {
 }
 
 // general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "update"}
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "coded", "update"}
 
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
