@@ -19,7 +19,7 @@ func (o PlanOptions) optimizer() (*planner.Optimizer, error) {
 		return nil, err
 	}
 	if coded := o.Optimizer; coded.Storage != dtype.Dyn8 && len(coded.States()) > 0 {
-		coded.Storage = dtype.Dyn8
+		coded.Storage, coded.Codecs = dtype.Dyn8, ""
 		known.Coded, err = statesOf(coded)
 	}
 	return known, err

@@ -132,8 +132,11 @@ func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (w
 // plainWeights is weights for all but what starts as the lengths of others.
 func (m *Model) plainWeights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
 	fresh, err := weights.Fresh(params, m.Seed)
-	if err != nil || m.Folder == nil {
-		return fresh, err
+	if err != nil {
+		return nil, err
+	}
+	if m.Folder == nil {
+		return m.untrained(params, fresh)
 	}
 	if err := m.Folder.NeedWeights(); err != nil {
 		return nil, fmt.Errorf("%w; or open its %s to start from fresh weights", err, hf.ConfigName)
@@ -149,6 +152,23 @@ func (m *Model) plainWeights(params []spec.Param, adapter func(param string) boo
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
 	return weights.Join(missing, fresh, stored), nil
+}
+
+// untrained is the weights of a model of no folder. What is packed in it is never
+// trained, so any numbers will do that are quickly made.
+func (m *Model) untrained(params []spec.Param, fresh weights.Source) (weights.Source, error) {
+	packed := map[string]bool{}
+	var list []spec.Param
+	for _, p := range params {
+		if packed[p.Name] = p.Type.DType.Block(); packed[p.Name] {
+			list = append(list, p)
+		}
+	}
+	quick, err := weights.Noise(list, m.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return weights.Join(func(param string) bool { return packed[param] }, quick, fresh), nil
 }
 
 // files are what a folder of the model has besides weights, which are to be of the

@@ -54,8 +54,10 @@ var ErrNone = errors.New("no checkpoint")
 // Dir is the folder of a run. One process saves to it at a time.
 type Dir struct {
 	Path string
-	Keep int    // how many checkpoints a save leaves; 0 is all
-	Disk vfs.FS // nil is the real one
+	Keep int // how many checkpoints a save leaves; 0 is all
+	// Spared is the iteration of a checkpoint that is left however old it is; 0 is none.
+	Spared int64
+	Disk   vfs.FS // nil is the real one
 }
 
 func (d Dir) disk() vfs.FS {
@@ -145,8 +147,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// path is where the checkpoint of an iteration is.
-func (d Dir) path(iteration int64) string {
+// At is where the checkpoint of an iteration is.
+func (d Dir) At(iteration int64) string {
 	return filepath.Join(d.Path, fmt.Sprintf("%s%08d", namePrefix, iteration))
 }
 

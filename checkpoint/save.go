@@ -20,7 +20,7 @@ func (d Dir) Save(s Snapshot) (path string, err error) {
 	if s.Iteration < 0 {
 		return "", fmt.Errorf("saving a checkpoint of iteration %d, which is negative", s.Iteration)
 	}
-	path = d.path(s.Iteration)
+	path = d.At(s.Iteration)
 	if err := d.write(s, path); err != nil {
 		return "", fmt.Errorf("saving the checkpoint of iteration %d: %w", s.Iteration, err)
 	}
@@ -141,7 +141,7 @@ func (d Dir) clean() error {
 		iteration, suffix, _ := parseName(n)
 		switch suffix {
 		case replacedSuffix:
-			replaced = append(replaced, d.path(iteration))
+			replaced = append(replaced, d.At(iteration))
 		case partialSuffix:
 			err = vfs.RemoveAll(d.disk(), filepath.Join(d.Path, n))
 		case removingSuffix:
@@ -162,8 +162,8 @@ func (d Dir) clean() error {
 	return nil
 }
 
-// prune removes all but the Keep newest checkpoints, and the one that the newest
-// replaced. Those with an unreadable manifest are left for a person to look at.
+// prune removes all but the Keep newest checkpoints and the one spared, and the one
+// that the newest replaced. Those with an unreadable manifest are left for a person to look at.
 func (d Dir) prune(newest string) error {
 	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
 		return err
@@ -174,6 +174,9 @@ func (d Dir) prune(newest string) error {
 	}
 	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
 	for _, e := range readable[min(d.Keep, len(readable)):] {
+		if d.Spared > 0 && e.Iteration == d.Spared {
+			continue
+		}
 		if err := d.remove(e.Path, hidden(e.Path, removingSuffix)); err != nil {
 			return err
 		}

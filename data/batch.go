@@ -44,22 +44,32 @@ func (b *Batch) row(i int) row {
 
 func (r *row) room() int { return len(r.tokens) - r.used }
 
-// place adds tokens of a document, the first of which is its token number offset.
-// Each predicts the one after it; the last one's is not in this row.
-func (r *row) place(tokens []int32, offset, prompt int) {
-	at := r.used
+// place adds n tokens of a document, from its token number offset on. Each predicts
+// the one after it; the last one's is not in this row.
+func (r *row) place(d Document, offset, n int) {
+	at, tokens := r.used, d.Tokens[offset:offset+n]
 	copy(r.tokens[at:], tokens)
 	for i := range tokens {
 		r.positions[at+i] = int32(i)
 		r.segments[at+i] = r.documents
 		r.targets[at+i] = Ignored
-		if i+1 < len(tokens) && offset+i+1 >= prompt {
-			r.targets[at+i] = tokens[i+1]
-			r.counted++
-		}
 	}
-	r.used += len(tokens)
+	if d.Learned == nil {
+		r.learn(tokens, 1, n)
+	}
+	for _, l := range d.Learned {
+		r.learn(tokens, max(l.Start-offset, 1), min(l.End-offset, n))
+	}
+	r.used += n
 	r.documents++
+}
+
+// learn makes some of the tokens placed now targets of those before them.
+func (r *row) learn(tokens []int32, from, to int) {
+	for i := from; i < to; i++ {
+		r.targets[r.used+i-1] = tokens[i]
+		r.counted++
+	}
 }
 
 // pad fills what is left.

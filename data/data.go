@@ -16,15 +16,29 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"sort"
 )
 
-// Document is a run of tokens that belong together. The first Prompt of them are
-// given to the model and not learned.
+// Document is a run of tokens that belong together.
 type Document struct {
 	Tokens []int32
-	Prompt int
+	// Learned are the ranges of tokens that the model is to predict, in order; the
+	// others are given to it. Nil learns all.
+	Learned []Range
+}
+
+// Range is from a token up to another.
+type Range struct{ Start, End int }
+
+// Counted is how many tokens are learned. The first one never is: nothing predicts it.
+func (d Document) Counted() (n int) {
+	if d.Learned == nil {
+		return max(len(d.Tokens)-1, 0)
+	}
+	for _, r := range d.Learned {
+		n += max(r.End-max(r.Start, 1), 0)
+	}
+	return n
 }
 
 // Source is a numbered collection of documents. Document may be called from
@@ -82,39 +96,6 @@ func (c concat) Document(i int64) (Document, error) {
 	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
 	s := c.sources[k]
 	return s.Document(i - (c.ends[k] - s.Len()))
-}
-
-// Split parts a source in two that share no document: one to train on and one,
-// with this fraction of the documents, to evaluate on. The same seed gives the
-// same split.
-func Split(s Source, fraction float64, seed uint64) (train, eval Source, err error) {
-	if !(fraction >= 0 && fraction <= 1) {
-		return nil, nil, fmt.Errorf("splitting off a fraction of %v for evaluation: it must be between 0 and 1", fraction)
-	}
-	n := s.Len()
-	held := int64(math.Round(float64(n) * fraction))
-	o := newOrder(n, seed, splitEpoch)
-	return picked{s, o, 0, n - held}, picked{s, o, n - held, held}, nil
-}
-
-// splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
-const splitEpoch = math.MaxUint64
-
-// picked is a range of another source in another order.
-type picked struct {
-	from  Source
-	order order
-	first int64
-	n     int64
-}
-
-func (p picked) Len() int64 { return p.n }
-
-func (p picked) Document(i int64) (Document, error) {
-	if err := inRange(i, p.n); err != nil {
-		return Document{}, err
-	}
-	return p.from.Document(p.order.at(p.first + i))
 }
 
 func inRange(i, n int64) error {

@@ -3,63 +3,110 @@ package data
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"strings"
-	"unicode/utf8"
+
+	"spillway/chat"
 )
 
-// JSONLOptions name the fields of a file with a JSON object per line. Either Text
-// alone ("text" if nothing is named), or Prompt and Completion.
+// JSONLOptions say what the lines of a file hold, a JSON object each.
 type JSONLOptions struct {
-	Text       string
-	Prompt     string
-	Completion string
+	// Form of the lines; "" finds out from the fields of the first, or is Plain for
+	// one name in Fields and Completion for two.
+	Form Form
+	// Fields are their names, in the order of the form; none are the usual ones.
+	Fields []string
 	// Join stands between prompt and completion, as part of the prompt.
 	Join string
+	// Template gives what writes conversations; it is asked once such lines are met.
+	// Nil where there is none.
+	Template func() (*chat.Template, error)
 	// LineBytes is the longest line allowed, 64 MiB if zero.
 	LineBytes int
 	// SkipBad leaves out lines that cannot be used, and counts them.
 	SkipBad bool
+	// Progress is told now and then how many bytes have been read, of how many.
+	Progress func(done, total int64)
 }
 
 const lineBytes = 64 << 20
 
-func (o JSONLOptions) withDefaults() (JSONLOptions, error) {
-	if (o.Prompt == "") != (o.Completion == "") || o.Text != "" && o.Prompt != "" {
-		return o, fmt.Errorf("fields text %q, prompt %q, completion %q: name the text alone, or both prompt and completion", o.Text, o.Prompt, o.Completion)
-	}
-	if o.Text == "" && o.Prompt == "" {
-		o.Text = "text"
-	}
+func (o JSONLOptions) withDefaults() JSONLOptions {
 	if o.LineBytes == 0 {
 		o.LineBytes = lineBytes
 	}
-	return o, nil
+	if o.Form == "" && len(o.Fields) == 1 {
+		o.Form = Plain
+	}
+	if o.Form == "" && len(o.Fields) > 1 {
+		o.Form = Completion
+	}
+	return o
+}
+
+// lines makes records of lines, of the form that the options name or the first line
+// shows.
+type lines struct {
+	JSONLOptions
+	read reader // nil until the form is known
+}
+
+func (o JSONLOptions) lines() (*lines, error) {
+	l := &lines{JSONLOptions: o.withDefaults()}
+	var err error
+	if l.Form != "" {
+		l.read, err = l.formReader(l.Form, l.Fields)
+	}
+	return l, err
+}
+
+// unreadable is what keeps all lines from being used, not only one.
+type unreadable struct{ error }
+
+// parse makes records of a line that had this length in the file.
+func (l *lines) parse(line []byte, length int64) ([]Record, error) {
+	o, err := parseObject(line, length, l.LineBytes)
+	if err != nil {
+		return nil, err
+	}
+	if l.read == nil {
+		form, fields, err := recognise(o)
+		if err != nil {
+			return nil, err
+		}
+		read, err := l.formReader(form, fields)
+		if err != nil {
+			return nil, unreadable{err}
+		}
+		l.read, l.Form = read, form
+	}
+	return l.read(o)
 }
 
 // OpenJSONL indexes a file of JSON lines. Every line is read and checked now, so
 // that a bad one is not met hours into a run. Empty lines are passed over.
 func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
-	o, err := o.withDefaults()
+	l, err := o.lines()
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
-		return scanJSONL(in, name, o, func(at int64, _ Record, wrong error) error {
-			if wrong == nil {
+		seen := newMeter(o.Progress, r.size)
+		return l.scan(in, name, func(at int64, records []Record, wrong error) error {
+			for range records {
 				r.index = append(r.index, at)
 			}
+			seen.at(at)
 			return r.bad(o.SkipBad, wrong)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(r.start+r.index[i], o) }
+	r.form = l.Form
+	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(i, l) }
 	return r, nil
 }
 
@@ -67,7 +114,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 // a pipe.
 func StreamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, error] {
 	return stream(func(yield func(Record, error) error) error {
-		o, err := o.withDefaults()
+		l, err := o.lines()
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
@@ -75,18 +122,28 @@ func StreamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, er
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
-		return scanJSONL(in, name, o, func(_ int64, rec Record, wrong error) error { return yield(rec, wrong) })
+		return l.scan(in, name, func(_ int64, records []Record, wrong error) error {
+			if wrong != nil {
+				return yield(Record{}, wrong)
+			}
+			for _, rec := range records {
+				if err := yield(rec, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}, o.SkipBad)
 }
 
-// scanJSONL reads line by line; at is the offset of a line.
-func scanJSONL(in *bufio.Reader, name string, o JSONLOptions, yield func(at int64, rec Record, wrong error) error) error {
+// scan reads line by line; at is the offset of a line.
+func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records []Record, wrong error) error) error {
 	var line []byte
 	at := int64(0)
 	for number := 1; ; number++ {
 		var length int64
 		var err error
-		line, length, err = readLine(in, line[:0], o.LineBytes)
+		line, length, err = readLine(in, line[:0], l.LineBytes)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
@@ -94,11 +151,15 @@ func scanJSONL(in *bufio.Reader, name string, o JSONLOptions, yield func(at int6
 			return nil
 		}
 		if length > int64(len(line)) || len(bytes.TrimSpace(line)) > 0 {
-			rec, wrong := parseLine(line, length, o)
-			if wrong != nil {
-				wrong = fmt.Errorf("%s:%d: %w", name, number, wrong)
+			records, wrong := l.parse(line, length)
+			var all unreadable
+			if errors.As(wrong, &all) {
+				return fmt.Errorf("%s:%d: %w", name, number, all.error)
 			}
-			if err := yield(at, rec, wrong); err != nil {
+			if wrong != nil {
+				records, wrong = nil, &BadLineError{name, number, column(line, wrong), wrong}
+			}
+			if err := yield(at, records, wrong); err != nil {
 				return err
 			}
 		}
@@ -119,62 +180,25 @@ func readLine(in *bufio.Reader, buffer []byte, limit int) (line []byte, length i
 	}
 }
 
-// jsonLine reads the line at an offset; where it ends was not kept.
-func (r *Records) jsonLine(at int64, o JSONLOptions) (Record, error) {
+// jsonLine reads record i. A line of several records stands as often in the index.
+// Where a line ends was not kept.
+func (r *Records) jsonLine(i int, l *lines) (Record, error) {
+	part := 0
+	for i > part && r.index[i-part-1] == r.index[i] {
+		part++
+	}
+	at := r.start + r.index[i]
 	in := bufio.NewReader(io.NewSectionReader(r.file, at, r.size-at))
-	line, length, err := readLine(in, nil, o.LineBytes)
+	line, length, err := readLine(in, nil, l.LineBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Record{}, fmt.Errorf("reading %s at byte %d: %w", r.name, at, err)
 	}
-	rec, err := parseLine(line, length, o)
+	records, err := l.parse(line, length)
+	if err == nil && part >= len(records) {
+		err = fmt.Errorf("the line has %d texts, %d were expected", len(records), part+1)
+	}
 	if err != nil {
 		return Record{}, fmt.Errorf("%s at byte %d: %w; was it changed since it was opened?", r.name, at, err)
 	}
-	return rec, nil
-}
-
-// parseLine takes the fields from a line that had this length in the file.
-func parseLine(line []byte, length int64, o JSONLOptions) (Record, error) {
-	if length > int64(len(line)) {
-		return Record{}, fmt.Errorf("%d bytes in one line, %d are allowed", length, o.LineBytes)
-	}
-	if !utf8.Valid(line) {
-		return Record{}, errors.New("the line is not UTF-8")
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return Record{}, fmt.Errorf("the line is not a JSON object: %w", err)
-	}
-	if o.Text != "" {
-		text, err := stringField(fields, o.Text)
-		return Record{Text: text}, err
-	}
-	prompt, err := stringField(fields, o.Prompt)
-	if err != nil {
-		return Record{}, err
-	}
-	completion, err := stringField(fields, o.Completion)
-	return Record{Prompt: prompt + o.Join, Text: completion}, err
-}
-
-func stringField(fields map[string]json.RawMessage, name string) (string, error) {
-	raw, ok := fields[name]
-	if !ok {
-		return "", fmt.Errorf("there is no field %q", name)
-	}
-	var text *string
-	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
-		return "", fmt.Errorf("the field %q is not a string", name)
-	}
-	if halfCharacter(raw, *text) {
-		return "", fmt.Errorf("the field %q has half a character (a lone \\ud800 to \\udfff)", name)
-	}
-	return *text, nil
-}
-
-// halfCharacter finds the replacement the JSON reader puts for a lone surrogate,
-// unless the text has such a character itself.
-func halfCharacter(raw []byte, text string) bool {
-	return strings.ContainsRune(text, utf8.RuneError) &&
-		!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
+	return records[part], nil
 }

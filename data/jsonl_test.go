@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,13 +16,13 @@ func TestJSONL(t *testing.T) {
 	r, err := OpenJSONL(file(t, content), JSONLOptions{})
 	records := all(t, r, err)
 	want := []Record{{Text: "one"}, {Text: "two é 😀 \x00 \ufffd"}, {}, {Text: "no newline at the end"}}
-	if !slices.Equal(records, want) {
+	if !reflect.DeepEqual(records, want) {
 		t.Errorf("got %+v", records)
 	}
-	if streamed := collect(t, StreamJSONL(strings.NewReader(content), "pipe", JSONLOptions{})); !slices.Equal(streamed, want) {
+	if streamed := collect(t, StreamJSONL(strings.NewReader(content), "pipe", JSONLOptions{})); !reflect.DeepEqual(streamed, want) {
 		t.Errorf("streamed %+v", streamed)
 	}
-	o := JSONLOptions{Prompt: "q", Completion: "a", Join: "\n"}
+	o := JSONLOptions{Fields: []string{"q", "a"}, Join: "\n"}
 	r, err = OpenJSONL(file(t, `{"q":"1+1?","a":"2"}`), o)
 	if err != nil {
 		t.Fatal(err)
@@ -29,14 +30,14 @@ func TestJSONL(t *testing.T) {
 	defer r.Close()
 	end := int32(0)
 	d, err := Tokenize(r, byteTokens{}, TokenizeOptions{End: &end}).Document(0)
-	if want := []int32{256, '1', '+', '1', '?', '\n', '2', 0}; err != nil || !slices.Equal(d.Tokens, want) || d.Prompt != 6 {
+	if want := []int32{256, '1', '+', '1', '?', '\n', '2', 0}; err != nil || !slices.Equal(d.Tokens, want) || !slices.Equal(d.Learned, []Range{{6, 8}}) {
 		t.Errorf("%v, %v; want %v with a prompt of 6", d, err, want)
 	}
 	d, err = Tokenize(r, byteTokens{}, TokenizeOptions{LearnPrompts: true}).Document(0)
-	if err != nil || d.Prompt != 0 || len(d.Tokens) != 7 {
+	if err != nil || d.Learned != nil || len(d.Tokens) != 7 {
 		t.Errorf("with prompts learned: %v, %v", d, err)
 	}
-	for _, bad := range []JSONLOptions{{Prompt: "q"}, {Completion: "a"}, {Text: "t", Prompt: "q", Completion: "a"}} {
+	for _, bad := range []JSONLOptions{{Fields: []string{"q", ""}}, {Fields: []string{"q", "a", "b"}}, {Form: Chat}, {Form: "song"}} {
 		if _, err := OpenJSONL(file(t, content), bad); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
@@ -46,8 +47,8 @@ func TestJSONL(t *testing.T) {
 func TestHostileJSONL(t *testing.T) {
 	good := `{"text":"good"}` + "\n"
 	for bad, says := range map[string]string{
-		`{"text": 5}`:                              `"text" is not a string`,
-		`{"text": null}`:                           `"text" is not a string`,
+		`{"text": 5}`:                              `"text": it is not a string`,
+		`{"text": null}`:                           `"text": it is not a string`,
 		`{"txt": "a"}`:                             `no field "text"`,
 		`["text"]`:                                 "not a JSON object",
 		`null`:                                     `no field "text"`,
@@ -66,11 +67,11 @@ func TestHostileJSONL(t *testing.T) {
 		}
 		name := file(t, good+bad+"\n"+good)
 		_, err := OpenJSONL(name, o)
-		if err == nil || !strings.Contains(err.Error(), name+":2: ") || !strings.Contains(err.Error(), says) {
+		if err == nil || !strings.Contains(err.Error(), name+":2:") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want line 2 and %q", bad, err, says)
 		}
 		for _, err := range StreamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o) {
-			if err != nil && !strings.Contains(err.Error(), "pipe:2: ") {
+			if err != nil && !strings.Contains(err.Error(), "pipe:2:") {
 				t.Errorf("%.40q, streamed: %v", bad, err)
 			}
 		}
@@ -80,7 +81,7 @@ func TestHostileJSONL(t *testing.T) {
 		if n, first := r.Skipped(); n != 1 || first == nil || len(records) != 2 || records[1].Text != "good" {
 			t.Errorf("%.40q: skipped %d (%v), left %+v", bad, n, first, records)
 		}
-		if streamed := collect(t, StreamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o)); !slices.Equal(streamed, records) {
+		if streamed := collect(t, StreamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 			t.Errorf("%.40q: streamed %+v", bad, streamed)
 		}
 	}

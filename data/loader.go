@@ -144,7 +144,7 @@ func (l *Loader) fill(r *row) error {
 		}
 		n := min(len(rest), r.room())
 		if n > 0 {
-			r.place(rest[:n], int(l.at.Offset), l.document.Prompt)
+			r.place(l.document, int(l.at.Offset), n)
 		}
 		if err := l.advance(n); err != nil {
 			return err

@@ -16,7 +16,7 @@ type made []int // lengths
 func (m made) Len() int64 { return int64(len(m)) }
 
 func (m made) Document(i int64) (Document, error) {
-	d := Document{Tokens: make([]int32, m[i]), Prompt: m[i] / 3}
+	d := Document{Tokens: make([]int32, m[i]), Learned: []Range{{m[i] / 3, m[i]}}}
 	for k := range d.Tokens {
 		d.Tokens[k] = int32(1000*i) + int32(k)
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestTextIsCutAndWhole(t *testing.T) {
 		if joined.String() != strings.TrimPrefix(text, "\xef\xbb\xbf") {
 			t.Errorf("%s: the pieces do not make the text: %q", name, joined.String())
 		}
-		if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !slices.Equal(streamed, records) {
+		if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 			t.Errorf("%s: streamed %+v, opened %+v", name, streamed, records)
 		}
 	}
@@ -48,7 +49,7 @@ func TestTextSeparators(t *testing.T) {
 	if want := []string{"one", "two\n", "", long, "last"}; !slices.Equal(documents, want) {
 		t.Errorf("got %q\nwant %q", documents, want)
 	}
-	if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !slices.Equal(streamed, records) {
+	if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 		t.Errorf("streamed %+v, opened %+v", streamed, records)
 	}
 	end := int32(7)

@@ -56,6 +56,9 @@ func TokenizeStream(records iter.Seq2[Record, error], t Tokenizer, o TokenizeOpt
 // same for every completion. Special tokens go where a text starts, the end token
 // where it ends, not where it was only cut.
 func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
+	if rec.Answers != nil {
+		return answered(rec, t, o)
+	}
 	if rec.Prompt == "" && rec.Text == "" {
 		return d, nil
 	}
@@ -63,10 +66,8 @@ func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error
 		if d.Tokens, err = encode(t, rec.Prompt, true); err != nil {
 			return d, err
 		}
-		if !o.LearnPrompts {
-			d.Prompt = len(d.Tokens)
-		}
 	}
+	prompt := len(d.Tokens)
 	text, err := encode(t, rec.Text, !rec.Continues && rec.Prompt == "")
 	if err != nil {
 		return d, err
@@ -75,7 +76,47 @@ func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error
 	if n := len(d.Tokens); o.End != nil && !rec.Unfinished && (n == 0 || d.Tokens[n-1] != *o.End) {
 		d.Tokens = append(d.Tokens, *o.End)
 	}
+	if prompt > 0 && !o.LearnPrompts {
+		d.Learned = []Range{{prompt, len(d.Tokens)}}
+	}
 	return d, nil
+}
+
+// answered encodes a conversation as a whole, as the model will read it. An answer
+// begins with the first token that what is before it does not have by itself, and
+// ends with the last that has something of it.
+func answered(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
+	if d.Tokens, err = encode(t, rec.Text, false); err != nil || o.LearnPrompts {
+		return d, err
+	}
+	d.Learned = make([]Range, len(rec.Answers))
+	for i, a := range rec.Answers {
+		before, err := encode(t, rec.Text[:a.Start], false)
+		if err != nil {
+			return d, err
+		}
+		with, err := encode(t, rec.Text[:a.End], false)
+		if err != nil {
+			return d, err
+		}
+		end := shared(d.Tokens, with)
+		if end < len(with) {
+			end++ // a token of the answer and of what follows it
+		}
+		d.Learned[i] = Range{shared(d.Tokens, before), end}
+	}
+	return d, nil
+}
+
+// shared is how many tokens two texts begin with alike.
+func shared(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
 }
 
 func encode(t Tokenizer, text string, addSpecial bool) ([]int32, error) {

@@ -24,8 +24,10 @@ type Executor struct {
 	arenas  []device.Memory
 	queues  map[lane]device.Queue
 	kernels map[programOn][]device.Kernel // by program and device: one per node
-	joined  map[programOn]func(device.Queue) error
-	steps   []prepared
+	// What devices that join kernels were given, by what it depends on.
+	joined        map[programOn]func(device.Queue) error
+	joinedUpdates map[updateOn]func(device.Queue) error
+	steps         []prepared
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
 	updates  []updateArgs
@@ -38,6 +40,7 @@ type Executor struct {
 	limits     map[string]op.IDs // of ids in parts of the batch
 	onGradient func(Tensor) error
 	trace      traced
+	repeat     repeat
 
 	counters Counters
 	traffic  map[Route]*Traffic
@@ -76,7 +79,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -210,6 +213,10 @@ func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
 	var errs []error
+	if e.repeat.run != nil {
+		errs = append(errs, e.Sync(), e.repeat.run.Close())
+		e.repeat.run = nil
+	}
 	for _, q := range e.opened {
 		errs = append(errs, q.Sync(), q.Close())
 	}

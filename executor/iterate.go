@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 	"unsafe"
 
 	"spillway/dtype"
@@ -45,6 +46,22 @@ type updateArgs struct {
 // After an error the contents of the arenas are undefined: restore a checkpoint.
 func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	e.setNumbers(n)
+	begin := time.Now()
+	if err := e.start(ctx); err != nil {
+		return errors.Join(err, e.Sync())
+	}
+	issued := time.Now()
+	if err := e.Sync(); err != nil {
+		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
+	}
+	e.repeat.watch(issued.Sub(begin), time.Since(begin))
+	e.counters.Iterations++
+	e.tell()
+	return nil
+}
+
+// issueAll gives all steps to their queues.
+func (e *Executor) issueAll(ctx context.Context) error {
 	for i := range e.steps {
 		if e.steps[i].queue == nil {
 			continue
@@ -54,17 +71,12 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 			err = e.issueStep(&e.steps[i])
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err), e.Sync())
+			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err)
 		}
 		if i%64 == 0 && ctx.Err() != nil {
-			return errors.Join(ctx.Err(), e.Sync())
+			return ctx.Err()
 		}
 	}
-	if err := e.Sync(); err != nil {
-		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
-	}
-	e.counters.Iterations++
-	e.tell()
 	return nil
 }
 

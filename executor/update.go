@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"spillway/device"
@@ -15,6 +16,9 @@ func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error)
 	if u == nil {
 		return nil, fmt.Errorf("the plan has no optimizer")
 	}
+	if j, ok := e.devices[s.Device].(device.Joiner); ok {
+		return e.joinedUpdate(s, j)
+	}
 	var list []launch
 	slab := &e.plan.Slabs[s.Slab]
 	for _, stretch := range u.Stretches(slab, slab.Pieces[s.Piece]) {
@@ -25,6 +29,57 @@ func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error)
 		list = append(list, l)
 	}
 	return func(q device.Queue) error { return e.issue(q, list) }, nil
+}
+
+// joinedUpdate updates a piece with one kernel, the same for all pieces that are laid
+// out alike.
+func (e *Executor) joinedUpdate(s *plan.Step, j device.Joiner) (func(device.Queue) error, error) {
+	u, slab := e.plan.Update, &e.plan.Slabs[s.Slab]
+	key := updateOn{s.Device, string(appendLayout(nil, slab, slab.Pieces[s.Piece]))}
+	if issue, ok := e.joinedUpdates[key]; ok {
+		return issue, nil
+	}
+	var kernels []device.Kernel
+	for _, stretch := range u.Stretches(slab, slab.Pieces[s.Piece]) {
+		call, err := u.Call(stretch)
+		if err != nil {
+			return nil, fmt.Errorf("params from %s on: %w", stretch.Name, err)
+		}
+		k, err := e.devices[s.Device].Kernel(call)
+		if err != nil {
+			return nil, err
+		}
+		kernels = append(kernels, k)
+	}
+	list := []launch{{kernel: j.Join(kernels)}}
+	e.joinedUpdates[key] = func(q device.Queue) error { return e.issue(q, list) }
+	return e.joinedUpdates[key], nil
+}
+
+// updateOn is an update of one layout on a device.
+type updateOn struct {
+	device int
+	layout string
+}
+
+// appendLayout writes down everything of a piece that tells how long its update takes.
+func appendLayout(key []byte, s *plan.Slab, piece plan.Piece) []byte {
+	for i := range s.Params {
+		p := &s.Params[i]
+		if p.Frozen() || p.Element >= piece.To {
+			continue
+		}
+		for _, n := range append([]int64{int64(p.Type.DType), p.Offset, p.Element - piece.From, int64(len(p.States))}, p.Type.Shape...) {
+			key = binary.AppendVarint(key, n)
+		}
+		for _, state := range p.States {
+			key = append(key, byte(state.Type.DType), byte(len(state.Type.Shape)))
+		}
+		if p.Decay {
+			key = append(key, 1)
+		}
+	}
+	return binary.AppendVarint(key, piece.Elements())
 }
 
 func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stretch) (launch, error) {

@@ -31,7 +31,7 @@ const (
 //	w -= a·decay·w
 //	w -= m, or a·u without an m
 //
-//	operands  w [.. r c] f32, g [.. r c], m [.. r c] in f32, bf16, f16 or
+//	operands  w [.. r c] f32 or bf16, g [.. r c], m [.. r c] in f32, bf16, f16 or
 //	          nothing, row [.. r] f32, col [.. c] f32, clip [2] f32; v [n] f32 instead of row
 //	          and col where w has one dimension
 //	outputs   w, the states, and the low-precision copy of w when Attr.To is set
@@ -129,7 +129,7 @@ func referenceAdafactor(c Call, in, out []Array, args Args) {
 		}
 		out[0].F[i] = w - rate*a[ArgDecay]*w - u
 	}
-	lowPrecisionCopy(c, out)
+	finishWeight(c, out, args)
 }
 
 // referenceSteps changes the squares and gives the steps before their size is bounded.

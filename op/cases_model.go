@@ -261,6 +261,9 @@ func (l *caseList) adafactor(dims ...int) {
 	fixed := [8]float32{ArgRate: 1e-2, ArgDecay: 0.1, ArgBeta1: 0.9, ArgTake: 0.2, ArgEps: 1e-30, ArgThreshold: 0.5}
 	add("", Attr{}, relative)
 	add(" at a fixed rate, copy", Attr{To: dtype.BF16}, fixed)
+	w.t.DType = dtype.BF16
+	add(" bf16", Attr{}, relative)
+	w.t.DType = dtype.F32
 	add(" first iteration", Attr{}, [8]float32{ArgRate: 1e-2, ArgTake: 1, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1})
 	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
 		add(" with a mean in "+kept.String(), Attr{}, fixed, spreadAs(kept, dims...))

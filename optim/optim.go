@@ -50,10 +50,12 @@ type Config struct {
 	// Storage of states: BF16, F16, Dyn8 for 8 bits in blocks, or F32, which is also
 	// the zero value.
 	Storage dtype.Type `json:"storage,omitempty"`
+	// Codecs are exceptions from Storage by state, "exp_avg:8bit;exp_avg_sq:fp16".
+	Codecs string `json:"codecs,omitempty"`
 	// LeastCoded is how many elements a param must have for states in 8 bits; smaller
 	// ones keep f32. 0 counts as 4096.
 	LeastCoded int `json:"min_8bit_size,omitempty"`
-	// StatesOf are exceptions from Storage, "embeddings:f32;lm_head:bf16": biases,
+	// StatesOf are exceptions from both by param, "embeddings:f32;lm_head:bf16": biases,
 	// norms, embeddings, or a regular expression that matches a part of a param's
 	// name. The first that matches counts.
 	StatesOf string `json:"states_of,omitempty"`
@@ -146,7 +148,7 @@ func (c Config) Check() error {
 
 // all options of a rule.
 func (r rule) all(c *Config) []option {
-	return append(r.options(c), option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
+	return append(r.options(c), option{"codecs", &c.Codecs}, option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
 }
 
 // States names the state tensors of a param's own shape; see Keeping for all and their

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"spillway/dtype"
@@ -15,8 +16,8 @@ import (
 const leastCoded = 4096
 
 // Keeping makes the function that says what the optimizer keeps of a param, in the
-// order in which its op takes it: states of the types that Storage, LeastCoded and
-// StatesOf say. All are zero at the start.
+// order in which its op takes it: states of the types that Storage, Codecs,
+// LeastCoded and StatesOf say. All are zero at the start.
 func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) {
 	r, err := find(c.Name)
 	if err != nil {
@@ -26,11 +27,19 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 	if err != nil {
 		return nil, err
 	}
+	codecs, err := parseCodecs(c.Codecs)
+	if err != nil {
+		return nil, err
+	}
 	names := r.states(c)
 	return func(param string, s shape.Shape) []op.State {
-		t := c.storage(exceptions, param, s.Elements())
 		list := make([]op.State, len(names))
 		for i, name := range names {
+			t := c.Storage
+			if own, ok := codecs[name]; ok {
+				t = own
+			}
+			t = c.excepted(exceptions, param, t, s.Elements())
 			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
 		}
 		if r.factored != nil {
@@ -40,9 +49,8 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 	}, nil
 }
 
-// storage is the type of the states of a param.
-func (c Config) storage(exceptions []exception, param string, elements int64) dtype.Type {
-	t := c.Storage
+// excepted is the type of the states of a param, where t is that of others.
+func (c Config) excepted(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
 	for _, e := range exceptions {
 		if e.covers.MatchString(param) {
 			t = e.storage
@@ -57,6 +65,29 @@ func (c Config) storage(exceptions []exception, param string, elements int64) dt
 		return dtype.F32
 	}
 	return t
+}
+
+// stateNames are those of all optimizers that may be in fewer bits.
+var stateNames = []string{ExpAvg, ExpAvgSq, MomentumBuffer}
+
+// parseCodecs reads "exp_avg:8bit;exp_avg_sq:fp16".
+func parseCodecs(text string) (map[string]dtype.Type, error) {
+	of := map[string]dtype.Type{}
+	for item := range strings.SplitSeq(text, ";") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, storage, _ := strings.Cut(item, ":")
+		if !slices.Contains(stateNames, name) {
+			return nil, fmt.Errorf("codecs %q: there is no state %q; there are %s", text, name, strings.Join(stateNames, ", "))
+		}
+		t, err := parseStorage(storage)
+		if err != nil {
+			return nil, fmt.Errorf("codecs %q: %w", text, err)
+		}
+		of[name] = t
+	}
+	return of, nil
 }
 
 // storageOf is the type of one state: squares, in 8 bits, need no sign.
@@ -131,6 +162,9 @@ func (c Config) checkStates() error {
 	}
 	if c.LeastCoded < 0 {
 		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.LeastCoded)
+	}
+	if _, err := parseCodecs(c.Codecs); err != nil {
+		return fmt.Errorf("optimizer %s: %w", c.Name, err)
 	}
 	_, err := c.exceptions()
 	return err

@@ -24,13 +24,17 @@ const leastPiece = 32 << 20
 // pieceElements is how many elements are updated at once: half a usual slab, so that
 // unusually large ones, tables of words above all, need no more room than others.
 func (b *blueprint) pieceElements() int64 {
+	if b.usualPiece > 0 {
+		return b.usualPiece
+	}
 	var sum, n int64
 	for _, s := range b.slabs.list {
 		if s.Elements > 0 {
 			sum, n = sum+s.Elements, n+1
 		}
 	}
-	return max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
+	b.usualPiece = max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
+	return b.usualPiece
 }
 
 // cut gives the pieces of a slab with at most so many elements each, up to the next

@@ -10,6 +10,7 @@ type window struct {
 	e      *emitter
 	device int
 	need   [][]int // by turn: the slabs it must fetch
+	next   []int   // by turn: the next one that must fetch some
 	hold   []bool  // by slab: it is here for good
 	here   []int   // slabs that were fetched and not dropped
 	wanted []int   // scratch of ahead
@@ -34,6 +35,15 @@ func newWindows(e *emitter) []*window {
 		}
 		w.need = append(w.need, need)
 	}
+	for _, w := range list {
+		w.next = make([]int, len(w.need))
+		for turn, next := len(w.need)-1, len(w.need); turn >= 0; turn-- {
+			w.next[turn] = next
+			if len(w.need[turn]) > 0 {
+				next = turn
+			}
+		}
+	}
 	return list
 }
 
@@ -41,7 +51,7 @@ func newWindows(e *emitter) []*window {
 // ones as far as the window reaches.
 func (w *window) ahead(turn int) []int {
 	hold := append(w.wanted[:0], w.need[turn]...)
-	for n := turn + 1; n < len(w.need) && len(hold) < w.e.c.Window; n++ {
+	for n := w.next[turn]; n < len(w.need) && len(hold) < w.e.c.Window; n = w.next[n] {
 		for _, k := range w.need[n] {
 			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Window {
 				hold = append(hold, k)

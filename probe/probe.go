@@ -63,8 +63,11 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	return r, nil
 }
 
-// productSpan is how long the launches of a large product take together.
-const productSpan = 10 * time.Millisecond
+// largeSpan is how long the launches of a large call take together.
+const largeSpan = 10 * time.Millisecond
+
+// Time is how long a call on random operands takes, one of several in a row.
+func Time(dev device.Device, call op.Call) (time.Duration, error) { return timed(dev, call, largeSpan) }
 
 // Product measures the matrix product of a type; 0 where the device has none.
 func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
@@ -72,7 +75,7 @@ func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
 	if err != nil {
 		return 0, err
 	}
-	best, err := timed(dev, call, productSpan)
+	best, err := Time(dev, call)
 	var none *device.NoKernelError
 	if errors.As(err, &none) {
 		return 0, nil

@@ -15,10 +15,16 @@ import (
 // own, for a plan of the task eval, which shares nothing with the training but the
 // weights it is given a copy of.
 type Evaluation struct {
-	Every    int64 // iterations; 0 never
+	Every    int64 // iterations; 0 after the last only, which is always evaluated
 	Executor *executor.Executor
 	Feed     Feed  // evaluated from where it stands now to its end
 	Batches  int64 // at most so many, 0 for all
+	// Patience ends the run after so many evaluations in a row that were no better
+	// than the best before them; 0 never does.
+	Patience int64
+	// KeepBest saves a checkpoint with every evaluation that is the best so far, and
+	// keeps it, however many follow.
+	KeepBest bool
 
 	start json.RawMessage // of the feed
 }

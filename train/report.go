@@ -15,6 +15,7 @@ type Report struct {
 	Norm       float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
 	Rate       float64 `json:"rate"`           // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
+	Perplexity float64 `json:"eval_perplexity,omitempty"` // of the evaluation
 	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
 	// overflowed and nothing was updated; Norm is 0 then, and Loss too if it is no number.
 	LossScale float64 `json:"loss_scale,omitempty"`
@@ -44,6 +45,10 @@ func (r *Report) skip(skipped bool) {
 }
 
 var nan = math.NaN()
+
+// perplexity is the number of tokens a model is undecided between, by its loss. One
+// beyond all numbers is the greatest there is.
+func perplexity(loss float64) float64 { return min(math.Exp(loss), math.MaxFloat64) }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 

@@ -39,19 +39,21 @@ type state struct {
 	Feed      json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, where there is one.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
+	// Best evaluation so far, where there was one, and the last iteration evaluated.
+	Best   *Best `json:"best,omitempty"`
+	Judged int64 `json:"judged,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale}, err
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale, t.best, t.judged}, err
 }
 
-// save writes a checkpoint if it is time to, or if the run ends and the last one is
-// older.
-func (t *Trainer) save(end bool) error {
+// save writes a checkpoint if it is time to, or if it must and the last one is older.
+func (t *Trainer) save(must bool) error {
 	s := t.c.Save
-	if s == nil || t.saved == t.done || !end && (s.Every == 0 || t.done%s.Every != 0) {
+	if s == nil || t.saved == t.done || !must && (s.Every == 0 || t.done%s.Every != 0) {
 		return nil
 	}
 	now, err := t.state()
@@ -63,7 +65,11 @@ func (t *Trainer) save(end bool) error {
 	if s.Adapter != nil {
 		snapshot.Adapter = &hf.Adapter{Config: s.Adapter, Tensors: snapshot.Model.Tensors}
 	}
-	path, err := s.Dir.Save(snapshot)
+	dir := s.Dir
+	if t.keepsBest() && t.best != nil {
+		dir.Spared = t.best.Iteration
+	}
+	path, err := dir.Save(snapshot)
 	if path != "" {
 		t.last, t.saved = path, t.done
 	}
@@ -202,7 +208,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err != nil {
 		return err
 	}
-	now.Iteration, now.Feed = was.Iteration, was.Feed
+	now.Iteration, now.Feed, now.Best, now.Judged = was.Iteration, was.Feed, was.Best, was.Judged
 	if now.LossScale != nil && was.LossScale != nil {
 		now.LossScale = was.LossScale
 	}
@@ -212,7 +218,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done, t.scale = was.Iteration, was.LossScale
+	t.done, t.scale, t.best, t.judged = was.Iteration, was.LossScale, was.Best, was.Judged
 	return nil
 }
 

@@ -63,6 +63,9 @@ type Trainer struct {
 	saved int64            // of which the last checkpoint has so many
 	kept  int64            // of which so many are durable
 	last  string           // its path
+	best  *Best            // evaluation so far, nil for none
+	// judged is the last iteration that was evaluated.
+	judged int64
 }
 
 // New prepares a run on an executor whose weights are loaded. With a folder to
@@ -177,9 +180,12 @@ func (c Config) keeps(p *plan.Plan) error {
 type Result struct {
 	Iterations int64   // done in all
 	Loss       float64 // of the last iteration; NaN when there was none
-	// Interrupted: the context ended the run before its last iteration.
-	Interrupted bool
-	Checkpoint  string // the last one's path, "" when none was saved
+	// Interrupted: the context ended the run before its last iteration. Stopped: its
+	// evaluations did, as they became no better.
+	Interrupted, Stopped bool
+	Checkpoint           string // the last one's path, "" when none was saved
+	Best                 *Best  // evaluation, nil when there was none
+	BestCheckpoint       string // its path, "" when it was not kept
 }
 
 // DivergedError says that an iteration gave numbers that are none. Where the plan
@@ -207,10 +213,13 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled it finishes the iteration at
 // hand, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
+	if err := t.catchUp(); err != nil {
+		return t.result(nan), err
+	}
 	r := t.result(nan)
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
-		if ctx.Err() != nil {
-			r.Interrupted = true
+		if ctx.Err() != nil || t.exhausted() {
+			r.Interrupted, r.Stopped = !t.exhausted(), t.exhausted()
 			break
 		}
 		report, err := t.Step()
@@ -226,28 +235,26 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 		}
 	}
 	err := errors.Join(t.commit(), t.save(true))
-	return Result{t.done, r.Loss, r.Interrupted, t.last}, err
+	ended := t.result(r.Loss)
+	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
+	return ended, err
 }
 
 func (t *Trainer) result(loss float64) Result {
-	return Result{Iterations: t.done, Loss: loss, Checkpoint: t.last}
+	return Result{Iterations: t.done, Loss: loss, Checkpoint: t.last, Best: t.best, BestCheckpoint: t.bestPath()}
 }
 
 // afterStep evaluates, reports and saves when it is time to.
 func (t *Trainer) afterStep(r Report) error {
-	ev := t.c.Evaluate
-	evaluated := ev != nil && ev.Every > 0 && t.done%ev.Every == 0
-	if evaluated {
-		loss, err := ev.run(t.e)
-		if err != nil {
-			return fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
-		}
-		r.EvalLoss = loss
+	last := t.done == t.c.Iterations
+	best, err := t.evaluate(&r)
+	if err != nil {
+		return err
 	}
-	if t.c.Report != nil && (evaluated || t.done%t.c.ReportEvery == 0 || t.done == t.c.Iterations) {
+	if t.c.Report != nil && (r.EvalLoss != 0 || t.done%t.c.ReportEvery == 0 || last) {
 		t.c.Report(t.complete(r))
 	}
-	return t.save(false)
+	return t.save(best && t.keepsBest())
 }
 
 // Step runs one iteration. io.EOF says that the feed has ended.

@@ -5,7 +5,10 @@
 package weights
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"spillway/executor"
 	"spillway/plan"
@@ -73,16 +76,33 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers; use f32, bf16, f16 or a 4-bit type", t.Param.Name, t.Type.DType)
 	}
 	width := t.Type.DType.Bytes(1)
-	piece := make([]float32, pieceElements)
 	return e.Write(t, func(offset int64, chunk []byte) error {
-		for first := offset / width; len(chunk) > 0; first += int64(len(piece)) {
-			piece = piece[:min(pieceElements, int64(len(chunk))/width)]
-			if err := from.Read(t.Param.Name, first, piece); err != nil {
-				return err
+		return shared(chunk, pieceElements*width, func(at int64, part []byte) error {
+			piece := make([]float32, min(pieceElements, int64(len(part))/width))
+			for first := (offset + at) / width; len(part) > 0; first += int64(len(piece)) {
+				piece = piece[:min(len(piece), len(part)/int(width))]
+				if err := from.Read(t.Param.Name, first, piece); err != nil {
+					return err
+				}
+				t.Type.DType.Encode(part, piece)
+				part = part[int64(len(piece))*width:]
 			}
-			t.Type.DType.Encode(chunk, piece)
-			chunk = chunk[int64(len(piece))*width:]
-		}
-		return nil
+			return nil
+		})
 	})
+}
+
+// shared cuts a chunk into a part for each processor, of whole pieces, and does them at
+// once. at is where a part begins.
+func shared(chunk []byte, piece int64, do func(at int64, part []byte) error) error {
+	n := int64(len(chunk))
+	share := max(1, (n/piece+int64(runtime.GOMAXPROCS(0))-1)/int64(runtime.GOMAXPROCS(0))) * piece
+	errs := make([]error, (n+share-1)/share)
+	var group sync.WaitGroup
+	for i := range errs {
+		at := int64(i) * share
+		group.Go(func() { errs[i] = do(at, chunk[at:min(at+share, n)]) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }

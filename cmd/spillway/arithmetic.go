@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/shape"
@@ -20,6 +22,9 @@ import (
 const (
 	productSide = 1024
 	productTime = 400 * time.Millisecond
+
+	peakTries  = 40
+	peakRounds = 20_000
 )
 
 // arithmetic measures the matrix product of the CPU backend.
@@ -35,6 +40,19 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 		return 0, err
 	}
 	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
+}
+
+// registerPeak is the rate of multiply-adds that all cores reach in registers, in units
+// of 1e9: the best of some short runs.
+func registerPeak() (rate float64) {
+	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
+	defer pool.Close()
+	for range peakTries {
+		start := time.Now()
+		operations := kernel.Saturate(pool, peakRounds)
+		rate = max(rate, operations/time.Since(start).Seconds()/giga)
+	}
+	return rate
 }
 
 // timeProduct is the shortest time a product of two n×n matrices took.

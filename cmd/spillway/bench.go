@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,16 +30,16 @@ Peers are PyTorch and accelerate.
 
 bench cpu measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
 training iteration of a Llama of 52 million params. Each figure is shown as a share of
-what binds it, measured in the same run: arithmetic against the highest rate that anyone,
-ours or theirs, reached; AdamW against the highest memory traffic.
+what binds it, measured in the same run: arithmetic against multiply-adds of all cores that
+never leave the registers; AdamW against the highest memory traffic.
 
 Where the Python named by --python has torch or numpy, the same work is measured there,
 in turns with ours, and the ratio is printed: above 1 ours is faster. The best of all
 rounds counts on both sides, since on a shared machine it is the least disturbed one.`,
 		Example: `  spillway bench cpu
   spillway bench cpu --python ./venv/bin/python --rounds 5
-  spillway bench gpu --device cuda:0 --json
-  spillway bench gpu --only forward         rows with that word only`,
+  spillway bench cpu --only product         rows with that word only
+  spillway bench gpu --device cuda:0 --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] != "cpu" && args[0] != "gpu" {
 				return misused("%v; say what to measure: bench cpu or bench gpu", args)
@@ -51,7 +53,8 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
-	cmd.Flags().StringVar(&o.only, "only", "", "of bench gpu: measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.Flags().StringVar(&o.only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)
@@ -82,7 +85,9 @@ func measureBench(ctx context.Context, sh shell, what string, o benchOptions) (b
 type benchOptions struct {
 	python, peers string
 	rounds        int
-	device, only  string // of bench gpu
+	only          string // words of the rows to measure, separated by commas
+	device        string // of bench gpu
+	rates         string // of bench gpu: a file of an earlier run
 }
 
 // benchReport is the object of bench --json.
@@ -90,7 +95,7 @@ type benchReport struct {
 	CPU     string       `json:"cpu"`
 	Kernels string       `json:"kernels"` // the path in use: avx512, avx2 or portable
 	Threads int          `json:"threads"`
-	Peak    float64      `json:"peak_gflops"`     // the highest arithmetic rate anyone reached in the run
+	Peak    float64      `json:"peak_gflops"`     // multiply-adds of all threads in registers
 	Memory  float64      `json:"memory_gb_per_s"` // the highest memory traffic, of copies or AdamW
 	Peers   []string     `json:"peers"`           // that answered, with their versions
 	Results []*benchItem `json:"results"`
@@ -123,12 +128,13 @@ func benchCPU(ctx context.Context, sh shell, o benchOptions) (r *benchReport, er
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	b := &bench{dev: dev, here: here}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.prepare(); err != nil {
+	if err := b.prepare(o); err != nil {
 		return nil, err
 	}
 	r = &benchReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Peers: []string{}, Notes: []string{}}
 	theirs := findPeers(o)
 	for round := range o.rounds {
+		r.Peak = max(r.Peak, registerPeak())
 		for _, item := range b.items {
 			line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.rounds, item.Name))
 			if err := ctx.Err(); err != nil {
@@ -161,17 +167,14 @@ func (i *benchItem) keep(peer string, figure float64) {
 
 // conclude turns figures into shares and ratios.
 func (r *benchReport) conclude(here machine.Machine) {
-	r.Peak = float64(here.Host.Compute.F32) / giga
 	r.Memory = 2 * float64(here.Host.Copy) / giga
 	for _, i := range r.Results {
-		peak := r.peakOf(i)
-		*peak = max(*peak, i.Ours)
-		for _, theirs := range i.Theirs {
-			*peak = max(*peak, theirs)
+		if i.memory {
+			r.Memory = max(r.Memory, i.Ours, slices.Max(append(slices.Collect(maps.Values(i.Theirs)), 0)))
 		}
 	}
 	for _, i := range r.Results {
-		i.Share = i.Ours / *r.peakOf(i)
+		i.Share = i.Ours / r.peakOf(i)
 		i.Ratio = map[string]float64{}
 		for peer, theirs := range i.Theirs {
 			i.Ratio[peer] = i.Ours / theirs
@@ -180,11 +183,11 @@ func (r *benchReport) conclude(here machine.Machine) {
 }
 
 // peakOf is the rate that binds an item.
-func (r *benchReport) peakOf(i *benchItem) *float64 {
+func (r *benchReport) peakOf(i *benchItem) float64 {
 	if i.memory {
-		return &r.Memory
+		return r.Memory
 	}
-	return &r.Peak
+	return r.Peak
 }
 
 const giga = 1e9

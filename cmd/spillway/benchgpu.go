@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 
 	"spillway/internal/term"
@@ -18,6 +20,7 @@ type gpuReport struct {
 	Card    string      `json:"card"`
 	Rates   probe.Rates `json:"rates"` // measured in this run
 	Results []*gpuRow   `json:"results"`
+	Host    []*hostRow  `json:"host"`
 	Peers   []string    `json:"peers"`
 	// Over all results: how far forecasts of time are off, as the median, and how far
 	// the driver's count of memory is from what was expected, at worst. Shares of what was
@@ -40,11 +43,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
 	}
 	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
-	r.Rates, err = probe.Measure(here.cards[0], probe.Usual)
-	if err == nil {
-		err = sh.tf32(here.choice.cards[0], &r.Rates)
-	}
-	if err != nil {
+	if r.Rates, err = sh.benchRates(here, o); err != nil {
 		return r, joinClose(err, here)
 	}
 	here.device = r.Rates.Device(here.device)
@@ -61,16 +60,46 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		line.Print(row.Name)
 		if err := row.measure(ctx, sh, here, r.Rates); err != nil {
 			if ctx.Err() != nil {
-				return r, err
+				r.Notes = append(r.Notes, "interrupted in "+row.Name)
+				r.conclude()
+				return r, nil
 			}
 			r.Notes = append(r.Notes, fmt.Sprintf("%s was not measured: %v", row.Name, err))
 			continue
 		}
 		r.Results = append(r.Results, row)
 	}
+	if o.wants(hostAdam) {
+		line.Print(hostAdam)
+		if err := r.benchHost(ctx, theirs); err != nil {
+			return r, err
+		}
+	}
 	theirs.onGPU(ctx, r, line.Print)
 	r.conclude()
 	return r, nil
+}
+
+// benchRates measures the card, or reads the rates another bench gpu measured.
+func (sh shell) benchRates(here *rig, o benchOptions) (rates probe.Rates, err error) {
+	if o.rates == "" {
+		if rates, err = probe.Measure(here.cards[0], probe.Usual); err == nil {
+			err = sh.tf32(here.choice.cards[0], &rates)
+		}
+		return rates, err
+	}
+	text, err := os.ReadFile(o.rates)
+	if err != nil {
+		return rates, fmt.Errorf("--rates: %w", err)
+	}
+	var earlier gpuReport
+	if err := json.Unmarshal(text, &earlier); err != nil {
+		return rates, fmt.Errorf("--rates %s is no object of bench gpu --json: %w", o.rates, err)
+	}
+	if !(earlier.Rates.In > 0) || !(earlier.Rates.Compute.F32 > 0) {
+		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.rates, earlier.Rates.In, earlier.Rates.Compute.F32)
+	}
+	return earlier.Rates, earlier.Rates.Tables.Check()
 }
 
 func orElse(text, other string) string {
@@ -108,13 +137,16 @@ func (r *gpuReport) write(w io.Writer) error {
 		r.Rates.Compute.BF16, r.Rates.Bandwidth, r.Rates.Launch)
 	p.WriteString("\n")
 	var t term.Table
-	t.Row("", "ours", "of bound", "bound by", "forecast", "arena", "driver, expected", "peers")
+	t.Row("", "ours", "of bound", "bound by", "useful", "forecast", "arena", "driver, expected", "peers")
 	for _, row := range r.Results {
-		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, seconds(row.Forecast), units.Bytes(row.Arena).String(),
+		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
 			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.peers())
 	}
 	t.Write(&p) // a page takes everything
 	p.WriteString("\n")
+	for _, row := range r.Host {
+		p.line(row.Name, "%.2f G params/s with %d threads, %s", row.Ours/giga, row.Threads, ratios(row.Ratio))
+	}
 	if len(r.MemoryOff) == 2 {
 		p.line("forecasts", "time off by %s at the median; memory by %+.1f%% to %+.1f%%", percent(r.TimeOff), 100*r.MemoryOff[0], 100*r.MemoryOff[1])
 	}

@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"spillway/device/cuda"
 	"spillway/machine"
+	"spillway/op"
 	"spillway/plan"
 	"spillway/probe"
 	"spillway/units"
@@ -32,7 +37,7 @@ func TestGPURowsAreHeldToBounds(t *testing.T) {
 // Peers on cards are asked for the rows that were measured, and compared.
 func TestGPUPeersAreAsked(t *testing.T) {
 	o := fakePython(t, `case "$1" in
-*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}]}';;
+*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}, {"row": -1, "peer": "other", "error": "it broke"}]}';;
 *) exit 1;;
 esac
 `)
@@ -41,14 +46,17 @@ esac
 	r := &gpuReport{Results: []*gpuRow{short, kept}}
 	findPeers(o).onGPU(context.Background(), r, func(string) {})
 	r.conclude()
-	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "torch_train_gpu.py") {
+	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 2 ||
+		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {
 		t.Errorf("%+v, %+v, notes %v", short, kept, r.Notes)
 	}
 	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
 		t.Errorf("time off by %v, memory by %v", r.TimeOff, r.MemoryOff)
 	}
+	r.Host = []*hostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
 	var text strings.Builder
-	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") {
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") ||
+		!strings.Contains(text.String(), "5.50 G params/s with 16 threads, 1.10× PyTorch's fused") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 }
@@ -88,6 +96,37 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 	}
 	if len(names) < 30 {
 		t.Errorf("%d rows are too few to judge forecasts by", len(names))
+	}
+}
+
+// Rates come from a file of an earlier run, which is checked.
+func TestBenchRates(t *testing.T) {
+	var opened []cuda.Options
+	sh := fakeCards(t, 1, &opened)
+	earlier := gpuReport{}
+	earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
+	earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+	for name, spoil := range map[string]func(*gpuReport){
+		"":                   func(*gpuReport) {},
+		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
+		"has 1 rates, want 2": func(r *gpuReport) {
+			r.Rates.Tables["bf16"][op.Add] = machine.Table{Axes: [][]int64{{1, 2}}, Rates: []float64{1}}
+		},
+	} {
+		spoiled := earlier
+		spoil(&spoiled)
+		text, err := json.Marshal(spoiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "earlier.json")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := sh.benchRates(&rig{}, benchOptions{rates: file})
+		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Add].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+			t.Errorf("%q: %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// gpuPeers are the programs of peers on cards, with the rows they know.
+// gpuPeers are the programs of peers on cards, with the rows that their results are of.
 var gpuPeers = []struct {
 	file string
-	rows []string
+	rows [][]string
 }{
-	{"torch_offload_forward.py", []string{forwardShort, forwardLong}},
-	{"torch_train_gpu.py", []string{trainKept, trainAgain}},
+	{"torch_offload_forward.py", [][]string{{forwardShort}, {forwardLong}}},
+	{"torch_train_gpu.py", [][]string{{trainKept, leanKept}, {trainAgain, leanAgain}}},
+	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderWhole}}},
+	{"ramtorch_linear.py", [][]string{{linearForward}, {linearTrain}}},
 }
 
 // onGPU runs the programs of rows that were measured. What cannot be run is noted.
 func (p *peers) onGPU(ctx context.Context, r *gpuReport, show func(string)) {
 	for _, program := range gpuPeers {
-		known := func(row *gpuRow) bool { return slices.Contains(program.rows, row.Name) }
+		known := func(row *gpuRow) bool { return slices.Contains(slices.Concat(program.rows...), row.Name) }
 		if !slices.ContainsFunc(r.Results, known) {
 			continue
 		}
@@ -32,21 +34,30 @@ func (p *peers) onGPU(ctx context.Context, r *gpuReport, show func(string)) {
 		}
 		r.Peers = append(r.Peers, fmt.Sprintf("%s, %s in all", answer.Version, seconds(time.Since(start).Seconds())))
 		for _, result := range answer.Results {
-			for _, row := range r.Results {
-				if known(row) && program.rows[result.Row] == row.Name {
-					row.keep(result.Peer, result.Seconds)
-				}
-			}
+			r.take(program.file, program.rows, result)
 		}
 	}
 }
 
-// keep keeps the best time of a peer.
-func (g *gpuRow) keep(peer string, seconds float64) {
-	if g.Theirs == nil {
-		g.Theirs = map[string]float64{}
+// take gives a peer's result to the rows it is of.
+func (r *gpuReport) take(file string, rows [][]string, result peerResult) {
+	if result.Error != "" || result.Row < 0 || result.Row >= len(rows) {
+		r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Peer, file, result.Error))
+		return
 	}
-	if had, ok := g.Theirs[peer]; !ok || seconds < had {
-		g.Theirs[peer] = seconds
+	for _, row := range r.Results {
+		if slices.Contains(rows[result.Row], row.Name) {
+			row.keep(result)
+		}
+	}
+}
+
+// keep keeps the best time of a peer, and the memory it took then.
+func (g *gpuRow) keep(r peerResult) {
+	if g.Theirs == nil {
+		g.Theirs, g.TheirBytes = map[string]float64{}, map[string]int64{}
+	}
+	if had, ok := g.Theirs[r.Peer]; !ok || r.Seconds < had {
+		g.Theirs[r.Peer], g.TheirBytes[r.Peer] = r.Seconds, r.Peak
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"spillway"
@@ -66,20 +67,18 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// prepare makes all items, with memory of their own.
-func (b *bench) prepare() error {
-	for _, side := range productSides {
-		if err := b.addProduct(side); err != nil {
+// prepare makes the items that are wanted, with memory of their own.
+func (b *bench) prepare(o benchOptions) error {
+	for _, add := range []func() error{b.addProducts, b.addAttention, b.addAdam, b.addStep} {
+		if err := add(); err != nil {
 			return err
 		}
 	}
-	if err := b.addAttention(); err != nil {
-		return err
+	b.items = slices.DeleteFunc(b.items, func(i *benchItem) bool { return !o.wants(i.Name) })
+	if len(b.items) == 0 {
+		return misused("--only %s names none of the rows", o.only)
 	}
-	if err := b.addAdam(); err != nil {
-		return err
-	}
-	return b.addStep()
+	return nil
 }
 
 // call prepares a call with random operands.
@@ -97,14 +96,16 @@ func (b *bench) call(kind op.Kind, attr op.Attr, in ...op.Type) (*benchCall, err
 	return made, nil
 }
 
-func (b *bench) addProduct(side int64) error {
-	square := op.Type{DType: dtype.F32, Shape: shape.Shape{side, side}}
-	c, err := b.call(op.MatMul, op.Attr{}, square, square)
-	if err != nil {
-		return err
+func (b *bench) addProducts() error {
+	for _, side := range productSides {
+		square := op.Type{DType: dtype.F32, Shape: shape.Shape{side, side}}
+		c, err := b.call(op.MatMul, op.Attr{}, square, square)
+		if err != nil {
+			return err
+		}
+		flops := 2 * float64(side) * float64(side) * float64(side)
+		b.items = append(b.items, &benchItem{Name: productItem(side), Unit: "GFLOP/s", measure: rateOf(flops, c)})
 	}
-	flops := 2 * float64(side) * float64(side) * float64(side)
-	b.items = append(b.items, &benchItem{Name: productItem(side), Unit: "GFLOP/s", measure: rateOf(flops, c)})
 	return nil
 }
 

@@ -26,6 +26,7 @@ type peerProgram struct {
 	peer string
 	file string
 	args []string
+	rows []string // that it measures
 	// items gives the item's name and figure of each result.
 	items func(peerResult) (item string, figure float64)
 }
@@ -41,6 +42,8 @@ type peerResult struct {
 	Row     int     `json:"row"`
 	Peer    string  `json:"peer"`
 	Seconds float64 `json:"seconds"`
+	Peak    int64   `json:"peak"`  // bytes of the card
+	Error   string  `json:"error"` // why there is no measurement
 }
 
 // peerAnswer is the line a program prints.
@@ -51,26 +54,27 @@ type peerAnswer struct {
 
 // programs lists what is run, with the sizes we use.
 func programs() []peerProgram {
-	sides := []string{"--sizes"}
+	sides, products := []string{"--sizes"}, []string(nil)
 	for _, side := range productSides {
 		sides = append(sides, strconv.FormatInt(side, 10))
+		products = append(products, productItem(side))
 	}
 	product := func(r peerResult) (string, float64) { return productItem(r.N), r.GFlops }
 	return []peerProgram{
-		{torch, "torch_matmul.py", sides, product},
-		{numpy, "numpy_matmul.py", sides, product},
+		{torch, "torch_matmul.py", sides, products, product},
+		{numpy, "numpy_matmul.py", sides, products, product},
 		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
-			func(r peerResult) (string, float64) {
+			[]string{attentionForward, attentionBoth}, func(r peerResult) (string, float64) {
 				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops
 			}},
-		{torch, "torch_adamw.py", []string{"--params", fmt.Sprint(adamParams)}, func(r peerResult) (string, float64) {
+		{torch, "torch_adamw.py", []string{"--params", fmt.Sprint(adamParams)}, []string{adamItem}, func(r peerResult) (string, float64) {
 			if r.Kind != "fused" { // the faster of PyTorch's
 				return "", 0
 			}
 			return adamItem, r.GBytes
 		}},
 		{torch, "torch_llama_step.py", []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepRows), "--positions", fmt.Sprint(stepSeq)},
-			func(r peerResult) (string, float64) { return stepItem, r.GFlops }},
+			[]string{stepItem}, func(r peerResult) (string, float64) { return stepItem, r.GFlops }},
 	}
 }
 
@@ -84,11 +88,11 @@ func findPeers(o benchOptions) *peers {
 	return &peers{python: o.python, folder: o.peers, missing: map[string]bool{}}
 }
 
-// once runs every program once and keeps the best figures. What cannot be run is
+// once runs every program that measures a row of the report, and keeps the best figures. What cannot be run is
 // noted and left out from then on.
 func (p *peers) once(ctx context.Context, r *benchReport, show func(string)) {
 	for _, program := range programs() {
-		if p.missing[program.peer] {
+		if p.missing[program.peer] || !slices.ContainsFunc(r.Results, func(i *benchItem) bool { return slices.Contains(program.rows, i.Name) }) {
 			continue
 		}
 		show(program.peer + ", " + strings.TrimSuffix(program.file, ".py"))

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,6 +149,16 @@ func (sh shell) calibrate(r *rig) error {
 
 // rounded is what machine.Compute calls f32 arithmetic that rounds its operands.
 const rounded = "tf32"
+
+// rounding is a card whose f32 arithmetic is the rounded one.
+func rounding(d machine.Device) machine.Device {
+	d.Compute.F32 = max(d.Compute.F32, d.Compute.TF32)
+	if d.Tables = maps.Clone(d.Tables); d.Tables == nil {
+		d.Tables = machine.Tables{}
+	}
+	d.Tables["f32"] = d.Tables[rounded]
+	return d
+}
 
 // tf32 opens the card again, so that it rounds operands, and measures what that changes.
 func (sh shell) tf32(o cuda.Options, rates *probe.Rates) (err error) {

@@ -25,7 +25,7 @@ type rig struct {
 }
 
 // deviceHelp explains --device where devices are opened.
-const deviceHelp = "run on `NAME`: cpu, cuda:0, a share of a card such as cuda:0/2, or several that are alike, separated by commas (default: the first GPU that opens, else the CPU)"
+const deviceHelp = "run on `NAME`: cpu, cuda:0, a share of a card such as cuda:0/2, or several that are alike, separated by commas; tf32 at the end lets cards round f32 operands of products and attention to 10 bits of fraction (default: the first GPU that opens, else the CPU)"
 
 // rig opens devices by the names of --device, and looks at the computer they are in.
 // The caller closes it.
@@ -52,6 +52,11 @@ func (sh shell) rig(names string, o machine.Options) (r *rig, err error) {
 	}
 	if r.machine, err = sh.probe(o); err != nil {
 		return r, err
+	}
+	for i, o := range r.choice.cards {
+		if o.TF32 {
+			r.machine.Devices[i] = rounding(r.machine.Devices[i])
+		}
 	}
 	r.device = r.machine.Devices[0]
 	if r.why != "" {
@@ -165,7 +170,7 @@ type deviceChoice struct {
 	cpus  int
 }
 
-// parseDevices reads names such as "cuda:0,cuda:1".
+// parseDevices reads names such as "cuda:0,cuda:1" and "cuda:0,tf32".
 func parseDevices(names string) (c deviceChoice, err error) {
 	if names == "" {
 		return c, nil
@@ -181,6 +186,10 @@ func parseDevices(names string) (c deviceChoice, err error) {
 				return c, fmt.Errorf("--device %s: %w", name, err)
 			}
 			c.cards = append(c.cards, o)
+		case name == rounded && len(c.cards) > 0:
+			for i := range c.cards {
+				c.cards[i].TF32 = true
+			}
 		default:
 			return c, fmt.Errorf("--device %q; it is cpu or cuda:0, or several that are alike, such as cuda:0,cuda:1", name)
 		}

@@ -13,6 +13,7 @@ import (
 	"spillway/device/cuda"
 	"spillway/device/cuda/driver"
 	"spillway/machine"
+	"spillway/op"
 	"spillway/plan"
 )
 
@@ -61,19 +62,20 @@ func (c fakeCard) Info() device.Info {
 
 func TestDeviceNames(t *testing.T) {
 	for names, want := range map[string]deviceChoice{
-		"":                  {},
-		"cpu":               {cpus: 1},
-		"cpu,cpu":           {cpus: 2},
-		"cuda":              {cards: []cuda.Options{{}}},
-		"cuda:1":            {cards: []cuda.Options{{Ordinal: 1}}},
-		"cuda:0/2,cuda:0/2": {cards: []cuda.Options{{Share: 2}, {Share: 2}}},
+		"":                   {},
+		"cpu":                {cpus: 1},
+		"cpu,cpu":            {cpus: 2},
+		"cuda":               {cards: []cuda.Options{{}}},
+		"cuda:1":             {cards: []cuda.Options{{Ordinal: 1}}},
+		"cuda:0/2,cuda:0/2":  {cards: []cuda.Options{{Share: 2}, {Share: 2}}},
+		"cuda:0,cuda:1,tf32": {cards: []cuda.Options{{TF32: true}, {Ordinal: 1, TF32: true}}},
 	} {
 		got, err := parseDevices(names)
-		if err != nil || got.cpus != want.cpus || !slices.EqualFunc(got.cards, want.cards, func(a, b cuda.Options) bool { return a.Ordinal == b.Ordinal && a.Share == b.Share }) {
+		if err != nil || got.cpus != want.cpus || !slices.EqualFunc(got.cards, want.cards, func(a, b cuda.Options) bool { return a.Ordinal == b.Ordinal && a.Share == b.Share && a.TF32 == b.TF32 }) {
 			t.Errorf("%q is %+v, %v; want %+v", names, got, err, want)
 		}
 	}
-	for _, names := range []string{"gpu", "cuda:-1", "cuda:x", "cuda:0/0", "cuda:0/", "cpu,cuda:0", "cuda:0,", "tpu:1"} {
+	for _, names := range []string{"gpu", "cuda:-1", "cuda:x", "cuda:0/0", "cuda:0/", "cpu,cuda:0", "cuda:0,", "tpu:1", "tf32", "cpu,tf32"} {
 		if got, err := parseDevices(names); err == nil {
 			t.Errorf("%q is %+v", names, got)
 		}
@@ -173,5 +175,18 @@ func TestDevicesListsCards(t *testing.T) {
 	none, err := lookAround(shell{out: &text, err: &text, cache: cache}, machine.Options{})
 	if err != nil || len(none.Cards) != 0 || !strings.Contains(strings.Join(none.Notes, " "), errNoCards.Error()) {
 		t.Errorf("%+v, %v", none, err)
+	}
+}
+
+// A card that rounds is planned for at the rates of rounded products, and the rates of
+// the card as it was stay as they are.
+func TestRounding(t *testing.T) {
+	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {op.MatMul: {Rates: []float64{1}}}}}
+	d := rounding(plain)
+	if d.Compute.F32 != 400 || len(d.Tables["f32"]) != 1 || len(plain.Tables["f32"]) != 0 {
+		t.Errorf("%+v of %+v", d, plain)
+	}
+	if d := rounding(machine.Device{Compute: machine.Compute{F32: 60}}); d.Compute.F32 != 60 {
+		t.Errorf("%+v", d)
 	}
 }

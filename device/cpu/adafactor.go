@@ -15,11 +15,12 @@ type adafactor struct {
 	lines, rows, cols int // of all matrices; of one
 	factored          bool
 
-	w, row, col []float32 // row is v of a vector
-	g           *gradient
-	m           *state // nil for none
-	copied      *mirror
-	room        [][]float32 // by worker: steps of a part of a row
+	row, col []float32 // row is v of a vector
+	w        *weight
+	g        *gradient
+	m        *state // nil for none
+	copied   *mirror
+	room     [][]float32 // by worker: steps of a part of a row
 
 	byRow, byCol []float32 // what u is g times
 	sums         []float64 // by row: of squares of the weights, then of the steps
@@ -33,7 +34,7 @@ const vectorRow = 4 << 10
 
 func newAdafactor(c op.Call, workers int) program {
 	s := c.In[0].Shape
-	a := &adafactor{factored: len(s) > 1, g: newGradient(c.In[1].DType, workers), copied: &mirror{to: c.Attr.To}}
+	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: &mirror{to: c.Attr.To}}
 	n, squares := int(s.Elements()), 1
 	if a.factored {
 		squares = 2
@@ -72,7 +73,7 @@ func newAdafactor(c op.Call, workers int) program {
 			a.bound(scalars(l), a.total(), n)
 			steps.start(p)
 		}
-		a.copied.write(a.w, 0, n)
+		a.copied.write(a.w.wide, 0, n)
 	}}
 }
 
@@ -89,7 +90,7 @@ func (a *adafactor) workspace(n int) int64 {
 }
 
 func (a *adafactor) set(l *device.Launch, n int) {
-	a.w = f32(l, 0)
+	a.w.set(l)
 	a.g.set(l.Buffers[1])
 	at := 2
 	if a.m != nil {
@@ -132,7 +133,11 @@ func (a *adafactor) squares(worker, line, from, to int) {
 		old := float64(a.row[line])
 		a.row[line] = float32(old + (sum*a.clip2/float64(a.cols)+a.eps-old)*a.take)
 	}
-	a.sums[line] = kernel.SumSquares(a.w[from:to])
+	sum = 0
+	for i := from; i < to; i += widenedAtOnce {
+		sum += kernel.SumSquares(a.w.open(worker, i, min(i+widenedAtOnce, to)))
+	}
+	a.sums[line] = sum
 }
 
 // columns does the same for columns, counted over all matrices.
@@ -235,18 +240,21 @@ func (a *adafactor) size(worker, line, from, to int) {
 // step changes the weights of a row, and their means if there are any.
 func (a *adafactor) step(worker, line, from, to int) {
 	a.steps(worker, line, from, to, func(i int, u []float32) {
-		w := a.w[i : i+len(u)]
-		if a.m == nil {
-			for k := range w {
-				w[k] = w[k]*a.shrink - a.rate*u[k]
+		w := a.w.open(worker, i, i+len(u))
+		for k := range u {
+			u[k] *= a.rate
+		}
+		if a.m != nil {
+			m := a.m.open(worker, i, i+len(u))
+			for k := range u {
+				u[k] = a.beta1*m[k] + (1-a.beta1)*u[k]
 			}
-			return
+			copy(m, u)
+			a.m.close(worker, i, i+len(u))
 		}
-		m := a.m.open(worker, i, i+len(u))
 		for k := range w {
-			m[k] = a.beta1*m[k] + (1-a.beta1)*(a.rate*u[k])
-			w[k] = w[k]*a.shrink - m[k]
+			w[k] = w[k]*a.shrink - u[k]
 		}
-		a.m.close(worker, i, i+len(u))
+		a.w.close(worker, i, i+len(u))
 	})
 }

@@ -67,7 +67,12 @@ func newTiles(c op.Call, workers int) *tiles {
 // workspace in bytes: a tile, and what the product needs.
 func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.productWork()) }
 
-func (t *tiles) productWork() int { return kernel.Workspace(t.gemm.M, t.most, t.gemm.K, t.workers) }
+// productWork is what the product of a tile needs, a whole one or the last.
+func (t *tiles) productWork() int {
+	whole, last := t.gemm, t.gemm
+	whole.N, last.N = t.most, t.outputs%max(t.most, 1)
+	return max(whole.Workspace(t.workers), last.Workspace(t.workers))
+}
 
 func (t *tiles) bind(c op.Call, l *device.Launch) {
 	t.weight.bind(l.Buffers[1].Host())

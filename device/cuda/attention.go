@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"math/bits"
 
 	"spillway/dtype"
@@ -35,14 +36,14 @@ func headsOf(c op.Call, optional int) heads {
 	return heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
 }
 
-// extras: the call has segments, masks or dropout.
-func (h heads) extras() bool {
-	a := h.c.Attr
-	return a.Segments || a.KeyMask || a.Mask || a.Prob > 0
-}
+// masks: the call has segments or masks.
+func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.c.Attr.Mask }
 
-// sight lists the parameters of sight.h.
-func (h heads) sight() []arg {
+// dropout: weights are dropped.
+func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
+
+// sight lists the parameters of sight.h. Spans are those of documents, or nothing.
+func (h heads) sight(spans arg) []arg {
 	a, next := h.c.Attr, h.optional
 	pick := func(has bool) arg {
 		if !has {
@@ -52,7 +53,7 @@ func (h heads) sight() []arg {
 		return buffer(next - 1)
 	}
 	segments, keyMask, mask := pick(a.Segments), pick(a.KeyMask), pick(a.Mask)
-	return []arg{segments, keyMask, mask, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
+	return []arg{segments, keyMask, mask, spans, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
 		flag(a.Causal), i64(a.Window), f32(a.Prob), f32(1 / (1 - a.Prob)), i64(int64(a.Stream)), key(), row()}
 }
 
@@ -63,6 +64,7 @@ type tiling struct {
 	// of the gradient.
 	forward, queries, keys int64
 	deltas                 int64 // rows of o and do
+	spans                  bool  // takes spans of documents
 	// Shared memory of each, in bytes.
 	forwardShared, queriesShared, keysShared int64
 }
@@ -72,7 +74,7 @@ func (h heads) plain() tiling {
 	width := parts(h.d, 16) * 16
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
-	u := unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()}
+	u := unit{file: "attention", element: h.c.In[0].DType, head: width, masks: h.masks(), dropout: h.dropout()}
 	return tiling{unit: u, gradient: u,
 		forward: rows, queries: rows, keys: rows, deltas: 8,
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
@@ -87,10 +89,10 @@ func (h heads) flash(keys int64) tiling {
 		rows = 64
 	}
 	bytes := func(rows int64) int64 { return element.Bytes(rows * (h.d + lanes(element))) }
-	u := unit{file: "flash", element: element, head: h.d, keys: keys, extras: h.extras()}
+	u := unit{file: "flash", element: element, head: h.d, keys: keys, masks: h.masks(), dropout: h.dropout()}
 	grad := u
 	grad.file = "flashGrad"
-	return tiling{unit: u, gradient: grad,
+	return tiling{unit: u, gradient: grad, spans: h.c.Attr.Segments,
 		forward: 128, queries: rows, keys: rows, deltas: 256 / max(8, powerOf2(h.d/lanes(element))),
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
@@ -117,8 +119,20 @@ func (h heads) best(d *Device) tiling {
 const attentionThreads = 128
 
 // launch prepares a kernel over rows in tiles.
-func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, args ...arg) (*launch, error) {
-	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.sight()...)...)
+func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, spans arg, args ...arg) (*launch, error) {
+	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.sight(spans)...)...)
+}
+
+// documents appends to a program what finds the spans of documents, at the end of its
+// scratch memory, and says where they are.
+func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error) {
+	if !t.spans {
+		return arg{}, nil
+	}
+	const span, ofBlock = 32, 8
+	spans, p.workspace = work(p.workspace), p.workspace+blocked(8*h.b*parts(h.s, span))
+	return spans, p.add(d.grid(t.unit, "documentSpans", [3]int64{parts(h.s, span*ofBlock), h.b, 1}, [3]int64{32 * ofBlock, 1, 1}, 0,
+		buffer(h.optional), spans, i64(h.s)))
 }
 
 func attention(d *Device, c op.Call) (program, error) {
@@ -131,9 +145,15 @@ func attention(d *Device, c op.Call) (program, error) {
 	return h.forward(d, h.best(d))
 }
 
-func (h heads) forward(d *Device, t tiling) (program, error) {
+func (h heads) forward(d *Device, t tiling) (p program, err error) {
+	spans, err := h.documents(d, t, &p)
+	if err != nil {
+		return p, err
+	}
 	o := len(h.c.In)
-	return just(h.launch(d, t.unit, "attention", parts(h.t, t.forward), h.heads, t.forwardShared, buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+	err = p.add(h.launch(d, t.unit, "attention", parts(h.t, t.forward), h.heads, t.forwardShared, spans,
+		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+	return p, err
 }
 
 func attentionGrad(d *Device, c op.Call) (program, error) {
@@ -167,25 +187,26 @@ func (h heads) splits(t tiling, multiprocessors int64) int64 {
 // queries, so that no two threads add to the same element.
 func (h heads) gradient(d *Device, t tiling) (p program, err error) {
 	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.splits(t, int64(d.card.multiprocessors))
-	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
 	size, from := h.c.Out[1].Shape.Elements(), blocked(4*rows)
-	p, err = sequence(from,
-		func() (*launch, error) {
-			return d.grid(t.gradient, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
-				buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))
-		},
-		func() (*launch, error) {
-			return h.launch(d, t.gradient, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, append(operands, buffer(out))...)
-		},
-		func() (*launch, error) {
-			return h.launch(d, t.gradient, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared,
-				append(operands, buffer(out+1), buffer(out+2), work(from), i64(n))...)
-		})
+	p.workspace = from
+	if n > 1 {
+		p.workspace += 2 * n * blocked(4*size)
+	}
+	spans, err := h.documents(d, t, &p)
+	if err != nil {
+		return p, err
+	}
+	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
+	err = errors.Join(
+		p.add(d.grid(t.gradient, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
+		p.add(h.launch(d, t.gradient, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, spans,
+			append(operands, buffer(out))...)),
+		p.add(h.launch(d, t.gradient, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared, spans,
+			append(operands, buffer(out+1), buffer(out+2), work(from), i64(n))...)))
 	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {
-		var k *launch
-		k, err = d.line(of("reduce", h.c.In[0].DType), "foldParts", parts(size, 4*threads), threads,
-			work(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size))
-		p.steps, p.workspace = append(p.steps, k), from+2*n*4*size
+		err = p.add(d.line(of("reduce", h.c.In[0].DType), "foldParts", parts(size, 4*threads), threads,
+			work(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size)))
 	}
 	return p, err
 }

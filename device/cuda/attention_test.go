@@ -12,7 +12,7 @@ import (
 )
 
 // attentionCalls are calls flash.cu takes, with tiles that are whole, cut and empty.
-func attentionCalls(t testing.TB) (calls []op.Call) {
+func attentionCalls(t testing.TB, precision dtype.Type) (calls []op.Call) {
 	t.Helper()
 	ids, numbers := dtype.I32, dtype.F32
 	for _, c := range []struct {
@@ -25,12 +25,13 @@ func attentionCalls(t testing.TB) (calls []op.Call) {
 		{1, 130, 300, 32, op.Attr{Heads: 3, KVHeads: 3, Causal: true, Window: 70}},
 		{2, 190, 190, 64, op.Attr{Heads: 4, KVHeads: 4, Causal: true, Segments: true, Prob: 0.2, Stream: 3}},
 		{2, 100, 140, 96, op.Attr{Heads: 2, KVHeads: 2, KeyMask: true, Mask: true}},
+		{1, 1200, 1200, 64, op.Attr{Heads: 2, KVHeads: 1, Causal: true, Segments: true}}, // tiles of one document, of two, and apart
 	} {
 		c.attr.Scale = 0.125
-		half := func(heads, n int64) op.Type {
-			return op.Type{DType: dtype.BF16, Shape: shape.Shape{c.b, n, heads * c.d}}
+		rows := func(heads, n int64) op.Type {
+			return op.Type{DType: precision, Shape: shape.Shape{c.b, n, heads * c.d}}
 		}
-		in := []op.Type{half(c.attr.Heads, c.t), half(c.attr.KVHeads, c.s), half(c.attr.KVHeads, c.s)}
+		in := []op.Type{rows(c.attr.Heads, c.t), rows(c.attr.KVHeads, c.s), rows(c.attr.KVHeads, c.s)}
 		if c.attr.Segments {
 			in = append(in, op.Type{DType: ids, Shape: shape.Shape{c.b, c.s}})
 		}
@@ -49,14 +50,15 @@ func attentionCalls(t testing.TB) (calls []op.Call) {
 	return calls
 }
 
-// operandsOf fills operands: numbers in [-1, 1), segments and masks of stretches.
+// operandsOf fills operands: numbers in [-1, 1), segments and masks of stretches, which
+// are longer in longer samples.
 func operandsOf(types []op.Type) (list []op.Array) {
 	for i, t := range types {
 		a := op.NewArray(t)
 		numtest.Fill(a, uint64(i+1))
 		a.Round()
 		for k := range a.I {
-			a.I[k] = int32(k / 37 % 3)
+			a.I[k] = int32(k / max(37, len(a.I)/8) % 3)
 		}
 		list = append(list, a)
 	}
@@ -118,43 +120,85 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 	return out
 }
 
-// The kernels on tensor cores give what the plain ones give, forward and backward.
+// The kernels on tensor cores give what the plain ones give, forward and backward, with
+// as many keys at a time as cards with much and with little shared memory take.
 func TestFlashIsPlain(t *testing.T) {
 	d := openCard(t, Options{})
 	defer d.Close()
-	for i, c := range attentionCalls(t) {
-		in := operandsOf(c.In)
-		plain := headsOf(c, 3)
-		forward := func(by tiling) []op.Array {
-			p, err := plain.forward(d, by)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return runProgram(t, d, c, p, in)
+	for _, by := range []struct {
+		precision dtype.Type
+		keys      int64
+	}{{dtype.BF16, 64}, {dtype.BF16, 32}, {dtype.F32, 32}} {
+		for i, c := range attentionCalls(t, by.precision) {
+			t.Run(fmt.Sprintf("%v by %d, case %d", by.precision, by.keys, i), func(t *testing.T) { checkFlash(t, d, c, by.keys) })
 		}
-		want := forward(plain.plain())
-		sameNumbers(t, fmt.Sprintf("case %d", i), forward(plain.flash(64)), want)
-
-		grad := op.Call{Kind: op.AttentionGrad, Attr: c.Attr, In: append([]op.Type{c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1], c.In[0]}, c.In[3:]...), Out: c.In[:3:3]}
-		operands := append([]op.Array{in[0], in[1], in[2], want[0], want[1], numtest.Random(c.In[0], 9)}, in[3:]...)
-		back := headsOf(grad, 6)
-		backward := func(by tiling) []op.Array {
-			p, err := back.gradient(d, by)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return runProgram(t, d, grad, p, operands)
-		}
-		sameNumbers(t, fmt.Sprintf("gradient of case %d", i), backward(back.flash(64)), backward(back.plain()))
 	}
 }
 
-// sameNumbers allows for weights rounded to bf16.
+func checkFlash(t *testing.T, d *Device, c op.Call, keys int64) {
+	in, h := operandsOf(c.In), headsOf(c, 3)
+	forward := func(by tiling) []op.Array {
+		p, err := h.forward(d, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runProgram(t, d, c, p, in)
+	}
+	want := forward(h.plain())
+	sameNumbers(t, "forward", forward(h.flash(keys)), want)
+
+	grad := gradOf(c)
+	operands := append([]op.Array{in[0], in[1], in[2], want[0], want[1], numtest.Random(c.In[0], 9)}, in[3:]...)
+	back := headsOf(grad, 6)
+	backward := func(by tiling) []op.Array {
+		p, err := back.gradient(d, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runProgram(t, d, grad, p, operands)
+	}
+	sameNumbers(t, "gradient", backward(back.flash(keys)), backward(back.plain()))
+}
+
+// sameNumbers allows for weights rounded to bf16, and to tf32 where elements are wider.
 func sameNumbers(t *testing.T, what string, got, want []op.Array) {
 	t.Helper()
+	most, square := 1.6e-2, 2e-5
+	if got[0].Type.DType != dtype.BF16 {
+		most, square = 4e-3, 1.3e-6
+	}
 	for i := range want {
-		if d := numtest.Compare(got[i].F, want[i].F); !(d.Max < 1.6e-2 && d.NMSE < 2e-5) {
+		if d := numtest.Compare(got[i].F, want[i].F); !(d.Max < most && d.NMSE < square) {
 			t.Errorf("%s: output %d is off by %v", what, i, d)
+		}
+	}
+}
+
+// Which tiling a call gets follows from the call, the device's precision and the card's
+// shared memory.
+func TestTilings(t *testing.T) {
+	const h200, rtx4090 = 227 << 10, 99 << 10
+	for _, c := range []struct {
+		precision dtype.Type
+		width     int64
+		tf32      bool
+		shared    int
+		file      string
+		keys      int64
+	}{
+		{dtype.BF16, 128, false, h200, "flash", 64},
+		{dtype.BF16, 128, false, rtx4090, "flash", 32},
+		{dtype.BF16, 64, false, rtx4090, "flash", 64},
+		{dtype.BF16, 72, false, h200, "attention", 0},
+		{dtype.F32, 128, false, h200, "attention", 0},
+		{dtype.F32, 128, true, h200, "flash", 32},
+		{dtype.F32, 64, true, rtx4090, "attention", 0}, // 2 × 128 rows of the gradient's keys do not fit
+		{dtype.F32, 128, true, rtx4090, "attention", 0},
+	} {
+		d := &Device{options: Options{TF32: c.tf32}, card: card{shared: c.shared}}
+		u := headsOf(attentionCall(t, c.precision, 1, 256, c.width, op.Attr{Heads: 4, KVHeads: 2, Causal: true}), 3).best(d).unit
+		if u.file != c.file || u.keys != c.keys {
+			t.Errorf("%+v: %s by %d keys", c, u.file, u.keys)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package cuda
 
 import (
 	"errors"
+	flags "flag"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/planner"
 )
@@ -123,7 +126,10 @@ func productsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
 	return list
 }
 
-// A thousand iterations take nothing from the card, the heap or the system.
+// flatIterations are run to see that nothing grows.
+var flatIterations = flags.Int("iterations", 1000, "how many iterations must leave memory and handles flat")
+
+// Iterations take nothing from the card, the heap or the system.
 func TestIterationsStayFlat(t *testing.T) {
 	d := openCard(t, Options{})
 	defer d.Close()
@@ -148,16 +154,41 @@ func TestIterationsStayFlat(t *testing.T) {
 			iterateOnce(t, e, uint64(i))
 		}
 	}
-	run(20)
-	free := freeOn(t, d)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	run(1000)
-	runtime.ReadMemStats(&after)
-	if now := freeOn(t, d); now < free {
-		t.Errorf("%d bytes of the card went", free-now)
+	run(200)
+	before := takenBy(t, d)
+	run(*flatIterations)
+	after := takenBy(t, d)
+	t.Logf("%d iterations: %+v before, %+v after", *flatIterations, before, after)
+	if after.card > before.card || after.handles > before.handles || after.files > before.files {
+		t.Errorf("something of the card or the system went: %+v before, %+v after", before, after)
 	}
-	if per := (after.Mallocs - before.Mallocs) / 1000; per > 8 {
+	if grown := after.resident - before.resident; grown > 4<<20 {
+		t.Errorf("the process has grown by %d bytes", grown)
+	}
+	if per := (after.allocations - before.allocations) / uint64(*flatIterations); per > 8 {
 		t.Errorf("%d allocations on the heap per iteration", per)
 	}
+}
+
+// taken is what a process holds.
+type taken struct {
+	card, resident int64 // bytes of the card, and of physical memory with what is page-locked
+	handles, files int
+	allocations    uint64
+}
+
+func takenBy(t *testing.T, d *Device) (n taken) {
+	t.Helper()
+	runtime.GC()
+	free, total, err := d.Memory()
+	resident, bad := machine.Resident()
+	open, worse := os.ReadDir("/proc/self/fd")
+	if err := errors.Join(err, bad, worse); err != nil {
+		t.Fatal(err)
+	}
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return taken{total - free, resident, len(d.events) + len(d.queues) + len(d.live) + len(d.products), len(open), heap.Mallocs}
 }

@@ -18,31 +18,24 @@ const codeCells = 127<<7 - quant.FirstCell + 1
 // codeTables writes the values of package quant as arrays of kernels.
 func codeTables() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "#define CELLS %d\n#define FIRST_CELL %d\n", codeCells, quant.FirstCell)
+	fmt.Fprintf(&text, "#define CELLS %d\n#define FIRST_CELL %d\n#define ZERO_CODE %d\n", codeCells, quant.FirstCell, quant.Signed.Zero())
 	floats(&text, "fourBitValues", quant.NF4.Values[:], quant.FP4.Values[:])
 	floats(&text, "dynamicValues", quant.Signed.Values[:], quant.Unsigned.Values[:])
-	floats(&text, "dynamicRungs", rungs(quant.Signed), rungs(quant.Unsigned))
-	positive, negative, unsigned := cells(quant.Signed, 0), cells(quant.Signed, quant.SignCells), cells(quant.Unsigned, 0)
-	fmt.Fprintf(&text, "__device__ const u8 dynamicCells[3][CELLS] = {%s, %s, %s};\n", list(positive), list(negative), list(unsigned))
-	fmt.Fprintf(&text, "#define ZERO_CODE %d\n", quant.Signed.Zero())
+	fmt.Fprintf(&text, "__device__ const u32 dynamicCells[2][CELLS] = {%s, %s};\n", list(cells(quant.Signed)), list(cells(quant.Unsigned)))
 	return text.String()
 }
 
-// rungs are the middles above each value of a code: what is above one has a higher code.
-func rungs(d *quant.Dynamic) []float32 {
-	all := make([]float32, len(d.Values))
-	for i := range all[1:] {
-		all[i] = (d.Values[i] + d.Values[i+1]) / 2
-	}
-	all[len(all)-1] = 2 // above everything
-	return all
-}
-
-// cells are the lowest codes of the cells of a sign.
-func cells(d *quant.Dynamic, from int) []byte {
-	all := make([]byte, codeCells)
+// cells are those of positive numbers in a word each: the lowest code above the 17th bit,
+// and below it the lower half of the rung's bits, or one more than any number has.
+func cells(d *quant.Dynamic) []uint32 {
+	all := make([]uint32, codeCells)
 	for i := range all {
-		all[i] = d.Cells()[from+i].Codes[0]
+		c := d.Cells()[i]
+		rung := uint32(1 << 16)
+		if c.Codes[0] != c.Codes[1] {
+			rung = uint32(c.Rung) & 0xffff
+		}
+		all[i] = uint32(c.Codes[0])<<17 | rung
 	}
 	return all
 }
@@ -59,6 +52,6 @@ func floats(text *strings.Builder, name string, rows ...[]float32) {
 	text.WriteString("};\n")
 }
 
-func list(numbers []byte) string {
+func list(numbers []uint32) string {
 	return "{" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]") + "}"
 }

@@ -9,9 +9,14 @@
 // A queue is a stream. A call becomes a short list of launches prepared when the
 // kernel is asked for: sizes, addresses' places and scratch memory are known then, so
 // that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and attention is
-// cuDNN's where that is installed and fast.
+// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and
+// attention is cuDNN's where that is installed and fast.
 // Every sum has one fixed order: the same call on the same card gives the same bits.
+// Where there are several ways to compute a call, the call and the machine decide, never
+// a plan; what was decided by timing is kept in the cache folder for good.
+//
+// A whole iteration that queues were given can be captured and repeated with one call
+// (device.Repeater), which is several times faster for small models.
 package cuda
 
 import (
@@ -82,6 +87,18 @@ func (e *NoCardError) Error() string {
 	return fmt.Sprintf("there are %d cards; the first is card 0", e.Cards)
 }
 
+// OldDriverError says that the driver knows only an older CUDA than is needed.
+type OldDriverError struct {
+	Major, Minor int // that it knows
+}
+
+// leastCUDA is the oldest CUDA whose driver has all we call.
+const leastCUDA = 12
+
+func (e *OldDriverError) Error() string {
+	return fmt.Sprintf("the driver knows CUDA %d.%d, %d.0 is needed; install a newer driver", e.Major, e.Minor, leastCUDA)
+}
+
 // Open opens a device.
 func Open(o Options) (*Device, error) {
 	lib, err := driver.Load(o.SearchPaths)
@@ -94,11 +111,7 @@ func Open(o Options) (*Device, error) {
 // open opens a device of given libraries. What it has made is given back when it fails.
 func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
-	n, err := lib.CUDA.DeviceCount()
-	if err == nil && o.Ordinal >= n {
-		err = &NoCardError{Cards: n}
-	}
-	if err != nil {
+	if err := there(lib.CUDA, o.Ordinal); err != nil {
 		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
 	}
 	if d.context, err = lib.CUDA.Retain(o.Ordinal); err != nil {
@@ -108,6 +121,22 @@ func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 		return nil, errors.Join(fmt.Errorf("opening card %d: %w", o.Ordinal, err), d.Close())
 	}
 	return d, nil
+}
+
+// there refuses a driver that is too old, and a card that does not exist.
+func there(c *driver.CUDA, ordinal int) error {
+	major, minor, err := c.Version()
+	if err == nil && major < leastCUDA {
+		err = &OldDriverError{major, minor}
+	}
+	if err != nil {
+		return err
+	}
+	n, err := c.DeviceCount()
+	if err == nil && ordinal >= n {
+		err = &NoCardError{Cards: n}
+	}
+	return err
 }
 
 // start asks what the card is and has.

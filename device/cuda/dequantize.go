@@ -5,17 +5,17 @@ import (
 	"spillway/op"
 )
 
-// decodedAtOnce is how many elements a block of threads decodes at a time, as
-// dequantize.cu does.
+// decodedAtOnce is how many elements a block of threads decodes, as dequantize.cu does.
 const decodedAtOnce = 8192
+
+// rowKernels decode types whose blocks are rows.
+var rowKernels = map[dtype.Type]string{dtype.RowI8: "dequantizeRowI8", dtype.RowF8: "dequantizeRowF8"}
 
 func dequantize(d *Device, c op.Call) (program, error) {
 	n := c.In[0].Shape.Elements()
-	if c.In[0].DType.ByRows() {
-		return just(d.line(of("dequantize", c.Out[0].DType), "dequantizeRows", d.stride(n), threads,
-			buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last()), flag(c.In[0].DType == dtype.RowF8)))
+	if name, ok := rowKernels[c.In[0].DType]; ok {
+		return just(d.line(of("dequantize", c.Out[0].DType), name, d.stride(parts(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 	}
-	blocks := max(1, min(parts(n, decodedAtOnce), int64(d.card.multiprocessors)*8))
-	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", blocks, threads,
+	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", parts(n, decodedAtOnce), threads,
 		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))
 }

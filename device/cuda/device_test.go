@@ -8,6 +8,7 @@ import (
 	"spillway/device"
 	"spillway/device/devicetest"
 	"spillway/dtype"
+	"spillway/op"
 )
 
 // openCard opens the first card, or skips. Kernels are compiled once per machine.
@@ -24,7 +25,23 @@ func openCard(t testing.TB, o Options) *Device {
 func TestConformance(t *testing.T) {
 	openCard(t, Options{}).Close()
 	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true, Lacks: lacks})
+}
+
+// A device told to round to tf32 does so in products and attention of f32, and nowhere
+// else.
+func TestTF32(t *testing.T) {
+	openCard(t, Options{}).Close()
+	rounds := map[op.Kind]bool{op.MatMul: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true}
+	bound := func(c op.Case, output int) devicetest.Limit {
+		limit := devicetest.Bound(c, output)
+		if rounds[c.Call.Kind] {
+			limit.Max, limit.NMSE = max(limit.Max, 4e-3), max(limit.NMSE, 1.3e-6) // of 10 bits of fraction
+		}
+		return limit
+	}
+	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{TF32: true}) },
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
 }
 
 // A share of the card with a small limit gives exactly that.

@@ -40,8 +40,8 @@ func gradOf(c op.Call) op.Call {
 func TestWhatTheLibraryTakes(t *testing.T) {
 	d, _ := graphs(t)
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
-	window, documents := llama, llama
-	window.Window, documents.Segments = 1024, true
+	window, wide, documents := llama, llama, llama
+	window.Window, wide.Window, documents.Segments = 1024, 4096, true
 	for _, c := range []struct {
 		what    string
 		call    op.Call
@@ -53,6 +53,7 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		{"a small call", attentionCall(t, dtype.BF16, 1, 128, 128, llama), false},
 		{"wide heads", attentionCall(t, dtype.BF16, 1, 4096, 256, llama), false},
 		{"a window", attentionCall(t, dtype.BF16, 1, 4096, 128, window), false},
+		{"a window that sees everything", attentionCall(t, dtype.BF16, 1, 4096, 128, wide), true},
 		{"documents", attentionCall(t, dtype.BF16, 1, 4096, 128, documents), false},
 	} {
 		for _, call := range []op.Call{c.call, gradOf(c.call)} {
@@ -220,5 +221,37 @@ func TestLibraryIsFlash(t *testing.T) {
 			do.Round()
 			compare(grad, []op.Array{in[0], in[1], in[2], out[0], out[1], do}, library, flash)
 		})
+	}
+}
+
+// What cuDNN takes of the card it takes when a kernel is asked for, so that plans know.
+func TestLibraryTakesItsMemoryEarly(t *testing.T) {
+	d := openCard(t, Options{})
+	defer d.Close()
+	if d.lib.DNN == nil {
+		t.Skip("cuDNN is not installed")
+	}
+	c := attentionCall(t, dtype.BF16, 1, 1024, 64, op.Attr{Heads: 16, KVHeads: 4, Causal: true})
+	grad := gradOf(c)
+	in := operandsOf(c.In)
+	small := attentionCall(t, dtype.BF16, 1, 64, 64, op.Attr{Heads: 2, KVHeads: 2})
+	plain, err := headsOf(small, 3).forward(d, headsOf(small, 3).flash(64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runProgram(t, d, small, plain, operandsOf(small.In)) // queues and the rest of the driver
+	start := freeOn(t, d)
+	forward, err := d.prepare(c)
+	backward, late := d.prepare(grad)
+	if err := errors.Join(err, late); err != nil {
+		t.Fatal(err)
+	}
+	asked := freeOn(t, d)
+	out := runProgram(t, d, c, forward, in)
+	runProgram(t, d, grad, backward, []op.Array{in[0], in[1], in[2], out[0], out[1], in[0]})
+	ran := freeOn(t, d)
+	t.Logf("%d KiB when asked for, %d KiB more when run", (start-asked)>>10, (asked-ran)>>10)
+	if ran < asked {
+		t.Errorf("%d bytes were taken by the first runs", asked-ran)
 	}
 }

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"spillway/device"
@@ -11,8 +12,9 @@ import (
 
 // event is one of the driver's. Its handle is used again when nobody holds it.
 type event struct {
-	device *Device
-	handle driver.Event
+	device  *Device
+	handle  driver.Event
+	records atomic.Uint64 // asked for
 }
 
 // Event makes an event, not yet recorded. A queue that waits for an event that was
@@ -22,7 +24,7 @@ func (d *Device) Event() (device.Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: an event: %w", d.name, err)
 	}
-	e := &event{d, h}
+	e := &event{device: d, handle: h}
 	runtime.AddCleanup(e, d.spareEvent, h)
 	return e, nil
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"spillway/device/cuda/driver"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
 )
 
 // fake is a card that does nothing but count: every handle it has given must come back.
@@ -22,16 +25,19 @@ type fake struct {
 	next  uint64
 	last  driver.Launch
 	slots []uint64 // parameters of the last launch
+	// waited are the numbers streams were told to wait for.
+	waited []uint32
 	// version of the compiler: another one per fake, so that nothing is shared through
 	// the machine code this process has.
 	version int
+	knows   int // the driver: CUDA of this version
 }
 
 var fakes int
 
 func newFake() *fake {
 	fakes++
-	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes}
+	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes, knows: 13}
 }
 
 // call notes a call and gives what it was told to answer.
@@ -85,6 +91,7 @@ func (f *fake) libraries() *driver.Libraries {
 func (f *fake) cuda() *driver.CUDA {
 	attributes := map[int]int{driver.Major: 9, driver.Minor: 0, driver.Multiprocessors: 132, driver.SharedPerBlock: 227 << 10}
 	return &driver.CUDA{
+		Version:     func() (int, int, error) { return f.knows, 4, f.call("Version") },
 		DeviceCount: func() (int, error) { return 1, f.call("DeviceCount") },
 		DeviceName:  func(int) (string, error) { return "fake card", f.call("DeviceName") },
 		Attribute:   func(_, which int) (int, error) { return attributes[which], f.call("Attribute") },
@@ -114,6 +121,11 @@ func (f *fake) cuda() *driver.CUDA {
 		CloseStream: func(driver.Stream) error { return f.give("CloseStream", "stream") },
 		SyncStream:  func(driver.Stream) error { return f.call("SyncStream") },
 		WaitEvent:   func(driver.Stream, driver.Event) error { return f.call("WaitEvent") },
+		WaitValue: func(_ driver.Stream, _ driver.Pointer, value uint32) error {
+			f.waited = append(f.waited, value)
+			return f.call("WaitValue")
+		},
+		SyncEvent: func(driver.Event) error { return f.call("SyncEvent") },
 		NewEvent: func() (driver.Event, error) {
 			h, err := f.take("NewEvent", "event")
 			return driver.Event(h), err
@@ -129,11 +141,29 @@ func (f *fake) cuda() *driver.CUDA {
 		Function:     func(driver.Module, string) (driver.Function, error) { return 1, f.call("Function") },
 		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
 		Launch:       f.launch,
+
+		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },
+		EndCapture: func(driver.Stream) (driver.Noted, error) {
+			h, err := f.take("EndCapture", "noted")
+			return driver.Noted(h), err
+		},
+		LastNode: func(driver.Stream) (driver.Node, error) { return 77, f.call("LastNode") },
+		Instantiate: func(driver.Noted) (driver.Replay, error) {
+			h, err := f.take("Instantiate", "replay")
+			return driver.Replay(h), err
+		},
+		SetNode:     func(_ driver.Replay, _ driver.Node, l *driver.Launch) error { return f.note("SetNode", l) },
+		Replay:      func(driver.Replay, driver.Stream) error { return f.call("Replay") },
+		CloseReplay: func(driver.Replay) error { return f.give("CloseReplay", "replay") },
+		CloseNoted:  func(driver.Noted) error { return f.give("CloseNoted", "noted") },
 	}
 }
 
-func (f *fake) launch(l *driver.Launch) error {
-	err := f.call("Launch")
+func (f *fake) launch(l *driver.Launch) error { return f.note("Launch", l) }
+
+// note keeps the parameters of a launch.
+func (f *fake) note(name string, l *driver.Launch) error {
+	err := f.call(name)
 	f.last, f.slots = *l, nil
 	for _, p := range l.Params {
 		f.slots = append(f.slots, *(*uint64)(p))
@@ -251,6 +281,27 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// An old driver is told apart from a broken one, when a card is opened and when kernels
+// cannot be loaded because their compiler is newer.
+func TestOldDriver(t *testing.T) {
+	f := newFake()
+	f.knows = 11
+	_, err := open(f.libraries(), Options{})
+	var old *OldDriverError
+	if !errors.As(err, &old) || old.Major != 11 || !strings.Contains(err.Error(), "CUDA 11.4, 12.0 is needed") || len(f.leaks()) > 0 {
+		t.Errorf("got %v, left %v", err, f.leaks())
+	}
+	r := newRig(t, Options{})
+	r.fail["LoadModule"] = &driver.Error{Call: "cuModuleLoadData", Code: 222, Name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.d.Kernel(c); err == nil || !strings.Contains(err.Error(), "the driver knows 13.4: install a newer driver") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestShareOfACard(t *testing.T) {
 	whole, quarter := openFake(t, newFake(), Options{}).Info(), openFake(t, newFake(), Options{Share: 4}).Info()
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
@@ -259,7 +310,7 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
 	}
-	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20 {
+	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+4<<20 {
 		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
 	}
 }

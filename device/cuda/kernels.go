@@ -55,6 +55,7 @@ var makers = map[op.Kind]maker{
 	op.Adam:       adam,
 	op.SGD:        sgd,
 	op.Lion:       lion,
+	op.Adafactor:  adafactor,
 }
 
 // none is the reason why there is no kernel for a call.
@@ -81,11 +82,12 @@ func (d *Device) prepare(c op.Call) (program, error) {
 
 // known32 refuses element types no kernel works on.
 func known32(c op.Call, t dtype.Type) error {
+	if t.Block() {
+		return nil // the rule of the op says where they may be
+	}
 	switch t {
 	case dtype.F32, dtype.BF16, dtype.F16, dtype.I32:
 		return nil
-	case dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8, dtype.RowI8, dtype.RowF8:
-		return nil // the rule of the op says where they may be
 	case dtype.F64:
 		if c.Kind == op.ClipScale {
 			return nil

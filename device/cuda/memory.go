@@ -66,18 +66,38 @@ func (d *Device) pages() int64 {
 	return d.paged
 }
 
-// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB.
+// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB. The
+// driver takes up to a page more, for the levels above.
 const hostShare = 4096 / 8
 
 // Footprint is what the driver will count of the card, all programs' together, when so
 // many bytes more are allocated on it and so many page-locked on the host. The kernels
 // that will run must have been asked for.
 func (d *Device) Footprint(card, host int64) int64 {
-	return d.Info().Overhead + d.pages() + paged(card) + paged(host/hostShare)
+	tables := int64(0)
+	if host > 0 {
+		tables = paged(host/hostShare) + page
+	}
+	return d.Info().Overhead + d.pages() + paged(card) + tables
 }
 
 // HostAlloc reserves page-locked host memory, which the card copies at full speed.
 func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
+	m, err := d.pinned(bytes)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errors.Join(fmt.Errorf("%s: %d bytes asked of a closed device", d.name, bytes), m.release())
+	}
+	d.live[m] = true
+	return m, nil
+}
+
+// pinned is page-locked memory that nobody asks back.
+func (d *Device) pinned(bytes int64) (*memory, error) {
 	region, err := offheap.Alloc(bytes, true)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.name, err)
@@ -86,12 +106,6 @@ func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
 	if err := m.lock(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: page-locking %d bytes: %w", d.name, bytes, err), region.Free())
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errors.Join(fmt.Errorf("%s: %d bytes asked of a closed device", d.name, bytes), m.release())
-	}
-	d.live[m] = true
 	return m, nil
 }
 

@@ -23,18 +23,19 @@ var kernelFiles embed.FS
 var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 
 // unit is a file of kernels compiled for an element type. Attention is compiled for a
-// width of heads, with or without extras: segments, masks and dropout; on tensor cores,
-// for so many keys at a time.
+// width of heads, with or without masks (segments among them) and dropout; on tensor
+// cores, for so many keys at a time.
 type unit struct {
 	file    string // without its ending
 	element dtype.Type
 	head    int64
 	keys    int64
-	extras  bool
+	masks   bool
+	dropout bool
 }
 
 // general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "dequantize", "coded", "update"}
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "coded", "update"}
 
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
@@ -64,13 +65,10 @@ func (u unit) source() (string, error) {
 }
 
 func (u unit) options(major, minor int) []string {
-	extras := 0
-	if u.extras {
-		extras = 1
-	}
+	has := map[bool]int{true: 1}
 	return []string{
 		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
-		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DEXTRAS=%d", extras),
+		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DMASKS=%d", has[u.masks]), fmt.Sprintf("-DDROPOUT=%d", has[u.dropout]),
 	}
 }
 
@@ -243,11 +241,21 @@ func (d *Device) module(u unit) (*module, error) {
 	}
 	h, err := d.lib.CUDA.LoadModule(b)
 	if err != nil {
-		return nil, fmt.Errorf("loading the kernels of %s: %w", u.file, err)
+		return nil, fmt.Errorf("loading the kernels of %s: %w%s", u.file, err, d.mismatch())
 	}
 	m := &module{h, map[string]*function{}}
 	d.modules.loaded[u] = m
 	return m, nil
+}
+
+// mismatch says so where kernels were compiled for a newer CUDA than the driver knows.
+func (d *Device) mismatch() string {
+	major, minor, err := d.lib.NVRTC.Version()
+	knows, upTo, bad := d.lib.CUDA.Version()
+	if err != nil || bad != nil || major < knows || major == knows && minor <= upTo {
+		return ""
+	}
+	return fmt.Sprintf("; the compiler is of CUDA %d.%d and the driver knows %d.%d: install a newer driver or an older compiler", major, minor, knows, upTo)
 }
 
 // unload gives the modules back, after what is still compiling. The context must be

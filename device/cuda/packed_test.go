@@ -141,6 +141,34 @@ func TestDequantizeIsExact(t *testing.T) {
 	}
 }
 
+// So it does where blocks are rows.
+func TestDequantizeRowsIsExact(t *testing.T) {
+	d := openCard(t, Options{})
+	defer d.Close()
+	for _, dims := range [][2]int{{1, 1}, {3, 7}, {5, 64}, {77, 1024}} {
+		n := dims[0] * dims[1]
+		for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8} {
+			typ := op.Type{DType: kind, Shape: shape.Of(dims[0], dims[1])}
+			packed, values := make([]byte, typ.Bytes()), make([]float32, n)
+			if err := quant.EncodeRows(kind, packed, spreadNumbers(n, uint64(n)), dims[1]); err != nil {
+				t.Fatal(err)
+			}
+			if err := quant.DecodeRows(kind, values, packed, dims[1]); err != nil {
+				t.Fatal(err)
+			}
+			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+				c, err := op.Make(op.Dequantize, op.Attr{To: to}, typ)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := launched(t, d, c, op.Args{}, 0, packed)[1]; !bytes.Equal(got, raw(t, to, values)) {
+					t.Errorf("%v as %v differs", typ, to)
+				}
+			}
+		}
+	}
+}
+
 // updateCalls are the rules that keep something, with their moments in given types.
 func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 	t.Helper()

@@ -19,8 +19,10 @@ type queue struct {
 
 	mu     sync.Mutex
 	closed bool
+	gate   *gate // for events of other backends; nil until one is waited for
 	since  int   // launches since the last Sync
 	last   *task // the latest of them
+	noting *capture
 	// One launch at a time is put together here, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -110,6 +112,9 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 	}
 	defer q.leave()
 	q.since, q.last = q.since+1, t
+	if q.noting != nil {
+		q.noting.launches, q.noting.last = q.noting.launches+1, t
+	}
 	for _, s := range t.program.steps {
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
@@ -128,6 +133,7 @@ func (q *queue) Record(e device.Event) error {
 		return err
 	}
 	defer q.leave()
+	own.records.Add(1)
 	return q.device.lib.CUDA.Record(own.handle, q.stream)
 }
 
@@ -135,7 +141,7 @@ func (q *queue) Record(e device.Event) error {
 func (q *queue) Wait(e device.Event) error {
 	own, ours := e.(*event)
 	if !ours {
-		return fmt.Errorf("%s: wait for an event this device did not make", q.device.name)
+		return q.waitFor(e)
 	}
 	if err := q.enter(); err != nil {
 		return err
@@ -186,5 +192,5 @@ func (q *queue) end() error {
 		return nil
 	}
 	q.closed = true
-	return q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream))
+	return errors.Join(q.shut(), q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream)))
 }

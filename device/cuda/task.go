@@ -17,6 +17,12 @@ type program struct {
 	steps     []step
 }
 
+// add appends a launch, or hands its error on.
+func (p *program) add(k *launch, err error) error {
+	p.steps = append(p.steps, k)
+	return err
+}
+
 // step is one launch of a program.
 type step interface {
 	run(q *queue, l *device.Launch) error
@@ -72,7 +78,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
-var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.SumSquares: true, op.ClipScale: true}
+var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
 
 // elementBytes is where elements may begin: block formats at their f32 scales.
 func elementBytes(t dtype.Type) int64 {
@@ -100,14 +106,22 @@ type launch struct {
 }
 
 func (k *launch) run(q *queue, l *device.Launch) error {
+	k.fill(q, l)
+	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
+		return fmt.Errorf("kernel %s: %w", k.function.name, err)
+	}
+	if q.noting != nil {
+		return q.noting.took(q, k, l)
+	}
+	return nil
+}
+
+// fill puts a launch together in the queue.
+func (k *launch) fill(q *queue, l *device.Launch) {
 	for i, a := range k.args {
 		q.slots[i] = a.value(l)
 	}
 	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared = k.function.handle, k.grid, k.block, k.shared
-	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
-		return fmt.Errorf("kernel %s: %w", k.function.name, err)
-	}
-	return nil
 }
 
 // arg is a parameter of a launch: a number, or where to find one.

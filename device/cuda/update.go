@@ -24,43 +24,73 @@ func copyArgs(c op.Call) ([]arg, error) {
 // forms are the ends of kernels' names by the type of what they keep.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
 
+// rule is an update rule as its kernels take it: attributes and numbers of the iteration.
+type rule struct {
+	name    string
+	attrs   []arg
+	scalars []int
+}
+
 func adam(d *Device, c op.Call) (program, error) {
-	mean, square := c.In[2].DType, c.In[3].DType
-	name, attrs := "adam"+forms[mean], []arg{flag(c.Attr.Decoupled)}
-	if forms[mean] != forms[square] {
-		name, attrs = "adamMixed", append(attrs, i64(stored[mean]), i64(stored[square]))
-	}
-	return d.updated(c, name, []arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4)}, attrs,
-		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2)
+	return d.updated(c, rule{"adam", []arg{flag(c.Attr.Decoupled)},
+		[]int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2}})
 }
 
 func sgd(d *Device, c op.Call) (program, error) {
 	if len(c.In) == 3 {
-		return d.updated(c, "sgdBare", []arg{buffer(0), buffer(1), buffer(2)}, nil, op.ArgRate, op.ArgDecay)
+		return d.updated(c, rule{"sgdBare", nil, []int{op.ArgRate, op.ArgDecay}})
 	}
-	return d.updated(c, "sgd"+forms[c.In[2].DType], []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, []arg{flag(c.Attr.Nesterov)},
-		op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1)
+	return d.updated(c, rule{"sgd", []arg{flag(c.Attr.Nesterov)}, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1}})
 }
 
 func lion(d *Device, c op.Call) (program, error) {
-	return d.updated(c, "lion"+forms[c.In[2].DType], []arg{buffer(0), buffer(1), buffer(2), buffer(3)}, nil, op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2)
+	return d.updated(c, rule{"lion", nil, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2}})
 }
 
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
 const updatedAtOnce = 8 * threads
 
-// updated prepares an update rule: its buffers, the copy of the weight, the number of
-// elements, attributes, and numbers of the iteration.
-func (d *Device) updated(c op.Call, name string, args, attrs []arg, scalars ...int) (program, error) {
-	copied, err := copyArgs(c)
-	if err != nil {
-		return program{}, err
+// updated prepares an update rule: the weight and its copy or its random stream, the
+// gradient, the clip factor, the number of elements, moments, and what the rule takes.
+func (d *Device) updated(c op.Call, r rule) (program, error) {
+	form, moments := momentArgs(c)
+	args := []arg{buffer(0)}
+	if c.In[0].DType == dtype.BF16 {
+		args = append(args, key(), row())
+	} else {
+		copied, err := copyArgs(c)
+		if err != nil {
+			return program{}, err
+		}
+		args = append(args, copied...)
 	}
 	n := c.In[0].Shape.Elements()
-	args = append(append(append(args, copied...), i64(n)), attrs...)
-	for _, s := range scalars {
+	args = append(append(args, buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
+	args = append(args, r.attrs...)
+	for _, s := range r.scalars {
 		args = append(args, iteration(s))
 	}
-	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*4))
-	return just(d.line(of("update", c.In[1].DType), name, blocks, threads, args...))
+	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*16))
+	return just(d.line(of("update", c.In[1].DType), r.name+form, blocks, threads, args...))
+}
+
+// momentArgs are the form of a rule's kernel and what it takes of the operands between
+// the gradient and the clip factor. Moments of several types, or beside weights in bf16,
+// come with their types.
+func momentArgs(c op.Call) (form string, args []arg) {
+	kept := c.In[2 : len(c.In)-1]
+	var types []arg
+	for i, t := range kept {
+		args, types = append(args, buffer(2+i)), append(types, i64(stored[t.DType]))
+		if form = forms[t.DType]; form != forms[kept[0].DType] {
+			form = "Mixed"
+		}
+	}
+	if c.In[0].DType == dtype.BF16 {
+		form = "Pure"
+	}
+	if form == "Mixed" || form == "Pure" {
+		args = append(args, types...)
+	}
+	return form, args
 }

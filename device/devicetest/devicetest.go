@@ -24,6 +24,9 @@ type Options struct {
 	DTypes []dtype.Type
 	// Complete: a case without a kernel fails. Otherwise it is skipped and listed.
 	Complete bool
+	// Lacks tells which calls a complete device has no kernel for all the same; nil
+	// for none.
+	Lacks func(op.Call) bool
 	// Bound is how far an output of a case may be from the reference; the
 	// function Bound if nil.
 	Bound func(c op.Case, output int) Limit
@@ -94,7 +97,7 @@ func runCases(t *testing.T, d device.Device, dt dtype.Type, o Options) {
 		t.Run(c.Name, func(t *testing.T) {
 			err := tryCase(d, c, o.Bound)
 			var none *device.NoKernelError
-			if errors.As(err, &none) && !o.Complete {
+			if errors.As(err, &none) && (!o.Complete || o.Lacks != nil && o.Lacks(none.Call)) {
 				missing[c.Call.Kind.String()]++
 				t.Skip(err)
 			}

@@ -52,6 +52,7 @@ var outside = map[string][]string{
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
+	"github.com/goccy/go-yaml":      {"recipe"},
 	"github.com/spf13/cobra":        {"cmd/spillway"},
 	"github.com/spf13/pflag":        {"cmd/spillway"},
 }

@@ -3,8 +3,9 @@ as Jinja evaluates them.
 
 Run with `python -m tools.reference.chats [FOLDER]` from the root of the repository. The
 fixtures go to chat/testdata and chat/jinja/testdata. FOLDER, if given, has real
-tokenizer_config.json files called NAME_config.json; what their templates write goes to
-chat/testdata/real.json, the templates themselves stay where they are.
+tokenizers, NAME.json, and tokenizer_config.json files called NAME_config.json, as
+tokenizers/fetch.sh leaves them; what they give goes to chat/testdata/real.json and
+data/testdata/answers.json, the files themselves stay where they are.
 """
 
 import datetime
@@ -12,6 +13,7 @@ import json
 import pathlib
 import sys
 
+import transformers
 from transformers.utils import chat_template_utils
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -128,6 +130,22 @@ def real(folder):
     return out
 
 
+def masks(folder):
+    """Which tokens are answers, by the marks of a template, with real tokenizers."""
+    template = (CHAT / "templates" / "generation.jinja").read_text()
+    out = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name.endswith("_config.json"):
+            continue
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
+        for name in ("an answer", "system", "turns", "odd text", "thinking"):
+            made = tokenizer.apply_chat_template(
+                CASES[name]["messages"], chat_template=template, tokenize=True, return_dict=True, return_assistant_tokens_mask=True, bos_token="<s>"
+            )
+            out.setdefault(path.stem, {})[name] = {"tokens": made["input_ids"], "learned": made["assistant_masks"]}
+    return out
+
+
 EXPRESSIONS = (ROOT / "chat" / "jinja" / "testdata" / "expressions.txt").read_text().split("\n====\n")
 
 VARIABLES = {
@@ -156,6 +174,9 @@ def main():
     write(ROOT / "chat" / "jinja" / "testdata" / "expressions.json", expressions())
     if len(sys.argv) > 1:
         write(CHAT / "real.json", real(pathlib.Path(sys.argv[1])))
+        path = ROOT / "data" / "testdata" / "answers.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(masks(pathlib.Path(sys.argv[1]))) + "\n")
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ func (a *Attention) products(s, rows, xT []float32, q queries, n int) {
 		return
 	}
 	for c := 0; c < q.width; c += r.nr {
-		r.tiles(&r.tileRows, n, step, a.D, &rows[0], step, &xT[c], tileQ, &s[c], tileQ, min(r.nr, q.width-c), nil, 0)
+		r.tiles(&r.tileRows, n, step, a.D, &rows[0], step, &xT[c], tileQ, &s[c], tileQ, min(r.nr, q.width-c), nil, 0, fetch{})
 	}
 }
 
@@ -215,7 +215,7 @@ func (a *Attention) addValues(w scratch, q queries, j, n int, first bool) {
 		if first {
 			add = nil
 		}
-		r.tiles(&r.tileCols, q.n, 1, n, &w.s[0], tileQ, &v[c], a.kvStep(), &out[c], a.qStep(), min(r.nr, a.D-c), add, a.qStep())
+		r.tiles(&r.tileCols, q.n, 1, n, &w.s[0], tileQ, &v[c], a.kvStep(), &out[c], a.qStep(), min(r.nr, a.D-c), add, a.qStep(), fetch{})
 	}
 }
 

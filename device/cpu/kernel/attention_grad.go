@@ -87,7 +87,7 @@ func (g *AttentionGrad) rowTerms(w scratch, q queries) {
 func (g *AttentionGrad) addKeys(out, s, x []float32, q queries, j, n int) {
 	r, o := g.path, out[g.kvAt(q, j):]
 	for c := 0; c < g.D; c += r.nr {
-		r.tiles(&r.tileRows, n, tileQ, q.n, &s[0], tileQ, &x[c], g.qStep(), &o[c], g.kvStep(), min(r.nr, g.D-c), &o[c], g.kvStep())
+		r.tiles(&r.tileRows, n, tileQ, q.n, &s[0], tileQ, &x[c], g.qStep(), &o[c], g.kvStep(), min(r.nr, g.D-c), &o[c], g.kvStep(), fetch{})
 	}
 }
 
@@ -99,6 +99,6 @@ func (g *AttentionGrad) addQueries(w scratch, q queries, j, n int, first bool) {
 		if first {
 			add = nil
 		}
-		r.tiles(&r.tileCols, q.n, 1, n, &w.ds[0], tileQ, &k[c], g.kvStep(), &o[c], g.qStep(), min(r.nr, g.D-c), add, g.qStep())
+		r.tiles(&r.tileCols, q.n, 1, n, &w.ds[0], tileQ, &k[c], g.kvStep(), &o[c], g.qStep(), min(r.nr, g.D-c), add, g.qStep(), fetch{})
 	}
 }

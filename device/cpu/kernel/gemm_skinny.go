@@ -7,17 +7,36 @@ package kernel
 // it lies.
 type skinny Gemm
 
+// skinnyN is how many columns are transposed at a time at most.
+const skinnyN = 32
+
+// width is how many columns a panel has.
+func (g *skinny) width() int {
+	if g.B.Transposed {
+		return min(g.path.nr, skinnyN)
+	}
+	return g.path.nr
+}
+
+// skinnyScratch is what one worker needs for a panel.
+func (g *Gemm) skinnyScratch() int {
+	if !g.B.Transposed {
+		return 0
+	}
+	return slabDepth(g.K) * skinnyN
+}
+
 // Run computes one panel of columns.
 func (g *skinny) Run(worker, piece int) {
-	r, depth := g.path, slabDepth(g.K)
-	col := piece * r.nr
-	cols := min(r.nr, g.N-col)
-	scratch := g.Work[worker*depth*r.nr:]
+	r, depth, width := g.path, slabDepth(g.K), g.width()
+	col := piece * width
+	cols := min(width, g.N-col)
+	scratch := g.Work[worker*(*Gemm)(g).skinnyScratch():]
 	for p0 := 0; p0 < g.K; p0 += depth {
 		kc := min(depth, g.K-p0)
 		if g.B.Transposed {
-			g.B.pack(r, scratch, r.nr, col, cols, p0, kc, true)
-			g.multiply(p0, kc, col, cols, &scratch[0], r.nr)
+			g.B.pack(r, scratch, width, col, cols, p0, kc, true)
+			g.multiply(p0, kc, col, cols, &scratch[0], width)
 		} else {
 			g.multiply(p0, kc, col, cols, &g.B.Data[p0*g.B.Step+col], g.B.Step)
 		}
@@ -27,16 +46,10 @@ func (g *skinny) Run(worker, piece int) {
 // multiply adds one slab of K to the columns from col.
 func (g *skinny) multiply(p0, kc, col, cols int, b *float32, bStep int) {
 	r := g.path
-	add, addStep := (*float32)(nil), 0
-	switch {
-	case p0 > 0 || g.Accumulate:
-		add, addStep = &g.C[col], g.CStep
-	case g.Bias != nil:
-		add = &g.Bias[col]
-	}
+	add, addStep := (*Gemm)(g).addend(p0, 0, col)
 	if g.A.Transposed {
-		r.tiles(&r.tileCols, g.M, 1, kc, &g.A.Data[p0*g.A.Step], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep)
+		r.tiles(&r.tileCols, g.M, 1, kc, &g.A.Data[p0*g.A.Step], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep, fetch{})
 		return
 	}
-	r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep)
+	r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep, fetch{})
 }

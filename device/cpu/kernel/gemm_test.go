@@ -61,6 +61,9 @@ func (g *Gemm) check(t *testing.T, before []float32) {
 			if g.Accumulate {
 				sum += float64(before[i*g.CStep+j])
 			}
+			if g.Plus != nil {
+				sum += float64(g.Plus[i*g.CStep+j])
+			}
 			got := float64(g.C[i*g.CStep+j])
 			if math.Abs(got-sum) > 1e-6*(size+math.Abs(sum)+1) || math.IsNaN(got) {
 				t.Fatalf("C(%d, %d) = %v, want %v", i, j, got, sum)
@@ -79,7 +82,7 @@ func (g *Gemm) check(t *testing.T, before []float32) {
 func TestGemm(t *testing.T) {
 	pool := NewPool(3)
 	defer pool.Close()
-	sizes := [][3]int{{1, 1, 1}, {1, 70, 5}, {5, 33, 401}, {12, 32, 16}, {48, 31, 9}, {49, 16, 385}, {61, 97, 3}, {100, 45, 777}, {97, 300, 24}}
+	sizes := [][3]int{{1, 1, 1}, {1, 70, 5}, {5, 33, 401}, {12, 32, 16}, {48, 31, 9}, {49, 16, 385}, {61, 97, 3}, {100, 45, 777}, {97, 300, 24}, {61, 1100, 70}}
 	eachPath(t, func(t *testing.T) {
 		rng := newRand()
 		for i, s := range sizes {
@@ -88,6 +91,9 @@ func TestGemm(t *testing.T) {
 				g.Accumulate = i%2 == 0
 				if i%3 == 0 {
 					g.Accumulate, g.Bias = i > 0 && i%2 == 0, random(rng, g.N)
+				}
+				if i%3 == 1 {
+					g.Accumulate, g.Plus = false, random(rng, len(g.C))
 				}
 				before := append([]float32(nil), g.C...)
 				g.Run(pool)
@@ -101,11 +107,13 @@ func TestGemm(t *testing.T) {
 // longer than the matrix is wide.
 func newGemm(rng *rand.Rand, m, n, k, mode int) *Gemm {
 	pad := mode >> 2 * 3
-	return &Gemm{
+	g := &Gemm{
 		M: m, N: n, K: k,
 		A: randomMatrix(rng, m, k, pad, mode&1 != 0), B: randomMatrix(rng, k, n, pad, mode&2 != 0),
-		C: random(rng, m*(n+pad)), CStep: n + pad, Work: make([]float32, Workspace(m, n, k, 3)),
+		C: random(rng, m*(n+pad)), CStep: n + pad,
 	}
+	g.Work = make([]float32, g.Workspace(3))
+	return g
 }
 
 // A row of C must have the same bits alone as in company, with one worker as with
@@ -121,8 +129,8 @@ func TestGemmRowsDoNotDependOnTheRest(t *testing.T) {
 		for _, rows := range []int{1, 7, 50, 129} {
 			s := *g
 			s.M, s.C, s.A.Data = rows, make([]float32, rows*n), g.A.Data[(m-rows)*k:]
-			s.Work = make([]float32, Workspace(rows, n, k, 1))
 			s.B = g.B.transpose(k, n)
+			s.Work = make([]float32, s.Workspace(1))
 			s.Run(one)
 			for i, v := range s.C {
 				if want := g.C[(m-rows)*n+i]; v != want {

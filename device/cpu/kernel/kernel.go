@@ -32,6 +32,10 @@ type routines struct {
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
 
+	// saturate runs chains of multiply-adds in registers, see saturate.go.
+	saturate func(rounds int, sums *float32)
+	chains   int // sums it writes
+
 	activations [funcs]activation
 	exp         func(dst, x []float32)
 
@@ -71,8 +75,8 @@ type routines struct {
 
 // maxRows and maxCols bound the register tile of any path.
 const (
-	maxRows = 12
-	maxCols = 32
+	maxRows = 6
+	maxCols = 64
 )
 
 // active is the path in use: the best one of this processor, see available.

@@ -98,11 +98,20 @@ func (l *LinearCrossEntropy) rowsAtATime() int {
 	return ceil(l.N, ceil(l.N, most))
 }
 
+// products are those of n rows, without their operands: the logits, and the gradients
+// of inputs and weights.
+func (l *LinearCrossEntropy) products(n int) (logits, inputs, weights Gemm) {
+	logits = Gemm{M: n, N: l.V, K: l.D, A: Matrix{Step: l.D}, B: Matrix{Step: l.D, Transposed: true}, CStep: l.V}
+	inputs = Gemm{M: n, N: l.D, K: l.V, A: Matrix{Step: l.V}, B: Matrix{Step: l.D}, CStep: l.D}
+	weights = Gemm{M: l.V, N: l.D, K: n, A: Matrix{Step: l.V, Transposed: true}, B: Matrix{Step: l.D}, CStep: l.D}
+	return logits, inputs, weights
+}
+
 // Workspace is the scratch memory, in elements, that so many workers need.
 func (l *LinearCrossEntropy) Workspace(workers int) int {
 	rows := l.rowsAtATime()
-	return rows*l.V + CrossEntropyWorkspace(workers) + max(
-		Workspace(rows, l.V, l.D, workers), Workspace(rows, l.D, l.V, workers), Workspace(l.V, l.D, rows, workers))
+	logits, inputs, weights := l.products(rows)
+	return rows*l.V + CrossEntropyWorkspace(workers) + max(logits.Workspace(workers), inputs.Workspace(workers), weights.Workspace(workers))
 }
 
 // Compute runs on the pool.
@@ -112,31 +121,32 @@ func (l *LinearCrossEntropy) Compute(p *Pool) {
 	sums := CrossEntropyWorkspace(p.Workers())
 	for i := 0; i < l.N; i += step {
 		n := min(step, l.N-i)
-		x := Matrix{Data: l.X[i*l.D:][:n*l.D], Step: l.D}
-		l.logits = Gemm{M: n, N: l.V, K: l.D, A: x, B: Matrix{Data: l.W, Step: l.D, Transposed: true}, C: logits, CStep: l.V, Work: work[sums:]}
+		l.logits, l.inputs, l.weights = l.products(n)
+		x := l.X[i*l.D:][:n*l.D]
+		l.logits.A.Data, l.logits.B.Data, l.logits.C, l.logits.Work = x, l.W, logits, work[sums:]
 		l.logits.Run(p)
 		l.rows = CrossEntropy{N: n, V: l.V, Logits: logits, Targets: l.Targets[i:], Ignore: l.Ignore, Losses: l.Losses[i:], Slope: l.Slope, Work: work[:sums]}
 		if l.DX != nil {
 			l.rows.Grad = logits
 		}
 		l.rows.Compute(p)
-		l.backward(p, i, n, x, work[sums:])
+		l.backward(p, i, x, work[sums:])
 	}
 }
 
-// backward turns the gradients of the logits of rows i to i+n, which have taken their
-// place, into those of the inputs and the weights.
-func (l *LinearCrossEntropy) backward(p *Pool, i, n int, x Matrix, work []float32) {
+// backward turns the gradients of the logits of the rows x from i on, which have taken
+// their place, into those of the inputs and the weights.
+func (l *LinearCrossEntropy) backward(p *Pool, i int, x, work []float32) {
 	if l.DX == nil {
 		return
 	}
-	grad := Matrix{Data: l.rows.Logits, Step: l.V}
-	l.inputs = Gemm{M: n, N: l.D, K: l.V, A: grad, B: Matrix{Data: l.W, Step: l.D}, C: l.DX[i*l.D:], CStep: l.D, Work: work}
+	grad := l.rows.Logits
+	l.inputs.A.Data, l.inputs.B.Data, l.inputs.C, l.inputs.Work = grad, l.W, l.DX[i*l.D:], work
 	l.inputs.Run(p)
 	if l.DW == nil {
 		return
 	}
-	grad.Transposed = true
-	l.weights = Gemm{M: l.V, N: l.D, K: n, A: grad, B: x, C: l.DW, CStep: l.D, Work: work, Accumulate: l.Accumulate || i > 0}
+	l.weights.A.Data, l.weights.B.Data, l.weights.C, l.weights.Work = grad, x, l.DW, work
+	l.weights.Accumulate = l.Accumulate || i > 0
 	l.weights.Run(p)
 }

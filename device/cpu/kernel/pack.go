@@ -32,25 +32,59 @@ func packTransposeGo(dst *float32, step int, src *float32, srcStep, k, width int
 	}
 }
 
-// packStrips makes a packTranspose of any width out of one that does wide or narrow
-// columns and a multiple of four k. What is left over is copied plainly.
-func packStrips(wide, narrow int, strip packTransposeFunc) packTransposeFunc {
+// stripFunc is a packTranspose of a fixed width and a multiple of four k.
+type stripFunc func(dst *float32, step int, src *float32, srcStep, k int)
+
+// packStrips makes a packTranspose of any width out of one of a fixed width. What is
+// left over is copied plainly.
+func packStrips(wide int, strip stripFunc) packTransposeFunc {
 	return func(dst *float32, step int, src *float32, srcStep, k, width int) {
-		four := k &^ 3
-		for j := 0; j < width; {
-			w := min(width-j, wide)
-			if w < wide && w >= narrow {
-				w = narrow
-			}
-			done := 0
-			if w == wide || w == narrow {
-				strip(at(dst, j), step, at(src, j*srcStep), srcStep, four, w)
-				done = four
-			}
-			if done < k {
-				packTransposeGo(at(dst, done*step+j), step, at(src, j*srcStep+done), srcStep, k-done, w)
-			}
-			j += w
+		j, four := 0, k&^3
+		for ; j+wide <= width; j += wide {
+			strip(at(dst, j), step, at(src, j*srcStep), srcStep, four)
+		}
+		if j > 0 && four < k {
+			packTransposeGo(at(dst, four*step), step, at(src, four), srcStep, k-four, j)
+		}
+		if j < width {
+			packTransposeGo(at(dst, j), step, at(src, j*srcStep), srcStep, k, width-j)
 		}
 	}
+}
+
+// pack fills panels of kc rows of step elements: n elements from `first` on across
+// them, from p0 on along them. along says that memory runs along the panels, so that
+// it must be transposed.
+func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
+	if along {
+		for i := 0; i < n; i += step {
+			r.packTranspose(&panels[i*kc], step, &m.Data[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
+		}
+		return
+	}
+	whole := n / step
+	if whole > 0 {
+		r.packCopy(&panels[0], step, &m.Data[p0*m.Step+first], m.Step, kc, step, whole)
+	}
+	if i := whole * step; i < n {
+		r.packCopy(&panels[i*kc], step, &m.Data[p0*m.Step+first+i], m.Step, kc, n-i, 1)
+	}
+}
+
+// fetchParts is how many tiles it takes to fetch n rows or columns of a slab. along says
+// that memory runs along the slab.
+func fetchParts(n int, along bool) int {
+	if along {
+		return ceil(n, 2)
+	}
+	return 16 * ceil(n, 32)
+}
+
+// fetch is one of these parts of the rows or columns from first on: two of them over the
+// whole depth of the slab, or 32 of them over a sixteenth of its depth.
+func (m *Matrix) fetch(first, p0, kc, part int, along bool) fetch {
+	if along {
+		return fetch{&m.Data[(first+2*part)*m.Step+p0], m.Step, 16}
+	}
+	return fetch{&m.Data[(p0+part%16*(kc/16))*m.Step+first+part/16*32], 16, m.Step}
 }

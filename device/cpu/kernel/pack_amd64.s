@@ -4,27 +4,31 @@
 // row by row; one stored along the panel is transposed four k at a time.
 
 // func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, panels int)
-// Panel q gets dst[(q*k+p)*step+j] = src[p*srcStep+q*step+j] for p < k, j < width <= 32.
+// Panel q gets dst[(q*k+p)*step+j] = src[p*srcStep+q*step+j] for p < k, j < width <= 64.
 // All panels are filled side by side, so that rows of the source are read whole.
 TEXT ·packCopyAVX512(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI
 	MOVQ step+8(FP), R8
 	MOVQ src+16(FP), SI
 	MOVQ srcStep+24(FP), R9
-	MOVQ width+40(FP), CX
 	MOVQ panels+48(FP), R11
 	SHLQ $2, R8
 	SHLQ $2, R9
-	MOVQ $1, AX
-	SHLQ CX, AX
-	DECQ AX
+	MOVQ $-1, AX
+	MOVQ $64, CX
+	SUBQ width+40(FP), CX
+	SHRQ CX, AX
 	KMOVW AX, K1
 	SHRQ $16, AX
 	KMOVW AX, K2
+	SHRQ $16, AX
+	KMOVW AX, K3
+	SHRQ $16, AX
+	KMOVW AX, K4
 	MOVQ k+32(FP), R12
 	MOVQ R12, R10
 	IMULQ R8, R10          // bytes from panel to panel
-	CMPQ CX, $16
+	CMPQ width+40(FP), $16
 	JLE narrow
 wide:
 	MOVQ SI, DX
@@ -33,10 +37,16 @@ wide:
 widePanel:
 	VMOVUPS.Z (DX), K1, Z0
 	VMOVUPS.Z 64(DX), K2, Z1
-	PREFETCHT0 (DX)(R9*8)
-	PREFETCHT0 64(DX)(R9*8)
+	VMOVUPS.Z 128(DX), K3, Z2
+	VMOVUPS.Z 192(DX), K4, Z3
+	PREFETCHT0 (DX)(R9*4)
+	PREFETCHT0 64(DX)(R9*4)
+	PREFETCHT0 128(DX)(R9*4)
+	PREFETCHT0 192(DX)(R9*4)
 	VMOVUPS Z0, K1, (BX)
 	VMOVUPS Z1, K2, 64(BX)
+	VMOVUPS Z2, K3, 128(BX)
+	VMOVUPS Z3, K4, 192(BX)
 	ADDQ R8, DX
 	ADDQ R10, BX
 	DECQ CX
@@ -88,20 +98,19 @@ narrowPanel:
 	VUNPCKHPD Z6, Z4, Z1; \
 	VUNPCKLPD Z7, Z5, Z2; \
 	VUNPCKHPD Z7, Z5, Z3; \
-	VMOVUPS Z0, K1, (DI); \
-	VMOVUPS Z1, K1, (DI)(R12*1); \
+	VMOVUPS Z0, (DI); \
+	VMOVUPS Z1, (DI)(R12*1); \
 	LEAQ (DI)(R12*2), DI; \
-	VMOVUPS Z2, K1, (DI); \
-	VMOVUPS Z3, K1, (DI)(R12*1); \
+	VMOVUPS Z2, (DI); \
+	VMOVUPS Z3, (DI)(R12*1); \
 	LEAQ (DI)(R12*2), DI
 
 // Prefetch the cache lines of four rows of the strip that comes next.
 #define AHEAD(row) PREFETCHT0 (row); PREFETCHT0 (row)(R8*1); PREFETCHT0 (row)(R8*2); PREFETCHT0 (row)(R13*1); ADDQ $64, row
 
-// func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep int, k int, rows int)
-// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < rows. k is a multiple of 4,
-// rows is 12 or 16.
-TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-48
+// func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep, k int)
+// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 16. k is a multiple of 4.
+TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStep+8(FP), R12
 	MOVQ src+16(FP), SI
@@ -113,15 +122,7 @@ TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-48
 	LEAQ (SI)(R8*4), R9
 	LEAQ (R9)(R8*4), R10
 	LEAQ (R10)(R8*4), R11
-	MOVQ $0xffff, AX
 	LEAQ (R11)(R8*4), DX
-	CMPQ rows+40(FP), $16
-	JEQ mask
-	MOVQ $0x0fff, AX
-	MOVQ R11, DX
-	MOVQ R10, R11 // there are no rows 12 to 15: read others, store none
-mask:
-	KMOVW AX, K1
 	LEAQ (DX)(R8*4), BX
 	LEAQ (BX)(R8*4), R14
 	XORQ AX, AX
@@ -197,29 +198,20 @@ panel:
 	VZEROUPPER
 	RET
 
-// Gather four k of rows i and i+second into the two lanes of y.
+// Gather four k of rows i and i+4 into the two lanes of y.
 #define GATHER2(off, y, x) VMOVUPS (SI)(off), x; VINSERTF128 $1, (R9)(off), y, y
 
-// Store one k: the first four rows, then the second four.
-#define SCATTER2(y, x) VMOVUPS x, (DI); VEXTRACTF128 $1, y, (DI)(R10*1); ADDQ R12, DI
-
-// func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep int, k int, rows int)
-// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < rows. k is a multiple of 4,
-// rows is 6 or 8. The second four rows start at rows-4, so six rows overlap in two.
-TEXT ·packTransposeAVX2(SB), NOSPLIT, $0-48
+// func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep, k int)
+// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 8. k is a multiple of 4.
+TEXT ·packTransposeAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStep+8(FP), R12
 	MOVQ src+16(FP), SI
 	MOVQ srcStep+24(FP), R8
 	MOVQ k+32(FP), CX
-	MOVQ rows+40(FP), R10
-	SUBQ $4, R10
 	SHLQ $2, R12
 	SHLQ $2, R8
-	MOVQ R10, R9
-	IMULQ R8, R9
-	ADDQ SI, R9
-	SHLQ $2, R10
+	LEAQ (SI)(R8*4), R9
 	LEAQ (R8)(R8*2), R13
 	XORQ AX, AX
 	SHRQ $2, CX
@@ -237,10 +229,12 @@ block:
 	VUNPCKHPD Y6, Y4, Y1
 	VUNPCKLPD Y7, Y5, Y2
 	VUNPCKHPD Y7, Y5, Y3
-	SCATTER2(Y0, X0)
-	SCATTER2(Y1, X1)
-	SCATTER2(Y2, X2)
-	SCATTER2(Y3, X3)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, (DI)(R12*1)
+	LEAQ (DI)(R12*2), DI
+	VMOVUPS Y2, (DI)
+	VMOVUPS Y3, (DI)(R12*1)
+	LEAQ (DI)(R12*2), DI
 	ADDQ $16, SI
 	ADDQ $16, R9
 	DECQ CX

@@ -15,11 +15,12 @@ func available() []*routines {
 }
 
 func avx512() *routines {
-	r := &routines{name: "avx512", mr: 12, nr: 32}
-	r.heights = []int{12, 8, 4, 2, 1}
-	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX512, 2: tileCols2AVX512, 4: tileCols4AVX512, 8: tileCols8AVX512, 12: tileCols12AVX512}
-	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 8: tileRows8AVX512, 12: tileRows12AVX512}
-	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, 12, packTransposeAVX512)
+	r := &routines{name: "avx512", mr: 6, nr: 64}
+	r.heights = []int{6, 4, 2, 1}
+	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX512, 2: tileCols2AVX512, 4: tileCols4AVX512, 6: tileCols6AVX512}
+	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 6: tileRows6AVX512}
+	r.saturate, r.chains = saturateAVX512, 24*16
+	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.activations = [funcs]activation{
 		ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
 		GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},
@@ -44,7 +45,8 @@ func avx2() *routines {
 	r.heights = []int{6, 4, 2, 1}
 	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX2, 2: tileCols2AVX2, 4: tileCols4AVX2, 6: tileCols6AVX2}
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX2, 2: tileRows2AVX2, 4: tileRows4AVX2, 6: tileRows6AVX2}
-	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, 6, packTransposeAVX2)
+	r.saturate, r.chains = saturateAVX2, 12*8
+	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.activations = [funcs]activation{
 		ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
 		GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},

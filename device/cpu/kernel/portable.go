@@ -6,6 +6,7 @@ func portable() *routines {
 		name: "portable", mr: portableSide, nr: portableSide, heights: []int{portableSide, 1},
 		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), portableSide: tileColsGo(portableSide)},
 		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), portableSide: tileRowsGo(portableSide)},
+		saturate: saturateGo, chains: 8,
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		exp: expGo, add: addGo, mul: mulGo, addMul: addMulGo, scale: scaleGo, addScaled: addScaledGo, rotate: rotateGo,
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,

@@ -11,7 +11,15 @@ import "unsafe"
 // height the function was made for, cols at most nr. add may be c itself
 // (accumulate), a bias with addStep 0, or nil. The sum runs over p in order, one
 // fused multiply-add each, so the bits depend on nothing but the operands.
-type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
+
+// A fetch is what a tile brings into the second-level cache, beside its own work, for
+// tiles that come later: for every 16 k the lines at from and from+pair, and then from
+// moves on by next. It is a hint, which only AVX-512 tiles take.
+type fetch struct {
+	from       *float32 // nil for nothing
+	pair, next int      // in elements
+}
 
 // at is the address of p[i], which must exist: a pointer past the end of what the
 // collector manages may not even be computed.
@@ -21,9 +29,9 @@ func at(p *float32, i int) *float32 {
 
 // tiles runs the tile functions over rows of any number: the highest tile that fits
 // is taken again and again. rowStep is the distance between rows of A in a.
-func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep, cols int, add *float32, addStep int) {
+func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep, cols int, add *float32, addStep int, ahead fetch) {
 	if rows == r.mr { // as in most calls
-		fs[rows](k, a, aStep, b, bStep, c, cStep, cols, add, addStep)
+		fs[rows](k, a, aStep, b, bStep, c, cStep, cols, add, addStep, ahead)
 		return
 	}
 	i := 0
@@ -33,7 +41,7 @@ func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *flo
 			if add != nil {
 				from = at(add, i*addStep)
 			}
-			fs[h](k, at(a, i*rowStep), aStep, b, bStep, at(c, i*cStep), cStep, cols, from, addStep)
+			fs[h](k, at(a, i*rowStep), aStep, b, bStep, at(c, i*cStep), cStep, cols, from, addStep, ahead)
 		}
 	}
 }
@@ -43,13 +51,13 @@ const portableSide = 4
 
 // tileColsGo and tileRowsGo make the plain tile of h rows.
 func tileColsGo(h int) tileFunc {
-	return func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int) {
+	return func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch) {
 		tileGo(h, k, a, 1, aStep, b, bStep, c, cStep, cols, add, addStep)
 	}
 }
 
 func tileRowsGo(h int) tileFunc {
-	return func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int) {
+	return func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch) {
 		tileGo(h, k, a, aStep, 1, b, bStep, c, cStep, cols, add, addStep)
 	}
 }

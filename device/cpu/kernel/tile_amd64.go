@@ -1,58 +1,52 @@
 package kernel
 
 //go:noescape
-func tileCols12AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols6AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols8AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols4AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols4AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols2AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols2AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols1AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols1AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows6AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows12AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows4AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows8AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows2AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows4AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows1AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows2AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols6AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows1AVX512(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols4AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols6AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols4AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileCols1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows6AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileCols1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows4AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows6AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
-func tileRows4AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
-
-//go:noescape
-func tileRows2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
-
-//go:noescape
-func tileRows1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int)
+func tileRows1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
 //go:noescape
 func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, panels int)
@@ -61,7 +55,7 @@ func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, pan
 func packCopyAVX2(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 
 //go:noescape
-func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep int, k, rows int)
+func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep, k int)
 
 //go:noescape
-func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep int, k, rows int)
+func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep, k int)

@@ -1,90 +1,118 @@
 #include "textflag.h"
 
-// Matrix product tiles for AVX-512: up to 12 rows of 32 columns stay in registers
-// while k runs. Row r lives in Z(2r) and Z(2r+1), the current row of B in Z24 and
-// Z25. Two fused multiply-adds per broadcast keep both FMA ports full: 24 of them
-// take 12 cycles, the 14 loads beside them 7.
+// Matrix product tiles for AVX-512: up to 6 rows of 64 columns stay in registers while
+// k runs. Row r lives in Z(4r) to Z(4r+3), the current row of B in Z24 to Z27. Four
+// fused multiply-adds per broadcast keep both FMA ports full: 24 of them take 12
+// cycles, in which 10 loads find room without delaying them. (12 rows of 32 columns
+// need 14 loads and reach 90% of that.)
 //
 //	SI  A            R8   bytes from one k to the next (cols) or row to row (rows)
 //	BX  B            R9   bytes from one k to the next
 //	DI  C            R10  bytes from row to row
-//	DX  addend       R11  bytes from row to row
-//	CX  k left       K1, K2  columns that exist
+//	DX  C to fetch, and R14 below it; then DX is the addend, R11 its bytes from row to row
+//	R11 line to fetch for later tiles, R13 to the second one
+//	CX  k left       K1 to K4  columns that exist
 
-// Fetch the next row of B: whole, or only the columns that exist.
-#define B_FULL   VMOVUPS (BX), Z24; VMOVUPS 64(BX), Z25; PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8)
-#define B_MASKED VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
+// Fetch the next row of B: whole, only the columns that exist, or those of its half.
+#define B_FULL \
+	VMOVUPS (BX), Z24; VMOVUPS 64(BX), Z25; VMOVUPS 128(BX), Z26; VMOVUPS 192(BX), Z27; \
+	PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8); PREFETCHT0 128(BX)(R9*8); PREFETCHT0 192(BX)(R9*8)
+#define B_HALF   VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
+#define B_MASKED B_HALF; VMOVUPS.Z 128(BX), K3, Z26; VMOVUPS.Z 192(BX), K4, Z27
 
 // acc += a * row of B, for one row of A.
-#define FMA2(at, c0, c1) VBROADCASTSS at, Z26; VFMADD231PS Z24, Z26, c0; VFMADD231PS Z25, Z26, c1
+#define FMA2(at, c0, c1)         VBROADCASTSS at, Z28; VFMADD231PS Z24, Z28, c0; VFMADD231PS Z25, Z28, c1
+#define FMA4(at, c0, c1, c2, c3) FMA2(at, c0, c1); VFMADD231PS Z26, Z28, c2; VFMADD231PS Z27, Z28, c3
 
-// One k for h rows when A is stored column by column (packed panels).
-#define COL1  FMA2(0(SI), Z0, Z1)
-#define COL2  COL1; FMA2(4(SI), Z2, Z3)
-#define COL4  COL2; FMA2(8(SI), Z4, Z5); FMA2(12(SI), Z6, Z7)
-#define COL8  COL4; FMA2(16(SI), Z8, Z9); FMA2(20(SI), Z10, Z11); FMA2(24(SI), Z12, Z13); FMA2(28(SI), Z14, Z15)
-#define COL12 COL8; FMA2(32(SI), Z16, Z17); FMA2(36(SI), Z18, Z19); FMA2(40(SI), Z20, Z21); FMA2(44(SI), Z22, Z23)
+// One k for h rows when A is stored column by column (packed panels): whole rows of B,
+// or the half.
+#define COL1 FMA4(0(SI), Z0, Z1, Z2, Z3)
+#define COL2 COL1; FMA4(4(SI), Z4, Z5, Z6, Z7)
+#define COL4 COL2; FMA4(8(SI), Z8, Z9, Z10, Z11); FMA4(12(SI), Z12, Z13, Z14, Z15)
+#define COL6 COL4; FMA4(16(SI), Z16, Z17, Z18, Z19); FMA4(20(SI), Z20, Z21, Z22, Z23)
+#define COL1_HALF FMA2(0(SI), Z0, Z1)
+#define COL2_HALF COL1_HALF; FMA2(4(SI), Z4, Z5)
+#define COL4_HALF COL2_HALF; FMA2(8(SI), Z8, Z9); FMA2(12(SI), Z12, Z13)
+#define COL6_HALF COL4_HALF; FMA2(16(SI), Z16, Z17); FMA2(20(SI), Z20, Z21)
 #define COL_NEXT ADDQ R8, SI; ADDQ R9, BX
 
-// The same when A is stored row by row. Rows 0 to 2 are at SI, 3 to 5 at R12, 6 to
-// 8 at R13, 9 to 11 at AX.
-#define ROW1  FMA2((SI), Z0, Z1)
-#define ROW2  ROW1; FMA2((SI)(R8*1), Z2, Z3)
-#define ROW4  ROW2; FMA2((SI)(R8*2), Z4, Z5); FMA2((R12), Z6, Z7)
-#define ROW8  ROW4; FMA2((R12)(R8*1), Z8, Z9); FMA2((R12)(R8*2), Z10, Z11); FMA2((R13), Z12, Z13); FMA2((R13)(R8*1), Z14, Z15)
-#define ROW12 ROW8; FMA2((R13)(R8*2), Z16, Z17); FMA2((AX), Z18, Z19); FMA2((AX)(R8*1), Z20, Z21); FMA2((AX)(R8*2), Z22, Z23)
-#define ROW_NEXT ADDQ $4, SI; ADDQ $4, R12; ADDQ $4, R13; ADDQ $4, AX; ADDQ R9, BX
+// The same when A is stored row by row. Rows 0 to 2 are at SI, 3 to 5 at R12.
+#define ROW1 FMA4((SI), Z0, Z1, Z2, Z3)
+#define ROW2 ROW1; FMA4((SI)(R8*1), Z4, Z5, Z6, Z7)
+#define ROW4 ROW2; FMA4((SI)(R8*2), Z8, Z9, Z10, Z11); FMA4((R12), Z12, Z13, Z14, Z15)
+#define ROW6 ROW4; FMA4((R12)(R8*1), Z16, Z17, Z18, Z19); FMA4((R12)(R8*2), Z20, Z21, Z22, Z23)
+#define ROW1_HALF FMA2((SI), Z0, Z1)
+#define ROW2_HALF ROW1_HALF; FMA2((SI)(R8*1), Z4, Z5)
+#define ROW4_HALF ROW2_HALF; FMA2((SI)(R8*2), Z8, Z9); FMA2((R12), Z12, Z13)
+#define ROW6_HALF ROW4_HALF; FMA2((R12)(R8*1), Z16, Z17); FMA2((R12)(R8*2), Z20, Z21)
+#define ROW_NEXT ADDQ $4, SI; ADDQ $4, R12; ADDQ R9, BX
 
-#define ZERO2(c0, c1) VPXORD c0, c0, c0; VPXORD c1, c1, c1
-#define ZERO1  ZERO2(Z0, Z1)
-#define ZERO_2 ZERO1; ZERO2(Z2, Z3)
-#define ZERO4  ZERO_2; ZERO2(Z4, Z5); ZERO2(Z6, Z7)
-#define ZERO8  ZERO4; ZERO2(Z8, Z9); ZERO2(Z10, Z11); ZERO2(Z12, Z13); ZERO2(Z14, Z15)
-#define ZERO12 ZERO8; ZERO2(Z16, Z17); ZERO2(Z18, Z19); ZERO2(Z20, Z21); ZERO2(Z22, Z23)
+#define ZERO_ROW(c0, c1, c2, c3) VPXORD c0, c0, c0; VPXORD c1, c1, c1; VPXORD c2, c2, c2; VPXORD c3, c3, c3
+#define ZERO1 ZERO_ROW(Z0, Z1, Z2, Z3)
+#define ZERO2 ZERO1; ZERO_ROW(Z4, Z5, Z6, Z7)
+#define ZERO4 ZERO2; ZERO_ROW(Z8, Z9, Z10, Z11); ZERO_ROW(Z12, Z13, Z14, Z15)
+#define ZERO6 ZERO4; ZERO_ROW(Z16, Z17, Z18, Z19); ZERO_ROW(Z20, Z21, Z22, Z23)
 
-#define ADD2(c0, c1) VMOVUPS.Z (DX), K1, Z24; VMOVUPS.Z 64(DX), K2, Z25; VADDPS Z24, c0, c0; VADDPS Z25, c1, c1; ADDQ R11, DX
-#define ADD1  ADD2(Z0, Z1)
-#define ADD_2 ADD1; ADD2(Z2, Z3)
-#define ADD4  ADD_2; ADD2(Z4, Z5); ADD2(Z6, Z7)
-#define ADD8  ADD4; ADD2(Z8, Z9); ADD2(Z10, Z11); ADD2(Z12, Z13); ADD2(Z14, Z15)
-#define ADD12 ADD8; ADD2(Z16, Z17); ADD2(Z18, Z19); ADD2(Z20, Z21); ADD2(Z22, Z23)
+#define ADD_ROW(c0, c1, c2, c3) \
+	VMOVUPS.Z (DX), K1, Z24; VMOVUPS.Z 64(DX), K2, Z25; VMOVUPS.Z 128(DX), K3, Z26; VMOVUPS.Z 192(DX), K4, Z27; \
+	VADDPS Z24, c0, c0; VADDPS Z25, c1, c1; VADDPS Z26, c2, c2; VADDPS Z27, c3, c3; ADDQ R11, DX
+#define ADD1 ADD_ROW(Z0, Z1, Z2, Z3)
+#define ADD2 ADD1; ADD_ROW(Z4, Z5, Z6, Z7)
+#define ADD4 ADD2; ADD_ROW(Z8, Z9, Z10, Z11); ADD_ROW(Z12, Z13, Z14, Z15)
+#define ADD6 ADD4; ADD_ROW(Z16, Z17, Z18, Z19); ADD_ROW(Z20, Z21, Z22, Z23)
 
-#define OUT2(c0, c1) VMOVUPS c0, K1, (DI); VMOVUPS c1, K2, 64(DI); ADDQ R10, DI
-#define OUT1  OUT2(Z0, Z1)
-#define OUT_2 OUT1; OUT2(Z2, Z3)
-#define OUT4  OUT_2; OUT2(Z4, Z5); OUT2(Z6, Z7)
-#define OUT8  OUT4; OUT2(Z8, Z9); OUT2(Z10, Z11); OUT2(Z12, Z13); OUT2(Z14, Z15)
-#define OUT12 OUT8; OUT2(Z16, Z17); OUT2(Z18, Z19); OUT2(Z20, Z21); OUT2(Z22, Z23)
+#define OUT_ROW(c0, c1, c2, c3) \
+	VMOVUPS c0, K1, (DI); VMOVUPS c1, K2, 64(DI); VMOVUPS c2, K3, 128(DI); VMOVUPS c3, K4, 192(DI); ADDQ R10, DI
+#define OUT1 OUT_ROW(Z0, Z1, Z2, Z3)
+#define OUT2 OUT1; OUT_ROW(Z4, Z5, Z6, Z7)
+#define OUT4 OUT2; OUT_ROW(Z8, Z9, Z10, Z11); OUT_ROW(Z12, Z13, Z14, Z15)
+#define OUT6 OUT4; OUT_ROW(Z16, Z17, Z18, Z19); OUT_ROW(Z20, Z21, Z22, Z23)
 
-// Fetch the lines of C early: they come from far, and are wanted at the end.
-#define FETCH1 PREFETCHT0 (R11); PREFETCHT0 64(R11); ADDQ R10, R11
-#define FETCH4 FETCH1; FETCH1; FETCH1; FETCH1
-#define FETCH12 MOVQ DI, R11; FETCH4; FETCH4; FETCH4
+// Fetch a row of C, which is wanted at the end, and, as it comes from far, the same row
+// of the tile below, which is wanted when all tiles beside this one are done.
+#define FETCH_ROW \
+	PREFETCHT0 (DX); PREFETCHT0 64(DX); PREFETCHT0 128(DX); PREFETCHT0 192(DX); ADDQ R10, DX; \
+	PREFETCHT1 (R14); PREFETCHT1 64(R14); PREFETCHT1 128(R14); PREFETCHT1 192(R14); ADDQ R10, R14
 
 // Arguments of every tile, see tileFunc in tile.go. Steps come in elements.
 #define ARGUMENTS \
-	MOVQ a+8(FP), SI; MOVQ aStep+16(FP), R8; SHLQ $2, R8; \
+	MOVQ $-1, AX; MOVQ $64, CX; SUBQ cols+56(FP), CX; SHRQ CX, AX; \
+	KMOVW AX, K1; SHRQ $16, AX; KMOVW AX, K2; SHRQ $16, AX; KMOVW AX, K3; SHRQ $16, AX; KMOVW AX, K4; \
+	MOVQ a+8(FP), SI; MOVQ aStep+16(FP), R8; SHLQ $2, R8; LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
 	MOVQ b+24(FP), BX; MOVQ bStep+32(FP), R9; SHLQ $2, R9; \
-	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; FETCH12; \
-	MOVQ cols+56(FP), CX; MOVQ $1, AX; SHLQ CX, AX; DECQ AX; \
-	KMOVW AX, K1; SHRQ $16, AX; KMOVW AX, K2; \
-	MOVQ add+64(FP), DX; MOVQ addStep+72(FP), R11; SHLQ $2, R11; \
-	LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
-	LEAQ (R12)(R8*2), R13; ADDQ R8, R13; \
-	LEAQ (R13)(R8*2), AX; ADDQ R8, AX; \
-	MOVQ cols+56(FP), R14; MOVQ k+0(FP), CX
+	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; MOVQ DI, DX; LEAQ (DI)(R10*4), R14; LEAQ (R14)(R10*2), R14; \
+	MOVQ ahead_from+80(FP), R11; MOVQ ahead_pair+88(FP), R13; SHLQ $2, R13; TESTQ R11, R11; CMOVQEQ SI, R11; \
+	MOVQ k+0(FP), CX; MOVQ cols+56(FP), AX
 
-#define TILE(ZERO, STEP, NEXT, ADD, OUT) \
+// Groups of 16 k: each fetches two lines for later tiles, the last ones also fetch C.
+#define TILE(ZERO, STEP, HALF, NEXT, ADD, OUT) \
 	ARGUMENTS; \
 	ZERO; \
 	TESTQ CX, CX; JZ sum; \
-	CMPQ R14, $32; JNE masked; \
-full: \
-	B_FULL; STEP; NEXT; DECQ CX; JNZ full; \
+	CMPQ AX, $64; JEQ group; \
+	CMPQ AX, $32; JGT masked; \
+half: \
+	B_HALF; HALF; NEXT; DECQ CX; JNZ half; \
 	JMP sum; \
 masked: \
 	B_MASKED; STEP; NEXT; DECQ CX; JNZ masked; \
+	JMP sum; \
+group: \
+	SUBQ $16, CX; JLT rest; \
+	PREFETCHT1 (R11); PREFETCHT1 (R11)(R13*1); \
+	MOVQ ahead_next+96(FP), AX; LEAQ (R11)(AX*4), R11; \
+	MOVQ $16, AX; \
+	CMPQ CX, $(6*16); JGT full; \
+	FETCH_ROW; \
+full: \
+	B_FULL; STEP; NEXT; DECQ AX; JNZ full; \
+	JMP group; \
+rest: \
+	ADDQ $16, CX; JZ sum; \
+last: \
+	B_FULL; STEP; NEXT; DECQ CX; JNZ last; \
 sum: \
+	MOVQ add+64(FP), DX; MOVQ addStep+72(FP), R11; SHLQ $2, R11; \
 	TESTQ DX, DX; JZ out; \
 	ADD; \
 out: \
@@ -92,32 +120,26 @@ out: \
 	VZEROUPPER; \
 	RET
 
-TEXT ·tileCols12AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO12, COL12, COL_NEXT, ADD12, OUT12)
+TEXT ·tileCols6AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO6, COL6, COL6_HALF, COL_NEXT, ADD6, OUT6)
 
-TEXT ·tileCols8AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO8, COL8, COL_NEXT, ADD8, OUT8)
+TEXT ·tileCols4AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO4, COL4, COL4_HALF, COL_NEXT, ADD4, OUT4)
 
-TEXT ·tileCols4AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO4, COL4, COL_NEXT, ADD4, OUT4)
+TEXT ·tileCols2AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO2, COL2, COL2_HALF, COL_NEXT, ADD2, OUT2)
 
-TEXT ·tileCols2AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO_2, COL2, COL_NEXT, ADD_2, OUT_2)
+TEXT ·tileCols1AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO1, COL1, COL1_HALF, COL_NEXT, ADD1, OUT1)
 
-TEXT ·tileCols1AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO1, COL1, COL_NEXT, ADD1, OUT1)
+TEXT ·tileRows6AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO6, ROW6, ROW6_HALF, ROW_NEXT, ADD6, OUT6)
 
-TEXT ·tileRows12AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO12, ROW12, ROW_NEXT, ADD12, OUT12)
+TEXT ·tileRows4AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO4, ROW4, ROW4_HALF, ROW_NEXT, ADD4, OUT4)
 
-TEXT ·tileRows8AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO8, ROW8, ROW_NEXT, ADD8, OUT8)
+TEXT ·tileRows2AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO2, ROW2, ROW2_HALF, ROW_NEXT, ADD2, OUT2)
 
-TEXT ·tileRows4AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO4, ROW4, ROW_NEXT, ADD4, OUT4)
-
-TEXT ·tileRows2AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO_2, ROW2, ROW_NEXT, ADD_2, OUT_2)
-
-TEXT ·tileRows1AVX512(SB), NOSPLIT, $0-80
-	TILE(ZERO1, ROW1, ROW_NEXT, ADD1, OUT1)
+TEXT ·tileRows1AVX512(SB), NOSPLIT, $0-104
+	TILE(ZERO1, ROW1, ROW1_HALF, ROW_NEXT, ADD1, OUT1)

@@ -19,7 +19,7 @@ func BenchmarkTile(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s%d", r.name, name, h), func(b *testing.B) {
 					for b.Loop() {
 						for range 100 {
-							f(k, &x[0], step, &y[0], r.nr, &z[0], r.nr, r.nr, nil, 0)
+							f(k, &x[0], step, &y[0], r.nr, &z[0], r.nr, r.nr, nil, 0, fetch{})
 						}
 					}
 					b.ReportMetric(200*k*float64(h*r.nr)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")

@@ -45,6 +45,8 @@ const MaxParams = 32
 
 // CUDA is the driver.
 type CUDA struct {
+	// Version is the newest CUDA the driver knows: 13, 0.
+	Version     func() (major, minor int, err error)
 	DeviceCount func() (int, error)
 	DeviceName  func(ordinal int) (string, error)
 	Attribute   func(ordinal, attribute int) (int, error)
@@ -68,9 +70,13 @@ type CUDA struct {
 	CloseStream func(Stream) error
 	SyncStream  func(Stream) error
 	WaitEvent   func(Stream, Event) error
+	// WaitValue holds the stream until the 32-bit number at an address has come to at
+	// least a value, counted around.
+	WaitValue func(s Stream, at Pointer, value uint32) error
 
 	NewEvent   func() (Event, error)
 	CloseEvent func(Event) error
+	SyncEvent  func(Event) error // returns when its latest record has happened
 	Record     func(Event, Stream) error
 	Elapsed    func(from, to Event) (time.Duration, error)
 
@@ -79,6 +85,19 @@ type CUDA struct {
 	Function     func(m Module, name string) (Function, error)
 	AllowShared  func(f Function, bytes int) error
 	Launch       func(*Launch) error
+
+	// BeginCapture has a stream, and those that wait for it, note what they are given
+	// until EndCapture. LastNode is what a stream was given last.
+	BeginCapture func(Stream) error
+	EndCapture   func(Stream) (Noted, error)
+	LastNode     func(Stream) (Node, error)
+	// Instantiate makes ready what was noted, SetNode changes a launch within it, and
+	// Replay launches all of it.
+	Instantiate func(Noted) (Replay, error)
+	SetNode     func(Replay, Node, *Launch) error
+	Replay      func(Replay, Stream) error
+	CloseReplay func(Replay) error
+	CloseNoted  func(Noted) error
 }
 
 // cudaLib is the open driver.
@@ -116,6 +135,7 @@ func loadCUDA(folders []string) (*CUDA, error) {
 	l.bindStreams(t)
 	l.bindEvents(t)
 	l.bindModules(t)
+	l.bindCapture(t)
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -124,6 +144,12 @@ func loadCUDA(folders []string) (*CUDA, error) {
 
 func (l *cudaLib) bindDevices(t *CUDA) {
 	count, name, attribute := l.find("cuDeviceGetCount"), l.find("cuDeviceGetName"), l.find("cuDeviceGetAttribute")
+	version := l.find("cuDriverGetVersion")
+	t.Version = func() (int, int, error) {
+		n := new(int32)
+		err := l.check("cuDriverGetVersion", version.Call(uintptr(unsafe.Pointer(n))))
+		return int(*n) / 1000, int(*n) % 1000 / 10, err
+	}
 	retain, release, current := l.find("cuDevicePrimaryCtxRetain"), l.find("cuDevicePrimaryCtxRelease_v2"), l.find("cuCtxSetCurrent")
 	t.DeviceCount = func() (int, error) {
 		n := new(int32)
@@ -196,6 +222,11 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 	t.SyncStream = func(s Stream) error {
 		return l.check("cuStreamSynchronize", synchronize.With(&dl.Args{uintptr(s)}))
 	}
+	value := l.find("cuStreamWaitValue32_v2")
+	const atLeast = 0
+	t.WaitValue = func(s Stream, at Pointer, v uint32) error {
+		return l.check("cuStreamWaitValue32", value.With(&dl.Args{uintptr(s), uintptr(at), uintptr(v), atLeast}))
+	}
 	t.WaitEvent = func(s Stream, e Event) error {
 		return l.check("cuStreamWaitEvent", wait.With(&dl.Args{uintptr(s), uintptr(e), 0}))
 	}
@@ -203,7 +234,8 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 
 func (l *cudaLib) bindEvents(t *CUDA) {
 	create, destroy := l.find("cuEventCreate"), l.find("cuEventDestroy_v2")
-	record, elapsed := l.find("cuEventRecord"), l.find("cuEventElapsedTime")
+	record, elapsed, synchronize := l.find("cuEventRecord"), l.find("cuEventElapsedTime"), l.find("cuEventSynchronize")
+	t.SyncEvent = func(e Event) error { return l.check("cuEventSynchronize", synchronize.Call(uintptr(e))) }
 	t.NewEvent = func() (Event, error) {
 		e := new(Event)
 		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), 0))

@@ -1,40 +1,33 @@
 // Block formats, as package quant lays them out. Their fixed values are written before
-// this text: fourBitValues, dynamicValues, dynamicRungs (the middles between those) and
-// dynamicCells.
+// this text: fourBitValues, dynamicValues and dynamicCells.
 
 // Dynamic codes in shared memory: 0 is the code with a sign, 1 that without.
 struct Dynamic {
     float values[2][256];
-    float rungs[2][256];
-    u8 cells[3][CELLS]; // positive and negative numbers with a sign, numbers without
+    u32 cells[2][CELLS]; // of magnitudes
 
     // take copies the tables; all threads of the block call it.
     __device__ void take() {
-        for (int kind = 0; kind < 2; kind++)
-            for (int i = threadIdx.x; i < 256; i += blockDim.x) {
-                values[kind][i] = dynamicValues[kind][i];
-                rungs[kind][i] = dynamicRungs[kind][i];
-            }
-        for (int sign = 0; sign < 3; sign++)
-            for (int i = threadIdx.x; i < CELLS; i += blockDim.x) cells[sign][i] = dynamicCells[sign][i];
+        for (int kind = 0; kind < 2; kind++) {
+            for (int i = threadIdx.x; i < 256; i += blockDim.x) values[kind][i] = dynamicValues[kind][i];
+            for (int i = threadIdx.x; i < CELLS; i += blockDim.x) cells[kind][i] = dynamicCells[kind][i];
+        }
         __syncthreads();
     }
 
-    // code of x, which is at most 1 and a little more. A cell is the sign, the exponent
-    // and seven bits of the fraction; at most one rung lies in it.
-    __device__ __forceinline__ u32 code(int kind, float x) const {
-        u32 bits = __float_as_uint(x);
+    // stateCode is the code of x·r, which is at most 1 and a little more: how many of the
+    // middles between values are below it. The exponent and seven bits of the fraction
+    // choose a cell, which has the lowest code of its numbers and the lower bits of the
+    // one middle in it: what is above that has the next code. Codes of negative numbers
+    // are those of positive ones mirrored, where a number on a middle goes down too. No
+    // number but zero has the code of zero.
+    template <int KIND> __device__ __forceinline__ u32 stateCode(float x, float r) const {
+        u32 bits = __float_as_uint(x * r), zero = KIND ? 0 : ZERO_CODE, negative = KIND ? 0 : bits >> 31;
         int cell = max(0, min((int)(bits >> 16 & 0x7fff) - FIRST_CELL, CELLS - 1));
-        u32 base = cells[kind ? 2 : bits >> 31][cell];
-        return base + (x > rungs[kind][base] ? 1 : 0);
-    }
-
-    // stateCode is code for what optimizers keep: no number but zero, of which the
-    // scaled x may be one, has the code of zero.
-    __device__ __forceinline__ u32 stateCode(int kind, float x, float r) const {
-        u32 zero = kind ? 0 : ZERO_CODE, c = code(kind, x * r);
-        if (c != zero) return c;
-        return x > 0 ? zero + 1 : x < 0 && zero > 0 ? zero - 1 : zero;
+        u32 entry = cells[KIND][cell];
+        u32 code = (entry >> 17) + ((bits & 0xffff) + negative > (entry & 0x1ffff) ? 1 : 0);
+        if (x != 0) code = max(code, zero + 1);
+        return negative ? 2 * ZERO_CODE - min(code, 2 * ZERO_CODE) : code;
     }
 };
 

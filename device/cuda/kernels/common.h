@@ -43,6 +43,18 @@ __device__ __forceinline__ void narrow(float x, f16 *y) {
     y->bits = b;
 }
 
+__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
+
+// keep rounds what an optimizer keeps: in f16 no number but zero becomes zero, and no finite
+// one infinite.
+template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
+template <> __device__ __forceinline__ void keep(float x, f16 *y) {
+    narrow(x, y);
+    u16 sign = y->bits & 0x8000, size = y->bits & 0x7fff;
+    if (size == 0 && x != 0) y->bits = sign | 1;
+    if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
+}
+
 // Exponentials and quotients of 16-bit elements may be a few units of f32 off.
 #if ELEMENT == 0
 __device__ __forceinline__ float power(float x) { return expf(x); }
@@ -137,4 +149,12 @@ __device__ __forceinline__ u64 mix(u64 x) {
 __device__ __forceinline__ u64 streamBase(u64 key, u32 stream) { return mix(key ^ ((u64)stream * 0x9e3779b97f4a7c15ull)); }
 __device__ __forceinline__ float uniform(u64 base, u64 position) {
     return (float)(mix(base + position) >> 40) * (1.0f / (1 << 24));
+}
+
+// roundRandomly is op.RoundRandomly of a position; base is mix of the key.
+__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) {
+    bf16 y;
+    narrow(x, &y);
+    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + (u32)(mix(base + position) >> 48)) >> 16);
+    return y;
 }

@@ -25,16 +25,24 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         top[x] = -INFINITE;
         sum[x] = 0;
     }
+    // the next tile of keys that any of the queries sees
+    Span own = queriesSpan(c, b, i0, i0 + QUERIES - 1);
+    auto next = [&](int j) {
+        while (j < end && apart(own, spanOf(c, b, j, j + KEYS - 1))) j += KEYS;
+        return j;
+    };
+    first = next(first);
     fetchTile<QUERIES>(qs, q, queryStep, i0, T);
     fetchTile<KEYS>(ks, k, keyStep, first, S);
     commit();
     fetchTile<KEYS>(vs, v, keyStep, first, S);
     commit();
-    for (int j0 = first, stage = 0; j0 < end; j0 += KEYS, stage ^= 1) {
+    for (int j0 = first, j1, stage = 0; j0 < end; j0 = j1, stage ^= 1) {
+        j1 = next(j0 + KEYS);
         Element *kt = ks + stage * KEYS * PITCH, *vt = vs + stage * KEYS * PITCH;
         await<1>();
         __syncthreads(); // these keys are here, and the other stage is no longer read
-        if (j0 + KEYS < end) fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j0 + KEYS, S);
+        if (j1 < end) fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j1, S);
         commit();
         float s[2][KEYS / 8][4];
         zero(s[0]);
@@ -55,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 }
             }
         }
-        if (!whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1))
+        if (!whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1) || mixed(own, spanOf(c, b, j0, j0 + KEYS - 1)))
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -88,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         }
         await<1>();
         __syncthreads(); // these values are here
-        if (j0 + KEYS < end) fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j0 + KEYS, S);
+        if (j1 < end) fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j1, S);
         commit();
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {

@@ -31,9 +31,50 @@ template <int N> __device__ __forceinline__ void zero(float (&x)[N][4]) {
     for (int n = 0; n < N; n++) x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
 }
 
-// whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist.
+// Documents of a packed sample are mostly runs of one number. spans holds the least and
+// the greatest number of each SPAN positions, so that a tile of queries and keys whose
+// numbers cannot be the same is left out, and one of a single document needs no mask.
+#define SPAN 32
+struct Span { int least, most; };
+
+// documentSpans: a warp for each SPAN positions of a sample; grid (warps / 8, samples).
+#if MASKS
+extern "C" __global__ void documentSpans(const int *segments, int *spans, int S) {
+    int span = blockIdx.x * 8 + (threadIdx.x >> 5), count = (S + SPAN - 1) / SPAN, at = span * SPAN + (threadIdx.x & 31);
+    if (span >= count) return;
+    int id = segments[(i64)blockIdx.y * S + (at < S ? at : S - 1)];
+    int least = __reduce_min_sync(0xffffffffu, id), most = __reduce_max_sync(0xffffffffu, id);
+    if ((threadIdx.x & 31) == 0) *(Span *)(spans + ((i64)blockIdx.y * count + span) * 2) = {least, most};
+}
+#endif
+
+// spanOf bounds the numbers of positions from..to, those beyond the last left out. All is
+// one document where there are none.
+__device__ __forceinline__ Span spanOf(const Sight &c, int b, int from, int to) {
+    if (!MASKS || !c.segments) return {0, 0};
+    int count = (c.S + SPAN - 1) / SPAN, last = to / SPAN < count ? to / SPAN : count - 1;
+    const Span *p = (const Span *)c.spans + (i64)b * count;
+    Span s = p[from / SPAN];
+    for (int n = from / SPAN + 1; n <= last; n++) {
+        Span more = p[n];
+        s.least = min(s.least, more.least);
+        s.most = max(s.most, more.most);
+    }
+    return s;
+}
+// queriesSpan is that of queries i0..i1.
+__device__ __forceinline__ Span queriesSpan(const Sight &c, int b, int i0, int i1) {
+    return spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T);
+}
+
+// apart says that no document is in both, mixed that there may be more than one.
+__device__ __forceinline__ bool apart(Span x, Span y) { return MASKS && (x.most < y.least || y.most < x.least); }
+__device__ __forceinline__ bool mixed(Span x, Span y) { return MASKS && min(x.least, y.least) != max(x.most, y.most); }
+
+// whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist, their
+// documents left aside.
 __device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, int j1) {
-    if (EXTRAS && (c.segments || c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
+    if (MASKS && (c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
     int shift = c.S - c.T;
     if (c.causal && j1 > i0 + shift) return false;
     return c.window == 0 || j0 > i1 + shift - c.window;

@@ -48,21 +48,28 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
         total[y] = row + y * 8 < T ? lse[line + row + y * 8] * LOG2E : 0;
         inner[y] = row + y * 8 < T ? delta[line + row + y * 8] : 0;
     }
+    Span own = queriesSpan(c, b, i0, i0 + ROWS - 1);
+    auto next = [&](int j) {
+        while (j < end && apart(own, spanOf(c, b, j, j + KEYS - 1))) j += KEYS;
+        return j;
+    };
+    first = next(first);
     fetchTile<ROWS>(qs, q + queryAt, queryStep, i0, T);
     fetchTile<ROWS>(gs, grad + queryAt, queryStep, i0, T);
     fetchTile<KEYS>(ks, k, keyStep, first, S);
     fetchTile<KEYS>(vs, v, keyStep, first, S);
     commit();
-    for (int j0 = first, stage = 0; j0 < end; j0 += KEYS, stage ^= 1) {
+    for (int j0 = first, j1, stage = 0; j0 < end; j0 = j1, stage ^= 1) {
+        j1 = next(j0 + KEYS);
         Element *kt = ks + stage * KEYS * PITCH, *vt = vs + stage * KEYS * PITCH;
         await<0>();
         __syncthreads();
-        if (j0 + KEYS < end) {
-            fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j0 + KEYS, S);
-            fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j0 + KEYS, S);
+        if (j1 < end) {
+            fetchTile<KEYS>(ks + (stage ^ 1) * KEYS * PITCH, k, keyStep, j1, S);
+            fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j1, S);
         }
         commit();
-        bool all = whole(c, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1);
+        bool all = whole(c, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1) && !mixed(own, spanOf(c, b, j0, j0 + KEYS - 1));
 #pragma unroll
         for (int half = 0; half < 2; half++) { // of the keys, so that the sums fit into registers
             float s[TILES][KEYS / 16][4], g[TILES][KEYS / 16][4];
@@ -182,15 +189,24 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
             inners[stage][threadIdx.x] = there ? delta[line + i0 + threadIdx.x] : 0;
         }
     };
+    // the next round whose queries see any of the keys
+    Span own = spanOf(c, b, j0, j0 + ROWS - 1);
+    auto ofRound = [&](int n) { return queriesSpan(c, b, first + n % strips * STRIP, first + n % strips * STRIP + STRIP - 1); };
+    auto next = [&](int n) {
+        while (n < rounds && apart(own, ofRound(n))) n++;
+        return n;
+    };
     fetchTile<ROWS>(ks, k + keyAt, keyStep, j0, S);
     fetchTile<ROWS>(vs, v + keyAt, keyStep, j0, S);
-    if (rounds > 0) fetch(0, 0);
+    int n = next(0);
+    if (n < rounds) fetch(n, 0);
     commit();
-    for (int n = 0, stage = 0; n < rounds; n++, stage ^= 1) {
+    for (int after, stage = 0; n < rounds; n = after, stage ^= 1) {
+        after = next(n + 1);
         Element *qt = qs + stage * STRIP * PITCH, *gt = gs + stage * STRIP * PITCH;
         await<0>();
         __syncthreads();
-        if (n + 1 < rounds) fetch(n + 1, stage ^ 1);
+        if (after < rounds) fetch(after, stage ^ 1);
         commit();
         int h = head + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
         float s[TILES][STRIP / 8][4], g[TILES][STRIP / 8][4];
@@ -224,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 }
             }
         }
-        if (!whole(c, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1))
+        if (!whole(c, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1) || mixed(own, ofRound(n)))
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll

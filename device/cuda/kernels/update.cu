@@ -1,6 +1,5 @@
-// Update rules of optimizers. Weights are f32, gradients of Element, moments of the
-// types below; buffers begin at any element. copy, where there is one, gets the weight
-// in a type of its own.
+// Update rules of optimizers. Weights are f32 or bf16, gradients of Element, moments of
+// the types below; buffers begin at any element.
 //
 // A warp updates a block of 256 elements at a time, which is the block of 8-bit codes: a
 // lane has four of its first half and four of its second. Numbers are fetched as they
@@ -9,8 +8,6 @@
 #define BLOCK 256
 #define HALF (BLOCK / 2)
 #define MINE 8 // elements of a lane
-
-__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
 
 struct Span {
     i64 block; // its number
@@ -40,16 +37,6 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 #pragma unroll
     for (int k = 0; k < MINE; k++)
         if (s.at(k) < s.n) p[s.at(k)] = x[k / 4].x[k % 4];
-}
-
-// keep rounds what a rule keeps: in f16 no number but zero becomes zero, and no finite
-// one infinite.
-template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
-template <> __device__ __forceinline__ void keep(float x, f16 *y) {
-    narrow(x, y);
-    u16 sign = y->bits & 0x8000, size = y->bits & 0x7fff;
-    if (size == 0 && x != 0) y->bits = sign | 1;
-    if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
 }
 
 template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const float (&f)[MINE]) {
@@ -104,12 +91,11 @@ template <int KIND> struct Coded {
     __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
-        for (int k = 0; k < MINE; k++)
-            if (s.at(k) < s.n) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
+        for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff); // zeros beyond the end
         most = __reduce_max_sync(0xffffffffu, most);
         float r = reciprocal(__uint_as_float(most));
 #pragma unroll
-        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode(KIND, f[k], r);
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode<KIND>(f[k], r);
         if (threadIdx.x % 32 == 0) ((float *)memory)[s.block] = __uint_as_float(most);
         put(codes(s), s, x);
     }
@@ -148,17 +134,47 @@ struct Any {
     }
 };
 
-__device__ __forceinline__ void copyTo(void *copy, int type, const Span &s, const float (&w)[MINE]) {
-    if (type == BF16) put((bf16 *)copy, s, w);
-    if (type == F16) put((f16 *)copy, s, w);
-    if (type == F32) put((float *)copy, s, w);
-}
+// A weight in f32, with a copy in a type of its own, or none. Weights that stay as they
+// are still have their copy made.
+struct Master {
+    float *memory;
+    void *copy;
+    int type;
+    Pack<float, 4> x[2];
+    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const float *)memory, s, x); }
+    __device__ __forceinline__ float open(int k) const { return x[k / 4].x[k % 4]; }
+    __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
+        put(memory, s, w);
+        leave(s, w);
+    }
+    __device__ __forceinline__ void leave(const Span &s, const float (&w)[MINE]) {
+        if (type == BF16) put((bf16 *)copy, s, w);
+        if (type == F16) put((f16 *)copy, s, w);
+        if (type == F32) put((float *)copy, s, w);
+    }
+};
+
+// A weight in bf16 and nowhere else, rounded as op.RoundRandomly does.
+struct Pure {
+    bf16 *memory;
+    u64 key, first; // stream, and the position of the first element in it
+    Pack<bf16, 4> x[2];
+    __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
+    __device__ __forceinline__ float open(int k) const { return wide(x[k / 4].x[k % 4]); }
+    __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
+        u64 base = mix(key);
+#pragma unroll
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = roundRandomly(w[k], base, first + s.at(k));
+        put(memory, s, x);
+    }
+    __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
+};
 
 // update applies a rule to all weights; where the clip factor is not positive, all stay
 // as they are. Beside codes, an element without a finite gradient leaves its weight as it
 // is and its moments become zero: it would spoil its whole block.
-template <class Rule, class M, class V>
-__device__ __forceinline__ void update(const Rule &rule, float *w, const Element *g, M m, V v, const float *clip, void *copy, int type, i64 n) {
+template <class Rule, class W, class M, class V>
+__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
     __shared__ Dynamic codes;
     const bool coded = m.coded() || v.coded();
     if (coded) codes.take();
@@ -167,14 +183,13 @@ __device__ __forceinline__ void update(const Rule &rule, float *w, const Element
     i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 block = position() / 32; block < blocks; block += warps) {
         Span s = {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n};
-        Pack<float, 4> weight[2];
         Pack<Element, 4> gradient[2];
         float x[MINE], mean[MINE], square[MINE];
-        fetch(w, s, weight);
+        w.fetch(s);
         if (stays) {
 #pragma unroll
-            for (int k = 0; k < MINE; k++) x[k] = weight[k / 4].x[k % 4];
-            copyTo(copy, type, s, x);
+            for (int k = 0; k < MINE; k++) x[k] = w.open(k);
+            w.leave(s, x);
             continue;
         }
         fetch(g, s, gradient);
@@ -182,83 +197,101 @@ __device__ __forceinline__ void update(const Rule &rule, float *w, const Element
         v.fetch(s);
         m.open(codes, mean);
         v.open(codes, square);
+        float grad[MINE], worst = 0; // 0 times what is not finite is not a number
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
-            float grad = wide(gradient[k / 4].x[k % 4]) * by;
-            x[k] = weight[k / 4].x[k % 4];
-            if (!coded || finite(grad))
-                rule.step(x[k], grad, mean[k], square[k]);
-            else
-                mean[k] = square[k] = 0;
+            grad[k] = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            worst += 0.0f * grad[k];
+            x[k] = w.open(k);
         }
-        put(w, s, x);
+        if (!coded || worst == 0) {
+#pragma unroll
+            for (int k = 0; k < MINE; k++) rule.step(x[k], grad[k], mean[k], square[k]);
+        } else {
+            for (int k = 0; k < MINE; k++)
+                if (finite(grad[k]))
+                    rule.step(x[k], grad[k], mean[k], square[k]);
+                else
+                    mean[k] = square[k] = 0;
+        }
+        w.close(s, x);
         m.close(codes, s, mean);
         v.close(codes, s, square);
-        copyTo(copy, type, s, x);
     }
 }
 
+// Kernels come by the types of their moments; Mixed are of types known when they run.
+// MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones.
+#define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
+#define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n
+
+// Sums and products are rounded as written, so that moments of all types meet the same
+// arithmetic; roots and quotients may be two units off.
 struct Adam {
     bool decoupled;
     float rate, decay, beta1, beta2, eps, bias1, bias2;
     __device__ __forceinline__ void step(float &x, float grad, float &mean, float &square) const {
         if (decoupled)
-            x *= 1.0f - rate * decay;
+            x = __fmul_rn(x, 1.0f - rate * decay);
         else
-            grad += decay * x;
-        mean += (grad - mean) * (1.0f - beta1);
-        square = beta2 * square + (1.0f - beta2) * grad * grad;
-        x -= rate / bias1 * mean / (sqrtf(square) / bias2 + eps);
+            grad = __fmaf_rn(decay, x, grad);
+        mean = __fmaf_rn(__fsub_rn(grad, mean), 1.0f - beta1, mean);
+        square = __fmaf_rn(__fmul_rn(1.0f - beta2, grad), grad, __fmul_rn(beta2, square));
+        float root;
+        asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(square));
+        x = __fsub_rn(x, __fdividef(__fmul_rn(rate / bias1, mean), __fmaf_rn(root, 1.0f / bias2, eps)));
     }
 };
 
-#define ADAM(name, M, V)                                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, void *v, const float *clip,   \
-                                                              void *copy, int type, i64 n, int decoupled, float rate,            \
-                                                              float decay, float beta1, float beta2, float eps, float bias1,     \
-                                                              float bias2) {                                                     \
-        update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, M{m}, V{v}, clip, copy, type, n);       \
+#define ADAM_NUMBERS int decoupled, float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2
+#define ADAM_RULE Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}
+#define ADAM(name, M, V)                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
+        update(ADAM_RULE, Master{w, copy, type}, g, M{m}, V{v}, clip, n);                           \
     }
 ADAM(adam, Plain<float>, Plain<float>)
 ADAM(adamBF16, Plain<bf16>, Plain<bf16>)
 ADAM(adamF16, Plain<f16>, Plain<f16>)
 ADAM(adam8, Coded<0>, Coded<1>)
-
-extern "C" __global__ void __launch_bounds__(256) adamMixed(float *w, const Element *g, void *m, void *v, const float *clip, void *copy, int type,
-                                                            i64 n, int decoupled, int mean, int square, float rate, float decay,
-                                                            float beta1, float beta2, float eps, float bias1, float bias2) {
-    update(Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}, w, g, Any{m, mean}, Any{v, square}, clip, copy, type, n);
+extern "C" __global__ void __launch_bounds__(256) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update(ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update(ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
 
-// Momentum of SGD. first: the first iteration, which starts the momentum at the gradient.
+// SGD. starts: the first iteration, which starts the momentum at the gradient.
 struct SGD {
     bool keeps, nesterov;
-    float rate, decay, momentum, dampening, first;
+    float rate, decay, momentum, dampening, starts;
     __device__ __forceinline__ void step(float &x, float grad, float &mean, float &) const {
         float step = grad + decay * x;
         if (keeps) {
-            mean = first == 1 ? step : momentum * mean + (1.0f - dampening) * step;
+            mean = starts == 1 ? step : momentum * mean + (1.0f - dampening) * step;
             step = nesterov ? step + momentum * mean : mean;
         }
         x -= rate * step;
     }
 };
 
-#define SGDS(name, M)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, const float *clip, void *copy, \
-                                                              int type, i64 n, int nesterov, float rate, float decay,            \
-                                                              float momentum, float dampening, float first) {                    \
-        SGD rule = {momentum != 0, nesterov != 0, rate, decay, momentum, dampening, first};                                      \
-        update(rule, w, g, M{m}, Nothing{}, clip, copy, type, n);                                                                \
+#define SGD_NUMBERS int nesterov, float rate, float decay, float momentum, float dampening, float starts
+#define SGD_RULE SGD{momentum != 0, nesterov != 0, rate, decay, momentum, dampening, starts}
+#define SGDS(name, M)                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
+        update(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
     }
 SGDS(sgd, Plain<float>)
 SGDS(sgdBF16, Plain<bf16>)
 SGDS(sgdF16, Plain<f16>)
 SGDS(sgd8, Coded<0>)
-
-extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(float *w, const Element *g, const float *clip, void *copy, int type, i64 n,
-                                                             float rate, float decay) {
-    update(SGD{false, false, rate, decay, 0, 0, 0}, w, g, Nothing{}, Nothing{}, clip, copy, type, n);
+extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mType, SGD_NUMBERS) {
+    update(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
+    update(SGD{false, false, rate, decay, 0, 0, 0}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
+    update(SGD{false, false, rate, decay, 0, 0, 0}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
 }
 
 struct Lion {
@@ -271,13 +304,16 @@ struct Lion {
     }
 };
 
-#define LION(name, M)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(float *w, const Element *g, void *m, const float *clip, void *copy, \
-                                                              int type, i64 n, float rate, float decay, float beta1,             \
-                                                              float beta2) {                                                     \
-        update(Lion{rate, decay, beta1, beta2}, w, g, M{m}, Nothing{}, clip, copy, type, n);                                     \
+#define LION_NUMBERS float rate, float decay, float beta1, float beta2
+#define LION_RULE Lion{rate, decay, beta1, beta2}
+#define LION(name, M)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
+        update(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
     }
 LION(lion, Plain<float>)
 LION(lionBF16, Plain<bf16>)
 LION(lionF16, Plain<f16>)
 LION(lion8, Coded<0>)
+extern "C" __global__ void __launch_bounds__(256) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
+    update(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+}

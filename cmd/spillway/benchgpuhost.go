@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/probe"
+	"spillway/shape"
+)
+
+// hostRow is work of the computer the card is in: AdamW with weights, gradients and
+// moments in f32, more of them than caches hold.
+type hostRow struct {
+	Name    string  `json:"name"`
+	Threads int     `json:"threads"`
+	Ours    float64 `json:"params_per_second"`
+	// Theirs are the rates of the peers, Ratio how many times faster ours is.
+	Theirs map[string]float64 `json:"theirs"`
+	Ratio  map[string]float64 `json:"ratio"`
+}
+
+const (
+	hostAdam       = "AdamW on the host"
+	hostAdamParams = 128 << 20
+)
+
+// benchHost measures the host with as many threads as it has.
+func (r *gpuReport) benchHost(ctx context.Context, theirs *peers) error {
+	row := &hostRow{Name: hostAdam, Threads: runtime.GOMAXPROCS(0), Theirs: map[string]float64{}, Ratio: map[string]float64{}}
+	var err error
+	if row.Ours, err = hostAdamRate(); err != nil {
+		return err
+	}
+	r.Host = append(r.Host, row)
+	answer, err := theirs.run(ctx, peerProgram{file: "torch_adamw.py", args: []string{"--repeat", "5", "--params", fmt.Sprint(hostAdamParams)}})
+	if err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("no comparison by torch_adamw.py: %v", err))
+		return nil
+	}
+	for _, result := range answer.Results {
+		row.Theirs[result.Kind] = result.GBytes * giga / adamBytes
+		row.Ratio[result.Kind] = row.Ours / row.Theirs[result.Kind]
+	}
+	return nil
+}
+
+// hostAdamRate is how many params a second all threads update.
+func hostAdamRate() (rate float64, err error) {
+	n := op.Type{DType: dtype.F32, Shape: shape.Shape{hostAdamParams}}
+	call, err := op.Make(op.Adam, op.Attr{Decoupled: true}, n, n, n, n, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})
+	if err != nil {
+		return 0, err
+	}
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	took, err := probe.Time(dev, call)
+	if err != nil {
+		return 0, err
+	}
+	return hostAdamParams / took.Seconds(), nil
+}
+
+// ratios tells how many times faster than each peer ours is.
+func ratios(by map[string]float64) string {
+	if len(by) == 0 {
+		return "beside nobody"
+	}
+	var list []string
+	for _, peer := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, fmt.Sprintf("%.2f× PyTorch's %s", by[peer], peer))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,95 @@
+package data_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"spillway/chat"
+	"spillway/data"
+	"spillway/tokenizer"
+)
+
+// Tokens of conversations, and which of them are learned, are those that transformers
+// gives with the same tokenizer and a template that marks answers.
+func TestAnswersAreThoseOfTransformers(t *testing.T) {
+	var want map[string]map[string]struct{ Tokens, Learned []int32 }
+	readJSON(t, filepath.Join("testdata", "answers.json"), &want)
+	var cases map[string]json.RawMessage
+	readJSON(t, filepath.Join("..", "chat", "testdata", "cases.json"), &cases)
+	template, err := chat.OpenFile(filepath.Join("..", "chat", "testdata", "templates", "generation.jinja"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.Special = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
+	for name, list := range want {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("..", "testdata", "tokenizers", name+".json")
+			if _, err := os.Stat(path); err != nil {
+				t.Skip("no tokenizer of " + name + " here: make tokenizers fetches it")
+			}
+			tokens, err := tokenizer.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for conversation, w := range list {
+				d := documentOf(t, cases[conversation], template, tokens)
+				if !slices.Equal(d.Tokens, w.Tokens) || !slices.Equal(mask(d), w.Learned) {
+					t.Errorf("%s:\n got %v\n     %v\nwant %v\n     %v", conversation, d.Tokens, mask(d), w.Tokens, w.Learned)
+				}
+			}
+		})
+	}
+}
+
+func readJSON(t *testing.T, path string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", path, err))
+	}
+}
+
+// documentOf is a line with a conversation, tokenized.
+func documentOf(t *testing.T, line json.RawMessage, template *chat.Template, tokens data.Tokenizer) data.Document {
+	t.Helper()
+	var flat map[string]json.RawMessage
+	if err := json.Unmarshal(line, &flat); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(flat) // on one line
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "line.jsonl")
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := data.OpenJSONL(path, data.JSONLOptions{Template: func() (*chat.Template, error) { return template, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	d, err := data.Tokenize(r, tokens, data.TokenizeOptions{}).Document(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// mask has a 1 for every token that is learned.
+func mask(d data.Document) []int32 {
+	m := make([]int32, len(d.Tokens))
+	for _, r := range d.Learned {
+		for i := r.Start; i < r.End; i++ {
+			m[i] = 1
+		}
+	}
+	return m
+}

@@ -1,0 +1,128 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// BadLineError is a line that cannot be used.
+type BadLineError struct {
+	File   string
+	Line   int // from 1
+	Column int // from 1, in characters: of the mistake, or of the field that has it
+	Err    error
+}
+
+func (e *BadLineError) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %v", e.File, e.Line, e.Column, e.Err)
+}
+
+// Unwrap gives what is wrong with it.
+func (e *BadLineError) Unwrap() error { return e.Err }
+
+// fieldError is what is wrong with a field, or with all of the line for "".
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string {
+	if e.field == "" {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("the field %q: %v", e.field, e.err)
+}
+
+func (e *fieldError) Unwrap() error { return e.err }
+
+// parseObject reads a line that had this length in the file.
+func parseObject(line []byte, length int64, limit int) (object, error) {
+	if length > int64(len(line)) {
+		return nil, fmt.Errorf("%d bytes in one line, %d are allowed", length, limit)
+	}
+	if !utf8.Valid(line) {
+		return nil, errors.New("the line is not UTF-8")
+	}
+	var o object
+	if err := json.Unmarshal(line, &o); err != nil {
+		return nil, fmt.Errorf("the line is not a JSON object: %w", err)
+	}
+	return o, nil
+}
+
+// column is where in a line an error is, counted in characters from 1.
+func column(line []byte, wrong error) int {
+	var syntax *json.SyntaxError
+	var field *fieldError
+	at := 0
+	switch {
+	case errors.As(wrong, &syntax):
+		at = int(syntax.Offset) - 1
+	case errors.As(wrong, &field):
+		at = fieldOffset(line, field.field)
+	case !utf8.Valid(line):
+		at = len(validPrefix(line))
+	}
+	return utf8.RuneCount(line[:min(max(at, 0), len(line))]) + 1
+}
+
+// validPrefix is what stands before the first byte that is not UTF-8.
+func validPrefix(line []byte) []byte {
+	for i := 0; i < len(line); {
+		c, n := utf8.DecodeRune(line[i:])
+		if c == utf8.RuneError && n == 1 {
+			return line[:i]
+		}
+		i += n
+	}
+	return line
+}
+
+// fieldOffset is where the value of a field begins in a line, 0 where it has none.
+func fieldOffset(line []byte, name string) int {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if _, err := d.Token(); err != nil {
+		return 0
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return 0
+		}
+		after := int(d.InputOffset())
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return 0
+		}
+		if key == name {
+			return after + bytes.Index(line[after:], value)
+		}
+	}
+	return 0
+}
+
+func stringField(o object, name string) (string, error) {
+	raw, ok := o[name]
+	if !ok {
+		return "", &fieldError{"", fmt.Errorf("there is no field %q; the line has %s", name, o.names())}
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
+		return "", &fieldError{name, errors.New("it is not a string")}
+	}
+	if halfCharacter(raw, *text) {
+		return "", &fieldError{name, errors.New(`it has half a character (a lone \ud800 to \udfff)`)}
+	}
+	return *text, nil
+}
+
+// halfCharacter finds the replacement the JSON reader puts for a lone surrogate,
+// unless the text has such a character itself.
+func halfCharacter(raw []byte, text string) bool {
+	return strings.ContainsRune(text, utf8.RuneError) &&
+		!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
+}

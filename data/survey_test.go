@@ -1,0 +1,58 @@
+package data
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// A survey counts what a loader then gives: rows, tokens, targets.
+func TestSurvey(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, Whole: r.IntN(2) == 0, Epochs: int64(1 + r.IntN(3))}
+		source := someLengths(1+r.IntN(200), r.Uint64())
+		source[0] = 5
+		var told int64
+		v, err := NewSurvey(source, func(done, total int64) { told = max(told, done) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLoader(t, source, c)
+		b := NewBatch(1, c.Length)
+		var rows, tokens int64
+		for {
+			err := l.Next(b)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, tokens = rows+1, tokens+int64(b.Real)
+		}
+		if got := v.Rows(c); got != rows || v.Tokens*c.Epochs != tokens {
+			t.Fatalf("%+v: %d rows of %d tokens, the loader gives %d of %d", c, got, v.Tokens*c.Epochs, rows, tokens)
+		}
+		if told == 0 || v.Longer(v.Longest) != 0 || v.Longest > 0 && v.Longer(v.Longest-1) == 0 {
+			t.Errorf("told of %d, the longest is %d", told, v.Longest)
+		}
+	}
+	if v, err := NewSurvey(made{4, 4}, nil); err != nil || v.Learned != 6 || v.Rows(Config{Length: 4}) != 0 {
+		t.Errorf("%+v, %v: 2 times 3 tokens after a given one are learned, and without an end there is no count", v, err)
+	}
+}
+
+func TestSurveyMeetsBadDocuments(t *testing.T) {
+	text := strings.Repeat(`{"text":"a"}`+"\n", 300) + `{"text":"REFUSE"}` + "\n"
+	r, err := OpenJSONL(file(t, text), JSONLOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := NewSurvey(Tokenize(r, byteTokens{}, TokenizeOptions{}), nil); err == nil || !strings.Contains(err.Error(), "document 300") {
+		t.Errorf("%v", err)
+	}
+}

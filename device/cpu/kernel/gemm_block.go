@@ -1,0 +1,106 @@
+package kernel
+
+// pieces is the job of a product with many rows: a piece of C for a worker.
+type pieces Gemm
+
+// Run computes one piece, block by block.
+func (g *pieces) Run(worker, piece int) {
+	down, strip, size := ceil(g.M, g.tm), (*Gemm)(g).stripScratch(), (*Gemm)(g).scratch()
+	i, j, scratch := piece%down*g.tm, piece/down*g.tn, g.Work[worker*size:][:size]
+	b := block{Gemm: (*Gemm)(g), i0: i, iEnd: min(i+g.tm, g.M), strip: scratch[:strip], columns: scratch[strip:]}
+	end := min(j+g.tn, g.N)
+	width := roundUp(ceil(end-j, ceil(end-j, blockN)), g.path.nr)
+	for b.j0 = j; b.j0 < end; b.j0 = b.jEnd {
+		b.jEnd = min(b.j0+width, end)
+		b.compute()
+	}
+}
+
+// scratch is what one worker needs: a strip and the packed columns of a block.
+func (g *Gemm) scratch() int {
+	return g.stripScratch() + slabDepth(g.K)*min(roundUp(g.N, maxCols), blockN)
+}
+
+func (g *Gemm) stripScratch() int {
+	if !g.A.Transposed {
+		return 0
+	}
+	return slabDepth(g.K) * stripM
+}
+
+// block is a part of C in progress: rows i0 to iEnd, columns j0 to jEnd. The slab of K
+// from p0 to p0+kc is added next.
+type block struct {
+	*Gemm
+	i0, iEnd, j0, jEnd int
+	p0, kc             int
+	columns            []float32 // columns of B, packed
+	strip              []float32 // rows of A, packed, where they cannot be read as they lie
+}
+
+// compute adds slab after slab. Packed columns stay in the second-level cache while the
+// rows pass by.
+func (b *block) compute() {
+	depth := slabDepth(b.K)
+	for b.p0 = 0; b.p0 < b.K; b.p0 += depth {
+		b.kc = min(depth, b.K-b.p0)
+		b.B.pack(b.path, b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc, b.B.Transposed)
+		for i := b.i0; i < b.iEnd; i += b.height() {
+			b.rows(i, min(i+b.height(), b.iEnd))
+		}
+	}
+}
+
+// stripM is how many rows are packed at a time: a multiple of the rows of any tile.
+const stripM = 48
+
+// height is how many rows are made ready at a time: a panel, which stays in the
+// first-level cache, or as many as make packing read whole lines.
+func (b *block) height() int {
+	if b.A.Transposed {
+		return stripM
+	}
+	return b.path.mr
+}
+
+// rows multiplies rows i to end, a panel at a time.
+func (b *block) rows(i, end int) {
+	r, s, tile := b.path, b.ready(i, end), 0
+	for ; i < end; i += r.mr {
+		for j := b.j0; j < b.jEnd; j += r.nr {
+			add, addStep := b.addend(b.p0, i, j)
+			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, &b.columns[(j-b.j0)*b.kc], r.nr,
+				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
+			tile++
+		}
+		s.data = s.data[min(s.panel, len(s.data)):]
+	}
+}
+
+// ahead is the part that a tile fetches of the rows from i on, which come next.
+func (b *block) ahead(i, tile int) fetch {
+	if end := min(i+b.height(), b.iEnd); tile < fetchParts(end-i, !b.A.Transposed) {
+		return b.A.fetch(i, b.p0, b.kc, tile, !b.A.Transposed)
+	}
+	return fetch{}
+}
+
+// strip is where tiles read rows of A.
+type strip struct {
+	tiles   *[maxRows + 1]tileFunc
+	data    []float32
+	panel   int // elements from one panel of rows to the next
+	rowStep int // from row to row of a panel
+	step    int // see tileFunc
+}
+
+// ready makes rows i to end of A ready. Stored by columns they are packed, else they are
+// read where they lie.
+func (b *block) ready(i, end int) strip {
+	r := b.path
+	if b.A.Transposed {
+		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)
+		return strip{&r.tileCols, b.strip, r.mr * b.kc, 1, r.mr}
+	}
+	return strip{&r.tileRows, b.A.Data[i*b.A.Step+b.p0:], r.mr * b.A.Step, b.A.Step, b.A.Step}
+}

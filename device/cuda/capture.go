@@ -1,0 +1,170 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+)
+
+// capture is what queues were given once, as one of the driver's graphs.
+type capture struct {
+	first    *queue // launches all of it
+	noted    driver.Noted
+	replay   driver.Replay
+	changing []changing
+	launches int
+	last     *task
+}
+
+// changing is a launch that reads numbers of the iteration.
+type changing struct {
+	node   driver.Node
+	kernel *launch
+	launch *device.Launch
+}
+
+// changes says that parameters of the kernel are numbers of the iteration.
+func (k *launch) changes() bool {
+	for _, a := range k.args {
+		if a.from == randomKey || a.from == firstRow || a.from == scalar {
+			return true
+		}
+	}
+	return false
+}
+
+// Capture notes what issue gives to queues of the device.
+func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Repeat, error) {
+	list := make([]*queue, len(queues))
+	for i, q := range queues {
+		own, ours := q.(*queue)
+		if !ours || own.device != d {
+			return nil, fmt.Errorf("%s: noting what a queue of another device is given: %w", d.name, device.ErrNotRepeatable)
+		}
+		list[i] = own
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: there are no queues to note: %w", d.name, device.ErrNotRepeatable)
+	}
+	c := &capture{first: list[0]}
+	err := c.note(list, issue)
+	var answer *driver.Error
+	if errors.As(err, &answer) && answer.Code >= driver.CaptureUnsupported && answer.Code <= driver.CaptureLast {
+		err = fmt.Errorf("%w: %w", device.ErrNotRepeatable, err)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", d.name, err), c.Close())
+	}
+	return c, nil
+}
+
+// note has all queues follow the first, so that they are noted together, until they meet
+// again at the end.
+func (c *capture) note(queues []*queue, issue func() error) error {
+	d := c.first.device
+	for _, q := range queues {
+		q.note(c)
+		defer q.note(nil)
+	}
+	if err := d.within(func() error { return d.lib.CUDA.BeginCapture(c.first.stream) }); err != nil {
+		return err
+	}
+	err := c.follow(c.first, queues[1:]...)
+	if err == nil {
+		err = issue()
+	}
+	for _, q := range queues[1:] {
+		if err == nil {
+			err = c.follow(q, c.first)
+		}
+	}
+	return d.within(func() (late error) {
+		c.noted, late = d.lib.CUDA.EndCapture(c.first.stream)
+		if err = errors.Join(err, late); err != nil {
+			return err
+		}
+		c.replay, late = d.lib.CUDA.Instantiate(c.noted)
+		return late
+	})
+}
+
+// follow has queues wait for what another was given.
+func (c *capture) follow(leader *queue, queues ...*queue) error {
+	e, err := leader.device.Event()
+	if err != nil {
+		return err
+	}
+	if err := leader.Record(e); err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if err := q.Wait(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within runs something with the context current.
+func (d *Device) within(f func() error) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	return f()
+}
+
+// note has the queue tell a capture of its launches; nil ends that.
+func (q *queue) note(c *capture) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.noting = c
+}
+
+// took notes a launch of a kernel of ours that was just given to a queue.
+func (c *capture) took(q *queue, k *launch, l *device.Launch) error {
+	if !k.changes() {
+		return nil
+	}
+	n, err := q.device.lib.CUDA.LastNode(q.stream)
+	c.changing = append(c.changing, changing{n, k, l})
+	return err
+}
+
+// Run launches all of it, after the parameters that are numbers of the iteration.
+func (c *capture) Run() error {
+	q := c.first
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	cuda := q.device.lib.CUDA
+	for _, x := range c.changing {
+		x.kernel.fill(q, x.launch)
+		if err := cuda.SetNode(c.replay, x.node, &q.launch); err != nil {
+			return fmt.Errorf("%s: kernel %s: %w", q.device.name, x.kernel.function.name, err)
+		}
+	}
+	q.since, q.last = q.since+c.launches, c.last
+	if err := cuda.Replay(c.replay, q.stream); err != nil {
+		return fmt.Errorf("%s: repeating %d launches: %w", q.device.name, c.launches, err)
+	}
+	return nil
+}
+
+// Close gives the driver's graphs back.
+func (c *capture) Close() error {
+	return c.first.device.within(func() error {
+		var errs []error
+		if c.replay != 0 {
+			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseReplay(c.replay)))
+		}
+		if c.noted != 0 {
+			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseNoted(c.noted)))
+		}
+		c.replay, c.noted = 0, 0
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,124 @@
+package cuda
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"spillway/device"
+	"spillway/device/cuda/driver"
+)
+
+// gate lets a stream wait for what goroutines of this process do, such as reading a
+// disk: the stream waits until a number in page-locked memory has been reached, and a
+// goroutine counts it up as the events happen, in the order they were waited for.
+type gate struct {
+	memory *memory
+	waits  chan awaited
+	ended  chan struct{}
+	asked  uint32 // waits so far
+}
+
+// awaited is a record of an event.
+type awaited struct {
+	event  device.HostEvent
+	record uint64
+}
+
+// gateWaits is how many waits may be open before the next one holds its caller.
+const gateWaits = 4096
+
+// newGate makes a gate. Its memory is its own, not one of those Close asks back.
+func (d *Device) newGate() (*gate, error) {
+	m, err := d.pinned(int64(unsafe.Sizeof(uint32(0))))
+	if err != nil {
+		return nil, err
+	}
+	g := &gate{memory: m, waits: make(chan awaited, gateWaits), ended: make(chan struct{})}
+	go g.serve()
+	return g, nil
+}
+
+// number is what the stream looks at.
+func (g *gate) number() *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(g.memory.Host()))) }
+
+// serve counts events up as they happen.
+func (g *gate) serve() {
+	defer close(g.ended)
+	var passed uint32
+	for w := range g.waits {
+		w.event.Await(w.record)
+		passed++
+		atomic.StoreUint32(g.number(), passed)
+	}
+}
+
+// hold makes the stream wait for the event's latest record. The context must be
+// current.
+func (g *gate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) error {
+	w := awaited{e, e.Issued()}
+	if w.record == 0 {
+		return nil
+	}
+	g.asked++
+	g.waits <- w
+	return cuda.WaitValue(s, driver.Pointer(uintptr(unsafe.Pointer(g.number()))), g.asked)
+}
+
+// close ends the goroutine. Nothing may wait any more, and the context must be current.
+func (g *gate) close() error {
+	close(g.waits)
+	<-g.ended
+	return g.memory.release()
+}
+
+// waitFor holds the queue until an event of another backend has happened.
+func (q *queue) waitFor(e device.Event) error {
+	h, ok := e.(device.HostEvent)
+	if !ok {
+		return fmt.Errorf("%s: wait for an event that goroutines cannot wait for (%T)", q.device.name, e)
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	if err := q.open(); err != nil {
+		return err
+	}
+	if err := q.gate.hold(q.device.lib.CUDA, q.stream, h); err != nil {
+		return fmt.Errorf("%s: queue %s: waiting for another backend: %w", q.device.name, q.name, err)
+	}
+	return nil
+}
+
+// open makes the gate when it is first needed.
+func (q *queue) open() (err error) {
+	if q.gate != nil {
+		return nil
+	}
+	q.gate, err = q.device.newGate()
+	return err
+}
+
+// shut closes the gate if there is one, after all that waited at it.
+func (q *queue) shut() error {
+	if q.gate == nil {
+		return nil
+	}
+	g := q.gate
+	q.gate = nil
+	return g.close()
+}
+
+// Issued implements device.HostEvent.
+func (e *event) Issued() uint64 { return e.records.Load() }
+
+// Await implements device.HostEvent. It waits for the latest record there is, which is
+// the one asked for or one after it. A context that was lost has nothing to wait for.
+func (e *event) Await(uint64) {
+	if err := e.device.enter(); err != nil {
+		return
+	}
+	defer e.device.leave()
+	_ = e.device.lib.CUDA.SyncEvent(e.handle) // an error is the context's: the Sync of the event's queue tells it
+}

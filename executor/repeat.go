@@ -1,0 +1,102 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spillway/device"
+)
+
+// Iterations of small models take longer to hand over than to do. Where that is so, and
+// the device can, an iteration is noted once and then repeated with one call. The work
+// is the same, in the same order between the same waits, so the bits are too.
+
+// repeat is what is known of repeating.
+type repeat struct {
+	watched int // iterations timed
+	pays    bool
+	run     device.Repeat // nil until an iteration was noted
+	// What one iteration adds to what is counted.
+	counters Counters
+	traffic  map[*Traffic]Traffic
+}
+
+// watch decides, after an iteration that was issued step by step, whether repeating pays:
+// when more than half the time goes into handing over. The first one also loads code.
+func (r *repeat) watch(issuing, all time.Duration) {
+	if r.run != nil || r.watched > 1 {
+		return
+	}
+	r.watched++
+	r.pays = r.watched > 1 && issuing > all/2
+}
+
+// start gives an iteration to the queues, noted or step by step.
+func (e *Executor) start(ctx context.Context) error {
+	if e.trace.sink != nil || e.onGradient != nil {
+		return e.issueAll(ctx)
+	}
+	if e.repeat.run != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e.count()
+		return e.repeat.run.Run()
+	}
+	if d, can := e.repeater(); can && e.repeat.pays {
+		return e.capture(ctx, d)
+	}
+	return e.issueAll(ctx)
+}
+
+// repeater is the device of all steps, if it can repeat.
+func (e *Executor) repeater() (device.Repeater, bool) {
+	if len(e.devices) != 1 {
+		return nil, false
+	}
+	d, can := e.devices[0].(device.Repeater)
+	return d, can
+}
+
+// capture notes an iteration and starts it. A device that cannot note it is not asked
+// again.
+func (e *Executor) capture(ctx context.Context, d device.Repeater) error {
+	e.repeat.pays = false
+	before, moved := e.counters, map[*Traffic]Traffic{}
+	for _, t := range e.traffic {
+		moved[t] = *t
+	}
+	run, err := d.Capture(e.opened, func() error { return e.issueAll(ctx) })
+	if errors.Is(err, device.ErrNotRepeatable) {
+		e.counters = before
+		for t, was := range moved {
+			*t = was
+		}
+		return e.issueAll(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("noting an iteration: %w", err)
+	}
+	e.repeat.run, e.repeat.traffic = run, moved
+	after := e.counters
+	e.repeat.counters = Counters{Moves: after.Moves - before.Moves, BytesIn: after.BytesIn - before.BytesIn,
+		BytesOut: after.BytesOut - before.BytesOut, Launches: after.Launches - before.Launches}
+	for t, was := range moved {
+		moved[t] = Traffic{Moves: t.Moves - was.Moves, Bytes: t.Bytes - was.Bytes}
+	}
+	return run.Run()
+}
+
+// count adds what a noted iteration does.
+func (e *Executor) count() {
+	c, one := &e.counters, e.repeat.counters
+	c.Moves, c.BytesIn, c.BytesOut, c.Launches = c.Moves+one.Moves, c.BytesIn+one.BytesIn, c.BytesOut+one.BytesOut, c.Launches+one.Launches
+	for t, one := range e.repeat.traffic {
+		t.Moves, t.Bytes = t.Moves+one.Moves, t.Bytes+one.Bytes
+	}
+}
+
+// Repeats says whether iterations are repeated from a note.
+func (e *Executor) Repeats() bool { return e.repeat.run != nil }

@@ -1,0 +1,73 @@
+package recipe
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Write writes a recipe: the settings that have values first, then, behind the sign of
+// a comment, all others with what counts for them. set has values by name. What Read
+// makes of it has the same values.
+func Write(w io.Writer, known []Known, set map[string][]string) error {
+	var b strings.Builder
+	for name := range set {
+		if _, err := find(name, known); err != nil {
+			return fmt.Errorf("writing a recipe: %w", err)
+		}
+	}
+	for _, k := range known {
+		if values, ok := set[k.Name]; ok {
+			if err := writeSetting(&b, k, values); err != nil {
+				return fmt.Errorf("writing a recipe: %w", err)
+			}
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(known), func(k Known) bool { _, ok := set[k.Name]; return ok })
+	if len(others) > 0 {
+		b.WriteString("\n# What is not set:\n")
+	}
+	for _, k := range others {
+		fmt.Fprintf(&b, "# %s: %s  # %s\n", k.Name, k.Default, k.Help)
+	}
+	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
+	return err
+}
+
+func writeSetting(b *strings.Builder, k Known, values []string) error {
+	if k.List {
+		fmt.Fprintf(b, "%s:  # %s\n", k.Name, k.Help)
+		for _, v := range values {
+			text, err := scalar(v)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(b, "  - %s\n", text)
+		}
+		return nil
+	}
+	if len(values) != 1 {
+		return fmt.Errorf("%d values of %s, it takes one", len(values), k.Name)
+	}
+	text, err := scalar(values[0])
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "%s: %s  # %s\n", k.Name, text, k.Help)
+	return nil
+}
+
+// plain are the characters of values that need no quotes.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+._/"
+
+// scalar is a value as YAML writes it.
+func scalar(v string) (string, error) {
+	if v != "" && strings.Trim(v, plain) == "" && v[0] != '-' && v != "null" {
+		return v, nil
+	}
+	text, err := yaml.MarshalWithOptions(v, yaml.JSON())
+	return strings.TrimSuffix(string(text), "\n"), err
+}

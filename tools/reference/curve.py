@@ -1,0 +1,85 @@
+"""Two hundred AdamW iterations of a Llama in PyTorch, in f32 and in bf16 with f32 masters, each
+with several implementations of attention: how far apart PyTorch is from itself.
+
+    python -m tools.reference.curve testdata/reference/llama [--device cuda]
+
+writes curve.json into the folder; where the folder has a config and no weights, it makes some.
+"""
+
+import argparse
+import json
+import os
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+ITERATIONS, ROWS, TOKENS = 200, 4, 64
+ADAMW = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+
+
+def batch(number, vocabulary):
+    """ids [ROWS TOKENS+1] of a batch: a hash of the place of each token, skewed towards small ids so that
+    there is something to learn."""
+    place = torch.arange(ROWS * (TOKENS + 1), dtype=torch.int64) + 1 + number * 100003
+    word = place * 2654435761 % 2**32 // 256
+    return (word % vocabulary * (word // vocabulary % vocabulary) // vocabulary).view(ROWS, TOKENS + 1)
+
+
+def loss_of(model, ids):
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+
+
+def run(options, attention, dtype):
+    """Losses before each update. In bf16 the model computes with copies of f32 weights."""
+    load = {"attn_implementation": attention, "dtype": torch.float32}
+    model = AutoModelForCausalLM.from_pretrained(options.folder, **load).to(options.device)
+    masters = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    model = model.to(dtype)
+    optimizer = torch.optim.AdamW(masters, lr=options.rate, **ADAMW)
+    losses = []
+    for i in range(ITERATIONS):
+        with torch.no_grad():
+            for p, m in zip(model.parameters(), masters):
+                p.copy_(m)
+                p.grad = None
+        loss = loss_of(model, batch(i % options.batches, model.config.vocab_size).to(options.device))
+        loss.backward()
+        for p, m in zip(model.parameters(), masters):
+            m.grad = p.grad.float()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def fresh(folder):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    with torch.no_grad():  # as large as trained ones, so that bf16 has something to round
+        for p in model.parameters():
+            if p.ndim > 1:
+                p.mul_(2)
+    model.save_pretrained(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rate", type=float, default=1e-3, help="the learning rate")
+    parser.add_argument("--batches", type=int, default=8, help="different batches, in turns")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if not os.path.exists(os.path.join(options.folder, "model.safetensors")):
+        fresh(options.folder)
+    made = {"iterations": ITERATIONS, "rows": ROWS, "tokens": TOKENS, "batches": options.batches, "rate": options.rate}
+    made |= {"torch": torch.__version__, "device": options.device}
+    for name, dtype in [("f32", torch.float32), ("bf16", torch.bfloat16)]:
+        made[name] = {a: run(options, a, dtype) for a in ["eager", "sdpa"]}
+    with open(os.path.join(options.folder, "curve.json"), "w") as f:
+        json.dump(made, f)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+package train
+
+import "fmt"
+
+// Best is the best evaluation of a run.
+type Best struct {
+	Loss      float64 `json:"loss"`
+	Iteration int64   `json:"iteration"`
+	// Since is how many evaluations there were after it, none of them better.
+	Since int64 `json:"since,omitempty"`
+}
+
+// evaluate evaluates the iterations done, if it is time to and was not done, and says
+// whether they are the best so far.
+func (t *Trainer) evaluate(r *Report) (best bool, err error) {
+	ev := t.c.Evaluate
+	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
+	if !due || t.judged == t.done {
+		return false, nil
+	}
+	loss, err := ev.run(t.e)
+	if err != nil {
+		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
+	}
+	r.EvalLoss, r.Perplexity = loss, perplexity(loss)
+	return t.judge(loss), nil
+}
+
+// catchUp makes the evaluation that a kill came before.
+func (t *Trainer) catchUp() error {
+	best, err := t.evaluate(&Report{})
+	if err != nil {
+		return err
+	}
+	return t.save(best && t.keepsBest())
+}
+
+// judge takes in the loss of an evaluation and says whether it is the best so far.
+func (t *Trainer) judge(loss float64) bool {
+	t.judged = t.done
+	switch {
+	case finite(loss) && (t.best == nil || loss < t.best.Loss):
+		t.best = &Best{Loss: loss, Iteration: t.done}
+		return true
+	case t.best != nil:
+		t.best.Since++
+	}
+	return false
+}
+
+// exhausted says that evaluations have not become better for too long.
+func (t *Trainer) exhausted() bool {
+	ev := t.c.Evaluate
+	return ev != nil && ev.Patience > 0 && t.best != nil && t.best.Since >= ev.Patience
+}
+
+// keepsBest says whether the best checkpoint is kept.
+func (t *Trainer) keepsBest() bool {
+	return t.c.Save != nil && t.c.Evaluate != nil && t.c.Evaluate.KeepBest
+}
+
+// bestPath is where the best checkpoint is, "" where none is kept.
+func (t *Trainer) bestPath() string {
+	if !t.keepsBest() || t.best == nil {
+		return ""
+	}
+	return t.c.Save.Dir.At(t.best.Iteration)
+}
