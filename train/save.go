@@ -39,14 +39,15 @@ type state struct {
 	Feed      json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, where there is one.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
-	// Best evaluation so far, where there was one.
-	Best *Best `json:"best,omitempty"`
+	// Best evaluation so far, where there was one, and the last iteration evaluated.
+	Best   *Best `json:"best,omitempty"`
+	Judged int64 `json:"judged,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale, t.best}, err
+	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale, t.best, t.judged}, err
 }
 
 // save writes a checkpoint if it is time to, or if it must and the last one is older.
@@ -207,7 +208,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err != nil {
 		return err
 	}
-	now.Iteration, now.Feed, now.Best = was.Iteration, was.Feed, was.Best
+	now.Iteration, now.Feed, now.Best, now.Judged = was.Iteration, was.Feed, was.Best, was.Judged
 	if now.LossScale != nil && was.LossScale != nil {
 		now.LossScale = was.LossScale
 	}
@@ -217,7 +218,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done, t.scale, t.best = was.Iteration, was.LossScale, was.Best
+	t.done, t.scale, t.best, t.judged = was.Iteration, was.LossScale, was.Best, was.Judged
 	return nil
 }
 

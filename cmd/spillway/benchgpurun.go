@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"spillway"
 	"spillway/dtype"
@@ -24,6 +25,7 @@ import (
 // measure plans, runs and times the row on a card of its own. The rig is closed
 // before and after.
 func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.Rates) (err error) {
+	began := time.Now()
 	here.choice.cards[0].TF32 = g.tf32
 	if err := here.open(sh, 0); err != nil {
 		return joinClose(err, here)
@@ -51,6 +53,7 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 	if err != nil {
 		return err
 	}
+	g.Prepare = time.Since(began).Seconds()
 	best, err := bestOf(gpuTries, func() error { return e.Iterate(ctx, numbers) })
 	if err != nil {
 		return err
