@@ -77,10 +77,10 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	if g.M <= skinnyM {
-		p.Run(ceil(g.N, (*skinny)(g).width()), (*skinny)(g))
+		p.Run(ceil(g.N, skinny{g}.width()), skinny{g})
 		return
 	}
-	p.Run(g.cut(p.Workers()), (*pieces)(g))
+	p.Run(g.cut(p.Workers()), pieces{g})
 }
 
 // addBias adds the bias to the old C, for the rare product that has both.
