@@ -27,7 +27,7 @@ func newBench(sh shell) *cobra.Command {
 		Long: `bench gpu measures a card: forward passes of 8 billion params that rest in host memory,
 training iterations on the card, and how well plans foretold their time and memory. The
 bound is what the link or the arithmetic, measured in the same run, would take alone.
-Peers are PyTorch and accelerate.
+Peers are PyTorch, accelerate and RamTorch.
 
 bench cpu measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
 training iteration of a Llama of 52 million params. Each figure is shown as a share of

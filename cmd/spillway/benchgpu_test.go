@@ -151,9 +151,6 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 func TestBenchRates(t *testing.T) {
 	var opened []cuda.Options
 	sh := fakeCards(t, 1, &opened)
-	earlier := gpuReport{}
-	earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
-	earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	for name, spoil := range map[string]func(*gpuReport){
 		"":                   func(*gpuReport) {},
 		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
@@ -161,9 +158,11 @@ func TestBenchRates(t *testing.T) {
 			r.Rates.Tables["bf16"][op.Add] = machine.Table{Axes: [][]int64{{1, 2}}, Rates: []float64{1}}
 		},
 	} {
-		spoiled := earlier
-		spoil(&spoiled)
-		text, err := json.Marshal(spoiled)
+		var earlier gpuReport
+		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
+		earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+		spoil(&earlier)
+		text, err := json.Marshal(earlier)
 		if err != nil {
 			t.Fatal(err)
 		}
