@@ -90,7 +90,7 @@ type Config struct {
 }
 
 // Strategies that can be insisted on. Those before "data parallel" use one device.
-var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-3", "model parallel", "pipeline"}
+var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-1", "zero-3", "model parallel", "pipeline"}
 
 // insists are what strategies demand of the planner.
 var insists = map[string]planner.Insist{
@@ -100,6 +100,7 @@ var insists = map[string]planner.Insist{
 	"cpu offload":       {Weights: plan.OnHost, State: plan.OnHost},
 	"disk offload":      {Weights: plan.OnDisk, State: plan.OnDisk},
 	"data parallel":     {Way: planner.DataParallel},
+	"zero-1":            {Way: planner.ShardedState},
 	"zero-3":            {Way: planner.ShardedData},
 	"model parallel":    {Way: planner.ModelSplit},
 	"pipeline":          {Way: planner.Pipeline},
@@ -157,7 +158,7 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 		return o, err
 	}
 	if way, err := w.replicas(o); way != "" || err != nil {
-		o.Bounds.Without = append(o.Bounds.Without, way)
+		o.Bounds.Without = append(o.Bounds.Without, way, planner.ShardedState) // both have all weights on each
 		return o, err
 	}
 	return o, nil

@@ -3,6 +3,7 @@ package spillway_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"spillway/device/cuda"
 	"spillway/dtype"
 	"spillway/machine"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
@@ -27,6 +29,7 @@ type curve struct {
 	Rows       int64
 	Tokens     int64
 	Batches    int
+	Rate       float64
 	F32        map[string][]float64
 	BF16       map[string][]float64
 }
@@ -83,6 +86,10 @@ func (h *hashed) Seek(at json.RawMessage) error      { return json.Unmarshal(at,
 func (c curve) losses(t *testing.T, dev device.Device, o spillway.PlanOptions) []float64 {
 	t.Helper()
 	m := open(t, *curveFolder)
+	var err error
+	if o.Optimizer, err = optim.Parse(fmt.Sprintf("adamw:lr=%g", c.Rate)); err != nil {
+		t.Fatal(err)
+	}
 	o.Task, o.Rows, o.Seq, o.On = spillway.Train, c.Rows, c.Tokens, []device.Device{dev}
 	job, err := m.Plan(o)
 	if err != nil {
@@ -97,7 +104,7 @@ func (c curve) losses(t *testing.T, dev device.Device, o spillway.PlanOptions) [
 			t.Error(err)
 		}
 	}()
-	run, err := train.New(e, &hashed{curve: c, vocabulary: m.Info.Vocab}, train.Config{})
+	run, err := train.New(e, &hashed{curve: c, vocabulary: m.Info.Vocab}, train.Config{Optimizer: o.Optimizer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func near(a, b []float64) bool {
 // without offload, and gives the outputs of one device: masks without samples are not
 // cut as if they had any.
 func TestSeveralDevices(t *testing.T) {
-	words := map[string]string{"data parallel": "ZeRO-2", "zero-3": "ZeRO-3", "model parallel": "model parallel", "pipeline": "pipeline"}
+	words := map[string]string{"data parallel": "ZeRO-2", "zero-1": "ZeRO-1", "zero-3": "ZeRO-3", "model parallel": "model parallel", "pipeline": "pipeline"}
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			peak, losses, _, out := standard(t, o, 4)

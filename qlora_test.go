@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"testing"
 
 	"spillway"
@@ -98,4 +99,32 @@ func onDevice(t *testing.T, e *executor.Executor, name string) (b []byte) {
 		}
 	}
 	return b
+}
+
+// In every format of the base, with outliers multiplied apart or not, adapters learn; few
+// rows, whose products read the codes, give the loss that many rows give, which are
+// multiplied by the decoded weights.
+func TestEveryBaseTrains(t *testing.T) {
+	s := decoder(t, "llama")
+	for _, c := range []struct {
+		base     dtype.Type
+		outliers float64
+		off      float64 // of the loss without quantization
+	}{{dtype.NF4, 0, 0.1}, {dtype.FP4, 0, 0.2}, {dtype.RowI8, 0, 0.01}, {dtype.RowI8, 6, 0.02}, {dtype.RowF8, 0, 0.02}} {
+		adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 2, Alpha: 4, Base: c.base, Outliers: c.outliers}
+		many := s.options(spillway.QLoRA)
+		many.Adapters = adapters
+		whole := lossOf(t, s.model, many, s.feed)
+		if off := math.Abs(whole/s.Loss - 1); off > c.off || off == 0 {
+			t.Errorf("%v: the loss is %v, without quantization %v", c.base, whole, s.Loss)
+		}
+		if c.outliers > 0 {
+			continue // which columns hold outliers depends on the rows together
+		}
+		few := many
+		few.Rows, few.Micros = 1, int(s.rows)
+		if got := lossOf(t, s.model, few, s.feed); math.Abs(got/whole-1) > 1e-5 {
+			t.Errorf("%v: the loss is %v row by row, %v together", c.base, got, whole)
+		}
+	}
 }

@@ -14,6 +14,7 @@ type rule func(r *reverse, n graph.Node, dy []graph.Value) []graph.Value
 // an error when something trainable lies before it.
 var rules = map[op.Kind]rule{
 	op.MatMul:             gradMatMul,
+	op.CodedProduct:       gradCodedProduct,
 	op.Embedding:          gradEmbedding,
 	op.Copy:               gradCopy,
 	op.Add:                gradAdd,
@@ -62,6 +63,19 @@ func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	}
 	if n.Attr.Plus {
 		dx[2] = dc
+	}
+	return dx
+}
+
+// gradCodedProduct decodes the weight for dx = dy·W.
+func gradCodedProduct(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := make([]graph.Value, len(n.In))
+	if r.needs[n.In[0]] {
+		w := r.one(op.Dequantize, op.Attr{To: r.typeOf(dy[0]).DType}, n.In[1])
+		dx[0] = r.one(op.MatMul, op.Attr{}, dy[0], w)
+	}
+	if n.Attr.Bias && r.needs[n.In[2]] {
+		dx[2] = r.one(op.SumRows, op.Attr{Keep: 1}, dy[0])
 	}
 	return dx
 }

@@ -55,7 +55,7 @@ var ErrNone = errors.New("no checkpoint")
 type Dir struct {
 	Path string
 	Keep int // how many checkpoints a save leaves; 0 is all
-	// Spared is the iteration of a checkpoint that is left besides; 0 is none.
+	// Spared is the iteration of a checkpoint that is left however old it is; 0 is none.
 	Spared int64
 	Disk   vfs.FS // nil is the real one
 }

@@ -182,6 +182,18 @@ func TestKeepAll(t *testing.T) {
 	}
 }
 
+// The one spared stays however old it is, and takes no place from the newest.
+func TestSpared(t *testing.T) {
+	d, _ := inMemory(2)
+	d.Spared = 2
+	for i := range int64(6) {
+		save(t, d, i, 0)
+	}
+	if got := names(t, d); !slices.Equal(got, []string{"step-00000002", "step-00000004", "step-00000005"}) {
+		t.Errorf("kept %v", got)
+	}
+}
+
 // Going back to an earlier iteration begins another line of checkpoints, of which
 // the last saved counts, and none of which falls to the higher numbers around it.
 func TestGoingBack(t *testing.T) {

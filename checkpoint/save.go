@@ -172,8 +172,11 @@ func (d Dir) prune(newest string) error {
 	if err != nil {
 		return err
 	}
-	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil || d.Spared > 0 && e.Iteration == d.Spared })
+	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
 	for _, e := range readable[min(d.Keep, len(readable)):] {
+		if d.Spared > 0 && e.Iteration == d.Spared {
+			continue
+		}
 		if err := d.remove(e.Path, hidden(e.Path, removingSuffix)); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func documentOf(t *testing.T, line json.RawMessage, template *chat.Template, tok
 	if err := os.WriteFile(path, raw, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := data.OpenJSONL(path, data.JSONLOptions{Template: template})
+	r, err := data.OpenJSONL(path, data.JSONLOptions{Template: func() (*chat.Template, error) { return template, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

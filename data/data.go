@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"sort"
 )
 
@@ -97,39 +96,6 @@ func (c concat) Document(i int64) (Document, error) {
 	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
 	s := c.sources[k]
 	return s.Document(i - (c.ends[k] - s.Len()))
-}
-
-// Split parts a source in two that share no document: one to train on and one,
-// with this fraction of the documents, to evaluate on. The same seed gives the
-// same split.
-func Split(s Source, fraction float64, seed uint64) (train, eval Source, err error) {
-	if !(fraction >= 0 && fraction <= 1) {
-		return nil, nil, fmt.Errorf("splitting off a fraction of %v for evaluation: it must be between 0 and 1", fraction)
-	}
-	n := s.Len()
-	held := int64(math.Round(float64(n) * fraction))
-	o := newOrder(n, seed, splitEpoch)
-	return picked{s, o, 0, n - held}, picked{s, o, n - held, held}, nil
-}
-
-// splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
-const splitEpoch = math.MaxUint64
-
-// picked is a range of another source in another order.
-type picked struct {
-	from  Source
-	order order
-	first int64
-	n     int64
-}
-
-func (p picked) Len() int64 { return p.n }
-
-func (p picked) Document(i int64) (Document, error) {
-	if err := inRange(i, p.n); err != nil {
-		return Document{}, err
-	}
-	return p.from.Document(p.order.at(p.first + i))
 }
 
 func inRange(i, n int64) error {

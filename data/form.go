@@ -96,9 +96,10 @@ func (o JSONLOptions) formReader(form Form, fields []string) (reader, error) {
 		return func(l object) ([]Record, error) { return instructRecord(l, fields) }, nil
 	}
 	if o.Template == nil {
-		return nil, errors.New("conversations need a chat template, and the model has none: give one, or name a field with text")
+		return nil, errors.New("conversations need a chat template, and there is none: give one, or name a field with text")
 	}
-	return func(l object) ([]Record, error) { return chatRecords(l, fields, o.Template) }, nil
+	t, err := o.Template()
+	return func(l object) ([]Record, error) { return chatRecords(l, fields, t) }, err
 }
 
 func plainRecord(o object, field string) ([]Record, error) {

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,13 +13,8 @@ const simpleTemplate = `{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{
 // A template that leaves something out of all but the last turn.
 const lastTemplate = `{% for m in messages %}<{{ m.role }}>{% if loop.last and m.role == 'assistant' %}hm {% endif %}{{ m.content }};{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
 
-func template(t *testing.T, source string) *chat.Template {
-	t.Helper()
-	tmpl, err := chat.Parse("template", source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tmpl
+func template(source string) func() (*chat.Template, error) {
+	return func() (*chat.Template, error) { return chat.Parse("template", source) }
 }
 
 // shown is a document as text, what is learned in brackets.
@@ -41,7 +37,7 @@ func shown(d Document) string {
 // Lines of each form become the documents one would write by hand; the form is found
 // from the fields.
 func TestForms(t *testing.T) {
-	simple := template(t, simpleTemplate)
+	simple := template(simpleTemplate)
 	for name, c := range map[string]struct {
 		line string
 		o    JSONLOptions
@@ -59,7 +55,7 @@ func TestForms(t *testing.T) {
 		"question as chat":  {`{"question":"q","answer":"a"}`, JSONLOptions{Form: Chat, Fields: []string{"question", "answer"}, Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]"}},
 		"lists of messages": {`{"prompt":[{"role":"user","content":"q"},{"role":"assistant","content":"x"},{"role":"user","content":"r"}],"completion":[{"role":"assistant","content":"a"}]}`, JSONLOptions{Template: simple}, []string{"<user>q</user><assistant>x</assistant><user>r</user><assistant>[a</assistant>]"}},
 		"turns apart": {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`,
-			JSONLOptions{Template: template(t, lastTemplate)}, []string{"<user>q;<assistant>[hm a;]", "<user>q;<assistant>a;<user>r;<assistant>[hm b;]"}},
+			JSONLOptions{Template: template(lastTemplate)}, []string{"<user>q;<assistant>[hm a;]", "<user>q;<assistant>a;<user>r;<assistant>[hm b;]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := OpenJSONL(file(t, c.line+"\n"+c.line+"\n"), c.o)
@@ -83,7 +79,7 @@ func TestForms(t *testing.T) {
 
 // A bad line is named with its number, its column and what would be right.
 func TestBadLines(t *testing.T) {
-	simple := template(t, simpleTemplate+"{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
+	simple := template(simpleTemplate + "{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
 	for line, want := range map[string]string{
 		`{"messages":[{"role":"user","content":"é"},{]}`:    ":2:45: the line is not a JSON object: invalid character ']'",
 		`{"messages":"hello"}`:                              `the field "messages"`,
@@ -115,6 +111,10 @@ func TestBadLines(t *testing.T) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
+	// A template that is broken is no fault of the line: skipping would leave nothing.
+	if _, err := OpenJSONL(file(t, `{"messages":[]}`), JSONLOptions{SkipBad: true, Template: template("{% bad %}")}); err == nil || !strings.Contains(err.Error(), "template:1: there is no statement") {
+		t.Errorf("%v", err)
+	}
 }
 
 // merging joins a mark with the letter after it into one token, as tokenizers do
@@ -140,5 +140,35 @@ func TestAnswersWithinTokens(t *testing.T) {
 	d, err := document(rec, merging{}, TokenizeOptions{})
 	if err != nil || len(d.Tokens) != 3 || len(d.Learned) != 1 || d.Learned[0] != (Range{1, 3}) {
 		t.Errorf("%v, %v", d, err)
+	}
+}
+
+// The answers of one conversation are all trained on or all held out.
+func TestSplitKeepsConversations(t *testing.T) {
+	var lines strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&lines, `{"messages":[{"role":"user","content":"%d"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`+"\n", i)
+	}
+	var sources []Source
+	for range 2 {
+		r, err := OpenJSONL(file(t, lines.String()), JSONLOptions{Template: template(lastTemplate)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		sources = append(sources, Tokenize(r, byteTokens{}, TokenizeOptions{}))
+	}
+	for name, source := range map[string]Source{"one file": sources[0], "two files": Concat(sources...)} {
+		train, eval, err := Split(source, 0.2, 3)
+		if err != nil || train.Len() != source.Len()*4/5 || eval.Len() != source.Len()/5 {
+			t.Fatalf("%s: %v: %d and %d of %d", name, err, train.Len(), eval.Len(), source.Len())
+		}
+		for i := int64(0); i < eval.Len(); i += 2 {
+			one, err1 := eval.Document(i)
+			two, err2 := eval.Document(i + 1)
+			if err1 != nil || err2 != nil || !strings.HasPrefix(shown(two), strings.ReplaceAll(strings.ReplaceAll(shown(one), "[hm ", ""), "]", "")) {
+				t.Errorf("%s: %q and %q are apart", name, shown(one), shown(two))
+			}
+		}
 	}
 }

@@ -20,8 +20,9 @@ type JSONLOptions struct {
 	Fields []string
 	// Join stands between prompt and completion, as part of the prompt.
 	Join string
-	// Template writes conversations; nil where there are none.
-	Template *chat.Template
+	// Template gives what writes conversations; it is asked once such lines are met.
+	// Nil where there is none.
+	Template func() (*chat.Template, error)
 	// LineBytes is the longest line allowed, 64 MiB if zero.
 	LineBytes int
 	// SkipBad leaves out lines that cannot be used, and counts them.
@@ -61,6 +62,9 @@ func (o JSONLOptions) lines() (*lines, error) {
 	return l, err
 }
 
+// unreadable is what keeps all lines from being used, not only one.
+type unreadable struct{ error }
+
 // parse makes records of a line that had this length in the file.
 func (l *lines) parse(line []byte, length int64) ([]Record, error) {
 	o, err := parseObject(line, length, l.LineBytes)
@@ -72,9 +76,11 @@ func (l *lines) parse(line []byte, length int64) ([]Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.read, err = l.formReader(form, fields); err != nil {
-			return nil, err
+		read, err := l.formReader(form, fields)
+		if err != nil {
+			return nil, unreadable{err}
 		}
+		l.read, l.Form = read, form
 	}
 	return l.read(o)
 }
@@ -99,6 +105,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.form = l.Form
 	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(i, l) }
 	return r, nil
 }
@@ -145,6 +152,10 @@ func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records
 		}
 		if length > int64(len(line)) || len(bytes.TrimSpace(line)) > 0 {
 			records, wrong := l.parse(line, length)
+			var all unreadable
+			if errors.As(wrong, &all) {
+				return fmt.Errorf("%s:%d: %w", name, number, all.error)
+			}
 			if wrong != nil {
 				records, wrong = nil, &BadLineError{name, number, column(line, wrong), wrong}
 			}

@@ -33,6 +33,7 @@ type Records struct {
 	size  int64
 	index []int64 // what each entry means is up to the format; offsets count from start
 	read  func(r *Records, i int) (Record, error)
+	form  Form
 
 	skipped  int64
 	firstBad error
@@ -40,6 +41,12 @@ type Records struct {
 
 // Len is the number of records.
 func (r *Records) Len() int64 { return int64(len(r.index)) }
+
+// Form is what the file holds; "" where it has no records.
+func (r *Records) Form() Form { return r.form }
+
+// follows says whether record i is of the same line as the one before it.
+func (r *Records) follows(i int64) bool { return r.form == Chat && i > 0 && r.index[i] == r.index[i-1] }
 
 // Record reads one.
 func (r *Records) Record(i int64) (Record, error) {

@@ -67,6 +67,7 @@ func OpenText(name string, o TextOptions) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.form = Plain
 	r.read = func(r *Records, i int) (Record, error) { return r.piece(i, o) }
 	return r, nil
 }

@@ -47,6 +47,8 @@ func (c Config) Insist() planner.Insist {
 	case c.devices < 2:
 	case c.Stage == 3:
 		i.Way = planner.ShardedData
+	case c.Stage == 1:
+		i.Way = planner.ShardedState
 	default:
 		i.Way = planner.DataParallel
 	}

@@ -1,6 +1,7 @@
 package deepspeed_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -170,6 +171,15 @@ func TestOffloadFollowsTheStage(t *testing.T) {
 		got, _, err := deepspeed.Parse([]byte(`{"zero_optimization": `+c.text+`}`), 1)
 		if err != nil || got.Weights != c.weights || got.State != c.state {
 			t.Errorf("%s: weights %q, state %q (%v)", c.text, got.Weights, got.State, err)
+		}
+	}
+}
+
+func TestStagesAreWaysToShare(t *testing.T) {
+	for stage, want := range []planner.Way{planner.DataParallel, planner.ShardedState, planner.DataParallel, planner.ShardedData} {
+		got, _, err := deepspeed.Parse(fmt.Appendf(nil, `{"zero_optimization": {"stage": %d}}`, stage), 2)
+		if err != nil || got.Insist().Way != want {
+			t.Errorf("stage %d: %q, want %q (%v)", stage, got.Insist().Way, want, err)
 		}
 	}
 }

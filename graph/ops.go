@@ -34,6 +34,16 @@ func (b *Builder) InverseNorm(w, a, up Value, scale float64, rows bool) Value {
 	return b.Apply(op.InverseNorm, op.Attr{TransB: rows, Scale: scale}, w, a, up)[0]
 }
 
+// CodedLinear is x·Wᵀ (+ bias) of a weight in a block format; outliers is the threshold
+// of LLM.int8, 0 for none.
+func (b *Builder) CodedLinear(x, w, bias Value, outliers float64) Value {
+	a := op.Attr{Outliers: outliers, Bias: bias != 0}
+	if bias == 0 {
+		return b.Apply(op.CodedProduct, a, x, w)[0]
+	}
+	return b.Apply(op.CodedProduct, a, x, w, bias)[0]
+}
+
 // Embedding looks ids up in a table.
 func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]

@@ -70,6 +70,9 @@ type Options struct {
 	// Base is the format all base products rest in, the output one and those of Save
 	// excepted: NF4 or FP4 for QLoRA. Zero: as they are.
 	Base dtype.Type
+	// Outliers, with a base of RowI8, multiplies whole numbers as LLM.int8 does, and
+	// inputs of this magnitude or more apart; 6 is usual. 0 multiplies by decoded weights.
+	Outliers float64
 }
 
 // Attach changes the model: it freezes all its params but those the options say are
@@ -107,7 +110,7 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 	o.freeze(params, chosen, saved)
 	for _, p := range all {
 		if !p.output && o.Base != dtype.Invalid && !saved[p.weight] {
-			p.weight.Storage = o.Base
+			p.weight.Storage, p.weight.Outliers = o.Base, o.Outliers
 		}
 	}
 	return o.add(chosen)
@@ -139,6 +142,8 @@ func (o Options) check() error {
 		return fmt.Errorf("the base cannot rest as %v; use nf4, fp4 or a plain real type", o.Base)
 	case (o.Pattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
+	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != dtype.RowI8:
+		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, dtype.RowI8)
 	case o.DoRA && o.AddBias:
 		return fmt.Errorf("adapters of DoRA can have no bias of their own")
 	}

@@ -246,7 +246,7 @@ func TestAdaptersLearn(t *testing.T) {
 // With a base of 4 bits every product reads its weight through a dequantization, the
 // embedding and the head stay as they are, and all programs have gradients.
 func TestQLoRAHoldsTheBaseIn4Bits(t *testing.T) {
-	c := graph.Config{Rows: 1, Seq: 4, DType: dtype.BF16, Task: graph.Train}
+	c := graph.Config{Rows: 3, Seq: 16, DType: dtype.BF16, Task: graph.Train}
 	m, _ := attached(t, llama, lora.Options{Rank: 2, Alpha: 4, Dropout: 0.1, Targets: []string{lora.AllLinear}, Base: dtype.NF4}, c)
 	for _, p := range m.Params {
 		base := strings.HasSuffix(p.Name, "_proj.weight")

@@ -21,15 +21,19 @@ type Adapter struct {
 
 // base is the frozen product an adapter is beside.
 type base struct {
-	weight, bias graph.Value
+	weight, bias *Param
 	rows         bool // the weight is [out in]
 }
 
-func (p base) of(b *graph.Builder, x, bias graph.Value) graph.Value {
-	if p.rows {
-		return b.Linear(x, p.weight, bias)
+// of is the product with a bias or without, nil.
+func (p base) of(b *graph.Builder, x graph.Value, bias *Param) graph.Value {
+	if !p.rows {
+		return b.MatMul(x, p.weight.Value(b), bias.Value(b))
 	}
-	return b.MatMul(x, p.weight, bias)
+	if w := p.weight.coded(b, x); w != 0 {
+		return b.CodedLinear(x, w, bias.Value(b), p.weight.Outliers)
+	}
+	return b.Linear(x, p.weight.Value(b), bias.Value(b))
 }
 
 // apply is the product with the adapter's part; a nil adapter adds nothing.
@@ -64,16 +68,16 @@ func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
 // directed is the product of DoRA. Where the input is dropped, PEFT gives the change the
 // dropped input and the product the whole one, and so does this.
 func (a *Adapter) directed(b *graph.Builder, p base, x graph.Value) graph.Value {
-	inverse := b.InverseNorm(p.weight, a.A.Value(b), a.B.Value(b), a.Scale, p.rows)
+	inverse := b.InverseNorm(p.weight.Value(b), a.A.Value(b), a.B.Value(b), a.Scale, p.rows)
 	length := b.Mul(a.Magnitude.Value(b), inverse)
 	dropped := b.Dropout(x, a.Dropout)
-	plain := p.of(b, dropped, 0)
+	plain := p.of(b, dropped, nil)
 	y := b.Mul(a.onto(b, plain, dropped), length)
 	switch {
 	case dropped != x:
 		return b.Add(p.of(b, x, p.bias), b.Add(y, b.Scale(plain, -1)))
-	case p.bias != 0:
-		return b.Add(y, p.bias)
+	case p.bias != nil:
+		return b.Add(y, p.bias.Value(b))
 	}
 	return y
 }

@@ -22,7 +22,7 @@ func NewLinear(in, out int64) *Linear {
 
 // Forward maps [.. in] to [.. out].
 func (l *Linear) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return l.Adapter.apply(b, base{l.Weight.Value(b), l.Bias.Value(b), true}, x)
+	return l.Adapter.apply(b, base{l.Weight, l.Bias, true}, x)
 }
 
 // Conv1D is a linear layer stored the other way around, as GPT-2 does: y = x·W + bias.
@@ -39,5 +39,5 @@ func NewConv1D(in, out int64, std float64) *Conv1D {
 
 // Forward maps [.. in] to [.. out].
 func (l *Conv1D) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return l.Adapter.apply(b, base{l.Weight.Value(b), l.Bias.Value(b), false}, x)
+	return l.Adapter.apply(b, base{l.Weight, l.Bias, false}, x)
 }

@@ -144,17 +144,26 @@ func TestCausalIsAMask(t *testing.T) {
 func TestStorage(t *testing.T) {
 	net := &nn.Sequential{Layers: []nn.Layer{nn.NewLinear(4, 6)}, Input: []int64{4}, Loss: nn.MeanSquare}
 	weight := net.Layers[0].(*nn.Linear).Weight
-	for storage, want := range map[dtype.Type]op.Kind{dtype.BF16: op.Cast, dtype.NF4: op.Dequantize, dtype.F32: op.MatMul} {
-		weight.Storage, weight.Frozen = storage, true
-		m, err := spec.Trace("stored", "test", net, config)
+	for _, c := range []struct {
+		storage  dtype.Type
+		outliers float64
+		rows     int64
+		want     op.Kind
+	}{
+		{dtype.BF16, 0, 4, op.Cast}, {dtype.F32, 0, 4, op.MatMul},
+		{dtype.NF4, 0, 17, op.Dequantize}, {dtype.NF4, 0, 16, op.CodedProduct}, // few rows read the codes
+		{dtype.RowI8, 0, 17, op.Dequantize}, {dtype.RowI8, 6, 17, op.CodedProduct},
+	} {
+		weight.Storage, weight.Frozen, weight.Outliers = c.storage, true, c.outliers
+		m, err := spec.Trace("stored", "test", net, graph.Config{Rows: c.rows, Seq: 1, DType: dtype.F32, Task: graph.Train})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Program(0).Nodes[0].Kind; got != want || m.Params[0].Type.DType != storage {
-			t.Errorf("stored as %v it is read by %v as %v, want %v", storage, got, m.Params[0].Type, want)
+		if got := m.Program(0).Nodes[0].Kind; got != c.want || m.Params[0].Type.DType != c.storage {
+			t.Errorf("%d rows: stored as %v it is read by %v as %v, want %v", c.rows, c.storage, got, m.Params[0].Type, c.want)
 		}
 	}
-	weight.Storage, weight.Frozen = dtype.NF4, false
+	weight.Storage, weight.Frozen, weight.Outliers = dtype.NF4, false, 0
 	if _, err := spec.Trace("stored", "test", net, config); err == nil {
 		t.Error("a trained weight rests in 4 bits")
 	}

@@ -18,6 +18,9 @@ type Param struct {
 	// Storage is the element type it rests in where that is not the one computed
 	// with: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
 	Storage dtype.Type
+	// Outliers is the threshold of LLM.int8 for products with a weight of RowI8; 0
+	// multiplies by the decoded weight.
+	Outliers float64
 }
 
 // Init says how a param starts when it is not read from a file.
@@ -70,6 +73,23 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 	}
 	return p.restored(b)
 }
+
+// coded is the param as it rests, where that is a block format and a product should read
+// it so: with few rows, which are multiplied in the time it takes to read the weight, and
+// for LLM.int8. Otherwise it is no value.
+func (p *Param) coded(b *graph.Builder, x graph.Value) graph.Value {
+	if p.Name == "" || !p.Storage.Block() || !p.Frozen || len(p.Shape) != 2 || b.Err() != nil {
+		return 0
+	}
+	if few := b.TypeOf(x).Shape.Rows() <= fewRows; !few && p.Outliers == 0 {
+		return 0
+	}
+	return b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, true)
+}
+
+// fewRows is up to how many rows a weight is decoded while it is multiplied by, and not
+// before.
+const fewRows = 16
 
 // restored turns the storage format into numbers to compute with.
 func (p *Param) restored(b *graph.Builder) graph.Value {

@@ -91,6 +91,7 @@ type caseList struct {
 func Cases(d dtype.Type) []Case {
 	l := &caseList{d: d}
 	l.matMul()
+	l.codedProduct()
 	l.inverseNorm()
 	l.embedding()
 	l.elementwise()

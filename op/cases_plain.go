@@ -37,6 +37,21 @@ func (l *caseList) matMul() {
 	l.add("64x96x1024", MatMul, Attr{TransB: true, Bias: true}, l.x(64, 1024), l.x(96, 1024), l.x(96)).Big = true
 }
 
+func (l *caseList) codedProduct() {
+	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+		l.add(fmt.Sprint("1 row ", kind), CodedProduct, Attr{}, l.x(1, 128), spreadAs(kind, 9, 128))
+		l.add(fmt.Sprint("blocks across rows ", kind), CodedProduct, Attr{Bias: true}, l.x(2, 3, 43), spreadAs(kind, 35, 43), l.x(35))
+		l.add(fmt.Sprint("129 rows ", kind), CodedProduct, Attr{Bias: true}, l.x(129, 257), spreadAs(kind, 65, 257), l.x(65)).Big = true
+		l.add(fmt.Sprint("300 outputs ", kind), CodedProduct, Attr{}, l.x(3, 192), spreadAs(kind, 300, 192)).Big = true
+	}
+	for _, size := range []float64{1, 6.5, 60} { // without outliers, with some, with many
+		outliers := Attr{Outliers: 6, Bias: true}
+		l.add(fmt.Sprintf("to %v apart from 6", size), CodedProduct, outliers, l.sized(size, 5, 67), spreadAs(dtype.RowI8, 9, 67), l.x(9))
+		l.add(fmt.Sprintf("69 rows to %v apart from 6", size), CodedProduct, Attr{Outliers: 6}, l.sized(size, 69, 257), spreadAs(dtype.RowI8, 130, 257)).Big = true
+	}
+	l.add("zeros apart from 6", CodedProduct, Attr{Outliers: 6}, l.constant(0, 2, 16), spreadAs(dtype.RowI8, 3, 16))
+}
+
 func (l *caseList) inverseNorm() {
 	for _, rank := range []int{1, 5} {
 		rows := Attr{TransB: true, Scale: 1.5}

@@ -59,6 +59,9 @@ type Attr struct {
 	Eps   float64 `json:"eps,omitempty"`
 	Scale float64 `json:"scale,omitempty"`
 
+	// Outliers: magnitudes from this on are multiplied apart; 0 for none.
+	Outliers float64 `json:"outliers,omitempty"`
+
 	Heads   int64 `json:"heads,omitempty"`
 	KVHeads int64 `json:"kv_heads,omitempty"`
 	Causal  bool  `json:"causal,omitempty"`

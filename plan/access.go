@@ -50,13 +50,15 @@ func appendAccesses(list []Access, s *Step, programs []regionFlags) []Access {
 			f := programs[s.Program].of(b.Region, b.Index)
 			list = append(list, Access{b.Buffer, f.read, f.write})
 		}
-	case Reduce, UpdateRun:
-		how := reduceAccess
-		if s.Verb == UpdateRun {
-			how = updateAccess
-		}
+	case Reduce:
 		for _, b := range s.Bind {
-			read, write := how(b)
+			read, write := reduceAccess(b)
+			list = append(list, Access{b.Buffer, read, write})
+		}
+	case UpdateRun:
+		_, master := s.Bound(InMaster, 0)
+		for _, b := range s.Bind {
+			read, write := updateAccess(b, master)
 			list = append(list, Access{b.Buffer, read, write})
 		}
 	}
@@ -68,10 +70,9 @@ func reduceAccess(b Bind) (read, write bool) {
 	return b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0
 }
 
-// updateAccess: weights that have a master are only written, but counting them as
-// read too costs nothing and keeps the rule simple. The frame is written.
-func updateAccess(b Bind) (read, write bool) {
-	if b.Region == InFrame {
+// updateAccess: the frame is only written, and so are weights that have a master.
+func updateAccess(b Bind, master bool) (read, write bool) {
+	if b.Region == InFrame || b.Region == InWeight && master {
 		return false, true
 	}
 	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InMoment

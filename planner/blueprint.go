@@ -36,19 +36,20 @@ type blueprint struct {
 	pieces    map[pieceSizes][]piece
 	scratches map[string]int64 // of updates, by updateKey
 
-	partAt     map[string]plan.Part
-	constAt    map[string]plan.Const
-	joints     map[jointKey]*autograd.Joint
-	programs   map[programKey]*laid
-	layouts    []int // by block: equal where params lie in their slabs alike
-	names      []blockNames
-	carries    int   // between blocks, at most
-	usual      size  // of plans
-	usualPiece int64 // see pieceElements
-	took       map[*graph.Program]float64
-	costs      map[costKey]float64
-	tangled    bool // see entangled
-	kernels    *kernelCache
+	partAt      map[string]plan.Part
+	constAt     map[string]plan.Const
+	joints      map[jointKey]*autograd.Joint
+	programs    map[programKey]*laid
+	layouts     []int // by block: equal where params lie in their slabs alike
+	names       []blockNames
+	carries     int          // between blocks, at most
+	usual       size         // of plans
+	updateTimes []updateTime // by slab, see updates
+	usualPiece  int64        // see pieceElements
+	took        map[*graph.Program]float64
+	costs       map[costKey]float64
+	tangled     bool // see entangled
+	kernels     *kernelCache
 }
 
 type jointKey struct {

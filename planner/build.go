@@ -22,7 +22,10 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if c.OnDisk == nil {
 		c.OnDisk = make([]bool, len(b.slabs.list))
 	}
-	if len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
+	if c.Hosted == nil {
+		c.Hosted = make([]bool, len(b.slabs.list))
+	}
+	if len(c.Hosted) != len(b.slabs.list) || len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
 	p, err := b.emit(c)

@@ -22,6 +22,10 @@ const (
 type Choice struct {
 	Streamed  []bool // by slab: weights rest on the host and stream through the window
 	Offloaded []bool // by slab: master and moments rest on the host
+	// Hosted, by slab: the host's processor updates it, beside the backward, where its
+	// state rests: gradients go to the host, and weights that rest on the device come
+	// back. It counts for slabs that are offloaded and not on the disk; nil is none.
+	Hosted []bool
 	// OnDisk, by slab: what rests on the host rests on the disk instead.
 	OnDisk []bool
 	Level  []Level // by block
@@ -39,13 +43,29 @@ type Choice struct {
 	Split   []int // by block: its device; nil for data parallel
 	// Pipeline orders the micro-batches over the split so that all devices work.
 	Pipeline bool
-	// ShardWeights: data parallel devices fetch weights they do not own from the
-	// owner (ZeRO-3); otherwise each keeps them all (ZeRO-2: what the optimizer keeps
-	// and gradients rest with the owner alone).
-	ShardWeights bool
+	// Data parallel devices share what the optimizer keeps: it rests with the owner of
+	// a slab alone (ZeRO-1). ShardGradients: so do gradients, which are sent there after
+	// every round of micro-batches (ZeRO-2); else each device sums its own, and devices
+	// add theirs once. ShardWeights: so do weights, which others fetch (ZeRO-3).
+	ShardGradients, ShardWeights bool
 	// Vertical: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
 	Vertical bool
+}
+
+// hosted says whether the host updates a slab.
+func (c Choice) hosted(k int) bool {
+	return c.Hosted != nil && c.Hosted[k] && c.Offloaded[k] && !c.OnDisk[k]
+}
+
+// hostedSlabs is how many slabs the host updates.
+func (c Choice) hostedSlabs() (n int) {
+	for k := range c.Hosted {
+		if c.hosted(k) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c Choice) devices() int { return max(c.Devices, 1) }
@@ -91,7 +111,7 @@ func keepProducts(j *autograd.Joint) []graph.Value {
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.Attention {
+		if n.Kind == op.MatMul || n.Kind == op.CodedProduct || n.Kind == op.Attention {
 			keep = append(keep, v)
 			return
 		}

@@ -41,13 +41,16 @@ func (s *search) step(m mix) error {
 // another down, which trades one saving for another.
 func (s *search) around(m mix, stride int) (list []mix) {
 	n := m
-	numbers := [5]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled, &n.onDisk}
-	most := [5]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks), len(s.b.slabs.list)}
+	numbers := [6]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled, &n.onDisk, &n.hosted}
+	most := [6]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks), len(s.b.slabs.list), len(s.b.slabs.list)}
 	if !s.b.training() {
 		most[1], most[2], most[3] = 0, 0, 0
 	}
 	if s.b.site.Disk.Budget == 0 {
 		most[4] = 0
+	}
+	if !s.b.hostsFast() {
+		most[5] = 0
 	}
 	change := func(i, by int) { *numbers[i] = min(max(*numbers[i]+by, 0), most[i]) }
 	keep := func() {

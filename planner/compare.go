@@ -51,7 +51,7 @@ func (r Request) Compare() ([]Compared, error) {
 		}
 		list = append(list, one)
 	}
-	for _, w := range []way{dataParallel, shardedData, splitModel, pipelined} {
+	for _, w := range []way{shardedState, dataParallel, shardedData, splitModel, pipelined} {
 		one, err := b.compareWay(w)
 		if err != nil {
 			return nil, err
@@ -170,6 +170,8 @@ func (b *blueprint) compareWay(w way) (Compared, error) {
 		one.Reason = "the machine has one device"
 	case w != splitModel && b.goal.Micros < 2:
 		one.Reason = fmt.Sprintf("it needs micro-batches for the %d devices to share, an iteration has one; accumulate %d", n, n)
+	case w == shardedState && !b.training():
+		one.Reason = "it is about gradients and optimizer state; without training it is data parallel"
 	case w == pipelined && !b.training():
 		one.Reason = "its order is one of training; without gradients it is model parallel"
 	default:
@@ -180,5 +182,5 @@ func (b *blueprint) compareWay(w way) (Compared, error) {
 
 // name of a way, without numbers.
 func (w way) name() string {
-	return map[way]string{dataParallel: "data parallel (ZeRO-2)", shardedData: "sharded data parallel (ZeRO-3)", splitModel: "model parallel", pipelined: "pipeline"}[w]
+	return map[way]string{shardedState: "data parallel, whole gradients (ZeRO-1)", dataParallel: "data parallel (ZeRO-2)", shardedData: "sharded data parallel (ZeRO-3)", splitModel: "model parallel", pipelined: "pipeline"}[w]
 }

@@ -76,7 +76,7 @@ func TestCompareRulesOut(t *testing.T) {
 		{1, 4, false, single},
 		{1, 4, true, trained},
 		{2, 1, true, append(slices.Clone(trained), "model parallel")},
-		{2, 4, true, append(slices.Clone(trained), "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel", "pipeline")},
+		{2, 4, true, append(slices.Clone(trained), "data parallel, whole gradients (ZeRO-1)", "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel", "pipeline")},
 		{2, 4, false, append(slices.Clone(single), "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel")},
 	} {
 		if got := possible(c.devices, c.micros, c.train); !slices.Equal(got, c.want) {

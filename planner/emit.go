@@ -8,7 +8,16 @@ import (
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
 func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
-	c.Vertical = b.vertical(c)
+	d, err := b.draft(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.finish(), nil
+}
+
+// draft writes the plan of a choice but for the places of its buffers.
+func (b *blueprint) draft(c Choice) (*draft, error) {
+	c = b.allowed(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
 	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
@@ -30,11 +39,20 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 		e.clippedUpdates()
 	}
 	b.usual = size{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Steps) + len(e.p.Steps)/16}
-	return e.finish(), nil
+	return newDraft(e), nil
 }
 
 // size of a plan before its frees.
 type size struct{ buffers, steps int }
+
+// allowed is a choice without what cannot be here.
+func (b *blueprint) allowed(c Choice) Choice {
+	c.Vertical = b.vertical(c)
+	if !b.hostable() {
+		c.Hosted = nil
+	}
+	return c
+}
 
 // vertical says whether all micro-batches pass a block before the next: where the
 // choice says so, and where only that order sums a gradient block by block.
@@ -51,12 +69,15 @@ type emitter struct {
 	uses     []use // of the iteration, in order
 	windows  []*window
 
-	host      int   // the host's arena; device d has arena d
-	disk      int   // the disk among the devices, -1 for none; its arena follows the host's
-	batchHome []int // by micro: on the host
-	result    []int // by micro: on the host
-	stops     []int // stops on the host between device and disk, in order
-	partials  int   // on device 0: sums of squares
+	host      int     // the host's arena; device d has arena d
+	processor int     // the host's among the devices, -1 for none
+	hostClip  int     // the clip factor on the host
+	disk      int     // the disk among the devices, -1 for none; its arena follows the host's
+	batchHome []int   // by micro: on the host
+	result    []int   // by micro: on the host
+	landed    [][]int // by slab the host updates: what came there for it
+	stops     []int   // stops on the host between device and disk, in order
+	partials  int     // on device 0: sums of squares
 	on        []onDevice
 
 	carry *borders    // what a block takes
@@ -65,9 +86,9 @@ type emitter struct {
 	found []*int      // scratch of waiting
 	binds []plan.Bind // room for those of steps to come
 
-	owner []int   // by slab: the device that updates it
-	left  []int   // by slab: uses that still add to its gradient
-	final [][]int // by use: slabs whose gradient it completes
+	owner   []int   // by slab: the device that updates it
+	final   [][]int // by use: slabs whose gradient it completes
+	rounded [][]int // by use: slabs whose owner gets what other devices have of its gradient
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
@@ -75,6 +96,7 @@ type emitter struct {
 	// counting: homes are only counted, in their arenas, and state is what of the
 	// optimizer's rests away from devices.
 	counting bool
+	hosting  bool // the slab at hand is updated by the host
 	state    away
 }
 
@@ -112,6 +134,10 @@ func (e *emitter) start() {
 	}
 	e.host = len(e.p.Arenas)
 	e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: "host", Tier: b.site.hostTier()})
+	if e.processor = -1; e.b.training() && e.c.hostedSlabs() > 0 {
+		e.processor = len(e.p.Devices)
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: HostName})
+	}
 	if e.disk = -1; count(e.c.OnDisk) > 0 {
 		e.disk = len(e.p.Devices)
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
@@ -133,7 +159,7 @@ func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) in
 func (e *emitter) count(class plan.Class, arena int, bytes int64) {
 	at := &e.p.Arenas[arena].Bytes
 	*at = up(*at, e.b.site.Alignment) + bytes
-	if arena >= e.host && (class == plan.Master || class == plan.Moment) {
+	if arena >= e.host && !e.hosting && (class == plan.Master || class == plan.Moment) {
 		e.state.add(bytes, arena > e.host)
 	}
 }
@@ -190,7 +216,6 @@ func (e *emitter) use(i int, u use) error {
 	e.windows[u.device].enter(u.turn)
 	e.fetchStates(i)
 	for _, k := range e.trained(u) {
-		e.left[k]--
 		if here := &e.on[u.device].slabs[k]; here.gradient < 0 {
 			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.gradBytes(k))
 		}
@@ -202,6 +227,9 @@ func (e *emitter) use(i int, u use) error {
 			return err
 		}
 		e.spill(u, j)
+	}
+	for _, k := range e.rounded[i] {
+		e.sumDevices(k)
 	}
 	for _, k := range e.final[i] {
 		if err := e.gradientDone(k); err != nil {

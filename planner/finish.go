@@ -4,14 +4,36 @@ import (
 	"spillway/plan"
 )
 
+// draft is a plan whose buffers have no places yet.
+type draft struct {
+	*emitter
+	spans []span // by buffer
+}
+
+func newDraft(e *emitter) *draft {
+	d := &draft{e, lives(e.p)}
+	e.holdStops(d.spans)
+	e.holdLanded(d.spans)
+	for a := range e.p.Arenas {
+		moving, base := d.moving(a)
+		e.p.Arenas[a].Bytes = base + liveMost(moving, len(e.p.Steps))
+	}
+	return d
+}
+
+// steps of the plan, frees left out.
+func (d *draft) steps() int { return len(d.p.Steps) }
+
+// least is the plan with arenas as large as what is alive in them at once: no packing
+// takes less.
+func (d *draft) least() *plan.Plan { return d.p }
+
 // finish packs the arenas and ends lives. The lanes are ordered later, for the
 // plans that are forecast.
-func (e *emitter) finish() *plan.Plan {
-	spans := lives(e.p)
-	e.holdStops(spans)
-	e.packArenas(spans)
-	e.endLives(spans)
-	return e.p
+func (d *draft) finish() *plan.Plan {
+	d.packArenas()
+	d.endLives(d.spans)
+	return d.p
 }
 
 // lives finds from which step to which each buffer is alive.
@@ -43,29 +65,33 @@ func (e *emitter) holdStops(spans []span) {
 }
 
 // packArenas gives buffers their offsets: homes first, then the rest by lifetime.
-func (e *emitter) packArenas(spans []span) {
-	for a := range e.p.Arenas {
-		var base int64
-		var moving []*span
-		for id := range e.p.Buffers {
-			b := &e.p.Buffers[id]
-			switch {
-			case b.Arena != a:
-			case b.Home:
-				b.Offset = up(base, e.b.site.Alignment)
-				base = b.Offset + b.Bytes
-			default:
-				moving = append(moving, &spans[id])
-			}
-		}
-		base = up(base, e.b.site.Alignment)
-		e.p.Arenas[a].Bytes = base + pack(moving, e.b.site.Alignment)
-		for id := range e.p.Buffers {
-			if b := &e.p.Buffers[id]; b.Arena == a && !b.Home {
-				b.Offset = base + spans[id].offset
+func (d *draft) packArenas() {
+	for a := range d.p.Arenas {
+		moving, base := d.moving(a)
+		d.p.Arenas[a].Bytes = base + pack(moving, d.b.site.Alignment)
+		for id := range d.p.Buffers {
+			if b := &d.p.Buffers[id]; b.Arena == a && !b.Home {
+				b.Offset = base + d.spans[id].offset
 			}
 		}
 	}
+}
+
+// moving lists the lives of an arena's buffers that are no homes; homes get their
+// offsets, up to base.
+func (d *draft) moving(arena int) (moving []*span, base int64) {
+	for id := range d.p.Buffers {
+		b := &d.p.Buffers[id]
+		switch {
+		case b.Arena != arena:
+		case b.Home:
+			b.Offset = up(base, d.b.site.Alignment)
+			base = b.Offset + b.Bytes
+		default:
+			moving = append(moving, &d.spans[id])
+		}
+	}
+	return moving, up(base, d.b.site.Alignment)
 }
 
 // endLives puts a free behind the last step that touches each buffer that is no

@@ -45,8 +45,11 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []*sim.Virtual) {
 	for d, v := range devices {
 		for lane, busy := range v.Busy() {
 			resource := resources[plan.Lane(lane)]
-			if p.Devices[d].Name == DiskName {
+			switch p.Devices[d].Name {
+			case DiskName:
 				resource = diskResources[plan.Lane(lane)]
+			case HostName:
+				resource = hostResource
 			}
 			if busy == 0 && len(f.Busy) >= len(resources) {
 				continue
@@ -64,12 +67,17 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []*sim.Virtual) {
 // resources names what each lane keeps busy.
 var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
 
+const hostResource = "host processor"
+
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
 // ratesOf a device of a plan. For a disk, what it takes in is written.
 func (s Site) ratesOf(d plan.Device) sim.Rates {
 	if d.Name == DiskName {
 		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
+	}
+	if d.Name == HostName {
+		return s.Host
 	}
 	return s.Rates
 }

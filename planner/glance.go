@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"fmt"
+
+	"spillway/op"
 	"spillway/plan"
 )
 
@@ -13,9 +16,12 @@ type glance struct {
 }
 
 func (b *blueprint) glance(c Choice) (glance, error) {
+	c = b.allowed(c)
 	e := &emitter{b: b, c: c, counting: true}
 	e.start()
-	e.homes()
+	if err := e.homes(); err != nil {
+		return glance{}, err
+	}
 	computing, err := b.computing(c)
 	if err != nil {
 		return glance{}, err
@@ -23,12 +29,13 @@ func (b *blueprint) glance(c Choice) (glance, error) {
 	return glance{e.p, max(computing, b.moving(c, e.state))}, nil
 }
 
-// computing is how long the busiest device computes.
+// computing is how long the busiest device computes and updates, or the host updates.
 func (b *blueprint) computing(c Choice) (most float64, err error) {
 	micros := (b.goal.Micros + c.devices() - 1) / c.devices()
 	if c.Split != nil {
 		micros = b.goal.Micros
 	}
+	var all float64 // devices
 	busy := make([]float64, c.devices())
 	for i := range b.model.Blocks {
 		t, err := b.blockSeconds(i, c.Level[i])
@@ -40,9 +47,30 @@ func (b *blueprint) computing(c Choice) (most float64, err error) {
 			d = c.Split[i]
 		}
 		busy[d] += t * float64(micros)
-		most = max(most, busy[d])
+		most, all = max(most, busy[d]), all+t*float64(b.goal.Micros)
 	}
-	return most, nil
+	updates, err := b.updates()
+	var host float64
+	for k, t := range updates {
+		if c.hosted(k) {
+			host += t.host
+		} else {
+			all += t.device
+		}
+	}
+	return max(most, host, all/float64(c.devices())), err
+}
+
+// eachUpdate visits the calls that update a slab as a whole.
+func (b *blueprint) eachUpdate(s *plan.Slab, visit func(op.Call)) error {
+	for _, stretch := range b.update.Stretches(s, plan.Piece{To: s.Elements}) {
+		call, err := b.update.Call(stretch)
+		if err != nil {
+			return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
+		}
+		visit(call)
+	}
+	return nil
 }
 
 // costKey is equal for blocks that take the same time.
@@ -126,12 +154,15 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 	var again away // what every walk after the first takes
 	var largest int64
 	for k, s := range b.slabs.list {
+		if c.hosted(k) {
+			b.hostedTraffic(k, c, &in, &out)
+		}
 		if !c.Streamed[k] {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
 		in.add(s.WeightBytes, c.OnDisk[k])
-		if b.training() && s.Elements > 0 {
+		if b.training() && s.Elements > 0 && !c.hosted(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
 		if owner := b.owner[k]; owner > b.trained && owner < len(b.model.Blocks)-1 && b.slabs.users[k] == 1 {
@@ -146,6 +177,15 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 	in.all += (walks - 1) * max(again.all-held, 0)
 	in.onDisk += (walks - 1) * max(again.onDisk-held, 0)
 	return in, out
+}
+
+// hostedTraffic is what an update by the host moves.
+func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
+	s := &b.slabs.list[k]
+	out.add(b.goal.Grad.Bytes(s.Elements), false)
+	if !c.Streamed[k] {
+		in.add(s.WeightBytes, false)
+	}
 }
 
 func (a *away) add(bytes int64, onDisk bool) {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -12,7 +13,10 @@ import (
 	"spillway/spec"
 )
 
-const fourLayers = `{"model_type":"llama","vocab_size":200,"hidden_size":64,"num_hidden_layers":4,
+// tinyRates are those of a made-up device on which streaming matters.
+var tinyRates = sim.Rates{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}
+
+const layered = `{"model_type":"llama","vocab_size":200,"hidden_size":64,"num_hidden_layers":%d,
 "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":128,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":512}`
 
@@ -29,8 +33,8 @@ func small(t testing.TB, config string, task graph.Task) *spec.Model {
 	return model
 }
 
-// smallSearch is a search of a small model with so many devices and micro-batches.
-func smallSearch(t testing.TB, devices, micros int, task graph.Task, rates sim.Rates) *search {
+// blueprintOf a small model for so many devices and micro-batches.
+func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Task, rates sim.Rates) *blueprint {
 	t.Helper()
 	site := Site{Device: "gpu0", Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates,
 		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
@@ -38,11 +42,11 @@ func smallSearch(t testing.TB, devices, micros int, task graph.Task, rates sim.R
 	if task == graph.Train {
 		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
 	}
-	b, err := newBlueprint(small(t, fourLayers, task), goal, site)
+	b, err := newBlueprint(small(t, config, task), goal, site)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSearch(b)
+	return b
 }
 
 // randomMix is any mix of a way; without training only what makes sense then.
@@ -62,7 +66,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	near := 0
 	for n := range 200 {
 		rates := []sim.Rates{{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}, {Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, HalfDuplex: true}}[r.IntN(2)]
-		s := smallSearch(t, 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates)
+		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates))
 		ways := s.sensible()
 		m := randomMix(r, s, ways[r.IntN(len(ways))])
 		c, err := s.glance(m)

@@ -67,7 +67,10 @@ type Site struct {
 	HostPinned bool // host memory is pinned for the device
 	Devices    int  // how many equal devices there are; 0 counts as 1
 	// Budgets, by device, are less than Budget; nil or 0 is all of it.
-	Budgets     []int64
+	Budgets []int64
+	// Host is how fast the host's processor computes beside the devices: updates may run
+	// there. The zero value is a host that is busy otherwise.
+	Host        sim.Rates
 	Disk        Disk // where bytes may rest when the host is full
 	SharedPools bool // device and host memory are the same memory, both count against HostBudget
 }
@@ -80,6 +83,9 @@ type Disk struct {
 
 // DiskName is the name of the disk among a plan's devices.
 const DiskName = "disk"
+
+// HostName is the name of the host's processor among a plan's devices.
+const HostName = "host"
 
 // budget of the d-th of the devices.
 func (s Site) budget(d int) int64 {

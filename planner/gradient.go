@@ -1,26 +1,30 @@
 package planner
 
 import (
+	"slices"
+
 	"spillway/plan"
 )
 
-// countGradients finds how many uses write the gradient of each slab, and which
-// slabs' gradients are complete after which use.
+// countGradients finds which slabs' gradients are complete after which use, and with
+// sharded gradients, after which uses every device's part of a round is there.
 func (e *emitter) countGradients() {
-	e.left = make([]int, len(e.p.Slabs))
-	last := map[int]int{}
+	type source struct{ device, block int }
+	last := make([]int, len(e.p.Slabs))  // the last use so far that writes a slab's gradient
+	added := make([][]source, len(last)) // who has, since the last sum
+	e.final, e.rounded = make([][]int, len(e.uses)), make([][]int, len(e.uses))
 	for i, u := range e.uses {
 		for _, k := range e.trained(u) {
-			e.left[k]++
-			last[k] = i
+			if e.c.ShardGradients && slices.Contains(added[k], source{u.device, u.block}) {
+				e.rounded[last[k]] = append(e.rounded[last[k]], k)
+				added[k] = added[k][:0]
+			}
+			added[k], last[k] = append(added[k], source{u.device, u.block}), i
 		}
 	}
-	e.final = make([][]int, len(e.uses))
-	for i, u := range e.uses {
-		for _, k := range e.trained(u) {
-			if last[k] == i {
-				e.final[i] = append(e.final[i], k)
-			}
+	for k, some := range added {
+		if len(some) > 0 {
+			e.final[last[k]] = append(e.final[last[k]], k)
 		}
 	}
 }
@@ -51,8 +55,8 @@ func (e *emitter) gradientDone(k int) error {
 	return e.squares(k)
 }
 
-// sumDevices brings the parts of a gradient to the slab's owner and adds them in
-// the order of the devices.
+// sumDevices brings the parts of a gradient to the slab's owner and adds them to its
+// own, in the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
 	owner := e.owner[k]
 	step := plan.Step{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.b.owner[k], Micro: -1, Slab: k}
@@ -69,8 +73,24 @@ func (e *emitter) sumDevices(k int) {
 		step.Bind = append(step.Bind, plan.Bind{Region: plan.InGrad, Index: len(step.Bind), Buffer: id})
 	}
 	e.on[owner].slabs[k].gradient = step.Bind[0].Buffer
+	if len(e.on) > 1 {
+		e.handOver(k)
+	}
 	if len(step.Bind) > 1 {
 		e.add(step)
+	}
+}
+
+// handOver notes that the owner of a slab now has what any device has written of its
+// gradient, and others have nothing.
+func (e *emitter) handOver(k int) {
+	for _, id := range e.b.slabs.params[k] {
+		some := false
+		for d := range e.on {
+			some = some || e.on[d].written[id]
+			e.on[d].written[id] = false
+		}
+		e.on[e.owner[k]].written[id] = some
 	}
 }
 
@@ -132,7 +152,7 @@ func (e *emitter) fetchAhead() {
 	for ; e.fetched < len(e.turns) && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
 		t := e.turns[e.fetched]
 		e.fetchPiece(t)
-		if e.b.goal.Optimizer.Clip {
+		if e.b.goal.Optimizer.Clip && !e.c.hosted(t.slab) {
 			e.fetchSlab(t.slab)
 		}
 	}
@@ -170,6 +190,10 @@ func (e *emitter) fetchSlab(k int) {
 // update emits the optimizer on a slab, piece by piece, and sends what it changed
 // home and to the replicas.
 func (e *emitter) update(k int) {
+	if e.c.hosted(k) {
+		e.hostUpdate(k)
+		return
+	}
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	e.windows[owner].fetch(k)
@@ -191,28 +215,33 @@ func (e *emitter) updatePiece(t turn) {
 	owner, block := e.owner[t.slab], e.b.owner[t.slab]
 	slab, home := &e.on[owner].slabs[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
 	state := &slab.pieces[t.piece]
-	step := plan.Step{Verb: plan.UpdateRun, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
-		{Region: plan.InWeight, Buffer: slab.weight}, {Region: plan.InGrad, Buffer: slab.gradient}, {Region: plan.InClip, Buffer: e.on[owner].clip}}}
-	parts := []struct {
-		region plan.Region
-		now    *int
-		home   int
-	}{{plan.InMaster, &state.master, home.Master}, {plan.InMoment, &state.moment, home.Moment}}
-	for _, p := range parts {
-		if *p.now >= 0 {
-			step.Bind = append(step.Bind, plan.Bind{Region: p.region, Buffer: *p.now})
-		}
-	}
-	if state.scratch > 0 {
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, owner, state.scratch)})
-	}
-	e.add(step)
-	for _, p := range parts {
+	e.add(e.updateStep(t, owner, slab.weight, slab.gradient, e.on[owner].clip))
+	for _, p := range []struct {
+		now  *int
+		home int
+	}{{&state.master, home.Master}, {&state.moment, home.Moment}} {
 		if *p.now >= 0 && *p.now != p.home {
 			e.moveOut(owner, *p.now, p.home, block, -1)
 			*p.now = -1
 		}
 	}
+}
+
+// updateStep is the update of a piece by a device, with the state that is at hand.
+func (e *emitter) updateStep(t turn, dev, weight, gradient, clip int) plan.Step {
+	state := e.on[e.owner[t.slab]].slabs[t.slab].pieces[t.piece]
+	step := plan.Step{Verb: plan.UpdateRun, Device: dev, Lane: plan.Compute, Block: e.b.owner[t.slab], Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
+		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
+	if state.master >= 0 {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMaster, Buffer: state.master})
+	}
+	if state.moment >= 0 {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMoment, Buffer: state.moment})
+	}
+	if state.scratch > 0 && dev != e.processor {
+		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, dev, state.scratch)})
+	}
+	return step
 }
 
 // clippedUpdates emits the second half of an iteration with clipping: the norm,
@@ -223,11 +252,14 @@ func (e *emitter) clippedUpdates() {
 	for d := 1; d < len(e.on); d++ {
 		e.moveTo(d, e.on[0].clip, e.on[d].clip, -1, -1)
 	}
+	if e.processor >= 0 {
+		e.moveOut(0, e.on[0].clip, e.hostClip, -1, -1)
+	}
 	for e.updated < len(e.turns) {
 		k := e.turns[e.updated].slab
 		e.fetchAhead()
 		e.update(k)
-		if e.c.Streamed[k] {
+		if e.c.Streamed[k] && !e.c.hosted(k) {
 			e.on[e.owner[k]].slabs[k].weight = -1
 		}
 	}

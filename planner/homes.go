@@ -22,6 +22,9 @@ func (e *emitter) homes() error {
 		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.batchBytes))
 		e.result = append(e.result, e.home(fmt.Sprintf("result %d", j), plan.ResultData, e.host, b.resultBytes()))
 	}
+	if e.processor >= 0 {
+		e.hostClip = e.home("clip", plan.Workspace, e.host, 8)
+	}
 	e.owner = e.owners()
 	for k := range e.p.Slabs {
 		if err := e.slabHomes(k); err != nil {
@@ -61,6 +64,9 @@ func (e *emitter) owners() []int {
 		for k := range owner {
 			owner[k] = e.c.Split[e.b.owner[k]]
 		}
+		return owner
+	}
+	if e.c.devices() == 1 {
 		return owner
 	}
 	order := make([]int, len(owner))
@@ -113,7 +119,7 @@ func (e *emitter) pieceHomes(k int) error {
 	if err != nil {
 		return err
 	}
-	s.Pieces = nil
+	s.Pieces, e.hosting = nil, e.c.hosted(k)
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
 		if e.b.goal.Master {
@@ -123,7 +129,7 @@ func (e *emitter) pieceHomes(k int) error {
 			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, cut.states)
 		}
 		here := pieceState{-1, -1, cut.scratch}
-		if !e.c.Offloaded[k] {
+		if !e.c.Offloaded[k] || e.hosting {
 			here.master, here.moment = p.Master, p.Moment
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
@@ -134,7 +140,7 @@ func (e *emitter) pieceHomes(k int) error {
 // pieceStep is how many elements of a slab are updated at once.
 func (e *emitter) pieceStep(k int) int64 {
 	switch {
-	case !e.c.Offloaded[k]:
+	case !e.c.Offloaded[k] || e.c.hosted(k):
 		return e.p.Slabs[k].Elements
 	case e.c.Piece > 0:
 		return e.c.Piece

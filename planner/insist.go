@@ -45,6 +45,7 @@ type Way string
 
 // The ways.
 const (
+	ShardedState Way = "zero-1"                // data parallel, optimizer state is sharded
 	DataParallel Way = "data parallel"         // ZeRO-2: optimizer state and gradients are sharded
 	ShardedData  Way = "sharded data parallel" // ZeRO-3: weights too
 	ModelSplit   Way = "model parallel"
@@ -52,9 +53,9 @@ const (
 )
 
 // Ways lists them.
-var Ways = []Way{DataParallel, ShardedData, ModelSplit, Pipeline}
+var Ways = []Way{ShardedState, DataParallel, ShardedData, ModelSplit, Pipeline}
 
-var wayNamed = map[Way]way{DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}
+var wayNamed = map[Way]way{ShardedState: shardedState, DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}
 
 // any says whether something is insisted on.
 func (i Insist) any() bool {
@@ -92,7 +93,7 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 	if devices < 2 {
 		return fmt.Errorf("%s needs several devices, there is one", i.Way)
 	}
-	if (i.Way == DataParallel || i.Way == ShardedData) && g.Micros < 2 {
+	if (i.Way == ShardedState || i.Way == DataParallel || i.Way == ShardedData) && g.Micros < 2 {
 		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Way, devices, g.Micros, devices)
 	}
 	if i.Way == Pipeline && g.Optimizer == nil {
@@ -134,6 +135,8 @@ func (s *search) allowed(list []way) []way {
 			return []way{splitModel, pipelined}
 		}
 		return []way{splitModel}
+	case i.Way == ShardedState && !s.b.training(): // nothing is there to shard
+		return []way{dataParallel}
 	case i.Way != "":
 		return []way{wayNamed[i.Way]}
 	}

@@ -109,6 +109,9 @@ func (s *search) lookForAny() error {
 			s.leaner(c)
 		}
 	}
+	if err := s.weigh(s.lean); err != nil {
+		return err
+	}
 	return s.fitError()
 }
 

@@ -19,10 +19,13 @@ type mix struct {
 	onDisk    int // slabs whose homes are on the disk instead of the host
 	window    int
 	ahead     int // updates whose state is fetched beforehand
+	hosted    int // slabs that the host updates, as far as their state rests there
 }
 
 // effort is how much a mix does beyond running a model where it is.
-func (m mix) effort() int { return m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk }
+func (m mix) effort() int {
+	return m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk + m.hosted
+}
 
 // families lists the lines to search for one way to share the work. Each leaves one
 // thing free and fixes the others.
@@ -42,33 +45,50 @@ func (s *search) families(w way) []family {
 		return list
 	}
 	list = append(list, family{2 * blocks, func(i int) mix { return mix{way: w, recompute: i} }})
+	if w == shardedState && s.b.goal.Insist.Way == "" {
+		return list // where something leaves the device, a block has all its micro-batches at once, as with sharded gradients
+	}
 	for _, r := range []int{0, blocks, 2 * blocks} {
 		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, ahead: 1} }})
 	}
 	for _, window := range []int{2, 1} {
 		for _, r := range []int{0, blocks, 2 * blocks} {
-			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1} }})
+			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1, 0} }})
 		}
 	}
-	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0} }})
+	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0, 0} }})
 	for _, r := range []int{blocks, 2 * blocks} {
 		list = append(list,
-			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1} }},
-			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1} }})
+			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0} }},
+			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0} }})
+	}
+	if s.b.hostsFast() {
+		list = append(list, hostedToo(list, slabs)...)
 	}
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1} }},
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0} }})
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1, 0} }},
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0, 0} }})
 	}
 	return list
+}
+
+// hostedToo are the lines in which state leaves the device once more, with the host
+// updating what it has the state of.
+func hostedToo(list []family, slabs int) (more []family) {
+	for _, f := range list {
+		if f.mix(f.size).offloaded > 0 {
+			more = append(more, family{f.size, func(i int) mix { m := f.mix(i); m.hosted, m.ahead = slabs, 0; return m }})
+		}
+	}
+	return more
 }
 
 // choice of a mix.
 func (s *search) choice(m mix) Choice {
 	b := s.b
 	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
-		Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
+		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
 		Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {
 		c.Spilled[i] = i < m.spilled

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/arch"
 	"spillway/dtype"
@@ -258,16 +257,5 @@ func TestCodedStatesTakeTwoBytes(t *testing.T) {
 	}
 	if per := float64(bytes) / float64(m.Count()); per < 2+2*4/256.0 || per > 2.032 {
 		t.Errorf("%d bytes of states for %d params are %.4f each", bytes, m.Count(), per)
-	}
-}
-
-func BenchmarkPlan405B(b *testing.B) {
-	r := named(b, "llama-3-405b", "gpu:141GiB@55GB/s,host:8000GiB", 1, 4096, graph.Train)
-	for b.Loop() {
-		t0 := time.Now()
-		if _, _, err := r.Plan(); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(time.Since(t0).Seconds()/2, "share-of-2s")
 	}
 }

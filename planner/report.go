@@ -24,6 +24,9 @@ func (c Choice) title() string {
 	case count(c.Offloaded) > 0:
 		also("optimizer offload, %d of %d slabs", count(c.Offloaded), len(c.Offloaded))
 	}
+	if n := c.hostedSlabs(); n > 0 {
+		also("%d of %d slabs updated by the host", n, len(c.Hosted))
+	}
 	if n := count(c.OnDisk); n > 0 {
 		also("%d of %d slabs on disk", n, len(c.OnDisk))
 	}
@@ -103,8 +106,11 @@ func (s *search) rejected(best *candidate) ([]plan.Option, error) {
 // that fits, with its forecast, as long as not too many steps are written to find out.
 func (s *search) told(a attempt, until int) (*candidate, error) {
 	c := a.candidate
-	if !c.fits || !c.bound || s.written > until {
+	switch {
+	case c.fits && !c.bound || s.written+s.b.usual.steps > until:
 		return c, nil
+	case !c.fits:
+		return c, s.weigh(c)
 	}
 	if err := s.look(c); err != nil || !c.fits {
 		return c, err
@@ -172,7 +178,7 @@ func (s *search) option(c, best *candidate) plan.Option {
 
 // verb says whether what a candidate needs is known exactly.
 func (c *candidate) verb() string {
-	if c.written {
+	if c.exact {
 		return "needs"
 	}
 	return "needs at least"

@@ -58,6 +58,9 @@ type attempt struct {
 	*candidate
 }
 
+// searchBudget bounds how many steps of plans are written once something fits.
+const searchBudget = 1_000_000
+
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
 const reportBudget = 100_000
@@ -67,8 +70,9 @@ const reportBudget = 100_000
 type candidate struct {
 	mix    mix
 	choice Choice
-	// written: the plan was, and needed is exact. Else it is what the homes take.
-	written bool
+	// written: the plan was, and needed is what is alive at once. Else it is what the
+	// homes take. exact: needed is what the packed plan takes.
+	written, exact bool
 	fits    bool // going by needed
 	needed
 	share   float64 // of a device it may fill
@@ -85,6 +89,9 @@ type candidate struct {
 func (s *search) run() (*candidate, error) {
 	for _, w := range s.ways() {
 		for _, f := range s.families(w) {
+			if s.best != nil && s.written > searchBudget {
+				break // a very large model: something fits, and that must do
+			}
 			if err := s.try(f); err != nil {
 				return nil, err
 			}
@@ -108,7 +115,7 @@ func (s *search) findLeanest() error {
 		}
 		s.leaner(a.candidate)
 	}
-	return nil
+	return s.weigh(s.lean)
 }
 
 // try finds the first choice of a family that fits and forecasts it. A family
@@ -127,12 +134,18 @@ func (s *search) try(f family) error {
 		}
 	}
 	if may, err := s.glance(f.mix(first)); err != nil || !c.fits || !s.beats(may) {
-		if err == nil && (f.size == 0 || s.written < reportBudget) {
+		if err == nil && f.size == 0 {
+			return s.weigh(c)
+		}
+		if err == nil && s.written+s.b.usual.steps < reportBudget {
 			err = s.look(c)
 		}
 		return err
 	}
 	if err := s.look(c); err != nil || !c.fits {
+		if err == nil && f.size == 0 {
+			err = s.weigh(c)
+		}
 		return err
 	}
 	if c, err = s.firstThatFits(f, first, c); err != nil {
@@ -164,31 +177,51 @@ func (s *search) glance(m mix) (*candidate, error) {
 	return c, nil
 }
 
-// look writes the plan of a candidate to see whether it fits.
+// look writes the plan of a candidate to see whether it fits. Buffers only get places
+// where what is alive at once fits.
 func (s *search) look(c *candidate) error {
 	if c.written {
 		return nil
 	}
-	p, err := s.write(c)
+	d, err := s.b.draft(c.choice)
 	if err != nil {
 		return err
 	}
-	c.written = true
-	s.measure(c, p)
+	s.written += d.steps()
+	s.measure(c, d.least())
+	if c.written = true; c.fits {
+		s.last, s.lastPlan = c, d.finish()
+		s.measure(c, s.lastPlan)
+		c.exact = true
+	}
 	return nil
 }
 
-func (s *search) write(c *candidate) (*plan.Plan, error) {
+// weigh finds what the plan of a candidate takes exactly, though it does not fit.
+func (s *search) weigh(c *candidate) error {
+	if c.exact {
+		return nil
+	}
+	p, err := s.b.emit(c.choice)
+	if err != nil {
+		return err
+	}
+	s.written += len(p.Steps)
+	s.measure(c, p)
+	c.written, c.exact = true, true
+	return nil
+}
+
+// plan of a candidate that was looked at.
+func (s *search) plan(c *candidate) (*plan.Plan, error) {
 	if s.last == c {
 		return s.lastPlan, nil
 	}
 	p, err := s.b.emit(c.choice)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.written += len(p.Steps)
 	}
-	s.written += len(p.Steps)
-	s.last, s.lastPlan = c, p
-	return p, nil
+	return p, err
 }
 
 // measure compares what a plan, or its homes, take with what there is.
@@ -223,7 +256,7 @@ func (s *search) time(c *candidate) error {
 
 // simulate forecasts a candidate.
 func (s *search) simulate(c *candidate) error {
-	p, err := s.write(c)
+	p, err := s.plan(c)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,11 @@ import (
 // params belong to the first of their blocks. Frozen params are apart from trained
 // ones, so that what does not change is never sent back.
 type slabs struct {
-	list  []plan.Slab
-	at    []paramAt // by param
-	of    [][]int   // by block: the slabs its program reads, in order of first use
-	users []int     // by slab: how many blocks use it
+	list   []plan.Slab
+	at     []paramAt // by param
+	of     [][]int   // by block: the slabs its program reads, in order of first use
+	users  []int     // by slab: how many blocks use it
+	params [][]int   // by slab
 }
 
 // paramAt is the place of a param.
@@ -37,9 +38,10 @@ func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 				k = len(s.list)
 				own[frozen] = k
 				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
-				s.users = append(s.users, 0)
+				s.users, s.params = append(s.users, 0), append(s.params, nil)
 			}
 			s.at[id] = paramAt{k, len(s.list[k].Params)}
+			s.params[k] = append(s.params[k], id)
 			addParam(&s.list[k], m.Params[id], align, g)
 		}
 		s.of[b] = s.usedBy(block)

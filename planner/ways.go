@@ -7,7 +7,8 @@ type way int
 
 const (
 	alone        way = iota // one device
-	dataParallel            // each device has its micro-batches and all weights; optimizer state is sharded (ZeRO-2)
+	shardedState            // each device has its micro-batches, all weights and whole gradients; optimizer state is sharded (ZeRO-1)
+	dataParallel            // the same, with gradients sharded too (ZeRO-2)
 	shardedData             // the same, with weights sharded too (ZeRO-3)
 	splitModel              // each device has its blocks, one works at a time
 	pipelined               // the same, with micro-batches following each other
@@ -22,7 +23,11 @@ func (s *search) sensible() []way {
 		return list
 	}
 	if s.b.goal.Micros > 1 {
-		list = append(list, dataParallel, shardedData)
+		list = append(list, dataParallel)
+		if s.b.training() && s.b.goal.Micros > s.devices() { // else each device has one gradient to send anyway
+			list = append(list, shardedState)
+		}
+		list = append(list, shardedData)
 		if s.b.training() {
 			return append(list, pipelined)
 		}
@@ -39,10 +44,12 @@ func (s *search) spreadOver(c Choice, w way) Choice {
 	}
 	c.Devices = s.devices()
 	switch w {
-	case dataParallel:
+	case shardedState:
 		c.Devices = min(c.Devices, s.b.goal.Micros)
+	case dataParallel:
+		c.Devices, c.ShardGradients = min(c.Devices, s.b.goal.Micros), true
 	case shardedData:
-		c.Devices, c.ShardWeights = min(c.Devices, s.b.goal.Micros), true
+		c.Devices, c.ShardGradients, c.ShardWeights = min(c.Devices, s.b.goal.Micros), true, true
 		c.Window = max(c.Window, 2)
 	case splitModel, pipelined:
 		c.Split = balance(s.blockLoads(), c.Devices)
@@ -112,6 +119,8 @@ func cutInto(loads []float64, limit float64) (int, []int) {
 // title of a way.
 func (w way) title(devices int) string {
 	switch w {
+	case shardedState:
+		return fmt.Sprintf("data parallel on %d devices with whole gradients (ZeRO-1)", devices)
 	case dataParallel:
 		return fmt.Sprintf("data parallel on %d devices (ZeRO-2)", devices)
 	case shardedData:
@@ -135,6 +144,8 @@ func wayOf(c Choice) way {
 		return splitModel
 	case c.ShardWeights:
 		return shardedData
+	case c.ShardGradients:
+		return dataParallel
 	}
-	return dataParallel
+	return shardedState
 }

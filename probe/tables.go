@@ -29,7 +29,7 @@ type Grid struct {
 // UsualGrid reaches from what hides no launch to what fills any card, in some seconds.
 var UsualGrid = Grid{
 	Sides:     []int64{256, 1024, 2048, 4096, 8192},
-	Positions: []int64{256, 1024, 4096}, Heads: []int64{16, 64, 256}, Head: []int64{64, 128},
+	Positions: []int64{512, 4096}, Heads: []int64{16, 128}, Head: []int64{64, 128},
 	Rows: []int64{512, 2048, 8192}, Vocabulary: []int64{8192, 131072}, Width: []int64{1024, 4096},
 	Lines: []int64{64, 1024, 16384}, Line: 4096,
 }

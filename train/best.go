@@ -1,5 +1,7 @@
 package train
 
+import "fmt"
+
 // Best is the best evaluation of a run.
 type Best struct {
 	Loss      float64 `json:"loss"`
@@ -8,8 +10,34 @@ type Best struct {
 	Since int64 `json:"since,omitempty"`
 }
 
+// evaluate evaluates the iterations done, if it is time to and was not done, and says
+// whether they are the best so far.
+func (t *Trainer) evaluate(r *Report) (best bool, err error) {
+	ev := t.c.Evaluate
+	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
+	if !due || t.judged == t.done {
+		return false, nil
+	}
+	loss, err := ev.run(t.e)
+	if err != nil {
+		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
+	}
+	r.EvalLoss, r.Perplexity = loss, perplexity(loss)
+	return t.judge(loss), nil
+}
+
+// catchUp makes the evaluation that a kill came before.
+func (t *Trainer) catchUp() error {
+	best, err := t.evaluate(&Report{})
+	if err != nil {
+		return err
+	}
+	return t.save(best && t.keepsBest())
+}
+
 // judge takes in the loss of an evaluation and says whether it is the best so far.
 func (t *Trainer) judge(loss float64) bool {
+	t.judged = t.done
 	switch {
 	case finite(loss) && (t.best == nil || loss < t.best.Loss):
 		t.best = &Best{Loss: loss, Iteration: t.done}

@@ -94,3 +94,21 @@ func TestLastIterationIsEvaluated(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
+
+// A run that was killed after an iteration became durable and before it was evaluated
+// evaluates it when it goes on.
+func TestOwedEvaluation(t *testing.T) {
+	d := &diary{}
+	var told []train.Report
+	ev := train.Evaluation{Every: 2}
+	rising(t, t.TempDir(), train.Config{Iterations: 3, Durable: d}, ev, &told)
+	d.recovered = true
+	var state map[string]any
+	if err := json.Unmarshal(d.state, &state); err != nil || state["judged"] != 2.0 {
+		t.Fatalf("iteration 3 was durable before it was evaluated, and 2 had been: %v, %v", state["judged"], err)
+	}
+	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Durable: d}, ev, &told)
+	if r.Best == nil || r.Iterations != 3 || r.Best.Since == 0 && r.Best.Iteration != 3 {
+		t.Errorf("%+v, the best %+v", r, r.Best)
+	}
+}

@@ -30,9 +30,9 @@ func (t *Trainer) follow(r Report) error {
 	return nil
 }
 
-// catchUp brings a run that is resumed to where its policy was, before its states are
+// resumePolicy brings a run that is resumed to where its policy was, before its states are
 // read.
-func (t *Trainer) catchUp(was *optim.Compression) error {
+func (t *Trainer) resumePolicy(was *optim.Compression) error {
 	if was == nil {
 		return nil
 	}

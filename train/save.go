@@ -39,8 +39,9 @@ type state struct {
 	Feed      json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, where there is one.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
-	// Best evaluation so far, where there was one.
-	Best *Best `json:"best,omitempty"`
+	// Best evaluation so far, where there was one, and the last iteration evaluated.
+	Best   *Best `json:"best,omitempty"`
+	Judged int64 `json:"judged,omitempty"`
 	// Policy on states, where there is one, and how far it has come.
 	Policy      *optim.Policy      `json:"policy,omitempty"`
 	Compression *optim.Compression `json:"compression,omitempty"`
@@ -50,7 +51,7 @@ func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
 	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, Samples: p.Rows * int64(p.Micros),
-		Feed: feed, LossScale: t.scale, Best: t.best}
+		Feed: feed, LossScale: t.scale, Best: t.best, Judged: t.judged}
 	if t.c.Policy != (optim.Policy{}) {
 		s.Policy, s.Compression = &t.c.Policy, &t.compression
 	}
@@ -215,7 +216,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err != nil {
 		return err
 	}
-	now.Iteration, now.Feed, now.Best = was.Iteration, was.Feed, was.Best
+	now.Iteration, now.Feed, now.Best, now.Judged = was.Iteration, was.Feed, was.Best, was.Judged
 	if now.LossScale != nil && was.LossScale != nil {
 		now.LossScale = was.LossScale
 	}
@@ -225,13 +226,13 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
-	if err := t.catchUp(was.Compression); err != nil {
+	if err := t.resumePolicy(was.Compression); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done, t.scale, t.best = was.Iteration, was.LossScale, was.Best
+	t.done, t.scale, t.best, t.judged = was.Iteration, was.LossScale, was.Best, was.Judged
 	return nil
 }
 

@@ -71,6 +71,8 @@ type Trainer struct {
 	kept  int64            // of which so many are durable
 	last  string           // its path
 	best  *Best            // evaluation so far, nil for none
+	// judged is the last iteration that was evaluated.
+	judged int64
 
 	compression optim.Compression
 }
@@ -224,6 +226,9 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled it finishes the iteration at
 // hand, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
+	if err := t.catchUp(); err != nil {
+		return t.result(nan), err
+	}
 	r := t.result(nan)
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
 		if ctx.Err() != nil || t.exhausted() {
@@ -254,19 +259,12 @@ func (t *Trainer) result(loss float64) Result {
 
 // afterStep evaluates, reports and saves when it is time to.
 func (t *Trainer) afterStep(r Report) error {
-	ev := t.c.Evaluate
 	last := t.done == t.c.Iterations
-	evaluated := ev != nil && (last || ev.Every > 0 && t.done%ev.Every == 0)
-	best := false
-	if evaluated {
-		loss, err := ev.run(t.e)
-		if err != nil {
-			return fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
-		}
-		r.EvalLoss, r.Perplexity = loss, perplexity(loss)
-		best = t.judge(loss)
+	best, err := t.evaluate(&r)
+	if err != nil {
+		return err
 	}
-	if t.c.Report != nil && (evaluated || t.done%t.c.ReportEvery == 0 || last) {
+	if t.c.Report != nil && (r.EvalLoss != 0 || t.done%t.c.ReportEvery == 0 || last) {
 		t.c.Report(t.complete(r))
 	}
 	return t.save(best && t.keepsBest())

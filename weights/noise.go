@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
-	"math/rand/v2"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -70,14 +69,12 @@ func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	if !ok || g.constant || t != dtype.NF4 && t != dtype.FP4 {
 		return nil, false
 	}
-	var seed [32]byte
-	binary.LittleEndian.PutUint64(seed[:], g.key)
 	codes, blocks := (g.size+1)/2, (g.size+dtype.BlockElements-1)/dtype.BlockElements
 	groups := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks
 	var offset [4]byte
 	binary.LittleEndian.PutUint32(offset[:], math.Float32bits(float32(g.deviation/deviationOf(quant.FourBitOf(t)))))
 	return io.MultiReader(
-		io.LimitReader(rand.NewChaCha8(seed), codes),
+		io.LimitReader(&randomBytes{key: g.key}, codes),
 		io.LimitReader(repeated(quant.Signed.Zero()), blocks), // no scale differs from the offset
 		io.LimitReader(repeated(0), 4*groups),
 		bytes.NewReader(offset[:]),
@@ -92,6 +89,49 @@ func deviationOf(f *quant.FourBit) float64 {
 		squares += float64(v) * float64(v) / 16
 	}
 	return math.Sqrt(squares - sum*sum)
+}
+
+// randomBytes are those of a key, eight at a time by their position, so that all
+// processors make them.
+type randomBytes struct {
+	key uint64
+	at  int64 // bytes read
+}
+
+func (r *randomBytes) Read(p []byte) (int, error) {
+	if r.at%8 != 0 { // the rest of eight
+		var word [8]byte
+		r.fill(word[:], r.at/8)
+		n := copy(p, word[r.at%8:])
+		r.at += int64(n)
+		return n, nil
+	}
+	const step = 64 << 10
+	err := shared(p, step, func(at int64, part []byte) error {
+		r.fill(part, (r.at+at)/8)
+		return nil
+	})
+	r.at += int64(len(p))
+	return len(p), err
+}
+
+// fill writes from a word on; the last may be cut.
+func (r *randomBytes) fill(p []byte, word int64) {
+	key := r.key + uint64(word)*0x9e3779b97f4a7c15
+	for ; len(p) >= 8; p = p[8:] {
+		binary.LittleEndian.PutUint64(p, scramble(key))
+		key += 0x9e3779b97f4a7c15
+	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], scramble(key))
+	copy(p, last[:])
+}
+
+// scramble is the output of splitmix64.
+func scramble(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // repeated is a byte for ever.

@@ -59,6 +59,27 @@ func TestNoiseHasItsSpread(t *testing.T) {
 	}
 }
 
+// However it is read, the bytes are the same.
+func TestPackedNoiseIsReadInAnyParts(t *testing.T) {
+	const n = 400_003
+	s := noise(t, 3, nn.Normal(1), n)
+	whole, _ := packedNoise(t, s, dtype.NF4, n)
+	for _, step := range []int{3, 8, 1001, 70_000, 1 << 20} {
+		r, _ := s.(weights.Packed).Packed("w", dtype.NF4)
+		var parts []byte
+		for len(parts) < len(whole) {
+			part := make([]byte, min(step, len(whole)-len(parts)))
+			if _, err := io.ReadFull(r, part); err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, part...)
+		}
+		if !bytes.Equal(parts, whole) {
+			t.Errorf("in parts of %d the bytes differ", step)
+		}
+	}
+}
+
 // It depends on the seed and the name alone; constants are themselves.
 func TestNoiseIsRepeatable(t *testing.T) {
 	const n = 1000

@@ -10,20 +10,18 @@ import (
 const maxRange = 100_000
 
 // globals are the functions every template may call.
-func globals(now time.Time) map[string]any {
-	return map[string]any{
-		"range":           function(rangeOf),
-		"namespace":       function(namespace),
-		"dict":            function(newDict),
-		"raise_exception": function(raise),
-		"strftime_now": function(func(_ *run, args []any, named map[string]any) (any, error) {
-			given, err := bind("strftime_now", args, named, "format")
-			if err != nil {
-				return nil, err
-			}
-			return strftime(now, text(given["format"]))
-		}),
+func globals(now time.Time) *scope {
+	clock := func(_ *run, args []any, named map[string]any) (any, error) {
+		given, err := bind("strftime_now", args, named, "format")
+		if err != nil {
+			return nil, err
+		}
+		return strftime(now, text(given["format"]))
 	}
+	return &scope{names: []binding{
+		{"range", function(rangeOf)}, {"namespace", function(namespace)}, {"dict", function(newDict)},
+		{"raise_exception", function(raise)}, {"strftime_now", function(clock)},
+	}}
 }
 
 func raise(_ *run, args []any, named map[string]any) (any, error) {

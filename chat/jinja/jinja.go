@@ -3,9 +3,10 @@
 // functions that transformers gives them, and with the results of Python: what is
 // printed, joined or compared comes out as it would there.
 //
-// A source becomes tokens (lex.go), tokens become functions (statement.go,
-// expression.go), and functions run on values (run.go, value.go). What a template
-// may call is in globals.go, filters.go, tests.go and methods.go.
+// A source becomes tokens (lex.go), tokens become functions (statement.go, loop.go,
+// macro.go, expression.go, postfix.go), and functions run on values (run.go, value.go,
+// access.go, arithmetic.go). What a template may call is in globals.go, filters.go,
+// tests.go and methods.go; how values are written in text.go and json.go.
 //
 // Templates come with models from anywhere, so they are taken to be hostile: they
 // change none of the values they are given, reach nothing outside them, and steps,
@@ -101,9 +102,9 @@ type Rendered struct {
 // Render fills the template with variables, values as FromJSON makes them. now is
 // what strftime_now is asked for.
 func (t *Template) Render(variables map[string]any, now time.Time) (Rendered, error) {
-	r := &run{scope: &scope{names: map[string]any{}, outer: &scope{names: globals(now)}}, out: &strings.Builder{}, budget: &budget{}}
+	r := &run{scope: globals(now).inner(), out: &strings.Builder{}, budget: &budget{}}
 	for name, v := range variables {
-		r.scope.names[name] = v
+		r.scope.set(name, v)
 	}
 	if err := r.all(t.body); err != nil {
 		return Rendered{}, located(t.name, err)

@@ -69,7 +69,7 @@ func (f forLoop) run(r *run) error {
 			return err
 		}
 		r.scope = outer.inner()
-		r.scope.names["loop"] = loopState{list, i}
+		r.scope.set("loop", loopState{list, i})
 		if err := f.assign(r.scope, list[i]); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 // What a rendering may take. The largest conversations known take a thousandth.
 const (
-	maxSteps = 2_000_000 // statements, calls and turns of loops
+	maxSteps = 1_000_000 // statements, calls and turns of loops
 	maxText  = 16 << 20  // bytes of a string, and of the result
 	maxMade  = 1 << 30   // bytes of all strings and lists on the way
 )
@@ -34,22 +34,40 @@ type run struct {
 // budget counts what all parts of a rendering take together.
 type budget struct{ steps, depth, made int }
 
-// scope is names with values; what is not here is looked for outside.
+// scope is names with values; what is not here is looked for outside. A scope has few
+// names and there is one for every turn of a loop, so they are a list.
 type scope struct {
-	names map[string]any
+	names []binding
 	outer *scope
+}
+
+type binding struct {
+	name  string
+	value any
+}
+
+func (s *scope) set(name string, v any) {
+	for i := range s.names {
+		if s.names[i].name == name {
+			s.names[i].value = v
+			return
+		}
+	}
+	s.names = append(s.names, binding{name, v})
 }
 
 func (s *scope) find(name string) any {
 	for ; s != nil; s = s.outer {
-		if v, ok := s.names[name]; ok {
-			return v
+		for i := range s.names {
+			if s.names[i].name == name {
+				return s.names[i].value
+			}
 		}
 	}
 	return undefined{"'" + name + "'"}
 }
 
-func (s *scope) inner() *scope { return &scope{names: map[string]any{}, outer: s} }
+func (s *scope) inner() *scope { return &scope{outer: s} }
 
 // Loops are left by these.
 var (

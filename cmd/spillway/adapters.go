@@ -22,6 +22,7 @@ type adapterFlags struct {
 	rankPattern, alphaPattern map[string]string
 	stabilized, dora          bool
 	bias, init, base          string
+	outliers                  float64
 }
 
 // add adds the flags to a command.
@@ -41,6 +42,7 @@ func (a *adapterFlags) add(cmd *cobra.Command) {
 	f.StringVar(&a.bias, "lora-bias", string(lora.NoBias), "biases of the model to train: `none|all|lora_only`")
 	f.StringVar(&a.init, "init-lora", string(hf.InitDefault), "how adapters start, `true|gaussian|false`: true and gaussian add nothing at first")
 	f.StringVar(&a.base, "base", "nf4", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8`")
+	f.Float64Var(&a.outliers, "int8-threshold", 0, "with --base int8: multiply whole numbers, and inputs of magnitude `X` or more apart, as LLM.int8 does with 6\n(default: multiply by decoded weights)")
 }
 
 // options are the flags for the library.
@@ -68,6 +70,7 @@ func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 		if o.Base, ok = codedTypes[a.base]; !ok {
 			return o, misused("--base %q; it is nf4, fp4, int8 or fp8", a.base)
 		}
+		o.Outliers = a.outliers
 	}
 	return o, nil
 }

@@ -20,7 +20,7 @@ func TestAdapterFlags(t *testing.T) {
 	train := func(out string, flags ...string) result {
 		return command(t, append([]string{"train", base, "--data", text, "--tokenizer", "bytes", "--seq", "32", "--steps", "2", "--lr", "0.01", "--out", filepath.Join(dir, out)}, flags...)...)
 	}
-	r := train("first", "--task", "qlora", "--base", "fp8", "--rank", "3", "--alpha", "5", "--target-modules", "q_proj,v_proj,up_proj", "--exclude-modules", "re:.*0.mlp.*",
+	r := train("first", "--method", "qlora", "--base", "fp8", "--rank", "3", "--alpha", "5", "--target-modules", "q_proj,v_proj,up_proj", "--exclude-modules", "re:.*0.mlp.*",
 		"--rank-pattern", "v_proj=2", "--alpha-pattern", "up_proj=9", "--dora", "--rslora", "--init-lora", "gaussian", "--layers-to-transform", "0,2")
 	if r.code != exitOK {
 		t.Fatal(r.err)
@@ -37,18 +37,18 @@ func TestAdapterFlags(t *testing.T) {
 		c.AlphaPattern["up_proj"] != 9 || c.Exclude.Pattern != ".*0.mlp.*" || len(c.Layers.Numbers) != 2 || len(a.Tensors()) != 5*3 {
 		t.Errorf("%d tensors, %+v", len(a.Tensors()), c)
 	}
-	second := train("second", "--task", "lora", "--adapter", filepath.Join(dir, "first"), "--json")
+	second := train("second", "--method", "lora", "--adapter", filepath.Join(dir, "first"), "--json")
 	if second.code != exitOK || at(t, second.object(t), "iterations") != 2.0 {
 		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
 	}
 	for says, flags := range map[string][]string{
-		"nf4, fp4, int8 or fp8":   {"--task", "qlora", "--base", "int3"},
-		"--rank 0":                {"--task", "lora", "--rank", "0"},
-		"q_proj=8":                {"--task", "lora", "--rank-pattern", "q_proj=many"},
-		`no layer is named "q"`:   {"--task", "lora", "--target-modules", "q"},
-		`bias is "some"`:          {"--task", "lora", "--lora-bias", "some"},
-		"not train":               {"--adapter", dir},
-		"not an adapter's folder": {"--task", "lora", "--adapter", dir},
+		"nf4, fp4, int8 or fp8":   {"--method", "qlora", "--base", "int3"},
+		"--rank 0":                {"--method", "lora", "--rank", "0"},
+		"q_proj=8":                {"--method", "lora", "--rank-pattern", "q_proj=many"},
+		`no layer is named "q"`:   {"--method", "lora", "--target-modules", "q"},
+		`bias is "some"`:          {"--method", "lora", "--lora-bias", "some"},
+		"not full":                {"--adapter", dir},
+		"not an adapter's folder": {"--method", "lora", "--adapter", dir},
 	} {
 		if r := train("bad", flags...); r.code == exitOK || !strings.Contains(r.err, says) {
 			t.Errorf("%v: %d, %s", flags, r.code, r.err)

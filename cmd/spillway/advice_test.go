@@ -42,7 +42,7 @@ func TestCompareAndExplain(t *testing.T) {
 			t.Errorf("%v is faster than the plan, which takes %v s", c, best)
 		}
 	}
-	for _, want := range []string{"standard", "checkpointing", "activation offload", "optimizer offload", "cpu offload", "disk offload", "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel", "pipeline"} {
+	for _, want := range []string{"standard", "checkpointing", "activation offload", "optimizer offload", "cpu offload", "disk offload", "data parallel, whole gradients (ZeRO-1)", "data parallel (ZeRO-2)", "sharded data parallel (ZeRO-3)", "model parallel", "pipeline"} {
 		if !names[want] {
 			t.Errorf("%s is not compared: %v", want, names)
 		}

@@ -54,6 +54,7 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
 	cmd.Flags().StringVar(&o.only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)
@@ -86,6 +87,7 @@ type benchOptions struct {
 	rounds        int
 	only          string // words of the rows to measure, separated by commas
 	device        string // of bench gpu
+	rates         string // of bench gpu: a file of an earlier run
 }
 
 // benchReport is the object of bench --json.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 
 	"spillway/internal/term"
@@ -41,11 +43,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
 	}
 	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
-	r.Rates, err = probe.Measure(here.cards[0], probe.Usual)
-	if err == nil {
-		err = sh.tf32(here.choice.cards[0], &r.Rates)
-	}
-	if err != nil {
+	if r.Rates, err = sh.benchRates(here, o); err != nil {
 		return r, joinClose(err, here)
 	}
 	here.device = r.Rates.Device(here.device)
@@ -62,7 +60,9 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		line.Print(row.Name)
 		if err := row.measure(ctx, sh, here, r.Rates); err != nil {
 			if ctx.Err() != nil {
-				return r, err
+				r.Notes = append(r.Notes, "interrupted in "+row.Name)
+				r.conclude()
+				return r, nil
 			}
 			r.Notes = append(r.Notes, fmt.Sprintf("%s was not measured: %v", row.Name, err))
 			continue
@@ -78,6 +78,28 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 	theirs.onGPU(ctx, r, line.Print)
 	r.conclude()
 	return r, nil
+}
+
+// benchRates measures the card, or reads the rates another bench gpu measured.
+func (sh shell) benchRates(here *rig, o benchOptions) (rates probe.Rates, err error) {
+	if o.rates == "" {
+		if rates, err = probe.Measure(here.cards[0], probe.Usual); err == nil {
+			err = sh.tf32(here.choice.cards[0], &rates)
+		}
+		return rates, err
+	}
+	text, err := os.ReadFile(o.rates)
+	if err != nil {
+		return rates, fmt.Errorf("--rates: %w", err)
+	}
+	var earlier gpuReport
+	if err := json.Unmarshal(text, &earlier); err != nil {
+		return rates, fmt.Errorf("--rates %s is no object of bench gpu --json: %w", o.rates, err)
+	}
+	if !(earlier.Rates.In > 0) || !(earlier.Rates.Compute.F32 > 0) {
+		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.rates, earlier.Rates.In, earlier.Rates.Compute.F32)
+	}
+	return earlier.Rates, earlier.Rates.Tables.Check()
 }
 
 func orElse(text, other string) string {

@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"spillway/device/cuda"
 	"spillway/machine"
+	"spillway/op"
 	"spillway/plan"
 	"spillway/probe"
 	"spillway/units"
@@ -91,6 +96,37 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 	}
 	if len(names) < 30 {
 		t.Errorf("%d rows are too few to judge forecasts by", len(names))
+	}
+}
+
+// Rates come from a file of an earlier run, which is checked.
+func TestBenchRates(t *testing.T) {
+	var opened []cuda.Options
+	sh := fakeCards(t, 1, &opened)
+	earlier := gpuReport{}
+	earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
+	earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+	for name, spoil := range map[string]func(*gpuReport){
+		"":                   func(*gpuReport) {},
+		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
+		"has 1 rates, want 2": func(r *gpuReport) {
+			r.Rates.Tables["bf16"][op.Add] = machine.Table{Axes: [][]int64{{1, 2}}, Rates: []float64{1}}
+		},
+	} {
+		spoiled := earlier
+		spoil(&spoiled)
+		text, err := json.Marshal(spoiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "earlier.json")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := sh.benchRates(&rig{}, benchOptions{rates: file})
+		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Add].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+			t.Errorf("%q: %v, %v", name, got, err)
+		}
 	}
 }
 

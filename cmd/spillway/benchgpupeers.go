@@ -13,7 +13,7 @@ var gpuPeers = []struct {
 	rows [][]string
 }{
 	{"torch_offload_forward.py", [][]string{{forwardShort}, {forwardLong}}},
-	{"torch_train_gpu.py", [][]string{{trainKept}, {trainAgain}}},
+	{"torch_train_gpu.py", [][]string{{trainKept, leanKept}, {trainAgain, leanAgain}}},
 	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderWhole}}},
 	{"ramtorch_linear.py", [][]string{{linearForward}, {linearTrain}}},
 }
@@ -47,17 +47,17 @@ func (r *gpuReport) take(file string, rows [][]string, result peerResult) {
 	}
 	for _, row := range r.Results {
 		if slices.Contains(rows[result.Row], row.Name) {
-			row.keep(result.Peer, result.Seconds)
+			row.keep(result)
 		}
 	}
 }
 
-// keep keeps the best time of a peer.
-func (g *gpuRow) keep(peer string, seconds float64) {
+// keep keeps the best time of a peer, and the memory it took then.
+func (g *gpuRow) keep(r peerResult) {
 	if g.Theirs == nil {
-		g.Theirs = map[string]float64{}
+		g.Theirs, g.TheirBytes = map[string]float64{}, map[string]int64{}
 	}
-	if had, ok := g.Theirs[peer]; !ok || seconds < had {
-		g.Theirs[peer] = seconds
+	if had, ok := g.Theirs[r.Peer]; !ok || r.Seconds < had {
+		g.Theirs[r.Peer], g.TheirBytes[r.Peer] = r.Seconds, r.Peak
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"spillway"
 	"spillway/dtype"
+	"spillway/lora"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/units"
@@ -16,7 +18,8 @@ import (
 // gpuRow is one piece of work on a card.
 type gpuRow struct {
 	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"` // of an iteration, the best
+	Seconds float64 `json:"seconds"`         // of an iteration, the best
+	Prepare float64 `json:"prepare_seconds"` // until the first iteration: the plan, kernels, memory
 	// The bound is the time the card's measured link or arithmetic alone would take,
 	// whichever is longer; Share is that over Seconds.
 	Bound        string  `json:"bound"`
@@ -37,6 +40,8 @@ type gpuRow struct {
 	// Theirs are seconds of the peers, Ratio how many times faster ours is.
 	Theirs map[string]float64 `json:"theirs"`
 	Ratio  map[string]float64 `json:"ratio"`
+	// TheirBytes is what they took of the card, as they count.
+	TheirBytes map[string]int64 `json:"their_bytes,omitempty"`
 
 	model   string
 	options spillway.PlanOptions
@@ -49,18 +54,20 @@ const (
 	forwardLong    = "forward of 8B from the host, 4 × 2048 tokens"
 	trainKept      = "training of 1.1B on the card, 4 × 2048 tokens, all kept"
 	trainAgain     = "training of 1.1B on the card, 4 × 2048 tokens, recomputed"
+	leanKept       = "training of 1.1B on the card, all in bf16, 4 × 2048 tokens, all kept"
+	leanAgain      = "training of 1.1B on the card, all in bf16, 4 × 2048 tokens, recomputed"
 	encoderForward = "forward of an encoder of 2.4B from the host, tf32, 16 × 512"
 	encoderTrain   = "training of an encoder of 2.4B in 12 GiB, tf32, 16 × 512"
 	encoderWhole   = "training of an encoder of 2.4B on the card, tf32, 16 × 512"
 	linearForward  = "forward of 16 products of 4096 from the host, 4096 rows"
-	linearTrain    = "training of 16 products of 4096 from the host, 4096 rows"
+	linearTrain    = "training of 16 products of 4096 from the host, all in bf16, 4096 rows"
 	tuneFromHost   = "training of 8B from the host in 24 GiB, 8 × 4096 tokens"
 )
 
 // gpuRows are what is measured: the work that peers do too, and work of other sizes
 // that holds forecasts to account.
 func gpuRows() []*gpuRow {
-	return append(peerRows(), spreadRows()...)
+	return slices.Concat(peerRows(), leanRows(), spreadRows())
 }
 
 // bf16 is a row that computes in bf16.
@@ -78,6 +85,13 @@ func tf32(name, model string, o spillway.PlanOptions) *gpuRow {
 // work are the options of a task, with slabs and blocks all treated alike.
 func work(task spillway.Task, rows, seq int64, budget units.Bytes, choose func(slabs, blocks int) planner.Choice) spillway.PlanOptions {
 	return spillway.PlanOptions{Task: task, Rows: rows, Seq: seq, Budget: int64(budget), Choose: choose}
+}
+
+// lean has weights and moments in bf16 and no masters, as the peers have.
+func lean(o spillway.PlanOptions) spillway.PlanOptions {
+	o.Pure = true
+	o.Optimizer, _ = optim.Parse("adamw_bf16") // a name of ours
+	return o
 }
 
 // Ways to treat all slabs and blocks alike.
@@ -99,13 +113,36 @@ func peerRows() []*gpuRow {
 		bf16(forwardLong, "llama-3-8b", work(spillway.Eval, 4, 2048, 4*gib, streamed)),
 		bf16(trainKept, model11B, work(spillway.Train, 4, 2048, 0, allKept)),
 		bf16(trainAgain, model11B, work(spillway.Train, 4, 2048, 0, recomputed)),
+		bf16(leanKept, model11B, lean(work(spillway.Train, 4, 2048, 0, allKept))),
+		bf16(leanAgain, model11B, lean(work(spillway.Train, 4, 2048, 0, recomputed))),
 		tf32(encoderForward, modelEncoder, work(spillway.Infer, 16, 512, 4*gib, streamed)),
 		tf32(encoderTrain, modelEncoder, work(spillway.Train, 16, 512, 12*gib, nil)),
 		tf32(encoderWhole, modelEncoder, work(spillway.Train, 16, 512, 0, allKept)),
 		bf16(linearForward, modelLinear, work(spillway.Infer, 4096, 1, 0, streamed)),
-		bf16(linearTrain, modelLinear, work(spillway.Train, 4096, 1, 0, planner.Alike(true, true, planner.KeepAll, 3))),
+		bf16(linearTrain, modelLinear, lean(work(spillway.Train, 4096, 1, 0, planner.Alike(true, true, planner.KeepAll, 3)))),
 		bf16(tuneFromHost, "llama-3-8b", spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 4096, Budget: int64(24 * gib), Insist: onHost}),
 	}
+}
+
+// leanRows train adapters of rank 16 beside 4-bit weights, with what the optimizer keeps
+// in 8 bits: everything on the card, and the weights from the host.
+func leanRows() (list []*gpuRow) {
+	for _, w := range []struct {
+		name, model   string
+		whole, little units.Bytes
+	}{
+		{"8B", "llama-3-8b", 16 * units.GiB, 6 * units.GiB},
+		{"Llama-2-70B", "llama-2-70b", 48 * units.GiB, 12 * units.GiB},
+		{"Llama-3-70B", "llama-3-70b", 48 * units.GiB, 12 * units.GiB},
+	} {
+		for _, budget := range []units.Bytes{w.whole, w.little} {
+			o := work(spillway.QLoRA, 1, 2048, budget, nil)
+			o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 16, 32, []string{lora.AllLinear}
+			o.Optimizer, _ = optim.Parse("adamw_8bit") // a name it knows
+			list = append(list, bf16(fmt.Sprintf("qlora of %s in %v, 1 × 2048 tokens", w.name, budget), w.model, o))
+		}
+	}
+	return list
 }
 
 // spreadRows are models and sizes of all kinds, small enough to be measured quickly.
@@ -143,7 +180,11 @@ func (o benchOptions) wants(row string) bool {
 func (g *gpuRow) peers() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(g.Theirs)) {
-		list = append(list, fmt.Sprintf("%s %s, %.2f×", name, seconds(g.Theirs[name]), g.Ratio[name]))
+		text := fmt.Sprintf("%s %s, %.2f×", name, seconds(g.Theirs[name]), g.Ratio[name])
+		if bytes := g.TheirBytes[name]; bytes > 0 {
+			text += fmt.Sprintf(", %v", units.Bytes(bytes))
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, "; ")
 }

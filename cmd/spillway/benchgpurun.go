@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"spillway"
 	"spillway/dtype"
@@ -16,13 +17,15 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/probe"
-	"spillway/shape"
+	"spillway/spec"
 	"spillway/units"
+	"spillway/weights"
 )
 
 // measure plans, runs and times the row on a card of its own. The rig is closed
 // before and after.
 func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.Rates) (err error) {
+	began := time.Now()
 	here.choice.cards[0].TF32 = g.tf32
 	if err := here.open(sh, 0); err != nil {
 		return joinClose(err, here)
@@ -43,13 +46,14 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	if err := errors.Join(e.Prepare(), fillNoise(e), fillParts(e, m.Info.Vocab)); err != nil {
+	if err := errors.Join(e.Prepare(), fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
 		return err
 	}
 	numbers, err := adamNumbers()
 	if err != nil {
 		return err
 	}
+	g.Prepare = time.Since(began).Seconds()
 	best, err := bestOf(gpuTries, func() error { return e.Iterate(ctx, numbers) })
 	if err != nil {
 		return err
@@ -102,19 +106,21 @@ func (g *gpuRow) account(p *plan.Plan, products units.Flops, rates probe.Rates) 
 }
 
 // usefulFlops is the arithmetic of the model itself: 2 operations per param and token
-// forward, 6 with the backward.
-func usefulFlops(p *plan.Plan) float64 {
-	var params int64
+// forward, with the backward 6, or 4 where the param is frozen.
+func usefulFlops(p *plan.Plan) (sum float64) {
 	for _, s := range p.Slabs {
 		for _, w := range s.Params {
-			params += w.Type.Shape.Elements()
+			per := 2.0
+			switch {
+			case p.Update != nil && w.Frozen():
+				per = 4
+			case p.Update != nil:
+				per = 6
+			}
+			sum += per * float64(w.Type.Shape.Elements())
 		}
 	}
-	per := 2.0
-	if p.Update != nil {
-		per = 6
-	}
-	return per * float64(params) * float64(p.Rows*p.Seq*int64(p.Micros))
+	return sum * float64(p.Rows*p.Seq*int64(p.Micros))
 }
 
 // adamNumbers are an iteration's, of AdamW as it comes.
@@ -168,42 +174,12 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 	}
 }
 
-// noisePart is how many different numbers weights have; they repeat.
-const noisePart = 1 << 18
-
 // fillNoise gives weights small random numbers, faster than starting them well:
 // the time of an iteration is the same. Moments begin at zero.
-func fillNoise(e *executor.Executor) error {
-	parts := map[dtype.Type][]byte{}
-	for _, w := range append(e.Weights(), e.States()...) {
-		if w.State != "" && w.State != executor.Master {
-			continue
-		}
-		t := w.Type.DType
-		if parts[t] == nil {
-			raw, err := noise(t)
-			if err != nil {
-				return err
-			}
-			parts[t] = raw
-		}
-		err := e.Write(w, func(_ int64, chunk []byte) error {
-			for at := 0; at < len(chunk); {
-				at += copy(chunk[at:], parts[t])
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+func fillNoise(e *executor.Executor, params []spec.Param) error {
+	source, err := weights.Noise(params, 1)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-func noise(t dtype.Type) ([]byte, error) {
-	a := op.NewArray(op.Type{DType: t, Shape: shape.Of(noisePart)})
-	for i := range a.F {
-		a.F[i] = 0.04 * (float64(op.Uniform(1, 0, uint64(i))) - 0.5)
-	}
-	return a.Encode()
+	return weights.Replace(e, source)
 }

@@ -42,6 +42,7 @@ type peerResult struct {
 	Row     int     `json:"row"`
 	Peer    string  `json:"peer"`
 	Seconds float64 `json:"seconds"`
+	Peak    int64   `json:"peak"`  // bytes of the card
 	Error   string  `json:"error"` // why there is no measurement
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,7 +57,11 @@ func findTokenizer(m *spillway.Model, name string) (data.Tokenizer, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%s has no %s; name one with --tokenizer, or bytes for a model that reads bytes", m.Name, tokenizerFile)
 	}
-	t, err := tokenizer.Open(name)
+	open := tokenizer.Open
+	if filepath.Ext(name) == ".bin" {
+		open = tokenizer.OpenLlama2C
+	}
+	t, err := open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,30 +95,87 @@ func endToken(model string) (*int32, error) {
 // corpus is the text to train on, from files that stay open.
 type corpus struct {
 	data.Source
-	open []io.Closer
+	open     []io.Closer
+	bytes    int64
+	answers  bool  // some of it is given, only the rest is learned
+	skipped  int64 // bad lines that were left out
+	firstBad error // of them
 }
 
-// openCorpus opens files by their endings: .jsonl are lines of JSON, others plain text.
-func openCorpus(files []string, t data.Tokenizer, end *int32, fields string) (c *corpus, err error) {
+// openCorpus opens files by their endings: .jsonl are lines of JSON, .bin are tokens,
+// others plain text. show is told how far it is.
+func (o *dataOptions) openCorpus(files []string, r reading, show func(what string, done, total int64)) (c *corpus, err error) {
 	c = &corpus{}
 	var sources []data.Source
 	for _, name := range files {
-		records, err := openRecords(name, fields)
+		source, err := o.openFile(c, name, r, func(done, total int64) { show("reading "+filepath.Base(name), done, total) })
 		if err != nil {
 			return nil, errors.Join(err, c.close())
 		}
-		c.open = append(c.open, records)
-		sources = append(sources, data.Tokenize(records, t, data.TokenizeOptions{End: end}))
+		if info, err := os.Stat(name); err == nil {
+			c.bytes += info.Size()
+		}
+		sources = append(sources, source)
 	}
 	c.Source = data.Concat(sources...)
 	return c, nil
 }
 
-func openRecords(name, fields string) (*data.Records, error) {
-	if ext := filepath.Ext(name); ext != ".jsonl" && ext != ".ndjson" {
-		return data.OpenText(name, data.TextOptions{})
+func (o *dataOptions) openFile(c *corpus, name string, r reading, progress func(done, total int64)) (data.Source, error) {
+	var records *data.Records
+	var err error
+	switch filepath.Ext(name) {
+	case ".bin":
+		return o.openTokens(c, name, r)
+	case ".jsonl", ".ndjson":
+		records, err = data.OpenJSONL(name, o.lines(r, progress))
+	default:
+		records, err = data.OpenText(name, data.TextOptions{SkipBad: o.skipBad})
 	}
-	return data.OpenJSONL(name, data.JSONLOptions{Fields: strings.Split(fields, ":"), Join: "\n"})
+	var bad *data.BadLineError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.open = append(c.open, records)
+	c.answers = c.answers || records.Form() != data.Plain
+	skipped, first := records.Skipped()
+	if c.skipped += skipped; c.firstBad == nil {
+		c.firstBad = first
+	}
+	return data.Tokenize(records, r.tokenizer, data.TokenizeOptions{End: r.end, LearnPrompts: o.learnPrompts}), nil
+}
+
+// openTokens opens a file of tokens; where their size is not said it is that of the
+// vocabulary.
+func (o *dataOptions) openTokens(c *corpus, name string, r reading) (data.Source, error) {
+	width := o.tokenBytes
+	if width == 0 {
+		width = 2
+		if r.vocabulary > 1<<16 {
+			width = 4
+		}
+	}
+	t, err := data.OpenTokens(name, data.TokenOptions{Width: width, End: r.end, Vocabulary: int32(r.vocabulary)})
+	if err != nil {
+		return nil, err
+	}
+	c.open = append(c.open, t)
+	return t, nil
+}
+
+// lines are the options of files with a JSON object per line.
+func (o *dataOptions) lines(r reading, progress func(done, total int64)) data.JSONLOptions {
+	l := data.JSONLOptions{Join: "\n", SkipBad: o.skipBad, Progress: progress, Template: r.template}
+	if o.form != autoForm {
+		l.Form = data.Form(o.form)
+	}
+	if o.fields != "" {
+		l.Fields = strings.Split(o.fields, ":")
+	}
+	return l
 }
 
 func (c *corpus) close() error {

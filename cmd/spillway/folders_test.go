@@ -48,7 +48,7 @@ func TestRunsAreExportedAndMerged(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("\x01\x02\x03\x05\x08\x0d", 200)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := command(t, "train", base, "--data", text, "--tokenizer", "bytes", "--task", "qlora", "--rank", "4", "--seq", "32", "--steps", "3", "--out", run)
+	r := command(t, "train", base, "--data", text, "--tokenizer", "bytes", "--method", "qlora", "--rank", "4", "--seq", "32", "--steps", "3", "--out", run)
 	if r.code != exitOK {
 		t.Fatal(r.err)
 	}

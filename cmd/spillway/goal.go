@@ -32,11 +32,51 @@ type goal struct {
 	adapted lora.Options // of lora and qlora
 }
 
-// goalFlags adds the flags of a goal that is one of some tasks.
-func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
+// taskFlags adds the flags of a goal that is one of some tasks.
+func taskFlags(cmd *cobra.Command, tasks ...string) *goal {
 	g := &goal{tasks: tasks}
+	cmd.Flags().StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
+	g.flags(cmd)
+	return g
+}
+
+// methodFlags adds the flags of a goal that is to train, in one of the methods.
+func methodFlags(cmd *cobra.Command) *goal {
+	g := &goal{task: "train", tasks: []string{"train", "lora", "qlora"}}
+	cmd.Flags().Var(method{&g.task}, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
+	cmd.Flags().Var(method{&g.task}, "task", "the same, as plan calls it")
+	cmd.Flags().Lookup("task").Hidden = true
+	g.flags(cmd)
+	return g
+}
+
+// method is a way to train as people call it; of all weights the task is called train.
+type method struct{ task *string }
+
+// String is the method's name.
+func (m method) String() string {
+	if m.task == nil || *m.task == "train" {
+		return "full"
+	}
+	return *m.task
+}
+
+// Set takes a method's name.
+func (m method) Set(name string) error {
+	task, ok := map[string]string{"full": "train", "train": "train", "lora": "lora", "qlora": "qlora"}[name]
+	if !ok {
+		return fmt.Errorf("there is no such method; there are full, lora and qlora")
+	}
+	*m.task = task
+	return nil
+}
+
+// Type is for help texts.
+func (m method) Type() string { return "string" }
+
+// flags adds those that all goals have.
+func (g *goal) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&g.task, "task", "train", "what to do, `"+strings.Join(tasks, "|")+"`:\ntrain trains all weights, lora adapters beside frozen weights, qlora the same beside 4-bit ones")
 	g.batch = 1
 	f.Var(batchSize{&g.batch, &g.auto}, "batch", "pass `N` samples through the model at once, a micro-batch; auto takes the number with most tokens per second")
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
@@ -46,7 +86,6 @@ func goalFlags(cmd *cobra.Command, tasks ...string) *goal {
 	f.StringVar(&g.policy, "state-policy", "", "compress what the optimizer keeps once training has found its way: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)")
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
 	g.lora.add(cmd)
-	return g
 }
 
 // optimizerFlag adds --optimizer, which is also called --optim as other trainers have it.

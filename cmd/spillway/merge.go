@@ -28,7 +28,7 @@ func newMerge(sh shell) *cobra.Command {
 		Short: "adapters merged into a model's weights",
 		Long: `Writes a copy of the model folder BASE with adapters added to its weights: a model that
 gives the same answers and needs the adapters no more. ADAPTER is a folder as PEFT
-writes it, or a run of train --task lora or qlora, whose newest checkpoint is meant.
+writes it, or a run of train --method lora or qlora, whose newest checkpoint is meant.
 
 Several adapters are added up; ADAPTER=0.5 counts one by half. --unmerge takes away
 what was merged before (but for rounding; not that of DoRA, which cannot be told from

@@ -37,7 +37,7 @@ loaded and nothing runs: any model can be planned for any machine.
 	asJSON := jsonFlag(cmd)
 	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
-	g := goalFlags(cmd, "infer", "train", "lora", "qlora")
+	g := taskFlags(cmd, "infer", "train", "lora", "qlora")
 	where, ask, wish := siteFlags(cmd), adviceFlags(cmd), wishFlags(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := makePlan(sh, args[0], g, where, ask, wish)

@@ -32,7 +32,7 @@ Embedding, norms and the output product stay as they are.
   fp8    8 bits: floats (e4m3) with a scale for every row
 
 The folder loads in transformers as it is: nf4, fp4 and int8 with bitsandbytes, fp8 with
-compressed-tensors. train --task qlora takes it without quantizing again.
+compressed-tensors. train --method qlora takes it without quantizing again.
 
 Weights stream from the old folder to the new one, some rows at a time: a model of any
 size takes a few megabytes of memory. The folder appears when it is whole; Ctrl-C leaves

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"spillway"
 	"spillway/checkpoint"
-	"spillway/data"
 	"spillway/deepspeed"
 	"spillway/lora"
 	"spillway/optim"
@@ -23,29 +21,28 @@ import (
 // trainOptions are the flags of train.
 type trainOptions struct {
 	*goal
-	data, held []string
-	fields     string
-	tokenizer  string
-	out        string
-	steps      int64
-	lr, decay  float64
-	decays     func() bool // --weight-decay was given
-	schedule   string
-	warmup     int
-	lossScale  optim.LossScale // of fp16; zero: as usual
-	seed       uint64
-	saveEvery  int64
-	keep       int
-	evalEvery  int64
-	wish       *wishes
-	disk       string
-	maxHost    string
-	keepEvery  int64
-	resume     bool
-	planFile   string
-	metrics    string
-	device     string
-	adapter    string // folder to begin from
+	data      *dataOptions
+	eval      *evalOptions
+	out       string
+	steps     int64
+	epochs    int64
+	lr, decay float64
+	decays    func() bool // --weight-decay was given
+	schedule  string
+	warmup    int
+	lossScale optim.LossScale // of fp16; zero: as usual
+	seed      uint64
+	saveEvery int64
+	keep      int
+	wish      *wishes
+	disk      string
+	maxHost   string
+	keepEvery int64
+	resume    bool
+	planFile  string
+	device    string
+	logFile   string
+	adapter   string // folder to begin from
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -59,8 +56,18 @@ and the time left; on a pipe it is a plain line every ten seconds.
 
 ` + modelHelp + ` A shape starts from fresh weights.
 
-Files that end in .jsonl hold a JSON object per line, others are plain text. Documents
-are packed into samples of --seq tokens and shuffled by the seed.
+Files that end in .jsonl hold a JSON object per line: a text; a prompt and its
+completion; an instruction, an input and an output; or the messages of a chat, which
+are written with the model's own template. Of all but the first only answers are
+learned. Files that end in .bin hold tokens, others plain text. Documents are packed
+into samples of --seq tokens, do not see each other there, and are shuffled by the seed.
+
+Of --eval-data, or of a part of the data that --eval-split holds out, the loss and the
+perplexity are told every --eval-every iterations; --patience stops a run that no longer
+becomes better.
+
+All flags may stand in a recipe, a YAML file (--recipe); the command line wins over it.
+--print-recipe writes one from the flags given.
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the iteration
 at hand, saves and exits; --resume goes on from there, bit for bit. A second
@@ -71,44 +78,60 @@ files there. Every completed iteration is then durable: after a crash or a kill
 --resume goes on from the last one. It takes twice the space of what is trained, and
 the files are gone when the run has ended and saved.`,
 		Example: `  spillway train small-llama --data book.txt --steps 500 --out run
-  spillway train ./model --data chats.jsonl --fields question:answer --task lora --lr 2e-4 --steps 1000
+  spillway train ./model --method lora --data chats.jsonl --lr 2e-4 --epochs 3 --eval-split 0.05 --eval-every 100 --patience 3
+  spillway train ./model --method qlora --data problems.jsonl --format chat --fields question:answer --print-recipe
+  spillway train --recipe run.yaml --lr 1e-4
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
-		Args: exactly(1, "MODEL"),
 	}
 	asJSON := jsonFlag(cmd)
+	file := cmd.Flags().String("recipe", "", "take what the command line leaves out from the YAML `FILE`")
+	print := cmd.Flags().Bool("print-recipe", false, "write the flags given as a recipe, and do nothing else")
+	cmd.Args = modelOrRecipe(file)
 	o := trainFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text := sh.out
-		if *asJSON {
-			text = io.Discard
-		}
-		r, err := o.train(cmd.Context(), sh, text, args[0])
+		model, err := applyRecipe(cmd, *file, args)
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return writeJSON(sh.out, r)
+		if *print {
+			return printRecipe(sh.out, cmd, model)
 		}
-		var p page
-		p.WriteString("\n")
-		r.write(&p)
-		_, err = io.WriteString(text, p.String())
-		return err
+		if model == "" {
+			return misused("neither the command line nor %s names a model", *file)
+		}
+		return o.command(cmd.Context(), sh, *asJSON, model)
 	}
 	return cmd
 }
 
+// command trains and writes what came of it.
+func (o *trainOptions) command(ctx context.Context, sh shell, asJSON bool, model string) error {
+	text := sh.out
+	if asJSON {
+		text = io.Discard
+	}
+	r, err := o.train(ctx, sh, text, model)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(sh.out, r)
+	}
+	var p page
+	p.WriteString("\n")
+	r.write(&p)
+	_, err = io.WriteString(text, p.String())
+	return err
+}
+
 func trainFlags(cmd *cobra.Command) *trainOptions {
-	o := &trainOptions{goal: goalFlags(cmd, "train", "lora", "qlora")}
+	o := &trainOptions{goal: methodFlags(cmd), data: dataFlags(cmd), eval: evalFlags(cmd)}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.data, "data", nil, "train on `FILE`; may be given several times")
-	f.StringArrayVar(&o.held, "eval-data", nil, "evaluate on `FILE` (default: a twentieth of the data, if --eval-every is given)")
-	f.StringVar(&o.fields, "fields", "text", "`NAMES` of fields of JSON lines: one, or prompt:completion to learn completions only")
-	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, or bytes (default: the model's own; bytes for a model of 256 tokens)")
 	f.StringVar(&o.out, "out", "", "save checkpoints in `DIR` (default: trained-MODEL)")
-	f.Int64Var(&o.steps, "steps", 0, "train `N` iterations in all (default: one pass over the data)")
+	f.Int64Var(&o.steps, "steps", 0, "train `N` iterations in all (default: as many as --epochs come to)")
+	f.Int64Var(&o.epochs, "epochs", 1, "pass over the data `N` times; --steps says otherwise")
 	f.Float64Var(&o.lr, "lr", 1e-4, "learning rate `X` at its highest")
 	f.StringVar(&o.schedule, "schedule", "constant", "of the rate: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1")
 	f.IntVar(&o.warmup, "warmup", 0, "let the rate rise to its highest for `N` iterations")
@@ -116,15 +139,14 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.Uint64Var(&o.seed, "seed", 0, "derive fresh weights, the order of the data and dropout from `N`")
 	f.Int64Var(&o.saveEvery, "save-every", 0, "save every `N` iterations (default: at the end only)")
 	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
-	f.Int64Var(&o.evalEvery, "eval-every", 0, "evaluate every `N` iterations (default: never)")
 	f.StringVar(&o.maxHost, "max-host-memory", "", "take at most `SIZE` of host memory; a CPU's device memory is part of it (default: all that is free)")
 	diskFlag(cmd, &o.disk)
 	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
-	f.StringVar(&o.metrics, "metrics", "", "add a line of numbers to the CSV `FILE` for every iteration")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
+	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`, or to FILE.csv a line of a table")
 	f.StringVar(&o.adapter, "adapter", "", "begin lora or qlora from the adapter in `DIR`, of PEFT or of another run; its options count instead of flags")
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
@@ -137,13 +159,14 @@ func (o *trainOptions) check() error {
 	}
 	switch {
 	case o.adapter != "" && !o.goal.adapters():
-		return misused("--adapter is to begin from with --task lora or qlora, not %s", o.task)
-	case len(o.data) == 0:
-		return misused("--data is missing: name a file of text to train on")
-	case o.steps < 0 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.evalEvery < 0 || o.keepEvery < 0:
-		return misused("--steps, --warmup, --save-every, --keep, --eval-every and --durable-every cannot be negative")
+		return misused("--adapter is to begin from with --method lora or qlora, not %s", method{&o.task})
+	case o.steps < 0 || o.epochs < 1 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.keepEvery < 0:
+		return misused("--steps, --warmup, --save-every, --keep and --durable-every cannot be negative, --epochs is at least 1")
 	}
-	return nil
+	if err := o.data.check(); err != nil {
+		return err
+	}
+	return o.checkEval()
 }
 
 // optimizer is the one named, with the rate and decay of the flags.
@@ -200,27 +223,37 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if err != nil {
 		return r, err
 	}
-	feed, held, files, err := o.feeds(m, arg, int(job.Plan.Seq))
+	from, err := o.prepare(run.line, m, arg, job.Plan)
 	if err != nil {
 		return r, err
 	}
-	defer files.close() // read only
-	if held != nil {
-		config.Evaluate = &train.Evaluation{Every: o.evalEvery, Feed: held, Batches: evalBatches}
-	}
+	defer from.files.close() // read only
+	config.Iterations, config.Evaluate = from.iterations, o.evaluation(from.held)
 	job.Notices = append(notices, job.Notices...)
 	if err := showPlan(text, job, o.goal, here.why); err != nil {
 		return r, err
 	}
-	if run.metrics, err = newMetrics(o.metrics); err != nil {
-		return r, fmt.Errorf("writing metrics: %w", err)
-	}
-	defer func() { err = errors.Join(err, run.metrics.close()) }()
-	result, err := run.run(ctx, job, feed, config)
-	if err != nil {
+	if err := showData(text, from.report); err != nil {
 		return r, err
 	}
-	return run.summary(job, result), nil
+	if err := run.logTo(o.logFile); err != nil {
+		return r, err
+	}
+	result, err := run.run(ctx, job, from.feed, config)
+	if err = errors.Join(err, run.closeLog()); err != nil {
+		return r, err
+	}
+	r = run.summary(job, result)
+	r.Data = &from.report
+	return r, nil
+}
+
+// showData says what is trained on.
+func showData(w io.Writer, r dataReport) error {
+	var p page
+	r.write(&p)
+	_, err := io.WriteString(w, p.String())
+	return err
 }
 
 // config is the run for the library.
@@ -230,12 +263,9 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 		return train.Config{}, usageError{err}
 	}
 	schedule.Warmup = max(schedule.Warmup, o.warmup)
-	if o.steps == 0 && schedule.Total == 0 && (schedule.Kind == optim.Linear || schedule.Kind == optim.Cosine) {
-		return train.Config{}, misused("--schedule %s needs --steps: it falls to its end there", o.schedule)
-	}
 	dir, err := o.folder(m)
 	return train.Config{
-		Iterations: o.steps, Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, DurableEvery: o.keepEvery,
+		Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, DurableEvery: o.keepEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }
@@ -321,68 +351,4 @@ func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*s
 	}
 	job.Plan = p
 	return job, nil
-}
-
-// evalBatches bounds an evaluation, so that it stays short beside the training.
-const evalBatches = 20
-
-// evalShare of the data is held out where no file is given to evaluate on.
-const evalShare = 0.05
-
-// feeds opens the data. The second feed is nil where nothing is to be evaluated.
-func (o *trainOptions) feeds(m *spillway.Model, arg string, seq int) (feed, held train.Feed, all *corpus, err error) {
-	t, err := findTokenizer(m, o.tokenizer)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	end, err := endToken(arg)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	all, err = openCorpus(o.data, t, end, o.fields)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	source, apart, err := o.split(all, t, end)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, all.close())
-	}
-	epochs := int64(0)
-	if o.steps == 0 {
-		epochs = 1
-	}
-	if feed, err = o.tokens(source, data.Config{Length: seq, Seed: o.seed, Epochs: epochs}); err == nil && apart != nil {
-		held, err = o.tokens(apart, data.Config{Length: seq, InOrder: true, Epochs: 1})
-	}
-	if err != nil {
-		err = errors.Join(err, all.close())
-	}
-	return feed, held, all, err
-}
-
-func (o *trainOptions) tokens(s data.Source, c data.Config) (train.Feed, error) {
-	l, err := data.NewLoader(s, c)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Base(o.data[0]), err)
-	}
-	return train.NewTokens(l), nil
-}
-
-// split keeps some of the data for evaluation; nil for none.
-func (o *trainOptions) split(all *corpus, t data.Tokenizer, end *int32) (source, apart data.Source, err error) {
-	if o.evalEvery == 0 {
-		return all, nil, nil
-	}
-	if len(o.held) == 0 {
-		if all.Len() < 2 {
-			return nil, nil, fmt.Errorf("the data is one document, so none can be held out: give --eval-data")
-		}
-		return data.Split(all, max(evalShare, 1/float64(all.Len())), o.seed)
-	}
-	other, err := openCorpus(o.held, t, end, o.fields)
-	if err != nil {
-		return nil, nil, err
-	}
-	all.open = append(all.open, other.open...)
-	return all, other, nil
 }

@@ -173,8 +173,15 @@ func TestTrainRefuses(t *testing.T) {
 		says string
 	}{
 		{"", exitUsage, "--data is missing"},
-		{"--data " + text + " --task infer", exitUsage, "train, lora, qlora"},
-		{"--data " + text + " --schedule cosine", exitUsage, "needs --steps"},
+		{"--data " + text + " --method infer", exitUsage, "full, lora and qlora"},
+		{"--data " + text + " --schedule sine", exitUsage, "sine"},
+		{"--data " + text + " --format song", exitUsage, "auto, text, completion, instruct, chat"},
+		{"--data " + text + " --packing loose", exitUsage, "cut or whole"},
+		{"--data " + text + " --patience 3", exitUsage, "--eval-every"},
+		{"--data " + text + " --today yesterday", exitUsage, "2024-07-26"},
+		{"--data " + text + " --eval-split 1.5", exitUsage, "share from 0 to 1"},
+		{"--data " + text + " --eval-split 0.1 --eval-data x", exitUsage, "one of them"},
+		{"--data " + text + " --format chat", exitFailed, "--chat-template"},
 		{"--data " + text + " --max-memory lots", exitUsage, "10GiB"},
 		{"--data " + text + " --max-memory 20KiB", exitFailed, "the leanest plan needs"},
 		{"--data " + text + " --fields question", exitFailed, "question"},

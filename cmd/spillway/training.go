@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -27,16 +26,16 @@ type training struct {
 	milestone int64
 	patience  time.Duration
 	stop      context.CancelFunc
-	metrics   *metrics // nil for none
-	unwritten error    // what kept a line of them from being written
-	early     bool     // patience ended the run
+	early     bool // patience ended the run
 
+	reports     runLog
 	first, last train.Report
 	tokens      float64 // trained on since the start
 	busy        float64 // seconds spent on iterations
 	pace        float64 // seconds of one, over the latest
 	bound       float64 // seconds the binding resource alone would have needed
 	heldOut     float64 // loss of the last evaluation, 0 for none
+	perplexity  float64 // of the last evaluation
 	skipped     int64   // iterations that updated nothing
 	resident    int64   // most memory of the process that was seen, bytes
 	held        int64   // most memory of cards that their driver counted, bytes
@@ -57,7 +56,7 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
 	t.line.Done()
-	return result, errors.Join(err, t.unwritten)
+	return result, err
 }
 
 // report takes in what an iteration gave.
@@ -76,12 +75,10 @@ func (t *training) report(r train.Report) {
 	if n, err := t.rig.held(); err == nil {
 		t.held = max(t.held, n)
 	}
+	t.reports.add(r, t.name, t.resident)
 	if r.Skipped {
 		t.skipped++
 		t.line.Print(fmt.Sprintf("iteration %s updated nothing: its gradients overflowed at a loss scale of %g, which falls now", grouped(r.Iteration), r.LossScale))
-	}
-	if err := t.metrics.add(t.name, r, t.resident); t.unwritten == nil {
-		t.unwritten = err
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {
@@ -96,7 +93,8 @@ const paceWeight = 0.2
 func (t *training) show(r train.Report) {
 	if r.EvalLoss != 0 {
 		t.heldOut = r.EvalLoss
-		t.line.PrintTo(t.log, fmt.Sprintf("iteration %s  held-out loss %.4f", grouped(r.Iteration), r.EvalLoss))
+		t.perplexity = r.Perplexity
+		t.line.PrintTo(t.log, fmt.Sprintf("iteration %s  held-out loss %.4f, perplexity %.4g", grouped(r.Iteration), r.EvalLoss, r.Perplexity))
 	}
 	if t.milestone > 0 && r.Iteration%t.milestone == 0 {
 		t.line.PrintTo(t.log, t.progress())
@@ -128,8 +126,14 @@ type trainReport struct {
 	LossFirst   float64 `json:"loss_first"`
 	LossLast    float64 `json:"loss_last"`
 	LossHeldOut float64 `json:"loss_held_out,omitempty"`
+	Perplexity  float64 `json:"perplexity_held_out,omitempty"`
 	Skipped     int64   `json:"skipped,omitempty"` // iterations whose gradients overflowed in fp16
 	Checkpoint  string  `json:"checkpoint,omitempty"`
+
+	Stopped        bool        `json:"stopped_early,omitempty"` // evaluations became no better
+	Best           *train.Best `json:"best,omitempty"`          // evaluation
+	BestCheckpoint string      `json:"best_checkpoint,omitempty"`
+	Data           *dataReport `json:"data,omitempty"`
 
 	Budget    int64 `json:"budget_bytes"` // of the device
 	Standard  int64 `json:"standard_peak_bytes"`
@@ -156,6 +160,7 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 		LossHeldOut: t.heldOut, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
 		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
+	s.Perplexity, s.Stopped, s.Best, s.BestCheckpoint = t.perplexity, r.Stopped, r.Best, r.BestCheckpoint
 	if s.Driver = t.held; t.held > 0 {
 		s.DriverPredicted = t.foretold
 	}
@@ -171,14 +176,17 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 // write shows the summary to people.
 func (s trainReport) write(p *page) {
 	how := "done"
-	if s.Interrupted {
+	switch {
+	case s.Interrupted:
 		how = "interrupted"
+	case s.Stopped:
+		how = "stopped early"
 	}
 	p.line(how, "%s iterations, %s; %s per iteration, %s tokens/s, %s of the bound", grouped(s.Iterations), seconds(s.Seconds),
 		seconds(s.SecondsPerIt), grouped(int64(s.TokensPerSec)), percent(s.ShareOfBound))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", s.LossFirst, s.LossLast)
 	if s.LossHeldOut > 0 {
-		loss += fmt.Sprintf(", %.4f on held-out text", s.LossHeldOut)
+		loss += fmt.Sprintf(", %.4f on held-out text (perplexity %.4g)", s.LossHeldOut, s.Perplexity)
 	}
 	if s.Skipped > 0 {
 		loss += fmt.Sprintf("; %s iterations overflowed and updated nothing", grouped(s.Skipped))
@@ -191,5 +199,8 @@ func (s trainReport) write(p *page) {
 	}
 	if s.Checkpoint != "" {
 		p.line("saved", "%s", s.Checkpoint)
+	}
+	if s.BestCheckpoint != "" {
+		p.line("best", "%s, held-out loss %.4f", s.BestCheckpoint, s.Best.Loss)
 	}
 }

@@ -12,12 +12,10 @@ func bytesOf(elements int) int64 { return 4 * int64(elements) }
 func matMul(c op.Call, workers int) program {
 	m, n, k := c.MatMulDims()
 	g := &kernel.Gemm{
-		M: int(m), N: int(n), K: int(k), CStep: int(n), Accumulate: c.Attr.Accumulate || c.Attr.Plus,
+		M: int(m), N: int(n), K: int(k), CStep: int(n), Accumulate: c.Attr.Accumulate && !c.Attr.Plus,
 		A: kernel.Matrix{Step: int(c.In[0].Shape.Last()), Transposed: c.Attr.TransA},
 		B: kernel.Matrix{Step: int(c.In[1].Shape.Last()), Transposed: c.Attr.TransB},
 	}
-	var added []float32
-	copied := rowsOf(m*n, 1, func(_, from, to int) { copy(g.C[from:to], added[from:to]) })
 	return program{
 		workspace: bytesOf(g.Workspace(workers)),
 		run: func(p *kernel.Pool, l *device.Launch) {
@@ -26,8 +24,7 @@ func matMul(c op.Call, workers int) program {
 				g.Bias = f32(l, 2)
 			}
 			if c.Attr.Plus {
-				added = f32(l, 2)
-				copied.start(p)
+				g.Plus = f32(l, 2)
 			}
 			g.Run(p)
 		},

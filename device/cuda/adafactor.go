@@ -12,6 +12,7 @@ type factoring struct {
 	d          *Device
 	t          dtype.Type // of the gradient
 	w, g, clip arg
+	wType      arg
 	m          arg // nothing for none
 	mType      int64
 	row, col   arg // a vector has no rows, and its squares in col
@@ -23,15 +24,12 @@ type factoring struct {
 }
 
 func adafactor(d *Device, c op.Call) (program, error) {
-	if c.In[0].DType != dtype.F32 {
-		return program{}, none("adafactor on weights of " + c.In[0].DType.String() + " is not handled")
-	}
 	copied, err := copyArgs(c)
 	if err != nil {
 		return program{}, err
 	}
 	shape, last := c.In[0].Shape, len(c.In)-1
-	f := &factoring{d: d, t: c.In[1].DType, w: buffer(0), g: buffer(1), clip: buffer(last), col: buffer(last - 1), copied: copied,
+	f := &factoring{d: d, t: c.In[1].DType, w: buffer(0), wType: i64(stored[c.In[0].DType]), g: buffer(1), clip: buffer(last), col: buffer(last - 1), copied: copied,
 		lines: 1, rows: 1, cols: shape.Elements(), matrices: 1}
 	first := last - 1
 	if n := len(shape); n > 1 {
@@ -81,7 +79,7 @@ func (f *factoring) byElement() (*launch, error) {
 }
 
 func (f *factoring) sizes() (*launch, error) {
-	return f.launch("adafactorSizes", f.blocks, f.w, f.g, f.row, f.col, f.mean, f.clip, f.partial, i64(f.lines), i64(f.rows), i64(f.cols))
+	return f.launch("adafactorSizes", f.blocks, f.w, f.wType, f.g, f.row, f.col, f.mean, f.clip, f.partial, i64(f.lines), i64(f.rows), i64(f.cols))
 }
 
 func (f *factoring) ratesOf() (*launch, error) {
@@ -91,6 +89,6 @@ func (f *factoring) ratesOf() (*launch, error) {
 }
 
 func (f *factoring) apply() (*launch, error) {
-	args := append([]arg{f.w, f.g, f.m, i64(f.mType), f.row, f.col, f.mean, f.clip, f.rates}, f.copied...)
+	args := append([]arg{f.w, f.wType, key(), row(), f.g, f.m, i64(f.mType), f.row, f.col, f.mean, f.clip, f.rates}, f.copied...)
 	return f.launch("adafactorApply", f.blocks, append(args, i64(f.lines), i64(f.rows), i64(f.cols), iteration(op.ArgDecay), iteration(op.ArgBeta1))...)
 }

@@ -36,11 +36,11 @@ func headsOf(c op.Call, optional int) heads {
 	return heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
 }
 
-// extras: the call has segments, masks or dropout.
-func (h heads) extras() bool {
-	a := h.c.Attr
-	return a.Segments || a.KeyMask || a.Mask || a.Prob > 0
-}
+// masks: the call has segments or masks.
+func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.c.Attr.Mask }
+
+// dropout: weights are dropped.
+func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
 
 // sight lists the parameters of sight.h. Spans are those of documents, or nothing.
 func (h heads) sight(spans arg) []arg {
@@ -74,7 +74,7 @@ func (h heads) plain() tiling {
 	width := parts(h.d, 16) * 16
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
-	u := unit{file: "attention", element: h.c.In[0].DType, head: width, extras: h.extras()}
+	u := unit{file: "attention", element: h.c.In[0].DType, head: width, masks: h.masks(), dropout: h.dropout()}
 	return tiling{unit: u, gradient: u,
 		forward: rows, queries: rows, keys: rows, deltas: 8,
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
@@ -89,7 +89,7 @@ func (h heads) flash(keys int64) tiling {
 		rows = 64
 	}
 	bytes := func(rows int64) int64 { return element.Bytes(rows * (h.d + lanes(element))) }
-	u := unit{file: "flash", element: element, head: h.d, keys: keys, extras: h.extras()}
+	u := unit{file: "flash", element: element, head: h.d, keys: keys, masks: h.masks(), dropout: h.dropout()}
 	grad := u
 	grad.file = "flashGrad"
 	return tiling{unit: u, gradient: grad, spans: h.c.Attr.Segments,

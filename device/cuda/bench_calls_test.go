@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,7 +105,11 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 		b.Fatal(err)
 	}
 	defer q.Close()
-	if err := upload(d, q, mem, types, offsets); err != nil {
+	ids := func(i int64) uint32 { return uint32(op.Key(uint64(i)) % 1000) }
+	if c.Attr.Segments {
+		ids = func(i int64) uint32 { return uint32(i / 512) } // documents
+	}
+	if err := upload(d, q, mem, types, offsets, ids); err != nil {
 		b.Fatal(err)
 	}
 	for i, t := range types {
@@ -138,8 +143,8 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	b.ReportMetric(float64(bound.Time(c))/float64(took), "of-bound")
 }
 
-// upload fills operands: real numbers with noise, integers with ones below 1000.
-func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offsets []int64) error {
+// upload fills operands: real numbers with noise, integers by their position.
+func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offsets []int64, ids func(int64) uint32) error {
 	const step = 64 << 20
 	host, err := d.HostAlloc(step)
 	if err != nil {
@@ -150,7 +155,7 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 		for at := int64(0); at < t.Bytes(); at += step {
 			n := min(step, t.Bytes()-at)
 			for i := int64(0); i+4 <= n; i += 4 {
-				binary.LittleEndian.PutUint32(host.Host()[i:], uint32(op.Key(uint64(i))%1000))
+				binary.LittleEndian.PutUint32(host.Host()[i:], ids(i/4))
 			}
 			if t.DType.Float() && t.DType != dtype.F64 {
 				if err := noise(t.DType)(0, host.Host()[:n]); err != nil {
@@ -166,6 +171,35 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 		}
 	}
 	return nil
+}
+
+// Attention by cuDNN, by our kernels, over packed documents, and of f32 with and without
+// rounding, as shares of the bound of its cost: documents count as if they saw each other.
+func BenchmarkAttention(b *testing.B) {
+	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
+	packed := llama
+	packed.Segments = true
+	for _, s := range []struct {
+		name    string
+		options Options
+		library bool
+		call    op.Call
+	}{
+		{"by the library", Options{}, true, attentionCall(b, dtype.BF16, 1, 4096, 128, llama)},
+		{"flash", Options{}, false, attentionCall(b, dtype.BF16, 1, 4096, 128, llama)},
+		{"documents", Options{}, false, attentionCall(b, dtype.BF16, 1, 4096, 128, packed)},
+		{"f32", Options{}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
+		{"tf32", Options{TF32: true}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
+	} {
+		d := openCard(b, s.options)
+		if !s.library {
+			d.lib.DNN = nil
+		}
+		for _, c := range []op.Call{s.call, gradOf(s.call)} {
+			b.Run(fmt.Sprintf("%s/%v", s.name, c.Kind), func(b *testing.B) { benchCall(b, d, c, 1) })
+		}
+		d.Close()
+	}
 }
 
 func BenchmarkLaunch(b *testing.B) {

@@ -15,27 +15,38 @@ import (
 // nominalMemory is what the maker says of an H200's memory, in bytes per second.
 const nominalMemory = 4.8e12
 
-// timed is the best time of a few launches in a row, by events.
-func timed(b *testing.B, d *Device, q device.Queue, launch func() error) (best time.Duration) {
+// timed is the best time of a few launches in a row.
+func timed(b *testing.B, d *Device, q device.Queue, launch func() error) time.Duration {
+	b.Helper()
+	const row = 5
+	best := time.Hour
+	for range 8 {
+		best = min(best, once(b, d, q, func() error {
+			for range row {
+				if err := launch(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	return best / row
+}
+
+// once is the time of launches, by events.
+func once(b *testing.B, d *Device, q device.Queue, launch func() error) time.Duration {
 	b.Helper()
 	from, _ := d.Event()
 	to, _ := d.Event()
-	best = time.Hour
-	for range 8 {
-		const row = 5
-		q.Record(from)
-		for range row {
-			if err := launch(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		q.Record(to)
-		if err := q.Sync(); err != nil {
-			b.Fatal(err)
-		}
-		best = min(best, (to.Time()-from.Time())/row)
+	q.Record(from)
+	if err := launch(); err != nil {
+		b.Fatal(err)
 	}
-	return best
+	q.Record(to)
+	if err := q.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	return to.Time() - from.Time()
 }
 
 // packedNoise is storage of n elements that decodes to small numbers.

@@ -120,28 +120,56 @@ func TestRepeatedIsIssued(t *testing.T) {
 	}
 }
 
+// small starts a tiny model on a card.
+func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
+	t.Helper()
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
+	site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
+	site.Kernels, goal.Master = card, true
+	p, err := planner.Build(m, goal, site, planner.Alike(false, false, planner.KeepAll, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := executor.New(p, []device.Device{dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	fillBatch(t, e, 61, 1)
+	return e
+}
+
+// Repeating takes no memory of the card that a plan does not know of.
+func TestCaptureTakesNoMemory(t *testing.T) {
+	card := openCard(t, Options{})
+	defer card.Close()
+	e := small(t, card, card)
+	defer e.Close()
+	free := func(from, to uint64) int64 {
+		for i := from; i < to; i++ {
+			iterateOnce(t, e, i)
+		}
+		return freeOn(t, card)
+	}
+	issued, repeated := free(0, 2), free(2, 6)
+	if !e.Repeats() {
+		t.Fatal("nothing was repeated")
+	}
+	if repeated < issued {
+		t.Errorf("%d bytes more were taken", issued-repeated)
+	}
+}
+
 // Iterations of a tiny model, repeated and issued.
 func BenchmarkSmallIterations(b *testing.B) {
 	card := openCard(b, Options{})
 	defer card.Close()
 	for name, dev := range map[string]device.Device{"repeated": card, "issued": issued{card}} {
 		b.Run(name, func(b *testing.B) {
-			m := tiny.Model(b, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
-			site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
-			site.Kernels, goal.Master = card, true
-			p, err := planner.Build(m, goal, site, planner.Alike(false, false, planner.KeepAll, 1))
-			if err != nil {
-				b.Fatal(err)
-			}
-			e, err := executor.New(p, []device.Device{dev})
-			if err != nil {
-				b.Fatal(err)
-			}
+			e := small(b, card, dev)
 			defer e.Close()
-			if err := e.Prepare(); err != nil {
-				b.Fatal(err)
-			}
-			fillBatch(b, e, 61, 1)
 			for i := range uint64(4) {
 				iterateOnce(b, e, i)
 			}

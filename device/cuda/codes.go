@@ -9,7 +9,7 @@ import (
 
 // coded are the files whose kernels read or write block formats: package quant has the
 // fixed values, so that all devices know the same, and codes.h what is done with them.
-var coded = map[string]bool{"dequantize": true, "update": true}
+var coded = map[string]bool{"dequantize": true, "coded": true, "update": true}
 
 // codeCells is how many cells of a sign package quant searches in: all from its first
 // to that of 1.

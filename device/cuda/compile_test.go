@@ -35,7 +35,7 @@ func compiler(t *testing.T) *driver.NVRTC {
 // allUnits lists every file for an element type; attention with heads as wide as models
 // have.
 func allUnits(t dtype.Type) []unit {
-	all := []unit{{file: "attention", element: t, head: 64, extras: true}}
+	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}}
 	for _, file := range general {
 		all = append(all, unit{file: file, element: t})
 	}

@@ -9,9 +9,14 @@
 // A queue is a stream. A call becomes a short list of launches prepared when the
 // kernel is asked for: sizes, addresses' places and scratch memory are known then, so
 // that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and attention is
-// cuDNN's where that is installed and fast.
+// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and
+// attention is cuDNN's where that is installed and fast.
 // Every sum has one fixed order: the same call on the same card gives the same bits.
+// Where there are several ways to compute a call, the call and the machine decide, never
+// a plan; what was decided by timing is kept in the cache folder for good.
+//
+// A whole iteration that queues were given can be captured and repeated with one call
+// (device.Repeater), which is several times faster for small models.
 package cuda
 
 import (

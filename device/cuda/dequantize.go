@@ -5,8 +5,7 @@ import (
 	"spillway/op"
 )
 
-// decodedAtOnce is how many elements a block of threads decodes at a time, as
-// dequantize.cu does.
+// decodedAtOnce is how many elements a block of threads decodes, as dequantize.cu does.
 const decodedAtOnce = 8192
 
 // rowKernels decode types whose blocks are rows.
@@ -17,7 +16,6 @@ func dequantize(d *Device, c op.Call) (program, error) {
 	if name, ok := rowKernels[c.In[0].DType]; ok {
 		return just(d.line(of("dequantize", c.Out[0].DType), name, d.stride(parts(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 	}
-	blocks := max(1, min(parts(n, decodedAtOnce), int64(d.card.multiprocessors)*8))
-	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", blocks, threads,
+	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", parts(n, decodedAtOnce), threads,
 		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))
 }

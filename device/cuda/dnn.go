@@ -31,7 +31,7 @@ const pairBytes = 512 << 20
 func (h heads) library(d *Device) bool {
 	a := h.c.Attr
 	return d.lib.DNN != nil && d.card.major == 9 && h.c.In[0].DType != dtype.F32 &&
-		h.d%8 == 0 && h.d <= 128 && a.Scale > 0 && a.Window == 0 && !h.extras() && (!a.Causal || h.t == h.s) &&
+		h.d%8 == 0 && h.d <= 128 && a.Scale > 0 && (a.Window == 0 || a.Window >= h.s) && !h.masks() && !h.dropout() && (!a.Causal || h.t == h.s) &&
 		h.b*h.heads*h.t*h.s >= leastPairs
 }
 
@@ -130,7 +130,7 @@ func (g *graphRun) run(q *queue, l *device.Launch) error {
 		n.at[i] = driver.Pointer(a.value(l))
 	}
 	if err := lib.Run(n.handle, g.plan, n.at[:len(g.at)], driver.Pointer(g.scratch.value(l))); err != nil {
-		return fmt.Errorf("attention by cuDNN: %w", err)
+		return fmt.Errorf("attention by cuDNN %d: %w", lib.Version, err)
 	}
 	return nil
 }

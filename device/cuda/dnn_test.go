@@ -40,8 +40,8 @@ func gradOf(c op.Call) op.Call {
 func TestWhatTheLibraryTakes(t *testing.T) {
 	d, _ := graphs(t)
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
-	window, documents := llama, llama
-	window.Window, documents.Segments = 1024, true
+	window, wide, documents := llama, llama, llama
+	window.Window, wide.Window, documents.Segments = 1024, 4096, true
 	for _, c := range []struct {
 		what    string
 		call    op.Call
@@ -53,6 +53,7 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		{"a small call", attentionCall(t, dtype.BF16, 1, 128, 128, llama), false},
 		{"wide heads", attentionCall(t, dtype.BF16, 1, 4096, 256, llama), false},
 		{"a window", attentionCall(t, dtype.BF16, 1, 4096, 128, window), false},
+		{"a window that sees everything", attentionCall(t, dtype.BF16, 1, 4096, 128, wide), true},
 		{"documents", attentionCall(t, dtype.BF16, 1, 4096, 128, documents), false},
 	} {
 		for _, call := range []op.Call{c.call, gradOf(c.call)} {

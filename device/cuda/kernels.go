@@ -12,8 +12,9 @@ type maker func(d *Device, c op.Call) (program, error)
 
 // makers lists the kinds there are kernels for, a file per family.
 var makers = map[op.Kind]maker{
-	op.MatMul:      matMul,
-	op.InverseNorm: inverseNorm,
+	op.MatMul:       matMul,
+	op.CodedProduct: codedProduct,
+	op.InverseNorm:  inverseNorm,
 
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,

@@ -23,18 +23,19 @@ var kernelFiles embed.FS
 var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 
 // unit is a file of kernels compiled for an element type. Attention is compiled for a
-// width of heads, with or without extras: segments, masks and dropout; on tensor cores,
-// for so many keys at a time.
+// width of heads, with or without masks (segments among them) and dropout; on tensor
+// cores, for so many keys at a time.
 type unit struct {
 	file    string // without its ending
 	element dtype.Type
 	head    int64
 	keys    int64
-	extras  bool
+	masks   bool
+	dropout bool
 }
 
 // general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "update"}
+var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "coded", "update"}
 
 // source is the program text of a unit: what all files share, and the file.
 func (u unit) source() (string, error) {
@@ -64,13 +65,10 @@ func (u unit) source() (string, error) {
 }
 
 func (u unit) options(major, minor int) []string {
-	extras := 0
-	if u.extras {
-		extras = 1
-	}
+	has := map[bool]int{true: 1}
 	return []string{
 		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
-		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DEXTRAS=%d", extras),
+		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DMASKS=%d", has[u.masks]), fmt.Sprintf("-DDROPOUT=%d", has[u.dropout]),
 	}
 }
 

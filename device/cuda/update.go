@@ -70,7 +70,7 @@ func (d *Device) updated(c op.Call, r rule) (program, error) {
 	for _, s := range r.scalars {
 		args = append(args, iteration(s))
 	}
-	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*4))
+	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*16))
 	return just(d.line(of("update", c.In[1].DType), r.name+form, blocks, threads, args...))
 }
 

@@ -31,8 +31,10 @@ const (
 )
 
 func besides(p *plan.Plan) int64 {
-	if p.Peak()[plan.OnDisk] > 0 {
-		return program + buffers
+	for _, d := range p.Devices {
+		if d.Name == planner.DiskName {
+			return program + buffers
+		}
 	}
 	return program
 }
@@ -178,7 +180,11 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 	return m, p, err
 }
 
+// arena is what a plan takes of a device; the host's processor has none of its own.
 func arena(p *plan.Plan, d int) int64 {
+	if p.Devices[d].Name == planner.HostName {
+		return 0
+	}
 	for _, a := range p.Arenas {
 		if (a.Tier == plan.OnDevice || a.Tier == plan.OnDisk) && a.Device == d {
 			return a.Bytes

@@ -220,7 +220,7 @@ func (o Outcome) Near(p Outcome, bound float64) error {
 // Choice is a random choice for so many devices and micro-batches, and whether its
 // sums have the order of one device's.
 func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
-	devices, way, disk := 1, r.IntN(6), r.IntN(4) == 0
+	devices, way, disk, host := 1, r.IntN(7), r.IntN(4) == 0, r.IntN(3) == 0
 	if way >= 2 {
 		devices = 2 + r.IntN(2)
 	}
@@ -230,15 +230,16 @@ func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Ch
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 			c.OnDisk[i] = disk && r.IntN(2) == 0
+			c.Hosted = append(c.Hosted, host && r.IntN(3) > 0)
 		}
 		for i := range blocks {
 			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
 		}
 		switch way {
-		case 2, 3:
-			c.ShardWeights = way == 3
-		case 4, 5:
-			c.Pipeline, c.Split = way == 5, make([]int, blocks)
+		case 2, 3, 4:
+			c.ShardGradients, c.ShardWeights = way >= 3, way == 4
+		case 5, 6:
+			c.Pipeline, c.Split = way == 6, make([]int, blocks)
 			stages := devices * (1 + r.IntN(2))
 			for i := range c.Split {
 				c.Split[i] = i * stages / blocks % devices
@@ -250,7 +251,7 @@ func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Ch
 		switch way {
 		case 0, 1:
 			return true
-		case 2, 3: // data parallel: what one device adds term by term, several add in sums
+		case 2, 3, 4: // data parallel: what one device adds term by term, several add in sums
 			return micros == 1
 		}
 		return !tied // a tied gradient has parts on two devices

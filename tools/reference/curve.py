@@ -13,14 +13,14 @@ import os
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-ITERATIONS, ROWS, TOKENS, BATCHES = 200, 4, 64, 8
-ADAMW = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+ITERATIONS, ROWS, TOKENS = 200, 4, 64
+ADAMW = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 
 
 def batch(number, vocabulary):
-    """ids [ROWS TOKENS+1] of one of BATCHES batches: a hash of the place of each token, skewed towards
-    small ids so that there is something to learn."""
-    place = torch.arange(ROWS * (TOKENS + 1), dtype=torch.int64) + 1 + number % BATCHES * 100003
+    """ids [ROWS TOKENS+1] of a batch: a hash of the place of each token, skewed towards small ids so that
+    there is something to learn."""
+    place = torch.arange(ROWS * (TOKENS + 1), dtype=torch.int64) + 1 + number * 100003
     word = place * 2654435761 % 2**32 // 256
     return (word % vocabulary * (word // vocabulary % vocabulary) // vocabulary).view(ROWS, TOKENS + 1)
 
@@ -30,20 +30,20 @@ def loss_of(model, ids):
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
 
 
-def run(folder, attention, dtype, device):
+def run(options, attention, dtype):
     """Losses before each update. In bf16 the model computes with copies of f32 weights."""
     load = {"attn_implementation": attention, "dtype": torch.float32}
-    model = AutoModelForCausalLM.from_pretrained(folder, **load).to(device)
+    model = AutoModelForCausalLM.from_pretrained(options.folder, **load).to(options.device)
     masters = [p.detach().clone().requires_grad_() for p in model.parameters()]
     model = model.to(dtype)
-    optimizer = torch.optim.AdamW(masters, **ADAMW)
+    optimizer = torch.optim.AdamW(masters, lr=options.rate, **ADAMW)
     losses = []
     for i in range(ITERATIONS):
         with torch.no_grad():
             for p, m in zip(model.parameters(), masters):
                 p.copy_(m)
                 p.grad = None
-        loss = loss_of(model, batch(i, model.config.vocab_size).to(device))
+        loss = loss_of(model, batch(i % options.batches, model.config.vocab_size).to(options.device))
         loss.backward()
         for p, m in zip(model.parameters(), masters):
             m.grad = p.grad.float()
@@ -66,15 +66,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rate", type=float, default=1e-3, help="the learning rate")
+    parser.add_argument("--batches", type=int, default=8, help="different batches, in turns")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     if not os.path.exists(os.path.join(options.folder, "model.safetensors")):
         fresh(options.folder)
-    made = {"iterations": ITERATIONS, "rows": ROWS, "tokens": TOKENS, "batches": BATCHES, "torch": torch.__version__, "device": options.device}
+    made = {"iterations": ITERATIONS, "rows": ROWS, "tokens": TOKENS, "batches": options.batches, "rate": options.rate}
+    made |= {"torch": torch.__version__, "device": options.device}
     for name, dtype in [("f32", torch.float32), ("bf16", torch.bfloat16)]:
-        made[name] = {a: run(options.folder, a, dtype, options.device) for a in ["eager", "sdpa"]}
-        if options.device != "cpu":
-            made[name]["processor"] = run(options.folder, "eager", dtype, "cpu")
+        made[name] = {a: run(options, a, dtype) for a in ["eager", "sdpa"]}
     with open(os.path.join(options.folder, "curve.json"), "w") as f:
         json.dump(made, f)
         f.write("\n")

@@ -107,6 +107,24 @@ def rows():
     write("rows", {"w": w, "codes": codes, "absmax": absmax, "decoded": F.int8_vectorwise_dequant(codes, absmax)})
 
 
+def outliers():
+    """A product of LLM.int8 with two columns of outliers, in f16, where it is written to
+    device/cpu/testdata."""
+    g = fixture.stream("quant outliers")
+    x = torch.randn(6, 48, generator=g)
+    x[1, 3], x[4, 40], x[5, 40] = 8.0, -7.5, 61.0
+    bias = torch.randn(9, generator=g).half()
+    codes, scales, _ = F.int8_vectorwise_quant(torch.randn(9, 48, generator=g).half())
+    rows, sizes, columns = F.int8_vectorwise_quant(x.half(), threshold=6.0)
+    made = torch.ops.bitsandbytes.int8_mixed_scaled_mm(x.half(), rows, codes, sizes, scales, columns, bias)
+    y = made[0] if isinstance(made, tuple) else made
+    folder = fixture.ROOT.parents[1] / "device" / "cpu" / "testdata"
+    folder.mkdir(exist_ok=True)
+    out = {"x": x, "codes": codes, "scales": scales, "bias": bias.float(), "y": y.float()}
+    safetensors.torch.save_file({k: v.contiguous() for k, v in out.items()}, folder / "outliers.safetensors")
+    print(f"outliers in columns {columns.tolist()}")
+
+
 def optstate():
     """torch-optstate's int8: one scale per tensor."""
     x = inputs()["spread"]
@@ -204,7 +222,7 @@ def folders():
 
 def main():
     fixture.repeatable()
-    for part in (four_bit, scales, dynamic, rows, optstate, floats, optimizers, folders):
+    for part in (four_bit, scales, dynamic, rows, outliers, optstate, floats, optimizers, folders):
         part()
 
 

@@ -22,7 +22,7 @@ The first column of each task is what the planner picks, with the seconds of an 
 | word | what it means |
 |---|---|
 | standard | everything stays on one device |
-| zero-2, zero-3 | data parallel devices; optimizer state and gradients, or weights too, are sharded |
+| zero-1, zero-2, zero-3 | data parallel devices; optimizer state, gradients too, or weights too, are sharded |
 | split, pipeline | each device has its blocks; in a pipeline micro-batches follow each other |
 | checkpointing, spilling | values for the backward are computed again, or wait in host memory |
 | optimizer offload, cpu offload, disk | optimizer state, weights too, or both rest in host memory or on disk, some or all |

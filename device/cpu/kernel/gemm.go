@@ -8,14 +8,14 @@ type Matrix struct {
 	Transposed bool
 }
 
-// Gemm is the matrix product C = A·B, with a bias row or the old C added:
+// Gemm is the matrix product C = A·B, with a bias row, the old C or another matrix added:
 //
 //	C[i*CStep+j] = add + Σp A(i, p) · B(p, j)     i < M, j < N, p < K
 //
-// where add is C itself (Accumulate), Bias[j], both, or nothing. Every element is
-// one chain of multiply-adds over p, cut into slabs whose size depends on K alone:
-// a row of C has the same bits whatever M, N, the storage order of the operands and
-// the number of workers.
+// where add is C itself (Accumulate), Bias[j], both, Plus[i*CStep+j], or nothing. Every
+// element is one chain of multiply-adds over p, cut into slabs whose size depends on K
+// alone: a row of C has the same bits whatever M, N, the storage order of the operands
+// and the number of workers.
 //
 // A Gemm is made once and run many times; running it allocates nothing.
 type Gemm struct {
@@ -24,6 +24,7 @@ type Gemm struct {
 	C          []float32
 	CStep      int
 	Bias       []float32 // N elements, or nil
+	Plus       []float32 // laid out like C, or nil; without Bias and Accumulate
 	Accumulate bool
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
@@ -80,6 +81,20 @@ func (g *Gemm) addBias() {
 		row := g.C[i*g.CStep:][:g.N]
 		Add(row, row, g.Bias)
 	}
+}
+
+// addend is what a tile at this place adds to its sums over the slab at p0: the result
+// of the slabs before, or else what the caller asked for.
+func (g *Gemm) addend(p0, row, col int) (add *float32, step int) {
+	switch {
+	case p0 > 0 || g.Accumulate:
+		return &g.C[row*g.CStep+col], g.CStep
+	case g.Plus != nil:
+		return &g.Plus[row*g.CStep+col], g.CStep
+	case g.Bias != nil:
+		return &g.Bias[col], 0
+	}
+	return nil, 0
 }
 
 // What cut reckons with: packing columns takes as long as multiplying them by packRows

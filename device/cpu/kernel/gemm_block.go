@@ -25,7 +25,7 @@ func (g *Gemm) stripScratch() int {
 	if !g.A.Transposed {
 		return 0
 	}
-	return slabDepth(g.K) * min(roundUp(g.M, packM), stripM)
+	return slabDepth(g.K) * stripM
 }
 
 // block is a part of C in progress: rows i0 to iEnd, columns j0 to jEnd. The slab of K
@@ -51,12 +51,8 @@ func (b *block) compute() {
 	}
 }
 
-// stripM is how many rows are packed at a time, packM how many of them a panel has: a
-// multiple of the rows of a tile.
-const (
-	stripM = 48
-	packM  = 12
-)
+// stripM is how many rows are packed at a time: a multiple of the rows of any tile.
+const stripM = 48
 
 // height is how many rows are made ready at a time: a panel, which stays in the
 // first-level cache, or as many as make packing read whole lines.
@@ -70,26 +66,15 @@ func (b *block) height() int {
 // rows multiplies rows i to end, a panel at a time.
 func (b *block) rows(i, end int) {
 	r, s, tile := b.path, b.ready(i, end), 0
-	for at := i; at < end; at += r.mr {
+	for ; i < end; i += r.mr {
 		for j := b.j0; j < b.jEnd; j += r.nr {
-			add, addStep := b.addend(at, j)
-			r.tiles(s.tiles, min(r.mr, end-at), s.rowStep, b.kc, s.row(at-i), s.step,
-				&b.columns[(j-b.j0)*b.kc], r.nr, &b.C[at*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
+			add, addStep := b.addend(b.p0, i, j)
+			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, &b.columns[(j-b.j0)*b.kc], r.nr,
+				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
 			tile++
 		}
+		s.data = s.data[min(s.panel, len(s.data)):]
 	}
-}
-
-// addend is what a tile adds to its sums: the result of the slabs before, or else
-// what the caller asked for.
-func (b *block) addend(row, col int) (*float32, int) {
-	switch {
-	case b.p0 > 0 || b.Accumulate:
-		return &b.C[row*b.CStep+col], b.CStep
-	case b.Bias != nil:
-		return &b.Bias[col], 0
-	}
-	return nil, 0
 }
 
 // ahead is the part that a tile fetches of the rows from i on, which come next.
@@ -103,21 +88,19 @@ func (b *block) ahead(i, tile int) fetch {
 // strip is where tiles read rows of A.
 type strip struct {
 	tiles   *[maxRows + 1]tileFunc
-	step    int // see tileFunc
 	data    []float32
-	panel   int // elements from one panel of packM rows to the next
+	panel   int // elements from one panel of rows to the next
 	rowStep int // from row to row of a panel
+	step    int // see tileFunc
 }
 
 // ready makes rows i to end of A ready. Stored by columns they are packed, else they are
 // read where they lie.
 func (b *block) ready(i, end int) strip {
+	r := b.path
 	if b.A.Transposed {
-		b.A.pack(b.path, b.strip, packM, i, end-i, b.p0, b.kc, false)
-		return strip{&b.path.tileCols, packM, b.strip, packM * b.kc, 1}
+		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)
+		return strip{&r.tileCols, b.strip, r.mr * b.kc, 1, r.mr}
 	}
-	return strip{&b.path.tileRows, b.A.Step, b.A.Data[i*b.A.Step+b.p0:], packM * b.A.Step, b.A.Step}
+	return strip{&r.tileRows, b.A.Data[i*b.A.Step+b.p0:], r.mr * b.A.Step, b.A.Step, b.A.Step}
 }
-
-// row is where row i starts.
-func (s *strip) row(i int) *float32 { return &s.data[i/packM*s.panel+i%packM*s.rowStep] }

@@ -46,13 +46,7 @@ func (g *skinny) Run(worker, piece int) {
 // multiply adds one slab of K to the columns from col.
 func (g *skinny) multiply(p0, kc, col, cols int, b *float32, bStep int) {
 	r := g.path
-	add, addStep := (*float32)(nil), 0
-	switch {
-	case p0 > 0 || g.Accumulate:
-		add, addStep = &g.C[col], g.CStep
-	case g.Bias != nil:
-		add = &g.Bias[col]
-	}
+	add, addStep := (*Gemm)(g).addend(p0, 0, col)
 	if g.A.Transposed {
 		r.tiles(&r.tileCols, g.M, 1, kc, &g.A.Data[p0*g.A.Step], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep, fetch{})
 		return

@@ -61,6 +61,9 @@ func (g *Gemm) check(t *testing.T, before []float32) {
 			if g.Accumulate {
 				sum += float64(before[i*g.CStep+j])
 			}
+			if g.Plus != nil {
+				sum += float64(g.Plus[i*g.CStep+j])
+			}
 			got := float64(g.C[i*g.CStep+j])
 			if math.Abs(got-sum) > 1e-6*(size+math.Abs(sum)+1) || math.IsNaN(got) {
 				t.Fatalf("C(%d, %d) = %v, want %v", i, j, got, sum)
@@ -88,6 +91,9 @@ func TestGemm(t *testing.T) {
 				g.Accumulate = i%2 == 0
 				if i%3 == 0 {
 					g.Accumulate, g.Bias = i > 0 && i%2 == 0, random(rng, g.N)
+				}
+				if i%3 == 1 {
+					g.Accumulate, g.Plus = false, random(rng, len(g.C))
 				}
 				before := append([]float32(nil), g.C...)
 				g.Run(pool)

@@ -9,7 +9,7 @@
 //	SI  A            R8   bytes from one k to the next (cols) or row to row (rows)
 //	BX  B            R9   bytes from one k to the next
 //	DI  C            R10  bytes from row to row
-//	DX  C to fetch, then the addend and R11 its bytes from row to row
+//	DX  C to fetch, and R14 below it; then DX is the addend, R11 its bytes from row to row
 //	R11 line to fetch for later tiles, R13 to the second one
 //	CX  k left       K1 to K4  columns that exist
 
@@ -68,8 +68,11 @@
 #define OUT4 OUT2; OUT_ROW(Z8, Z9, Z10, Z11); OUT_ROW(Z12, Z13, Z14, Z15)
 #define OUT6 OUT4; OUT_ROW(Z16, Z17, Z18, Z19); OUT_ROW(Z20, Z21, Z22, Z23)
 
-// Fetch a row of C: it comes from far, and is wanted at the end.
-#define FETCH_ROW PREFETCHT0 (DX); PREFETCHT0 64(DX); PREFETCHT0 128(DX); PREFETCHT0 192(DX); ADDQ R10, DX
+// Fetch a row of C, which is wanted at the end, and, as it comes from far, the same row
+// of the tile below, which is wanted when all tiles beside this one are done.
+#define FETCH_ROW \
+	PREFETCHT0 (DX); PREFETCHT0 64(DX); PREFETCHT0 128(DX); PREFETCHT0 192(DX); ADDQ R10, DX; \
+	PREFETCHT1 (R14); PREFETCHT1 64(R14); PREFETCHT1 128(R14); PREFETCHT1 192(R14); ADDQ R10, R14
 
 // Arguments of every tile, see tileFunc in tile.go. Steps come in elements.
 #define ARGUMENTS \
@@ -77,7 +80,7 @@
 	KMOVW AX, K1; SHRQ $16, AX; KMOVW AX, K2; SHRQ $16, AX; KMOVW AX, K3; SHRQ $16, AX; KMOVW AX, K4; \
 	MOVQ a+8(FP), SI; MOVQ aStep+16(FP), R8; SHLQ $2, R8; LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
 	MOVQ b+24(FP), BX; MOVQ bStep+32(FP), R9; SHLQ $2, R9; \
-	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; MOVQ DI, DX; \
+	MOVQ c+40(FP), DI; MOVQ cStep+48(FP), R10; SHLQ $2, R10; MOVQ DI, DX; LEAQ (DI)(R10*4), R14; LEAQ (R14)(R10*2), R14; \
 	MOVQ ahead_from+80(FP), R11; MOVQ ahead_pair+88(FP), R13; SHLQ $2, R13; TESTQ R11, R11; CMOVQEQ SI, R11; \
 	MOVQ k+0(FP), CX; MOVQ cols+56(FP), AX
 

@@ -15,7 +15,6 @@ type DNNHandle uintptr
 type GraphPlan struct {
 	Workspace int64 // scratch memory a run needs, in bytes
 	plan      uintptr
-	engine    int64 // which of the library's ways it is
 	held      []uintptr
 	// What a run hands over lies in memory that does not move.
 	ids       []int64
@@ -25,9 +24,6 @@ type GraphPlan struct {
 	scratch   uintptr
 	pack      uintptr
 }
-
-// Engine numbers the way cuDNN computes the graph.
-func (p *GraphPlan) Engine() int64 { return p.engine }
 
 // DNN is cuDNN. A machine may have none.
 type DNN struct {
@@ -85,7 +81,6 @@ const (
 	ofDataType   = 1
 	ofBool       = 2
 	ofInt64      = 3
-	ofFloat      = 4
 	ofPointer    = 6
 	ofHeuristic  = 8
 	ofNote       = 11

@@ -248,10 +248,9 @@ func (m *maker) choose(graph uintptr, p *GraphPlan) {
 
 // plan makes a plan of an engine, unless its bits may differ from run to run.
 func (m *maker) plan(config uintptr, p *GraphPlan) {
-	const engineOf, index, numericalNotes = 300, 1301, 1303
+	const engineOf, numericalNotes = 300, 1303
 	engine := []uintptr{m.begin(engineDesc)}
 	get(m, config, engineOf, ofDescriptor, engine)
-	number := get(m, engine[0], index, ofInt64, make([]int64, 1))
 	for _, note := range get(m, engine[0], numericalNotes, ofNote, make([]int32, notes)) {
 		if note == noteNondeterministic {
 			return
@@ -262,7 +261,7 @@ func (m *maker) plan(config uintptr, p *GraphPlan) {
 	put(m, d, configOf, ofDescriptor, config)
 	m.end(d)
 	size := get(m, d, workspace, ofInt64, make([]int64, 1))
-	if m.err == nil && len(size) == 1 && len(number) == 1 {
-		p.plan, p.Workspace, p.engine = d, size[0], number[0]
+	if m.err == nil && len(size) == 1 {
+		p.plan, p.Workspace = d, size[0]
 	}
 }

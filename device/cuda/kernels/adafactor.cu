@@ -1,11 +1,15 @@
 // Adafactor. A param is lines of cols elements, rows of them a matrix; a vector is one
-// line, whose squares are kept by element, in col. Sums are f64, each in one order. Where
+// line, whose squares are kept by element, in col. Weights are f32, or bf16 that are rounded
+// randomly. Sums are f64, each in one order. Where
 // the clip factor is not positive, nothing changes but the copy is made.
 
 __device__ __forceinline__ double square(const Element *g, i64 at, float by, float eps) {
     double x = (double)wide(g[at]) * by;
     return x * x + eps;
 }
+
+// nearer is a mean that a new number takes part in, rounded once: it may be far smaller.
+__device__ __forceinline__ float nearer(float mean, double x, float take) { return (float)(mean + (x - mean) * take); }
 
 // Means of squares by row, a block each.
 extern "C" __global__ void __launch_bounds__(256) adafactorRows(const Element *g, float *row, const float *clip, i64 lines, i64 cols, float take, float eps) {
@@ -14,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(256) adafactorRows(const Element *g
         double sum = 0;
         for (i64 j = threadIdx.x; j < cols; j += blockDim.x) sum += square(g, r * cols + j, clip[0], eps);
         sum = rowSum(sum);
-        if (threadIdx.x == 0) row[r] += (float)((sum / cols - row[r]) * take);
+        if (threadIdx.x == 0) row[r] = nearer(row[r], sum / cols, take);
     }
 }
 
@@ -30,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(1024) adafactorColumns(const Elemen
     if (threadIdx.y > 0 || j >= cols) return;
     for (int i = 1; i < 32; i++) sum += part[i][threadIdx.x];
     float *to = col + matrix * cols + j;
-    *to += (float)((sum / rows - *to) * take);
+    *to = nearer(*to, sum / rows, take);
 }
 
 // The mean of a matrix's rows, a block each.
@@ -44,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) adafactorMeans(const float *ro
 // Squares of a vector.
 extern "C" __global__ void adafactorVector(const Element *g, float *v, const float *clip, i64 n, float take, float eps) {
     if (!(clip[0] > 0)) return;
-    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) v[i] += (float)((square(g, i, clip[0], eps) - v[i]) * take);
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) v[i] = nearer(v[i], square(g, i, clip[0], eps), take);
 }
 
 // What the gradients of a line are divided by is the root of scale·col.
@@ -58,14 +62,26 @@ struct Line {
     __device__ float step(float g, i64 j) const { return g / sqrtf(scale * col[j]); }
 };
 
+enum { None, F32, BF16, F16 };
+
+__device__ __forceinline__ float get(const void *p, int type, i64 i) {
+    return type == BF16 ? wide(((const bf16 *)p)[i]) : type == F16 ? wide(((const f16 *)p)[i]) : ((const float *)p)[i];
+}
+template <bool STATE> __device__ __forceinline__ void set(void *p, int type, i64 i, float x) {
+    if (type == BF16) narrow(x, (bf16 *)p + i);
+    if (type == F16 && STATE) keep(x, (f16 *)p + i);
+    if (type == F16 && !STATE) narrow(x, (f16 *)p + i);
+    if (type == F32) ((float *)p)[i] = x;
+}
+
 // Sums of squares of steps and of weights, two per block.
-extern "C" __global__ void __launch_bounds__(256) adafactorSizes(const float *w, const Element *g, const float *row, const float *col, const float *mean,
+extern "C" __global__ void __launch_bounds__(256) adafactorSizes(const void *w, int wType, const Element *g, const float *row, const float *col, const float *mean,
                                                                  const float *clip, double *partial, i64 lines, i64 rows, i64 cols) {
     double steps = 0, weights = 0;
     for (i64 r = blockIdx.x; r < lines; r += gridDim.x) {
         Line line(row, col, mean, r, rows, cols);
         for (i64 j = threadIdx.x; j < cols; j += blockDim.x) {
-            double u = line.step(wide(g[r * cols + j]) * clip[0], j), x = w[r * cols + j];
+            double u = line.step(wide(g[r * cols + j]) * clip[0], j), x = get(w, wType, r * cols + j);
             steps += u * u;
             weights += x * x;
         }
@@ -90,33 +106,25 @@ extern "C" __global__ void adafactorRates(const double *partial, float *rates, i
     rates[1] = (float)(by / fmax(1.0, sqrt(steps / count) / threshold));
 }
 
-enum { None, F32, BF16, F16 };
-
-__device__ __forceinline__ float get(const void *p, int type, i64 i) {
-    return type == BF16 ? wide(((const bf16 *)p)[i]) : type == F16 ? wide(((const f16 *)p)[i]) : ((const float *)p)[i];
-}
-template <bool STATE> __device__ __forceinline__ void set(void *p, int type, i64 i, float x) {
-    if (type == BF16) narrow(x, (bf16 *)p + i);
-    if (type == F16 && STATE) keep(x, (f16 *)p + i);
-    if (type == F16 && !STATE) narrow(x, (f16 *)p + i);
-    if (type == F32) ((float *)p)[i] = x;
-}
-
-extern "C" __global__ void __launch_bounds__(256) adafactorApply(float *w, const Element *g, void *m, int mType, const float *row, const float *col,
+extern "C" __global__ void __launch_bounds__(256) adafactorApply(void *w, int wType, u64 key, u64 first, const Element *g, void *m, int mType, const float *row, const float *col,
                                                                  const float *mean, const float *clip, const float *rates, void *copy, int type,
                                                                  i64 lines, i64 rows, i64 cols, float decay, float beta1) {
     for (i64 r = blockIdx.x; r < lines; r += gridDim.x) {
         Line line(row, col, mean, r, rows, cols);
         for (i64 j = threadIdx.x; j < cols; j += blockDim.x) {
             i64 i = r * cols + j;
-            float x = w[i];
+            float x = get(w, wType, i);
             if (clip[0] > 0) {
                 float u = rates[1] * line.step(wide(g[i]) * clip[0], j);
                 if (m) {
                     u = beta1 * get(m, mType, i) + (1.0f - beta1) * u;
                     set<true>(m, mType, i, u);
                 }
-                w[i] = x = x - rates[0] * decay * x - u;
+                x = x - rates[0] * decay * x - u;
+                if (wType == BF16)
+                    ((bf16 *)w)[i] = roundRandomly(x, mix(key), first + i);
+                else
+                    ((float *)w)[i] = x;
             }
             set<false>(copy, type, i, x);
         }

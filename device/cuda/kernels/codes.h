@@ -39,3 +39,11 @@ __device__ __forceinline__ float anyFloat(const u8 *p) {
     if ((u64)p % 4 == 0) return *(const float *)p;
     return __uint_as_float((u32)p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24);
 }
+
+// float8 is the number of a code of four bits of exponent and three of fraction.
+__device__ __forceinline__ float float8(u32 code) {
+    u32 exponent = code >> 3 & 15, fraction = code & 7;
+    if ((code & 0x7f) == 0x7f) return __int_as_float(0x7fffffff);
+    float size = exponent ? __uint_as_float(exponent + 120 << 23 | fraction << 20) : (float)fraction * 0.001953125f;
+    return code & 0x80 ? -size : size;
+}

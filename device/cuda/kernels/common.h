@@ -150,3 +150,11 @@ __device__ __forceinline__ u64 streamBase(u64 key, u32 stream) { return mix(key 
 __device__ __forceinline__ float uniform(u64 base, u64 position) {
     return (float)(mix(base + position) >> 40) * (1.0f / (1 << 24));
 }
+
+// roundRandomly is op.RoundRandomly of a position; base is mix of the key.
+__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) {
+    bf16 y;
+    narrow(x, &y);
+    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + (u32)(mix(base + position) >> 48)) >> 16);
+    return y;
+}

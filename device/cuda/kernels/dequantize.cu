@@ -2,7 +2,7 @@
 // f32 per 256 scales; one f32 for all.
 
 #define GROUP 16384 // elements whose scales share a factor
-#define PART 8192   // elements a block decodes at a time
+#define PART 8192   // elements a block decodes
 #define EIGHTS (PART / (8 * 256))
 
 __device__ __forceinline__ void decode(u32 codes, float absmax, const float *values, float (&x)[8]) {
@@ -10,48 +10,46 @@ __device__ __forceinline__ void decode(u32 codes, float absmax, const float *val
     for (int k = 0; k < 8; k++) x[k] = __fmul_rn(values[codes >> (k / 2 * 8 + (k % 2 ? 0 : 4)) & 15], absmax);
 }
 
+// put stores eight elements past the cache: a whole weight is far larger.
 __device__ __forceinline__ void put(Element *out, const float (&x)[8]) {
 #pragma unroll
     for (int k = 0; k < 8; k += LANES) {
-        float part[LANES];
+        Lane v;
 #pragma unroll
-        for (int j = 0; j < LANES; j++) part[j] = x[k + j];
-        store(out + k, part);
+        for (int j = 0; j < LANES; j++) narrow(x[k + j], &v.x[j]);
+        __stcs((float4 *)(out + k), *(float4 *)&v);
     }
 }
 
-// kind is 0 for NF4, 1 for FP4. A thread decodes eight elements at a time: neighbours
-// read and write beside each other. 256 threads.
+// kind is 0 for NF4, 1 for FP4. A block decodes one part, a thread eight elements at a
+// time: neighbours read and write beside each other. 256 threads.
 extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Element *out, i64 n, int kind) {
     __shared__ float values[16], scaleValues[256];
     if (threadIdx.x < 16) values[threadIdx.x] = fourBitValues[kind][threadIdx.x];
     scaleValues[threadIdx.x] = dynamicValues[0][threadIdx.x];
     __syncthreads();
-    i64 blocks = (n + 63) / 64;
+    i64 blocks = (n + 63) / 64, part = (i64)blockIdx.x * PART, first = part + 8 * threadIdx.x;
     const u8 *scales = in + (n + 1) / 2, *groups = scales + blocks;
-    float offset = anyFloat(groups + 4 * ((blocks + 255) / 256));
-    for (i64 part = (i64)blockIdx.x * PART; part < n; part += (i64)gridDim.x * PART) {
-        float group = anyFloat(groups + 4 * (part / GROUP)), x[8];
-        i64 first = part + 8 * threadIdx.x;
-        if (part + PART <= n) {
-            u32 codes[EIGHTS];
-            u8 scale[EIGHTS];
-#pragma unroll
-            for (int e = 0; e < EIGHTS; e++) {
-                codes[e] = *(const u32 *)(in + (first + e * 2048) / 2);
-                scale[e] = scales[(first + e * 2048) / 64];
-            }
-#pragma unroll
-            for (int e = 0; e < EIGHTS; e++) {
-                decode(codes[e], __fadd_rn(__fmul_rn(scaleValues[scale[e]], group), offset), values, x);
-                put(out + first + e * 2048, x);
-            }
-            continue;
-        }
+    float group = anyFloat(groups + 4 * (part / GROUP)), offset = anyFloat(groups + 4 * ((blocks + 255) / 256));
+    if (part + PART > n) {
         for (i64 i = part + threadIdx.x; i < n; i += blockDim.x) {
             float absmax = __fadd_rn(__fmul_rn(scaleValues[scales[i / 64]], group), offset);
             narrow(__fmul_rn(values[in[i / 2] >> (i % 2 ? 0 : 4) & 15], absmax), out + i);
         }
+        return;
+    }
+    u32 codes[EIGHTS];
+    u8 scale[EIGHTS];
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++) {
+        codes[e] = __ldcs((const u32 *)(in + (first + e * 2048) / 2));
+        scale[e] = scales[(first + e * 2048) / 64];
+    }
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++) {
+        float x[8];
+        decode(codes[e], __fadd_rn(__fmul_rn(scaleValues[scale[e]], group), offset), values, x);
+        put(out + first + e * 2048, x);
     }
 }
 

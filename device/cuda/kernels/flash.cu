@@ -26,8 +26,9 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
         sum[x] = 0;
     }
     // the next tile of keys that any of the queries sees
+    Span own = queriesSpan(c, b, i0, i0 + QUERIES - 1);
     auto next = [&](int j) {
-        while (j < end && apart(c, b, i0, i0 + QUERIES - 1, j, j + KEYS - 1)) j += KEYS;
+        while (j < end && apart(own, spanOf(c, b, j, j + KEYS - 1))) j += KEYS;
         return j;
     };
     first = next(first);
@@ -62,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
                 }
             }
         }
-        if (!whole(c, b, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1))
+        if (!whole(c, i0 + warp * 32, i0 + warp * 32 + 31, j0, j0 + KEYS - 1) || mixed(own, spanOf(c, b, j0, j0 + KEYS - 1)))
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll

@@ -38,7 +38,7 @@ template <int N> __device__ __forceinline__ void zero(float (&x)[N][4]) {
 struct Span { int least, most; };
 
 // documentSpans: a warp for each SPAN positions of a sample; grid (warps / 8, samples).
-#if EXTRAS
+#if MASKS
 extern "C" __global__ void documentSpans(const int *segments, int *spans, int S) {
     int span = blockIdx.x * 8 + (threadIdx.x >> 5), count = (S + SPAN - 1) / SPAN, at = span * SPAN + (threadIdx.x & 31);
     if (span >= count) return;
@@ -48,38 +48,36 @@ extern "C" __global__ void documentSpans(const int *segments, int *spans, int S)
 }
 #endif
 
-// spanOf bounds the numbers of positions from..to, those beyond the last left out.
+// spanOf bounds the numbers of positions from..to, those beyond the last left out. All is
+// one document where there are none.
 __device__ __forceinline__ Span spanOf(const Sight &c, int b, int from, int to) {
+    if (!MASKS || !c.segments) return {0, 0};
     int count = (c.S + SPAN - 1) / SPAN, last = to / SPAN < count ? to / SPAN : count - 1;
     const Span *p = (const Span *)c.spans + (i64)b * count;
     Span s = p[from / SPAN];
     for (int n = from / SPAN + 1; n <= last; n++) {
-        s.least = min(s.least, p[n].least);
-        s.most = max(s.most, p[n].most);
+        Span more = p[n];
+        s.least = min(s.least, more.least);
+        s.most = max(s.most, more.most);
     }
     return s;
 }
-
-// apart says that no query of i0..i1 sees a key of j0..j1 because their documents differ.
-__device__ __forceinline__ bool apart(const Sight &c, int b, int i0, int i1, int j0, int j1) {
-    if (!EXTRAS || !c.segments) return false;
-    Span q = spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T), k = spanOf(c, b, j0, j1);
-    return q.most < k.least || k.most < q.least;
+// queriesSpan is that of queries i0..i1.
+__device__ __forceinline__ Span queriesSpan(const Sight &c, int b, int i0, int i1) {
+    return spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T);
 }
 
-// mixed says that there may be more than one document among these queries and keys.
-__device__ __forceinline__ bool mixed(const Sight &c, int b, int i0, int i1, int j0, int j1) {
-    if (!EXTRAS || !c.segments) return false;
-    Span q = spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T), k = spanOf(c, b, j0, j1);
-    return min(q.least, k.least) != max(q.most, k.most);
-}
+// apart says that no document is in both, mixed that there may be more than one.
+__device__ __forceinline__ bool apart(Span x, Span y) { return MASKS && (x.most < y.least || y.most < x.least); }
+__device__ __forceinline__ bool mixed(Span x, Span y) { return MASKS && min(x.least, y.least) != max(x.most, y.most); }
 
-// whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist.
-__device__ __forceinline__ bool whole(const Sight &c, int b, int i0, int i1, int j0, int j1) {
-    if (EXTRAS && (c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
+// whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist, their
+// documents left aside.
+__device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, int j1) {
+    if (MASKS && (c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
     int shift = c.S - c.T;
-    if (c.causal && j1 > i0 + shift || c.window > 0 && j0 <= i1 + shift - c.window) return false;
-    return !mixed(c, b, i0, i1, j0, j1);
+    if (c.causal && j1 > i0 + shift) return false;
+    return c.window == 0 || j0 > i1 + shift - c.window;
 }
 
 // Products in f32 become exponents of 2 with one multiplication: c.scale·log2(e). A pair

@@ -48,8 +48,9 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
         total[y] = row + y * 8 < T ? lse[line + row + y * 8] * LOG2E : 0;
         inner[y] = row + y * 8 < T ? delta[line + row + y * 8] : 0;
     }
+    Span own = queriesSpan(c, b, i0, i0 + ROWS - 1);
     auto next = [&](int j) {
-        while (j < end && apart(c, b, i0, i0 + ROWS - 1, j, j + KEYS - 1)) j += KEYS;
+        while (j < end && apart(own, spanOf(c, b, j, j + KEYS - 1))) j += KEYS;
         return j;
     };
     first = next(first);
@@ -68,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
             fetchTile<KEYS>(vs + (stage ^ 1) * KEYS * PITCH, v, keyStep, j1, S);
         }
         commit();
-        bool all = whole(c, b, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1);
+        bool all = whole(c, i0 + mine, i0 + mine + TILES * 16 - 1, j0, j0 + KEYS - 1) && !mixed(own, spanOf(c, b, j0, j0 + KEYS - 1));
 #pragma unroll
         for (int half = 0; half < 2; half++) { // of the keys, so that the sums fit into registers
             float s[TILES][KEYS / 16][4], g[TILES][KEYS / 16][4];
@@ -189,8 +190,10 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         }
     };
     // the next round whose queries see any of the keys
+    Span own = spanOf(c, b, j0, j0 + ROWS - 1);
+    auto ofRound = [&](int n) { return queriesSpan(c, b, first + n % strips * STRIP, first + n % strips * STRIP + STRIP - 1); };
     auto next = [&](int n) {
-        while (n < rounds && apart(c, b, first + n % strips * STRIP, first + n % strips * STRIP + STRIP - 1, j0, j0 + ROWS - 1)) n++;
+        while (n < rounds && apart(own, ofRound(n))) n++;
         return n;
     };
     fetchTile<ROWS>(ks, k + keyAt, keyStep, j0, S);
@@ -237,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
                 }
             }
         }
-        if (!whole(c, b, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1))
+        if (!whole(c, i0, i0 + STRIP - 1, j0 + mine, j0 + mine + TILES * 16 - 1) || mixed(own, ofRound(n)))
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll

@@ -1,6 +1,7 @@
 // Which keys a query sees, shared by the attention kernels. Positions: query i of T,
-// key j of S; at = i + S - T is the query's place among the keys. EXTRAS is 1 where
-// there may be segments, masks or dropout; code for them is left out elsewhere.
+// key j of S; at = i + S - T is the query's place among the keys. MASKS is 1 where
+// there may be segments or masks, DROPOUT where there may be that; code for them is left
+// out elsewhere, which saves registers.
 
 struct Sight {
     const int *segments, *keyMask; // [B S], may be null
@@ -43,7 +44,7 @@ __device__ __forceinline__ int endQuery(const Sight &c, int j) {
 __device__ __forceinline__ bool visible(const Sight &c, int b, int i, int j) {
     int at = i + c.S - c.T;
     if (i >= c.T || j >= c.S || c.causal && j > at || c.window > 0 && j <= at - c.window) return false;
-#if EXTRAS
+#if MASKS
     if (c.segments && c.segments[(i64)b * c.S + at] != c.segments[(i64)b * c.S + j]) return false;
     if (c.keyMask && c.keyMask[(i64)b * c.S + j] == 0) return false;
 #endif
@@ -51,11 +52,11 @@ __device__ __forceinline__ bool visible(const Sight &c, int b, int i, int j) {
 }
 // added is what the mask adds to the score of a pair.
 __device__ __forceinline__ float added(const Sight &c, int i, int j) {
-    return EXTRAS && c.mask ? c.mask[(i64)i * c.S + j] : 0.0f;
+    return MASKS && c.mask ? c.mask[(i64)i * c.S + j] : 0.0f;
 }
 
 // drops says whether there is dropout, dropped is its factor on the weight of a pair.
-__device__ __forceinline__ bool drops(const Sight &c) { return EXTRAS && c.prob > 0; }
+__device__ __forceinline__ bool drops(const Sight &c) { return DROPOUT && c.prob > 0; }
 __device__ __forceinline__ float dropped(const Sight &c, u64 base, int b, int h, int i, int j) {
     u64 line = (c.firstSample + b) * (u64)c.heads + h;
     return uniform(base, line * ((u64)c.T * c.S) + (u64)i * c.S + j) < c.prob ? 0.0f : c.keep;

@@ -91,8 +91,7 @@ template <int KIND> struct Coded {
     __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
-        for (int k = 0; k < MINE; k++)
-            if (s.at(k) < s.n) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
+        for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff); // zeros beyond the end
         most = __reduce_max_sync(0xffffffffu, most);
         float r = reciprocal(__uint_as_float(most));
 #pragma unroll
@@ -163,15 +162,9 @@ struct Pure {
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
     __device__ __forceinline__ float open(int k) const { return wide(x[k / 4].x[k % 4]); }
     __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
-        u64 base = mix(key) + first;
+        u64 base = mix(key);
 #pragma unroll
-        for (int k = 0; k < MINE; k++) {
-            u32 up = (u32)(mix(base + s.at(k)) >> 48);
-            if (finite(w[k]))
-                x[k / 4].x[k % 4].bits = (u16)((__float_as_uint(w[k]) + up) >> 16);
-            else
-                narrow(w[k], &x[k / 4].x[k % 4]);
-        }
+        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = roundRandomly(w[k], base, first + s.at(k));
         put(memory, s, x);
     }
     __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
@@ -204,14 +197,22 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
         v.fetch(s);
         m.open(codes, mean);
         v.open(codes, square);
+        float grad[MINE], worst = 0; // 0 times what is not finite is not a number
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
-            float grad = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            grad[k] = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
+            worst += 0.0f * grad[k];
             x[k] = w.open(k);
-            if (!coded || finite(grad))
-                rule.step(x[k], grad, mean[k], square[k]);
-            else
-                mean[k] = square[k] = 0;
+        }
+        if (!coded || worst == 0) {
+#pragma unroll
+            for (int k = 0; k < MINE; k++) rule.step(x[k], grad[k], mean[k], square[k]);
+        } else {
+            for (int k = 0; k < MINE; k++)
+                if (finite(grad[k]))
+                    rule.step(x[k], grad[k], mean[k], square[k]);
+                else
+                    mean[k] = square[k] = 0;
         }
         w.close(s, x);
         m.close(codes, s, mean);

@@ -1,0 +1,134 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+)
+
+// subscript is v[key]: an item, else an attribute.
+func subscript(v, key any) (any, error) {
+	switch v := v.(type) {
+	case undefined:
+		return nil, v.err()
+	case *Dict:
+		if s, ok := key.(string); ok {
+			if item, found := v.Values[s]; found {
+				return item, nil
+			}
+		}
+	case *List:
+		if i, ok := whole(key); ok {
+			return at(v.Items, i), nil
+		}
+	case string:
+		if i, ok := whole(key); ok {
+			list, err := items(v)
+			return at(list, i), err
+		}
+	}
+	if s, ok := key.(string); ok {
+		return method(v, s), nil
+	}
+	return undefined{"item " + repr(key) + " of " + typeName(v)}, nil
+}
+
+// at is an item, counted from the end if i is negative.
+func at(list []any, i int64) any {
+	n := int64(len(list))
+	if i < 0 {
+		i += n
+	}
+	if i < 0 || i >= n {
+		return undefined{fmt.Sprintf("item %d of %d", i, n)}
+	}
+	return list[i]
+}
+
+// attribute is v.name: a method, else an item.
+func attribute(v any, name string) (any, error) {
+	if u, ok := v.(undefined); ok {
+		return nil, u.err()
+	}
+	if d, ok := v.(*Dict); ok {
+		if m := method(d, name); !isUndefined(m) && !d.open {
+			return m, nil
+		}
+		if item, found := d.Values[name]; found {
+			return item, nil
+		}
+		return undefined{name}, nil
+	}
+	return method(v, name), nil
+}
+
+func isUndefined(v any) bool {
+	_, ok := v.(undefined)
+	return ok
+}
+
+// slice is v[from:to:step] with Python's rules.
+func slice(v any, from, to, step any) (any, error) {
+	list, err := items(v)
+	if u, ok := v.(undefined); ok {
+		err = u.err()
+	}
+	if _, ok := v.(*Dict); ok {
+		err = fmt.Errorf("a dict has no slices")
+	}
+	if err != nil {
+		return nil, err
+	}
+	picked, err := pick(list, from, to, step)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := v.(string); ok {
+		var b strings.Builder
+		for _, c := range picked {
+			b.WriteString(c.(string))
+		}
+		return b.String(), nil
+	}
+	return &List{Items: picked, Tuple: v.(*List).Tuple}, nil
+}
+
+func pick(list []any, from, to, step any) ([]any, error) {
+	n, by := int64(len(list)), int64(1)
+	if step != nil {
+		var ok bool
+		if by, ok = whole(step); !ok || by == 0 {
+			return nil, fmt.Errorf("a slice by steps of %s", repr(step))
+		}
+	}
+	first, last := int64(0), n // where a slice begins and ends if nothing is said
+	if by < 0 {
+		first, last = n-1, -1
+	}
+	low, high := min(0, last), max(n-1, last) // bounds of both
+	bound := func(v any, otherwise int64) (int64, error) {
+		if v == nil {
+			return otherwise, nil
+		}
+		i, ok := whole(v)
+		if !ok {
+			return 0, fmt.Errorf("a slice at %s", repr(v))
+		}
+		if i < 0 {
+			i += n
+		}
+		return min(max(i, low), high), nil
+	}
+	i, err := bound(from, first)
+	if err != nil {
+		return nil, err
+	}
+	end, err := bound(to, last)
+	if err != nil {
+		return nil, err
+	}
+	var picked []any
+	for ; by > 0 && i < end || by < 0 && i > end; i += by {
+		picked = append(picked, list[i])
+	}
+	return picked, nil
+}

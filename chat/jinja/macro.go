@@ -1,0 +1,154 @@
+package jinja
+
+import "fmt"
+
+// parameter of a macro; its default is nil for none.
+type parameter struct {
+	name      string
+	otherwise expression
+}
+
+func (p *parser) parameters() (list []parameter, err error) {
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	for !p.took(")") {
+		if len(list) > 0 {
+			if err := p.expect(","); err != nil {
+				return nil, err
+			}
+		}
+		var q parameter
+		if q.name, err = p.name("a parameter"); err != nil {
+			return nil, err
+		}
+		if p.took("=") {
+			if q.otherwise, err = p.expression(); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, q)
+	}
+	return list, nil
+}
+
+func (p *parser) macro() (func(*run) error, error) {
+	name, err := p.name("a macro")
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := p.parameters()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endmacro")
+	return func(r *run) error {
+		r.scope.set(name, bodyFunction(name, parameters, body, r.scope))
+		return nil
+	}, err
+}
+
+// bodyFunction writes statements with parameters set.
+func bodyFunction(name string, parameters []parameter, body []statement, defined *scope) function {
+	return func(r *run, args []any, named map[string]any) (any, error) {
+		s := defined.inner()
+		if caller, ok := named["caller"]; ok {
+			s.set("caller", caller)
+		}
+		if len(args) > len(parameters) {
+			return nil, fmt.Errorf("%s takes %d arguments, %d are given", name, len(parameters), len(args))
+		}
+		for i, q := range parameters {
+			v, ok := named[q.name]
+			switch {
+			case i < len(args):
+				v = args[i]
+			case !ok && q.otherwise != nil:
+				var err error
+				if v, err = q.otherwise(&run{scope: s, out: r.out, captured: true, budget: r.budget}); err != nil {
+					return nil, err
+				}
+			case !ok:
+				v = undefined{"parameter '" + q.name + "'"}
+			}
+			s.set(q.name, v)
+		}
+		return r.within(s, body)
+	}
+}
+
+// callBlock hands a macro a block to write, as its caller().
+func (p *parser) callBlock() (func(*run) error, error) {
+	var parameters []parameter
+	var err error
+	if p.is("(") {
+		if parameters, err = p.parameters(); err != nil {
+			return nil, err
+		}
+	}
+	callee, args, err := p.callParts()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endcall")
+	return func(r *run) error {
+		f, err := callee(r)
+		if err != nil {
+			return err
+		}
+		list, named, err := args(r)
+		if err != nil {
+			return err
+		}
+		named["caller"] = bodyFunction("caller", parameters, body, r.scope)
+		v, err := r.call(f, list, named)
+		if err != nil {
+			return err
+		}
+		return r.write(text(v))
+	}, err
+}
+
+func (p *parser) filterBlock() (func(*run) error, error) {
+	filter, err := p.filter()
+	if err != nil {
+		return nil, err
+	}
+	rest, err := p.filterChain()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.block("endfilter")
+	return func(r *run) error {
+		s, err := r.within(r.scope.inner(), body)
+		if err != nil {
+			return err
+		}
+		v, err := filter(r, s)
+		if err != nil {
+			return err
+		}
+		if v, err = rest(r, v); err != nil {
+			return err
+		}
+		return r.write(text(v))
+	}, err
+}
+
+// generationBlock notes where in the result its text comes to stand.
+func (p *parser) generationBlock() (func(*run) error, error) {
+	p.generation = true
+	body, err := p.block("endgeneration")
+	return func(r *run) error {
+		if r.captured {
+			return fmt.Errorf("a generation block inside a macro or block: where its text will stand is not known")
+		}
+		start := r.out.Len()
+		outer := r.scope
+		r.scope = outer.inner()
+		err := r.all(body)
+		r.scope = outer
+		r.generated = append(r.generated, Span{start, r.out.Len()})
+		return err
+	}, err
+}

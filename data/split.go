@@ -1,0 +1,110 @@
+package data
+
+import (
+	"fmt"
+	"math"
+	"sort"
+)
+
+// Split parts a source in two that share no document: one to train on and one, with
+// this fraction of the documents, to evaluate on. Documents made of one conversation
+// stay together, as each holds what the next one asks for. The same seed gives the same
+// split.
+func Split(s Source, fraction float64, seed uint64) (train, eval Source, err error) {
+	if !(fraction >= 0 && fraction <= 1) {
+		return nil, nil, fmt.Errorf("splitting off a fraction of %v for evaluation: it must be between 0 and 1", fraction)
+	}
+	if starts := groups(s); starts != nil {
+		train, eval = splitGroups(s, starts, fraction, seed)
+		return train, eval, nil
+	}
+	n := s.Len()
+	held := int64(math.Round(float64(n) * fraction))
+	o := newOrder(n, seed, splitEpoch)
+	return picked{s, o, 0, n - held}, picked{s, o, n - held, held}, nil
+}
+
+// splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
+const splitEpoch = math.MaxUint64
+
+// picked is a range of another source in another order.
+type picked struct {
+	from  Source
+	order order
+	first int64
+	n     int64
+}
+
+func (p picked) Len() int64 { return p.n }
+
+func (p picked) Document(i int64) (Document, error) {
+	if err := inRange(i, p.n); err != nil {
+		return Document{}, err
+	}
+	return p.from.Document(p.order.at(p.first + i))
+}
+
+// follower is a source of which a document may belong to the one before it.
+type follower interface{ follows(i int64) bool }
+
+func (s tokenized) follows(i int64) bool { return s.records.follows(i) }
+
+func (c concat) follows(i int64) bool {
+	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
+	s, ok := c.sources[k].(follower)
+	within := i - (c.ends[k] - c.sources[k].Len())
+	return ok && within > 0 && s.follows(within)
+}
+
+// groups are where documents that belong together start; nil where none do.
+func groups(s Source) (starts []int64) {
+	f, ok := s.(follower)
+	if !ok {
+		return nil
+	}
+	for i := range s.Len() {
+		if !f.follows(i) {
+			starts = append(starts, i)
+		}
+	}
+	if int64(len(starts)) == s.Len() {
+		return nil
+	}
+	return starts
+}
+
+// listed is some documents of another source.
+type listed struct {
+	from Source
+	list []int64
+}
+
+func (l listed) Len() int64 { return int64(len(l.list)) }
+
+func (l listed) Document(i int64) (Document, error) {
+	if err := inRange(i, l.Len()); err != nil {
+		return Document{}, err
+	}
+	return l.from.Document(l.list[i])
+}
+
+func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval listed) {
+	n := int64(len(starts))
+	kept := n - int64(math.Round(float64(n)*fraction))
+	o := newOrder(n, seed, splitEpoch)
+	train.from, eval.from = s, s
+	for place := range n {
+		g, part := o.at(place), &train
+		if place >= kept {
+			part = &eval
+		}
+		end := s.Len()
+		if g+1 < n {
+			end = starts[g+1]
+		}
+		for i := starts[g]; i < end; i++ {
+			part.list = append(part.list, i)
+		}
+	}
+	return train, eval
+}

@@ -1,0 +1,76 @@
+// Products with weights in block formats, for few rows: a warp per output and row decodes
+// the weight as it reads it.
+
+__device__ __forceinline__ float halfOf(float x) {
+    f16 h;
+    narrow(x, &h);
+    return wide(h);
+}
+
+// Weight is a coded weight of n elements in rows of cols. kind is 0 for NF4, 1 for FP4,
+// 2 for whole numbers by rows, 3 for floats by rows.
+struct Weight {
+    const u8 *in;
+    i64 n, cols;
+    int kind;
+
+    __device__ __forceinline__ float rowScale(i64 row) const { return anyFloat(in + n + 4 * row); }
+    __device__ __forceinline__ float at(i64 i) const {
+        if (kind == 2) return __fmul_rn(__fmul_rn((float)(signed char)in[i], rowScale(i / cols)), 7.874015718698502e-3f);
+        if (kind == 3) return __fmul_rn(float8(in[i]), rowScale(i / cols));
+        i64 blocks = (n + 63) / 64;
+        const u8 *scales = in + (n + 1) / 2, *groups = scales + blocks;
+        float offset = anyFloat(groups + 4 * ((blocks + 255) / 256));
+        float absmax = __fadd_rn(__fmul_rn(dynamicValues[0][scales[i / 64]], anyFloat(groups + 4 * (i / 16384))), offset);
+        return __fmul_rn(fourBitValues[kind][in[i / 2] >> (i % 2 ? 0 : 4) & 15], absmax);
+    }
+};
+
+// y [rows outputs] = x [rows width] · the weight (+ bias). 32 by 8 threads: a warp per
+// output; blockIdx.y is the row.
+extern "C" __global__ void codedProduct(const Element *x, const u8 *in, const Element *bias, Element *y, i64 outputs, i64 width, int kind) {
+    Weight w = {in, outputs * width, width, kind};
+    i64 o = (i64)blockIdx.x * blockDim.y + threadIdx.y, row = blockIdx.y;
+    if (o >= outputs) return;
+    float sum = 0;
+    for (i64 k = threadIdx.x; k < width; k += 32) sum += wide(x[row * width + k]) * w.at(o * width + k);
+    sum = warpSum(sum);
+    if (threadIdx.x == 0) narrow(bias ? sum + wide(bias[o]) : sum, y + row * outputs + o);
+}
+
+// apart[k] = a magnitude of column k, rounded to f16, is at least the threshold.
+extern "C" __global__ void findOutliers(const Element *x, u8 *apart, i64 rows, i64 width, float threshold) {
+    i64 k = position();
+    if (k >= width) return;
+    u8 found = 0;
+    for (i64 r = 0; r < rows; r++) found |= fabsf(halfOf(wide(x[r * width + k]))) >= threshold;
+    apart[k] = found;
+}
+
+// most[r] = the largest magnitude of row r below the threshold; a block of 256 per row.
+extern "C" __global__ void rowSizes(const Element *x, float *most, i64 width, float threshold) {
+    float top = 0;
+    for (i64 k = threadIdx.x; k < width; k += blockDim.x) {
+        float size = fabsf(halfOf(wide(x[blockIdx.x * width + k])));
+        if (size < threshold) top = fmaxf(top, size);
+    }
+    top = rowMax(top);
+    if (threadIdx.x == 0) most[blockIdx.x] = top;
+}
+
+// The product of LLM.int8, given what the two kernels above found. As codedProduct.
+extern "C" __global__ void outlierProduct(const Element *x, const u8 *in, const Element *bias, const u8 *apart, const float *most, Element *y, i64 outputs, i64 width) {
+    Weight w = {in, outputs * width, width, 2};
+    i64 o = (i64)blockIdx.x * blockDim.y + threadIdx.y, row = blockIdx.y;
+    if (o >= outputs) return;
+    float size = most[row], factor = size > 0 ? 127 / size : 0, scale = w.rowScale(o), whole = 0, plain = 0;
+    for (i64 k = threadIdx.x; k < width; k += 32) {
+        float half = halfOf(wide(x[row * width + k])), code = (float)(signed char)in[o * width + k];
+        if (apart[k]) plain += half * code;
+        else whole += rintf(__fmul_rn(half, factor)) * code;
+    }
+    whole = warpSum(whole);
+    plain = warpSum(plain);
+    float sum = whole * (size * scale / (127 * 127)) + plain * (scale / 127);
+    if (threadIdx.x == 0) narrow(bias ? sum + wide(bias[o]) : sum, y + row * outputs + o);
+}

@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"spillway/op"
+	"spillway/plan"
+)
+
+// hostedAhead is how many slabs' gradients may wait on the host while it updates
+// another.
+const hostedAhead = 2
+
+// hostable says whether the host's processor can update what is trained: piece by
+// piece, without scratch memory.
+func (b *blueprint) hostable() bool { return b.training() && !b.goal.Optimizer.Rule.Whole() }
+
+// hostsFast says whether it is known how fast the host updates, so that doing so is
+// worth a thought.
+func (b *blueprint) hostsFast() bool { return b.hostable() && b.site.Host.Memory > 0 }
+
+// hostUpdate emits the update of a slab by the host's processor: its gradient comes
+// down, and weights that rest on devices go up. State stays where it is.
+func (e *emitter) hostUpdate(k int) {
+	owner, block := e.owner[k], e.b.owner[k]
+	s, state := &e.p.Slabs[k], &e.on[owner].slabs[k]
+	var landed []int
+	gradient := s.Gradient
+	if gradient < 0 {
+		gradient = e.buffer(s.Name+" gradients", plan.Gradient, e.host, e.gradBytes(k))
+		e.moveOut(owner, state.gradient, gradient, block, -1)
+		landed = append(landed, gradient)
+	}
+	weight := e.hostWeights(k)
+	if weight != s.Weight {
+		landed = append(landed, weight)
+	}
+	e.landed = append(e.landed, landed)
+	for range s.Pieces {
+		t := e.turns[e.updated]
+		e.add(e.updateStep(t, e.processor, weight, gradient, e.hostClip))
+		e.updated++
+	}
+	e.fetched = max(e.fetched, e.updated)
+	if weight != s.Weight {
+		for _, id := range append([]int{s.Weight}, s.Replicas...) {
+			e.moveTo(e.p.Buffers[id].Arena, weight, id, block, -1)
+		}
+	}
+	state.gradient = -1
+}
+
+// hostWeights is where the host writes the weights of a slab: their home, or room for
+// a copy of those that rest on a device. Where there is no master, an update reads
+// them.
+func (e *emitter) hostWeights(k int) int {
+	s := &e.p.Slabs[k]
+	if e.c.Streamed[k] {
+		return s.Weight
+	}
+	id := e.buffer(s.Name+" weights", plan.Weight, e.host, s.WeightBytes)
+	if !e.b.goal.Master {
+		e.moveOut(e.owner[k], s.Weight, id, e.b.owner[k], -1)
+	}
+	return id
+}
+
+// holdLanded lets what came to the host for an update live until that of some later
+// slab comes, so that copies do not wait for the processor.
+func (e *emitter) holdLanded(spans []span) {
+	for i, ids := range e.landed {
+		if later := i + hostedAhead; later < len(e.landed) && len(e.landed[later]) > 0 {
+			for _, id := range ids {
+				spans[id].to = max(spans[id].to, spans[e.landed[later][0]].from)
+			}
+		}
+	}
+}
+
+// updateTime is how long the update of a slab takes.
+type updateTime struct{ device, host float64 }
+
+// updates are the times of all slabs.
+func (b *blueprint) updates() ([]updateTime, error) {
+	if b.updateTimes != nil || !b.training() {
+		return b.updateTimes, nil
+	}
+	b.updateTimes = make([]updateTime, len(b.slabs.list))
+	for k := range b.slabs.list {
+		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
+			t := &b.updateTimes[k]
+			t.device += b.site.Rates.Time(call).Seconds()
+			t.host += b.site.Host.Time(call).Seconds()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.updateTimes, nil
+}
