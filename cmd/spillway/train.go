@@ -83,6 +83,7 @@ the files are gone when the run has ended and saved.`,
   spillway train --recipe run.yaml --lr 1e-4
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
+  spillway train ./model --data book.txt --optim paged_adamw_8bit --state-policy low-memory --log run.csv --steps 2000
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
 	}
 	asJSON := jsonFlag(cmd)
