@@ -293,11 +293,14 @@ func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
 		last, err = j.recover(disk)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
+		return nil, nil, errors.Join(err, j.closeOpened(on, disk))
 	}
 	e, err := executor.New(j.Plan, on)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
+		return nil, nil, errors.Join(err, j.closeOpened(on, disk))
+	}
+	if at := hostAt(j.Plan); at >= 0 {
+		e.CloseWith(on[at])
 	}
 	var kept *durable
 	if err = e.Prepare(); err == nil && keep && disk != nil {

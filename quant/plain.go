@@ -13,7 +13,7 @@ func Plain(t dtype.Type, n int64, from Numbers) (io.Reader, error) {
 	if !t.IsPlain() {
 		return nil, fmt.Errorf("%v is not a type of single numbers; use f32, bf16 or f16", t)
 	}
-	return &plain{kind: t, from: puller{n: n, from: from, all: true}}, nil
+	return &plain{kind: t, from: puller{n: n, from: from}}, nil
 }
 
 type plain struct {
@@ -42,8 +42,9 @@ func (p *plain) refill() error {
 	if p.room == nil {
 		p.room = make([]byte, p.kind.Bytes(p.from.most()))
 	}
-	n, err := p.from.next(func(first int64, src []float32) {
+	n, err := p.from.next(func(first int64, src []float32) error {
 		p.kind.Encode(p.room[p.kind.Bytes(first-start):], src)
+		return nil
 	})
 	p.left = p.room[:p.kind.Bytes(int64(n))]
 	return err

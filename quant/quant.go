@@ -111,13 +111,19 @@ func notFinite(src []float32) int {
 	return -1
 }
 
-// absmaxOf is the largest magnitude.
+// absmaxOf is the largest magnitude: infinite or not a number where an element is.
 func absmaxOf(src []float32) float32 {
-	var most uint32 // magnitudes of floats are in the order of their bits
-	for _, f := range src {
-		most = max(most, math.Float32bits(f)&^(1<<31))
+	var a, b, c, d uint32 // magnitudes of floats are in the order of their bits
+	for ; len(src) >= 4; src = src[4:] {
+		a = max(a, math.Float32bits(src[0])&^signBit)
+		b = max(b, math.Float32bits(src[1])&^signBit)
+		c = max(c, math.Float32bits(src[2])&^signBit)
+		d = max(d, math.Float32bits(src[3])&^signBit)
 	}
-	return math.Float32frombits(most)
+	for _, f := range src {
+		a = max(a, math.Float32bits(f)&^signBit)
+	}
+	return math.Float32frombits(max(a, b, c, d))
 }
 
 // leastAbsmax is what a block is divided by at least, so that the reciprocal is

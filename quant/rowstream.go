@@ -83,16 +83,17 @@ func (c *RowCodes) code(room []float32, first, end int64, codes []byte) error {
 	if err := c.from(first*c.cols, src); err != nil {
 		return err
 	}
-	if bad := notFinite(src); bad >= 0 {
-		return fmt.Errorf("element %d is %v, which has no 8-bit code", first*c.cols+int64(bad), src[bad])
-	}
 	for r := range end - first {
 		part := src[r*c.cols : (r+1)*c.cols]
 		scale, err := encodeRow(c.kind, codes[r*c.cols:(r+1)*c.cols], part)
+		c.Scales[first+r] = scale
+		if bad := notFinite(c.Scales[first+r : first+r+1]); bad >= 0 && err == nil {
+			bad = notFinite(part)
+			err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, part[bad])
+		}
 		if err != nil {
 			return fmt.Errorf("row %d: %w", first+r, err)
 		}
-		c.Scales[first+r] = scale
 	}
 	return nil
 }

@@ -79,9 +79,14 @@ func (c *Codes) refill() error {
 	if c.room == nil {
 		c.room = make([]byte, c.from.most()/2+1)
 	}
-	n, err := c.from.next(func(first int64, src []float32) {
-		at := int(first-start) / 2
-		c.code.Encode(c.room[at:at+ceil(len(src), 2)], c.Absmax[first/c.block:], src, int(c.block))
+	n, err := c.from.next(func(first int64, src []float32) error {
+		at, absmax := int(first-start)/2, c.Absmax[first/c.block:][:ceil(len(src), int(c.block))]
+		c.code.Encode(c.room[at:at+ceil(len(src), 2)], absmax, src, int(c.block))
+		if notFinite(absmax) < 0 {
+			return nil
+		}
+		bad := notFinite(src)
+		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), src[bad])
 	})
 	c.left = c.room[:ceil(n, 2)]
 	return err
@@ -96,7 +101,6 @@ type puller struct {
 	n     int64 // elements of the tensor
 	first int64 // not taken yet
 	from  Numbers
-	all   bool        // infinities and what is not a number are taken too
 	rooms [][]float32 // one for each piece taken at a time
 }
 
@@ -105,7 +109,7 @@ func (p *puller) most() int64 { return min(p.n, int64(runtime.GOMAXPROCS(0))*pie
 
 // next takes the next pieces, gives each to do on a goroutine of its own, and returns
 // how many elements they had.
-func (p *puller) next(do func(first int64, src []float32)) (int, error) {
+func (p *puller) next(do func(first int64, src []float32) error) (int, error) {
 	n := min(p.most(), p.n-p.first)
 	pieces := ceil(int(n), pieceElements)
 	for len(p.rooms) < pieces {
@@ -117,8 +121,8 @@ func (p *puller) next(do func(first int64, src []float32)) (int, error) {
 		wait.Go(func() {
 			skip := int64(i) * pieceElements
 			src := p.rooms[i][:min(n-skip, pieceElements)]
-			if errs[i] = p.pull(p.first+skip, src); errs[i] == nil {
-				do(p.first+skip, src)
+			if errs[i] = p.from(p.first+skip, src); errs[i] == nil {
+				errs[i] = do(p.first+skip, src)
 			}
 		})
 	}
@@ -130,15 +134,4 @@ func (p *puller) next(do func(first int64, src []float32)) (int, error) {
 	}
 	p.first += n
 	return int(n), nil
-}
-
-// pull reads numbers and refuses those that have no code.
-func (p *puller) pull(first int64, dst []float32) error {
-	if err := p.from(first, dst); err != nil {
-		return err
-	}
-	if bad := notFinite(dst); !p.all && bad >= 0 {
-		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), dst[bad])
-	}
-	return nil
 }

@@ -30,9 +30,9 @@ func (t *Trainer) follow(r Report) error {
 	return nil
 }
 
-// resumePolicy brings a run that is resumed to where its policy was, before its states are
+// regain brings a run that is resumed to where its policy was, before its states are
 // read.
-func (t *Trainer) resumePolicy(was *optim.Compression) error {
+func (t *Trainer) regain(was *optim.Compression) error {
 	if was == nil {
 		return nil
 	}

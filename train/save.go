@@ -226,7 +226,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
-	if err := t.resumePolicy(was.Compression); err != nil {
+	if err := t.regain(was.Compression); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +12,6 @@ import (
 	"spillway/deepspeed"
 	"spillway/lora"
 	"spillway/optim"
-	"spillway/plan"
 	"spillway/train"
 )
 
@@ -83,7 +80,7 @@ the files are gone when the run has ended and saved.`,
   spillway train --recipe run.yaml --lr 1e-4
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
-  spillway train ./model --data book.txt --optim paged_adamw_8bit --state-policy low-memory --log run.csv --steps 2000
+  spillway train ./model --data book.txt --optim paged_adamw_8bit --log run.csv --steps 2000
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
 	}
 	asJSON := jsonFlag(cmd)
@@ -191,17 +188,11 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	if o.disk, err = o.wish.disk(o.disk); err != nil {
-		return r, err
-	}
-	here, err := sh.rig(o.device, diskOptions(o.disk))
+	here, err := o.rig(sh)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, here.close()) }()
-	if err := limitHost(&here.machine, o.maxHost); err != nil {
-		return r, err
-	}
 	options := o.options(here.machine, here.device)
 	options.On, options.Disk = here.on, o.disk
 	if options.Adapter, err = openBeginning(o.adapter); err != nil {
@@ -229,18 +220,37 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		return r, err
 	}
 	defer from.files.close() // read only
-	config.Iterations, config.Evaluate = from.iterations, o.evaluation(from.held)
 	job.Notices = append(notices, job.Notices...)
-	if err := showPlan(text, job, o.goal, here.why); err != nil {
+	return o.carryOut(ctx, run, job, from, config)
+}
+
+// rig opens the devices to train on, within the limit of the host.
+func (o *trainOptions) rig(sh shell) (here *rig, err error) {
+	if o.disk, err = o.wish.disk(o.disk); err != nil {
+		return nil, err
+	}
+	if here, err = sh.rig(o.device, diskOptions(o.disk)); err != nil {
+		return nil, err
+	}
+	if err := limitHost(&here.machine, o.maxHost); err != nil {
+		return nil, errors.Join(err, here.close())
+	}
+	return here, nil
+}
+
+// carryOut shows what will be done, and does it.
+func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillway.Job, from material, c train.Config) (r trainReport, err error) {
+	c.Iterations, c.Evaluate = from.iterations, o.evaluation(from.held)
+	if err := showPlan(run.log, job, o.goal, run.rig.why); err != nil {
 		return r, err
 	}
-	if err := showData(text, from.report); err != nil {
+	if err := showData(run.log, from.report); err != nil {
 		return r, err
 	}
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
-	result, err := run.run(ctx, job, from.feed, config)
+	result, err := run.run(ctx, job, from.feed, c)
 	if err = errors.Join(err, run.closeLog()); err != nil {
 		return r, err
 	}
@@ -271,35 +281,6 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	}, err
 }
 
-// folder for checkpoints. One that has some is continued only when asked to.
-func (o *trainOptions) folder(m *spillway.Model) (string, error) {
-	dir := o.out
-	if dir == "" {
-		dir = "trained-" + m.Name
-	}
-	found, err := checkpoint.Dir{Path: dir}.List()
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		found = nil
-	case err != nil:
-		return dir, fmt.Errorf("looking for checkpoints: %w", err)
-	}
-	iteration, held, err := heldOnDisk(o.disk)
-	if err != nil {
-		return dir, err
-	}
-	if held && !o.resume {
-		return dir, fmt.Errorf("%s holds iteration %d of a run: give --resume to go on from it, or another --disk", o.disk, iteration)
-	}
-	if len(found) > 0 && !o.resume {
-		return dir, fmt.Errorf("%s has a checkpoint of iteration %d: give --resume to go on from it, or another --out", dir, found[0].Iteration)
-	}
-	if len(found) == 0 && !held && o.resume {
-		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
-	}
-	return dir, nil
-}
-
 // fill takes the rate, the schedule and the loss scale from DeepSpeed's file, if there is one.
 func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 	if c != nil && c.Rate > 0 {
@@ -312,44 +293,4 @@ func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 		o.lossScale = c.LossScale
 	}
 	return o
-}
-
-// start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
-	if options.MaxMemory != nil {
-		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
-			if err := here.limited(sh, n); err != nil {
-				return nil, nil, err
-			}
-			options.On = here.on
-		}
-	}
-	job, err := o.plan(m, options)
-	return newTraining(sh, text, here), job, err
-}
-
-// plan makes the plan, or takes the one of --plan, whose sizes then count.
-func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
-	if o.planFile == "" {
-		return o.planned(m, options)
-	}
-	f, err := os.Open(o.planFile)
-	if err != nil {
-		return nil, fmt.Errorf("opening the plan: %w", err)
-	}
-	defer f.Close() // opened for reading
-	p, err := plan.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.planFile, err)
-	}
-	if p.Model != m.Name {
-		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
-	}
-	options.Rows, options.Seq, options.Micros = p.Rows, p.Seq, p.Micros
-	job, err := m.Plan(options)
-	if err != nil {
-		return nil, err
-	}
-	job.Plan = p
-	return job, nil
 }
