@@ -159,7 +159,7 @@ func TestBenchRates(t *testing.T) {
 		"":                   func(*gpuReport) {},
 		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
 		"has 1 rates, want 2": func(r *gpuReport) {
-			r.Rates.Tables["bf16"][op.Add] = machine.Table{Axes: [][]int64{{1, 2}}, Rates: []float64{1}}
+			r.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
 		spoiled := earlier
