@@ -65,6 +65,18 @@ func packedNoise(t dtype.Type, n int64) []byte {
 	return b
 }
 
+// noiseIn fills an operand of any type.
+func noiseIn(t op.Type) func(at int64, chunk []byte) error {
+	if !t.DType.Block() {
+		return noise(t.DType)
+	}
+	packed := packedNoise(t.DType, t.Shape.Elements())
+	return func(at int64, chunk []byte) error {
+		copy(chunk, packed[at:])
+		return nil
+	}
+}
+
 // prepared fills operands of a call with noise and prepares its launch.
 func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel, *device.Launch) {
 	b.Helper()
@@ -88,12 +100,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 		}
 		m := fresh(t.Bytes())
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Bytes: t.Bytes()})
-		fill := noise(t.DType)
-		if t.DType.Block() {
-			packed := packedNoise(t.DType, t.Shape.Elements())
-			fill = func(at int64, chunk []byte) error { copy(chunk, packed[at:]); return nil }
-		}
-		if err := filled(d, q, l.Buffers[i], fill); err != nil {
+		if err := filled(d, q, l.Buffers[i], noiseIn(t)); err != nil {
 			b.Fatal(err)
 		}
 	}
