@@ -159,6 +159,8 @@ func BenchmarkPacked(b *testing.B) {
 	}{
 		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.NF4, Shape: big}}},
 		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.FP4, Shape: big}}},
+		"1 row by nf4":    {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: dtype.NF4, Shape: big}}},
+		"8 rows by nf4":   {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: dtype.NF4, Shape: big}}},
 		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
 		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
 		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
