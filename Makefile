@@ -47,10 +47,13 @@ memory:          ## predicted against measured memory of hundreds of runs, and o
 # Where the bundle for a machine with a card goes, and the packages whose tests use one.
 GPU ?= build/gpu
 GPU_TESTS = device/cuda internal/nvml
+GPU_MODEL = testdata/reference/llama
 gpu-bundle:      ## the binary, the peers and the tests that use a card, for a machine that has one and no Go
 	rm -rf $(GPU) && mkdir -p $(GPU)
 	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
 	@set -e; for p in $(GPU_TESTS); do \
 	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
+	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/spillway.test .
+	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
 	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the card: for t in ./*.test; do $$t; done; ./spillway bench gpu --peers peers'
+	@echo 'on the machine with the card: ./spillway.test -test.run OnTheCard; for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --peers peers'

@@ -39,11 +39,13 @@ type Config struct {
 	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
 	// up or down at random, by how near each is.
 	Pure      bool
-	Optimizer optim.Config   // the zero value is AdamW as PyTorch has it
-	Schedule  optim.Schedule // of its rate; the zero value is constant
-	NoDecay   optim.NoDecay  // params without weight decay
-	Clip      float64        // greatest global norm of the gradients; 0 clips nothing
-	Seed      uint64         // of dropout, and of fresh weights where Wrap makes them
+	Optimizer optim.Config // the zero value is AdamW as PyTorch has it
+	// Policy compresses what the optimizer keeps later on; the zero value never does.
+	Policy   optim.Policy
+	Schedule optim.Schedule // of its rate; the zero value is constant
+	NoDecay  optim.NoDecay  // params without weight decay
+	Clip     float64        // greatest global norm of the gradients; 0 clips nothing
+	Seed     uint64         // of dropout, and of fresh weights where Wrap makes them
 
 	// Devices to run on, by the names their drivers know: "cpu:threads=1", "cuda:0".
 	// None takes all cards that drivers in the program find, else the processor. On
@@ -138,7 +140,7 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 	c := w.c
 	o := PlanOptions{
 		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure,
-		Optimizer: c.Optimizer, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
+		Optimizer: c.Optimizer, Policy: c.Policy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
 		Insist: insists[c.Strategy],
 		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"spillway/device"
 	"spillway/executor"
@@ -112,26 +113,52 @@ func hasDisk(p *plan.Plan) bool {
 	return p.Devices[len(p.Devices)-1].Name == planner.DiskName
 }
 
-// devices are those the plan runs on, with the disk, nil for none, as the last.
+// devices are those the plan runs on: the computing ones, the host's processor where it
+// updates, and the disk, nil for none, as the last.
 func (j *Job) devices(keep bool) (list []device.Device, disk *store.Disk, err error) {
-	on, n := j.Options.On, len(j.Plan.Devices)
-	if hasDisk(j.Plan) {
-		n--
+	on, n := j.Options.On, 0
+	for _, d := range j.Plan.Devices {
+		if d.Name != planner.DiskName && d.Name != planner.HostName {
+			n++
+		}
 	}
 	if len(on) < n {
 		return nil, nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", j.Model.Name, n, len(on))
 	}
 	list = append(list, on[:n]...)
-	if n == len(j.Plan.Devices) {
-		return list, nil, nil
+	if hasDisk(j.Plan) {
+		if j.Options.Disk == "" {
+			return nil, nil, fmt.Errorf("the plan for %s has bytes rest on disk; name a folder for them", j.Model.Name)
+		}
+		if disk, err = j.openDisk(keep); err != nil {
+			return nil, nil, err
+		}
 	}
-	if j.Options.Disk == "" {
-		return nil, nil, fmt.Errorf("the plan for %s has bytes rest on disk; name a folder for them", j.Model.Name)
+	if hostAt(j.Plan) >= 0 {
+		host, err := device.Open(processor)
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("opening the processor that updates: %w", err), closeDisk(disk, j.Options.Disk))
+		}
+		list = append(list, host)
 	}
-	if disk, err = j.openDisk(keep); err != nil {
-		return nil, nil, err
+	if disk != nil {
+		list = append(list, disk)
 	}
-	return append(list, disk), disk, nil
+	return list, disk, nil
+}
+
+// hostAt is the place of the host's processor among a plan's devices, -1 for none.
+func hostAt(p *plan.Plan) int {
+	return slices.IndexFunc(p.Devices, func(d plan.Device) bool { return d.Name == planner.HostName })
+}
+
+// closeOpened closes what devices has opened.
+func (j *Job) closeOpened(on []device.Device, disk *store.Disk) error {
+	err := closeDisk(disk, j.Options.Disk)
+	if at := hostAt(j.Plan); at >= 0 {
+		err = errors.Join(err, on[at].Close())
+	}
+	return err
 }
 
 // openDisk opens the folder. Its limit is what the plan and the copy of what rests

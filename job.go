@@ -61,9 +61,11 @@ type PlanOptions struct {
 	// up or down at random, by how near each is.
 	Pure bool
 
-	Optimizer optim.Config  // of training tasks; the zero value is AdamW as PyTorch has it
-	NoDecay   optim.NoDecay // params without weight decay
-	Clip      bool          // gradients are clipped, or their norm is wanted
+	Optimizer optim.Config // of training tasks; the zero value is AdamW as PyTorch has it
+	// Policy compresses what the optimizer keeps later on; zero: never.
+	Policy  optim.Policy
+	NoDecay optim.NoDecay // params without weight decay
+	Clip    bool          // gradients are clipped, or their norm is wanted
 	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
 	// and Eval have adapters where a rank is given.
 	Adapters lora.Options
@@ -98,6 +100,8 @@ type PlanOptions struct {
 	// trained counts twice.
 	DiskBudget int64
 
+	compressed bool // the policy has begun
+
 	scratch bool // Disk is a folder of the job's own, removed at its end
 }
 
@@ -123,6 +127,7 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 		o.Adapters = o.Adapter.Options
 		o.Adapters.Base = base
 	}
+	o.compressed = o.compressed || o.Policy.Begin().Active
 	if o.Adapters.Rank == 0 && o.adapters() {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
 	}
@@ -255,6 +260,9 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
+	if tier := o.stateTier(); tier != "" && g.Insist.State == "" {
+		g.Insist.State = tier
+	}
 	g.Master = o.Precision != dtype.F32 && !o.Pure
 	return g, nil
 }
@@ -285,11 +293,14 @@ func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
 		last, err = j.recover(disk)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
+		return nil, nil, errors.Join(err, j.closeOpened(on, disk))
 	}
 	e, err := executor.New(j.Plan, on)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeDisk(disk, j.Options.Disk))
+		return nil, nil, errors.Join(err, j.closeOpened(on, disk))
+	}
+	if at := hostAt(j.Plan); at >= 0 {
+		e.CloseWith(on[at])
 	}
 	var kept *durable
 	if err = e.Prepare(); err == nil && keep && disk != nil {

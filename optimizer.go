@@ -2,27 +2,55 @@ package spillway
 
 import (
 	"spillway/dtype"
+	"spillway/executor"
 	"spillway/op"
 	"spillway/optim"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
+	"spillway/train"
+	"spillway/weights"
 )
 
 // optimizer is what the planner must know of the one in the options.
 func (o PlanOptions) optimizer() (*planner.Optimizer, error) {
-	kind, attr, err := o.Optimizer.Op()
+	c := o.kept()
+	kind, attr, err := c.Op()
 	if err != nil {
 		return nil, err
 	}
 	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16}
-	if known.States, err = statesOf(o.Optimizer); err != nil {
+	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}
-	if coded := o.Optimizer; coded.Storage != dtype.Dyn8 && len(coded.States()) > 0 {
+	if coded := c; coded.Storage != dtype.Dyn8 && len(coded.States()) > 0 {
 		coded.Storage, coded.Codecs = dtype.Dyn8, ""
 		known.Coded, err = statesOf(coded)
 	}
 	return known, err
+}
+
+// kept is the optimizer with the states it keeps now.
+func (o PlanOptions) kept() optim.Config {
+	if o.compressed {
+		return o.Policy.Compressed(o.Optimizer)
+	}
+	return o.Optimizer
+}
+
+// compressing is the options once the policy has begun.
+func (o PlanOptions) compressing() PlanOptions {
+	o.compressed = true
+	return o
+}
+
+// stateTier is where the policy wants compressed states to rest; "" leaves it to the
+// planner.
+func (o PlanOptions) stateTier() plan.Tier {
+	if !o.compressed {
+		return ""
+	}
+	return map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.Policy.Rest]
 }
 
 // statesOf is what an optimizer keeps of a param.
@@ -32,4 +60,50 @@ func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
 		return nil, err
 	}
 	return func(p spec.Param) []op.State { return keeping(p.Name, p.Type.Shape) }, nil
+}
+
+// Compressed is the job once its policy has begun, planned by itself; nil where it has
+// none or begins with it.
+func (j *Job) Compressed() (*Job, error) {
+	if j.Options.Policy == (optim.Policy{}) || j.Options.compressed {
+		return nil, nil
+	}
+	return j.Model.Plan(j.Options.compressing())
+}
+
+// compress gives a run that holds an executor the means to follow its policy: the job
+// is planned again, and weights and states are carried over. What is on the way rests in
+// host memory, or in the folder of checkpoints where that is too small.
+func (j *Job) compress(held **executor.Executor, c train.Config) func(optim.Config) (*executor.Executor, error) {
+	return func(optim.Config) (*executor.Executor, error) {
+		next, err := j.Model.Plan(j.Options.compressing())
+		if err != nil {
+			return nil, err
+		}
+		parked, err := weights.Park(*held, j.parkingFolder(*held, c))
+		if err != nil {
+			return nil, err
+		}
+		defer parked.Close() // memory, or a file without a name
+		if err := (*held).Close(); err != nil {
+			return nil, err
+		}
+		next.Notices = j.Notices
+		*j = *next
+		e, _, err := j.claim(c.Notice, false)
+		if err != nil {
+			return nil, err
+		}
+		*held = e
+		return e, parked.Restore(e)
+	}
+}
+
+// parkingFolder is where weights and states wait while the plan changes; "" is memory.
+func (j *Job) parkingFolder(e *executor.Executor, c train.Config) string {
+	usable, err := j.Options.System.Usable()
+	if c.Save == nil || err == nil && weights.ParkedBytes(e) < int64(usable) {
+		return ""
+	}
+	return c.Save.Dir.Path
 }

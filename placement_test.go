@@ -24,6 +24,19 @@ var strategies = map[string]func(slabs, blocks int) planner.Choice{
 	"streamed, window 1":              planner.Alike(true, true, planner.KeepAll, 1),
 	"streamed, window 3, recomputed":  planner.Alike(true, true, planner.KeepNone, 3),
 	"every other slab, mixed keeping": alternating,
+	"updated by the host":             hosted(planner.Alike(false, true, planner.KeepAll, 0), 1),
+	"streamed, updated by both":       hosted(planner.Alike(true, true, planner.KeepNone, 2), 2),
+}
+
+// hosted has the host update every n-th slab of a choice.
+func hosted(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, blocks int) planner.Choice {
+	return func(slabs, blocks int) planner.Choice {
+		c := choose(slabs, blocks)
+		for i := range slabs {
+			c.Hosted = append(c.Hosted, i%n == 0)
+		}
+		return c
+	}
 }
 
 // alternating treats neighbours differently.

@@ -57,7 +57,8 @@ func (w *Wrapped) startTraining(s sizes) (*running, error) {
 	}
 	w.feed = &handed{}
 	if err = weights.Load(r.e, w.source); err == nil {
-		w.trainer, err = train.New(r.e, w.feed, train.Config{Optimizer: job.Options.Optimizer, Schedule: w.c.Schedule, Clip: w.c.Clip, Seed: w.c.Seed, Notice: w.notice})
+		w.trainer, err = train.New(r.e, w.feed, train.Config{Optimizer: job.Options.Optimizer, Schedule: w.c.Schedule, Clip: w.c.Clip, Seed: w.c.Seed, Notice: w.notice,
+			Policy: w.c.Policy, Compress: w.compress})
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.e.Close())

@@ -7,6 +7,7 @@ import (
 
 	"spillway/device"
 	"spillway/executor"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/units"
@@ -167,7 +168,7 @@ func (c Config) sameRun(d Config) error {
 		name string
 		a, b any
 	}{
-		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
+		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Policy", c.Policy, d.Policy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
 		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
 		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Folder, d.Folder},
 	} {
@@ -176,4 +177,18 @@ func (c Config) sameRun(d Config) error {
 		}
 	}
 	return nil
+}
+
+// compress goes on with a plan that keeps what the policy leaves of the states.
+func (w *Wrapped) compress(optim.Config) (*executor.Executor, error) {
+	w.compressed = true
+	job, err := w.plan(Train, w.state.sizes, nil)
+	if err == nil {
+		err = w.move(job, w.state.sizes)
+	}
+	if err != nil {
+		w.compressed = false
+		return nil, err
+	}
+	return w.state.e, nil
 }

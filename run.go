@@ -8,6 +8,7 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/generate"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
@@ -46,6 +47,10 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if c.Memory == nil {
 		c.Memory = func() int64 { return allocated(j.Options.On) }
 	}
+	if c.Policy != (optim.Policy{}) && c.Policy != j.Options.Policy {
+		return r, fmt.Errorf("states are to follow policy %s, the job was planned for %q; plan with it", c.Policy, j.Options.Policy)
+	}
+	c.Policy, c.Compress = j.Options.Policy, j.compress(&e, c)
 	t, err := train.New(e, feed, c)
 	if err != nil {
 		return r, err

@@ -44,8 +44,10 @@ type Wrapped struct {
 	view    *running        // infers or evaluates with a copy of the weights
 	latest  *running        // of the two, what was used last
 	trainer *train.Trainer
-	feed    *handed
-	broken  error // what left the state undefined
+	// compressed: the policy has begun.
+	compressed bool
+	feed       *handed
+	broken     error // what left the state undefined
 
 	past    map[executor.Route]executor.Traffic // of executors that are closed
 	passes  int

@@ -190,22 +190,25 @@ func (t *Template) upTo(c Conversation, i int) (Text, error) {
 	if err != nil {
 		return Text{}, err
 	}
-	before, err := t.render(c, i, false)
-	if err != nil {
-		return Text{}, err
-	}
 	with, err := t.render(c, i+1, false)
 	if err != nil {
 		return Text{}, err
 	}
 	start := commonPrefix(given.Text, with.Text)
-	if start < len(before.Text) {
-		return Text{}, fmt.Errorf("%s writes what is before an answer otherwise once the answer is there, from %q on; mark answers with {%% generation %%} in the template",
-			t.Name, excerpt(with.Text[start:]))
-	}
-	end := len(with.Text)
-	if before.Text == given.Text {
-		end = turnEnd(with.Text, start, given.Text, c.Messages[i])
+	end := turnEnd(with.Text, start, given.Text, c.Messages[i])
+	if start < len(given.Text) || end < len(with.Text) {
+		// What stands before the answer, without what asks for one, tells the rest.
+		before, err := t.render(c, i, false)
+		if err != nil {
+			return Text{}, err
+		}
+		if start < len(before.Text) {
+			return Text{}, fmt.Errorf("%s writes what is before an answer otherwise once the answer is there, from %q on; mark answers with {%% generation %%} in the template",
+				t.Name, excerpt(with.Text[start:]))
+		}
+		if before.Text != given.Text {
+			end = len(with.Text)
+		}
 	}
 	return Text{Text: with.Text[:end], Answers: []Span{{Start: start, End: end}}}, nil
 }
@@ -213,8 +216,8 @@ func (t *Template) upTo(c Conversation, i int) (Text, error) {
 // marker is what turns end with: "</s>", "<|eot_id|>".
 var marker = regexp.MustCompile(`^<[^<>\s]+>`)
 
-// turnEnd is where an answer ends with a template that writes the same whether or not
-// an answer is wanted. What it writes after the answer may then hold the start of the
+// turnEnd is where an answer ends if the template writes the same whether or not an
+// answer is wanted. What it writes after the answer may then hold the start of the
 // next one: that is so where the text given ends alike. The answer then ends with the
 // marker after it.
 func turnEnd(text string, start int, given string, m Message) int {

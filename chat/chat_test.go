@@ -284,3 +284,21 @@ func TestOpen(t *testing.T) {
 		t.Errorf("no template at all: %v", err)
 	}
 }
+
+// BenchmarkTexts is a conversation of ten turns as it is learned from.
+func BenchmarkTexts(b *testing.B) {
+	tmpl, err := OpenFile(filepath.Join("testdata", "templates", "thinking.jinja"), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var turns []string
+	for range 5 {
+		turns = append(turns, "user", strings.Repeat("What is it? ", 20), "assistant", strings.Repeat("It is so. ", 40))
+	}
+	c := conversation(turns...)
+	for b.Loop() {
+		if _, err := tmpl.Texts(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

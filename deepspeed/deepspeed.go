@@ -36,7 +36,8 @@ type Config struct {
 	// DiskPath is the folder for what rests on disk.
 	DiskPath string
 
-	devices int
+	devices     int
+	brainStates bool // the optimizer keeps bf16
 }
 
 // Insist is what the planner has no choice about.
@@ -103,6 +104,7 @@ func (c *Config) precision(r *reader, root *object) {
 	half, brain := root.child("fp16"), root.child("bf16")
 	fp16, _ := half.flag("enabled")
 	bf16, _ := brain.flag("enabled")
+	c.brainStates, _ = brain.flag("bf16_optimizer_states")
 	switch {
 	case fp16 && bf16:
 		r.fail("fp16.enabled and bf16.enabled are both true; enable one")

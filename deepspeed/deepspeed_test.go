@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 		`{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "gpu"}}}`:                  {"gpu", "none, cpu or nvme"},
 		`{"zero_optimization": true, "fp16": {"enabled": 1}}`:                                          {"an object", "true or false"},
 		`{"fp16": {"enabled": true}, "bf16": {"enabled": true}}`:                                       {"both"},
-		`{"optimizer": {"type": "Lamb"}}`:                                                              {"Lamb", "AdamW"},
+		`{"optimizer": {"type": "Lamb"}}`:                                                              {"Lamb", "adamw"},
 		`{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}`:                                  {"two numbers"},
 		`{"optimizer": {"type": "Adam", "params": {"lr": -1}}}`:                                        {"lr is -1"},
 		`{"optimizer": {"type": "Adam", "params": {"amsgrad": true}}}`:                                 {"amsgrad"},
@@ -220,7 +220,7 @@ func TestLossScale(t *testing.T) {
 // Adam means AdamW without decay, unless the file says otherwise.
 func TestOptimizers(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"type": "Adam"}`: "adamw:weight_decay=0",
+		`{"type": "Adam"}`: "adamw:weight_decay=0", `{"type": "FusedAdam"}`: "adamw:weight_decay=0", `{"type": "adamw_8bit"}`: "adamw_8bit:weight_decay=0", `{"type": "Lion"}`: "lion",
 		`{"type": "Adam", "params": {"adam_w_mode": false, "lr": 0.01}}`:                    "adam:lr=0.01",
 		`{"type": "AdamW", "params": {"torch_adam": true}}`:                                 "adamw",
 		`{"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "weight_decay": 0.2}}`: "adamw:weight_decay=0.2",
@@ -247,4 +247,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d × %d", c.Rows, c.Micros)
 		}
 	})
+}
+
+// States in the type of the weights are what they are here too.
+func TestOptimizerStates(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"gradient_clipping": 1, "optimizer": {"type": "AdamW"}, "bf16": {"enabled": true, "bf16_optimizer_states": true}}`:               "adamw_bf16:weight_decay=0",
+		`{"gradient_clipping": 1, "optimizer": {"type": "AdamW", "params": {"fp32_optimizer_states": false}}, "fp16": {"enabled": true}}`:  "adamw_fp16:weight_decay=0",
+		`{"gradient_clipping": 1, "optimizer": {"type": "AdamW", "params": {"fp32_optimizer_states": false}}, "fp16": {"enabled": false}}`: "adamw:weight_decay=0",
+	} {
+		got, notices, err := deepspeed.Parse([]byte(text), 1)
+		if err != nil || got.Optimizer.String() != want || len(notices) > 0 {
+			t.Errorf("%s: %v, want %s (%v, %v)", text, got.Optimizer, want, notices, err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"spillway/dtype"
 	"spillway/optim"
 )
 
@@ -12,11 +13,15 @@ func (c *Config) optimizer(r *reader, root *object) {
 	section := root.child("optimizer")
 	kind, ok := section.text("type")
 	if !ok {
+		if c.brainStates {
+			r.notice("bf16.bf16_optimizer_states", Unused, "no optimizer is named that would keep any")
+		}
 		return
 	}
 	p := section.child("params")
 	name := strings.ToLower(kind)
-	if name == "adam" { // which means AdamW unless told otherwise
+	if name == "adam" || name == "fusedadam" { // which means AdamW unless told otherwise
+		name = "adam"
 		decoupled, said := p.flag("adam_w_mode")
 		if decoupled || !said {
 			name = "adamw"
@@ -24,7 +29,7 @@ func (c *Config) optimizer(r *reader, root *object) {
 	}
 	o, err := optim.Parse(name)
 	if err != nil {
-		r.fail("%s is %q; it is Adam, AdamW or SGD here", section.at("type"), kind)
+		r.fail("%s is %q; here are %s, with _8bit, _bf16 or _fp16 for what they keep", section.at("type"), kind, strings.Join(optim.Names(), ", "))
 		return
 	}
 	if torch, _ := p.flag("torch_adam"); !torch {
@@ -39,6 +44,7 @@ func (c *Config) optimizer(r *reader, root *object) {
 		o.Nesterov = v
 	}
 	betas(r, p, &o)
+	c.storage(p, &o)
 	for _, key := range []string{"bias_correction", "amsgrad"} {
 		if v, ok := p.flag(key); ok && v != (key == "bias_correction") {
 			r.fail("%s is %v, which is not there; leave it out", p.at(key), v)
@@ -50,6 +56,17 @@ func (c *Config) optimizer(r *reader, root *object) {
 	c.Optimizer, c.Rate = &o, o.LR
 	if p.open("lr") {
 		c.Rate = 0
+	}
+}
+
+// storage is the type of what the optimizer keeps: DeepSpeed can have it in that of the
+// weights.
+func (c *Config) storage(p *object, o *optim.Config) {
+	if c.brainStates {
+		o.Storage = dtype.BF16
+	}
+	if full, said := p.flag("fp32_optimizer_states"); said && !full && c.Precision != dtype.F32 {
+		o.Storage = c.Precision
 	}
 }
 

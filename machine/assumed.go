@@ -128,6 +128,7 @@ func (h *Host) assume(onDevices units.Bytes, besideGPU bool) {
 		Compute: Compute{F32: corePeak * units.Flops(h.Cores)},
 	}
 	f.fill(rest.figures(), Assumed)
+	f.fill((&Host{Update: 2 * h.Copy}).figures(), Assumed)
 }
 
 func (d *Disk) assume() {

@@ -23,6 +23,7 @@ type calibration struct {
 	At        time.Time  `json:"at"`
 	Copy      units.Rate `json:"copy"`
 	CopyOne   units.Rate `json:"copy_one"`
+	Update    units.Rate `json:"update,omitempty"`
 	Compute   Compute    `json:"compute"`
 	DiskRead  units.Rate `json:"disk_read,omitempty"`
 	DiskWrite units.Rate `json:"disk_write,omitempty"`
@@ -45,7 +46,7 @@ func (m *Machine) calibrate(o Options) {
 	}
 	m.Calibrated = c.At
 	m.Notes = append(m.Notes, c.Notes...)
-	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Compute: c.Compute}
+	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Update: c.Update, Compute: c.Compute}
 	figures{m.Host.figures(), &m.Host.Sources}.fill(host.figures(), Measured)
 	figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Read: c.DiskRead, Write: c.DiskWrite}).figures(), Measured)
 }
@@ -55,6 +56,9 @@ func (m *Machine) calibrationKey(o Options) string {
 	parts := []string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", o.Version}
 	if o.Arithmetic != nil {
 		parts = append(parts, "arithmetic")
+	}
+	if o.Updates != nil {
+		parts = append(parts, "updates")
 	}
 	if o.MeasureDisk {
 		parts = append(parts, "disk "+o.DiskPath)
@@ -68,6 +72,7 @@ func (m *Machine) measure(o Options, key string) calibration {
 	c.CopyOne = copyRate(n, 1)
 	c.Copy = max(copyRate(n, m.Host.Cores), c.CopyOne)
 	c.measureArithmetic(o.Arithmetic)
+	c.measureUpdates(o.Updates)
 	c.measureDisk(m.Disk, o)
 	return c
 }
@@ -88,6 +93,18 @@ func (c *calibration) measureArithmetic(measure func(dtype.Type) (units.Flops, e
 		}
 		*t.rate = rate
 	}
+}
+
+func (c *calibration) measureUpdates(measure func() (units.Rate, error)) {
+	if measure == nil {
+		return // taken from the copy rate, and marked so
+	}
+	rate, err := measure()
+	if err != nil {
+		c.note("the rate of updates could not be measured: %v", err)
+		return
+	}
+	c.Update = rate
 }
 
 func (c *calibration) measureDisk(d Disk, o Options) {

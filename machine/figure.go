@@ -38,7 +38,7 @@ func (d *Device) figures() []figure {
 func (h *Host) figures() []figure {
 	return []figure{
 		{"memory", (*size)(&h.Memory)}, {"limit", (*size)(&h.Limit)}, {"usable", (*size)(&h.Usable)},
-		{"cores", (*count)(&h.Cores)}, {"copy", (*rate)(&h.Copy)}, {"copy-one", (*rate)(&h.CopyOne)},
+		{"cores", (*count)(&h.Cores)}, {"copy", (*rate)(&h.Copy)}, {"copy-one", (*rate)(&h.CopyOne)}, {"update", (*rate)(&h.Update)},
 		{"f32", (*flops)(&h.Compute.F32)}, {"bf16", (*flops)(&h.Compute.BF16)}, {"f16", (*flops)(&h.Compute.F16)},
 	}
 }

@@ -109,6 +109,9 @@ type Host struct {
 	// CopyOne one core; the traffic on the memory bus is twice that.
 	Copy    units.Rate `json:"copy"`
 	CopyOne units.Rate `json:"copy_one"`
+	// Update is the traffic on the memory bus, reads plus writes, while all cores run
+	// AdamW on f32: 28 bytes a param.
+	Update  units.Rate `json:"update"`
 	Compute Compute    `json:"compute"` // of all cores together
 	Sources Sources    `json:"sources,omitempty"`
 }

@@ -256,6 +256,7 @@ host
   cores                16  assumed
   copy          25.0 GB/s  assumed
   copy-one      5.00 GB/s  assumed
+  update        50.0 GB/s  assumed
   f32         640 GFLOP/s  assumed
 disk     none
 `

@@ -25,6 +25,8 @@ type Options struct {
 	// Arithmetic measures the matrix product of all cores in a type. It comes from
 	// whoever knows a CPU backend; nil leaves the rate assumed, with a note.
 	Arithmetic func(dtype.Type) (units.Flops, error)
+	// Updates measures Host.Update, likewise.
+	Updates func() (units.Rate, error)
 	// DiskPath is a folder for the disk tier; "" means none. MeasureDisk writes and
 	// reads back DiskBytes (256 MiB if zero) there.
 	DiskPath    string

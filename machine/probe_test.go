@@ -86,6 +86,7 @@ func TestProbeFillsTheMachine(t *testing.T) {
 		}
 		return 90e9, nil
 	}
+	o.Updates = func() (units.Rate, error) { return 33e9, nil }
 	m, err := Probe(o)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestProbeFillsTheMachine(t *testing.T) {
 		t.Errorf("device %+v", d)
 	}
 	h := m.Host
-	if h.Limit != 5*units.GiB || h.Cores < 1 || h.Compute.BF16 != 0 || h.Sources["copy"] != Measured || h.Copy < h.CopyOne {
+	if h.Limit != 5*units.GiB || h.Cores < 1 || h.Compute.BF16 != 0 || h.Sources["copy"] != Measured || h.Copy < h.CopyOne || h.Update != 33e9 || h.Sources["update"] != Measured {
 		t.Errorf("host %+v", h)
 	}
 	if m.Disk.Path != o.DiskPath || m.Disk.Sources["read"] != Measured || m.Disk.Write <= 0 {
@@ -109,7 +110,7 @@ func TestProbeFillsTheMachine(t *testing.T) {
 	}
 	// What the language can say of a probed machine survives it.
 	again := parse(t, m.String())
-	if again.Host.Copy != m.Host.Copy || again.Devices[0].Compute != d.Compute || again.Disk.Read != m.Disk.Read || !again.Devices[0].Shared {
+	if again.Host.Copy != m.Host.Copy || again.Host.Update != m.Host.Update || again.Devices[0].Compute != d.Compute || again.Disk.Read != m.Disk.Read || !again.Devices[0].Shared {
 		t.Errorf("%s\n%+v\n%+v", m, m, again)
 	}
 }
@@ -120,6 +121,9 @@ func TestProbeNamesWhatItAssumes(t *testing.T) {
 	m, err := Probe(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if m.Host.Sources["update"] != Assumed || m.Host.Update != 2*m.Host.Copy {
+		t.Errorf("updates at %v, copies at %v: %v", m.Host.Update, m.Host.Copy, m.Host.Sources)
 	}
 	if m.Host.Sources["f32"] != Assumed || m.Devices[0].Sources["f32"] != Assumed || m.Disk.Sources["read"] != Assumed {
 		t.Errorf("host %v, device %v, disk %v", m.Host.Sources, m.Devices[0].Sources, m.Disk.Sources)

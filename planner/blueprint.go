@@ -20,7 +20,8 @@ type blueprint struct {
 	goal  Goal
 	site  Site
 	slabs slabs
-	owner []int // by slab: the block that owns it
+	owner []int   // by slab: the block that owns it
+	kept  []int64 // by slab: bytes of its weights and of what the optimizer keeps
 	// trained is the first block with a trainable param: backward stops there.
 	trained int
 
@@ -95,6 +96,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 			b.update.Attr.To = m.Config.DType
 		}
 	}
+	b.kept = keptBytes(b.slabs.list, g.Master)
 	b.ownSlabs()
 	b.trained = b.firstTrained()
 	b.tangled = b.entangled()

@@ -38,6 +38,7 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 	if b.training() && b.goal.Optimizer.Clip {
 		e.clippedUpdates()
 	}
+	e.uploadAll(0)
 	b.usual = size{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Steps) + len(e.p.Steps)/16}
 	return newDraft(e), nil
 }
@@ -76,8 +77,9 @@ type emitter struct {
 	batchHome []int   // by micro: on the host
 	result    []int   // by micro: on the host
 	landed    [][]int // by slab the host updates: what came there for it
-	stops     []int   // stops on the host between device and disk, in order
-	partials  int     // on device 0: sums of squares
+	uploads   []upload
+	stops     []int // stops on the host between device and disk, in order
+	partials  int   // on device 0: sums of squares
 	on        []onDevice
 
 	carry *borders    // what a block takes

@@ -76,7 +76,7 @@ func (s Site) ratesOf(d plan.Device) sim.Rates {
 	if d.Name == DiskName {
 		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
 	}
-	if d.Name == HostName {
+	if d.Name == HostName && s.Host.Memory > 0 {
 		return s.Host
 	}
 	return s.Rates

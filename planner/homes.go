@@ -73,7 +73,7 @@ func (e *emitter) owners() []int {
 	for k := range order {
 		order[k] = k
 	}
-	weight := e.b.keptBytes
+	weight := func(k int) int64 { return e.b.kept[k] }
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
 	load := make([]int64, e.c.devices())
 	for _, k := range order {

@@ -40,12 +40,27 @@ func (e *emitter) hostUpdate(k int) {
 		e.updated++
 	}
 	e.fetched = max(e.fetched, e.updated)
+	state.gradient = -1
 	if weight != s.Weight {
+		e.uploads = append(e.uploads, upload{k, weight})
+	}
+	e.uploadAll(hostedAhead)
+}
+
+// upload is the updated weights of a slab on the host, to go to the devices they rest
+// on.
+type upload struct{ slab, weight int }
+
+// uploadAll sends updated weights up, but for the last few: the host may still be busy
+// with those, and what comes to the device behind them would wait.
+func (e *emitter) uploadAll(but int) {
+	for ; len(e.uploads) > but; e.uploads = e.uploads[1:] {
+		u := e.uploads[0]
+		s := &e.p.Slabs[u.slab]
 		for _, id := range append([]int{s.Weight}, s.Replicas...) {
-			e.moveTo(e.p.Buffers[id].Arena, weight, id, block, -1)
+			e.moveTo(e.p.Buffers[id].Arena, u.weight, id, e.b.owner[u.slab], -1)
 		}
 	}
-	state.gradient = -1
 }
 
 // hostWeights is where the host writes the weights of a slab: their home, or room for

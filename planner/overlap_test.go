@@ -18,13 +18,15 @@ const deep = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hi
 "num_attention_heads":8,"num_key_value_heads":8,"intermediate_size":4096,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":4096}`
 
-// allStreamed streams everything, from the disk if asked.
-func allStreamed(disk bool) func(slabs, blocks int) planner.Choice {
+// allStreamed streams everything, from the disk if asked, and has the host update if
+// asked.
+func allStreamed(disk, host bool) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
 		c := planner.Alike(true, true, planner.KeepNone, 3)(slabs, blocks)
 		c.Ahead, c.OnDisk = 2, make([]bool, slabs)
 		for i := range c.OnDisk {
 			c.OnDisk[i] = disk
+			c.Hosted = append(c.Hosted, host)
 		}
 		return c
 	}
@@ -43,24 +45,27 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		task        graph.Task
 		rates       sim.Rates
 		disk        planner.Disk
+		host        sim.Rates
 	}{
-		{"compute", "compute", 4096, graph.Train, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, planner.Disk{}},
-		{"link while training", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}},
-		{"link while inferring", "link to device", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}},
-		{"optimizer", "compute", 16, graph.Train, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, planner.Disk{}},
-		{"disk while inferring", "disk read", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}},
-		{"disk while training", "disk read", 64, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}},
+		{"compute", "compute", 4096, graph.Train, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{}},
+		{"link while training", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{}},
+		{"link while inferring", "link to device", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{}},
+		{"optimizer", "compute", 16, graph.Train, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{}},
+		{"disk while inferring", "disk read", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}, sim.Rates{}},
+		{"disk while training", "disk read", 64, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}, sim.Rates{}},
+		{"host while training", "host processor", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{Memory: 20e9}},
+		{"link to a fast host", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{Memory: 1e12}},
 	} {
 		model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk}
+		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk, Host: c.host}
 		goal := planner.Goal{Micros: 1}
 		if c.task == graph.Train {
 			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
-		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0))
+		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Memory > 0))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,17 +123,19 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 	return to
 }
 
-// keptBytes is what a slab's weights take, and what the optimizer keeps of them.
-func (b *blueprint) keptBytes(slab int) int64 {
-	s := b.slabs.list[slab]
-	bytes := s.WeightBytes
-	for _, p := range s.Params {
-		for _, state := range p.States {
-			bytes += state.Bytes()
+// keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
+func keptBytes(slabs []plan.Slab, master bool) []int64 {
+	kept := make([]int64, len(slabs))
+	for k, s := range slabs {
+		kept[k] = s.WeightBytes
+		for _, p := range s.Params {
+			for _, state := range p.States {
+				kept[k] += state.Bytes()
+			}
+		}
+		if master {
+			kept[k] += 4 * s.Elements
 		}
 	}
-	if b.goal.Master {
-		bytes += 4 * s.Elements
-	}
-	return bytes
+	return kept
 }

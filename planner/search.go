@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 
 	"spillway/plan"
@@ -73,7 +74,7 @@ type candidate struct {
 	// written: the plan was, and needed is what is alive at once. Else it is what the
 	// homes take. exact: needed is what the packed plan takes.
 	written, exact bool
-	fits    bool // going by needed
+	fits           bool // going by needed
 	needed
 	share   float64 // of a device it may fill
 	homes   *plan.Plan
@@ -154,9 +155,10 @@ func (s *search) try(f family) error {
 	return s.time(c)
 }
 
-// leaner remembers the candidate that lacks least of a device.
+// leaner remembers the candidate that lacks least of a device, and among those that
+// lack nothing of it, least of the host or the disk.
 func (s *search) leaner(c *candidate) {
-	if s.lean == nil || c.lacks() < s.lean.lacks() {
+	if s.lean == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.lean.lacks(), 0)), cmp.Compare(s.lack(c.needed), s.lack(s.lean.needed))) < 0 {
 		s.lean = c
 	}
 }

@@ -29,12 +29,22 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 			r.Peer = p.Rate
 		}
 	}
-	return Site{
+	site := Site{
 		Device: d.Name, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels: sim.NewVirtual(d.Name, 0, Alignment, r), Rates: r,
 		HostPinned: d.Kind == machine.GPU, SharedPools: d.Shared, Devices: alike(m, d),
 		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
-	}, nil
+	}
+	if d.Kind == machine.GPU {
+		site.Host = hostRates(m.Host)
+	}
+	return site, nil
+}
+
+// hostRates are those of the host's processor while devices compute. Updates are bound
+// by its memory bus.
+func hostRates(h machine.Host) sim.Rates {
+	return sim.Rates{Memory: h.Update, Vector: units.Flops(vectorShare * float64(h.Compute.F32)), Matrix: h.Compute.F32}
 }
 
 // alike counts the devices of a machine that equal one: those can share its work.

@@ -72,7 +72,7 @@ func (s *search) blockLoads() []float64 {
 		}
 		for _, k := range s.b.slabs.of[i] {
 			if s.b.owner[k] == i {
-				sizes[i] += float64(s.b.keptBytes(k))
+				sizes[i] += float64(s.b.kept[k])
 			}
 		}
 		time, bytes = time+times[i], bytes+sizes[i]

@@ -20,6 +20,10 @@ type Report struct {
 	// overflowed and nothing was updated; Norm is 0 then, and Loss too if it is no number.
 	LossScale float64 `json:"loss_scale,omitempty"`
 	Skipped   bool    `json:"skipped,omitempty"`
+	// StateBytes is what the optimizer keeps besides masters. Compressed: a policy has it
+	// in fewer bits.
+	StateBytes int64 `json:"state_bytes"`
+	Compressed bool  `json:"compressed,omitempty"`
 
 	// Over the iterations since the last report, batches included, evaluation and
 	// saving not.
@@ -62,6 +66,7 @@ func (t *Trainer) complete(r Report) Report {
 		r.ShareOfBound = f.AtBest * f.StepSeconds / seconds
 	}
 	r.PredictedBytes = p.Peak()[plan.OnDevice]
+	r.StateBytes, r.Compressed = StateBytes(p), t.compression.Active
 	if v := t.c.Evaluate; v != nil {
 		r.PredictedBytes += v.Executor.Plan().Peak()[plan.OnDevice]
 	}

@@ -42,12 +42,20 @@ type state struct {
 	// Best evaluation so far, where there was one, and the last iteration evaluated.
 	Best   *Best `json:"best,omitempty"`
 	Judged int64 `json:"judged,omitempty"`
+	// Policy on states, where there is one, and how far it has come.
+	Policy      *optim.Policy      `json:"policy,omitempty"`
+	Compression *optim.Compression `json:"compression,omitempty"`
 }
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	return state{t.done, t.c.Optimizer, t.c.Schedule, t.c.Clip, t.c.Seed, p.Rows * int64(p.Micros), feed, t.scale, t.best, t.judged}, err
+	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, Samples: p.Rows * int64(p.Micros),
+		Feed: feed, LossScale: t.scale, Best: t.best, Judged: t.judged}
+	if t.c.Policy != (optim.Policy{}) {
+		s.Policy, s.Compression = &t.c.Policy, &t.compression
+	}
+	return s, err
 }
 
 // save writes a checkpoint if it is time to, or if it must and the last one is older.
@@ -212,7 +220,13 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if now.LossScale != nil && was.LossScale != nil {
 		now.LossScale = was.LossScale
 	}
+	if now.Compression != nil && was.Compression != nil {
+		now.Compression = was.Compression
+	}
 	if err := sameRun(was, now); err != nil {
+		return err
+	}
+	if err := t.regain(was.Compression); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {

@@ -34,6 +34,13 @@ type Config struct {
 	LossScale optim.LossScale
 	Seed      uint64 // of dropout
 
+	// Policy says when the optimizer's states are compressed; zero: never. Compress then
+	// carries weights and states over to a plan that keeps the states of the optimizer it
+	// is given, and returns the executor of that plan, which goes on in place of the
+	// first.
+	Policy   optim.Policy
+	Compress func(optim.Config) (*executor.Executor, error)
+
 	// Report is told of every ReportEvery-th iteration (0: each) and of the last.
 	Report      func(Report)
 	ReportEvery int64
@@ -66,6 +73,8 @@ type Trainer struct {
 	best  *Best            // evaluation so far, nil for none
 	// judged is the last iteration that was evaluated.
 	judged int64
+
+	compression optim.Compression
 }
 
 // New prepares a run on an executor whose weights are loaded. With a folder to
@@ -76,10 +85,10 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	if err := c.matches(e); err != nil {
+	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept, compression: c.Policy.Begin()}
+	if err := t.matches(e); err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept}
 	if scaled(e.Plan().Update) {
 		t.scale = &c.LossScale
 	}
@@ -92,7 +101,7 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 // Move lets the run go on with another executor, which holds the same weights and
 // optimizer state: where they rest may differ.
 func (t *Trainer) Move(to *executor.Executor) error {
-	if err := t.c.matches(to); err != nil {
+	if err := t.matches(to); err != nil {
 		return fmt.Errorf("going on with another plan: %w", err)
 	}
 	t.e = to
@@ -124,11 +133,15 @@ func (c Config) complete() (Config, error) {
 	if c.Iterations < 0 || !(c.Clip >= 0) {
 		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
 	}
-	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check())
+	if c.Policy != (optim.Policy{}) && c.Durable != nil {
+		return c, fmt.Errorf("policy %s would change states that a disk keeps from iteration to iteration; name an optimizer such as %s_8bit, which starts with them, or leave the disk out", c.Policy, c.Optimizer.Name)
+	}
+	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check(), c.Policy.Check())
 }
 
 // matches holds the configuration against what the plan was made for.
-func (c Config) matches(e *executor.Executor) error {
+func (t *Trainer) matches(e *executor.Executor) error {
+	c := t.c
 	u := e.Plan().Update
 	if u == nil {
 		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", e.Plan().Model, e.Plan().Task)
@@ -140,7 +153,7 @@ func (c Config) matches(e *executor.Executor) error {
 	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
 	}
-	if err := c.keeps(e.Plan()); err != nil {
+	if err := keeps(t.optimizer(), e.Plan()); err != nil {
 		return err
 	}
 	if scaled(u) && !u.Clip {
@@ -157,8 +170,8 @@ func (c Config) matches(e *executor.Executor) error {
 func scaled(u *plan.Update) bool { return u != nil && u.Attr.To == dtype.F16 }
 
 // keeps says whether the plan keeps what the optimizer does, in the same types.
-func (c Config) keeps(p *plan.Plan) error {
-	keeping, err := c.Optimizer.Keeping()
+func keeps(o optim.Config, p *plan.Plan) error {
+	keeping, err := o.Keeping()
 	if err != nil {
 		return err
 	}
@@ -169,7 +182,7 @@ func (c Config) keeps(p *plan.Plan) error {
 			}
 			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
 			if want := keeping(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
-				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, c.Optimizer, want)
+				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, o, want)
 			}
 		}
 	}
@@ -286,6 +299,9 @@ func (t *Trainer) Step() (Report, error) {
 		err = t.commit()
 	}
 	t.pace.stop(filled.Tokens)
+	if err == nil {
+		err = t.follow(report)
+	}
 	return report, err
 }
 

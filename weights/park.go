@@ -71,7 +71,8 @@ func Park(e *executor.Executor, folder string) (*Parked, error) {
 func (p *Parked) Bytes() int64 { return p.bytes }
 
 // Restore writes to an executor all it holds. Its plan must have the same params and
-// keep the same state of them.
+// keep the same states of them; those of another type are converted, each number by
+// itself.
 func (p *Parked) Restore(e *executor.Executor) error {
 	tensors := held(e)
 	if len(tensors) != len(p.at) {
@@ -97,11 +98,17 @@ func (p *Parked) Weights(e *executor.Executor) error {
 
 func (p *Parked) write(e *executor.Executor, t executor.Tensor) error {
 	at, ok := p.at[parkedName{t.Param.Name, t.State}]
-	if !ok || !at.t.Equal(t.Type) {
+	same := ok && at.t.Equal(t.Type)
+	if !same && !(ok && t.State != "" && convertible(at.t, t.Type)) {
 		return fmt.Errorf("%s %s was parked as %v, the plan has it as %v", t.Param.Name, t.State, at.t, t.Type)
 	}
-	return e.Write(t, func(offset int64, chunk []byte) error {
-		_, err := p.store.ReadAt(chunk, at.offset+offset)
+	other := converted{at.t, t.Type, p.store, at.offset}
+	return e.Write(t, func(offset int64, chunk []byte) (err error) {
+		if same {
+			_, err = p.store.ReadAt(chunk, at.offset+offset)
+		} else {
+			_, err = other.ReadAt(chunk, offset)
+		}
 		return err
 	})
 }
@@ -126,6 +133,9 @@ func (m memory) Close() error                            { return m.region.Free(
 
 // temporary is a file without a name: it is gone when it is closed, or the process ends.
 func temporary(folder string) (storage, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
 	f, err := os.CreateTemp(folder, "parked-*")
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func subscript(v, key any) (any, error) {
 	if s, ok := key.(string); ok {
 		return method(v, s), nil
 	}
-	return undefined{"item " + repr(key) + " of " + typeName(v)}, nil
+	return undefined{what: "item " + repr(key) + " of " + typeName(v)}, nil
 }
 
 // at is an item, counted from the end if i is negative.
@@ -39,7 +39,7 @@ func at(list []any, i int64) any {
 		i += n
 	}
 	if i < 0 || i >= n {
-		return undefined{fmt.Sprintf("item %d of %d", i, n)}
+		return undefined{what: fmt.Sprintf("item %d of %d", i, n)}
 	}
 	return list[i]
 }
@@ -56,7 +56,7 @@ func attribute(v any, name string) (any, error) {
 		if item, found := d.Values[name]; found {
 			return item, nil
 		}
-		return undefined{name}, nil
+		return undefined{what: name}, nil
 	}
 	return method(v, name), nil
 }

@@ -53,7 +53,7 @@ func (p *parser) conditional(then expression) (expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	otherwise := constant(undefined{"an if without else"})
+	otherwise := constant(undefined{what: "an if without else"})
 	if p.took("else") {
 		if otherwise, err = p.expression(); err != nil {
 			return nil, err

@@ -140,12 +140,12 @@ func (l loopState) attribute(name string) any {
 	case "cycle":
 		return function(l.cycle)
 	}
-	return undefined{"loop." + name}
+	return undefined{what: "loop." + name}
 }
 
 func (l loopState) item(i int) any {
 	if i < 0 || i >= len(l.list) {
-		return undefined{fmt.Sprintf("item %d of a loop over %d", i+1, len(l.list))}
+		return undefined{what: fmt.Sprintf("item %d of a loop over %d", i+1, len(l.list))}
 	}
 	return l.list[i]
 }

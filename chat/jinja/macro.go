@@ -69,7 +69,7 @@ func bodyFunction(name string, parameters []parameter, body []statement, defined
 					return nil, err
 				}
 			case !ok:
-				v = undefined{"parameter '" + q.name + "'"}
+				v = undefined{what: "parameter '" + q.name + "'"}
 			}
 			s.set(q.name, v)
 		}

@@ -22,7 +22,7 @@ func method(v any, name string) any {
 			return function(func(_ *run, args []any, _ map[string]any) (any, error) { return m(v, args) })
 		}
 	}
-	return undefined{fmt.Sprintf("'%s' of %s", name, typeName(v))}
+	return undefined{name, typeName(v)}
 }
 
 var dictMethods = map[string]func(d *Dict, args []any) (any, error){

@@ -82,7 +82,7 @@ func total(v any) (any, error) {
 func extreme(v any, sign int) (any, error) {
 	l, err := items(v)
 	if err != nil || len(l) == 0 {
-		return undefined{"the extreme of nothing"}, err
+		return undefined{what: "the extreme of nothing"}, err
 	}
 	best := l[0]
 	for _, item := range l[1:] {

@@ -64,7 +64,7 @@ func (s *scope) find(name string) any {
 			}
 		}
 	}
-	return undefined{"'" + name + "'"}
+	return undefined{what: "'" + name + "'"}
 }
 
 func (s *scope) inner() *scope { return &scope{outer: s} }

@@ -44,10 +44,16 @@ func (d *Dict) Clone() *Dict {
 	return c
 }
 
-// undefined remembers what it is that has no value.
-type undefined struct{ what string }
+// undefined remembers what it is that has no value: something, or an attribute of a
+// type.
+type undefined struct{ what, of string }
 
-func (u undefined) err() error { return fmt.Errorf("%s is undefined", u.what) }
+func (u undefined) err() error {
+	if u.of != "" {
+		return fmt.Errorf("'%s' of %s is undefined", u.what, u.of)
+	}
+	return fmt.Errorf("%s is undefined", u.what)
+}
 
 // function is what can be called: with arguments, and arguments by name.
 type function func(r *run, args []any, named map[string]any) (any, error)

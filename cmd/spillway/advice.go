@@ -8,7 +8,9 @@ import (
 
 	"spillway"
 	"spillway/internal/term"
+	"spillway/plan"
 	"spillway/planner"
+	"spillway/train"
 	"spillway/units"
 )
 
@@ -31,6 +33,37 @@ type advice struct {
 	Start   *planner.Taken     `json:"everything_on_the_device,omitempty"` // where the ladder begins
 	Ladder  []planner.Rung     `json:"ladder,omitempty"`
 	Compare []planner.Compared `json:"compare,omitempty"`
+	// Later is the plan once the policy on states has begun.
+	Later *laterReport `json:"compressed,omitempty"`
+}
+
+// laterReport is a plan that takes the place of the first.
+type laterReport struct {
+	Policy   string              `json:"policy"`
+	Strategy string              `json:"strategy"`
+	States   int64               `json:"state_bytes"`
+	Before   int64               `json:"state_bytes_before"`
+	Peak     map[plan.Tier]int64 `json:"peak_bytes"`
+	Seconds  float64             `json:"step_seconds"`
+}
+
+// later plans what a policy on states leads to; nil for nothing.
+func later(job *spillway.Job) (*laterReport, error) {
+	next, err := job.Compressed()
+	if err != nil || next == nil {
+		return nil, err
+	}
+	return &laterReport{job.Options.Policy.String(), next.Plan.Strategy, train.StateBytes(next.Plan), train.StateBytes(job.Plan), next.Plan.Peak(), next.Plan.Forecast.StepSeconds}, nil
+}
+
+func (l *laterReport) String() string {
+	text := fmt.Sprintf("policy %s: states of %v instead of %v, %s", l.Policy, units.Bytes(l.States), units.Bytes(l.Before), l.Strategy)
+	for _, t := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+		if n := l.Peak[t]; n > 0 {
+			text += fmt.Sprintf(", %s %v", t, units.Bytes(n))
+		}
+	}
+	return text + ", " + seconds(l.Seconds) + " per iteration"
 }
 
 // largestReport is the largest size that fits and what one more would lack.
@@ -88,6 +121,9 @@ func (a *asked) advise(m *spillway.Model, o spillway.PlanOptions) (out advice, e
 func (a advice) write(p *page) {
 	if l := a.Largest; l != nil {
 		p.line("largest", "%s", l)
+	}
+	if a.Later != nil {
+		p.line("later", "%s", a.Later)
 	}
 	if a.Compare != nil {
 		p.WriteString("\n")

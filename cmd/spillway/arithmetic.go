@@ -42,6 +42,39 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
 }
 
+// How an update is measured: more params than caches hold.
+const (
+	updateParams = 16 << 20
+	updateTime   = 300 * time.Millisecond
+)
+
+// updateRate measures AdamW on all cores, as traffic on the memory bus.
+func updateRate() (rate units.Rate, err error) {
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	params := op.Type{DType: dtype.F32, Shape: shape.Shape{updateParams}}
+	call, err := op.Make(op.Adam, op.Attr{Decoupled: true}, params, params, params, params, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})
+	if err != nil {
+		return 0, err
+	}
+	b, err := newBenchCall(dev, call)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	b.launch.Args = &op.Args{}
+	for i, x := range map[int]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1} {
+		b.launch.Args.F[i] = x
+	}
+	factor := b.launch.Buffers[len(call.In)-1].Host() // of clipping; with 0 nothing is updated
+	binary.LittleEndian.PutUint32(factor, math.Float32bits(1))
+	best, err := b.best(updateTime)
+	if err != nil {
+		return 0, err
+	}
+	return units.Rate(float64(call.Cost().Bytes) / best.Seconds()), nil
+}
+
 // registerPeak is the rate of multiply-adds that all cores reach in registers, in units
 // of 1e9: the best of some short runs.
 func registerPeak() (rate float64) {

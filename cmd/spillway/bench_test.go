@@ -79,6 +79,32 @@ esac
 	}
 }
 
+// Only what was asked for is prepared, and only peers that measure it are run.
+func TestBenchOnlyWhatIsWanted(t *testing.T) {
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close()
+	b := &bench{dev: dev}
+	defer b.close()
+	if err := b.prepare(benchOptions{only: "product 1024,forward"}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, i := range b.items {
+		names = append(names, i.Name)
+	}
+	if got := strings.Join(names, ", "); got != "matrix product 1024³, attention forward" {
+		t.Errorf("prepared %s", got)
+	}
+	asked := map[string]bool{}
+	findPeers(fakePython(t, "exit 1")).once(context.Background(), &benchReport{Results: b.items[1:]}, func(name string) { asked[name] = true })
+	if len(asked) != 1 || !asked["PyTorch, torch_attention"] {
+		t.Errorf("asked %v", asked)
+	}
+	if err := (&bench{dev: dev}).prepare(benchOptions{only: "nothing"}); err == nil {
+		t.Error("a bench of nothing was prepared")
+	}
+}
+
 // A missing library is noted once and not asked again.
 func TestPeersMissing(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")

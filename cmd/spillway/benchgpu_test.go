@@ -61,6 +61,54 @@ esac
 	}
 }
 
+// What plans foretell with the rates that were measured on an H200 is what iterations
+// took there, and what its driver was expected to count is what it counted. The file is
+// of bench gpu --json; what it expected was rounded up less than today.
+func TestForecastsAreWhatWasMeasured(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "h200.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen gpuReport
+	if err := json.Unmarshal(text, &seen); err != nil {
+		t.Fatal(err)
+	}
+	m, err := machine.Parse("h200,host:125GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Devices[0] = seen.Rates.Device(m.Devices[0])
+	rows := map[string]*gpuRow{}
+	for _, row := range gpuRows() {
+		rows[row.Name] = row
+	}
+	var r gpuReport
+	for _, measured := range seen.Results {
+		row := rows[measured.Name]
+		if row == nil {
+			t.Errorf("there is no row %s any more", measured.Name)
+			continue
+		}
+		made, err := openBench(row.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, err := made.Plan(row.request(m, &rig{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Close()
+		measured.Forecast = job.Plan.Forecast.StepSeconds
+		t.Logf("%-72s took %8.2f ms, forecast %8.2f ms", measured.Name, 1e3*measured.Seconds, 1e3*measured.Forecast)
+		r.Results = append(r.Results, measured)
+	}
+	r.conclude()
+	t.Logf("%d rows: time off by %.1f%% at the median, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
+	if len(r.Results) < 15 || !(r.TimeOff <= 0.1) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
+		t.Errorf("%d rows: time is off by %v at the median, memory by %v", len(r.Results), r.TimeOff, r.MemoryOff)
+	}
+}
+
 // Every row can be planned for the card it is meant for.
 func TestGPURowsCanBePlanned(t *testing.T) {
 	m, err := machine.Parse("h200,host:125GiB")

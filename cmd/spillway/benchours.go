@@ -47,6 +47,13 @@ const (
 
 func productItem(side int64) string { return fmt.Sprintf("matrix product %d³", side) }
 
+func productItems() (names []string) {
+	for _, side := range productSides {
+		names = append(names, productItem(side))
+	}
+	return names
+}
+
 // bench is our side of the benchmarks.
 type bench struct {
 	dev   device.Device
@@ -69,8 +76,17 @@ func (b *bench) close() error {
 
 // prepare makes the items that are wanted, with memory of their own.
 func (b *bench) prepare(o benchOptions) error {
-	for _, add := range []func() error{b.addProducts, b.addAttention, b.addAdam, b.addStep} {
-		if err := add(); err != nil {
+	for _, family := range []struct {
+		add   func() error
+		names []string
+	}{
+		{b.addProducts, productItems()}, {b.addAttention, []string{attentionForward, attentionBoth}},
+		{b.addAdam, []string{adamItem}}, {b.addStep, []string{stepItem}},
+	} {
+		if !slices.ContainsFunc(family.names, o.wants) {
+			continue
+		}
+		if err := family.add(); err != nil {
 			return err
 		}
 	}

@@ -54,15 +54,14 @@ type peerAnswer struct {
 
 // programs lists what is run, with the sizes we use.
 func programs() []peerProgram {
-	sides, products := []string{"--sizes"}, []string(nil)
+	sides := []string{"--sizes"}
 	for _, side := range productSides {
 		sides = append(sides, strconv.FormatInt(side, 10))
-		products = append(products, productItem(side))
 	}
 	product := func(r peerResult) (string, float64) { return productItem(r.N), r.GFlops }
 	return []peerProgram{
-		{torch, "torch_matmul.py", sides, products, product},
-		{numpy, "numpy_matmul.py", sides, products, product},
+		{torch, "torch_matmul.py", sides, productItems(), product},
+		{numpy, "numpy_matmul.py", sides, productItems(), product},
 		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
 			[]string{attentionForward, attentionBoth}, func(r peerResult) (string, float64) {
 				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops

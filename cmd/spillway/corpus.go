@@ -127,6 +127,8 @@ func (o *dataOptions) openFile(c *corpus, name string, r reading, progress func(
 	switch filepath.Ext(name) {
 	case ".bin":
 		return o.openTokens(c, name, r)
+	case ".json":
+		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
 	case ".jsonl", ".ndjson":
 		records, err = data.OpenJSONL(name, o.lines(r, progress))
 	default:

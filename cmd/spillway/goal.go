@@ -21,12 +21,14 @@ type goal struct {
 	accumulate int
 	precision  string
 	optimizer  string
+	policy     string // on states
 	clip       float64
 	lora       adapterFlags
 	auto       bool     // the batch is found by planning
 	tasks      []string // to choose from
 
 	optim   optim.Config
+	states  optim.Policy
 	adapted lora.Options // of lora and qlora
 }
 
@@ -81,6 +83,7 @@ func (g *goal) flags(cmd *cobra.Command) {
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
 	optimizerFlag(cmd, &g.optimizer)
+	f.StringVar(&g.policy, "state-policy", "", "compress what the optimizer keeps once training has found its way: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)")
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
 	g.lora.add(cmd)
 }
@@ -109,6 +112,9 @@ func (g *goal) check() (err error) {
 	if g.optim, err = optim.Parse(g.optimizer); err != nil {
 		return usageError{err}
 	}
+	if g.states, err = optim.ParsePolicy(g.policy); err != nil {
+		return usageError{err}
+	}
 	if g.adapters() {
 		g.adapted, err = g.lora.options(g.task == "qlora")
 	}
@@ -120,7 +126,7 @@ func (g *goal) check() (err error) {
 func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
 	o := spillway.PlanOptions{
 		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
+		Optimizer: g.optim, Policy: g.states, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
 	switch g.precision {
 	case "fp16":

@@ -110,6 +110,11 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 	if r.advice, err = ask.advise(m, job.Options); err != nil {
 		return nil, err
 	}
+	if misfit == nil {
+		if r.Later, err = later(job); err != nil {
+			return nil, err
+		}
+	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}
 	r.why = at.why

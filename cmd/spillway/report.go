@@ -160,7 +160,7 @@ type deviceReport struct {
 func describeDevices(p *plan.Plan) []deviceReport {
 	var list []deviceReport
 	for i, d := range p.Devices {
-		if d.Name == planner.DiskName {
+		if d.Name == planner.DiskName || d.Name == planner.HostName {
 			continue
 		}
 		r := deviceReport{Name: d.Name, Budget: d.Budget}

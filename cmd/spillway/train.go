@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"spillway/deepspeed"
 	"spillway/lora"
 	"spillway/optim"
-	"spillway/plan"
 	"spillway/train"
 )
 
@@ -40,6 +38,7 @@ type trainOptions struct {
 	keepEvery int64
 	resume    bool
 	planFile  string
+	metrics   string
 	device    string
 	logFile   string
 	adapter   string // folder to begin from
@@ -143,6 +142,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	diskFlag(cmd, &o.disk)
 	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
+	f.StringVar(&o.metrics, "metrics", "", "add a line of numbers to the CSV `FILE` for every iteration")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
@@ -190,17 +190,11 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	if o.disk, err = o.wish.disk(o.disk); err != nil {
-		return r, err
-	}
-	here, err := sh.rig(o.device, diskOptions(o.disk))
+	here, err := o.rig(sh)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, here.close()) }()
-	if err := limitHost(&here.machine, o.maxHost); err != nil {
-		return r, err
-	}
 	options := o.options(here.machine, here.device)
 	options.On, options.Disk = here.on, o.disk
 	if options.Adapter, err = openBeginning(o.adapter); err != nil {
@@ -228,18 +222,41 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 		return r, err
 	}
 	defer from.files.close() // read only
-	config.Iterations, config.Evaluate = from.iterations, o.evaluation(from.held)
 	job.Notices = append(notices, job.Notices...)
-	if err := showPlan(text, job, o.goal, here.why); err != nil {
+	return o.carryOut(ctx, run, job, from, config)
+}
+
+// rig opens the devices to train on, within the limit of the host.
+func (o *trainOptions) rig(sh shell) (here *rig, err error) {
+	if o.disk, err = o.wish.disk(o.disk); err != nil {
+		return nil, err
+	}
+	if here, err = sh.rig(o.device, diskOptions(o.disk)); err != nil {
+		return nil, err
+	}
+	if err := limitHost(&here.machine, o.maxHost); err != nil {
+		return nil, errors.Join(err, here.close())
+	}
+	return here, nil
+}
+
+// carryOut shows what will be done, and does it.
+func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillway.Job, from material, c train.Config) (r trainReport, err error) {
+	c.Iterations, c.Evaluate = from.iterations, o.evaluation(from.held)
+	if err := showPlan(run.log, job, o.goal, run.rig.why); err != nil {
 		return r, err
 	}
-	if err := showData(text, from.report); err != nil {
+	if err := showData(run.log, from.report); err != nil {
 		return r, err
 	}
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
-	result, err := run.run(ctx, job, from.feed, config)
+	if run.metrics, err = newMetrics(o.metrics); err != nil {
+		return r, fmt.Errorf("writing metrics: %w", err)
+	}
+	defer func() { err = errors.Join(err, run.metrics.close()) }()
+	result, err := run.run(ctx, job, from.feed, c)
 	if err = errors.Join(err, run.closeLog()); err != nil {
 		return r, err
 	}
@@ -270,35 +287,6 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	}, err
 }
 
-// folder for checkpoints. One that has some is continued only when asked to.
-func (o *trainOptions) folder(m *spillway.Model) (string, error) {
-	dir := o.out
-	if dir == "" {
-		dir = "trained-" + m.Name
-	}
-	found, err := checkpoint.Dir{Path: dir}.List()
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		found = nil
-	case err != nil:
-		return dir, fmt.Errorf("looking for checkpoints: %w", err)
-	}
-	iteration, held, err := heldOnDisk(o.disk)
-	if err != nil {
-		return dir, err
-	}
-	if held && !o.resume {
-		return dir, fmt.Errorf("%s holds iteration %d of a run: give --resume to go on from it, or another --disk", o.disk, iteration)
-	}
-	if len(found) > 0 && !o.resume {
-		return dir, fmt.Errorf("%s has a checkpoint of iteration %d: give --resume to go on from it, or another --out", dir, found[0].Iteration)
-	}
-	if len(found) == 0 && !held && o.resume {
-		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
-	}
-	return dir, nil
-}
-
 // fill takes the rate, the schedule and the loss scale from DeepSpeed's file, if there is one.
 func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 	if c != nil && c.Rate > 0 {
@@ -311,44 +299,4 @@ func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
 		o.lossScale = c.LossScale
 	}
 	return o
-}
-
-// start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
-	if options.MaxMemory != nil {
-		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
-			if err := here.limited(sh, n); err != nil {
-				return nil, nil, err
-			}
-			options.On = here.on
-		}
-	}
-	job, err := o.plan(m, options)
-	return newTraining(sh, text, here), job, err
-}
-
-// plan makes the plan, or takes the one of --plan, whose sizes then count.
-func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
-	if o.planFile == "" {
-		return o.planned(m, options)
-	}
-	f, err := os.Open(o.planFile)
-	if err != nil {
-		return nil, fmt.Errorf("opening the plan: %w", err)
-	}
-	defer f.Close() // opened for reading
-	p, err := plan.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.planFile, err)
-	}
-	if p.Model != m.Name {
-		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
-	}
-	options.Rows, options.Seq, options.Micros = p.Rows, p.Seq, p.Micros
-	job, err := m.Plan(options)
-	if err != nil {
-		return nil, err
-	}
-	job.Plan = p
-	return job, nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // write puts text in a file of a name and gives its path.
@@ -158,6 +160,35 @@ func TestTrainRecipe(t *testing.T) {
 	again := command(t, "train", "--recipe", saved, "--steps", "5", "--print-recipe")
 	if want := strings.Replace(printed.out, "steps: 3 ", "steps: 5 ", 1); again.out != want {
 		t.Errorf("got %s\nwant %s", again.out, want)
+	}
+}
+
+// Every flag of train can be in a recipe, lists and pairs too, and comes out again.
+func TestRecipesHaveEveryFlag(t *testing.T) {
+	args := []string{"train", "tiny-llama", "--print-recipe"}
+	newTrain(shell{}).Flags().VisitAll(func(f *pflag.Flag) {
+		value := f.DefValue
+		_, several := f.Value.(pflag.SliceValue)
+		switch {
+		case noSetting[f.Name] || f.Hidden:
+			return
+		case strings.HasPrefix(f.Value.Type(), "stringTo"):
+			args = append(args, "--"+f.Name, "b=2,a=1")
+			return
+		case f.Value.Type() == "intSlice", f.Value.Type() == "int64Slice":
+			value = "3,5"
+		case several || value == "":
+			value = "some: #value"
+		}
+		args = append(args, "--"+f.Name+"="+value)
+	})
+	printed := command(t, args...)
+	if printed.code != exitOK || strings.Contains(printed.out, "# What is not set") || strings.Count(printed.out, "some: #value") < 10 {
+		t.Fatalf("%d %s%s", printed.code, printed.out, printed.err)
+	}
+	again := command(t, "train", "--recipe", write(t, "all.yaml", printed.out), "--print-recipe")
+	if again.code != exitOK || again.out != printed.out {
+		t.Errorf("%s%s\nfrom\n%s", again.out, again.err, printed.out)
 	}
 }
 

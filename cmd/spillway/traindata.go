@@ -51,7 +51,7 @@ func dataFlags(cmd *cobra.Command) *dataOptions {
 	f.IntVar(&o.tokenBytes, "token-bytes", 0, "a token in a .bin file has `2|4` bytes (default: 2 where the vocabulary allows it)")
 	f.BoolVar(&o.skipBad, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
 	f.BoolVar(&o.learnPrompts, "learn-prompts", false, "learn questions too, not only answers")
-	f.StringVar(&o.packing, "packing", "", "what is left of a sample gets a part of the next document, `cut`, or padding, whole\n(default: whole where answers are learned, else cut)")
+	f.StringVar(&o.packing, "packing", "", "`cut|whole`: what is left of a sample gets a part of the next document, or padding\n(default: whole where answers are learned, else cut)")
 	f.StringArrayVar(&o.held, "eval-data", nil, "evaluate on `FILE`")
 	f.Float64Var(&o.share, "eval-split", 0, "hold out a share `X` of the documents to evaluate on (default: 0.05 if an evaluation is asked for without --eval-data)")
 	return o

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,12 +21,15 @@ type training struct {
 	line  *term.Line
 	log   io.Writer // for lines that stay
 	start time.Time
+	name  string // of the model
 	// milestone is after how many iterations a line stays; 0 for never. patience
 	// ends the run early, once the loss has halved; 0 for never.
 	milestone int64
 	patience  time.Duration
 	stop      context.CancelFunc
-	early     bool // patience ended the run
+	metrics   *metrics // nil for none
+	unwritten error    // what kept a line of them from being written
+	early     bool     // patience ended the run
 
 	reports     runLog
 	first, last train.Report
@@ -51,11 +55,11 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
 	t.start, t.foretold = time.Now(), t.rig.predicted(job.Plan)
-	c.Report = t.report
+	t.name, c.Report = job.Model.Name, t.report
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
 	t.line.Done()
-	return result, err
+	return result, errors.Join(err, t.unwritten)
 }
 
 // report takes in what an iteration gave.
@@ -78,6 +82,9 @@ func (t *training) report(r train.Report) {
 	if r.Skipped {
 		t.skipped++
 		t.line.Print(fmt.Sprintf("iteration %s updated nothing: its gradients overflowed at a loss scale of %g, which falls now", grouped(r.Iteration), r.LossScale))
+	}
+	if err := t.metrics.add(t.name, r, t.resident); t.unwritten == nil {
+		t.unwritten = err
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {

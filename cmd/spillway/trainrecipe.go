@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func settings(cmd *cobra.Command, hidden bool) []recipe.Known {
 			return
 		}
 		_, help := pflag.UnquoteUsage(f)
-		_, list := f.Value.(pflag.SliceValue)
+		_, list := severalValues(f)
 		k := recipe.Known{Name: f.Name, Help: strings.Join(strings.Fields(help), " "), Default: f.DefValue, List: list}
 		if list {
 			k.Default = "[]"
@@ -35,6 +36,20 @@ func settings(cmd *cobra.Command, hidden bool) []recipe.Known {
 		known = append(known, k)
 	})
 	return known
+}
+
+// severalValues are those of a flag that may have several: a list, or pairs of a name and
+// a value, which pflag prints in brackets.
+func severalValues(f *pflag.Flag) ([]string, bool) {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice(), true
+	}
+	if !strings.HasPrefix(f.Value.Type(), "stringTo") {
+		return nil, false
+	}
+	pairs := strings.FieldsFunc(strings.Trim(f.Value.String(), "[]"), func(c rune) bool { return c == ',' })
+	slices.Sort(pairs)
+	return pairs, true
 }
 
 // applyRecipe sets flags that the command line leaves out, and gives the model: the
@@ -101,8 +116,8 @@ func printRecipe(w io.Writer, cmd *cobra.Command, model string) error {
 			continue
 		}
 		set[k.Name] = []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			set[k.Name] = list.GetSlice()
+		if list, ok := severalValues(f); ok {
+			set[k.Name] = list
 		}
 	}
 	return recipe.Write(w, known, set)

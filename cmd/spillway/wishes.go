@@ -15,6 +15,7 @@ import (
 	"spillway/deepspeed"
 	"spillway/dtype"
 	"spillway/placement"
+	"spillway/planner"
 )
 
 // wishes are what a plan must do, whether or not it is fastest.
@@ -22,6 +23,7 @@ type wishes struct {
 	deepspeed string
 	deviceMap string
 	maxMemory string
+	updates   string
 	given     func(flag string) bool
 }
 
@@ -33,6 +35,7 @@ func wishFlags(cmd *cobra.Command) *wishes {
 	f.StringVar(&w.deepspeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from DeepSpeed's JSON in `FILE`")
 	f.StringVar(&w.deviceMap, "device-map", "", "where weights rest: `auto|balanced|balanced_low_0|sequential`, or module names with device numbers,\ncpu or disk as a JSON object or in a file: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)")
 	f.StringVar(&w.maxMemory, "max-memory", "", "take at most `SIZE` of each device, such as 2GiB, or of each its own: 0=10GiB,cpu=64GB (default: all)")
+	f.StringVar(&w.updates, "optimizer-place", "", "who updates the weights: `device|host|split`; host: the processor, beside the backward, where optimizer state\nrests in host memory (default: what is fastest)")
 	return w
 }
 
@@ -57,10 +60,11 @@ func (w *wishes) apply(g *goal, o *spillway.PlanOptions) (c *deepspeed.Config, n
 		}
 		o.DeviceMap = &m
 	}
-	if w.deepspeed == "" {
-		return nil, nil, nil
+	if w.deepspeed != "" {
+		c, notices, err = w.readDeepSpeed(g, o, len(here.Devices))
 	}
-	return w.readDeepSpeed(g, o, len(here.Devices))
+	o.Insist.Updates = planner.Updater(w.updates)
+	return c, notices, err
 }
 
 // disk is the folder of --disk, or the one that DeepSpeed's file names.

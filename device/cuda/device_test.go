@@ -41,7 +41,7 @@ func TestTF32(t *testing.T) {
 		return limit
 	}
 	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{TF32: true}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Lacks: lacks, Bound: bound})
 }
 
 // A share of the card with a small limit gives exactly that.

@@ -17,6 +17,9 @@ import (
 // tensors numbers element types as cuDNN does.
 var tensors = map[dtype.Type]int{dtype.F32: driver.TensorF32, dtype.BF16: driver.TensorBF16, dtype.F16: driver.TensorF16}
 
+// leastVersion of cuDNN that masks scores with infinities.
+const leastVersion = 91000
+
 // leastPairs of queries and keys for which cuDNN pays: below, its launches take longer
 // than our kernels.
 const leastPairs = 1 << 24
@@ -30,9 +33,13 @@ const pairBytes = 512 << 20
 // own place, on a card whose results were seen to be repeatable.
 func (h heads) library(d *Device) bool {
 	a := h.c.Attr
-	return d.lib.DNN != nil && d.card.major == 9 && h.c.In[0].DType != dtype.F32 &&
-		h.d%8 == 0 && h.d <= 128 && a.Scale > 0 && (a.Window == 0 || a.Window >= h.s) && !h.masks() && !h.dropout() && (!a.Causal || h.t == h.s) &&
-		h.b*h.heads*h.t*h.s >= leastPairs
+	if d.lib.DNN == nil || d.lib.DNN.Version < leastVersion || d.card.major != 9 {
+		return false
+	}
+	if h.c.In[0].DType == dtype.F32 || h.d%8 != 0 || h.d > 128 || a.Scale <= 0 || h.b*h.heads*h.t*h.s < leastPairs {
+		return false
+	}
+	return !h.masks() && !h.dropout() && (a.Window == 0 || a.Window >= h.s) && (!a.Causal || h.t == h.s)
 }
 
 // slice is how much of a call one run of a graph takes: samples, or of one sample some
@@ -79,7 +86,7 @@ func (d *Device) planGraph(g *driver.Graph) (*driver.GraphPlan, error) {
 	if d.dnn.handle == 0 {
 		h, err := d.lib.DNN.Create()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("starting cuDNN %d: %w; repair its installation, or keep it from being found to run without", d.lib.DNN.Version, err)
 		}
 		d.dnn.handle = h
 	}

@@ -66,8 +66,13 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 			}
 		}
 	}
-	d.card.major = 8
-	if headsOf(attentionCall(t, dtype.BF16, 1, 4096, 128, llama), 3).library(d) {
+	large := headsOf(attentionCall(t, dtype.BF16, 1, 4096, 128, llama), 3)
+	d.lib.DNN.Version = 90800
+	if large.library(d) {
+		t.Error("taken by a library that is too old")
+	}
+	d.lib.DNN.Version, d.card.major = 91900, 8
+	if large.library(d) {
 		t.Error("taken on a card that was not tried")
 	}
 }

@@ -310,7 +310,7 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
 	}
-	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+4<<20 {
+	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20+firstRuns {
 		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
 	}
 }

@@ -66,19 +66,18 @@ func (d *Device) pages() int64 {
 	return d.paged
 }
 
-// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB. The
-// driver takes up to a page more, for the levels above.
+// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB.
 const hostShare = 4096 / 8
+
+// firstRuns is what the driver takes when queues open and kernels of libraries run for the
+// first time. On an H200 up to one page was seen; one more is for doubt.
+const firstRuns = 2 * page
 
 // Footprint is what the driver will count of the card, all programs' together, when so
 // many bytes more are allocated on it and so many page-locked on the host. The kernels
 // that will run must have been asked for.
 func (d *Device) Footprint(card, host int64) int64 {
-	tables := int64(0)
-	if host > 0 {
-		tables = paged(host/hostShare) + page
-	}
-	return d.Info().Overhead + d.pages() + paged(card) + tables
+	return d.Info().Overhead + d.pages() + paged(card) + paged(host/hostShare) + firstRuns
 }
 
 // HostAlloc reserves page-locked host memory, which the card copies at full speed.

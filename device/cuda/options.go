@@ -17,7 +17,8 @@ type Options struct {
 	Limit int64 // most bytes Alloc gives in total; 0 for all that is free
 	// TF32 lets products of f32 numbers round them to 10 bits of mantissa.
 	TF32 bool
-	// Cache is a folder for compiled kernels; "" compiles them anew in each process.
+	// Cache is a folder for compiled kernels and for the ways products were found to
+	// be fastest in; "" compiles them anew in each process, and times nothing.
 	Cache string
 	// SearchPaths are folders to look for libraries in before the usual ones: a
 	// toolkit's or a Python environment's root, or a folder of libraries.

@@ -26,6 +26,7 @@ The first column of each task is what the planner picks, with the seconds of an 
 | split, pipeline | each device has its blocks; in a pipeline micro-batches follow each other |
 | checkpointing, spilling | values for the backward are computed again, or wait in host memory |
 | optimizer offload, cpu offload, disk | optimizer state, weights too, or both rest in host memory or on disk, some or all |
+| host updates | the host's processor runs the optimizer where its state rests, for some slabs or all |
 
 The second is what a rule of thumb picks that looks at the size of the weights alone, as Overflow's does:
 

@@ -181,7 +181,7 @@ func peak(job *spillway.Job) (most int64) {
 // words are how a strategy is written in a cell, by what its title has.
 var words = []struct{ has, say string }{
 	{"(ZeRO-1)", "zero-1"}, {"(ZeRO-2)", "zero-2"}, {"(ZeRO-3)", "zero-3"}, {"model parallel", "split"}, {"pipeline", "pipeline"},
-	{"on disk", "disk"}, {"cpu offload", "cpu offload"}, {"optimizer offload", "optimizer offload"}, {"checkpointing", "checkpointing"}, {"on the host", "spilling"},
+	{"on disk", "disk"}, {"cpu offload", "cpu offload"}, {"optimizer offload", "optimizer offload"}, {"updated by the host", "host updates"}, {"checkpointing", "checkpointing"}, {"on the host", "spilling"},
 }
 
 // short is a strategy without its numbers.

@@ -14,8 +14,8 @@ type Matrix struct {
 //
 // where add is C itself (Accumulate), Bias[j], both, Plus[i*CStep+j], or nothing. Every
 // element is one chain of multiply-adds over p, cut into slabs whose size depends on K
-// alone: a row of C has the same bits whatever M, N, the storage order of the operands
-// and the number of workers.
+// and the storage order of A alone: a row of C has the same bits whatever M, N, the
+// storage order of B and the number of workers.
 //
 // A Gemm is made once and run many times; running it allocates nothing.
 type Gemm struct {
@@ -34,14 +34,16 @@ type Gemm struct {
 	tm, tn int
 }
 
-// Sizes in elements. A slab of K is at most slabK deep and a block at most blockN
-// columns wide, so that the packed columns of a block, half a mebibyte, stay in the
-// second-level cache. skinnyM is the number of rows up to which packing them costs more
-// than it saves.
+// Sizes in elements. The packed columns of a block are at most blockSize, half a
+// mebibyte, and stay in the second-level cache. They are a slab of K deep: slabK, so
+// that C is read and written seldom, or packedSlabK where rows of A must be packed for
+// every block, so that blocks are wide. skinnyM is the number of rows up to which
+// packing columns costs more than it saves.
 const (
-	slabK   = 256
-	blockN  = 512
-	skinnyM = 48
+	blockSize   = 128 << 10
+	slabK       = 512
+	packedSlabK = 256
+	skinnyM     = 48
 )
 
 // Workspace is the scratch memory, in elements, that the product needs with so many
@@ -53,11 +55,17 @@ func (g *Gemm) Workspace(workers int) int {
 	return workers * g.scratch()
 }
 
-// slabDepth cuts k into equal slabs of at most slabK, multiples of four.
-func slabDepth(k int) int {
-	slabs := max(1, ceil(k, slabK))
-	return roundUp(ceil(k, slabs), 4)
+// depth cuts K into equal slabs, multiples of four.
+func (g *Gemm) depth() int {
+	most := slabK
+	if g.A.Transposed {
+		most = packedSlabK
+	}
+	return roundUp(ceil(g.K, ceil(g.K, most)), 4)
 }
+
+// blockN is how many columns a block has at most.
+func (g *Gemm) blockN() int { return blockSize / g.depth() / maxCols * maxCols }
 
 func ceil(a, b int) int    { return (a + b - 1) / b }
 func roundUp(a, b int) int { return ceil(a, b) * b }
@@ -110,7 +118,7 @@ const (
 // for itself, so few are cheap, and many keep the workers evenly busy. No bit of the
 // result depends on it.
 func (g *Gemm) cut(workers int) int {
-	least := 0
+	least, blockN := 0, g.blockN()
 	for across := 1; across <= 4*workers; across++ {
 		tn := roundUp(ceil(g.N, across), g.path.nr)
 		for down := 1; down*across <= 8*workers; down++ {

@@ -9,7 +9,7 @@ func (g *pieces) Run(worker, piece int) {
 	i, j, scratch := piece%down*g.tm, piece/down*g.tn, g.Work[worker*size:][:size]
 	b := block{Gemm: (*Gemm)(g), i0: i, iEnd: min(i+g.tm, g.M), strip: scratch[:strip], columns: scratch[strip:]}
 	end := min(j+g.tn, g.N)
-	width := roundUp(ceil(end-j, ceil(end-j, blockN)), g.path.nr)
+	width := roundUp(ceil(end-j, ceil(end-j, (*Gemm)(g).blockN())), g.path.nr)
 	for b.j0 = j; b.j0 < end; b.j0 = b.jEnd {
 		b.jEnd = min(b.j0+width, end)
 		b.compute()
@@ -18,14 +18,14 @@ func (g *pieces) Run(worker, piece int) {
 
 // scratch is what one worker needs: a strip and the packed columns of a block.
 func (g *Gemm) scratch() int {
-	return g.stripScratch() + slabDepth(g.K)*min(roundUp(g.N, maxCols), blockN)
+	return g.stripScratch() + g.depth()*min(roundUp(g.N, maxCols), g.blockN())
 }
 
 func (g *Gemm) stripScratch() int {
 	if !g.A.Transposed {
 		return 0
 	}
-	return slabDepth(g.K) * stripM
+	return g.depth() * stripM
 }
 
 // block is a part of C in progress: rows i0 to iEnd, columns j0 to jEnd. The slab of K
@@ -41,7 +41,7 @@ type block struct {
 // compute adds slab after slab. Packed columns stay in the second-level cache while the
 // rows pass by.
 func (b *block) compute() {
-	depth := slabDepth(b.K)
+	depth := b.depth()
 	for b.p0 = 0; b.p0 < b.K; b.p0 += depth {
 		b.kc = min(depth, b.K-b.p0)
 		b.B.pack(b.path, b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc, b.B.Transposed)

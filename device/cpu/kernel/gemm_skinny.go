@@ -7,28 +7,35 @@ package kernel
 // it lies.
 type skinny Gemm
 
-// skinnyN is how many columns are transposed at a time at most.
-const skinnyN = 32
+// narrowN is how many columns are transposed at a time for at most fewM rows: then
+// reading B takes most of the time, and scratch memory is better saved.
+const (
+	fewM    = 2 * maxRows
+	narrowN = 32
+)
 
 // width is how many columns a panel has.
 func (g *skinny) width() int {
-	if g.B.Transposed {
-		return min(g.path.nr, skinnyN)
+	if g.B.Transposed && g.M <= fewM {
+		return min(g.path.nr, narrowN)
 	}
 	return g.path.nr
 }
 
 // skinnyScratch is what one worker needs for a panel.
 func (g *Gemm) skinnyScratch() int {
-	if !g.B.Transposed {
+	switch {
+	case !g.B.Transposed:
 		return 0
+	case g.M <= fewM:
+		return g.depth() * narrowN
 	}
-	return slabDepth(g.K) * skinnyN
+	return g.depth() * maxCols
 }
 
 // Run computes one panel of columns.
 func (g *skinny) Run(worker, piece int) {
-	r, depth, width := g.path, slabDepth(g.K), g.width()
+	r, depth, width := g.path, (*Gemm)(g).depth(), g.width()
 	col := piece * width
 	cols := min(width, g.N-col)
 	scratch := g.Work[worker*(*Gemm)(g).skinnyScratch():]

@@ -17,15 +17,15 @@ struct Span {
     __device__ __forceinline__ i64 at(int k) const { return first + k / 4 * HALF + k % 4; }
 };
 
-// fetch loads the elements of a lane; what lies beyond the end is zero.
-template <class E> __device__ __forceinline__ void fetch(const E *p, const Span &s, Pack<E, 4> (&x)[2]) {
+// fetch loads the elements of a lane; beyond the end lie zeros.
+template <class E> __device__ __forceinline__ void fetch(const E *p, const Span &s, Pack<E, 4> (&x)[2], E zero = E{}) {
     if (s.whole && (u64)p % sizeof(x[0]) == 0) {
 #pragma unroll
         for (int h = 0; h < 2; h++) x[h] = *(const Pack<E, 4> *)(p + s.first + h * HALF);
         return;
     }
 #pragma unroll
-    for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = s.at(k) < s.n ? p[s.at(k)] : E{};
+    for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = s.at(k) < s.n ? p[s.at(k)] : zero;
 }
 
 template <class E> __device__ __forceinline__ void put(E *p, const Span &s, const Pack<E, 4> (&x)[2]) {
@@ -82,7 +82,7 @@ template <int KIND> struct Coded {
     __device__ __forceinline__ u8 *codes(const Span &s) const { return (u8 *)memory + 4 * ((s.n + BLOCK - 1) / BLOCK); }
     __device__ __forceinline__ void fetch(const Span &s) {
         absmax = ((const float *)memory)[s.block];
-        ::fetch(codes(s), s, x);
+        ::fetch(codes(s), s, x, (u8)(KIND ? 0 : ZERO_CODE));
     }
     __device__ __forceinline__ void open(const Dynamic &d, float (&f)[MINE]) const {
 #pragma unroll
@@ -91,7 +91,7 @@ template <int KIND> struct Coded {
     __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
-        for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff); // zeros beyond the end
+        for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
         most = __reduce_max_sync(0xffffffffu, most);
         float r = reciprocal(__uint_as_float(most));
 #pragma unroll

@@ -1,0 +1,75 @@
+package train
+
+import (
+	"fmt"
+
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/units"
+)
+
+// optimizer is the one whose states the plan keeps now.
+func (t *Trainer) optimizer() optim.Config {
+	if t.compression.Active {
+		return t.c.Policy.Compressed(t.c.Optimizer)
+	}
+	return t.c.Optimizer
+}
+
+// follow does what the policy says after an iteration. One that updated nothing tells it
+// nothing.
+func (t *Trainer) follow(r Report) error {
+	if r.Skipped {
+		return nil
+	}
+	next := t.c.Policy.Next(t.compression, t.done, r.Loss)
+	if next.Active && !t.compression.Active {
+		return t.compress(next)
+	}
+	t.compression = next
+	return nil
+}
+
+// regain brings a run that is resumed to where its policy was, before its states are
+// read.
+func (t *Trainer) regain(was *optim.Compression) error {
+	if was == nil {
+		return nil
+	}
+	if was.Active && !t.compression.Active {
+		return t.compress(*was)
+	}
+	t.compression = *was
+	return nil
+}
+
+// compress goes on with a plan that keeps states in fewer bits.
+func (t *Trainer) compress(next optim.Compression) error {
+	if t.c.Compress == nil {
+		return fmt.Errorf("policy %s compresses states after iteration %d, and the run has no way to plan again; give it one", t.c.Policy, t.done)
+	}
+	before, was := StateBytes(t.e.Plan()), t.compression
+	t.compression = next
+	e, err := t.c.Compress(t.optimizer())
+	if err == nil {
+		err = t.Move(e)
+	}
+	if err != nil {
+		t.compression = was
+		return fmt.Errorf("compressing states after iteration %d: %w", t.done, err)
+	}
+	t.c.Notice(fmt.Sprintf("states are compressed from iteration %d on: %v instead of %v", t.done+1, units.Bytes(StateBytes(t.e.Plan())), units.Bytes(before)))
+	return nil
+}
+
+// StateBytes is what a plan keeps for the optimizer besides masters, exactly.
+func StateBytes(p *plan.Plan) (bytes int64) {
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			for _, state := range q.States {
+				bytes += state.Bytes()
+			}
+		}
+	}
+	return bytes
+}
