@@ -24,6 +24,8 @@ var never = []struct{ who, on, because string }{
 	{"arch", "device/...", "models do not know hardware"},
 	{"arch", "machine", "models do not know hardware"},
 	{"arch", "plan", "models do not know where they run"},
+	{"lora", "device/...", "adapters are parts of models"},
+	{"quant", "safetensors", "codecs know numbers; quant/stored knows files"},
 	{"spec", "plan", "a model is complete before anything is planned"},
 	{"device/...", "graph", "backends do not know models: they are given calls"},
 	{"device/...", "nn", "backends do not know models"},
