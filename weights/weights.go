@@ -68,6 +68,9 @@ func (zeros) Read(_ string, _ int64, dst []float32) error {
 // pieceElements is how many numbers are converted at a time.
 const pieceElements = 16 << 10
 
+// pieces are used again and again: loading is no time to make garbage.
+var pieces = sync.Pool{New: func() any { return new([pieceElements]float32) }}
+
 func write(e *executor.Executor, t executor.Tensor, from Source) error {
 	if t.Type.DType.Block() {
 		return writeBlocks(e, t, from)
@@ -78,7 +81,9 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 	width := t.Type.DType.Bytes(1)
 	return e.Write(t, func(offset int64, chunk []byte) error {
 		return shared(chunk, pieceElements*width, func(at int64, part []byte) error {
-			piece := make([]float32, min(pieceElements, int64(len(part))/width))
+			whole := pieces.Get().(*[pieceElements]float32)
+			defer pieces.Put(whole)
+			piece := whole[:]
 			for first := (offset + at) / width; len(part) > 0; first += int64(len(piece)) {
 				piece = piece[:min(len(piece), len(part)/int(width))]
 				if err := from.Read(t.Param.Name, first, piece); err != nil {

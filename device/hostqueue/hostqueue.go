@@ -32,7 +32,7 @@ type Queue[W any] struct {
 
 // waiting is how many commands a queue takes before its user has to wait for it. A
 // command waits only for records queued before it, so a full queue always empties.
-const waiting = 4096
+const waiting = 1024
 
 type verb uint8
 
