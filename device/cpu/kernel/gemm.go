@@ -62,7 +62,8 @@ func (g *Gemm) depth() int {
 	if g.A.Transposed {
 		most = packedSlabK
 	}
-	return roundUp(ceil(g.K, ceil(g.K, most)), 4)
+	k := max(g.K, 1)
+	return roundUp(ceil(k, ceil(k, most)), 4)
 }
 
 // blockN is how many columns a block has at most.
