@@ -3,10 +3,12 @@ package spillway
 import (
 	"fmt"
 
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant/stored"
 	"spillway/shape"
 	"spillway/weights"
 )
@@ -23,6 +25,20 @@ func (j *Job) Weights() (weights.Source, error) {
 		return nil, err
 	}
 	return weights.Join(j.Options.Adapter.Has, j.Options.Adapter, from), nil
+}
+
+// quantized is the format the frozen weights of QLoRA rest in where none is given: the
+// folder's own, or NF4.
+func (m *Model) quantized() dtype.Type {
+	if m.Folder != nil {
+		list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is said when they are read
+		for _, w := range list {
+			if w.Type.Block() {
+				return w.Type
+			}
+		}
+	}
+	return dtype.NF4
 }
 
 // trained is what adapters train, by name; none where all weights are trained.

@@ -11,6 +11,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/lora"
@@ -235,4 +236,41 @@ func logitsOf(t *testing.T, e *executor.Executor) []float32 {
 		t.Fatal(err)
 	}
 	return slices.Clone(e.Result(0))
+}
+
+// Adapters of every kind, beside bases of every format, are the same bits wherever things
+// rest and whatever is computed twice.
+func TestPlacementOfAdaptersChangesNoBit(t *testing.T) {
+	const iterations, seq = 3, 12
+	for name, o := range map[string]lora.Options{
+		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: dtype.NF4},
+		"biases beside fp4":    {Bias: lora.AllBiases, AddBias: true, Base: dtype.FP4},
+		"outliers beside int8": {Base: dtype.RowI8, Outliers: 1},
+		"fp8, head whole":      {Base: dtype.RowF8, Save: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.Targets, o.Rank, o.Alpha = []string{lora.AllLinear}, 3, 6
+			first := ""
+			for way, choose := range strategies {
+				job, e := start(t, open(t, configFile(t, tinyLlama(false, 0.1))), spillway.PlanOptions{Task: spillway.QLoRA, Rows: 1, Seq: seq, Micros: 2, Clip: true, Packed: true, Adapters: o, Choose: choose})
+				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: 0.5, Seed: 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range iterations {
+					if _, err := run.Step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got := fingerprint(t, e)
+				if first == "" {
+					first = got
+				}
+				if got != first {
+					t.Errorf("%s (%s): weights and state differ from those of another placement", way, job.Plan.Strategy)
+				}
+			}
+		})
+	}
 }

@@ -132,7 +132,7 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
 	}
 	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
-		o.Adapters.Base = dtype.NF4
+		o.Adapters.Base = m.quantized()
 	}
 	if o.Device == "" && len(o.Machine.Devices) > 0 {
 		o.Device = o.Machine.Devices[0].Name

@@ -34,6 +34,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/nn"
+	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/weights"
 )
@@ -141,17 +142,20 @@ func (m *Model) plainWeights(params []spec.Param, adapter func(param string) boo
 	if err := m.Folder.NeedWeights(); err != nil {
 		return nil, fmt.Errorf("%w; or open its %s to start from fresh weights", err, hf.ConfigName)
 	}
+	if err := stored.Check(m.Folder.Config); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
+	}
 	missing := func(param string) bool {
 		return adapter(param) && !slices.ContainsFunc(m.Info.FileNames(param), func(name string) bool {
-			_, stored := m.Folder.Tensor(name)
-			return stored
+			_, held := m.Folder.Tensor(name)
+			return held
 		})
 	}
-	stored, err := weights.FromTensors(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
+	held, err := weights.FromTensors(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
-	return weights.Join(missing, fresh, stored), nil
+	return weights.Join(missing, fresh, held), nil
 }
 
 // untrained is the weights of a model of no folder. What is packed in it is never

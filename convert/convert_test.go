@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -13,12 +14,18 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/arch"
 	"spillway/convert"
 	"spillway/dtype"
+	"spillway/graph"
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/lora"
+	"spillway/op"
 	"spillway/quant/stored"
+	"spillway/safetensors"
+	"spillway/spec"
+	"spillway/spec/spectest"
 )
 
 // folders were made by transformers and bitsandbytes from the plain one; see
@@ -182,13 +189,14 @@ func TestFormatsHoldTheNumbers(t *testing.T) {
 		o     convert.Options
 		error float64 // half the widest gap between values, or the rounding of a type
 	}{
-		{"nf4", convert.Options{Products: dtype.NF4}, 0.16},
-		{"fp4", convert.Options{Products: dtype.FP4, Single: true}, 0.17},
-		{"int8", convert.Options{Products: dtype.RowI8}, 0.5 / 127 * 1.001},
+		{"nf4", convert.Options{Products: dtype.NF4, Others: dtype.F32}, 0.16},
+		{"fp4", convert.Options{Products: dtype.FP4, Others: dtype.F32, Single: true}, 0.17},
+		{"int8", convert.Options{Products: dtype.RowI8, Others: dtype.F32}, 0.5 / 127 * 1.001},
 		{"fp8", convert.Options{Products: dtype.RowF8}, 1.0 / 28 * 1.001},
 		{"f16", convert.Options{Products: dtype.F16, Others: dtype.F16}, 0.0005},
 	} {
 		dir := converted(t, plain, c.name, c.o)
+		leaveLogits(t, dir)
 		coded := numbers(t, dir, weight)
 		if d := apart(coded, want); d > c.error || d == 0 {
 			t.Errorf("%s is off by %v of the largest, want at most %v", c.name, d, c.error)
@@ -341,5 +349,49 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	}
 	if names, err := full.List("/"); err != nil || len(names) > 0 {
 		t.Errorf("%v was left behind (%v)", names, err)
+	}
+}
+
+// leaveLogits writes what a folder's model says of twelve tokens beside it, where folders
+// are kept.
+func leaveLogits(t *testing.T, dir string) {
+	t.Helper()
+	if *keep == "" {
+		return
+	}
+	net, _, err := arch.New(open(t, dir).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := spec.Trace("kept", "test", net, graph.Config{Rows: 1, Seq: 12, DType: dtype.F32, Task: graph.Infer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}
+	for _, p := range m.Params {
+		a := op.NewArray(p.Type)
+		for i, f := range numbers(t, dir, p.Name) {
+			a.F[i] = float64(f)
+		}
+		in.Params[p.Name] = a
+	}
+	for _, p := range m.Parts {
+		a := op.NewArray(p.Type)
+		for i := range a.I {
+			a.I[i] = int32(i)
+		}
+		in.Parts[p.Name] = a
+	}
+	out, err := spectest.Forward(m, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := out[0].Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := safetensors.Source{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
+	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []safetensors.Source{logits}); err != nil {
+		t.Fatal(err)
 	}
 }

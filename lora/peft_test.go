@@ -214,13 +214,18 @@ func frozen(m *spec.Model) (n int) {
 	return n
 }
 
-// What is written for PEFT reads back; with -keep it stays, with the logits PEFT should
-// give.
+// What is written for PEFT reads back, and gives the logits that PEFT gave when it read
+// it; with -keep it stays, with ours, for tools/reference/loads.py.
 func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 	dir := t.TempDir()
 	if *keep != "" {
 		dir = *keep
 	}
+	given, err := safetensors.Open(filepath.Join(peftFolders, "written.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer given.Close()
 	for base, o := range map[string]lora.Options{
 		"llama": {Targets: []string{lora.AllLinear}, Rank: 3, Alpha: 4, Dropout: 0.25},
 		"gpt2":  {Targets: []string{"c_attn", "c_fc"}, Rank: 2, Alpha: 5, RankStabilized: true},
@@ -255,6 +260,13 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 		}
 		if len(back.Tensors()) != len(out.Tensors) {
 			t.Errorf("%s: %d tensors, want %d", base, len(back.Tensors()), len(out.Tensors))
+		}
+		if want, ok := given.Tensor(base); ok {
+			if d := numtest.Compare(a.logits(t, 7), array(t, want).F); !(d.Max < 1e-5) {
+				t.Errorf("%s: PEFT gave other logits for the adapter written here, by %v", base, d)
+			}
+		} else {
+			t.Errorf("%s: what PEFT gives is not known; run tools/reference/loads.py", base)
 		}
 		logits := op.NewArray(op.Type{DType: dtype.F32, Shape: shape.Of(len(a.logits(t, 7)))})
 		copy(logits.F, a.logits(t, 7))

@@ -41,7 +41,7 @@ func (a *adapterFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&a.dora, "dora", false, "train the lengths of adapted weights too (DoRA)")
 	f.StringVar(&a.bias, "lora-bias", string(lora.NoBias), "biases of the model to train: `none|all|lora_only`")
 	f.StringVar(&a.init, "init-lora", string(hf.InitDefault), "how adapters start, `true|gaussian|false`: true and gaussian add nothing at first")
-	f.StringVar(&a.base, "base", "nf4", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8`")
+	f.StringVar(&a.base, "base", "", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8` (default: that of a quantized folder, else nf4)")
 	f.Float64Var(&a.outliers, "int8-threshold", 0, "with --base int8: multiply whole numbers, and inputs of magnitude `X` or more apart, as LLM.int8 does with 6\n(default: multiply by decoded weights)")
 }
 
@@ -67,7 +67,7 @@ func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 	}
 	if quantized {
 		var ok bool
-		if o.Base, ok = codedTypes[a.base]; !ok {
+		if o.Base, ok = codedTypes[a.base]; !ok && a.base != "" {
 			return o, misused("--base %q; it is nf4, fp4, int8 or fp8", a.base)
 		}
 		o.Outliers = a.outliers

@@ -147,3 +147,18 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		t.Errorf("%v are left, %v", left, err)
 	}
 }
+
+// Quantized folders and adapters are shown as what they are, without problems.
+func TestInspectQuantizedAndAdapters(t *testing.T) {
+	for dir, want := range map[string]string{
+		"../../quant/stored/testdata/nf4":  "7 weights are nf4",
+		"../../quant/stored/testdata/int8": "7 weights are int8",
+		filepath.Join(peft, "dora"):        "rank 3, alpha 6, of",
+		filepath.Join(peft, "saved"):       "lm_head and norm whole; for testdata/reference/llama",
+	} {
+		r := command(t, "inspect", dir)
+		if text := strings.Join(strings.Fields(r.out), " "); r.code != exitOK || !strings.Contains(text, want) || !strings.Contains(text, "problems none") {
+			t.Errorf("%s: %d, %s%s", dir, r.code, r.out, r.err)
+		}
+	}
+}

@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/term"
 	"spillway/nn"
+	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/tokenizer"
@@ -26,12 +29,13 @@ import (
 func newInspect(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect DIR",
-		Short: "what is in a model folder, and what is wrong with it",
+		Short: "what is in a model or adapter folder, and what is wrong with it",
 		Long: `Shows what a model folder holds: the model its config describes, the files, element
 types and number of its weights, and its tokenizer. Every tensor is held against
 what the architecture needs; missing, unknown and misshapen ones are listed as
 problems, and the exit code is 1 if there are any.
 
+An adapter's folder, as PEFT and train --task lora write it, is shown with its options.
 Of a training checkpoint it also shows the state to go on from. DIR may be the folder of a
 run: then its newest checkpoint is meant.
 
@@ -73,7 +77,10 @@ type folderReport struct {
 	Files     []fileReport    `json:"files"`
 	Tokenizer tokenizerReport `json:"tokenizer"`
 	Tensors   []tensorReport  `json:"tensors,omitempty"`
+	Quantized map[string]int  `json:"quantized,omitempty"` // weights by format
 	Problems  []string        `json:"problems"`
+	// Adapter, of a folder that holds one, is instead of Model.
+	Adapter *adapterReport `json:"adapter,omitempty"`
 	// Checkpoint is absent where the folder is a model and nothing more.
 	Checkpoint *checkpointReport `json:"checkpoint,omitempty"`
 }
@@ -108,7 +115,9 @@ type tensorReport struct {
 
 // inspect reads what there is and collects what is wrong.
 func inspect(dir string, listTensors, verify bool) (*folderReport, error) {
-	dir = newestOf(dir)
+	if dir = newestOf(dir); isAdapter(dir) {
+		return inspectAdapter(dir, listTensors, verify)
+	}
 	f, err := hf.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
@@ -182,26 +191,46 @@ func (r *folderReport) inspectModel(f *hf.Folder) {
 	r.compare(f, info, params)
 }
 
-// compare lists params without their tensor, and tensors without a param.
+// compare lists params without their tensor, and tensors without a param. Those that
+// are one quantized weight count as one.
 func (r *folderReport) compare(f *hf.Folder, info arch.Info, params []*nn.Param) {
-	used := map[string]bool{}
+	list, err := stored.Collect(f.Tensors())
+	if err = errors.Join(err, stored.Check(f.Config)); err != nil {
+		r.problem("%v", err)
+		return
+	}
+	byName, used := map[string]stored.Tensor{}, map[string]bool{}
+	for _, t := range list {
+		byName[t.Name] = t
+	}
 	for _, p := range params {
-		i := slices.IndexFunc(info.FileNames(p.Name), func(name string) bool { _, ok := f.Tensor(name); return ok })
+		i := slices.IndexFunc(info.FileNames(p.Name), func(name string) bool { _, ok := byName[name]; return ok })
 		if i < 0 {
 			r.problem("%s %v is missing", p.Name, p.Shape)
 			continue
 		}
-		t, _ := f.Tensor(info.FileNames(p.Name)[i])
+		t := byName[info.FileNames(p.Name)[i]]
 		used[t.Name] = true
 		if !t.Shape.Equal(p.Shape) {
 			r.problem("%s has the shape %v, the model wants %v", t.Name, t.Shape, p.Shape)
 		}
+		if t.Type.Block() {
+			r.quantized(t.Type)
+		}
 	}
-	for _, t := range f.Tensors() {
+	for _, t := range list {
 		if !used[t.Name] && !info.Buffer(t.Name) {
 			r.problem("%s %v is not part of the model", t.Name, t.Shape)
 		}
 	}
+}
+
+// quantized counts a weight of a block format.
+func (r *folderReport) quantized(t dtype.Type) {
+	if r.Quantized == nil {
+		r.Quantized = map[string]int{}
+	}
+	r.Quantized[baseName(t)]++
 }
 
 // inspectTokenizer reads the tokenizer.json, if there is one.
@@ -231,8 +260,13 @@ func (r *folderReport) write(w io.Writer) error {
 	if r.Model != nil {
 		p.line("model", "%s, %v, context %s", r.Model.Arch, r.Model, grouped(r.Model.Context))
 	}
+	if r.Adapter != nil {
+		p.line("adapter", "%v", r.Adapter)
+	}
 	p.list("weights", r.weightLines())
-	p.line("tokenizer", "%s", r.Tokenizer)
+	if r.Adapter == nil {
+		p.line("tokenizer", "%s", r.Tokenizer)
+	}
 	if r.Checkpoint != nil {
 		p.line("checkpoint", "%v", r.Checkpoint)
 	}
@@ -260,6 +294,9 @@ func (r *folderReport) weightLines() []string {
 	lines := []string{fmt.Sprintf("%v in %s", units.Bytes(bytes), counted(len(r.Files), "file"))}
 	for _, t := range slices.SortedFunc(slices.Values(r.Types), func(a, b typeReport) int { return cmp.Compare(b.Bytes, a.Bytes) }) {
 		lines = append(lines, fmt.Sprintf("%s: %s params in %s, %v", t.Type, units.Count(t.Params), counted(t.Tensors, "tensor"), units.Bytes(t.Bytes)))
+	}
+	for _, format := range slices.Sorted(maps.Keys(r.Quantized)) {
+		lines = append(lines, fmt.Sprintf("%s are %s", counted(r.Quantized[format], "weight"), format))
 	}
 	return lines
 }

@@ -24,6 +24,8 @@ var never = []struct{ who, on, because string }{
 	{"arch", "device/...", "models do not know hardware"},
 	{"arch", "machine", "models do not know hardware"},
 	{"arch", "plan", "models do not know where they run"},
+	{"lora", "device/...", "adapters are parts of models"},
+	{"quant", "safetensors", "codecs know numbers; quant/stored knows files"},
 	{"spec", "plan", "a model is complete before anything is planned"},
 	{"device/...", "graph", "backends do not know models: they are given calls"},
 	{"device/...", "nn", "backends do not know models"},
@@ -43,6 +45,8 @@ var never = []struct{ who, on, because string }{
 	{"safetensors", "hf", "the format knows nothing of folders"},
 	{"tokenizer", "hf", "a tokenizer is a file of its own"},
 	{"data", "tokenizer", "data takes any tokenizer"},
+	{"chat/...", "tokenizer", "a template writes text; what the tokens are is not its business"},
+	{"chat/...", "data", "conversations are written the same for training and for talking"},
 	{"machine", "device/...", "a machine is described, not driven"},
 }
 

@@ -176,3 +176,34 @@ func TestCheckKnowsWhatIsRead(t *testing.T) {
 		t.Error("With replaced a value that has a field")
 	}
 }
+
+// Rows of 8-bit floats whose parts do not fit together are refused.
+func TestMalformedFloatRows(t *testing.T) {
+	for says, sources := range map[string][]safetensors.Source{
+		"want f8e4m3 with a scale for each row": {bytesOf("a.weight", dtype.F8E4M3, 3, 4), bytesOf("a.weight_scale", dtype.F32, 2, 1)},
+		"it is i8[3 4]":                         {bytesOf("a.weight", dtype.I8, 3, 4), bytesOf("a.weight_scale", dtype.F32, 3, 1)},
+		"there is no tensor a.weight":           {bytesOf("a.weight_scale", dtype.F32, 3, 1)},
+	} {
+		path := filepath.Join(t.TempDir(), "model.safetensors")
+		if err := safetensors.WriteFile(vfs.OS, path, sources); err != nil {
+			t.Fatal(err)
+		}
+		f, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := stored.Collect(f.Tensors()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an error with %q", err, says)
+		}
+	}
+}
+
+// bytesOf is a tensor of zeros.
+func bytesOf(name string, kind dtype.Type, dims ...int) safetensors.Source {
+	s := shape.Of(dims...)
+	return safetensors.Source{Name: name, Type: kind, Shape: s, Write: func(w io.Writer) error {
+		_, err := w.Write(make([]byte, kind.Bytes(s.Elements())))
+		return err
+	}}
+}
