@@ -35,19 +35,6 @@ const (
 	Recomputed Activations = "recomputed" // none but the inputs of blocks
 )
 
-// Updater is who runs the optimizer.
-type Updater string
-
-// The updaters.
-const (
-	ByDevice Updater = "device" // that has the gradients; state that rests elsewhere comes to it
-	ByHost   Updater = "host"   // the host's processor: all that is trained, where its state rests
-	ByBoth   Updater = "split"  // the host some of it
-)
-
-// Updaters lists them.
-var Updaters = []Updater{ByDevice, ByHost, ByBoth}
-
 // Place is where a block's weights rest. It runs on Device, where they also rest if
 // the tier is plan.OnDevice; else they stream to it from host memory.
 type Place struct {
@@ -113,23 +100,6 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 	}
 	if i.Way == Pipeline && g.Optimizer == nil {
 		return fmt.Errorf("a pipeline is an order of training; without training use %s", ModelSplit)
-	}
-	return nil
-}
-
-// checkUpdates refuses updates by the host that cannot be.
-func (i Insist) checkUpdates(g Goal) error {
-	switch {
-	case i.Updates == "":
-		return nil
-	case !slices.Contains(Updaters, i.Updates):
-		return fmt.Errorf("%q cannot update; there are %q", i.Updates, Updaters)
-	case g.Optimizer == nil:
-		return fmt.Errorf("nothing is trained, so nobody updates; leave %q away", i.Updates)
-	case i.Updates != ByDevice && g.Optimizer.Rule.Whole():
-		return fmt.Errorf("%s updates whole params, which the host cannot; leave %q away", g.Optimizer.Rule, i.Updates)
-	case i.Updates != ByDevice && i.State != "" && i.State != plan.OnHost:
-		return fmt.Errorf("the host updates what rests in host memory, and optimizer state is to rest on %s; leave one away", i.State)
 	}
 	return nil
 }
@@ -216,42 +186,6 @@ func (s *search) insisted(c Choice) Choice {
 	return c
 }
 
-// updated has the updates of a choice run where they are to.
-func (s *search) updated(c Choice) Choice {
-	who := s.b.goal.Insist.Updates
-	if who == "" || !s.b.training() {
-		return c
-	}
-	if who == ByBoth && !s.someHosted(c) {
-		every := false
-		for k := range c.Hosted {
-			if s.b.slabs.list[k].Elements > 0 {
-				every = !every
-				c.Hosted[k] = every
-			}
-		}
-	}
-	for k := range c.Hosted {
-		c.Hosted[k] = who == ByHost || who == ByBoth && c.Hosted[k]
-		if c.Hosted[k] {
-			c.Offloaded[k], c.OnDisk[k] = true, false
-		}
-	}
-	return c
-}
-
-// someHosted says whether a choice has some of what is trained updated by the host, and
-// not all.
-func (s *search) someHosted(c Choice) bool {
-	yes, no := false, false
-	for k, slab := range s.b.slabs.list {
-		if slab.Elements > 0 {
-			yes, no = yes || c.Hosted[k], no || !c.Hosted[k]
-		}
-	}
-	return yes && no
-}
-
 // Happened says whether a plan does what was insisted on, going by the homes and
 // steps that are in it. The error names what is elsewhere.
 func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
@@ -273,24 +207,6 @@ func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
 		if place, ok := i.Places[m.Blocks[s.Block].Name]; ok && place.Device != s.Device {
 			return fmt.Errorf("block %s was to run on device %d, the plan runs it on %d", m.Blocks[s.Block].Name, place.Device, s.Device)
 		}
-	}
-	return nil
-}
-
-// happenedToUpdates looks at the devices that run them.
-func (i Insist) happenedToUpdates(p *plan.Plan) error {
-	host, device := 0, 0
-	for _, s := range p.Steps {
-		switch {
-		case s.Verb != plan.UpdateRun:
-		case p.Devices[s.Device].Name == HostName:
-			host++
-		default:
-			device++
-		}
-	}
-	if i.Updates == ByDevice && host > 0 || i.Updates == ByHost && device > 0 || i.Updates == ByBoth && (host == 0 || device == 0) {
-		return fmt.Errorf("updates were to run on %s, the plan has %d on the host and %d on devices", i.Updates, host, device)
 	}
 	return nil
 }

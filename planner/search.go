@@ -119,40 +119,51 @@ func (s *search) findLeanest() error {
 	return s.weigh(s.lean)
 }
 
-// try finds the first choice of a family that fits and forecasts it. A family
-// without one, or that cannot be better than the best so far, leaves its leanest as
-// rejected.
+// try forecasts what comes of a family.
 func (s *search) try(f family) error {
-	c, err := s.glance(f.mix(f.size))
+	lean, err := s.glance(f.mix(f.size))
 	if err != nil {
 		return err
 	}
-	defer func() { s.tried = append(s.tried, attempt{f, c}) }()
-	first := 0
-	if c.fits {
-		if first, err = s.firstThatMay(f, c); err != nil {
-			return err
-		}
-	}
-	if may, err := s.glance(f.mix(first)); err != nil || !c.fits || !s.beats(may) {
-		if err == nil && f.size == 0 {
-			return s.weigh(c)
-		}
-		if err == nil && s.written+s.b.usual.steps < reportBudget {
-			err = s.look(c)
-		}
-		return err
-	}
-	if err := s.look(c); err != nil || !c.fits {
-		if err == nil && f.size == 0 {
-			err = s.weigh(c)
-		}
-		return err
-	}
-	if c, err = s.firstThatFits(f, first, c); err != nil {
+	c, err := s.outcome(f, lean)
+	s.tried = append(s.tried, attempt{f, c})
+	if err != nil {
 		return err
 	}
 	return s.time(c)
+}
+
+// outcome is the first choice of a family that fits, or its leanest, where none does or
+// none can be better than the best so far. The standard plan is always weighed: reports
+// compare with it.
+func (s *search) outcome(f family, lean *candidate) (*candidate, error) {
+	first, may, err := s.mayWin(f, lean)
+	if err != nil || !may && f.size > 0 && s.written+s.b.usual.steps >= reportBudget {
+		return lean, err
+	}
+	if err := s.look(lean); err != nil {
+		return lean, err
+	}
+	switch {
+	case f.size == 0:
+		return lean, s.weigh(lean)
+	case !may || !lean.fits:
+		return lean, nil
+	}
+	return s.firstThatFits(f, first, lean)
+}
+
+// mayWin says whether some choice of a family may fit and be better than the best so
+// far, and which is the first that may fit.
+func (s *search) mayWin(f family, lean *candidate) (first int, may bool, err error) {
+	if !lean.fits {
+		return 0, false, nil
+	}
+	if first, err = s.firstThatMay(f, lean); err != nil {
+		return 0, false, err
+	}
+	c, err := s.glance(f.mix(first))
+	return first, err == nil && s.beats(c), err
 }
 
 // leaner remembers the candidate that lacks least of a device, and among those that

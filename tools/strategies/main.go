@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-
-	"spillway/arch"
 )
 
 func main() {
@@ -56,8 +54,14 @@ func run(names []string, out, cache string, workers int) error {
 	return nil
 }
 
-// published are the shapes of the page: all that have a name.
-func published() []string { return arch.Names() }
+// published are the shapes of the page: the smaller ones, and one that is large.
+// Others are printed by name.
+func published() []string {
+	return []string{
+		"tiny-gpt2", "tiny-llama", "small-llama", "llama-50m", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "qwen2.5-0.5b", "qwen3-0.6b",
+		"llama-3.2-1b", "qwen2.5-1.5b", "qwen3-1.7b", "qwen2.5-3b", "llama-3.2-3b", "qwen3-4b", "llama-3-8b",
+	}
+}
 
 // newTables opens the shapes, smallest first.
 func newTables(names []string) (tables []*table, err error) {

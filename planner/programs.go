@@ -1,0 +1,194 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/autograd"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/shape"
+)
+
+// joint is the block's program with its gradient.
+func (b *blueprint) joint(block int) (*autograd.Joint, error) {
+	key := jointKey{b.model.Blocks[block].Kind, block > b.trained}
+	if j, ok := b.joints[key]; ok {
+		return j, nil
+	}
+	j, err := autograd.Differentiate(b.model.Program(block), autograd.Options{InputGrad: key.inputGrad})
+	if err != nil {
+		return nil, fmt.Errorf("differentiating block %s: %w", b.model.Blocks[block].Name, err)
+	}
+	b.joints[key] = j
+	return j, nil
+}
+
+// phase is which of a block's programs runs.
+type phase string
+
+const (
+	forwardOnly phase = "infer"    // nothing is differentiated
+	forward     phase = "forward"  // of a pair
+	backward    phase = "backward" // of a pair
+	both        phase = "step"     // the last block: forward and backward at once
+	squares     phase = "squares"  // sums of squares of a slab's gradients
+)
+
+// program of a block. fresh tells, by param port, whose gradient is written for
+// the first time this iteration.
+func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laid, error) {
+	key := b.programKey(block, ph, level, fresh)
+	if l, ok := b.programs[key]; ok {
+		return l, nil
+	}
+	l, err := b.makeProgram(block, ph, level, fresh)
+	if err != nil {
+		return nil, err
+	}
+	b.programs[key] = l
+	return l, nil
+}
+
+// programKey is equal for blocks that can share a placed program: the same kind
+// with the same offsets in their slabs.
+type programKey struct {
+	kind      int
+	phase     phase
+	level     Level
+	fresh     string
+	inputGrad bool
+	layout    int
+}
+
+func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) programKey {
+	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.trained, b.layouts[block]}
+}
+
+// marks are flags as a string; short for the usual, that all are equal.
+func marks(flags []bool) string {
+	switch n := count(flags); {
+	case n == 0:
+		return ""
+	case n == len(flags):
+		return "all"
+	}
+	list := make([]byte, len(flags))
+	for i, f := range flags {
+		if f {
+			list[i] = 1
+		}
+	}
+	return string(list)
+}
+
+// offsetsOf describes where the params of a block lie.
+func (b *blueprint) offsetsOf(block int) string {
+	var s strings.Builder
+	for _, id := range b.model.Blocks[block].Params {
+		at := b.slabs.at[id]
+		q := b.slabs.list[at.slab].Params[at.index]
+		fmt.Fprintf(&s, "%d:%d:%d ", indexOf(b.slabs.of[block], at.slab), q.Offset, q.Element)
+	}
+	return s.String()
+}
+
+func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laid, error) {
+	lay := &layout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, grad: op.Type{DType: b.goal.Grad}, parts: b.partAt, consts: b.constAt}
+	var g *graph.Program
+	var kept int64
+	switch ph {
+	case forwardOnly:
+		g = b.model.Program(block)
+	case squares:
+		g = b.squares(block)
+	default:
+		j, err := b.joint(block)
+		if err != nil {
+			return nil, err
+		}
+		keep := keepSet(j, level)
+		lay.keep, kept = layKept(j, keep, b.site.Alignment)
+		g, err = differentiated(j, ph, keep, func(i int) bool { return !fresh[i] })
+		if err != nil {
+			return nil, fmt.Errorf("block %s: %w", lay.block.Name, err)
+		}
+	}
+	p, err := lay.lay(g, b.kernels, b.site.Alignment)
+	if err != nil {
+		return nil, err
+	}
+	l := &laid{Program: p, kept: kept, binds: bindsOf(p)}
+	for _, need := range l.binds {
+		l.bytes = append(l.bytes, regionBytes(l, need))
+	}
+	return l, nil
+}
+
+func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {
+	if ph == both {
+		return j.Merged(accumulate)
+	}
+	f, back, err := j.Split(keep, accumulate)
+	if ph == forward {
+		return f, err
+	}
+	return back, err
+}
+
+func layKept(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
+	at, bytes := map[int]int64{}, int64(0)
+	for i, v := range keep {
+		at[i] = up(bytes, align)
+		bytes = at[i] + j.Program.Type(v).Bytes()
+	}
+	return at, bytes
+}
+
+// squares is the program that sums the squares of the gradients of the slab a
+// block owns, a partial sum per param.
+func (b *blueprint) squares(block int) *graph.Program {
+	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
+	for i, id := range b.model.Blocks[block].Params {
+		at := b.slabs.at[id]
+		if b.owner[at.slab] != block || b.model.Params[id].Frozen {
+			continue
+		}
+		n := graph.Value(len(p.Types))
+		p.Types = append(p.Types, op.Type{DType: b.goal.Grad, Shape: b.model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
+		p.Inputs = append(p.Inputs, graph.Port{Value: n, Role: graph.GradParam, Index: i})
+		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{n}, Out: []graph.Value{n + 1}})
+		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})
+	}
+	return p
+}
+
+// bindsOf lists the regions a program touches.
+func bindsOf(p plan.Program) []plan.Bind {
+	var binds []plan.Bind
+	seen := map[plan.Bind]bool{}
+	for _, place := range p.Places[1:] {
+		k := plan.Bind{Region: place.Region, Index: place.Index}
+		if place.Region == "" || place.Region == plan.InFrame || seen[k] {
+			continue
+		}
+		seen[k] = true
+		binds = append(binds, k)
+	}
+	if p.Frame > 0 {
+		binds = append(binds, plan.Bind{Region: plan.InFrame})
+	}
+	return binds
+}
+
+// regionBytes is the end of the last value in a region.
+func regionBytes(l *laid, need plan.Bind) (end int64) {
+	for v, place := range l.Places {
+		if v > 0 && place.Region == need.Region && place.Index == need.Index {
+			end = max(end, place.Offset+l.Graph.Types[v].Bytes())
+		}
+	}
+	return end
+}
