@@ -39,7 +39,8 @@ type diskTraining struct {
 	DiskBudget int64
 	Device     int64 // bytes; 0 for enough
 	Host       int64 // the same
-	Mixed      bool  // insists on a plan with homes in every tier
+	Optimizer  string
+	Mixed      bool // insists on a plan with homes in every tier
 	Iterations int64
 	Every      int64 // checkpoints
 }
@@ -61,6 +62,11 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if d.Mixed {
 		o.Choose = everywhere
 	}
+	if d.Optimizer != "" {
+		if o.Optimizer, err = optim.Parse(d.Optimizer); err != nil {
+			return nil, nil, err
+		}
+	}
 	job, err := m.Plan(o)
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +75,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if err != nil {
 		return nil, nil, err
 	}
-	c := train.Config{Iterations: d.Iterations, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
+	c := train.Config{Iterations: d.Iterations, Optimizer: o.Optimizer, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
 		Report: func(r train.Report) {
 			losses = append(losses, r.Loss)
 			if report != nil {
@@ -121,6 +127,32 @@ func leftIn(t *testing.T, dir string) (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+// States in fewer bits are durable on disk, and beside it on the tape: a training that
+// ended without a checkpoint goes on from there with the bits of one that did not.
+func TestPackedStatesOnDisk(t *testing.T) {
+	config, disk := configFile(t, deep(8, 48)), t.TempDir()
+	for _, optimizer := range []string{"adamw_8bit:min_8bit_size=300,states_of=down_proj:bf16;norm:fp16", "adafactor_bf16:beta1=0.9"} {
+		want, _, err := diskTraining{Model: config, Optimizer: optimizer, Iterations: 7}.run(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float64
+		for _, iterations := range []int64{2, 5, 7} {
+			losses, p, err := diskTraining{Model: config, Optimizer: optimizer, Disk: filepath.Join(disk, optimizer[:5]), Mixed: true, Iterations: iterations}.run(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Peak()[plan.OnDisk] == 0 {
+				t.Fatal("nothing rests on disk")
+			}
+			got = append(got, losses...)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: losses %v, in memory %v", optimizer, got, want)
+		}
+	}
 }
 
 // A model far larger than device and host memory together is trained from disk with

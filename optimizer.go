@@ -1,6 +1,8 @@
 package spillway
 
 import (
+	"os"
+
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
@@ -80,7 +82,11 @@ func (j *Job) compress(held **executor.Executor, c train.Config) func(optim.Conf
 		if err != nil {
 			return nil, err
 		}
-		parked, err := weights.Park(*held, j.parkingFolder(*held, c))
+		folder, err := j.parkingFolder(*held, c)
+		if err != nil {
+			return nil, err
+		}
+		parked, err := weights.Park(*held, folder)
 		if err != nil {
 			return nil, err
 		}
@@ -100,10 +106,10 @@ func (j *Job) compress(held **executor.Executor, c train.Config) func(optim.Conf
 }
 
 // parkingFolder is where weights and states wait while the plan changes; "" is memory.
-func (j *Job) parkingFolder(e *executor.Executor, c train.Config) string {
+func (j *Job) parkingFolder(e *executor.Executor, c train.Config) (string, error) {
 	usable, err := j.Options.System.Usable()
 	if c.Save == nil || err == nil && weights.ParkedBytes(e) < int64(usable) {
-		return ""
+		return "", nil
 	}
-	return c.Save.Dir.Path
+	return c.Save.Dir.Path, os.MkdirAll(c.Save.Dir.Path, 0o755)
 }

@@ -1,15 +1,18 @@
 // Package data turns files into batches for training.
 //
 // Files hold records (OpenText, OpenJSONL) that a tokenizer makes documents of
-// (Tokenize), or tokens already (OpenTokens). A Loader packs documents into rows
-// of a fixed length, in an order shuffled anew every epoch.
+// (Tokenize), or tokens already (OpenTokens). JSON lines have a Form: texts, prompts
+// with completions, instructions, or conversations, which package chat writes. A
+// Survey counts what there is, and a Loader packs documents into rows of a fixed
+// length, in an order shuffled anew every epoch.
 //
 // The rows form one endless stream, the same for every batch size, number of
 // micro-batches and number of ranks: row i is a function of the data, the seed and
 // i alone. Where a run stands in the stream is a Position of a few numbers, so
 // that it can stop after any batch and go on.
 //
-// Files are indexed once: 8 bytes of memory per document, however long it is.
+// Files are indexed once: 8 bytes of memory per document, however long it is, and 4
+// more in a survey.
 package data
 
 import (

@@ -16,6 +16,9 @@ type Config struct {
 	// next one, and pads; otherwise documents are cut at the end of a row. What is
 	// longer than a row is cut in any case: no token is lost.
 	Whole bool
+	// Digest is of the documents, as Survey has it, so that a position in other data is
+	// recognised; 0 recognises it by the number of documents alone.
+	Digest uint64
 	// Epochs ends the stream after so many passes over the data; 0 never ends it.
 	Epochs int64
 	// Of every World·rows rows the loader of rank Rank takes its part. A World of
@@ -30,9 +33,18 @@ type Position struct {
 	Epoch    int64 `json:"epoch"`    // passes finished
 	Document int64 `json:"document"` // place in the epoch's order
 	Offset   int64 `json:"offset"`   // tokens of that document used already
-	// Documents and Seed are those of the stream, to recognise it.
+	// The rest are those of the stream, to recognise it.
 	Documents int64  `json:"documents"`
 	Seed      uint64 `json:"seed"`
+	Length    int    `json:"length,omitempty"`
+	Whole     bool   `json:"whole,omitempty"`
+	Digest    uint64 `json:"digest,omitempty"`
+}
+
+// stream is what two positions of one stream have alike.
+func (p Position) stream() Position {
+	p.Row, p.Epoch, p.Document, p.Offset = 0, 0, 0, 0
+	return p
 }
 
 // Loader packs documents into rows. It is not for concurrent use.
@@ -64,7 +76,7 @@ func NewLoader(s Source, c Config) (*Loader, error) {
 	}
 	l := &Loader{source: s, config: c, spare: NewBatch(1, c.Length)}
 	l.setEpoch(0)
-	l.at.Documents, l.at.Seed = s.Len(), c.Seed
+	l.at.Documents, l.at.Seed, l.at.Length, l.at.Whole, l.at.Digest = s.Len(), c.Seed, c.Length, c.Whole, c.Digest
 	return l, nil
 }
 
@@ -73,9 +85,8 @@ func (l *Loader) Position() Position { return l.at }
 
 // Seek goes to a position of this stream, as Position gave it.
 func (l *Loader) Seek(p Position) error {
-	if p.Documents != l.at.Documents || p.Seed != l.at.Seed {
-		return fmt.Errorf("resuming at row %d: that run had %d documents and seed %d, this data has %d and seed %d; use the same files and seed",
-			p.Row, p.Documents, p.Seed, l.at.Documents, l.at.Seed)
+	if err := p.recognise(l.at); err != nil {
+		return fmt.Errorf("resuming at row %d: %w", p.Row, err)
 	}
 	if p.Row < 0 || p.Epoch < 0 || p.Document < 0 || p.Document > p.Documents || p.Offset < 0 || p.Offset > 0 && p.Document == p.Documents {
 		return fmt.Errorf("resuming at %+v: there is no such position", p)
@@ -91,6 +102,25 @@ func (l *Loader) Seek(p Position) error {
 		}
 	}
 	return nil
+}
+
+// recognise refuses a position of another stream than that of now.
+func (p Position) recognise(now Position) error {
+	if p.Digest == 0 || now.Digest == 0 {
+		p.Digest, now.Digest = 0, 0 // one was not counted
+	}
+	was, is := p.stream(), now.stream()
+	switch {
+	case was == is:
+		return nil
+	case was.Documents != is.Documents || was.Seed != is.Seed:
+		return fmt.Errorf("that run had %d documents and seed %d, this data has %d and seed %d; use the same files and seed",
+			was.Documents, was.Seed, is.Documents, is.Seed)
+	case was.Length != is.Length || was.Whole != is.Whole:
+		return fmt.Errorf("that run had rows of %d tokens (documents whole: %v), this one has rows of %d (%v); use the same length and packing",
+			was.Length, was.Whole, is.Length, is.Whole)
+	}
+	return errors.New("the documents have other tokens than those of that run; use the same files, tokenizer, template and fields")
 }
 
 // Next fills the batch with this rank's next rows. After the last epoch it gives

@@ -12,8 +12,9 @@ import (
 type Survey struct {
 	Documents int64
 	Tokens    int64
-	Learned   int64 // tokens the model is to predict
-	Longest   int   // tokens of the longest document
+	Learned   int64  // tokens the model is to predict
+	Longest   int    // tokens of the longest document
+	Digest    uint64 // of all tokens and of which are learned, in order; never 0
 	lengths   []int32
 }
 
@@ -26,6 +27,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
 	seen := newMeter(progress, s.Len())
 	var next, tokens, learned atomic.Int64
+	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -35,7 +37,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 				if from >= v.Documents {
 					return
 				}
-				n, l, err := v.measure(s, from, min(from+surveyBlock, v.Documents))
+				n, l, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
 				if err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
@@ -50,15 +52,18 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.Learned = tokens.Load(), learned.Load()
+	v.Tokens, v.Learned, v.Digest = tokens.Load(), learned.Load(), 1
+	for _, sum := range sums {
+		v.Digest = max(mix(v.Digest^sum), 1)
+	}
 	for _, n := range v.lengths {
 		v.Longest = max(v.Longest, int(n))
 	}
 	return v, nil
 }
 
-// measure reads some documents and notes how long they are.
-func (v *Survey) measure(s Source, from, to int64) (tokens, learned int64, err error) {
+// measure reads some documents, notes how long they are and sums them up.
+func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, learned int64, err error) {
 	for i := from; i < to; i++ {
 		d, err := s.Document(i)
 		if err != nil {
@@ -67,8 +72,21 @@ func (v *Survey) measure(s Source, from, to int64) (tokens, learned int64, err e
 		v.lengths[i] = int32(len(d.Tokens))
 		tokens += int64(len(d.Tokens))
 		learned += int64(d.Counted())
+		*sum = mix(*sum ^ d.digest())
 	}
 	return tokens, learned, nil
+}
+
+// digest tells documents apart.
+func (d Document) digest() uint64 {
+	sum := uint64(len(d.Tokens))
+	for _, t := range d.Tokens {
+		sum = mix(sum ^ uint64(t))
+	}
+	for _, r := range d.Learned {
+		sum = mix(mix(sum^uint64(r.Start)) ^ uint64(r.End))
+	}
+	return sum
 }
 
 // Longer is how many documents have more than so many tokens.

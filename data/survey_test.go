@@ -56,3 +56,33 @@ func TestSurveyMeetsBadDocuments(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Digests tell data apart by its tokens, their order and what is learned.
+func TestDigest(t *testing.T) {
+	digest := func(s Source) uint64 {
+		t.Helper()
+		v, err := NewSurvey(s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Digest
+	}
+	data := someLengths(1000, 5)
+	seen := map[uint64]string{}
+	for name, s := range map[string]Source{"all": data, "fewer": data[:999], "other lengths": someLengths(1000, 6), "all learned": whole{data}, "swapped": Concat(data[500:], data[:500])} {
+		d := digest(s)
+		if d == 0 || d != digest(s) || seen[d] != "" {
+			t.Errorf("%s has the digest %d, as %s", name, d, seen[d])
+		}
+		seen[d] = name
+	}
+}
+
+// whole learns everything of another source.
+type whole struct{ Source }
+
+func (w whole) Document(i int64) (Document, error) {
+	d, err := w.Source.Document(i)
+	d.Learned = nil
+	return d, err
+}

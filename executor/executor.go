@@ -27,6 +27,8 @@ type Executor struct {
 	// What devices that join kernels were given, by what it depends on.
 	joined        map[programOn]func(device.Queue) error
 	joinedUpdates map[updateOn]func(device.Queue) error
+	updateKernels map[string]device.Kernel // by what updateKernel writes to keyRoom
+	keyRoom       []byte
 	steps         []prepared
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
@@ -79,7 +81,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, traffic: map[Route]*Traffic{}}
+	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, updateKernels: map[string]device.Kernel{}, traffic: map[Route]*Traffic{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

@@ -83,11 +83,7 @@ func appendLayout(key []byte, s *plan.Slab, piece plan.Piece) []byte {
 }
 
 func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stretch) (launch, error) {
-	call, err := u.Call(stretch)
-	if err != nil {
-		return launch{}, err
-	}
-	k, err := e.devices[s.Device].Kernel(call)
+	k, err := e.updateKernel(s.Device, u, stretch)
 	if err != nil {
 		return launch{}, err
 	}
@@ -102,6 +98,31 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 		l.launch.Workspace, err = e.region(s, plan.Place{Region: plan.InFrame}, w)
 	}
 	return l, err
+}
+
+// updateKernel is the kernel of an update, one for all that are the same call: a slab in
+// small pieces has very many, so that looking for one makes no garbage.
+func (e *Executor) updateKernel(dev int, u *plan.Update, s plan.Stretch) (device.Kernel, error) {
+	key := append(e.keyRoom[:0], byte(dev), byte(s.Type))
+	for _, n := range s.Shape {
+		key = binary.AppendVarint(key, n)
+	}
+	for _, state := range s.States {
+		key = append(key, byte(state.Type.DType))
+	}
+	e.keyRoom = key
+	if k, ok := e.updateKernels[string(key)]; ok {
+		return k, nil
+	}
+	call, err := u.Call(s)
+	if err != nil {
+		return nil, err
+	}
+	k, err := e.devices[dev].Kernel(call)
+	if err == nil {
+		e.updateKernels[string(key)] = k
+	}
+	return k, err
 }
 
 // updateOperands: weight (or master), gradient, states, clip; then what is

@@ -78,7 +78,7 @@ var strategies = []struct {
 		for _, r := range b.amounts() {
 			list = append(list, family{len(b.slabs.list), func(i int) mix { return mix{offloaded: i, recompute: r, ahead: 1} }})
 		}
-		return list
+		return b.withHosted(list)
 	}},
 	{"cpu offload", false, func(b *blueprint) (list []family) {
 		for _, window := range []int{3, 2, 1} {
@@ -89,7 +89,7 @@ var strategies = []struct {
 		if b.training() {
 			list = append(list, b.streaming(2, 2*len(b.model.Blocks), len(b.model.Blocks)))
 		}
-		return list
+		return b.withHosted(list)
 	}},
 	{"disk offload", false, func(b *blueprint) []family {
 		if b.site.Disk.Budget == 0 {

@@ -62,9 +62,7 @@ func (s *search) families(w way) []family {
 			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0} }},
 			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0} }})
 	}
-	if s.b.hostsFast() {
-		list = append(list, hostedToo(list, slabs)...)
-	}
+	list = s.b.withHosted(list)
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
 			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1, 0} }},
@@ -73,15 +71,18 @@ func (s *search) families(w way) []family {
 	return list
 }
 
-// hostedToo are the lines in which state leaves the device once more, with the host
+// withHosted adds the lines in which state leaves the device once more, with the host
 // updating what it has the state of.
-func hostedToo(list []family, slabs int) (more []family) {
+func (b *blueprint) withHosted(list []family) []family {
+	if !b.hostsFast() {
+		return list
+	}
 	for _, f := range list {
 		if f.mix(f.size).offloaded > 0 {
-			more = append(more, family{f.size, func(i int) mix { m := f.mix(i); m.hosted, m.ahead = slabs, 0; return m }})
+			list = append(list, family{f.size, func(i int) mix { m := f.mix(i); m.hosted, m.ahead = len(b.slabs.list), 0; return m }})
 		}
 	}
-	return more
+	return list
 }
 
 // choice of a mix.

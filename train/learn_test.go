@@ -11,7 +11,7 @@ import (
 	"spillway/train"
 )
 
-var learnt = flag.Int("learn", 100, "how many iterations states in fewer bits are compared over")
+var learnt = flag.Int("learn", 90, "how many iterations states in fewer bits are compared over")
 
 // phrases are documents that have something to be learnt: each token follows from the
 // one before it, but for one in five.

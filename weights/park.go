@@ -133,9 +133,6 @@ func (m memory) Close() error                            { return m.region.Free(
 
 // temporary is a file without a name: it is gone when it is closed, or the process ends.
 func temporary(folder string) (storage, error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, err
-	}
 	f, err := os.CreateTemp(folder, "parked-*")
 	if err != nil {
 		return nil, err

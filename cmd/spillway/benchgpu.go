@@ -17,11 +17,12 @@ import (
 
 // gpuReport is the object of bench gpu --json.
 type gpuReport struct {
-	Card    string      `json:"card"`
-	Rates   probe.Rates `json:"rates"` // measured in this run
-	Results []*gpuRow   `json:"results"`
-	Host    []*hostRow  `json:"host"`
-	Peers   []string    `json:"peers"`
+	Card    string       `json:"card"`
+	Rates   probe.Rates  `json:"rates"` // measured in this run
+	Results []*gpuRow    `json:"results"`
+	Host    []*hostRow   `json:"host"`
+	Kernels []*gpuKernel `json:"kernels"`
+	Peers   []string     `json:"peers"`
 	// Over all results: how far forecasts of time are off, as the median, and how far
 	// the driver's count of memory is from what was expected, at worst. Shares of what was
 	// measured; memory below 0 was expected too small.
@@ -44,6 +45,14 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 	}
 	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
 	if r.Rates, err = sh.benchRates(here, o); err != nil {
+		return r, joinClose(err, here)
+	}
+	line.Print("measuring kernels")
+	kernels, err := gpuKernels(28672, 8192, 1<<27)
+	if err == nil {
+		r.Kernels, err = benchKernels(here.cards[0], kernels, r.Rates.Bandwidth, o)
+	}
+	if err != nil {
 		return r, joinClose(err, here)
 	}
 	here.device = r.Rates.Device(here.device)
@@ -144,6 +153,9 @@ func (r *gpuReport) write(w io.Writer) error {
 	}
 	t.Write(&p) // a page takes everything
 	p.WriteString("\n")
+	for _, k := range r.Kernels {
+		p.line(k.Name, "%s, %v, %s of a copy within the card", seconds(k.Seconds), k.Rate, percent(k.Share))
+	}
 	for _, row := range r.Host {
 		p.line(row.Name, "%.2f G params/s with %d threads, %s", row.Ours/giga, row.Threads, ratios(row.Ratio))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/device/cpu"
 	"spillway/device/cuda"
 	"spillway/machine"
 	"spillway/op"
@@ -151,19 +152,18 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 func TestBenchRates(t *testing.T) {
 	var opened []cuda.Options
 	sh := fakeCards(t, 1, &opened)
-	earlier := gpuReport{}
-	earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
-	earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	for name, spoil := range map[string]func(*gpuReport){
 		"":                   func(*gpuReport) {},
 		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
 		"has 1 rates, want 2": func(r *gpuReport) {
-			r.Rates.Tables["bf16"][op.Add] = machine.Table{Axes: [][]int64{{1, 2}}, Rates: []float64{1}}
+			r.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
-		spoiled := earlier
-		spoil(&spoiled)
-		text, err := json.Marshal(spoiled)
+		var earlier gpuReport
+		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
+		earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+		spoil(&earlier)
+		text, err := json.Marshal(earlier)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,5 +185,29 @@ func TestBenchWants(t *testing.T) {
 	}
 	if r := command(t, "bench", "gpu"); r.code != exitFailed || !strings.Contains(r.err, errNoCards.Error()) {
 		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+// Kernels are measured on operands that mean something, on any device.
+func TestKernelsAreMeasured(t *testing.T) {
+	d := cpu.Open(cpu.Options{Threads: 1})
+	defer d.Close()
+	list, err := gpuKernels(64, 96, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := benchKernels(d, list, units.Rate(1e9), benchOptions{only: "nf4,dyn8"})
+	if err != nil || len(done) != 2 {
+		t.Fatalf("%d of 2 kernels measured: %v", len(done), err)
+	}
+	for _, k := range done {
+		if !(k.Seconds > 0 && k.Share > 0) || k.Share != float64(k.Rate)/1e9 {
+			t.Errorf("%+v", k)
+		}
+	}
+	r := &gpuReport{Kernels: done}
+	var text strings.Builder
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "of a copy within the card") {
+		t.Errorf("%v\n%s", err, text.String())
 	}
 }

@@ -206,7 +206,7 @@ func (b *bench) addStep() error {
 		return err
 	}
 	flops := 6 * float64(job.Spec.Count()) * stepRows * stepSeq
-	b.items = append(b.items, &benchItem{Name: stepItem, Unit: "GFLOP/s", measure: func() (float64, error) {
+	b.items = append(b.items, &benchItem{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (float64, error) {
 		best, err := bestOf(stepTries, func() error { _, err := t.Step(); return err })
 		return flops / best.Seconds() / giga, err
 	}})

@@ -42,6 +42,11 @@ func cudaCards(cache string) func(cuda.Options) (card, error) {
 		if cache != "" {
 			o.Cache = filepath.Join(cache, "kernels")
 		}
+		host, err := machine.System{}.Usable()
+		if err != nil {
+			return nil, err
+		}
+		o.Host = int64(host)
 		return cuda.Open(o)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	path, out, text := filepath.Join(dir, "run.csv"), filepath.Join(dir, "run"), prose(t)
-	args := []string{"--data", text, "--out", out, "--optim", "paged_adamw_32bit", "--state-policy", "low-memory:warmup=3", "--metrics", path}
+	args := []string{"--data", text, "--out", out, "--optim", "paged_adamw_32bit", "--state-policy", "low-memory:warmup=3", "--log", path}
 	trainTiny(t, append(args, "--steps", "4")...).object(t)
 	trainTiny(t, append(args, "--steps", "6", "--resume")...).object(t)
 	f, err := os.Open(path)

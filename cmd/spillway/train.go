@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,6 @@ type trainOptions struct {
 	keepEvery int64
 	resume    bool
 	planFile  string
-	metrics   string
 	device    string
 	logFile   string
 	adapter   string // folder to begin from
@@ -82,6 +80,7 @@ the files are gone when the run has ended and saved.`,
   spillway train --recipe run.yaml --lr 1e-4
   spillway train ./model --data book.txt --max-memory 2GiB --batch 4 --accumulate 8 --schedule cosine --warmup 50 --steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --steps 100
+  spillway train ./model --data book.txt --optim paged_adamw_8bit --log run.csv --steps 2000
   spillway train small-llama --data book.txt --steps 500 --out run --resume`,
 	}
 	asJSON := jsonFlag(cmd)
@@ -142,11 +141,10 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	diskFlag(cmd, &o.disk)
 	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
-	f.StringVar(&o.metrics, "metrics", "", "add a line of numbers to the CSV `FILE` for every iteration")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
-	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`")
+	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`, or to FILE.csv a line of a table")
 	f.StringVar(&o.adapter, "adapter", "", "begin lora or qlora from the adapter in `DIR`, of PEFT or of another run; its options count instead of flags")
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
@@ -252,10 +250,6 @@ func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillwa
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
-	if run.metrics, err = newMetrics(o.metrics); err != nil {
-		return r, fmt.Errorf("writing metrics: %w", err)
-	}
-	defer func() { err = errors.Join(err, run.metrics.close()) }()
 	result, err := run.run(ctx, job, from.feed, c)
 	if err = errors.Join(err, run.closeLog()); err != nil {
 		return r, err

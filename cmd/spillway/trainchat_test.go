@@ -52,6 +52,11 @@ func TestTrainOnChats(t *testing.T) {
 		t.Errorf("%v iterations", done)
 	}
 	trainTiny(t, append(common, "--out", parts, "--steps", "4")...).object(t)
+	for says, flags := range map[string][]string{"other tokens": {"--learn-prompts"}, "length and packing": {"--packing", "cut"}, "rows of 64 tokens": {"--seq", "32"}} {
+		if r := trainTiny(t, append(append(slices.Clone(common), flags...), "--out", parts, "--steps", "6", "--resume")...); r.code != exitFailed || !strings.Contains(r.err, says) {
+			t.Errorf("going on with %v: %d %s", flags, r.code, r.err)
+		}
+	}
 	trainTiny(t, append(common, "--out", parts, "--steps", fmt.Sprint(done), "--resume")...).object(t)
 	name := fmt.Sprintf("step-%08.0f", done)
 	a, _ := sums(t, filepath.Join(whole, name))

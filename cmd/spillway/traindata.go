@@ -201,7 +201,7 @@ func (o *trainOptions) fillMaterial(t *material, r reading, p *plan.Plan, show f
 	if t.files.firstBad != nil {
 		t.report.FirstBad = t.files.firstBad.Error()
 	}
-	if t.iterations, err = o.count(t, source, c, p.Rows*int64(p.Micros), show); err != nil {
+	if t.iterations, err = o.count(t, source, &c, p.Rows*int64(p.Micros), show); err != nil {
 		return err
 	}
 	if t.feed, err = o.tokens(source, c); err != nil || apart == nil {
@@ -222,9 +222,10 @@ func (o *dataOptions) whole(c *corpus) bool {
 // the number of iterations is given: some minutes of tokenizing.
 const countedBytes = 1 << 30
 
-// count surveys the documents and gives the number of iterations: those asked for, or
-// what the passes over the data come to.
-func (o *trainOptions) count(t *material, source data.Source, c data.Config, samples int64, show func(what string, done, total int64)) (int64, error) {
+// count surveys the documents, so that a run that goes on with others is refused, and
+// gives the number of iterations: those asked for, or what the passes over the data come
+// to.
+func (o *trainOptions) count(t *material, source data.Source, c *data.Config, samples int64, show func(what string, done, total int64)) (int64, error) {
 	if o.steps > 0 && t.files.bytes > countedBytes {
 		return o.steps, nil
 	}
@@ -232,11 +233,12 @@ func (o *trainOptions) count(t *material, source data.Source, c data.Config, sam
 	if err != nil {
 		return 0, err
 	}
+	c.Digest = v.Digest
 	t.report.Tokens, t.report.Learned, t.report.Longest, t.report.Cut = v.Tokens, v.Learned, v.Longest, v.Longer(c.Length)
 	if o.steps > 0 {
 		return o.steps, nil
 	}
-	return (v.Rows(c) + samples - 1) / samples, nil
+	return (v.Rows(*c) + samples - 1) / samples, nil
 }
 
 func (o *trainOptions) tokens(s data.Source, c data.Config) (train.Feed, error) {

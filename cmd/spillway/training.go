@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -27,9 +26,7 @@ type training struct {
 	milestone int64
 	patience  time.Duration
 	stop      context.CancelFunc
-	metrics   *metrics // nil for none
-	unwritten error    // what kept a line of them from being written
-	early     bool     // patience ended the run
+	early     bool // patience ended the run
 
 	reports     runLog
 	first, last train.Report
@@ -59,7 +56,7 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	c.Notice = t.line.Print
 	result, err := job.Train(ctx, feed, c)
 	t.line.Done()
-	return result, errors.Join(err, t.unwritten)
+	return result, err
 }
 
 // report takes in what an iteration gave.
@@ -68,7 +65,6 @@ func (t *training) report(r train.Report) {
 		t.first, t.pace = r, r.SecondsPerIteration
 	}
 	t.last = r
-	t.reports.add(r)
 	t.tokens += r.TokensPerSecond * r.SecondsPerIteration
 	t.busy += r.SecondsPerIteration
 	t.bound += r.ShareOfBound * r.SecondsPerIteration
@@ -79,12 +75,10 @@ func (t *training) report(r train.Report) {
 	if n, err := t.rig.held(); err == nil {
 		t.held = max(t.held, n)
 	}
+	t.reports.add(r, t.name, t.resident)
 	if r.Skipped {
 		t.skipped++
 		t.line.Print(fmt.Sprintf("iteration %s updated nothing: its gradients overflowed at a loss scale of %g, which falls now", grouped(r.Iteration), r.LossScale))
-	}
-	if err := t.metrics.add(t.name, r, t.resident); t.unwritten == nil {
-		t.unwritten = err
 	}
 	t.show(r)
 	if t.patience > 0 && time.Since(t.start) > t.patience && 2*r.Loss < t.first.Loss {

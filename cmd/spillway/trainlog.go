@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"spillway/train"
 )
 
-// runLog keeps every report of a run as a line of JSON.
+// runLog keeps every report of a run as a line of JSON, or of a table.
 type runLog struct {
-	file *os.File // nil keeps none
-	err  error    // the first that writing gave
+	file  *os.File // nil keeps none
+	table *metrics // nil for JSON
+	err   error    // the first that writing gave
 }
 
 // logTo appends reports to a file from now on; "" is none. A run that goes on adds to
@@ -23,11 +25,19 @@ func (t *training) logTo(path string) (err error) {
 	if t.reports.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
+	if strings.HasSuffix(path, ".csv") {
+		t.reports.table, t.reports.err = newMetrics(t.reports.file)
+	}
 	return nil
 }
 
-func (l *runLog) add(r train.Report) {
-	if l.file != nil && l.err == nil {
+// add keeps what an iteration gave; the process has had so many bytes in memory.
+func (l *runLog) add(r train.Report, run string, resident int64) {
+	switch {
+	case l.file == nil || l.err != nil:
+	case l.table != nil:
+		l.err = l.table.add(run, r, resident)
+	default:
 		l.err = writeJSON(l.file, r)
 	}
 }

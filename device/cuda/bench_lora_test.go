@@ -36,12 +36,7 @@ func stack(b *testing.B, d *Device, q device.Queue, p *graph.Program) *stacked {
 		}
 		b.Cleanup(func() { m.Free() })
 		at[v] = device.Buffer{Memory: m, Bytes: t.Bytes()}
-		fill := noise(t.DType)
-		if t.DType.Block() {
-			packed := packedNoise(t.DType, t.Shape.Elements())
-			fill = func(at int64, chunk []byte) error { copy(chunk, packed[at:]); return nil }
-		}
-		if err := filled(d, q, at[v], fill); err != nil {
+		if err := filled(d, q, at[v], noiseIn(t)); err != nil {
 			b.Fatal(err)
 		}
 		return at[v]

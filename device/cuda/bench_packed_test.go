@@ -65,6 +65,18 @@ func packedNoise(t dtype.Type, n int64) []byte {
 	return b
 }
 
+// noiseIn fills an operand of any type.
+func noiseIn(t op.Type) func(at int64, chunk []byte) error {
+	if !t.DType.Block() {
+		return noise(t.DType)
+	}
+	packed := packedNoise(t.DType, t.Shape.Elements())
+	return func(at int64, chunk []byte) error {
+		copy(chunk, packed[at:])
+		return nil
+	}
+}
+
 // prepared fills operands of a call with noise and prepares its launch.
 func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel, *device.Launch) {
 	b.Helper()
@@ -88,12 +100,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 		}
 		m := fresh(t.Bytes())
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Bytes: t.Bytes()})
-		fill := noise(t.DType)
-		if t.DType.Block() {
-			packed := packedNoise(t.DType, t.Shape.Elements())
-			fill = func(at int64, chunk []byte) error { copy(chunk, packed[at:]); return nil }
-		}
-		if err := filled(d, q, l.Buffers[i], fill); err != nil {
+		if err := filled(d, q, l.Buffers[i], noiseIn(t)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -152,6 +159,8 @@ func BenchmarkPacked(b *testing.B) {
 	}{
 		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.NF4, Shape: big}}},
 		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.FP4, Shape: big}}},
+		"1 row by nf4":    {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: dtype.NF4, Shape: big}}},
+		"8 rows by nf4":   {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: dtype.NF4, Shape: big}}},
 		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
 		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
 		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},

@@ -8,6 +8,19 @@ import (
 // codedKinds are the numbers kernels know block formats by.
 var codedKinds = map[dtype.Type]int64{dtype.NF4: 0, dtype.FP4: 1, dtype.RowI8: 2, dtype.RowF8: 3}
 
+// fourBitKernel is the kernel for so many rows, and how many it takes at once.
+func fourBitKernel(rows int64) (name string, group int64) {
+	switch {
+	case rows == 1:
+		return "fourBitOne", 1
+	case rows == 2:
+		return "fourBitTwo", 2
+	case rows <= 4:
+		return "fourBitFour", 4
+	}
+	return "fourBitEight", 8
+}
+
 // codedProduct decodes the weight as it is read, once for every row: it is for few rows.
 func codedProduct(d *Device, c op.Call) (program, error) {
 	rows, outputs, width := c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]
@@ -16,6 +29,11 @@ func codedProduct(d *Device, c op.Call) (program, error) {
 		bias, out = buffer(2), buffer(3)
 	}
 	unit, grid, block := of("coded", c.In[0].DType), [3]int64{parts(outputs, 8), rows, 1}, [3]int64{32, 8, 1}
+	if kind := codedKinds[c.In[1].DType]; kind < 2 && width%dtype.BlockElements == 0 {
+		name, group := fourBitKernel(rows)
+		grid[1] = parts(rows, group)
+		return just(d.grid(unit, name, grid, block, 0, buffer(0), buffer(1), bias, out, i64(rows), i64(outputs), i64(width), i64(kind)))
+	}
 	if c.Attr.Outliers == 0 {
 		return just(d.grid(unit, "codedProduct", grid, block, 0, buffer(0), buffer(1), bias, out, i64(outputs), i64(width), i64(codedKinds[c.In[1].DType])))
 	}

@@ -162,7 +162,7 @@ func (d *Device) start() (err error) {
 	if err != nil {
 		return err
 	}
-	d.limit = max(0, free-reserve) / int64(max(1, d.options.Share))
+	d.limit = max(0, free-reserve-paged(d.options.Host/hostShare)) / int64(max(1, d.options.Share))
 	if d.options.Limit > d.limit {
 		return fmt.Errorf("a limit of %d bytes asked for, %d of %d can be had; ask for less or end what holds the rest", d.options.Limit, d.limit, total)
 	}

@@ -307,6 +307,9 @@ func TestShareOfACard(t *testing.T) {
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
 	}
+	if got := openFake(t, newFake(), Options{Host: 100 << 30}).Info().Limit; got != whole.Limit-200<<20 {
+		t.Errorf("%d bytes are offered beside the page table of 100 GiB, %d without", got, whole.Limit)
+	}
 	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)
 	}

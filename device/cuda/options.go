@@ -15,6 +15,9 @@ type Options struct {
 	// Share is into how many logical devices the card is divided; 0 counts as 1.
 	Share int
 	Limit int64 // most bytes Alloc gives in total; 0 for all that is free
+	// Host is how many bytes HostAlloc may be asked for: the card's table of their pages
+	// is kept free on it.
+	Host int64
 	// TF32 lets products of f32 numbers round them to 10 bits of mantissa.
 	TF32 bool
 	// Cache is a folder for compiled kernels and for the ways products were found to

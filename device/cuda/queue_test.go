@@ -175,6 +175,26 @@ func TestHostMemoryThatCannotBeLocked(t *testing.T) {
 	}
 }
 
+// A kernel that fills the 48 KiB every kernel may use asks for more: it declares some
+// shared memory of its own.
+func TestSharedMemoryIsAsked(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, width := range []int64{64, 768} {
+		x, w := op.Type{DType: dtype.BF16, Shape: shape.Shape{64, width}}, op.Type{DType: dtype.BF16, Shape: shape.Shape{width}}
+		c, err := op.Make(op.LayerNormGrad, op.Attr{Eps: 1e-5, Bias: true}, x, w, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := len(r.log)
+		if _, err := r.d.Kernel(c); err != nil {
+			t.Fatal(err)
+		}
+		if asked := slices.Contains(r.since(from), "AllowShared"); asked != (width == 768) {
+			t.Errorf("width %d: more shared memory was asked for: %v", width, asked)
+		}
+	}
+}
+
 // What the compiler says comes out where the kernel is asked for.
 func TestKernelThatDoesNotCompile(t *testing.T) {
 	r := newRig(t, Options{})

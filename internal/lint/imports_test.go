@@ -45,6 +45,8 @@ var never = []struct{ who, on, because string }{
 	{"safetensors", "hf", "the format knows nothing of folders"},
 	{"tokenizer", "hf", "a tokenizer is a file of its own"},
 	{"data", "tokenizer", "data takes any tokenizer"},
+	{"chat/...", "tokenizer", "a template writes text; what the tokens are is not its business"},
+	{"chat/...", "data", "conversations are written the same for training and for talking"},
 	{"machine", "device/...", "a machine is described, not driven"},
 }
 

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"spillway/arch"
 )
 
 func main() {
@@ -54,10 +56,8 @@ func run(names []string, out, cache string, workers int) error {
 	return nil
 }
 
-// published are the shapes of the page, one of each size. Others are printed by name.
-func published() []string {
-	return []string{"gpt2", "llama-3.2-1b", "llama-3-8b"}
-}
+// published are the shapes of the page: all that have a name.
+func published() []string { return arch.Names() }
 
 // newTables opens the shapes, smallest first.
 func newTables(names []string) (tables []*table, err error) {

@@ -30,8 +30,9 @@ type Gemm struct {
 	Work []float32
 
 	path *routines
-	// A piece of C has tm rows and tn columns.
+	// A piece of C has tm rows and tn columns; see cut.
 	tm, tn int
+	cutFor [4]int
 }
 
 // Sizes in elements. The packed columns of a block are at most blockSize, half a
@@ -77,10 +78,10 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	if g.M <= skinnyM {
-		p.Run(ceil(g.N, (*skinny)(g).width()), (*skinny)(g))
+		p.Run(ceil(g.N, skinny{g}.width()), skinny{g})
 		return
 	}
-	p.Run(g.cut(p.Workers()), (*pieces)(g))
+	p.Run(g.cut(p.Workers()), pieces{g})
 }
 
 // addBias adds the bias to the old C, for the rare product that has both.
@@ -118,6 +119,15 @@ const (
 // for itself, so few are cheap, and many keep the workers evenly busy. No bit of the
 // result depends on it.
 func (g *Gemm) cut(workers int) int {
+	if is := [4]int{g.M, g.N, g.K, workers}; g.cutFor != is {
+		g.cutFor = is
+		g.search(workers)
+	}
+	return ceil(g.N, g.tn) * ceil(g.M, g.tm)
+}
+
+// search tries all sensible sizes of pieces.
+func (g *Gemm) search(workers int) {
 	least, blockN := 0, g.blockN()
 	for across := 1; across <= 4*workers; across++ {
 		tn := roundUp(ceil(g.N, across), g.path.nr)
@@ -130,5 +140,4 @@ func (g *Gemm) cut(workers int) int {
 			}
 		}
 	}
-	return ceil(g.N, g.tn) * ceil(g.M, g.tm)
 }

@@ -1,15 +1,15 @@
 package kernel
 
 // pieces is the job of a product with many rows: a piece of C for a worker.
-type pieces Gemm
+type pieces struct{ *Gemm }
 
 // Run computes one piece, block by block.
-func (g *pieces) Run(worker, piece int) {
-	down, strip, size := ceil(g.M, g.tm), (*Gemm)(g).stripScratch(), (*Gemm)(g).scratch()
+func (g pieces) Run(worker, piece int) {
+	down, strip, size := ceil(g.M, g.tm), g.stripScratch(), g.scratch()
 	i, j, scratch := piece%down*g.tm, piece/down*g.tn, g.Work[worker*size:][:size]
-	b := block{Gemm: (*Gemm)(g), i0: i, iEnd: min(i+g.tm, g.M), strip: scratch[:strip], columns: scratch[strip:]}
+	b := block{Gemm: g.Gemm, i0: i, iEnd: min(i+g.tm, g.M), strip: scratch[:strip], columns: scratch[strip:]}
 	end := min(j+g.tn, g.N)
-	width := roundUp(ceil(end-j, ceil(end-j, (*Gemm)(g).blockN())), g.path.nr)
+	width := roundUp(ceil(end-j, ceil(end-j, g.blockN())), g.path.nr)
 	for b.j0 = j; b.j0 < end; b.j0 = b.jEnd {
 		b.jEnd = min(b.j0+width, end)
 		b.compute()

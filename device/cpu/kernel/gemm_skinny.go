@@ -5,7 +5,7 @@ package kernel
 // piece is one panel of columns. If memory runs along the columns of B the panel is
 // transposed into the worker's own scratch, slab by slab; otherwise it is read where
 // it lies.
-type skinny Gemm
+type skinny struct{ *Gemm }
 
 // narrowN is how many columns are transposed at a time for at most fewM rows: then
 // reading B takes most of the time, and scratch memory is better saved.
@@ -15,7 +15,7 @@ const (
 )
 
 // width is how many columns a panel has.
-func (g *skinny) width() int {
+func (g skinny) width() int {
 	if g.B.Transposed && g.M <= fewM {
 		return min(g.path.nr, narrowN)
 	}
@@ -34,11 +34,11 @@ func (g *Gemm) skinnyScratch() int {
 }
 
 // Run computes one panel of columns.
-func (g *skinny) Run(worker, piece int) {
-	r, depth, width := g.path, (*Gemm)(g).depth(), g.width()
+func (g skinny) Run(worker, piece int) {
+	r, depth, width := g.path, g.depth(), g.width()
 	col := piece * width
 	cols := min(width, g.N-col)
-	scratch := g.Work[worker*(*Gemm)(g).skinnyScratch():]
+	scratch := g.Work[worker*g.skinnyScratch():]
 	for p0 := 0; p0 < g.K; p0 += depth {
 		kc := min(depth, g.K-p0)
 		if g.B.Transposed {
@@ -51,9 +51,9 @@ func (g *skinny) Run(worker, piece int) {
 }
 
 // multiply adds one slab of K to the columns from col.
-func (g *skinny) multiply(p0, kc, col, cols int, b *float32, bStep int) {
+func (g skinny) multiply(p0, kc, col, cols int, b *float32, bStep int) {
 	r := g.path
-	add, addStep := (*Gemm)(g).addend(p0, 0, col)
+	add, addStep := g.addend(p0, 0, col)
 	if g.A.Transposed {
 		r.tiles(&r.tileCols, g.M, 1, kc, &g.A.Data[p0*g.A.Step], g.A.Step, b, bStep, &g.C[col], g.CStep, cols, add, addStep, fetch{})
 		return
