@@ -60,11 +60,11 @@ type attempt struct {
 }
 
 // searchBudget bounds how many steps of plans are written once something fits.
-const searchBudget = 1_000_000
+const searchBudget = 500_000
 
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
-const reportBudget = 100_000
+const reportBudget = 60_000
 
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
