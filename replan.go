@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 
 	"spillway/device"
 	"spillway/executor"
@@ -59,6 +60,7 @@ func (j *Job) startWithin(notice func(string)) (*executor.Executor, *durable, er
 // notice, if not nil, is told. A choice that was insisted on has no second plan. With
 // keep, what is on disk outlives the process.
 func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durable, error) {
+	debug.FreeOSMemory() // what planning took is free for arenas
 	for {
 		e, kept, err := j.allocate(keep)
 		var refused *device.OutOfMemoryError
