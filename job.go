@@ -153,6 +153,8 @@ type Job struct {
 	Options PlanOptions
 	// Notices are about what was asked for and means nothing here.
 	Notices []string
+
+	requested requests
 }
 
 // Plan makes the fastest plan that fits. Where none does, the error is a

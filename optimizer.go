@@ -1,8 +1,6 @@
 package spillway
 
 import (
-	"os"
-
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
@@ -11,7 +9,6 @@ import (
 	"spillway/planner"
 	"spillway/spec"
 	"spillway/train"
-	"spillway/weights"
 )
 
 // optimizer is what the planner must know of the one in the options.
@@ -74,42 +71,13 @@ func (j *Job) Compressed() (*Job, error) {
 }
 
 // compress gives a run that holds an executor the means to follow its policy: the job
-// is planned again, and weights and states are carried over. What is on the way rests in
-// host memory, or in the folder of checkpoints where that is too small.
+// is planned again, and weights and states are carried over.
 func (j *Job) compress(held **executor.Executor, c train.Config) func(optim.Config) (*executor.Executor, error) {
 	return func(optim.Config) (*executor.Executor, error) {
 		next, err := j.Model.Plan(j.Options.compressing())
 		if err != nil {
 			return nil, err
 		}
-		folder, err := j.parkingFolder(*held, c)
-		if err != nil {
-			return nil, err
-		}
-		parked, err := weights.Park(*held, folder)
-		if err != nil {
-			return nil, err
-		}
-		defer parked.Close() // memory, or a file without a name
-		if err := (*held).Close(); err != nil {
-			return nil, err
-		}
-		next.Notices = j.Notices
-		*j = *next
-		e, _, err := j.claim(c.Notice, false)
-		if err != nil {
-			return nil, err
-		}
-		*held = e
-		return e, parked.Restore(e)
+		return j.replace(held, c, func() (*Job, error) { return next, nil })
 	}
-}
-
-// parkingFolder is where weights and states wait while the plan changes; "" is memory.
-func (j *Job) parkingFolder(e *executor.Executor, c train.Config) (string, error) {
-	usable, err := j.Options.System.Usable()
-	if c.Save == nil || err == nil && weights.ParkedBytes(e) < int64(usable) {
-		return "", nil
-	}
-	return c.Save.Dir.Path, os.MkdirAll(c.Save.Dir.Path, 0o755)
 }

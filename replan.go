@@ -79,7 +79,7 @@ func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durabl
 			notice(fmt.Sprintf("%s has %v left, the plan took %v: planned again, now %s instead of %s",
 				refused.Device, units.Bytes(refused.Limit-refused.Allocated), units.Bytes(refused.Asked), again.Plan.Strategy, j.Plan.Strategy))
 		}
-		*j = *again
+		j.become(again)
 	}
 }
 

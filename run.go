@@ -22,6 +22,8 @@ import (
 // Where the devices or the host have less memory than the plan assumed, the job is
 // planned again for what there is, and c.Notice is told; j.Plan is then the new plan.
 //
+// Request has it planned again while it runs.
+//
 // Where the plan has bytes rest on disk, every completed iteration is durable there:
 // a training that was killed goes on from the last one. A run that ends with a
 // checkpoint leaves nothing in the folder.
@@ -50,7 +52,10 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if c.Policy != (optim.Policy{}) && c.Policy != j.Options.Policy {
 		return r, fmt.Errorf("states are to follow policy %s, the job was planned for %q; plan with it", c.Policy, j.Options.Policy)
 	}
-	c.Policy, c.Compress = j.Options.Policy, j.compress(&e, c)
+	if c.Notice == nil {
+		c.Notice = func(string) {}
+	}
+	c.Policy, c.Compress, c.Again = j.Options.Policy, j.compress(&e, c), j.answer(&e, c, kept != nil)
 	t, err := train.New(e, feed, c)
 	if err != nil {
 		return r, err

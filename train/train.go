@@ -40,6 +40,9 @@ type Config struct {
 	// first.
 	Policy   optim.Policy
 	Compress func(optim.Config) (*executor.Executor, error)
+	// Again is asked after every iteration for another executor to go on with, which
+	// holds the same weights and states; nil for none.
+	Again func() (*executor.Executor, error)
 
 	// Report is told of every ReportEvery-th iteration (0: each) and of the last.
 	Report      func(Report)
@@ -243,7 +246,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 		r.Loss = report.Loss
-		if err := t.afterStep(report); err != nil {
+		if err := errors.Join(t.afterStep(report), t.again()); err != nil {
 			return t.result(r.Loss), err
 		}
 	}
@@ -251,6 +254,18 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
+}
+
+// again goes on with another plan where one was asked for.
+func (t *Trainer) again() error {
+	if t.c.Again == nil || t.done == t.c.Iterations {
+		return nil
+	}
+	e, err := t.c.Again()
+	if err != nil || e == nil {
+		return err
+	}
+	return t.Move(e)
 }
 
 func (t *Trainer) result(loss float64) Result {

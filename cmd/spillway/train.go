@@ -68,7 +68,8 @@ All flags may stand in a recipe, a YAML file (--recipe); the command line wins o
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the iteration
 at hand, saves and exits; --resume goes on from there, bit for bit. A second
-Ctrl-C quits at once.
+Ctrl-C quits at once. Sent USR1 (kill -USR1), it plans again between two iterations for
+the memory that is free then.
 
 With --disk a model may be larger than all memory: what fits nowhere else rests in
 files there. Every completed iteration is then durable: after a crash or a kill

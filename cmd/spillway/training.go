@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"spillway"
@@ -54,9 +57,26 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	t.start, t.foretold = time.Now(), t.rig.predicted(job.Plan)
 	t.name, c.Report = job.Model.Name, t.report
 	c.Notice = t.line.Print
+	defer planAgainWhenAsked(job)()
 	result, err := job.Train(ctx, feed, c)
 	t.line.Done()
 	return result, err
+}
+
+// planAgainWhenAsked has a training planned again for the memory that is free then, when
+// the process is sent USR1; the function it gives ends that.
+func planAgainWhenAsked(job *spillway.Job) (end func()) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go func() {
+		for range asked {
+			job.Request(spillway.FreeNow)
+		}
+	}()
+	return func() {
+		signal.Stop(asked)
+		close(asked)
+	}
 }
 
 // report takes in what an iteration gave.
