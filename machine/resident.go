@@ -14,24 +14,31 @@ import (
 
 // Resident is how much physical memory the process has now, as the system counts it;
 // where the system only knows the most it ever had, that. In bytes.
-func Resident() (int64, error) {
-	text, err := os.ReadFile("/proc/self/statm")
+func Resident() (int64, error) { return residentAs("VmRSS") }
+
+// MostResident is the most physical memory the process ever had, in bytes.
+func MostResident() (int64, error) { return residentAs("VmHWM") }
+
+// residentAs reads a line of the kernel's account. What getrusage says on Linux is of
+// no use: a process begins with the most its parent had.
+func residentAs(name string) (int64, error) {
+	text, err := os.ReadFile("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		return MostResident()
+		return usedAtMost()
 	}
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/self/statm says %q", text)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 53)
+			return kib << 10, err
+		}
 	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
+	return 0, fmt.Errorf("/proc/self/status has no %s", name)
 }
 
-// MostResident is the most physical memory the process ever had, in bytes.
-func MostResident() (int64, error) {
+func usedAtMost() (int64, error) {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return 0, err
