@@ -60,12 +60,19 @@ func BenchmarkStreamedTraining(b *testing.B) {
 		return least
 	}
 	for b.Loop() {
-		compute := best(0)
+		first := best(0)
 		for name, share := range map[string]float64{"link-at-half": 0.5, "link-equal": 1, "link-twice": 2} {
-			rate := units.Rate(float64(p.Forecast.BytesIn) / (share * compute.Seconds()))
+			rate := units.Rate(float64(p.Forecast.BytesIn) / (share * first.Seconds()))
+			compute, streamed := first, time.Duration(time.Hour)
+			for range turns { // by turns: what else the machine does meets both
+				compute, streamed = min(compute, best(0)), min(streamed, best(rate))
+			}
 			bound := max(compute, rate.Time(units.Bytes(p.Forecast.BytesIn)))
-			b.ReportMetric(best(rate).Seconds()/bound.Seconds(), name+"-over-bound")
+			b.ReportMetric(streamed.Seconds()/bound.Seconds(), name+"-over-bound")
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
+
+// turns each way is measured.
+const turns = 2
