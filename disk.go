@@ -49,7 +49,7 @@ func (o PlanOptions) disk() (d planner.Disk, err error) {
 		d.Budget = min(d.Budget, o.DiskBudget)
 	}
 	if o.trains() {
-		d.Budget /= generations
+		d.Budget, d.Copies = d.Budget/generations, generations
 	}
 	return d, nil
 }

@@ -79,7 +79,11 @@ type Site struct {
 type Disk struct {
 	Budget      int64
 	Read, Write units.Rate
+	Copies      int // of all that rests there the disk must have room for; 0 counts as 1
 }
+
+// room is the free space that bytes at rest take.
+func (d Disk) room(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
 
 // DiskName is the name of the disk among a plan's devices.
 const DiskName = "disk"
@@ -136,6 +140,7 @@ type FitOption struct {
 	Micros int   `json:"micros"`
 	Device int64 `json:"device_bytes"`
 	Host   int64 `json:"host_bytes"`
+	Disk   int64 `json:"disk_bytes,omitempty"`   // the free space it takes
 	Coded  bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
 }
 

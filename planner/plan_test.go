@@ -210,6 +210,25 @@ func TestFitErrorOptionsFit(t *testing.T) {
 	}
 }
 
+// Where the disk is what lacks, one is offered that is large enough for all its copies.
+func TestLargerDisksAreOffered(t *testing.T) {
+	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:16GiB", 1, 2048, graph.Train)
+	r.Site.Disk = planner.Disk{Budget: 20 << 30, Read: 2e9, Write: 1e9, Copies: 2}
+	_, _, err := r.Plan()
+	var fit *planner.FitError
+	if !errors.As(err, &fit) || fit.Tier != plan.OnDisk {
+		t.Fatalf("got %v, want a FitError of the disk", err)
+	}
+	at := slices.IndexFunc(fit.Options, func(o planner.FitOption) bool { return o.Disk > 2*r.Site.Disk.Budget })
+	if at < 0 {
+		t.Fatalf("no larger disk is among %+v", fit.Options)
+	}
+	r.Site.Disk.Budget = fit.Options[at].Disk / 2
+	if _, _, err := r.Plan(); err != nil {
+		t.Errorf("option %q does not fit: %v", fit.Options[at].Change, err)
+	}
+}
+
 // Where the host is too small for what the optimizer keeps, 8 bits of it are offered.
 func TestCodedStatesAreOffered(t *testing.T) {
 	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:72GiB", 1, 2048, graph.Train)

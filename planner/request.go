@@ -47,7 +47,8 @@ func (r Request) options(fit *FitError) []FitOption {
 		if err != nil {
 			return false
 		}
-		list = append(list, FitOption{Change: change, Peak: p.Peak(), Rows: q.Rows, Seq: q.Seq, Micros: q.Goal.Micros, Device: q.Site.Budget, Host: q.Site.HostBudget})
+		list = append(list, FitOption{Change: change, Peak: p.Peak(), Rows: q.Rows, Seq: q.Seq, Micros: q.Goal.Micros, Device: q.Site.Budget, Host: q.Site.HostBudget,
+			Disk: q.Site.Disk.room(q.Site.Disk.Budget)})
 		list[len(list)-1].Coded = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
 		return true
 	}
@@ -68,6 +69,11 @@ func (r Request) options(fit *FitError) []FitOption {
 		if try(fmt.Sprintf("sequences of %d instead of %d", q.Seq, r.Seq), q) {
 			break
 		}
+	}
+	if fit.Tier == plan.OnDisk {
+		q := r
+		q.Site.Disk.Budget = fit.Needed
+		try(fmt.Sprintf("a disk with %v of free space", units.Bytes(q.Site.Disk.room(fit.Needed))), q)
 	}
 	q := r
 	q.Site.Budget, q.Site.Budgets = fit.deviceNeed(), nil
