@@ -213,7 +213,7 @@ func TestFitErrorOptionsFit(t *testing.T) {
 // Where the disk is what lacks, one is offered that is large enough for all its copies.
 func TestLargerDisksAreOffered(t *testing.T) {
 	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:16GiB", 1, 2048, graph.Train)
-	r.Site.Disk = planner.Disk{Budget: 20 << 30, Read: 2e9, Write: 1e9, Copies: 2}
+	r.Site.Disk = planner.Disk{Budget: 60 << 30, Read: 2e9, Write: 1e9, Copies: 2}
 	_, _, err := r.Plan()
 	var fit *planner.FitError
 	if !errors.As(err, &fit) || fit.Tier != plan.OnDisk {
