@@ -137,9 +137,6 @@ func TestSeveralDevices(t *testing.T) {
 
 // train runs on a card, in bf16 as the processor cannot tell, and reports the driver.
 func TestTrainOnCard(t *testing.T) {
-	if testing.Short() {
-		t.Skip("training takes a second")
-	}
 	var opened []cuda.Options
 	sh := fakeCards(t, 1, &opened)
 	var out, errs bytes.Buffer
