@@ -86,17 +86,30 @@ func (j *Job) replace(held **executor.Executor, c train.Config, next func() (*Jo
 	if err := (*held).Close(); err != nil {
 		return nil, err
 	}
-	if job, err := next(); err != nil {
-		c.Notice(fmt.Sprintf("no other plan can be made, the training goes on as before: %v", err))
-	} else {
-		j.become(job)
-	}
-	e, _, err := j.claim(c.Notice, false)
+	e, err := j.claimNext(c, next)
 	if err != nil {
 		return nil, err
 	}
 	*held = e
 	return e, parked.Restore(e)
+}
+
+// claimNext claims what the next job needs; where none can be planned or started, what
+// this one needs, which was there a moment ago.
+func (j *Job) claimNext(c train.Config, next func() (*Job, error)) (*executor.Executor, error) {
+	was := &Job{Plan: j.Plan, Spec: j.Spec, Options: j.Options}
+	job, err := next()
+	if err == nil {
+		j.become(job)
+		var e *executor.Executor
+		if e, _, err = j.claim(c.Notice, false); err == nil {
+			return e, nil
+		}
+		j.become(was)
+	}
+	c.Notice(fmt.Sprintf("there is no other plan that can be made and started, the training goes on as before: %v", err))
+	e, _, err := j.claim(c.Notice, false)
+	return e, err
 }
 
 // parkingFolder is where weights and states wait while the plan changes; "" is memory.

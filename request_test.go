@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spillway"
+	"spillway/planner"
 	"spillway/train"
 )
 
@@ -15,11 +16,14 @@ import (
 func TestRequestedPlansChangeNoBit(t *testing.T) {
 	_, peak, want := smallJob(t, spillway.PlanOptions{})
 	for name, c := range map[string]struct {
-		budget func(now int64) int64
+		change func(o *spillway.PlanOptions)
 		told   string
 	}{
-		"less":     {func(now int64) int64 { return now * 3 / 4 }, "planned again: now"},
-		"too much": {func(int64) int64 { return 64 }, "goes on as before"},
+		"less":     {func(o *spillway.PlanOptions) { o.Budget = peak * 3 / 4 }, "planned again: now"},
+		"too much": {func(o *spillway.PlanOptions) { o.Budget = 64 }, "goes on as before"},
+		"refused": {func(o *spillway.PlanOptions) {
+			o.Choose, o.System = planner.Alike(true, true, planner.KeepNone, 1), remaining(t, 1024)
+		}, "goes on as before"},
 	} {
 		job, _, _ := smallJob(t, spillway.PlanOptions{})
 		before := job.Plan.Strategy
@@ -28,7 +32,7 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		_, err := job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: 5, Notice: func(s string) { told = append(told, s) },
 			Report: func(r train.Report) {
 				if losses = append(losses, r.Loss); r.Iteration == 2 {
-					job.Request(func(o *spillway.PlanOptions) { o.Budget = c.budget(peak) })
+					job.Request(c.change)
 				}
 			}})
 		if err != nil {
