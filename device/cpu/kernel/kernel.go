@@ -64,10 +64,8 @@ type routines struct {
 	sgd  func(w, g, m []float32, s sgdScalars)
 
 	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
-	// fromDynamic and largest take a multiple of lanesMost.
-	largest     func(x []float32) (bits uint32)
+	// fromDynamic takes a multiple of lanesMost.
 	fromDynamic func(dst []float32, codes []byte, absmax float32, code *quant.Dynamic)
-	toDynamic   func(codes []byte, src []float32, code *quant.Dynamic) (absmax float32)
 }
 
 // maxRows and maxCols bound the register tile of any path.

@@ -13,7 +13,7 @@ func portable() *routines {
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
 		adam: adamGo, sgd: sgdGo,
-		fourBit: fourBitGo, fromDynamic: fromDynamicGo, toDynamic: toDynamicGo, largest: largestGo,
+		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}
 	for f := range funcs {
 		r.activations[f] = plainActivation(f)
