@@ -132,6 +132,9 @@ func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 // Cells are what Encode searches in, for those who do it on another device.
 func (d *Dynamic) Cells() *Cells { return d.ladder.cells }
 
+// Zero is the code of 0.
+func (d *Dynamic) Zero() byte { return d.zero }
+
 // View8 cuts the storage of a Dyn8 or UDyn8 tensor into its parts, in place.
 func View8(n int, b []byte) (absmax, codes []byte) {
 	at := 4 * ceil(n, dtype.Dyn8Elements)
