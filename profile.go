@@ -2,6 +2,7 @@ package spillway
 
 import (
 	"spillway/executor"
+	"spillway/planner"
 	"spillway/trace"
 )
 
@@ -44,4 +45,17 @@ func add(to, more map[executor.Route]executor.Traffic) {
 	for r, t := range more {
 		to[r] = executor.Traffic{Moves: to[r].Moves + t.Moves, Bytes: to[r].Bytes + t.Bytes}
 	}
+}
+
+// Timeline is when each step of an iteration will run and how long it will take, by the
+// forecast.
+func (j *Job) Timeline() ([]trace.Event, error) {
+	r, err := j.Model.request(j.Options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := j.Options.place(&r); err != nil {
+		return nil, err
+	}
+	return planner.Timeline(j.Plan, r.Site)
 }

@@ -9,24 +9,14 @@ import (
 	"spillway/device/sim"
 	"spillway/executor"
 	"spillway/plan"
+	"spillway/trace"
 )
 
 // forecast carries the plan, whose lanes are ordered, out on virtual devices and
 // reports what it took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
-	virtual := make([]*sim.Virtual, len(p.Devices))
-	devices := make([]device.Device, len(p.Devices))
-	for d := range devices {
-		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
-		virtual[d].NoScratch = true
-		devices[d] = virtual[d]
-	}
-	e, err := executor.New(p, devices)
+	e, virtual, err := simulated(p, site, nil)
 	if err != nil {
-		return nil, fmt.Errorf("forecasting: %w", err)
-	}
-	defer e.Close()
-	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
 	f := &plan.Forecast{Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
@@ -37,6 +27,38 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	busiest(f, p, virtual)
 	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
 	return f, nil
+}
+
+// Timeline is what each step of an iteration will take and when, by the forecast.
+func Timeline(p *plan.Plan, site Site) ([]trace.Event, error) {
+	ring := trace.NewRing(len(p.Steps))
+	if _, _, err := simulated(p, site, ring); err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	return ring.Events(), nil
+}
+
+// simulated carries a plan out on virtual devices, and tells its steps to a sink that is
+// not nil.
+func simulated(p *plan.Plan, site Site, sink trace.Sink) (*executor.Executor, []*sim.Virtual, error) {
+	virtual := make([]*sim.Virtual, len(p.Devices))
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
+		virtual[d].NoScratch = true
+		devices[d] = virtual[d]
+	}
+	e, err := executor.New(p, devices)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer e.Close()
+	if sink != nil {
+		if err := e.Trace(sink); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e, virtual, e.Iterate(context.Background(), executor.Numbers{})
 }
 
 // busiest finds each resource's share of the iteration, of the device that uses it

@@ -108,3 +108,20 @@ func (r *Ring) Reset() {
 	r.total = 0
 	r.mu.Unlock()
 }
+
+// FromZero is the events with times counted from the earliest start among them.
+func FromZero(events []Event) []Event {
+	if len(events) == 0 {
+		return events
+	}
+	first := events[0].Start
+	for _, e := range events {
+		first = min(first, e.Start)
+	}
+	moved := append([]Event(nil), events...)
+	for i := range moved {
+		moved[i].Start -= first
+		moved[i].End -= first
+	}
+	return moved
+}

@@ -20,6 +20,7 @@ import (
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/trace"
 )
 
 // Config of a run. Zero fields mean what is usual.
@@ -57,6 +58,10 @@ type Config struct {
 	DurableEvery int64
 	Evaluate     *Evaluation // nil evaluates nothing
 
+	// Timeline is given the steps of one iteration as the devices timed them, from its
+	// start on: of the third of this run, or of the last if that is earlier.
+	Timeline func(iteration int64, steps []trace.Event)
+
 	// Memory says how many bytes of the device are or were in use, for reports.
 	Memory func() int64
 }
@@ -69,6 +74,7 @@ type Trainer struct {
 	pace pace
 
 	scale *optim.LossScale // nil where the loss is not scaled
+	begun int64            // iterations done before this run
 	done  int64            // iterations
 	saved int64            // of which the last checkpoint has so many
 	kept  int64            // of which so many are durable
@@ -98,6 +104,7 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	if err := t.resume(); err != nil {
 		return nil, fmt.Errorf("resuming: %w", err)
 	}
+	t.begun = t.done
 	return t, nil
 }
 
@@ -305,8 +312,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.begin(t.done + 1); err != nil {
 		return Report{}, err
 	}
-	// An iteration that is cut short leaves undefined weights, so it never is.
-	if err := t.e.Iterate(context.Background(), numbers); err != nil {
+	if err := t.iterate(numbers); err != nil {
 		return Report{}, err
 	}
 	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))

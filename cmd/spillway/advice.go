@@ -15,7 +15,10 @@ import (
 )
 
 // asked is what plan is asked for besides the plan.
-type asked struct{ maxBatch, maxSeq, explain, compare bool }
+type asked struct {
+	maxBatch, maxSeq, explain, compare bool
+	timeline                           string // file for it, "" for none
+}
 
 func adviceFlags(cmd *cobra.Command) *asked {
 	a := &asked{}
@@ -24,6 +27,7 @@ func adviceFlags(cmd *cobra.Command) *asked {
 	f.BoolVar(&a.maxSeq, "max-seq", false, "plan the longest samples that fit, instead of --seq")
 	f.BoolVar(&a.explain, "explain", false, "plan what the guides recommend when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
+	timelineFlag(cmd, &a.timeline, "an iteration will run, by the forecast,")
 	return a
 }
 

@@ -114,6 +114,9 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		if r.Later, err = later(job); err != nil {
 			return nil, err
 		}
+		if err = saveTimeline(ask.timeline, job); err != nil {
+			return nil, err
+		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}

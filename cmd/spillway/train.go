@@ -39,6 +39,7 @@ type trainOptions struct {
 	planFile  string
 	device    string
 	logFile   string
+	timeline  string
 	adapter   string // folder to begin from
 }
 
@@ -146,6 +147,7 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	o.wish = wishFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
 	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`, or to FILE.csv a line of a table")
+	timelineFlag(cmd, &o.timeline, "the third iteration ran")
 	f.StringVar(&o.adapter, "adapter", "", "begin lora or qlora from the adapter in `DIR`, of PEFT or of another run; its options count instead of flags")
 	o.decays = func() bool { return f.Changed("weight-decay") }
 	return o
@@ -251,8 +253,15 @@ func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillwa
 	if err := run.logTo(o.logFile); err != nil {
 		return r, err
 	}
+	watched, err := openTimeline(o.timeline)
+	if err != nil {
+		return r, err
+	}
+	if watched != nil {
+		c.Timeline = watched.write
+	}
 	result, err := run.run(ctx, job, from.feed, c)
-	if err = errors.Join(err, run.closeLog()); err != nil {
+	if err = errors.Join(err, run.closeLog(), watched.close(run.log)); err != nil {
 		return r, err
 	}
 	r = run.summary(job, result)

@@ -1,0 +1,42 @@
+package train
+
+import (
+	"context"
+
+	"spillway/executor"
+	"spillway/trace"
+)
+
+// settled is the iteration of a run that its timeline is of: the first two find caches
+// cold and libraries choosing.
+const settled = 3
+
+// iterate runs one iteration, and hands its timeline over when it is the one to look at.
+// An iteration that is cut short leaves undefined weights, so it never is.
+func (t *Trainer) iterate(numbers executor.Numbers) error {
+	if !t.watched() {
+		return t.e.Iterate(context.Background(), numbers)
+	}
+	ring := trace.NewRing(len(t.e.Plan().Steps))
+	if err := t.e.Trace(ring); err != nil {
+		return err
+	}
+	if err := t.e.Iterate(context.Background(), numbers); err != nil {
+		return err
+	}
+	t.c.Timeline(t.done+1, trace.FromZero(ring.Events()))
+	return t.e.Trace(nil)
+}
+
+// watched says whether the iteration at hand is the one that the timeline is of: the
+// third of the run, or its last if that is earlier.
+func (t *Trainer) watched() bool {
+	if t.c.Timeline == nil {
+		return false
+	}
+	at := t.begun + settled
+	if t.c.Iterations > 0 {
+		at = min(at, t.c.Iterations)
+	}
+	return t.done+1 == at
+}
