@@ -118,6 +118,13 @@ func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks
 	if err != nil {
 		t.Fatal(err)
 	}
+	fresh, err := Train(s.model, p, t.TempDir(), 7, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh.Weights == out.Weights || fresh.Sample[0] == out.Sample[0] {
+		t.Fatalf("%s: three iterations changed nothing", p.Strategy)
+	}
 	return out
 }
 
