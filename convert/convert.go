@@ -41,6 +41,7 @@ type Options struct {
 	Adapters []lora.Weighted
 
 	ShardBytes int64  // where to split the weights; 0 is safetensors.DefaultShard
+	Offloaded  bool   // write them a file each instead, as accelerate reads them from disk
 	Disk       vfs.FS // nil is the real one
 	// Progress, where it is not nil, is told now and then how many bytes of how many
 	// are written.
@@ -63,7 +64,7 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
 	}
-	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes}
+	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes, Offloaded: o.Offloaded}
 	for _, t := range c.list {
 		sources, err := c.sources(t)
 		if err != nil {

@@ -1,6 +1,6 @@
 // Package hf reads and writes model folders as Hugging Face's libraries keep them:
 // config.json, generation_config.json, tokenizer files, and weights in one or
-// several safetensors files.
+// several safetensors files, or as accelerate offloads them (package offload).
 //
 // Config says what the model is; a Folder is where its tensors are. Neither knows
 // an architecture: they serve any, and the same tensors can be read in place by
@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"spillway/hf/offload"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 )
@@ -41,8 +42,15 @@ type Folder struct {
 	Generation []byte   // the text of generation_config.json, nil where there is none
 	Tokenizer  []string // names of tokenizer files that are there
 
-	weights *safetensors.Set // nil where there are none
-	pickles []string         // weights in a form that is never loaded
+	weights tensors  // nil where there are none
+	pickles []string // weights in a form that is never loaded
+}
+
+// tensors are weights in one of the layouts they come in.
+type tensors interface {
+	Tensors() []safetensors.Tensor
+	Tensor(name string) (safetensors.Tensor, bool)
+	Close() error
 }
 
 // Open opens a folder; one without weights is fine. The caller closes it.
@@ -66,18 +74,33 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 			f.pickles = append(f.pickles, n)
 		}
 	}
-	f.weights, err = safetensors.OpenSetOn(disk, dir)
-	if err != nil && !errors.Is(err, safetensors.ErrNoWeights) {
-		return nil, err
+	return f, f.openWeights(disk, names)
+}
+
+// openWeights opens the weights in the layout that is there, if any.
+func (f *Folder) openWeights(disk vfs.FS, names []string) error {
+	set, err := safetensors.OpenSetOn(disk, f.Dir)
+	switch {
+	case err == nil:
+		f.weights = set
+		return nil
+	case !errors.Is(err, safetensors.ErrNoWeights):
+		return err
+	case !slices.Contains(names, offload.IndexName):
+		return nil
 	}
-	return f, nil
+	moved, err := offload.OpenOn(disk, f.Dir)
+	if err == nil {
+		f.weights = moved
+	}
+	return err
 }
 
 func (f *Folder) readConfigs(disk vfs.FS) error {
 	path := filepath.Join(f.Dir, ConfigName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
 	if err != nil {
-		return fmt.Errorf("%s is not a model folder: %w", f.Dir, err)
+		return fmt.Errorf("%s is not a model folder: %w", f.Dir, f.configMissing(disk, err))
 	}
 	if f.Config, err = ParseConfig(raw); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -95,6 +118,14 @@ func (f *Folder) readConfigs(disk vfs.FS) error {
 	}
 	f.Generation = raw
 	return nil
+}
+
+// configMissing says more where only the config is missing.
+func (f *Folder) configMissing(disk vfs.FS, err error) error {
+	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); !there || unknown != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s beside them", err, ConfigName)
 }
 
 // Tensors lists the tensors, file by file in file order; none where there are no

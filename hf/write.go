@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"spillway/hf/offload"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 )
@@ -17,6 +18,7 @@ type Model struct {
 	Files      []string // paths of files to copy in, such as a tokenizer's
 	Tensors    []safetensors.Source
 	ShardBytes int64 // where to split the weights; 0 is safetensors.DefaultShard
+	Offloaded  bool  // the weights are a file each, as accelerate reads them from disk
 }
 
 // Write makes a folder, whole or not at all. A folder of that name must not exist.
@@ -83,6 +85,9 @@ func (m Model) Fill(disk vfs.FS, dir string) error {
 		if err := copyFile(disk, from, filepath.Join(dir, filepath.Base(from))); err != nil {
 			return err
 		}
+	}
+	if m.Offloaded {
+		return offload.Fill(disk, dir, m.Tensors)
 	}
 	return safetensors.WriteSet(disk, dir, m.Tensors, m.ShardBytes)
 }

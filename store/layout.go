@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"spillway/safetensors"
 )
 
 // Kind of a region: where its bytes lie and how long they live.
@@ -26,6 +28,11 @@ type Region struct {
 	// File and the offset in it, of a region in place.
 	File string `json:"file,omitempty"`
 	At   int64  `json:"at,omitempty"`
+}
+
+// RegionOf is a tensor as a region in place, at an offset of an allocation.
+func RegionOf(t safetensors.Tensor, offset int64) Region {
+	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path(), At: t.Offset}
 }
 
 // pageBytes carry one checksum, and change their generation together.

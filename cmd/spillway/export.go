@@ -17,7 +17,10 @@ import (
 )
 
 // exportOptions are the flags of export.
-type exportOptions struct{ dtype, shard string }
+type exportOptions struct {
+	dtype, shard string
+	offloaded    bool
+}
 
 func newExport(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
@@ -29,13 +32,15 @@ newest checkpoint is meant, one of its checkpoints, or a model folder.
 Of a run that trained all weights OUT is a model folder with config, tokenizer and
 weights; of one that trained adapters it is an adapter's folder as PEFT writes it (use
 merge to get a whole model). --dtype rounds the weights to another type; quantized ones
-are decoded.
+are decoded. --offload-folder writes the weights a file each with an index.json, which
+accelerate takes as its offload_folder; such folders can be opened here too.
 
 Every byte of a checkpoint is compared with its checksum first. The folder appears when
 it is whole; Ctrl-C leaves nothing behind.`,
 		Example: `  spillway export ./run ./my-model --dtype bf16
   spillway export ./run/step-00000500 ./my-model
-  spillway export ./lora-run ./my-adapter`,
+  spillway export ./lora-run ./my-adapter
+  spillway export ./my-model ./offload --offload-folder`,
 		Args: exactly(2, "CHECKPOINT OUT"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -43,6 +48,7 @@ it is whole; Ctrl-C leaves nothing behind.`,
 	f := cmd.Flags()
 	f.StringVar(&o.dtype, "dtype", "", "write the weights as `bf16|f16|f32` (default: as they are)")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
+	f.BoolVar(&o.offloaded, "offload-folder", false, "write each weight to a file of its own, as accelerate's offload_folder has them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := o.export(cmd.Context(), sh, args[0], args[1])
 		if err != nil {
@@ -66,6 +72,9 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	if err := verifyCheckpoint(dir); err != nil {
 		return r, err
 	}
+	if isAdapter(dir) && o.offloaded {
+		return r, misused("--offload-folder is for the weights of a model, %s has an adapter", dir)
+	}
 	if isAdapter(dir) {
 		return exportAdapter(ctx, dir, out, t)
 	}
@@ -75,7 +84,7 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	}
 	defer model.Close() // opened for reading
 	w := newWriting(sh)
-	done, err := convert.Folder(ctx, model, out, convert.Options{Products: t, Others: t, ShardBytes: shard, Progress: w.progress})
+	done, err := convert.Folder(ctx, model, out, convert.Options{Products: t, Others: t, ShardBytes: shard, Offloaded: o.offloaded, Progress: w.progress})
 	w.line.Done()
 	return newFolderResult(out, "model", done), err
 }

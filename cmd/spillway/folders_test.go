@@ -41,6 +41,32 @@ func TestQuantizeEveryFormat(t *testing.T) {
 	}
 }
 
+// A folder in accelerate's layout is opened like the one it was made from, and weights are
+// read where they lie: training from both gives the same losses.
+func TestExportForAccelerate(t *testing.T) {
+	dir := t.TempDir()
+	model, offloaded := initialized(t), filepath.Join(dir, "offloaded")
+	r := command(t, "export", model, offloaded, "--offload-folder", "--json").object(t)
+	files, err := filepath.Glob(filepath.Join(offloaded, "*.dat"))
+	if err != nil || float64(len(files)) != at(t, r, "tensors") {
+		t.Errorf("%d files for %v tensors (%v)", len(files), at(t, r, "tensors"), err)
+	}
+	losses := func(folder string) any {
+		v := command(t, "train", folder, "--data", prose(t), "--tokenizer", "bytes", "--method", "lora", "--seq", "32", "--steps", "2",
+			"--disk", filepath.Join(dir, "disk"), "--out", filepath.Join(t.TempDir(), "run"), "--json").object(t)
+		return at(t, v, "loss_last")
+	}
+	if got, want := losses(offloaded), losses(model); got != want {
+		t.Errorf("the loss is %v from the offload folder, %v from the model folder", got, want)
+	}
+	if err := os.Remove(filepath.Join(offloaded, hf.ConfigName)); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, "inspect", offloaded); r.code != exitFailed || !strings.Contains(r.err, "put the model's config.json beside") {
+		t.Errorf("without a config: %d, %s", r.code, r.err)
+	}
+}
+
 // A run of train becomes an adapter for others, and a merged model.
 func TestRunsAreExportedAndMerged(t *testing.T) {
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-"""Writes store/testdata/offload: an offload folder as accelerate makes it, with a
+"""Writes hf/offload/testdata/offload: an offload folder as accelerate makes it, with a
 tensor of each kind it treats differently, and the same numbers as plain JSON.
 
 Needs: torch, accelerate. Run from the repository root: python -m tools.reference.offload
@@ -11,7 +11,7 @@ import shutil
 import torch
 from accelerate.utils import offload_state_dict
 
-OUT = pathlib.Path("store/testdata")
+OUT = pathlib.Path("hf/offload/testdata")
 
 
 def tensors():

@@ -1,4 +1,4 @@
-package store
+package offload
 
 import (
 	"bytes"
@@ -21,9 +21,9 @@ var _ interface {
 	Tensor(name string) (safetensors.Tensor, bool)
 } = (*Folder)(nil)
 
-// The folder that accelerate wrote gives PyTorch's numbers, read and in place.
+// The folder that accelerate wrote gives PyTorch's numbers, and its bytes as they lie.
 func TestFolderOfAccelerate(t *testing.T) {
-	f, err := OpenFolder("testdata/offload")
+	f, err := OpenOn(vfs.OS, "testdata/offload")
 	must(t, err)
 	raw, err := os.ReadFile("testdata/offload.json")
 	must(t, err)
@@ -32,11 +32,12 @@ func TestFolderOfAccelerate(t *testing.T) {
 	if len(f.Tensors()) != 7 || len(want) != 5 {
 		t.Fatalf("%d tensors, %d with numbers", len(f.Tensors()), len(want))
 	}
-	var regions []Region
-	at := int64(3)
 	for _, tensor := range f.Tensors() {
-		regions = append(regions, RegionOf(tensor, at))
-		at += tensor.Bytes
+		content, err := os.ReadFile(filepath.Join("testdata/offload", tensor.Name+".dat"))
+		must(t, err)
+		if raw := make([]byte, tensor.Bytes); !readAll(t, tensor, raw) || !bytes.Equal(raw, content) {
+			t.Errorf("%s: its bytes differ", tensor.Name)
+		}
 		numbers, real := want[tensor.Name]
 		if !real {
 			continue
@@ -49,17 +50,22 @@ func TestFolderOfAccelerate(t *testing.T) {
 			}
 		}
 	}
-	d := open(t, Options{Regions: regions})
-	arena, host, q := alloc(t, d, at), hostAlloc(t, d, at), newQueue(t, d, "in")
-	must(t, q.Copy(part(host, 0, at), part(arena, 0, at)), q.Sync())
-	for i, tensor := range f.Tensors() {
-		content, err := os.ReadFile(filepath.Join("testdata/offload", tensor.Name+".dat"))
-		must(t, err)
-		if !bytes.Equal(part(host, regions[i].Offset, tensor.Bytes).Host(), content) {
-			t.Errorf("%s in place differs", tensor.Name)
+	must(t, f.Close())
+}
+
+func readAll(t *testing.T, from io.ReaderAt, p []byte) bool {
+	t.Helper()
+	n, err := from.ReadAt(p, 0)
+	return n == len(p) && (err == nil || err == io.EOF)
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	must(t, q.Close(), arena.Free(), host.Free(), d.Close(), f.Close())
 }
 
 // sources are the tensors of a folder, to be written again.
@@ -75,14 +81,14 @@ func sources(f *Folder) (list []safetensors.Source) {
 
 // Written by us, a folder has the same bytes as written by accelerate.
 func TestFolderWrittenLikeAccelerate(t *testing.T) {
-	f, err := OpenFolder("testdata/offload")
+	f, err := OpenOn(vfs.OS, "testdata/offload")
 	must(t, err)
-	dir := filepath.Join(t.TempDir(), "again")
-	must(t, WriteFolder(vfs.OS, dir, sources(f)), f.Close())
+	dir := t.TempDir()
+	must(t, Fill(vfs.OS, dir, sources(f)), f.Close())
 	names, err := os.ReadDir("testdata/offload")
 	must(t, err)
-	if got := left(t, dir); len(got) != len(names) {
-		t.Errorf("%d files, accelerate wrote %d", len(got), len(names))
+	if got, err := os.ReadDir(dir); err != nil || len(got) != len(names) {
+		t.Errorf("%d files, accelerate wrote %d (%v)", len(got), len(names), err)
 	}
 	for _, n := range names {
 		want, err := os.ReadFile(filepath.Join("testdata/offload", n.Name()))
@@ -92,24 +98,21 @@ func TestFolderWrittenLikeAccelerate(t *testing.T) {
 			t.Errorf("%s: %q, accelerate wrote %q", n.Name(), got, want)
 		}
 	}
-	if WriteFolder(vfs.OS, dir, nil) == nil {
-		t.Error("a folder that exists was written over")
-	}
 }
 
 // An index that links to safetensors files instead of holding bytes.
 func TestFolderOfLinks(t *testing.T) {
-	file, err := filepath.Abs("../safetensors/testdata/values.safetensors")
+	file, err := filepath.Abs("../../safetensors/testdata/values.safetensors")
 	must(t, err)
 	disk, dir := vfs.OS, t.TempDir()
 	index := `{"a": {"safetensors_file": "` + file + `", "weight_name": "x.float32", "dtype": "float32"}}`
-	must(t, os.WriteFile(filepath.Join(dir, indexName), []byte(index), 0o600))
-	f, err := OpenFolderOn(disk, dir)
+	must(t, os.WriteFile(filepath.Join(dir, IndexName), []byte(index), 0o600))
+	f, err := OpenOn(disk, dir)
 	must(t, err)
 	tensor, ok := f.Tensor("a")
 	got := make([]float32, 17)
 	must(t, tensor.ReadF32(got, 0))
-	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || RegionOf(tensor, 5).File != file {
+	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || tensor.Path() != file {
 		t.Errorf("%+v, %v", tensor.Info, got)
 	}
 	if _, ok := f.Tensor("b"); ok {
@@ -142,15 +145,15 @@ func TestBadFolders(t *testing.T) {
 		}
 		must(t, safetensors.WriteFile(disk, "/w", []safetensors.Source{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
 		put("/a.dat", "12345678")
-		put("/"+indexName, c.index)
-		if _, err := OpenFolderOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {
+		put("/"+IndexName, c.index)
+		if _, err := OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.index, err)
 		}
 	}
 }
 
-// Sources that are not what they say leave nothing behind.
-func TestWriteFolderRefuses(t *testing.T) {
+// Sources that are not what they say are refused.
+func TestFillRefuses(t *testing.T) {
 	eight := func(w io.Writer) error { _, err := w.Write(make([]byte, 8)); return err }
 	for name, list := range map[string][]safetensors.Source{
 		"short":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(3), Write: eight}},
@@ -159,11 +162,8 @@ func TestWriteFolderRefuses(t *testing.T) {
 		"outside": {{Name: "../a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}},
 	} {
 		disk := vfs.NewMemory(1 << 20)
-		if WriteFolder(disk, "/out/folder", list) == nil {
+		if Fill(disk, "/", list) == nil {
 			t.Errorf("%s: written", name)
-		}
-		if names, err := disk.List("/out"); err != nil || len(names) > 0 {
-			t.Errorf("%s: left %v, %v", name, names, err)
 		}
 	}
 }
@@ -174,10 +174,10 @@ func FuzzFolder(f *testing.F) {
 	f.Add(`{"a": {"dtype": "bfloat16", "shape": []}, "b": {"safetensors_file": "/a.dat", "weight_name": "x", "dtype": "bool"}}`)
 	f.Fuzz(func(t *testing.T, index string) {
 		disk := vfs.NewMemory(1 << 20)
-		for name, text := range map[string]string{"/a.dat": "12345678", "/" + indexName: index} {
+		for name, text := range map[string]string{"/a.dat": "12345678", "/" + IndexName: index} {
 			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
 		}
-		folder, err := OpenFolderOn(disk, "/")
+		folder, err := OpenOn(disk, "/")
 		if err == nil {
 			must(t, folder.Close())
 		}

@@ -1,4 +1,7 @@
-package store
+// Package offload reads and writes the weights of a model as accelerate keeps what it
+// has moved to disk: index.json, and each tensor as bare bytes in a file of its name, or
+// where it lies in a safetensors file.
+package offload
 
 import (
 	"bytes"
@@ -15,15 +18,13 @@ import (
 	"spillway/shape"
 )
 
-// indexName lists the tensors of an offload folder.
-const indexName = "index.json"
+// IndexName lists the tensors of a folder.
+const IndexName = "index.json"
 
 // maxIndex bounds an index, in bytes.
 const maxIndex = 100_000_000
 
-// Folder is an open offload folder of accelerate: index.json, and each tensor as bare
-// bytes in a file of its name, or where it lies in a safetensors file. Its tensors
-// can be read, and be regions of a disk in place.
+// Folder is an open offload folder. Its tensors can be read in place.
 type Folder struct {
 	disk   vfs.FS
 	dir    string
@@ -32,13 +33,10 @@ type Folder struct {
 	linked map[string]*safetensors.File // by path
 }
 
-// OpenFolder opens an offload folder. The caller closes it.
-func OpenFolder(dir string) (*Folder, error) { return OpenFolderOn(vfs.OS, dir) }
-
-// OpenFolderOn is OpenFolder on a given disk.
-func OpenFolderOn(disk vfs.FS, dir string) (*Folder, error) {
+// OpenOn opens a folder of a disk. The caller closes it.
+func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	f := &Folder{disk: disk, dir: dir, byName: map[string]int{}, linked: map[string]*safetensors.File{}}
-	raw, err := vfs.ReadFile(disk, filepath.Join(dir, indexName), maxIndex)
+	raw, err := vfs.ReadFile(disk, filepath.Join(dir, IndexName), maxIndex)
 	if err == nil {
 		err = f.readIndex(raw)
 	}
@@ -69,11 +67,6 @@ func (f *Folder) Close() error {
 	return errors.Join(errs...)
 }
 
-// RegionOf is a tensor as a region in place, at an offset of an allocation.
-func RegionOf(t safetensors.Tensor, offset int64) Region {
-	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path(), At: t.Offset}
-}
-
 // indexEntry is what the index says of a tensor: its shape, or where it is linked to.
 type indexEntry struct {
 	DType string       `json:"dtype"`
@@ -86,7 +79,7 @@ type indexEntry struct {
 func (f *Folder) readIndex(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("%s begins with %v, want an object (%v)", indexName, t, err)
+		return fmt.Errorf("%s begins with %v, want an object (%v)", IndexName, t, err)
 	}
 	for d.More() {
 		key, err := d.Token()
@@ -105,7 +98,7 @@ func (f *Folder) readIndex(raw []byte) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("%s goes on behind its end", indexName)
+		return fmt.Errorf("%s goes on behind its end", IndexName)
 	}
 	return nil
 }

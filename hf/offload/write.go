@@ -1,4 +1,4 @@
-package store
+package offload
 
 import (
 	"bytes"
@@ -13,27 +13,9 @@ import (
 	"spillway/shape"
 )
 
-// WriteFolder makes an offload folder, whole or not at all. A folder of that name must
-// not exist.
-func WriteFolder(disk vfs.FS, dir string, tensors []safetensors.Source) error {
-	total := int64(0)
-	for _, t := range tensors {
-		bytes, err := t.Bytes()
-		if err != nil {
-			return fmt.Errorf("offload folder %s: %w", dir, err)
-		}
-		total += bytes
-	}
-	parent := filepath.Dir(filepath.Clean(dir))
-	if err := vfs.MkdirAll(disk, parent); err != nil {
-		return err
-	}
-	return vfs.WithSpace(disk, parent, total, func() error {
-		return vfs.Publish(disk, filepath.Clean(dir), func(partial string) error { return fillFolder(disk, partial, tensors) })
-	})
-}
-
-func fillFolder(disk vfs.FS, dir string, tensors []safetensors.Source) error {
+// Fill writes tensors and their index into an existing folder and makes each file
+// durable. It is not atomic: callers put it inside vfs.Publish.
+func Fill(disk vfs.FS, dir string, tensors []safetensors.Source) error {
 	seen := map[string]bool{}
 	for _, t := range tensors {
 		name, err := datName(t.Name)
@@ -52,7 +34,7 @@ func fillFolder(disk vfs.FS, dir string, tensors []safetensors.Source) error {
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFile(disk, filepath.Join(dir, indexName), func(w io.Writer) error {
+	return vfs.WriteFile(disk, filepath.Join(dir, IndexName), func(w io.Writer) error {
 		_, err := w.Write(index)
 		return err
 	})
