@@ -14,7 +14,7 @@ import (
 type layout struct {
 	slabs  *slabs
 	block  spec.Block
-	index  int // of the block
+	index  int          // of the block
 	update *plan.Update // nil where nothing is trained
 	parts  map[string]plan.Part
 	consts map[string]plan.Const
