@@ -184,7 +184,7 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 // hostedTraffic is what an update by the host moves.
 func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
 	s := &b.slabs.list[k]
-	out.add(b.goal.Grad.Bytes(s.Elements), false)
+	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
 		in.add(s.WeightBytes, false)
 	}
