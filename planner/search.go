@@ -47,7 +47,7 @@ type search struct {
 	written   int        // steps of all plans written so far: the work of the search
 	last      *candidate // the one whose plan was written last
 	lastPlan  *plan.Plan
-	simulated int // steps of all plans forecast so far
+	simulated int // steps of all plans forecast so far, frees left out
 }
 
 func newSearch(b *blueprint) *search { return &search{b: b, made: map[mix]*candidate{}} }
@@ -278,9 +278,19 @@ func (s *search) simulate(c *candidate) error {
 	if c.forecast, err = forecast(p, s.b.site); err != nil {
 		return err
 	}
-	s.simulated += len(p.Steps)
+	s.simulated += working(p)
 	c.seconds, c.bound = c.forecast.StepSeconds, false
 	return nil
+}
+
+// working are the steps of a plan, frees left out.
+func working(p *plan.Plan) (n int) {
+	for _, s := range p.Steps {
+		if s.Verb != plan.Free {
+			n++
+		}
+	}
+	return n
 }
 
 // worth is how much shorter an iteration must be to be worth a different plan: a
