@@ -283,6 +283,13 @@ func (j *Job) Start() (*executor.Executor, error) {
 	return e, j.load(e, from, false)
 }
 
+// StartEmpty is Start without the weights, which the caller writes: for measuring, where
+// which numbers they are does not matter.
+func (j *Job) StartEmpty() (*executor.Executor, error) {
+	e, _, err := j.allocate(false)
+	return e, err
+}
+
 // allocate makes an executor without weights. With keep, a disk of the plan keeps what
 // is trained from iteration to iteration, and an earlier state there is gone on from.
 func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {

@@ -47,7 +47,7 @@ type search struct {
 	written   int        // steps of all plans written so far: the work of the search
 	last      *candidate // the one whose plan was written last
 	lastPlan  *plan.Plan
-	simulated int // steps of all plans forecast so far, frees left out
+	simulated int // steps of all plans forecast so far
 }
 
 func newSearch(b *blueprint) *search { return &search{b: b, made: map[mix]*candidate{}} }
@@ -203,11 +203,29 @@ func (s *search) look(c *candidate) error {
 	s.written += d.steps()
 	s.measure(c, d.least())
 	if c.written = true; c.fits {
-		s.last, s.lastPlan = c, d.finish()
-		s.measure(c, s.lastPlan)
-		c.exact = true
+		s.place(c, d)
 	}
 	return nil
+}
+
+// place packs a draft, loosely where that fits. Others are guessed from what the plan
+// takes without.
+func (s *search) place(c *candidate, d *draft) {
+	least := c.arenas
+	for loose := len(d.leaving) > 0; ; loose = false {
+		c.choice.Loose = loose
+		d.loosen(loose)
+		if s.measure(c, d.least()); c.fits {
+			s.measure(c, d.packed())
+		}
+		if loose && c.fits {
+			c.arenas = least
+		}
+		if c.fits || !loose {
+			break
+		}
+	}
+	s.last, s.lastPlan, c.exact = c, d.finish(), true
 }
 
 // weigh finds what the plan of a candidate takes exactly, though it does not fit.
@@ -278,15 +296,15 @@ func (s *search) simulate(c *candidate) error {
 	if c.forecast, err = forecast(p, s.b.site); err != nil {
 		return err
 	}
-	s.simulated += working(p)
+	s.simulated += issued(p)
 	c.seconds, c.bound = c.forecast.StepSeconds, false
 	return nil
 }
 
-// working are the steps of a plan, frees left out.
-func working(p *plan.Plan) (n int) {
-	for _, s := range p.Steps {
-		if s.Verb != plan.Free {
+// issued is how many steps of a plan are for devices: all but frees.
+func issued(p *plan.Plan) (n int) {
+	for i := range p.Steps {
+		if p.Steps[i].Verb != plan.Free {
 			n++
 		}
 	}

@@ -28,6 +28,7 @@ type gpuReport struct {
 	// measured; memory below 0 was expected too small.
 	TimeOff   float64   `json:"time_off_median"`
 	MemoryOff []float64 `json:"memory_off_least_and_most"`
+	Bits      []string  `json:"bits,omitempty"` // of rows that are one training in two places
 	Notes     []string  `json:"notes"`
 }
 
@@ -132,6 +133,7 @@ func (r *gpuReport) conclude() {
 		off := float64(row.DriverPredicted-row.Driver) / float64(row.Driver)
 		least, most = min(least, off), max(most, off)
 	}
+	r.Bits = r.twins()
 	if len(times) > 0 {
 		slices.Sort(times)
 		r.TimeOff, r.MemoryOff = times[len(times)/2], []float64{least, most}
@@ -161,6 +163,9 @@ func (r *gpuReport) write(w io.Writer) error {
 	}
 	if len(r.MemoryOff) == 2 {
 		p.line("forecasts", "time off by %s at the median; memory by %+.1f%% to %+.1f%%", percent(r.TimeOff), 100*r.MemoryOff[0], 100*r.MemoryOff[1])
+	}
+	if len(r.Bits) > 0 {
+		p.list("bits", r.Bits)
 	}
 	p.list("peers", orNone(r.Peers))
 	if len(r.Notes) > 0 {

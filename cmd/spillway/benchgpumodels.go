@@ -11,9 +11,10 @@ import (
 
 // Models that peers run and nobody has published.
 const (
-	model11B     = "llama-1.1b"
-	modelEncoder = "encoder-2.4b"
-	modelLinear  = "linear-16"
+	model11B         = "llama-1.1b"
+	modelEncoder     = "encoder-2.4b"
+	modelLinear      = "linear-16"
+	modelLinearTable = "linear-16-table"
 )
 
 // benchConfigs are the shapes of such models.
@@ -27,8 +28,13 @@ var benchConfigs = map[string]string{
 
 // openBench opens a published shape, or one of the peers.
 func openBench(name string) (*spillway.Model, error) {
-	if name == modelLinear {
+	switch name {
+	case modelLinear:
 		return spillway.Define(name, linearStack), nil
+	case modelLinearTable:
+		m := spillway.Define(name, linearTable)
+		m.Info.Vocab = linearWidth
+		return m, nil
 	}
 	config, ours := benchConfigs[name]
 	if !ours {
@@ -46,15 +52,30 @@ func openBench(name string) (*spillway.Model, error) {
 	return m, nil
 }
 
-// linearStack is sixteen linear layers of 4096 by 4096, without biases.
+// linearWidth is the width of the stack of linear layers.
+const linearWidth = 4096
+
+// linearStack is sixteen linear layers, without biases.
 func linearStack() (nn.Model, error) {
-	const layers, width = 16, 4096
 	stack := nn.NewSequential()
-	for range layers {
-		l := nn.NewLinear(width, width)
+	for range 16 {
+		l := nn.NewLinear(linearWidth, linearWidth)
 		l.Bias = nil
 		stack.Layers = append(stack.Layers, l)
 	}
-	stack.Input, stack.Loss = shape.Of(width), nn.MeanSquare
+	stack.Input, stack.Loss = shape.Of(linearWidth), nn.MeanSquare
+	return stack, nil
+}
+
+// linearTable is the stack with rows that it takes from a table and results that it
+// judges: where the table rests on the card, nothing of note but weights crosses the link.
+func linearTable() (nn.Model, error) {
+	made, err := linearStack()
+	if err != nil {
+		return nil, err
+	}
+	stack := made.(*nn.Sequential)
+	stack.Layers = append([]nn.Layer{nn.NewEmbedding(linearWidth, linearWidth)}, stack.Layers...)
+	stack.Input, stack.Loss = nil, nn.CrossEntropy
 	return stack, nil
 }

@@ -15,7 +15,7 @@ var gpuPeers = []struct {
 	{"torch_offload_forward.py", [][]string{{forwardShort}, {forwardLong}}},
 	{"torch_train_gpu.py", [][]string{{trainKept, leanKept}, {trainAgain, leanAgain}}},
 	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderWhole}}},
-	{"ramtorch_linear.py", [][]string{{linearForward}, {linearTrain}}},
+	{"ramtorch_linear.py", [][]string{{linearForward, linearStays}, {linearTrain}}},
 }
 
 // onGPU runs the programs of rows that were measured. What cannot be run is noted.

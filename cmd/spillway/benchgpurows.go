@@ -43,9 +43,15 @@ type gpuRow struct {
 	// TheirBytes is what they took of the card, as they count.
 	TheirBytes map[string]int64 `json:"their_bytes,omitempty"`
 
+	// Spent is where the card's compute queue spent an iteration, in seconds.
+	Spent map[string]float64 `json:"spent_seconds,omitempty"`
+	// Digest is a checksum of losses and weights after some iterations, of rows with a twin.
+	Digest string `json:"digest,omitempty"`
+
 	model   string
 	options spillway.PlanOptions
-	tf32    bool // products of f32 operands round them
+	tf32    bool   // products of f32 operands round them
+	twin    string // the row that is the same training elsewhere
 }
 
 // Names of the rows that peers know too.
@@ -60,6 +66,7 @@ const (
 	encoderTrain   = "training of an encoder of 2.4B in 12 GiB, tf32, 16 × 512"
 	encoderWhole   = "training of an encoder of 2.4B on the card, tf32, 16 × 512"
 	linearForward  = "forward of 16 products of 4096 from the host, 4096 rows"
+	linearStays    = "forward of 16 products of 4096 from the host, 4096 rows that stay on the card"
 	linearTrain    = "training of 16 products of 4096 from the host, all in bf16, 4096 rows"
 	tuneFromHost   = "training of 8B from the host in 24 GiB, 8 × 4096 tokens"
 )
@@ -82,6 +89,12 @@ func tf32(name, model string, o spillway.PlanOptions) *gpuRow {
 	return &gpuRow{Name: name, model: model, options: o, tf32: true}
 }
 
+// like names the row that is the same training elsewhere.
+func (g *gpuRow) like(twin string) *gpuRow {
+	g.twin = twin
+	return g
+}
+
 // work are the options of a task, with slabs and blocks all treated alike.
 func work(task spillway.Task, rows, seq int64, budget units.Bytes, choose func(slabs, blocks int) planner.Choice) spillway.PlanOptions {
 	return spillway.PlanOptions{Task: task, Rows: rows, Seq: seq, Budget: int64(budget), Choose: choose}
@@ -102,6 +115,13 @@ var (
 	fromHost   = planner.Alike(true, true, planner.KeepNone, 2)
 )
 
+// streamedButFirst streams all slabs but the first, which stays on the card.
+func streamedButFirst(slabs, blocks int) planner.Choice {
+	c := streamed(slabs, blocks)
+	c.Streamed[0] = false
+	return c
+}
+
 // onHost leaves nothing that is trained on the card between iterations.
 var onHost = planner.Insist{Weights: plan.OnHost, State: plan.OnHost}
 
@@ -116,9 +136,10 @@ func peerRows() []*gpuRow {
 		bf16(leanKept, model11B, lean(work(spillway.Train, 4, 2048, 0, allKept))),
 		bf16(leanAgain, model11B, lean(work(spillway.Train, 4, 2048, 0, recomputed))),
 		tf32(encoderForward, modelEncoder, work(spillway.Infer, 16, 512, 4*gib, streamed)),
-		tf32(encoderTrain, modelEncoder, work(spillway.Train, 16, 512, 12*gib, nil)),
-		tf32(encoderWhole, modelEncoder, work(spillway.Train, 16, 512, 0, allKept)),
+		tf32(encoderTrain, modelEncoder, work(spillway.Train, 16, 512, 12*gib, nil)).like(encoderWhole),
+		tf32(encoderWhole, modelEncoder, work(spillway.Train, 16, 512, 0, allKept)).like(encoderTrain),
 		bf16(linearForward, modelLinear, work(spillway.Infer, 4096, 1, 0, streamed)),
+		bf16(linearStays, modelLinearTable, work(spillway.Eval, 1, 4096, 0, streamedButFirst)),
 		bf16(linearTrain, modelLinear, lean(work(spillway.Train, 4096, 1, 0, planner.Alike(true, true, planner.KeepAll, 3)))),
 		bf16(tuneFromHost, "llama-3-8b", spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 4096, Budget: int64(24 * gib), Insist: onHost}),
 	}

@@ -41,31 +41,49 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.DriverPredicted = here.predicted(job.Plan)
-	e, err := executor.New(job.Plan, here.on)
+	e, err := job.StartEmpty()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	if err := errors.Join(e.Prepare(), fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
-		return err
-	}
-	numbers, err := adamNumbers()
-	if err != nil {
+	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
 		return err
 	}
 	g.Prepare = time.Since(began).Seconds()
-	best, err := bestOf(gpuTries, func() error { return e.Iterate(ctx, numbers) })
-	if err != nil {
+	if err := g.iterate(ctx, e); err != nil {
 		return err
 	}
-	g.Seconds = best.Seconds()
 	g.account(job.Plan, g.rate(rates), rates)
 	g.Driver, err = here.held()
 	return err
 }
 
+// iterate runs the iterations that are timed, and those that tell more.
+func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor) error {
+	numbers, err := adamNumbers()
+	if err != nil {
+		return err
+	}
+	once := func() error { return e.Iterate(ctx, numbers) }
+	if g.twin != "" {
+		if g.Digest, err = digestAfter(gpuTwinned, e, once); err != nil {
+			return err
+		}
+	}
+	best, err := bestOf(gpuTries, once)
+	if err != nil {
+		return err
+	}
+	g.Seconds = best.Seconds()
+	g.Spent, err = spent(e, once)
+	return err
+}
+
 // gpuTries is how many iterations are timed.
-const gpuTries = 5
+const gpuTries = 4
+
+// gpuTwinned is after how many iterations rows that are one training have their bits compared.
+const gpuTwinned = 3
 
 func joinClose(err error, r *rig) error { return errors.Join(err, r.close()) }
 

@@ -30,6 +30,10 @@ const lossThreads = 512
 // logitBytes bounds the logits a fused loss holds at once.
 const logitBytes = 512 << 20
 
+// logitsAlign is what the floats between rows of logits are a multiple of: products are
+// several times slower where rows begin at odd places, as those of odd vocabularies would.
+const logitsAlign = 32
+
 // fusedLoss is a loss fused with the product before it. It goes over the rows in
 // chunks: the logits of a chunk, in f32, become their own gradient in place.
 type fusedLoss struct {
@@ -37,6 +41,7 @@ type fusedLoss struct {
 	c                    op.Call
 	t                    dtype.Type
 	rows, classes, width int64
+	step                 int64 // floats between rows of logits
 	chunk                int64
 	logits               int64 // where they begin in the workspace, behind the rows' losses
 	scratch              int64 // behind them: the products' own
@@ -46,9 +51,10 @@ type fusedLoss struct {
 
 func newFusedLoss(d *Device, c op.Call) *fusedLoss {
 	f := &fusedLoss{d: d, c: c, t: c.In[0].DType, rows: c.In[0].Shape.Rows(), classes: c.In[1].Shape[0], width: c.In[1].Shape[1]}
-	f.chunk = min(f.rows, max(128, logitBytes/(4*f.classes)/128*128))
+	f.step = (f.classes + logitsAlign - 1) / logitsAlign * logitsAlign
+	f.chunk = min(f.rows, max(128, logitBytes/(4*f.step)/128*128))
 	f.logits = blocked(4 * f.rows)
-	f.scratch = f.logits + blocked(4*f.chunk*f.classes)
+	f.scratch = f.logits + blocked(4*f.chunk*f.step)
 	return f
 }
 
@@ -84,7 +90,7 @@ func (f *fusedLoss) x(from int64) matrix {
 }
 
 func (f *fusedLoss) dlogits() matrix {
-	return matrix{at: work(f.logits), element: f.t, step: f.classes * 4 / f.t.Bytes(1)}
+	return matrix{at: work(f.logits), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
 }
 
 func (f *fusedLoss) w() matrix { return matrix{at: buffer(1), element: f.t, step: f.width} }
@@ -94,7 +100,7 @@ func (f *fusedLoss) makeLogits(from, n int64) error {
 	w := f.w()
 	w.transposed = true
 	return f.multiply(multiplication{m: n, n: f.classes, k: f.width, a: f.x(from), b: w,
-		c: matrix{at: work(f.logits), element: dtype.F32, step: f.classes}})
+		c: matrix{at: work(f.logits), element: dtype.F32, step: f.step}})
 }
 
 // finish sums the losses and gives the program.
@@ -110,7 +116,7 @@ func linearCrossEntropy(d *Device, c op.Call) (program, error) {
 		if err := f.makeLogits(from, n); err != nil {
 			return err
 		}
-		return f.add(d.line(of("loss", f.t), "rowLossesWide", n, lossThreads, work(f.logits), at(2, 4*from), work(4*from), i64(f.classes)))
+		return f.add(d.line(of("loss", f.t), "rowLossesWide", n, lossThreads, work(f.logits), at(2, 4*from), work(4*from), i64(f.classes), i64(f.step)))
 	})
 	if err != nil {
 		return program{}, err
@@ -126,7 +132,7 @@ func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 			return err
 		}
 		err := f.add(d.line(of("loss", f.t), "lossInPlace", n, lossThreads,
-			work(f.logits), at(2, 4*from), buffer(3), buffer(4), work(4*from), i64(f.classes), i64(f.classes)))
+			work(f.logits), at(2, 4*from), buffer(3), buffer(4), work(4*from), i64(f.classes), i64(f.step)))
 		if err != nil {
 			return err
 		}

@@ -180,12 +180,12 @@ func (d *Device) plain(x multiplication) (*launch, error) {
 	if x.c.element == dtype.F32 {
 		name = "productWide"
 	}
-	if x.a.element != x.b.element || x.c.element != x.a.element && name == "product" || like != x.c.element || x.c.step != x.n {
+	if x.a.element != x.b.element || x.c.element != x.a.element && name == "product" || like != x.c.element {
 		return nil, none(fmt.Sprintf("a product of %v and %v to %v with a bias of %v is not handled", x.a.element, x.b.element, x.c.element, like))
 	}
 	a, b := strides(x.a), strides(x.b)
 	return d.grid(of("product", x.a.element), name, [3]int64{parts(x.n, 16), parts(x.m, 16), 1}, [3]int64{16, 16, 1}, 0,
-		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], plus)
+		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], i64(x.c.step), plus)
 }
 
 // strides between rows and columns of a matrix.

@@ -2,14 +2,15 @@
 
 #define IGNORED (-100)
 
-// Of a row: the logarithm of the sum of exponentials. Four logits at a time per thread,
-// so that one exponential in five goes into a new maximum.
-template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 classes) {
+// Of a row, which lies step behind the one before: the logarithm of the sum of
+// exponentials. Four logits at a time per thread, so that one exponential in five goes
+// into a new maximum.
+template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 classes, i64 step) {
     float top = -INFINITE, sum = 0;
-    bool aligned = classes % 4 == 0; // then rows are, too
+    bool aligned = step % 4 == 0; // then all rows begin where four can be loaded at once
     for (i64 v = threadIdx.x * 4; v < classes; v += blockDim.x * 4) {
         float x[4];
-        if (aligned)
+        if (aligned && v + 4 <= classes)
             load(logits + v, x);
         else
             for (int k = 0; k < 4; k++) x[k] = v + k < classes ? wide(logits[v + k]) : -INFINITE;
@@ -33,11 +34,11 @@ template <class L> __device__ __forceinline__ void rowLoss(const L *logits, cons
     logits += blockIdx.x * step;
     int id = targets[blockIdx.x];
     float loss = 0;
-    if (id != IGNORED) loss = logSum(logits, classes) - wide(logits[target(id, classes)]);
+    if (id != IGNORED) loss = logSum(logits, classes, step) - wide(logits[target(id, classes)]);
     if (threadIdx.x == 0) losses[blockIdx.x] = loss;
 }
 extern "C" __global__ void rowLosses(const Element *logits, const int *targets, float *losses, i64 classes) { rowLoss(logits, targets, losses, classes, classes); }
-extern "C" __global__ void rowLossesWide(const float *logits, const int *targets, float *losses, i64 classes) { rowLoss(logits, targets, losses, classes, classes); }
+extern "C" __global__ void rowLossesWide(const float *logits, const int *targets, float *losses, i64 classes, i64 step) { rowLoss(logits, targets, losses, classes, step); }
 
 // dlogits = scale·dloss·(softmax - onehot)
 extern "C" __global__ void crossEntropyGrad(const Element *logits, const int *targets, const float *scale, const float *dloss, Element *dlogits, i64 classes) {
@@ -48,7 +49,7 @@ extern "C" __global__ void crossEntropyGrad(const Element *logits, const int *ta
         for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(0.0f, &dlogits[v]);
         return;
     }
-    float total = logSum(logits, classes), by = *scale * *dloss;
+    float total = logSum(logits, classes, classes), by = *scale * *dloss;
     i64 hit = target(id, classes);
     for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(by * (power(wide(logits[v]) - total) - (v == hit ? 1.0f : 0.0f)), &dlogits[v]);
 }
@@ -66,20 +67,20 @@ extern "C" __global__ void lossInPlace(float *logits, const int *targets, const 
         if (threadIdx.x == 0) losses[blockIdx.x] = 0;
         return;
     }
-    float total = logSum(logits, classes), by = *scale * *dloss;
+    float total = logSum(logits, classes, step), by = *scale * *dloss;
     i64 hit = target(id, classes);
     if (threadIdx.x == 0) losses[blockIdx.x] = total - logits[hit];
-    bool aligned = classes % 4 == 0;
+    bool aligned = step % 4 == 0;
     for (i64 from = 0; from < classes; from += 4 * blockDim.x) {
         i64 v = from + threadIdx.x * 4;
         float x[4];
-        if (aligned && v < classes)
+        if (aligned && v + 4 <= classes)
             load(logits + v, x);
         else
             for (int k = 0; k < 4; k++) x[k] = v + k < classes ? logits[v + k] : 0.0f;
         __syncthreads();
         for (int k = 0; k < 4; k++) x[k] = by * (power(x[k] - total) - (v + k == hit ? 1.0f : 0.0f));
-        if (aligned && v < classes)
+        if (aligned && v + 4 <= classes)
             store(out + v, x);
         else
             for (int k = 0; k < 4 && v + k < classes; k++) narrow(x[k], &out[v + k]);

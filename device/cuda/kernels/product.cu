@@ -1,7 +1,7 @@
 // The plain matrix product: for shapes cuBLASLt has no kernel for, and to compare with.
-// c[i][j] = sum of a[i·a0 + l·a1]·b[l·b0 + j·b1] (+ bias[j]) (+ plus[i][j]); blocks of
-// 16 × 16 elements, the sum over l in order.
-template <class C> __device__ __forceinline__ void multiply(const Element *a, const Element *b, const C *bias, C *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, const C *plus) {
+// c[i·c0 + j] = sum of a[i·a0 + l·a1]·b[l·b0 + j·b1] (+ bias[j]) (+ plus[i·c0 + j]);
+// blocks of 16 × 16 elements, the sum over l in order.
+template <class C> __device__ __forceinline__ void multiply(const Element *a, const Element *b, const C *bias, C *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 c0, const C *plus) {
     __shared__ float left[16][17], right[16][17];
     i64 i = (i64)blockIdx.y * 16 + threadIdx.y, j = (i64)blockIdx.x * 16 + threadIdx.x;
     float sum = 0;
@@ -15,12 +15,12 @@ template <class C> __device__ __forceinline__ void multiply(const Element *a, co
     }
     if (i >= m || j >= n) return;
     if (bias) sum += wide(bias[j]);
-    if (plus) sum += wide(plus[i * n + j]);
-    narrow(sum, &c[i * n + j]);
+    if (plus) sum += wide(plus[i * c0 + j]);
+    narrow(sum, &c[i * c0 + j]);
 }
-extern "C" __global__ void product(const Element *a, const Element *b, const Element *bias, Element *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, const Element *plus) {
-    multiply(a, b, bias, c, m, n, k, a0, a1, b0, b1, plus);
+extern "C" __global__ void product(const Element *a, const Element *b, const Element *bias, Element *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 c0, const Element *plus) {
+    multiply(a, b, bias, c, m, n, k, a0, a1, b0, b1, c0, plus);
 }
-extern "C" __global__ void productWide(const Element *a, const Element *b, const float *bias, float *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, const float *plus) {
-    multiply(a, b, bias, c, m, n, k, a0, a1, b0, b1, plus);
+extern "C" __global__ void productWide(const Element *a, const Element *b, const float *bias, float *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 c0, const float *plus) {
+    multiply(a, b, bias, c, m, n, k, a0, a1, b0, b1, c0, plus);
 }

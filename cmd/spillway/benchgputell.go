@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"spillway/executor"
+	"spillway/plan"
+	"spillway/trace"
+)
+
+// What a row tells besides its time: where the time of an iteration went, and which bits
+// came out.
+
+// spent is how many seconds of an iteration the compute queue of the first device was at
+// each kind of work, and how many it waited.
+func spent(e *executor.Executor, once func() error) (map[string]float64, error) {
+	ring := trace.NewRing(len(e.Plan().Steps))
+	if err := e.Trace(ring); err != nil {
+		return nil, err
+	}
+	if err := once(); err != nil {
+		return nil, err
+	}
+	return spentOn(ring.Events(), trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)}), e.Trace(nil)
+}
+
+// spentOn adds up what a lane did.
+func spentOn(events []trace.Event, lane trace.Lane) map[string]float64 {
+	sums, first, last, busy := map[string]float64{}, int64(math.MaxInt64), int64(0), int64(0)
+	for _, ev := range events {
+		if ev.Verb == trace.Free {
+			continue
+		}
+		first, last = min(first, ev.Start), max(last, ev.End)
+		if ev.Lane != lane {
+			continue
+		}
+		name := ev.Verb.String()
+		if ev.Verb == trace.Run {
+			name = ev.Name
+		}
+		sums[name] += float64(ev.End-ev.Start) / giga
+		busy += ev.End - ev.Start
+	}
+	if last > first {
+		sums["waiting"] = float64(last-first-busy) / giga
+	}
+	return sums
+}
+
+// digestAfter runs so many iterations and gives a checksum of their losses and of the
+// weights they end with.
+func digestAfter(iterations int, e *executor.Executor, once func() error) (string, error) {
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	for range iterations {
+		if err := once(); err != nil {
+			return "", err
+		}
+		if err := binary.Write(sum, binary.LittleEndian, e.Loss()); err != nil {
+			return "", err
+		}
+	}
+	for _, w := range e.Weights() {
+		if err := e.Read(w, func(_ int64, chunk []byte) error { _, err := sum.Write(chunk); return err }); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%08x", sum.Sum32()), nil
+}
+
+// twins says of rows that are one training in two places whether their bits are the same.
+func (r *gpuReport) twins() (list []string) {
+	for _, a := range r.Results {
+		for _, b := range r.Results {
+			if a.twin != b.Name || a.Digest == "" || b.Digest == "" {
+				continue
+			}
+			verdict := "the same losses and weights, to the bit,"
+			if a.Digest != b.Digest {
+				verdict = "OTHER losses or weights"
+			}
+			list = append(list, fmt.Sprintf("%s: %s after %d iterations as %s", a.Name, verdict, gpuTwinned, b.Name))
+		}
+	}
+	return list
+}
