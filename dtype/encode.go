@@ -17,17 +17,29 @@ func (t Type) IsPlain() bool { return slices.Contains(Plain, t) }
 func (t Type) Encode(dst []byte, src []float32) {
 	switch t {
 	case F32:
+		if whole, ok := inOrder[float32](dst); ok {
+			copy(whole, src)
+			return
+		}
 		for i, f := range src {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
 		}
-	case BF16:
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], ToBF16(f))
+	case BF16, F16:
+		if halves, ok := inOrder[uint16](dst); ok {
+			t.Narrow(halves[:len(src)], src)
+			return
 		}
-	case F16:
-		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], ToF16(f))
-		}
+		t.encodeHalves(dst, src)
+	}
+}
+
+func (t Type) encodeHalves(dst []byte, src []float32) {
+	one := ToBF16
+	if t == F16 {
+		one = ToF16
+	}
+	for i, f := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], one(f))
 	}
 }
 
@@ -36,16 +48,28 @@ func (t Type) Encode(dst []byte, src []float32) {
 func (t Type) Decode(dst []float32, src []byte) {
 	switch t {
 	case F32:
+		if whole, ok := inOrder[float32](src); ok {
+			copy(dst, whole)
+			return
+		}
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
-	case BF16:
-		for i := range dst {
-			dst[i] = FromBF16(binary.LittleEndian.Uint16(src[2*i:]))
+	case BF16, F16:
+		if halves, ok := inOrder[uint16](src); ok {
+			t.Widen(dst, halves)
+			return
 		}
-	case F16:
-		for i := range dst {
-			dst[i] = FromF16(binary.LittleEndian.Uint16(src[2*i:]))
-		}
+		t.decodeHalves(dst, src)
+	}
+}
+
+func (t Type) decodeHalves(dst []float32, src []byte) {
+	one := FromBF16
+	if t == F16 {
+		one = FromF16
+	}
+	for i := range dst {
+		dst[i] = one(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }

@@ -14,7 +14,8 @@ type Bounds struct {
 	// plans that fill more keep none of them there. 0 is all of it. With either set,
 	// nothing leaves the device as long as recomputing suffices.
 	KeepBelow, StayBelow float64
-	// Window is how many streamed slabs may be on a device at once; 0 leaves it open.
+	// Window is how many streamed slabs may be on a device at once, those on their way
+	// home aside; 0 leaves it open.
 	Window int
 	// Without are ways to share the work that are not taken.
 	Without []Way

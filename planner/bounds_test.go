@@ -85,8 +85,12 @@ func TestSharesOfADevice(t *testing.T) {
 func streamedAtOnce(p *plan.Plan) (most int) {
 	alive := map[int]bool{}
 	for i, list := range p.Accesses() {
-		if s := p.Steps[i]; s.Verb == plan.Free {
+		switch s := p.Steps[i]; {
+		case s.Verb == plan.Free:
 			delete(alive, s.Dst)
+		case s.Verb == plan.Move && s.Lane == plan.Out: // on its way home
+			delete(alive, s.Src)
+			continue
 		}
 		for _, a := range list {
 			if b := p.Buffers[a.Buffer]; b.Class == plan.Weight && !b.Home && p.TierOf(a.Buffer) == plan.OnDevice {

@@ -31,12 +31,16 @@ type Choice struct {
 	Level  []Level // by block
 	// Spilled, by block: what waits for its backward waits on the host.
 	Spilled []bool
-	Window  int // how many streamed slabs may be on the device at once
+	Window  int // how many streamed slabs may be on the device at once, those on their way home aside
 	// Piece is how many elements are updated at once where state moves, a multiple of
 	// the alignment; 0 for half a usual slab.
 	Piece int64
 	// Ahead is for how many updates to come optimizer state is fetched beforehand.
 	Ahead int
+	// Loose: what leaves a device keeps its bytes until the next run there has begun, so
+	// that no run waits for a copy out. It takes room; the search takes it where some is
+	// left.
+	Loose bool
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
 	Devices int

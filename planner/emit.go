@@ -12,6 +12,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.packArenas()
 	return d.finish(), nil
 }
 

@@ -7,17 +7,16 @@ import (
 // draft is a plan whose buffers have no places yet.
 type draft struct {
 	*emitter
-	spans []span // by buffer
+	spans   []span // by buffer
+	leaving []leaving
 }
 
 func newDraft(e *emitter) *draft {
-	d := &draft{e, lives(e.p)}
+	d := &draft{emitter: e, spans: lives(e.p)}
 	e.holdStops(d.spans)
 	e.holdLanded(d.spans)
-	for a := range e.p.Arenas {
-		moving, base := d.moving(a)
-		e.p.Arenas[a].Bytes = base + liveMost(moving, len(e.p.Steps))
-	}
+	d.leaving = e.findLeaving(d.spans)
+	d.loosen(e.c.Loose)
 	return d
 }
 
@@ -26,12 +25,23 @@ func (d *draft) steps() int { return len(d.p.Steps) }
 
 // least is the plan with arenas as large as what is alive in them at once: no packing
 // takes less.
-func (d *draft) least() *plan.Plan { return d.p }
+func (d *draft) least() *plan.Plan {
+	for a := range d.p.Arenas {
+		moving, base := d.moving(a)
+		d.p.Arenas[a].Bytes = base + liveMost(moving, len(d.p.Steps))
+	}
+	return d.p
+}
 
-// finish packs the arenas and ends lives. The lanes are ordered later, for the
+// packed is the plan with a place for every buffer.
+func (d *draft) packed() *plan.Plan {
+	d.packArenas()
+	return d.p
+}
+
+// finish ends lives once buffers have places. The lanes are ordered later, for the
 // plans that are forecast.
 func (d *draft) finish() *plan.Plan {
-	d.packArenas()
 	d.endLives(d.spans)
 	return d.p
 }
@@ -62,6 +72,41 @@ func (e *emitter) holdStops(spans []span) {
 			spans[id].to = max(spans[id].to, spans[e.stops[later]].from)
 		}
 	}
+}
+
+// leaving is a buffer of a device that is last read by a move away from it: in step
+// last, while the next run of the device begins in step until.
+type leaving struct{ buffer, last, until int }
+
+// loosen lets what leaves a device keep its bytes until the next run there has begun,
+// or ends that again. Else that run could be given the bytes, and wait for the move.
+func (d *draft) loosen(loose bool) {
+	for _, l := range d.leaving {
+		if d.spans[l.buffer].to = l.last; loose {
+			d.spans[l.buffer].to = l.until
+		}
+	}
+}
+
+// findLeaving walks back from the last step.
+func (e *emitter) findLeaving(spans []span) (list []leaving) {
+	next := make([]int, len(e.p.Devices)) // run, by device
+	for d := range next {
+		next[d] = len(e.p.Steps) - 1
+	}
+	for i := len(e.p.Steps) - 1; i >= 0; i-- {
+		s := &e.p.Steps[i]
+		if s.Verb == plan.Run {
+			next[s.Device] = i
+		}
+		if s.Verb != plan.Move || spans[s.Src].to != i {
+			continue
+		}
+		if b := &e.p.Buffers[s.Src]; b.Arena < e.host && !b.Home && b.Class != plan.ResultData {
+			list = append(list, leaving{s.Src, i, next[b.Arena]})
+		}
+	}
+	return list
 }
 
 // packArenas gives buffers their offsets: homes first, then the rest by lifetime.

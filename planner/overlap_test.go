@@ -8,8 +8,10 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
+	"spillway/units"
 )
 
 // deep has many equal layers, so that what a pipeline cannot hide at its two ends
@@ -72,5 +74,41 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		if f := p.Forecast; f.Bound != c.bound || f.AtBest < 1/1.03 {
 			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, f.Bound, 100*f.AtBest, f.Busy)
 		}
+	}
+}
+
+// Where transfers take as long as products, whatever waits is lost. A plan in which what
+// leaves the device keeps its bytes a little loses next to nothing; one without room
+// for that has runs wait for copies.
+func TestNoRunWaitsForWhatLeaves(t *testing.T) {
+	m, info, err := arch.FromConfig([]byte(deep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: 1024, DType: dtype.F32, Task: graph.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goal := planner.Goal{Micros: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+	site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual("gpu0", 0, 256, sim.Rates{})}
+	forecast := func(r sim.Rates, loose bool) *plan.Forecast {
+		site.Rates = r
+		p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
+			c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
+			c.Loose = loose
+			return c
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Forecast
+	}
+	r := sim.Rates{Matrix: 1e13, Memory: 1e12}
+	alone := forecast(r, true)
+	r.In = units.Rate(float64(alone.BytesIn) / alone.StepSeconds)
+	r.Out = r.In
+	loose, tight := 1/forecast(r, true).AtBest, 1/forecast(r, false).AtBest
+	if loose > 1.03 || tight < 1.1 {
+		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
 	}
 }

@@ -203,11 +203,29 @@ func (s *search) look(c *candidate) error {
 	s.written += d.steps()
 	s.measure(c, d.least())
 	if c.written = true; c.fits {
-		s.last, s.lastPlan = c, d.finish()
-		s.measure(c, s.lastPlan)
-		c.exact = true
+		s.place(c, d)
 	}
 	return nil
+}
+
+// place packs a draft, loosely where that fits. Others are guessed from what the plan
+// takes without.
+func (s *search) place(c *candidate, d *draft) {
+	least := c.arenas
+	for loose := len(d.leaving) > 0; ; loose = false {
+		c.choice.Loose = loose
+		d.loosen(loose)
+		if s.measure(c, d.least()); c.fits {
+			s.measure(c, d.packed())
+		}
+		if loose && c.fits {
+			c.arenas = least
+		}
+		if c.fits || !loose {
+			break
+		}
+	}
+	s.last, s.lastPlan, c.exact = c, d.finish(), true
 }
 
 // weigh finds what the plan of a candidate takes exactly, though it does not fit.
@@ -278,9 +296,19 @@ func (s *search) simulate(c *candidate) error {
 	if c.forecast, err = forecast(p, s.b.site); err != nil {
 		return err
 	}
-	s.simulated += len(p.Steps)
+	s.simulated += issued(p)
 	c.seconds, c.bound = c.forecast.StepSeconds, false
 	return nil
+}
+
+// issued is how many steps of a plan are for devices: all but frees.
+func issued(p *plan.Plan) (n int) {
+	for i := range p.Steps {
+		if p.Steps[i].Verb != plan.Free {
+			n++
+		}
+	}
+	return n
 }
 
 // worth is how much shorter an iteration must be to be worth a different plan: a

@@ -81,7 +81,28 @@ func middles(values []float32) []float32 {
 // Encode codes a block whose largest magnitude is absmax; dst has a byte per element.
 // Halfway between two values the lower one is taken.
 func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
-	d.ladder.findAll(dst[:len(src)], src, Reciprocal(absmax))
+	const none = 256 // no code stands apart
+	d.code(dst[:len(src)], src, Reciprocal(absmax), none, 0)
+}
+
+// code writes the codes of src·r. Numbers that are not zero and would get the code zero get
+// the one above, or that many below.
+func (d *Dynamic) code(dst []byte, src []float32, r float32, zero, below uint32) {
+	if active.dynamic != nil {
+		n := len(src) &^ (lanesMost - 1)
+		active.dynamic(dst[:n], src[:n], r, d.ladder.cells, zero, below)
+		dst, src = dst[n:], src[n:]
+	}
+	d.ladder.findAll(dst, src, r)
+	for i, c := range dst {
+		switch {
+		case uint32(c) != zero:
+		case src[i] > 0:
+			dst[i]++
+		case src[i] < 0:
+			dst[i] -= byte(below)
+		}
+	}
 }
 
 // encodePlain is Encode by its definition: the first of the values that are nearest.
@@ -102,32 +123,17 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 // EncodeState codes a block and returns its absmax. It is Encode, but for a number that
 // is not zero it takes the code beside that of zero.
 func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
-	absmax = absmaxOf(src)
-	d.Encode(dst, src, absmax)
-	for i, c := range dst[:len(src)] {
-		if c == d.zero {
-			dst[i] = d.offZero(src[i])
-		}
-	}
+	absmax = Largest(src)
+	zero := uint32(d.zero)
+	d.code(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
 	return absmax
 }
 
-// Cells are what Encode searches in, for those who do it with vector instructions.
+// Cells are what Encode searches in, for those who do it on another device.
 func (d *Dynamic) Cells() *Cells { return d.ladder.cells }
 
 // Zero is the code of 0.
 func (d *Dynamic) Zero() byte { return d.zero }
-
-// offZero is the code of the smallest value with the sign of x.
-func (d *Dynamic) offZero(x float32) byte {
-	switch {
-	case x > 0:
-		return d.zero + 1
-	case x < 0 && d.zero > 0:
-		return d.zero - 1
-	}
-	return d.zero
-}
 
 // View8 cuts the storage of a Dyn8 or UDyn8 tensor into its parts, in place.
 func View8(n int, b []byte) (absmax, codes []byte) {

@@ -14,6 +14,7 @@ type FourBit struct {
 	// pairs are the two values of a byte.
 	pairs  [256][2]float32
 	ladder *ladder
+	search *search
 }
 
 // NF4 has values at equal shares of a normal distribution; its codes ascend.
@@ -44,7 +45,7 @@ func newFourBit(values [16]float32) *FourBit {
 	if zero := slices.Index(rungs, 0); zero >= 0 { // between two codes of zero
 		rungs[zero] = math.Nextafter32(0, -1)
 	}
-	f.ladder = newLadder(rungs, codes)
+	f.ladder, f.search = newLadder(rungs, codes), newSearch(rungs, codes)
 	for b := range f.pairs {
 		f.pairs[b] = [2]float32{values[b>>4], values[b&15]}
 	}
@@ -62,9 +63,19 @@ func FourBitOf(t dtype.Type) *FourBit {
 // Encode codes elements in blocks of a given even size, two to a byte, and writes the
 // largest magnitude of each block. An odd end is filled with 0.
 func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
+	if block == dtype.BlockElements && active.fourBit != nil {
+		blocks := len(src) / block
+		whole := blocks * block
+		active.fourBit(codes[:whole/2], absmax[:blocks], src[:whole], f.search)
+		codes, absmax, src = codes[whole/2:], absmax[blocks:], src[whole:]
+	}
+	f.encode(codes, absmax, src, block)
+}
+
+func (f *FourBit) encode(codes []byte, absmax, src []float32, block int) {
 	for b := range ceil(len(src), block) {
 		from, to := b*block, min((b+1)*block, len(src))
-		absmax[b] = absmaxOf(src[from:to])
+		absmax[b] = Largest(src[from:to])
 		r := Reciprocal(absmax[b])
 		f.ladder.findPairs(codes[from/2:to/2], src[from:to], r)
 		if to%2 == 1 {
@@ -79,7 +90,7 @@ func (f *FourBit) encodePlain(codes []byte, absmax, src []float32, block int) {
 		x := float32(0)
 		if i < len(src) {
 			part := src[i/block*block : min((i/block+1)*block, len(src))]
-			absmax[i/block] = absmaxOf(part)
+			absmax[i/block] = Largest(part)
 			x = src[i] * Reciprocal(absmax[i/block])
 		}
 		if i%2 == 0 {

@@ -24,7 +24,7 @@ type Cell struct {
 	Codes [2]byte
 }
 
-// Cells of positive numbers, then those of negative ones, for vector instructions: the
+// Cells of positive numbers, then those of negative ones, as vectors search in them: the
 // cell of x has the number max(0, |x|>>16 - FirstCell), of x's bits, and SignCells more
 // for a negative x.
 type Cells [2 * SignCells]Cell

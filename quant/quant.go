@@ -103,27 +103,15 @@ func sized(t dtype.Type, n int, b []byte) error {
 // notFinite finds the first element that is infinite or not a number, -1 if none is.
 func notFinite(src []float32) int {
 	const infinity = 0x7f800000
+	if math.Float32bits(Largest(src)) < infinity {
+		return -1
+	}
 	for i, f := range src {
 		if math.Float32bits(f)&infinity == infinity {
 			return i
 		}
 	}
 	return -1
-}
-
-// absmaxOf is the largest magnitude: infinite or not a number where an element is.
-func absmaxOf(src []float32) float32 {
-	var a, b, c, d uint32 // magnitudes of floats are in the order of their bits
-	for ; len(src) >= 4; src = src[4:] {
-		a = max(a, math.Float32bits(src[0])&^signBit)
-		b = max(b, math.Float32bits(src[1])&^signBit)
-		c = max(c, math.Float32bits(src[2])&^signBit)
-		d = max(d, math.Float32bits(src[3])&^signBit)
-	}
-	for _, f := range src {
-		a = max(a, math.Float32bits(f)&^signBit)
-	}
-	return math.Float32frombits(max(a, b, c, d))
 }
 
 // leastAbsmax is what a block is divided by at least, so that the reciprocal is

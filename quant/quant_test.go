@@ -75,36 +75,6 @@ func TestLadderFindsWhatCountingFinds(t *testing.T) {
 	}
 }
 
-func TestFastFormsAreThePlainOnes(t *testing.T) {
-	for n := range 200 {
-		x := random(n, uint64(n))
-		for _, block := range []int{2, 64, 128} {
-			blocks := ceil(n, block)
-			for name, f := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
-				fast, plain := make([]byte, ceil(n, 2)), make([]byte, ceil(n, 2))
-				max1, max2 := make([]float32, blocks), make([]float32, blocks)
-				f.Encode(fast, max1, x, block)
-				f.encodePlain(plain, max2, x, block)
-				if !bytes.Equal(fast, plain) {
-					t.Fatalf("%s of %d numbers: codes differ", name, n)
-				}
-				got, want := make([]float32, n), make([]float32, n)
-				f.Decode(got, fast, max1, block)
-				f.decodePlain(want, plain, max2, block)
-				if err := sameBits(got, want); err != nil {
-					t.Fatalf("%s of %d numbers: %v", name, n, err)
-				}
-			}
-		}
-		fast, plain := make([]byte, n), make([]byte, n)
-		Signed.Encode(fast, x, absmaxOf(x))
-		Signed.encodePlain(plain, x, absmaxOf(x))
-		if !bytes.Equal(fast, plain) {
-			t.Fatalf("dynamic codes of %d numbers differ", n)
-		}
-	}
-}
-
 // No number is further from what it became than half the widest gap between values,
 // and the exact ends of a block come back as they were.
 func TestErrorIsHalfAGapAtMost(t *testing.T) {
@@ -120,7 +90,7 @@ func TestErrorIsHalfAGapAtMost(t *testing.T) {
 			block, slack = dtype.Dyn8Elements, 0
 		}
 		for i := range x {
-			most := float64(absmaxOf(x[i/block*block : min((i/block+1)*block, len(x))]))
+			most := float64(Largest(x[i/block*block : min((i/block+1)*block, len(x))]))
 			if d := math.Abs(float64(x[i] - back[i])); d > most*(gap/2+slack) {
 				t.Fatalf("%v: element %d of a block to %v is %v and became %v", kind, i, most, x[i], back[i])
 			}
@@ -155,8 +125,8 @@ func TestStorageIsItsParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	absmax, codes := View8(300, b)
-	if len(absmax) != 8 || len(codes) != 300 || getF32(absmax, 1) != absmaxOf(x[256:]) {
-		t.Errorf("%d bytes of absmax, %d codes, the second absmax %v, want %v", len(absmax), len(codes), getF32(absmax, 1), absmaxOf(x[256:]))
+	if len(absmax) != 8 || len(codes) != 300 || getF32(absmax, 1) != Largest(x[256:]) {
+		t.Errorf("%d bytes of absmax, %d codes, the second absmax %v, want %v", len(absmax), len(codes), getF32(absmax, 1), Largest(x[256:]))
 	}
 }
 
@@ -177,8 +147,8 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 		}
 	}
 	back := random(300, 1)
-	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || absmaxOf(back) != 0 {
-		t.Errorf("zero bytes hold %v (%v), want zeros", absmaxOf(back), err)
+	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || Largest(back) != 0 {
+		t.Errorf("zero bytes hold %v (%v), want zeros", Largest(back), err)
 	}
 }
 

@@ -9,20 +9,37 @@ import (
 
 // Rows8 codes a matrix row by row, as LLM.int8 keeps weights: each row has its absmax,
 // and elements are whole 127ths of it. Elements are rounded to f16 first, which is the
-// precision the format is defined on; cols is the length of a row.
+// precision the format is defined on; cols is the length of a row. It is the plain form of
+// what the row type RowI8 holds.
 func Rows8(dst []int8, absmax, src []float32, cols int) {
 	for r := range absmax {
 		row := src[r*cols : (r+1)*cols]
-		most := dtype.FromF16(dtype.ToF16(absmaxOf(row)))
+		most, factor := rangeI8(row)
 		absmax[r] = most
-		factor := float32(0)
-		if most > 0 {
-			factor = 1 / most * 127 // in this order, as PyTorch divides a constant
-		}
 		for i, x := range row {
-			half := dtype.FromF16(dtype.ToF16(x))
-			dst[r*cols+i] = int8(math.RoundToEven(float64(half * factor)))
+			dst[r*cols+i] = int8(wholeOf(x, factor))
 		}
+	}
+}
+
+// rangeI8 is the absmax of a row, in f16, and what brings the row to whole numbers.
+func rangeI8(row []float32) (absmax, factor float32) {
+	absmax = dtype.FromF16(dtype.ToF16(Largest(row)))
+	if absmax > 0 {
+		factor = 1 / absmax * 127 // in this order, as PyTorch divides a constant
+	}
+	return absmax, factor
+}
+
+// wholeOf is the code of x, rounded to f16 before and to a whole number after.
+func wholeOf(x, factor float32) byte {
+	half := dtype.FromF16(dtype.ToF16(x))
+	return byte(int8(math.RoundToEven(float64(half * factor))))
+}
+
+func rowI8Go(codes []byte, row []float32, factor float32) {
+	for i, x := range row {
+		codes[i] = wholeOf(x, factor)
 	}
 }
 
@@ -51,7 +68,7 @@ func encodeRow(t dtype.Type, codes []byte, row []float32) (scale float32, err er
 	if t == dtype.RowI8 {
 		return encodeRowI8(codes, row)
 	}
-	scale = absmaxOf(row) / largestF8
+	scale = Largest(row) / largestF8
 	for i, x := range row {
 		codes[i] = 0
 		if scale > 0 {
@@ -62,16 +79,14 @@ func encodeRow(t dtype.Type, codes []byte, row []float32) (scale float32, err er
 }
 
 func encodeRowI8(codes []byte, row []float32) (float32, error) {
-	var absmax [1]float32
-	signed := make([]int8, len(row))
-	Rows8(signed, absmax[:], row, len(row))
-	if math.IsInf(float64(absmax[0]), 0) {
-		return 0, fmt.Errorf("its largest number is %v, which f16 cannot hold", absmaxOf(row))
+	absmax, factor := rangeI8(row)
+	if math.IsInf(float64(absmax), 0) {
+		return 0, fmt.Errorf("its largest number is %v, which f16 cannot hold", Largest(row))
 	}
-	for i, c := range signed {
-		codes[i] = byte(c)
-	}
-	return absmax[0], nil
+	n := len(row) &^ (lanesMost - 1)
+	active.rowI8(codes[:n], row[:n], factor)
+	rowI8Go(codes[n:], row[n:], factor)
+	return absmax, nil
 }
 
 // DecodeRow writes the elements of a row, or of a part of one, that has a scale.

@@ -3,10 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
-	"runtime"
-	"sync"
 
 	"spillway/dtype"
 )
@@ -16,86 +13,50 @@ import (
 type RowCodes struct {
 	// Scales of the rows; all are known after io.EOF.
 	Scales []float32
+	ahead
 
-	kind  dtype.Type
-	cols  int64
-	from  Numbers
-	next  int64       // row not coded yet
-	rooms [][]float32 // of the rows one goroutine works on
-	codes []byte
-	left  []byte // coded and not read yet
+	kind dtype.Type
+	cols int64
+	from Numbers
 }
 
 // NewRowCodes codes a tensor of a row type.
 func NewRowCodes(kind dtype.Type, rows, cols int64, from Numbers) *RowCodes {
-	return &RowCodes{Scales: make([]float32, rows), kind: kind, cols: cols, from: from}
+	c := &RowCodes{Scales: make([]float32, rows), kind: kind, cols: cols, from: from}
+	c.parts, c.make = (rows+c.step()-1)/c.step(), c.some
+	return c
 }
 
-// Read gives codes, and io.EOF after the last.
-func (c *RowCodes) Read(p []byte) (int, error) {
-	if len(c.left) == 0 {
-		if c.next == int64(len(c.Scales)) {
-			return 0, io.EOF
-		}
-		if err := c.refill(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, c.left)
-	c.left = c.left[n:]
-	return n, nil
-}
-
-// step is how many rows one goroutine works on at a time.
+// step is how many rows are one part.
 func (c *RowCodes) step() int64 { return max(1, pieceElements/max(c.cols, 1)) }
 
-// refill codes a step of rows on every processor.
-func (c *RowCodes) refill() error {
-	step, first := c.step(), c.next
-	end := min(int64(len(c.Scales)), first+step*int64(runtime.GOMAXPROCS(0)))
-	workers := int((end - first + step - 1) / step)
-	for len(c.rooms) < workers {
-		c.rooms = append(c.rooms, make([]float32, step*c.cols))
+// some codes the rows of a part.
+func (c *RowCodes) some(part int64, r *room) ([]byte, error) {
+	first := part * c.step()
+	scales := c.Scales[first:min(first+c.step(), int64(len(c.Scales)))]
+	n := len(scales) * int(c.cols)
+	r.size(n, n)
+	if err := c.from(first*c.cols, r.numbers); err != nil {
+		return nil, err
 	}
-	if need := (end - first) * c.cols; int64(cap(c.codes)) < need {
-		c.codes = make([]byte, need)
-	}
-	errs := make([]error, workers)
-	var wait sync.WaitGroup
-	for i := range workers {
-		from := first + int64(i)*step
-		wait.Go(func() {
-			errs[i] = c.code(c.rooms[i], from, min(from+step, end), c.codes[(from-first)*c.cols:])
-		})
-	}
-	wait.Wait()
-	for _, err := range errs {
+	for i := range scales {
+		from, to := i*int(c.cols), (i+1)*int(c.cols)
+		scale, err := c.row(r.bytes[from:to], r.numbers[from:to])
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("row %d: %w", first+int64(i), err)
 		}
+		scales[i] = scale
 	}
-	c.next, c.left = end, c.codes[:(end-first)*c.cols]
-	return nil
+	return r.bytes, nil
 }
 
-func (c *RowCodes) code(room []float32, first, end int64, codes []byte) error {
-	src := room[:(end-first)*c.cols]
-	if err := c.from(first*c.cols, src); err != nil {
-		return err
+func (c *RowCodes) row(codes []byte, row []float32) (float32, error) {
+	scale, err := encodeRow(c.kind, codes, row)
+	if bad := notFinite([]float32{scale}); bad >= 0 && err == nil {
+		bad = notFinite(row)
+		err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, row[bad])
 	}
-	for r := range end - first {
-		part := src[r*c.cols : (r+1)*c.cols]
-		scale, err := encodeRow(c.kind, codes[r*c.cols:(r+1)*c.cols], part)
-		c.Scales[first+r] = scale
-		if bad := notFinite(c.Scales[first+r : first+r+1]); bad >= 0 && err == nil {
-			bad = notFinite(part)
-			err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, part[bad])
-		}
-		if err != nil {
-			return fmt.Errorf("row %d: %w", first+r, err)
-		}
-	}
-	return nil
+	return scale, err
 }
 
 // Floats are numbers as the bytes of f32.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"runtime"
-	"sync"
 
 	"spillway/dtype"
 )
@@ -46,92 +44,39 @@ func (r *tailReader) Read(p []byte) (int, error) {
 type Codes struct {
 	// Absmax of the blocks; all are known after io.EOF.
 	Absmax []float32
+	ahead
 
 	code  *FourBit
 	block int64
-	from  puller
-	room  []byte
-	left  []byte // coded and not read yet
+	n     int64
+	from  Numbers
 }
 
 // NewCodes codes n numbers in blocks of a given even size that divides 65536.
 func NewCodes(code *FourBit, block int, n int64, from Numbers) *Codes {
-	return &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), from: puller{n: n, from: from}}
+	c := &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), n: n, from: from}
+	c.parts, c.make = pieces(n), c.piece
+	return c
 }
 
-// Read gives codes, and io.EOF after the last.
-func (c *Codes) Read(p []byte) (int, error) {
-	if len(c.left) == 0 {
-		if c.from.first == c.from.n {
-			return 0, io.EOF
-		}
-		if err := c.refill(); err != nil {
-			return 0, err
-		}
+func (c *Codes) piece(part int64, r *room) ([]byte, error) {
+	first := part * pieceElements
+	n := int(min(c.n-first, pieceElements))
+	r.size(n, ceil(n, 2))
+	if err := c.from(first, r.numbers); err != nil {
+		return nil, err
 	}
-	n := copy(p, c.left)
-	c.left = c.left[n:]
-	return n, nil
-}
-
-func (c *Codes) refill() error {
-	start := c.from.first
-	if c.room == nil {
-		c.room = make([]byte, c.from.most()/2+1)
+	absmax := c.Absmax[first/c.block:][:ceil(n, int(c.block))]
+	c.code.Encode(r.bytes, absmax, r.numbers, int(c.block))
+	if notFinite(absmax) < 0 {
+		return r.bytes, nil
 	}
-	n, err := c.from.next(func(first int64, src []float32) error {
-		at, absmax := int(first-start)/2, c.Absmax[first/c.block:][:ceil(len(src), int(c.block))]
-		c.code.Encode(c.room[at:at+ceil(len(src), 2)], absmax, src, int(c.block))
-		if notFinite(absmax) < 0 {
-			return nil
-		}
-		bad := notFinite(src)
-		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), src[bad])
-	})
-	c.left = c.room[:ceil(n, 2)]
-	return err
+	bad := notFinite(r.numbers)
+	return nil, fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), r.numbers[bad])
 }
 
-// pieceElements is how many elements one goroutine works on at a time: whole blocks of
-// every size there is.
+// pieceElements is how many elements are one part of a stream: whole blocks of every size
+// there is.
 const pieceElements = 64 << 10
 
-// puller takes a tensor in pieces, as many at a time as there are processors.
-type puller struct {
-	n     int64 // elements of the tensor
-	first int64 // not taken yet
-	from  Numbers
-	rooms [][]float32 // one for each piece taken at a time
-}
-
-// most is how many elements are taken at a time.
-func (p *puller) most() int64 { return min(p.n, int64(runtime.GOMAXPROCS(0))*pieceElements) }
-
-// next takes the next pieces, gives each to do on a goroutine of its own, and returns
-// how many elements they had.
-func (p *puller) next(do func(first int64, src []float32) error) (int, error) {
-	n := min(p.most(), p.n-p.first)
-	pieces := ceil(int(n), pieceElements)
-	for len(p.rooms) < pieces {
-		p.rooms = append(p.rooms, make([]float32, min(n, pieceElements)))
-	}
-	errs := make([]error, pieces)
-	var wait sync.WaitGroup
-	for i := range pieces {
-		wait.Go(func() {
-			skip := int64(i) * pieceElements
-			src := p.rooms[i][:min(n-skip, pieceElements)]
-			if errs[i] = p.from(p.first+skip, src); errs[i] == nil {
-				errs[i] = do(p.first+skip, src)
-			}
-		})
-	}
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return 0, err
-		}
-	}
-	p.first += n
-	return int(n), nil
-}
+func pieces(n int64) int64 { return (n + pieceElements - 1) / pieceElements }

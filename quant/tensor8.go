@@ -7,7 +7,7 @@ import "math"
 // s/2 becomes zero, so of numbers that span decades only the largest two survive; blocks
 // of Dyn8 keep seven decades each. It is here to be compared with.
 func Tensor8(dst []int8, src []float32) (s float32) {
-	s = absmaxOf(src) / 127
+	s = Largest(src) / 127
 	if s == 0 {
 		s = 1
 	}

@@ -146,19 +146,5 @@ var decoders = map[dtype.Type]func(dst []float32, src []byte){
 			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])))
 		}
 	},
-	dtype.F32: func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-	},
-	dtype.F16: func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = dtype.FromF16(binary.LittleEndian.Uint16(src[2*i:]))
-		}
-	},
-	dtype.BF16: func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = dtype.FromBF16(binary.LittleEndian.Uint16(src[2*i:]))
-		}
-	},
+	dtype.F32: dtype.F32.Decode, dtype.F16: dtype.F16.Decode, dtype.BF16: dtype.BF16.Decode,
 }

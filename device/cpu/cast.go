@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"spillway/device"
-	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -26,6 +25,6 @@ func cast(c op.Call, _ int) program {
 }
 
 var (
-	widening  = map[dtype.Type]func(dst []float32, src []uint16){dtype.BF16: kernel.FromBF16, dtype.F16: kernel.FromF16}
-	narrowing = map[dtype.Type]func(dst []uint16, src []float32){dtype.BF16: kernel.ToBF16, dtype.F16: kernel.ToF16}
+	widening  = map[dtype.Type]func(dst []float32, src []uint16){dtype.BF16: dtype.BF16.Widen, dtype.F16: dtype.F16.Widen}
+	narrowing = map[dtype.Type]func(dst []uint16, src []float32){dtype.BF16: dtype.BF16.Narrow, dtype.F16: dtype.F16.Narrow}
 )

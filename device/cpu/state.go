@@ -74,7 +74,7 @@ func (s *states) open(worker, from, to int) (part [2][]float32) {
 
 // finiteRuns gives the stretches of elements that have a gradient: nearly always one.
 func (s *states) finiteRuns(at int, g []float32, kept [2][]float32, do func(from, to int, g []float32, s [2][]float32)) {
-	if finite(kernel.Largest(g) * s.clip) {
+	if finite(quant.Largest(g) * s.clip) {
 		do(at, at+len(g), g, kept)
 		return
 	}
@@ -158,7 +158,7 @@ func (s *state) open(worker, from, to int) []float32 {
 func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
-		s.absmax[from/dtype.Dyn8Elements] = kernel.EncodeDynamic(s.codes[from:to], s.room[worker][:to-from], s.code)
+		s.absmax[from/dtype.Dyn8Elements] = s.code.EncodeState(s.codes[from:to], s.room[worker][:to-from])
 	case narrow(s.of):
 		narrowing[s.of](s.halves[from:to], s.room[worker][:to-from])
 		if s.of == dtype.F16 {

@@ -44,7 +44,7 @@ func (w *weight) open(worker, from, to int) []float32 {
 		return w.wide[from:to]
 	}
 	part := w.room[worker][:to-from]
-	kernel.FromBF16(part, w.halves[from:to])
+	dtype.BF16.Widen(part, w.halves[from:to])
 	return part
 }
 

@@ -25,7 +25,7 @@ func openCard(t testing.TB, o Options) *Device {
 func TestConformance(t *testing.T) {
 	openCard(t, Options{}).Close()
 	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true, Lacks: lacks})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
 }
 
 // A device told to round to tf32 does so in products and attention of f32, and nowhere
@@ -41,7 +41,7 @@ func TestTF32(t *testing.T) {
 		return limit
 	}
 	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{TF32: true}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Lacks: lacks, Bound: bound})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
 }
 
 // A share of the card with a small limit gives exactly that.

@@ -1,9 +1,9 @@
 package cuda_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +20,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/probe"
 	"spillway/train"
 	"spillway/units"
 )
@@ -27,18 +28,44 @@ import (
 // text is what adapters are trained on, its bytes being the tokens.
 var text = flag.String("text", "", "a file of text to train adapters on (default: numbers that repeat)")
 
-// leanOptions are adapters of rank 16 beside 4-bit weights, with 8-bit states.
-func leanOptions(tb testing.TB, on device.Device, machineText string, seq int64, budget units.Bytes) spillway.PlanOptions {
+// rates are what an H200 was measured at.
+var rates = flag.String("rates", filepath.FromSlash("../../cmd/spillway/testdata/h200.json"), "what bench gpu --json measured of the card")
+
+// measured reads the rates of the card.
+func measured(tb testing.TB) probe.Rates {
 	tb.Helper()
-	m, err := machine.Parse(machineText)
+	raw, err := os.ReadFile(*rates)
+	if err != nil {
+		tb.Skipf("no rates of the card: %v", err)
+	}
+	var report struct{ Rates probe.Rates }
+	if err := json.Unmarshal(raw, &report); err != nil {
+		tb.Fatal(err)
+	}
+	return report.Rates
+}
+
+// leanMachine is an H200 with its measured rates.
+func leanMachine(tb testing.TB) machine.Machine {
+	tb.Helper()
+	m, err := machine.Parse("h200,host:110GiB")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	o := spillway.PlanOptions{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: m, On: []device.Device{on}, Budget: int64(budget)}
+	m.Devices[0] = measured(tb).Device(m.Devices[0])
+	return m
+}
+
+// leanOptions are adapters of rank 16 beside 4-bit weights, with 8-bit states.
+func leanOptions(tb testing.TB, on device.Device, seq int64, budget units.Bytes) spillway.PlanOptions {
+	tb.Helper()
+	o := spillway.PlanOptions{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: leanMachine(tb), On: []device.Device{on}, Budget: int64(budget)}
 	o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 16, 32, []string{lora.AllLinear}
-	if o.Optimizer, err = optim.Parse("adamw_8bit"); err != nil {
+	var err error
+	if o.Optimizer, err = optim.Parse("paged_adamw_8bit"); err != nil {
 		tb.Fatal(err)
 	}
+	o.Optimizer.LR = 1e-3
 	return o
 }
 
@@ -75,36 +102,45 @@ func reading(tb testing.TB, seq int64) train.Feed {
 	return train.NewTokens(loader)
 }
 
-// lean is a training of adapters, told step by step on standard error: a card is lent for
-// seconds, and what was measured must not be lost.
+// lean is a training of adapters. Benchmarks tell it step by step on standard error: a
+// card is lent for seconds, and what was measured must not be lost.
 type lean struct {
 	Plan    *plan.Plan
 	Losses  []float64
 	Seconds []float64
 	begun   time.Time
+	quiet   bool
 }
 
 func (l *lean) tell(format string, args ...any) {
+	if l.quiet {
+		return
+	}
 	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(l.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// trainLean plans, starts and trains for some iterations. after is called at the end,
-// while everything is still allocated.
-func trainLean(tb testing.TB, model string, o spillway.PlanOptions, iterations int, after func(*plan.Plan) string) *lean {
+// middle is the median time of the iterations after the first, which captures the others.
+func (l *lean) middle() float64 {
+	list := slices.Sorted(slices.Values(l.Seconds[min(1, len(l.Seconds)-1):]))
+	return list[len(list)/2]
+}
+
+// bound is the least an iteration of the plan takes on a card of these rates: its
+// arithmetic as large products, or what crosses the link.
+func (l *lean) bound(r probe.Rates) float64 {
+	f := l.Plan.Forecast
+	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.In), float64(f.BytesOut)/float64(r.Out))
+}
+
+// trainLean starts the plan of a job and trains for some iterations. after is called at
+// the end, while everything is still allocated.
+func trainLean(tb testing.TB, job *spillway.Job, iterations int, after func(*lean)) *lean {
 	tb.Helper()
-	l := &lean{begun: time.Now()}
-	m, err := spillway.Open(model)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer m.Close()
-	job, err := m.Plan(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	l.Plan = job.Plan
-	l.tell("%s in %v: %s; forecast %.3f s, device %v, host %v", model, units.Bytes(o.Budget), job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
-		units.Bytes(job.Plan.Peak()[plan.OnDevice]), units.Bytes(job.Plan.Peak()[plan.Pinned]+job.Plan.Peak()[plan.OnHost]))
+	_, told := tb.(*testing.B)
+	l, o := &lean{begun: time.Now(), Plan: job.Plan, quiet: !told}, job.Options
+	peak := job.Plan.Peak()
+	l.tell("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
+		units.Bytes(peak[plan.OnDevice]), units.Bytes(peak[plan.Pinned]+peak[plan.OnHost]))
 	e, err := job.Start()
 	if err != nil {
 		tb.Fatal(err)
@@ -115,7 +151,6 @@ func trainLean(tb testing.TB, model string, o spillway.PlanOptions, iterations i
 		}
 	}()
 	l.tell("started")
-	o.Optimizer.LR = 1e-3
 	t, err := train.New(e, reading(tb, o.Seq), train.Config{Optimizer: o.Optimizer})
 	if err != nil {
 		tb.Fatal(err)
@@ -127,13 +162,27 @@ func trainLean(tb testing.TB, model string, o spillway.PlanOptions, iterations i
 			tb.Fatal(err)
 		}
 		l.Losses, l.Seconds = append(l.Losses, r.Loss), append(l.Seconds, time.Since(begin).Seconds())
-		l.tell("loss %.4f, %.3f s, %.0f tokens/s, %.0f%% of the bound", r.Loss, l.Seconds[len(l.Seconds)-1],
-			float64(o.Seq)/l.Seconds[len(l.Seconds)-1], 100*job.Plan.Forecast.StepSeconds/l.Seconds[len(l.Seconds)-1])
+		l.tell("loss %.4f, %.3f s", r.Loss, l.Seconds[len(l.Seconds)-1])
 	}
 	if after != nil {
-		l.tell("%s", after(job.Plan))
+		after(l)
 	}
 	return l
+}
+
+// opened plans a model of a published shape.
+func opened(tb testing.TB, model string, o spillway.PlanOptions) *spillway.Job {
+	tb.Helper()
+	m, err := spillway.Open(model)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { m.Close() })
+	job, err := m.Plan(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return job
 }
 
 func lent(tb testing.TB) *cuda.Device {
@@ -142,17 +191,17 @@ func lent(tb testing.TB) *cuda.Device {
 	if err != nil {
 		tb.Skipf("no card to try: %v", err)
 	}
+	tb.Cleanup(func() { d.Close() })
 	return d
 }
 
 // Adapters beside 4-bit weights learn the same on the card wherever the weights rest.
 func TestLeanPlansAgree(t *testing.T) {
 	d := lent(t)
-	defer d.Close()
-	whole := trainLean(t, "small-llama", leanOptions(t, d, "h200,host:100GiB", 128, units.GiB), 6, nil)
-	streamed := leanOptions(t, d, "h200,host:100GiB", 128, 0)
+	whole := trainLean(t, opened(t, "small-llama", leanOptions(t, d, 128, units.GiB)), 6, nil)
+	streamed := leanOptions(t, d, 128, 0)
 	streamed.Choose = planner.Alike(true, true, planner.KeepNone, 2)
-	if other := trainLean(t, "small-llama", streamed, 6, nil); !slices.Equal(whole.Losses, other.Losses) {
+	if other := trainLean(t, opened(t, "small-llama", streamed), 6, nil); !slices.Equal(whole.Losses, other.Losses) {
 		t.Errorf("losses %v with all on the card, %v with weights from the host", whole.Losses, other.Losses)
 	}
 	if !(whole.Losses[5] < whole.Losses[0]) {
@@ -160,33 +209,66 @@ func TestLeanPlansAgree(t *testing.T) {
 	}
 }
 
-// A 70B Llama with all weights on the card, and with them in host memory.
+// footprint is what the driver is expected to count when a plan runs on the card.
+func footprint(d *cuda.Device, p *plan.Plan) int64 {
+	return d.Footprint(p.Peak()[plan.OnDevice], p.Peak()[plan.Pinned])
+}
+
+// within plans a model so that all the driver counts is at most so much: its own needs and
+// the kernels', which are known when they were asked for, are taken off.
+func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes) *spillway.Job {
+	tb.Helper()
+	o := leanOptions(tb, d, seq, most)
+	o.Insist.Updates = planner.ByDevice // the processor rounds roots otherwise than the card
+	for {
+		job := opened(tb, model, o)
+		over := footprint(d, job.Plan) - int64(most)
+		if over <= 0 {
+			return job
+		}
+		o.Budget -= over
+	}
+}
+
+// 70B Llamas with all weights on the card, and with what of them does not fit into a
+// quarter of that in host memory.
 func BenchmarkLean70B(b *testing.B) {
-	d := lent(b)
-	b.Cleanup(func() { d.Close() })
-	counted := func(p *plan.Plan) string {
+	for _, model := range []string{"llama-2-70b", "llama-3-70b"} {
+		for _, seq := range []int64{2048, 4096} {
+			b.Run(fmt.Sprintf("%s/%d", model, seq), func(b *testing.B) {
+				d := lent(b)
+				for b.Loop() {
+					whole := lean70B(b, d, model, seq, 48*units.GiB)
+					little := lean70B(b, d, model, seq, 12*units.GiB)
+					b.ReportMetric(whole.middle(), "s-resident")
+					b.ReportMetric(little.middle(), "s-streamed")
+					b.ReportMetric(whole.middle()/little.middle(), "streamed-speed")
+					if !slices.Equal(whole.Losses, little.Losses) {
+						b.Errorf("losses %v with all on the card, %v streamed", whole.Losses, little.Losses)
+					}
+				}
+			})
+		}
+	}
+}
+
+// lean70B trains within what the driver counts, and says how that and the time compare
+// with what was expected and with the bound.
+func lean70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes) *lean {
+	b.Helper()
+	job, r := within(b, model, d, seq, most), measured(b)
+	expected := footprint(d, job.Plan)
+	return trainLean(b, job, 6, func(l *lean) {
 		free, total, err := d.Memory()
 		if err != nil {
 			b.Fatal(err)
 		}
-		var host int64
-		for _, a := range p.Arenas {
-			if a.Tier == plan.Pinned {
-				host += a.Bytes
-			}
+		took, useful := l.middle(), 4*float64(job.Spec.Count())*float64(seq)
+		l.tell("%v at most: the driver counts %v, %+.2f%% expected; %.3f s, %+.1f%% expected; %.0f tokens/s, %.1f%% of the bound, %.0f TFLOP/s counted as 4·P·tokens",
+			most, units.Bytes(total-free), 100*(float64(expected)/float64(total-free)-1), took, 100*(l.Plan.Forecast.StepSeconds/took-1),
+			float64(seq)/took, 100*l.bound(r)/took, useful/took/1e12)
+		if l.Losses[len(l.Losses)-1] >= l.Losses[0] || total-free > int64(most) {
+			b.Errorf("losses %v, the driver counts %d bytes", l.Losses, total-free)
 		}
-		return fmt.Sprintf("the driver counts %v taken, %v were expected", units.Bytes(total-free), units.Bytes(d.Footprint(p.Peak()[plan.OnDevice], host)))
-	}
-	for b.Loop() {
-		whole := trainLean(b, "llama-2-70b", leanOptions(b, d, "h200,host:110GiB", 2048, 48*units.GiB), 4, counted)
-		little := trainLean(b, "llama-2-70b", leanOptions(b, d, "h200,host:110GiB", 2048, 12*units.GiB), 4, counted)
-		fast, slow := slices.Min(whole.Seconds), slices.Min(little.Seconds)
-		b.ReportMetric(fast, "s-resident")
-		b.ReportMetric(slow, "s-streamed")
-		b.ReportMetric(fast/slow, "streamed-speed")
-		b.ReportMetric(2048/fast, "tokens/s")
-		if math.IsNaN(whole.Losses[0]) || !slices.Equal(whole.Losses, little.Losses) {
-			b.Errorf("losses %v and %v", whole.Losses, little.Losses)
-		}
-	}
+	})
 }

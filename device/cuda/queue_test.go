@@ -284,7 +284,7 @@ func TestKernelNames(t *testing.T) {
 	}
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for _, c := range op.Cases(precision) {
-			if _, err := r.d.Kernel(c.Call); err != nil && !lacks(c.Call) {
+			if _, err := r.d.Kernel(c.Call); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 			}
 		}
@@ -293,10 +293,6 @@ func TestKernelNames(t *testing.T) {
 		t.Errorf("only %d kernels asked for", len(asked))
 	}
 }
-
-// lacks says that cards have no kernel for a call, which plans are told: Adafactor needs
-// several passes over a param.
-func lacks(c op.Call) bool { return c.Kind == op.Adafactor }
 
 // kernelNamed finds a kernel in its file: by its name, or as a parameter of the macro
 // that makes it. Macros add the number of a function, or "Grad".

@@ -35,6 +35,11 @@ func TestTimeReadsTables(t *testing.T) {
 	if got := r.Time(product(t, 16)); got != r.Launch {
 		t.Errorf("a tiny product takes %v, want its launch %v", got, r.Launch)
 	}
+	r.Memory = 1e9 // 6 MB of operands
+	if got, want := r.Time(product(t, 1000)), 6*time.Millisecond; got != want {
+		t.Errorf("a product of 6 MB at 1 GB/s takes %v, want %v", got, want)
+	}
+	r.Memory = 0
 	r.Tables = nil
 	if got, want := r.Time(product(t, 1000)), 250*time.Microsecond+r.Launch; got != want {
 		t.Errorf("without a table it takes %v, want %v", got, want)

@@ -134,11 +134,14 @@ func (v *Virtual) Elapsed() (end time.Duration) {
 }
 
 // Time a call takes: what its table says, or the longer of its arithmetic and its
-// memory traffic.
+// memory traffic. Products thinner than any in their table are bound by that traffic too.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
 	if table, measured := r.Tables[c.Kind]; measured {
 		took := cost.Amount() / table.At(c.Sizes())
+		if cost.Matrix && r.Memory > 0 {
+			took = max(took, float64(cost.Bytes)/float64(r.Memory))
+		}
 		return max(r.Launch, time.Duration(took*float64(time.Second)))
 	}
 	flops := r.Vector

@@ -226,7 +226,7 @@ func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Ch
 	}
 	choose = func(slabs, blocks int) planner.Choice {
 		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), OnDisk: make([]bool, slabs),
-			Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(1+r.IntN(8)), Vertical: r.IntN(2) == 0, Devices: devices}
+			Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(1+r.IntN(8)), Vertical: r.IntN(2) == 0, Loose: r.IntN(2) == 0, Devices: devices}
 		for i := range slabs {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 			c.OnDisk[i] = disk && r.IntN(2) == 0

@@ -63,14 +63,9 @@ type routines struct {
 	adam func(w, g, m, v []float32, s adamScalars)
 	sgd  func(w, g, m []float32, s sgdScalars)
 
-	fromBF16, fromF16 func(dst []float32, src []uint16) // of a multiple of lanesMost
-	toBF16, toF16     func(dst []uint16, src []float32)
-
 	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
-	// fromDynamic and largest take a multiple of lanesMost.
-	largest     func(x []float32) (bits uint32)
+	// fromDynamic takes a multiple of lanesMost.
 	fromDynamic func(dst []float32, codes []byte, absmax float32, code *quant.Dynamic)
-	toDynamic   func(codes []byte, src []float32, code *quant.Dynamic) (absmax float32)
 }
 
 // maxRows and maxCols bound the register tile of any path.
@@ -78,6 +73,10 @@ const (
 	maxRows = 6
 	maxCols = 64
 )
+
+// lanesMost is the largest number of lanes of a path: where assembly takes whole vectors,
+// the rest is done in plain Go.
+const lanesMost = 16
 
 // active is the path in use: the best one of this processor, see available.
 var active = best()

@@ -35,8 +35,7 @@ func avx512() *routines {
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
 	r.adam, r.sgd = adamAVX512, sgdAVX512
-	r.fromBF16, r.fromF16, r.toBF16, r.toF16 = fromBF16AVX512, fromF16AVX512, toBF16AVX512, toF16AVX512
-	r.fourBit, r.fromDynamic, r.toDynamic, r.largest = fourBitAVX512, fromDynamicAVX512, toDynamicAVX512, largestAVX512
+	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
 	return r
 }
 
@@ -61,8 +60,7 @@ func avx2() *routines {
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
 	r.adam, r.sgd = adamAVX2, sgdAVX2
-	r.fromBF16, r.fromF16, r.toBF16, r.toF16 = fromBF16AVX2, fromF16AVX2, toBF16AVX2, toF16AVX2
-	r.fourBit, r.fromDynamic, r.toDynamic, r.largest = fourBitAVX2, fromDynamicGo, toDynamicGo, largestGo
+	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
 	return r
 }
 

@@ -13,8 +13,7 @@ func portable() *routines {
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
 		adam: adamGo, sgd: sgdGo,
-		fromBF16: fromBF16Go, fromF16: fromF16Go, toBF16: toBF16Go, toF16: toF16Go,
-		fourBit: fourBitGo, fromDynamic: fromDynamicGo, toDynamic: toDynamicGo, largest: largestGo,
+		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}
 	for f := range funcs {
 		r.activations[f] = plainActivation(f)

@@ -3,8 +3,6 @@ package kernel
 import (
 	"math"
 	"testing"
-
-	"spillway/dtype"
 )
 
 // near fails unless got is want within the rounding of about eight operations.
@@ -121,43 +119,6 @@ func TestRotate(t *testing.T) {
 			}
 			check1()
 			check2()
-		}
-	})
-}
-
-// Conversions are exact, so every path must give the bits of package dtype; NaNs
-// only have to stay NaNs.
-func TestConversions(t *testing.T) {
-	eachPath(t, func(t *testing.T) {
-		bits := make([]uint16, 1<<16+7)
-		for i := range bits {
-			bits[i] = uint16(i)
-		}
-		wide, narrowed := make([]float32, len(bits)), make([]uint16, len(bits))
-		for name, c := range map[string]struct {
-			widen  func([]float32, []uint16)
-			narrow func([]uint16, []float32)
-			one    func(uint16) float32
-			back   func(float32) uint16
-		}{
-			"bf16": {FromBF16, ToBF16, dtype.FromBF16, dtype.ToBF16},
-			"f16":  {FromF16, ToF16, dtype.FromF16, dtype.ToF16},
-		} {
-			c.widen(wide, bits)
-			for i, b := range bits {
-				if want := c.one(b); wide[i] != want && want == want {
-					t.Fatalf("%s %#04x widens to %v, want %v", name, b, wide[i], want)
-				}
-			}
-			for i := range wide { // between the representable numbers
-				wide[i] = math.Float32frombits(math.Float32bits(wide[i]) + uint32(i*2654435761>>19&0x1fff))
-			}
-			c.narrow(narrowed, wide)
-			for i, v := range wide {
-				if want := c.back(v); narrowed[i] != want {
-					t.Fatalf("%s of %v (%#x) is %#04x, want %#04x", name, v, math.Float32bits(v), narrowed[i], want)
-				}
-			}
 		}
 	})
 }

@@ -10,8 +10,8 @@ DATA rounding<>+4(SB)/4, $1
 DATA rounding<>+8(SB)/4, $0x40
 GLOBL rounding<>(SB), RODATA|NOPTR, $12
 
-// func fromBF16AVX512(dst []float32, src []uint16)
-TEXT ·fromBF16AVX512(SB), NOSPLIT, $0-48
+// func widenBF16AVX512(dst []float32, src []uint16)
+TEXT ·widenBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -29,8 +29,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func toBF16AVX512(dst []uint16, src []float32)
-TEXT ·toBF16AVX512(SB), NOSPLIT, $0-48
+// func narrowBF16AVX512(dst []uint16, src []float32)
+TEXT ·narrowBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -57,8 +57,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func fromF16AVX512(dst []float32, src []uint16)
-TEXT ·fromF16AVX512(SB), NOSPLIT, $0-48
+// func widenF16AVX512(dst []float32, src []uint16)
+TEXT ·widenF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -75,8 +75,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func toF16AVX512(dst []uint16, src []float32)
-TEXT ·toF16AVX512(SB), NOSPLIT, $0-48
+// func narrowF16AVX512(dst []uint16, src []float32)
+TEXT ·narrowF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -93,8 +93,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func fromBF16AVX2(dst []float32, src []uint16)
-TEXT ·fromBF16AVX2(SB), NOSPLIT, $0-48
+// func widenBF16AVX2(dst []float32, src []uint16)
+TEXT ·widenBF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -112,8 +112,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func toBF16AVX2(dst []uint16, src []float32)
-TEXT ·toBF16AVX2(SB), NOSPLIT, $0-48
+// func narrowBF16AVX2(dst []uint16, src []float32)
+TEXT ·narrowBF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -143,8 +143,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func fromF16AVX2(dst []float32, src []uint16)
-TEXT ·fromF16AVX2(SB), NOSPLIT, $0-48
+// func widenF16AVX2(dst []float32, src []uint16)
+TEXT ·widenF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI
@@ -161,8 +161,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func toF16AVX2(dst []uint16, src []float32)
-TEXT ·toF16AVX2(SB), NOSPLIT, $0-48
+// func narrowF16AVX2(dst []uint16, src []float32)
+TEXT ·narrowF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ dst_len+8(FP), CX
 	MOVQ src_base+24(FP), SI

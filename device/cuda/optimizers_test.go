@@ -1,0 +1,51 @@
+package cuda_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/optim"
+	"spillway/planner"
+)
+
+// trainedWith trains all of a small Llama with an optimizer for a few iterations.
+func trainedWith(t *testing.T, on device.Device, optimizer string, updates planner.Updater) []float64 {
+	t.Helper()
+	o := spillway.PlanOptions{Task: spillway.Train, Seq: 128, Precision: dtype.F32, Machine: leanMachine(t), On: []device.Device{on}, Insist: planner.Insist{Updates: updates}}
+	var err error
+	if o.Optimizer, err = optim.Parse(optimizer); err != nil {
+		t.Fatal(err)
+	}
+	return trainLean(t, opened(t, "small-llama", o), 6, nil).Losses
+}
+
+// Every optimizer learns on the card as on the processor, which is held to PyTorch's
+// numbers, also where the processor updates what the card has the gradients of.
+func TestOptimizersLearnAsOnTheProcessor(t *testing.T) {
+	card := lent(t)
+	processor := cpu.Open(cpu.Options{})
+	t.Cleanup(func() { processor.Close() })
+	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
+		want := trainedWith(t, processor, optimizer, planner.ByDevice)
+		for _, updates := range []planner.Updater{planner.ByDevice, planner.ByHost} {
+			if updates == planner.ByHost && strings.HasPrefix(optimizer, "adafactor") {
+				continue // it updates whole params, the host does not
+			}
+			got := trainedWith(t, card, optimizer, updates)
+			for i := range want {
+				if off := math.Abs(got[i] - want[i]); !(off <= 1e-3*want[i]) {
+					t.Errorf("%s updated by the %s: losses %v, on the processor %v", optimizer, updates, got, want)
+					break
+				}
+			}
+		}
+		if !(want[5] < want[0]) {
+			t.Errorf("%s: losses %v do not fall", optimizer, want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package dtype
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+func available() []path {
+	all := []path{portable()}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every processor that has both converts halves
+		all = append(all, path{"avx2", widenBF16AVX2, widenF16AVX2, narrowBF16AVX2, narrowF16AVX2})
+	}
+	if cpu.X86.HasAVX512F {
+		all = append(all, path{"avx512", widenBF16AVX512, widenF16AVX512, narrowBF16AVX512, narrowF16AVX512})
+	}
+	return all
+}
+
+// inOrder sees bytes as elements without copying: this processor keeps them little endian,
+// at any address.
+func inOrder[E float32 | uint16](b []byte) ([]E, bool) {
+	var e E
+	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e))), true
+}
+
+//go:noescape
+func widenBF16AVX512(dst []float32, src []uint16)
+
+//go:noescape
+func narrowBF16AVX512(dst []uint16, src []float32)
+
+//go:noescape
+func widenF16AVX512(dst []float32, src []uint16)
+
+//go:noescape
+func narrowF16AVX512(dst []uint16, src []float32)
+
+//go:noescape
+func widenBF16AVX2(dst []float32, src []uint16)
+
+//go:noescape
+func narrowBF16AVX2(dst []uint16, src []float32)
+
+//go:noescape
+func widenF16AVX2(dst []float32, src []uint16)
+
+//go:noescape
+func narrowF16AVX2(dst []uint16, src []float32)

@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package dtype
+
+func available() []path { return []path{portable()} }
+
+// inOrder sees bytes as elements where the processor can; here they are put together one
+// by one.
+func inOrder[E float32 | uint16]([]byte) ([]E, bool) { return nil, false }

@@ -1,0 +1,68 @@
+package dtype
+
+// Widen reads numbers of a type of 16 bits, BF16 or F16; dst is as long as src.
+func (t Type) Widen(dst []float32, src []uint16) {
+	n := len(dst) &^ (lanesMost - 1)
+	if t == BF16 {
+		active.widenBF16(dst[:n], src[:n])
+		widenBF16(dst[n:], src[n:len(dst)])
+		return
+	}
+	active.widenF16(dst[:n], src[:n])
+	widenF16(dst[n:], src[n:len(dst)])
+}
+
+// Narrow rounds numbers to a type of 16 bits, BF16 or F16, to nearest even; dst is as long
+// as src.
+func (t Type) Narrow(dst []uint16, src []float32) {
+	n := len(dst) &^ (lanesMost - 1)
+	if t == BF16 {
+		active.narrowBF16(dst[:n], src[:n])
+		narrowBF16(dst[n:], src[n:len(dst)])
+		return
+	}
+	active.narrowF16(dst[:n], src[:n])
+	narrowF16(dst[n:], src[n:len(dst)])
+}
+
+// path is one way to convert runs of numbers. All give the same bits; a NaN only has to
+// stay one.
+type path struct {
+	name                  string
+	widenBF16, widenF16   func(dst []float32, src []uint16) // of a multiple of lanesMost
+	narrowBF16, narrowF16 func(dst []uint16, src []float32)
+}
+
+// lanesMost is the largest number of lanes of a path.
+const lanesMost = 16
+
+// active is the best path of this processor; available lists slowest first.
+var active = available()[len(available())-1]
+
+func portable() path {
+	return path{"portable", widenBF16, widenF16, narrowBF16, narrowF16}
+}
+
+func widenBF16(dst []float32, src []uint16) {
+	for i, v := range src {
+		dst[i] = FromBF16(v)
+	}
+}
+
+func widenF16(dst []float32, src []uint16) {
+	for i, v := range src {
+		dst[i] = FromF16(v)
+	}
+}
+
+func narrowBF16(dst []uint16, src []float32) {
+	for i, v := range src {
+		dst[i] = ToBF16(v)
+	}
+}
+
+func narrowF16(dst []uint16, src []float32) {
+	for i, v := range src {
+		dst[i] = ToF16(v)
+	}
+}
