@@ -12,6 +12,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/trace"
 	"spillway/units"
 )
 
@@ -52,6 +53,7 @@ type gpuRow struct {
 	options spillway.PlanOptions
 	tf32    bool   // products of f32 operands round them
 	twin    string // the row that is the same training elsewhere
+	steps   []trace.Event
 }
 
 // Names of the rows that peers know too.
