@@ -98,7 +98,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 			b.update.Attr.To = m.Config.DType
 		}
 	}
-	b.kept = keptBytes(b.slabs.list, g.Master)
+	b.kept = b.keptBytes()
 	b.ownSlabs()
 	b.trained = b.firstTrained()
 	b.tangled = b.entangled()

@@ -65,6 +65,7 @@ func (b *blueprint) computing(c Choice) (t busy, err error) {
 		forth, back = forth+cost.forth, back+cost.back
 	}
 	switch {
+	case c.Delayed: // updates of the iteration before are made in this one
 	case c.Split != nil:
 		t.before = forth
 	case c.Vertical:
@@ -199,7 +200,9 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		in.add(s.WeightBytes, c.OnDisk[k])
+		if !(c.delayed(k) && b.goal.Master) { // else the update makes them
+			in.add(s.WeightBytes, c.OnDisk[k])
+		}
 		if b.training() && s.Elements > 0 && !c.hosted(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
@@ -220,7 +223,7 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 // hostedTraffic is what an update by the host moves.
 func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
 	s := &b.slabs.list[k]
-	out.add(b.goal.Grad.Bytes(s.Elements), false)
+	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
 		in.add(s.WeightBytes, false)
 	}
