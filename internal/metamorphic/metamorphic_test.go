@@ -3,12 +3,14 @@ package metamorphic
 import (
 	"flag"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/planner"
 	"spillway/spec"
@@ -57,7 +59,8 @@ func subjects(t testing.TB) (list []subject) {
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adamw, false},
 				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adafactor, false},
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), lion, false},
-				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true))
+				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true),
+				kept(t, tiny.Untied, mixed, true), kept(t, tiny.Llama, adamw, true), kept(t, tiny.Untied, adamw, false))
 		}
 	}
 	return list
@@ -67,6 +70,18 @@ func subjects(t testing.TB) (list []subject) {
 func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, as
 	return subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: as}), goal, false}
+}
+
+// kept computes in bf16, but for the norms, an MLP, a whole layer and the output, in f32:
+// blocks train weights of both types.
+func kept(t testing.TB, config string, goal planner.Goal, masters bool) subject {
+	goal.Master, goal.Grad = masters, dtype.BF16
+	exceptions := regexp.MustCompile(`.*norm|lm_head|model\.layers\.(1\.mlp|2)`)
+	m := tiny.Changed(t, config, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
+		_, err := nn.Keep(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
+		return err
+	})
+	return subject{m, goal, config == tiny.Llama}
 }
 
 func TestPlacementChangesNothing(t *testing.T) {
