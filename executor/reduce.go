@@ -55,7 +55,7 @@ func (e *Executor) prepareClip(s *plan.Step) (func(device.Queue) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.clipArgs = &op.Args{}
+	e.clipArgs, e.norm = &op.Args{}, located{clip, s.Device}
 	list := []launch{{k, device.Launch{Args: e.clipArgs, Buffers: []device.Buffer{partials, clip}}}}
 	return func(q device.Queue) error { return e.issue(q, list) }, nil
 }

@@ -91,7 +91,7 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 		return launch{}, err
 	}
 	args := &op.Args{}
-	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element})
+	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element, s.Late})
 	l := launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}
 	if w := k.Workspace(); w > 0 {
 		l.launch.Workspace, err = e.region(s, plan.Place{Region: plan.InFrame}, w)

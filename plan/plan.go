@@ -257,6 +257,10 @@ type Step struct {
 	Lane   Lane  `json:"lane,omitempty"` // none for free
 	After  []int `json:"after,omitempty"`
 
+	// Late: it completes the iteration before, of which an update waited for the norm of
+	// all gradients: that update, or a move for it.
+	Late bool `json:"late,omitempty"`
+
 	Block int `json:"block"` // what the step is about, for people; -1 for none
 	Micro int `json:"micro"` // -1 for none
 

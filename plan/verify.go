@@ -20,13 +20,16 @@ import (
 //	P7  the pieces of a trained slab cover it, cut no block of a state, and are updated
 //	    once each, after its last gradient; what an update changed away from home is
 //	    moved home
+//	P8  late steps are moves and updates; a late update takes the gradient that rests at
+//	    home, before any run has read the weights it changes, before the norm is made
+//	    anew, and before a new gradient goes home, which one does
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string
 		check func(*Plan) error
 	}{
 		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifySteps},
-		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates},
+		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates}, {"P8", verifyLate},
 	} {
 		if err := rule.check(p); err != nil {
 			return fmt.Errorf("the plan for %s is not sound (%s): %w", p.Model, rule.name, err)

@@ -26,6 +26,9 @@ type Choice struct {
 	// state rests: gradients go to the host, and weights that rest on the device come
 	// back. It counts for slabs that are offloaded and not on the disk; nil is none.
 	Hosted []bool
+	// Delayed: with clipping, a slab whose state rests on the host is updated in the next
+	// iteration, before its first use, instead of in a second walk after the backward.
+	Delayed bool
 	// OnDisk, by slab: what rests on the host rests on the disk instead.
 	OnDisk []bool
 	Level  []Level // by block
@@ -61,6 +64,9 @@ type Choice struct {
 func (c Choice) hosted(k int) bool {
 	return c.Hosted != nil && c.Hosted[k] && c.Offloaded[k] && !c.OnDisk[k]
 }
+
+// delayed says whether a trained slab is updated in the next iteration.
+func (c Choice) delayed(k int) bool { return c.Delayed && c.Offloaded[k] && !c.hosted(k) }
 
 // hostedSlabs is how many slabs the host updates.
 func (c Choice) hostedSlabs() (n int) {

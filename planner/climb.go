@@ -72,8 +72,16 @@ func (s *search) around(m mix, stride int) (list []mix) {
 			}
 		}
 	}
+	if m.spilled < most[3] {
+		n.spilled = most[3] // what more is kept waits there too
+		change(2, -stride)
+		keep()
+	}
 	for _, by := range []int{-1, 1} {
 		n.window = min(max(m.window+by, 1), 4)
+		keep()
+		n.window = min(max(m.window+by, 1), 4)
+		change(0, by*stride) // which makes room for the window, or takes it
 		keep()
 		n.ahead = min(max(m.ahead+by, 0), 2)
 		keep()

@@ -28,6 +28,7 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
+	e.owed = make([]bool, len(e.p.Slabs))
 	if b.training() {
 		e.queueUpdates()
 	}
@@ -50,6 +51,7 @@ type size struct{ buffers, steps int }
 // allowed is a choice without what cannot be here.
 func (b *blueprint) allowed(c Choice) Choice {
 	c.Vertical = b.vertical(c)
+	c.Delayed = c.Delayed && b.delayable() && count(c.OnDisk) == 0
 	if !b.hostable() {
 		c.Hosted = nil
 	}
@@ -95,6 +97,9 @@ type emitter struct {
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
+	lateTurns        int    // of the iteration before; they come first
+	owed             []bool // by slab: of the iteration before, and not made yet
+	late             bool   // steps are added for those
 
 	// counting: homes are only counted, in their arenas, and state is what of the
 	// optimizer's rests away from devices.
@@ -172,7 +177,10 @@ func (e *emitter) buffer(name string, class plan.Class, arena int, bytes int64) 
 	return len(e.p.Buffers) - 1
 }
 
-func (e *emitter) add(s plan.Step) { e.p.Steps = append(e.p.Steps, s) }
+func (e *emitter) add(s plan.Step) {
+	s.Late = e.late
+	e.p.Steps = append(e.p.Steps, s)
+}
 
 // moveIn copies a buffer from the host, the disk or another device to a device.
 func (e *emitter) moveIn(dev, src, block, micro int) int {
@@ -216,6 +224,7 @@ func (e *emitter) onDisk(buffer int) bool {
 // from its gradients.
 func (e *emitter) use(i int, u use) error {
 	e.fetchBatches(u)
+	e.updateLate(u)
 	e.windows[u.device].enter(u.turn)
 	e.fetchStates(i)
 	for _, k := range e.trained(u) {

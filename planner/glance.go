@@ -161,7 +161,9 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		in.add(s.WeightBytes, c.OnDisk[k])
+		if !(c.delayed(k) && b.goal.Master) { // else the update makes them
+			in.add(s.WeightBytes, c.OnDisk[k])
+		}
 		if b.training() && s.Elements > 0 && !c.hosted(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}

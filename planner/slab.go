@@ -86,3 +86,32 @@ func (s *slabs) usedBy(block spec.Block) []int {
 	}
 	return used
 }
+
+// smallSlab is the share of the largest slab below which one is small: adapters beside
+// the weights they adapt.
+const smallSlab = 0.05
+
+// streaming marks n slabs whose weights stream, as evenly as can be. Small ones are the
+// last: each would free little memory and take a place of the window.
+func (s *slabs) streaming(n int) []bool {
+	var largest int64
+	for _, slab := range s.list {
+		largest = max(largest, slab.WeightBytes)
+	}
+	var large, small []int
+	for k, slab := range s.list {
+		if float64(slab.WeightBytes) < smallSlab*float64(largest) {
+			small = append(small, k)
+		} else {
+			large = append(large, k)
+		}
+	}
+	marks := make([]bool, len(s.list))
+	for i, mark := range spread(min(n, len(large)), len(large)) {
+		marks[large[i]] = mark
+	}
+	for i, mark := range spread(max(n-len(large), 0), len(small)) {
+		marks[small[i]] = mark
+	}
+	return marks
+}

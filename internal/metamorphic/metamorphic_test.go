@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"testing"
 
 	"spillway/device/cpu"
@@ -12,6 +13,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
 )
@@ -91,7 +93,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
 	list := subjects(t)
 	standard := map[int]Outcome{}
-	exact := 0
+	exact, late := 0, 0
 	for n := range *plans {
 		seed := *first + uint64(n)
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -112,14 +114,17 @@ func TestPlacementChangesNothing(t *testing.T) {
 		check := func() error { return standard[i].Near(got, s.bound()) }
 		if sameOrder(s.tied) {
 			exact++
+			if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Late }) {
+				late++
+			}
 			check = func() error { return standard[i].Same(got) }
 		}
 		if err := check(); err != nil {
 			t.Errorf("run again with -seed %d -plans 1: %s on %d devices, %d micro-batches, clip %t: %v", seed, p.Strategy, len(p.Devices), s.goal.Micros, s.goal.Optimizer.Clip, err)
 		}
 	}
-	if exact < *plans/3 {
-		t.Errorf("only %d of %d plans were compared bit for bit", exact, *plans)
+	if exact < *plans/3 || late < *plans/30 {
+		t.Errorf("only %d of %d plans were compared bit for bit, %d of them with late updates", exact, *plans, late)
 	}
 }
 
@@ -132,6 +137,13 @@ func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks
 	out, err := Train(s.model, p, t.TempDir(), 7, 3)
 	if err != nil {
 		t.Fatal(err)
+	}
+	fresh, err := Train(s.model, p, t.TempDir(), 7, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh.Weights == out.Weights || fresh.Sample[0] == out.Sample[0] {
+		t.Fatalf("%s: three iterations changed nothing", p.Strategy)
 	}
 	return out
 }
