@@ -18,7 +18,8 @@ func (e *Executor) prepareReduce(s *plan.Step) (func(device.Queue) error, error)
 
 // prepareSum adds gradients to the first, in order.
 func (e *Executor) prepareSum(s *plan.Step) (func(device.Queue) error, error) {
-	t := op.Type{DType: e.plan.Update.Grad, Shape: shape.Shape{e.plan.Slabs[s.Slab].Elements}}
+	slab := &e.plan.Slabs[s.Slab]
+	t := op.Type{DType: e.plan.Update.GradOf(slab.Trained()), Shape: shape.Shape{slab.Elements}}
 	call, err := op.Make(op.Copy, op.Attr{Accumulate: true}, t)
 	if err != nil {
 		return nil, err

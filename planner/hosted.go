@@ -83,7 +83,7 @@ func (e *emitter) hostWeights(k int) int {
 		return s.Weight
 	}
 	id := e.buffer(s.Name+" weights", plan.Weight, e.host, s.WeightBytes)
-	if !e.b.goal.Master {
+	if !e.b.hasMaster(k) {
 		e.moveOut(e.owner[k], s.Weight, id, e.b.owner[k], -1)
 	}
 	return id

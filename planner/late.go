@@ -73,7 +73,7 @@ func (e *emitter) hostLate(k int) {
 // takesOld says whether a device needs the weights of a slab as they are before a late
 // update: to make it, where there is no master.
 func (e *emitter) takesOld(k, dev int) bool {
-	return e.owner[k] == dev && !e.c.hosted(k) && !e.b.goal.Master
+	return e.owner[k] == dev && !e.c.hosted(k) && !e.b.hasMaster(k)
 }
 
 // lately has steps added as late ones, or not.

@@ -8,8 +8,8 @@ type family struct {
 }
 
 // mix is a choice in numbers: how many of the slabs and blocks are treated which
-// way. Slabs are spread evenly, blocks are taken from the first on, whose values
-// wait longest.
+// way. Slabs are spread evenly, among those that stream the large ones come first; blocks
+// are taken from the first on, whose values wait longest.
 type mix struct {
 	way       way
 	streamed  int // slabs whose weights stream
@@ -92,8 +92,11 @@ func (b *blueprint) withHosted(list []family) []family {
 
 // choice of a mix.
 func (s *search) choice(m mix) Choice {
+	if c, ok := s.given[m]; ok {
+		return c
+	}
 	b := s.b
-	c := Choice{Streamed: spread(m.streamed, len(b.slabs.list)), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
+	c := Choice{Streamed: b.slabs.streaming(m.streamed), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
 		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
 		Delayed: m.delayed, Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {

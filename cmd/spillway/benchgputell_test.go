@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +53,13 @@ func TestTwinsAreCompared(t *testing.T) {
 		t.Fatalf("%+v and %+v", here, there)
 	}
 	r := &gpuReport{Results: []*gpuRow{here, there}}
+	file := filepath.Join(t.TempDir(), "timeline.json")
+	if err := r.saveTimeline(file); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "update") {
+		t.Errorf("the timeline is %q: %v", text, err)
+	}
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "the same losses and weights") {
 		t.Errorf("bits: %v", r.Bits)
 	}

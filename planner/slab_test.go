@@ -1,0 +1,27 @@
+package planner
+
+import (
+	"slices"
+	"testing"
+
+	"spillway/plan"
+)
+
+// Adapters stay on the device until all they adapt streams.
+func TestSmallSlabsStreamLast(t *testing.T) {
+	s := &slabs{}
+	for _, bytes := range []int64{100, 4, 100, 4, 80, 4} {
+		s.list = append(s.list, plan.Slab{WeightBytes: bytes})
+	}
+	for n, want := range map[int][]int{0: nil, 1: {4}, 2: {2, 4}, 3: {0, 2, 4}, 4: {0, 2, 4, 5}, 6: {0, 1, 2, 3, 4, 5}} {
+		var got []int
+		for k, mark := range s.streaming(n) {
+			if mark {
+				got = append(got, k)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d slabs that stream are %v, want %v", n, got, want)
+		}
+	}
+}
