@@ -122,7 +122,7 @@ func (e *emitter) pieceHomes(k int) error {
 	s.Pieces, e.hosting = nil, e.c.hosted(k)
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
-		if e.b.update.HasMaster(s.Trained()) {
+		if e.b.hasMaster(k) {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
 		if cut.states > 0 {

@@ -123,6 +123,11 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 	return to
 }
 
+// hasMaster says whether what is trained of a slab has weights at full precision besides.
+func (b *blueprint) hasMaster(k int) bool {
+	return b.update != nil && b.update.HasMaster(b.slabs.list[k].Trained())
+}
+
 // keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
 func (b *blueprint) keptBytes() []int64 {
 	kept := make([]int64, len(b.slabs.list))
@@ -133,7 +138,7 @@ func (b *blueprint) keptBytes() []int64 {
 				kept[k] += state.Bytes()
 			}
 		}
-		if b.update != nil && b.update.HasMaster(s.Trained()) {
+		if b.hasMaster(k) {
 			kept[k] += 4 * s.Elements
 		}
 	}
