@@ -72,7 +72,7 @@ func (e *emitter) hostWeights(k int) int {
 		return s.Weight
 	}
 	id := e.buffer(s.Name+" weights", plan.Weight, e.host, s.WeightBytes)
-	if !e.b.update.HasMaster(s.Trained()) {
+	if !e.b.hasMaster(k) {
 		e.moveOut(e.owner[k], s.Weight, id, e.b.owner[k], -1)
 	}
 	return id
