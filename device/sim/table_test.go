@@ -52,12 +52,12 @@ func TestTimeOfFullPrecision(t *testing.T) {
 	for i := range call.In {
 		call.In[i].DType = dtype.F32
 	}
-	r := Rates{Matrix: 8e12, Full: 2e12, Tables: map[op.Kind]machine.Table{op.MatMul: {Axes: [][]int64{{1}, {1}, {1}}, Rates: []float64{8e12}}}}
+	r := Rates{Matrix: 8e12, Full: 2e12, Tables: map[op.Kind]machine.Table{op.MatMul: {Axes: [][]int64{{1}, {1}, {1}}, Rates: []float64{1e12}}}}
 	if got, want := r.Time(call), time.Millisecond; got != want {
 		t.Errorf("2 GFLOP of f32 at 2 TFLOP/s take %v, want %v", got, want)
 	}
 	call.In[0].DType = dtype.BF16
-	if got, want := r.Time(call), 250*time.Microsecond; got != want {
-		t.Errorf("2 GFLOP of bf16 at 8 TFLOP/s take %v, want %v", got, want)
+	if got, want := r.Time(call), 2*time.Millisecond; got != want {
+		t.Errorf("2 GFLOP of bf16 at 1 TFLOP/s take %v, want %v", got, want)
 	}
 }
