@@ -75,7 +75,7 @@ func updateRate() (rate units.Rate, err error) {
 	for i, x := range map[int]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1} {
 		b.launch.Args.F[i] = x
 	}
-	clear(b.launch.Buffers[1].Host()) // gradients are only read; memory nobody wrote would be one page of zeros
+	clear(b.launch.Buffers[1].Host())                 // gradients are only read; memory nobody wrote would be one page of zeros
 	factor := b.launch.Buffers[len(call.In)-1].Host() // of clipping; with 0 nothing is updated
 	binary.LittleEndian.PutUint32(factor, math.Float32bits(1))
 	best, err := b.best(updateTime)
