@@ -60,6 +60,8 @@ type PlanOptions struct {
 	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
 	// up or down at random, by how near each is.
 	Pure bool
+	// Kept are modules that compute in another type, or are not quantized.
+	Kept []Kept
 
 	Optimizer optim.Config // of training tasks; the zero value is AdamW as PyTorch has it
 	// Policy compresses what the optimizer keeps later on; zero: never.
@@ -221,11 +223,13 @@ func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 // network builds the model, with adapters where the task wants them.
 func (m *Model) network(o PlanOptions) (nn.Model, error) {
 	net, err := m.build()
-	if err != nil || !o.adapters() {
-		return net, err
+	if err == nil && o.adapters() {
+		_, err = lora.Attach(net, o.Adapters)
 	}
-	_, err = lora.Attach(net, o.Adapters)
-	return net, err
+	if err != nil {
+		return nil, err
+	}
+	return net, o.keep(net)
 }
 
 // site is the device to plan for.

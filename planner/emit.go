@@ -12,7 +12,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.packArenas()
+	d.packed()
 	return d.finish(), nil
 }
 
@@ -21,7 +21,7 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 	c = b.allowed(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
-	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
+	e.p.Buffers, e.p.Steps = b.takeRoom()
 	if err := e.homes(); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", b.model.Name, err)
 	}
@@ -47,6 +47,22 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 
 // size of a plan before its frees.
 type size struct{ buffers, steps int }
+
+// room is the memory of a plan that is no longer wanted.
+type room struct {
+	buffers []plan.Buffer
+	steps   []plan.Step
+}
+
+// takeRoom is memory for a plan of the usual size.
+func (b *blueprint) takeRoom() ([]plan.Buffer, []plan.Step) {
+	r := b.room
+	b.room = room{}
+	if r.steps == nil {
+		return make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
+	}
+	return r.buffers, r.steps
+}
 
 // allowed is a choice without what cannot be here.
 func (b *blueprint) allowed(c Choice) Choice {

@@ -1,13 +1,17 @@
 package planner
 
 import (
+	"sync"
+
 	"spillway/plan"
 )
 
 // draft is a plan whose buffers have no places yet.
 type draft struct {
 	*emitter
-	spans   []span // by buffer
+	spans   []span    // by buffer
+	moving  [][]*span // by arena: of its buffers that are no homes
+	base    []int64   // by arena: where its homes end
 	leaving []leaving
 }
 
@@ -17,6 +21,7 @@ func newDraft(e *emitter) *draft {
 	e.holdLanded(d.spans)
 	d.leaving = e.findLeaving(d.spans)
 	d.loosen(e.c.Loose)
+	d.placeHomes()
 	return d
 }
 
@@ -26,16 +31,9 @@ func (d *draft) steps() int { return len(d.p.Steps) }
 // least is the plan with arenas as large as what is alive in them at once: no packing
 // takes less.
 func (d *draft) least() *plan.Plan {
-	for a := range d.p.Arenas {
-		moving, base := d.moving(a)
-		d.p.Arenas[a].Bytes = base + liveMost(moving, len(d.p.Steps))
+	for a, moving := range d.moving {
+		d.p.Arenas[a].Bytes = d.base[a] + liveMost(moving, len(d.p.Steps))
 	}
-	return d.p
-}
-
-// packed is the plan with a place for every buffer.
-func (d *draft) packed() *plan.Plan {
-	d.packArenas()
 	return d.p
 }
 
@@ -109,34 +107,38 @@ func (e *emitter) findLeaving(spans []span) (list []leaving) {
 	return list
 }
 
-// packArenas gives buffers their offsets: homes first, then the rest by lifetime.
-func (d *draft) packArenas() {
-	for a := range d.p.Arenas {
-		moving, base := d.moving(a)
-		d.p.Arenas[a].Bytes = base + pack(moving, d.b.site.Alignment)
-		for id := range d.p.Buffers {
-			if b := &d.p.Buffers[id]; b.Arena == a && !b.Home {
-				b.Offset = base + d.spans[id].offset
-			}
+// packed is the plan with a place for every buffer: those that are no homes by lifetime,
+// all arenas at once, each by itself.
+func (d *draft) packed() *plan.Plan {
+	var all sync.WaitGroup
+	for a, moving := range d.moving {
+		all.Go(func() { d.p.Arenas[a].Bytes = d.base[a] + pack(moving, d.b.site.Alignment) })
+	}
+	all.Wait()
+	for id := range d.p.Buffers {
+		if b := &d.p.Buffers[id]; !b.Home {
+			b.Offset = d.base[b.Arena] + d.spans[id].offset
 		}
 	}
+	return d.p
 }
 
-// moving lists the lives of an arena's buffers that are no homes; homes get their
-// offsets, up to base.
-func (d *draft) moving(arena int) (moving []*span, base int64) {
+// placeHomes gives homes their offsets, behind each other, and finds the lives of the
+// other buffers of each arena.
+func (d *draft) placeHomes() {
+	d.moving, d.base = make([][]*span, len(d.p.Arenas)), make([]int64, len(d.p.Arenas))
 	for id := range d.p.Buffers {
 		b := &d.p.Buffers[id]
-		switch {
-		case b.Arena != arena:
-		case b.Home:
-			b.Offset = up(base, d.b.site.Alignment)
-			base = b.Offset + b.Bytes
-		default:
-			moving = append(moving, &d.spans[id])
+		if !b.Home {
+			d.moving[b.Arena] = append(d.moving[b.Arena], &d.spans[id])
+			continue
 		}
+		b.Offset = up(d.base[b.Arena], d.b.site.Alignment)
+		d.base[b.Arena] = b.Offset + b.Bytes
 	}
-	return moving, up(base, d.b.site.Alignment)
+	for a := range d.base {
+		d.base[a] = up(d.base[a], d.b.site.Alignment)
+	}
 }
 
 // endLives puts a free behind the last step that touches each buffer that is no

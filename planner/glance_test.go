@@ -66,7 +66,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	near := 0
 	for n := range 200 {
 		rates := []sim.Rates{{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}, {Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, HalfDuplex: true}}[r.IntN(2)]
-		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates))
+		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
 		ways := s.sensible()
 		m := randomMix(r, s, ways[r.IntN(len(ways))])
 		c, err := s.glance(m)

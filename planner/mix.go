@@ -87,6 +87,9 @@ func (b *blueprint) withHosted(list []family) []family {
 
 // choice of a mix.
 func (s *search) choice(m mix) Choice {
+	if c, ok := s.given[m]; ok {
+		return c
+	}
 	b := s.b
 	c := Choice{Streamed: b.slabs.streaming(m.streamed), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
 		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
