@@ -3,6 +3,7 @@ package metamorphic
 import (
 	"flag"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
@@ -59,7 +61,8 @@ func subjects(t testing.TB) (list []subject) {
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adamw, false},
 				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adafactor, false},
 				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), lion, false},
-				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true))
+				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true),
+				kept(t, tiny.Untied, mixed, true), kept(t, tiny.Llama, adamw, true), kept(t, tiny.Untied, adamw, false))
 		}
 	}
 	return list
@@ -69,6 +72,18 @@ func subjects(t testing.TB) (list []subject) {
 func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, as
 	return subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: as}), goal, false}
+}
+
+// kept computes in bf16, but for the norms, an MLP, a whole layer and the output, in f32:
+// blocks train weights of both types.
+func kept(t testing.TB, config string, goal planner.Goal, masters bool) subject {
+	goal.Master, goal.Grad = masters, dtype.BF16
+	exceptions := regexp.MustCompile(`.*norm|lm_head|model\.layers\.(1\.mlp|2)`)
+	m := tiny.Changed(t, config, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
+		_, err := nn.Keep(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
+		return err
+	})
+	return subject{m, goal, config == tiny.Llama}
 }
 
 func TestPlacementChangesNothing(t *testing.T) {
