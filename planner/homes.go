@@ -180,6 +180,11 @@ func (e *emitter) restsAt(dev, k int, away bool) int {
 
 func (e *emitter) gradBytes(k int) int64 { return e.b.gradBytes(k) }
 
+// hasMaster says whether the weights of a slab have a copy at full precision.
+func (b *blueprint) hasMaster(k int) bool {
+	return b.update != nil && b.update.HasMaster(b.slabs.list[k].Trained())
+}
+
 // gradBytes is what the gradient of a slab takes.
 func (b *blueprint) gradBytes(k int) int64 {
 	s := &b.slabs.list[k]

@@ -123,11 +123,6 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 	return to
 }
 
-// hasMaster says whether what is trained of a slab has weights at full precision besides.
-func (b *blueprint) hasMaster(k int) bool {
-	return b.update != nil && b.update.HasMaster(b.slabs.list[k].Trained())
-}
-
 // keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
 func (b *blueprint) keptBytes() []int64 {
 	kept := make([]int64, len(b.slabs.list))
