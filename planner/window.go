@@ -69,8 +69,8 @@ func (w *window) ahead(turn int) []int {
 // enter fetches what is missing before a turn.
 func (w *window) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if w.e.owed[k] && (w.e.owner[k] != w.device || w.e.b.hasMaster(k)) {
-			continue // they come to be in the update
+		if w.e.owed[k] && !w.e.takesOld(k, w.device) {
+			continue // it comes after the update
 		}
 		w.fetch(k)
 	}

@@ -31,11 +31,11 @@ func (g *gpuRow) follow(e *executor.Executor, once func() error) error {
 }
 
 // spentOn is how many seconds of an iteration a lane was at each kind of work, and how
-// many it waited.
+// many it waited, from the first to the last step of its device: each has its own clock.
 func spentOn(events []trace.Event, lane trace.Lane) map[string]float64 {
 	sums, first, last, busy := map[string]float64{}, int64(math.MaxInt64), int64(0), int64(0)
 	for _, ev := range events {
-		if ev.Verb == trace.Free {
+		if ev.Verb == trace.Free || ev.Lane.Device != lane.Device {
 			continue
 		}
 		first, last = min(first, ev.Start), max(last, ev.End)

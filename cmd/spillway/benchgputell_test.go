@@ -26,6 +26,7 @@ func TestSpentAddsUp(t *testing.T) {
 		{Verb: trace.Free, Lane: lane},
 		{Verb: trace.Update, Name: "layers.0", Lane: lane, Start: 6e9, End: 6.5e9},
 		{Verb: trace.Move, Name: "weights", Lane: other, Start: 6.5e9, End: 8e9},
+		{Verb: trace.Update, Name: "layers.1", Lane: trace.Lane{Device: "host", Queue: "compute"}, Start: 90e9, End: 91e9},
 	}, lane)
 	want := map[string]float64{"layers forward": 3, "update": 0.5, "waiting": 3.5}
 	if len(got) != len(want) {
