@@ -162,7 +162,7 @@ type Job struct {
 // Plan makes the fastest plan that fits. Where none does, the error is a
 // *planner.FitError with changes that do fit.
 func (m *Model) Plan(o PlanOptions) (*Job, error) {
-	o = o.withDefaults(m)
+	o = o.withDefaults(m).furthest()
 	r, err := m.request(o)
 	if err != nil {
 		return nil, err

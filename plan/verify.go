@@ -22,7 +22,8 @@ import (
 //	    moved home
 //	P8  late steps are moves and updates; a late update takes the gradient that rests at
 //	    home, before any run has read the weights it changes, before the norm is made
-//	    anew, and before a new gradient goes home, which one does
+//	    anew, and before a new gradient goes home, which one does; runs read what it
+//	    made
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string

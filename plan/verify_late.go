@@ -6,11 +6,11 @@ import "fmt"
 // the next.
 
 func verifyLate(p *Plan) error {
-	c := lateCheck{p: p, weights: map[int]int{}, gradients: map[int]int{}, read: make([]int, len(p.Slabs)), owed: make([]int, len(p.Slabs))}
+	c := lateCheck{p: p, weights: map[int]held{}, gradients: map[int]int{}, read: make([]int, len(p.Slabs)), owed: make([]int, len(p.Slabs)), updates: make([]int, len(p.Slabs))}
 	for k, s := range p.Slabs {
-		c.weights[s.Weight], c.gradients[s.Gradient] = k, k
-		for _, id := range s.Replicas {
-			c.weights[id] = k
+		c.gradients[s.Gradient] = k
+		for _, id := range append([]int{s.Weight}, s.Replicas...) {
+			c.weights[id] = held{slab: k}
 		}
 	}
 	delete(c.gradients, -1)
@@ -29,12 +29,17 @@ func verifyLate(p *Plan) error {
 
 // lateCheck follows weights and gradients from their homes.
 type lateCheck struct {
-	p                  *Plan
-	weights, gradients map[int]int // by buffer that holds some: the slab
-	read               []int       // by slab: the first run that read its weights, from 1 on
-	owed               []int       // by slab: a late update after which no gradient went home, from 1 on
-	clip               bool        // the norm was made anew
+	p         *Plan
+	weights   map[int]held // by buffer that holds some
+	gradients map[int]int  // by buffer that holds some: the slab
+	read      []int        // by slab: the first run that read its weights, from 1 on
+	updates   []int        // by slab: how many late ones there were
+	owed      []int        // by slab: a late update after which no gradient went home, from 1 on
+	clip      bool         // the norm was made anew
 }
+
+// held is weights of a slab, as they are after so many of its late updates.
+type held struct{ slab, updates int }
 
 func (c *lateCheck) step(i int) error {
 	s := &c.p.Steps[i]
@@ -46,11 +51,7 @@ func (c *lateCheck) step(i int) error {
 	case s.Late:
 		return fmt.Errorf("it is neither a move nor an update, and late")
 	case s.Verb == Run:
-		for _, b := range s.Bind {
-			if k, ok := c.weights[b.Buffer]; ok && b.Region == InWeight && c.read[k] == 0 {
-				c.read[k] = i + 1
-			}
-		}
+		return c.run(i)
 	case s.Verb == Reduce:
 		_, clip := s.Bound(InClip, 0)
 		c.clip = c.clip || clip
@@ -58,10 +59,27 @@ func (c *lateCheck) step(i int) error {
 	return nil
 }
 
-// move follows what is carried away from home, and gradients that go there.
+// run notes what is read, which must be as the late updates have left it.
+func (c *lateCheck) run(i int) error {
+	for _, b := range c.p.Steps[i].Bind {
+		h, ok := c.weights[b.Buffer]
+		if !ok || b.Region != InWeight {
+			continue
+		}
+		if h.updates < c.updates[h.slab] {
+			return fmt.Errorf("it reads weights of slab %s that were not brought there since its late update", c.p.Slabs[h.slab].Name)
+		}
+		if c.read[h.slab] == 0 {
+			c.read[h.slab] = i + 1
+		}
+	}
+	return nil
+}
+
+// move follows what is carried from home and back, and gradients that go there.
 func (c *lateCheck) move(s *Step) {
-	if k, ok := c.weights[s.Src]; ok && !c.p.Buffers[s.Dst].Home {
-		c.weights[s.Dst] = k
+	if h, ok := c.weights[s.Src]; ok {
+		c.weights[s.Dst] = h
 	}
 	if k, ok := c.gradients[s.Dst]; ok && c.p.Buffers[s.Dst].Home {
 		c.owed[k] = 0
@@ -85,6 +103,9 @@ func (c *lateCheck) update(i int) error {
 	if !c.p.Update.Clip || c.clip {
 		return fmt.Errorf("slab %s is updated late without the norm of its gradients", name)
 	}
+	weight, _ := s.Bound(InWeight, 0)
+	c.updates[s.Slab]++
+	c.weights[weight.Buffer] = held{s.Slab, c.updates[s.Slab]}
 	c.owed[s.Slab] = i + 1
 	return nil
 }

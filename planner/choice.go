@@ -66,7 +66,17 @@ func (c Choice) hosted(k int) bool {
 }
 
 // delayed says whether a trained slab is updated in the next iteration.
-func (c Choice) delayed(k int) bool { return c.Delayed && c.Offloaded[k] && !c.hosted(k) }
+func (c Choice) delayed(k int) bool { return c.Delayed && c.Offloaded[k] }
+
+// delayedSlabs is how many slabs are updated in the next iteration.
+func (c Choice) delayedSlabs() (n int) {
+	for k := range c.Offloaded {
+		if c.delayed(k) {
+			n++
+		}
+	}
+	return n
+}
 
 // hostedSlabs is how many slabs the host updates.
 func (c Choice) hostedSlabs() (n int) {

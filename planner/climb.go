@@ -80,6 +80,10 @@ func (s *search) around(m mix, stride int) (list []mix) {
 		change(2, -stride)
 		keep()
 	}
+	if s.b.delayable() && m.offloaded > 0 {
+		n.delayed = !m.delayed
+		keep()
+	}
 	for _, by := range []int{-1, 1} {
 		n.window = min(max(m.window+by, 1), 4)
 		keep()

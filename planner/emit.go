@@ -115,7 +115,9 @@ type emitter struct {
 	fetched, updated int    // how many of them
 	lateTurns        int    // of the iteration before; they come first
 	owed             []bool // by slab: of the iteration before, and not made yet
-	late             bool   // steps are added for those
+	lateHosted       []int  // slabs that the host updates late, in the order of first use
+	hostedLate       int    // how many of them it has
+	late             bool   // steps are added for late updates
 
 	// counting: homes are only counted, in their arenas, and state is what of the
 	// optimizer's rests away from devices.

@@ -72,39 +72,69 @@ func (e *emitter) holdStops(spans []span) {
 	}
 }
 
-// leaving is a buffer of a device that is last read by a move away from it: in step
-// last, while the next run of the device begins in step until.
+// leaving is a buffer of a device that a move carries away: in use up to step last, while
+// the device goes on to other work in step until.
 type leaving struct{ buffer, last, until int }
 
-// loosen lets what leaves a device keep its bytes until the next run there has begun,
-// or ends that again. Else that run could be given the bytes, and wait for the move.
+// loosen lets what leaves a device keep its bytes until other work there has begun, or
+// ends that again. Else that work could be given the bytes, and wait for the move.
 func (d *draft) loosen(loose bool) {
 	for _, l := range d.leaving {
-		if d.spans[l.buffer].to = l.last; loose {
-			d.spans[l.buffer].to = l.until
+		d.spans[l.buffer].to = l.last
+	}
+	for _, l := range d.leaving {
+		if to := &d.spans[l.buffer].to; loose {
+			*to = max(*to, l.until)
 		}
 	}
 }
 
 // findLeaving walks back from the last step.
 func (e *emitter) findLeaving(spans []span) (list []leaving) {
-	next := make([]int, len(e.p.Devices)) // run, by device
-	for d := range next {
-		next[d] = len(e.p.Steps) - 1
-	}
+	next := make([]nextWork, len(e.p.Devices))
 	for i := len(e.p.Steps) - 1; i >= 0; i-- {
 		s := &e.p.Steps[i]
-		if s.Verb == plan.Run {
-			next[s.Device] = i
+		if s.Verb == plan.Run || s.Verb == plan.UpdateRun {
+			next[s.Device].meet(s, i)
 		}
-		if s.Verb != plan.Move || spans[s.Src].to != i {
+		if s.Verb != plan.Move {
 			continue
 		}
-		if b := &e.p.Buffers[s.Src]; b.Arena < e.host && !b.Home && b.Class != plan.ResultData {
-			list = append(list, leaving{s.Src, i, next[b.Arena]})
+		b := &e.p.Buffers[s.Src]
+		if b.Home || b.Arena >= e.host || b.Class == plan.ResultData {
+			continue
+		}
+		if until := next[b.Arena].after(s); until > spans[s.Src].to {
+			list = append(list, leaving{s.Src, spans[s.Src].to, until})
 		}
 	}
 	return list
+}
+
+// nextWork is what a device does behind a step: its next run; the first step of the work
+// on a block, and of that on another behind it.
+type nextWork struct{ run, block, first, behind int }
+
+func (n *nextWork) meet(s *plan.Step, at int) {
+	if s.Verb == plan.Run {
+		n.run = at
+	}
+	if s.Block != n.block {
+		n.block, n.behind = s.Block, n.first
+	}
+	n.first = at
+}
+
+// after is the step in which other work begins: on another block, or where a move is about
+// a micro-batch, the next one's.
+func (n *nextWork) after(move *plan.Step) int {
+	switch {
+	case move.Micro >= 0:
+		return n.run
+	case move.Block == n.block:
+		return n.behind
+	}
+	return n.first
 }
 
 // packed is the plan with a place for every buffer: those that are no homes by lifetime,

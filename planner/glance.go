@@ -200,7 +200,7 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		if !(c.delayed(k) && b.goal.Master) { // else the update makes them
+		if !(c.delayed(k) && !c.hosted(k) && b.hasMaster(k)) { // else the update makes them
 			in.add(s.WeightBytes, c.OnDisk[k])
 		}
 		if b.training() && s.Elements > 0 && !c.hosted(k) {

@@ -133,7 +133,7 @@ func (b *blueprint) keptBytes() []int64 {
 				kept[k] += state.Bytes()
 			}
 		}
-		if b.update != nil && b.update.HasMaster(s.Trained()) {
+		if b.hasMaster(k) {
 			kept[k] += 4 * s.Elements
 		}
 	}

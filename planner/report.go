@@ -27,6 +27,9 @@ func (c Choice) title() string {
 	if n := c.hostedSlabs(); n > 0 {
 		also("%d of %d slabs updated by the host", n, len(c.Hosted))
 	}
+	if n := c.delayedSlabs(); n > 0 {
+		also("%d of %d slabs updated in the next iteration", n, len(c.Offloaded))
+	}
 	if n := count(c.OnDisk); n > 0 {
 		also("%d of %d slabs on disk", n, len(c.OnDisk))
 	}

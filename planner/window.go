@@ -69,8 +69,8 @@ func (w *window) ahead(turn int) []int {
 // enter fetches what is missing before a turn.
 func (w *window) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if w.e.owed[k] && (w.e.owner[k] != w.device || w.e.b.goal.Master) {
-			continue // they come to be in the update
+		if w.e.owed[k] && !w.e.takesOld(k, w.device) {
+			continue // it comes after the update
 		}
 		w.fetch(k)
 	}
@@ -90,7 +90,7 @@ func (w *window) fetch(k int) {
 // them: room suffices.
 func (w *window) open(k int) {
 	state, s := &w.e.on[w.device].slabs[k], &w.e.p.Slabs[k]
-	if state.weight < 0 && w.e.b.goal.Master {
+	if state.weight < 0 && w.e.b.hasMaster(k) {
 		state.weight = w.e.buffer(s.Name+" weights", plan.Weight, w.device, s.WeightBytes)
 		w.here = append(w.here, k)
 	}

@@ -44,6 +44,11 @@ func Train(m *spec.Model, p *plan.Plan, folder string, seed uint64, iterations i
 			return out, err
 		}
 		out.Losses = append(out.Losses, r.e.Loss())
+		if i%2 == 1 { // as if it were saved; other iterations leave what they owe to the next
+			if err := r.e.Settle(); err != nil {
+				return out, err
+			}
+		}
 	}
 	return out, out.collect(r.e)
 }
