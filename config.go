@@ -38,7 +38,9 @@ type Config struct {
 	Precision dtype.Type
 	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
 	// up or down at random, by how near each is.
-	Pure      bool
+	Pure bool
+	// Kept are modules that compute in another type, or are not quantized.
+	Kept      []Kept
 	Optimizer optim.Config // the zero value is AdamW as PyTorch has it
 	// Policy compresses what the optimizer keeps later on; the zero value never does.
 	Policy   optim.Policy
@@ -139,7 +141,7 @@ func (c Config) check() error {
 func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 	c := w.c
 	o := PlanOptions{
-		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure,
+		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure, Kept: c.Kept,
 		Optimizer: c.Optimizer, Policy: c.Policy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
 		Insist: insists[c.Strategy],
 		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},

@@ -283,7 +283,7 @@ func closeDisk(disk *store.Disk, dir string) (err error) {
 	if _, none := store.Held(dir); errors.Is(none, store.ErrNone) {
 		err = vfs.RemoveAll(vfs.OS, filepath.Join(dir, diskPlanName))
 	}
-	return errors.Join(err, disk.Close())
+	return errors.Join(err, disk.Close(), removeInner(dir))
 }
 
 // diskCloser closes a disk after what was allocated on it.

@@ -40,6 +40,8 @@ type diskTraining struct {
 	Device     int64 // bytes; 0 for enough
 	Host       int64 // the same
 	Optimizer  string
+	Policy     string // on states
+	Notice     func(string)
 	Mixed      bool // insists on a plan with homes in every tier
 	Iterations int64
 	Every      int64 // checkpoints
@@ -67,6 +69,9 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 			return nil, nil, err
 		}
 	}
+	if o.Policy, err = optim.ParsePolicy(d.Policy); err != nil {
+		return nil, nil, err
+	}
 	job, err := m.Plan(o)
 	if err != nil {
 		return nil, nil, err
@@ -76,6 +81,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 		return nil, nil, err
 	}
 	c := train.Config{Iterations: d.Iterations, Optimizer: o.Optimizer, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
+		Notice: d.Notice,
 		Report: func(r train.Report) {
 			losses = append(losses, r.Loss)
 			if report != nil {

@@ -130,6 +130,9 @@ func (d *durable) Begin(iteration int64) error {
 
 // Commit makes the state that of an iteration.
 func (d *durable) Commit(iteration int64, state []byte) error {
+	if err := d.e.Settle(); err != nil {
+		return err
+	}
 	if err := d.record(state); err != nil {
 		return fmt.Errorf("keeping iteration %d on disk: %w", iteration, err)
 	}

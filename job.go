@@ -60,6 +60,8 @@ type PlanOptions struct {
 	// Pure keeps no full-precision masters beside weights in BF16: updates are rounded
 	// up or down at random, by how near each is.
 	Pure bool
+	// Kept are modules that compute in another type, or are not quantized.
+	Kept []Kept
 
 	Optimizer optim.Config // of training tasks; the zero value is AdamW as PyTorch has it
 	// Policy compresses what the optimizer keeps later on; zero: never.
@@ -160,7 +162,7 @@ type Job struct {
 // Plan makes the fastest plan that fits. Where none does, the error is a
 // *planner.FitError with changes that do fit.
 func (m *Model) Plan(o PlanOptions) (*Job, error) {
-	o = o.withDefaults(m)
+	o = o.withDefaults(m).furthest()
 	r, err := m.request(o)
 	if err != nil {
 		return nil, err
@@ -221,11 +223,13 @@ func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 // network builds the model, with adapters where the task wants them.
 func (m *Model) network(o PlanOptions) (nn.Model, error) {
 	net, err := m.build()
-	if err != nil || !o.adapters() {
-		return net, err
+	if err == nil && o.adapters() {
+		_, err = lora.Attach(net, o.Adapters)
 	}
-	_, err = lora.Attach(net, o.Adapters)
-	return net, err
+	if err != nil {
+		return nil, err
+	}
+	return net, o.keep(net)
 }
 
 // site is the device to plan for.

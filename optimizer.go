@@ -37,12 +37,6 @@ func (o PlanOptions) kept() optim.Config {
 	return o.Optimizer
 }
 
-// compressing is the options once the policy has begun.
-func (o PlanOptions) compressing() PlanOptions {
-	o.compressed = true
-	return o
-}
-
 // stateTier is where the policy wants compressed states to rest; "" leaves it to the
 // planner.
 func (o PlanOptions) stateTier() plan.Tier {
@@ -72,11 +66,14 @@ func (j *Job) Compressed() (*Job, error) {
 
 // compress gives a run that holds an executor the means to follow its policy: the job
 // is planned again, and weights and states are carried over.
-func (j *Job) compress(held **executor.Executor, c train.Config) func(optim.Config) (*executor.Executor, error) {
+func (j *Job) compress(held **executor.Executor, c train.Config, on *keeper) func(optim.Config) (*executor.Executor, error) {
 	return func(optim.Config) (*executor.Executor, error) {
 		next, err := j.Model.Plan(j.Options.compressing())
 		if err != nil {
 			return nil, err
+		}
+		if on != nil {
+			return j.replaceOnDisk(held, c, next, on)
 		}
 		return j.replace(held, c, func() (*Job, error) { return next, nil })
 	}

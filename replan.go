@@ -170,7 +170,7 @@ func (c Config) sameRun(d Config) error {
 		name string
 		a, b any
 	}{
-		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Policy", c.Policy, d.Policy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
+		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Kept", c.Kept, d.Kept}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Policy", c.Policy, d.Policy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
 		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
 		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Folder, d.Folder},
 	} {

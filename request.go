@@ -94,6 +94,40 @@ func (j *Job) replace(held **executor.Executor, c train.Config, next func() (*Jo
 	return e, parked.Restore(e)
 }
 
+// replaceOnDisk is replace for a training that the disk keeps: the state of the next job is
+// kept in a folder of its own. Frozen weights come from where they came from. After an error
+// the old state is still on disk.
+func (j *Job) replaceOnDisk(held **executor.Executor, c train.Config, next *Job, on *keeper) (*executor.Executor, error) {
+	folder, err := j.parkingFolder(*held, c)
+	if err != nil {
+		return nil, err
+	}
+	parked, err := weights.ParkTrained(*held, folder)
+	if err != nil {
+		return nil, err
+	}
+	defer parked.Close() // memory, or a file without a name
+	before := j.Options.Disk
+	if err := (*held).Close(); err != nil {
+		return nil, err
+	}
+	j.become(next)
+	from, err := j.Weights()
+	if err != nil {
+		return nil, err
+	}
+	e, kept, err := j.claim(c.Notice, true)
+	if err != nil {
+		return nil, err
+	}
+	*held = e
+	on.moved(kept, before)
+	if err := j.load(e, from, true); err != nil {
+		return nil, err
+	}
+	return e, parked.Restore(e)
+}
+
 // claimNext claims what the next job needs; where none can be planned or started, what
 // this one needs, which was there a moment ago.
 func (j *Job) claimNext(c train.Config, next func() (*Job, error)) (*executor.Executor, error) {
@@ -112,11 +146,16 @@ func (j *Job) claimNext(c train.Config, next func() (*Job, error)) (*executor.Ex
 	return e, err
 }
 
-// parkingFolder is where weights and states wait while the plan changes; "" is memory.
+// parkingFolder is where weights and states wait while the plan changes: memory, which is
+// "", or where it is too small the folder of checkpoints or the disk's.
 func (j *Job) parkingFolder(e *executor.Executor, c train.Config) (string, error) {
 	usable, err := j.Options.System.Usable()
-	if c.Save == nil || err == nil && weights.ParkedBytes(e) < int64(usable) {
+	folder := j.Options.Disk
+	if c.Save != nil {
+		folder = c.Save.Dir.Path
+	}
+	if folder == "" || err == nil && weights.ParkedBytes(e) < int64(usable) {
 		return "", nil
 	}
-	return c.Save.Dir.Path, os.MkdirAll(c.Save.Dir.Path, 0o755)
+	return folder, os.MkdirAll(folder, 0o755)
 }

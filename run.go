@@ -33,8 +33,10 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 		return r, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	var on *keeper
 	if kept != nil && c.Durable == nil {
-		c.Durable = kept
+		on = newKeeper(kept, j.Options.Disk)
+		c.Durable = on
 	}
 	if c, err = j.completeSave(c); err != nil {
 		return r, err
@@ -55,13 +57,13 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
-	c.Policy, c.Compress, c.Again = j.Options.Policy, j.compress(&e, c), j.answer(&e, c, kept != nil)
+	c.Policy, c.Compress, c.Again = j.Options.Policy, j.compress(&e, c, on), j.answer(&e, c, kept != nil)
 	t, err := train.New(e, feed, c)
 	if err != nil {
 		return r, err
 	}
-	if r, err = t.Run(ctx); err == nil && kept != nil && c.Save != nil {
-		err = kept.disk.Discard() // the checkpoint has it
+	if r, err = t.Run(ctx); err == nil && on != nil && c.Save != nil {
+		err = on.discard() // the checkpoint has it
 	}
 	return r, err
 }

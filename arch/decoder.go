@@ -23,6 +23,7 @@ type DecoderLayer struct {
 	MLP           *nn.GatedMLP      `hf:"mlp"`
 	InputNorm     *nn.RMSNorm       `hf:"input_layernorm"`
 	AttentionNorm *nn.RMSNorm       `hf:"post_attention_layernorm"`
+	nn.Precision
 }
 
 // Blocks are the embedding, each layer, and the head with the last norm.
@@ -43,10 +44,10 @@ func (m *Decoder) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
 }
 
 func (l *DecoderLayer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
-	x := in[0]
-	x = b.Add(x, l.Attention.Forward(b, l.InputNorm.Forward(b, x)))
-	x = b.Add(x, l.MLP.Forward(b, l.AttentionNorm.Forward(b, x)))
-	return []graph.Value{x}
+	return []graph.Value{l.In(b, in[0], func(x graph.Value) graph.Value {
+		x = b.Add(x, l.Attention.Forward(b, l.InputNorm.Forward(b, x)))
+		return b.Add(x, l.MLP.Forward(b, l.AttentionNorm.Forward(b, x)))
+	})}
 }
 
 func (m *Decoder) head(b *graph.Builder, in []graph.Value) []graph.Value {

@@ -62,6 +62,7 @@ type GPT2Layer struct {
 	Func      nn.Activation
 	Attention op.Attr
 	Dropout   nn.Dropout // of what is added to x
+	nn.Precision
 }
 
 // gpt2Maker makes the parts of a model.
@@ -143,10 +144,11 @@ func (m *GPT2) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
 }
 
 func (l *GPT2Layer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
-	x := in[0]
-	x = b.Add(x, l.Dropout.Forward(b, l.attend(b, l.Norm1.Forward(b, x))))
-	h := l.Func.Forward(b, l.Up.Forward(b, l.Norm2.Forward(b, x)))
-	return []graph.Value{b.Add(x, l.Dropout.Forward(b, l.Down.Forward(b, h)))}
+	return []graph.Value{l.In(b, in[0], func(x graph.Value) graph.Value {
+		x = b.Add(x, l.Dropout.Forward(b, l.attend(b, l.Norm1.Forward(b, x))))
+		h := l.Func.Forward(b, l.Up.Forward(b, l.Norm2.Forward(b, x)))
+		return b.Add(x, l.Dropout.Forward(b, l.Down.Forward(b, h)))
+	})}
 }
 
 func (l *GPT2Layer) attend(b *graph.Builder, x graph.Value) graph.Value {

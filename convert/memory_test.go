@@ -21,10 +21,10 @@ import (
 const largeConfig = `{"model_type":"llama","hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":1,"num_attention_heads":16,
 	"num_key_value_heads":4,"vocab_size":512,"max_position_embeddings":64,"torch_dtype":"bfloat16"}`
 
-// large writes the model, every weight a pattern.
-func large(t *testing.T) string {
+// patterned writes a model of bf16, every weight a pattern.
+func patterned(t testing.TB, text string) string {
 	t.Helper()
-	config, err := hf.ParseConfig([]byte(largeConfig))
+	config, err := hf.ParseConfig([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func peak(t *testing.T, from string, o convert.Options) uint64 {
 
 // A conversion holds some rows of a weight, never a weight: 31 MB pass through a few.
 func TestMemoryStaysFlat(t *testing.T) {
-	dir := large(t)
+	dir := patterned(t, largeConfig)
 	allowed := uint64(4<<20 + runtime.GOMAXPROCS(0)<<20) // each core works on some rows
 	a := adapterFor(t, dir)
 	for name, o := range map[string]convert.Options{

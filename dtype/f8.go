@@ -7,7 +7,25 @@ import "math"
 func FromF8E4M3(b uint8) float32 { return e4m3.from(b) }
 
 // ToF8E4M3 rounds to nearest even; what is above 448, infinity too, becomes 448.
-func ToF8E4M3(f float32) uint8 { return e4m3.to(f) }
+func ToF8E4M3(f float32) uint8 {
+	const (
+		normal    = (127 - 6) << 23 // the bits of the smallest number with all its fraction
+		unitBits  = 20              // of a float32 that round off
+		fromBias  = (127 - 7) << 3  // exponents start elsewhere
+		tooLarge  = (127 + 9) << 23 // 512
+		subnormal = 1 << (23 - 9)   // a float32 of this size has steps of 2^-9
+	)
+	bits := math.Float32bits(f)
+	sign, size := uint8(bits>>24)&0x80, bits&^(1<<31)
+	switch {
+	case size < normal:
+		return sign | uint8(math.Float32bits(math.Float32frombits(size)+subnormal))
+	case size < tooLarge:
+		half := uint32(1)<<(unitBits-1) - 1 + size>>unitBits&1
+		return sign | uint8(min((size+half)>>unitBits-fromBias, uint32(e4m3.over)))
+	}
+	return e4m3.to(f)
+}
 
 // FromF8E5M2 widens an 8-bit float with 5 bits of exponent: the upper half of an f16.
 func FromF8E5M2(b uint8) float32 { return FromF16(uint16(b) << 8) }

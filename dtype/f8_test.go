@@ -48,3 +48,13 @@ func TestF8Ends(t *testing.T) {
 		}
 	}
 }
+
+// The quick way gives what the definition gives, for numbers of all sizes.
+func TestQuickE4M3(t *testing.T) {
+	for bits := uint32(0); bits < 0xff000000; bits += 9973 {
+		f := math.Float32frombits(bits)
+		if got, want := ToF8E4M3(f), e4m3.to(f); got != want {
+			t.Fatalf("%v (%#x) is %#02x, want %#02x", f, bits, got, want)
+		}
+	}
+}

@@ -62,6 +62,9 @@ func (e *Executor) part(in int, offset, bytes int64) located {
 // Write fills a tensor; fill is given chunks in order, with the offset of each.
 // Replicas are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
+	if err := e.Settle(); err != nil {
+		return err
+	}
 	if err := e.each(t, "filling", func(b located, off int64, bad *error) error {
 		return e.access(b, nil, func(chunk []byte) { *bad = fill(off, chunk) })
 	}); err != nil || len(t.copies) == 0 {
@@ -78,8 +81,13 @@ func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) 
 	})
 }
 
-// Read gives the bytes of a tensor in chunks, in order.
+// Read gives the bytes of a tensor in chunks, in order, as they are after all updates.
 func (e *Executor) Read(t Tensor, use func(offset int64, chunk []byte) error) error {
+	if t.State != Gradient {
+		if err := e.Settle(); err != nil {
+			return err
+		}
+	}
 	return e.each(t, "reading", func(b located, off int64, bad *error) error {
 		return e.access(b, func(chunk []byte) { *bad = use(off, chunk) }, nil)
 	})
@@ -172,7 +180,8 @@ func (e *Executor) stage(b located) (device.Buffer, error) {
 	return s, nil
 }
 
-// Prepare writes what programs expect to find: constants and a clip factor of 1.
+// Prepare writes what programs expect to find: constants, and a clip factor of 1, or
+// where updates come late 0, since none is owed yet.
 func (e *Executor) Prepare() error {
 	for id, b := range e.plan.Buffers {
 		if b.Class != plan.Constant {
@@ -186,10 +195,18 @@ func (e *Executor) Prepare() error {
 			}
 		}
 	}
+	if e.late {
+		return e.setClip(0, 0)
+	}
+	return e.setClip(1, 0)
+}
+
+// setClip writes the clip factor and the norm for all devices.
+func (e *Executor) setClip(factor, norm float32) error {
 	for _, b := range e.clipBuffers() {
 		err := e.access(b, nil, func(b []byte) {
-			binary.LittleEndian.PutUint32(b, math.Float32bits(1))
-			binary.LittleEndian.PutUint32(b[4:], 0)
+			binary.LittleEndian.PutUint32(b, math.Float32bits(factor))
+			binary.LittleEndian.PutUint32(b[4:], math.Float32bits(norm))
 		})
 		if err != nil {
 			return err
@@ -198,8 +215,7 @@ func (e *Executor) Prepare() error {
 	return nil
 }
 
-// clipBuffers hold the clip factor and the norm, one per device, the first
-// device's first.
+// clipBuffers hold the clip factor and the norm, one per device.
 func (e *Executor) clipBuffers() []located {
 	seen := map[int]bool{}
 	var list []located

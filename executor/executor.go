@@ -34,6 +34,10 @@ type Executor struct {
 	runs     []runArgs
 	updates  []updateArgs
 	clipArgs *op.Args
+	norm     located // where the clip factor and the norm are made
+	late     bool    // the plan leaves updates to the next iteration
+	owed     Numbers // of the iteration that late steps complete
+	owes     bool    // there is one
 	staging  device.Memory
 	opened   []device.Queue
 	with     []io.Closer
@@ -142,6 +146,7 @@ func (e *Executor) prepare() error {
 			return fmt.Errorf("step %d, %s: %w", i, s.Verb, err)
 		}
 		p := &e.steps[i]
+		e.late = e.late || s.Late
 		p.queue, p.issue = e.queues[lane{s.Device, s.Lane}], issue
 		if p.queue == nil {
 			return fmt.Errorf("step %d, %s: no lane %q", i, s.Verb, s.Lane)

@@ -40,6 +40,7 @@ type updateArgs struct {
 	decay   bool
 	slab    int
 	element int64 // of the slab, the first one updated
+	late    bool  // with the numbers of the iteration before
 }
 
 // Iterate runs all steps once. The parts of the batch must be in place (Part).
@@ -57,7 +58,7 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	e.repeat.watch(issued.Sub(begin), time.Since(begin))
 	e.counters.Iterations++
 	e.tell()
-	return nil
+	return e.owe(n)
 }
 
 // issueAll gives all steps to their queues.
@@ -66,7 +67,10 @@ func (e *Executor) issueAll(ctx context.Context) error {
 		if e.steps[i].queue == nil {
 			continue
 		}
-		err := e.observe(&e.plan.Steps[i])
+		var err error
+		if !e.plan.Steps[i].Late { // what is owed is looked at when it is settled
+			err = e.observe(&e.plan.Steps[i])
+		}
 		if err == nil {
 			err = e.issueStep(&e.steps[i])
 		}
@@ -122,13 +126,21 @@ func (e *Executor) setNumbers(n Numbers) {
 		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
 	}
 	for _, u := range e.updates {
-		u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
-		if !u.decay {
-			u.args.F[op.ArgDecay] = 0
+		if u.late {
+			u.set(e.owed)
+		} else {
+			u.set(n)
 		}
 	}
 	if e.clipArgs != nil {
 		e.clipArgs.F[op.ArgMaxNorm], e.clipArgs.F[op.ArgScale] = n.MaxNorm, n.LossScale
+	}
+}
+
+func (u *updateArgs) set(n Numbers) {
+	u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
+	if !u.decay {
+		u.args.F[op.ArgDecay] = 0
 	}
 }
 
@@ -208,7 +220,7 @@ func (e *Executor) Norm() (float64, error) {
 		return math.NaN(), nil
 	}
 	var norm float32
-	err := e.access(e.clipBuffers()[0], func(b []byte) { norm = floats(b)[1] }, nil)
+	err := e.access(e.norm, func(b []byte) { norm = floats(b)[1] }, nil)
 	return float64(norm), err
 }
 

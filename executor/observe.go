@@ -26,7 +26,7 @@ func (e *Executor) observe(s *plan.Step) error {
 		if p.Frozen() {
 			continue
 		}
-		t := op.Type{DType: e.plan.Update.Grad, Shape: p.Type.Shape}
+		t := op.Type{DType: e.plan.Update.GradOf(p.Type.DType), Shape: p.Type.Shape}
 		if err := e.onGradient(e.tensor(p, Gradient, t, bind.Buffer, bind.Offset+t.DType.Bytes(p.Element))); err != nil {
 			return fmt.Errorf("looking at the gradient of %s: %w", p.Name, err)
 		}

@@ -18,7 +18,8 @@ func (e *Executor) prepareReduce(s *plan.Step) (func(device.Queue) error, error)
 
 // prepareSum adds gradients to the first, in order.
 func (e *Executor) prepareSum(s *plan.Step) (func(device.Queue) error, error) {
-	t := op.Type{DType: e.plan.Update.Grad, Shape: shape.Shape{e.plan.Slabs[s.Slab].Elements}}
+	slab := &e.plan.Slabs[s.Slab]
+	t := op.Type{DType: e.plan.Update.GradOf(slab.Trained()), Shape: shape.Shape{slab.Elements}}
 	call, err := op.Make(op.Copy, op.Attr{Accumulate: true}, t)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (e *Executor) prepareClip(s *plan.Step) (func(device.Queue) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.clipArgs = &op.Args{}
+	e.clipArgs, e.norm = &op.Args{}, located{clip, s.Device}
 	list := []launch{{k, device.Launch{Args: e.clipArgs, Buffers: []device.Buffer{partials, clip}}}}
 	return func(q device.Queue) error { return e.issue(q, list) }, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"spillway/device"
-	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -92,7 +91,7 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 		return launch{}, err
 	}
 	args := &op.Args{}
-	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element})
+	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element, s.Late})
 	l := launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}
 	if w := k.Workspace(); w > 0 {
 		l.launch.Workspace, err = e.region(s, plan.Place{Region: plan.InFrame}, w)
@@ -137,17 +136,17 @@ func (e *Executor) updateOperands(s *plan.Step, u *plan.Update, stretch plan.Str
 	}
 	piece, n := e.plan.Slabs[s.Slab].Pieces[s.Piece], stretch.Elements()
 	weight := get(plan.InWeight, stretch.Offset, stretch.Type.Bytes(n))
-	main := weight
-	if u.Attr.To != dtype.Invalid {
+	main, grad := weight, u.GradOf(stretch.Type)
+	if u.HasMaster(stretch.Type) {
 		main = get(plan.InMaster, 4*(stretch.Element-piece.From), 4*n)
 	}
-	in, out = []device.Buffer{main, get(plan.InGrad, u.Grad.Bytes(stretch.Element), u.Grad.Bytes(n))}, []device.Buffer{main}
+	in, out = []device.Buffer{main, get(plan.InGrad, grad.Bytes(stretch.Element), grad.Bytes(n))}, []device.Buffer{main}
 	for _, state := range stretch.States {
 		b := get(plan.InMoment, state.Offset, state.Type.Bytes())
 		in, out = append(in, b), append(out, b)
 	}
 	in = append(in, get(plan.InClip, 0, 8))
-	if u.Attr.To != dtype.Invalid {
+	if u.HasMaster(stretch.Type) {
 		out = append(out, weight)
 	}
 	return in, out, err

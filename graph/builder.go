@@ -86,7 +86,7 @@ func (b *Builder) TypeOf(v Value) op.Type {
 
 // Input adds a carry from the block before.
 func (b *Builder) Input(t op.Type) Value {
-	return b.input(Port{Role: Carry, Index: len(Ports(b.program.Inputs, Carry))}, t)
+	return b.input(Port{Role: Carry, Index: count(b.program.Inputs, Carry)}, t)
 }
 
 // Part of the batch by name; asked for twice it is the same value.
@@ -116,7 +116,7 @@ func (b *Builder) named(p Port, t op.Type) Value {
 		}
 		return v
 	}
-	p.Index = len(Ports(b.program.Inputs, p.Role))
+	p.Index = count(b.program.Inputs, p.Role)
 	v := b.input(p, t)
 	b.inputs[key] = v
 	return v
@@ -182,18 +182,24 @@ var layers = map[string]bool{"graph": true, "nn": true}
 var lines sync.Map // uintptr to string, "" for a line of layers
 
 // caller is the nearest line of model code; of nn itself where a layer is asked
-// directly.
+// directly. It is mostly a few calls away, and looking further takes longer.
 func caller() string {
 	var pcs [24]uintptr
-	nearest := ""
-	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
-		line, outside := lineOf(pc)
-		if outside {
-			return line
-		}
-		nearest = line
+	line, outside := nearest(pcs[:runtime.Callers(3, pcs[:6])])
+	if !outside {
+		line, _ = nearest(pcs[:runtime.Callers(3, pcs[:])])
 	}
-	return nearest
+	return line
+}
+
+// nearest is the first line of model code among callers, or the last of them.
+func nearest(pcs []uintptr) (line string, outside bool) {
+	for _, pc := range pcs {
+		if line, outside = lineOf(pc); outside {
+			break
+		}
+	}
+	return line, outside
 }
 
 // lineOf gives the line of a program counter and whether it is model code.

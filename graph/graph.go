@@ -86,6 +86,16 @@ func Ports(ports []Port, role Role) []Port {
 	return out
 }
 
+// count of the ports with a role.
+func count(ports []Port, role Role) (n int) {
+	for i := range ports {
+		if ports[i].Role == role {
+			n++
+		}
+	}
+	return n
+}
+
 // Cost is the sum over all nodes.
 func (p *Program) Cost() (total op.Cost) {
 	for _, n := range p.Nodes {
@@ -101,18 +111,18 @@ func (p *Program) Cost() (total op.Cost) {
 // calls it.
 func (p *Program) Verify() error {
 	made := make([]bool, len(p.Types))
-	define := func(v Value, what string) error {
+	define := func(v Value, what func() string) error {
 		if v <= 0 || int(v) >= len(p.Types) {
-			return fmt.Errorf("program %s: %s makes value %d of %d", p.Name, what, v, len(p.Types)-1)
+			return fmt.Errorf("program %s: %s makes value %d of %d", p.Name, what(), v, len(p.Types)-1)
 		}
 		if made[v] {
-			return fmt.Errorf("program %s: %s makes value %d a second time", p.Name, what, v)
+			return fmt.Errorf("program %s: %s makes value %d a second time", p.Name, what(), v)
 		}
 		made[v] = true
 		return p.Types[v].Shape.Check()
 	}
 	for _, in := range p.Inputs {
-		if err := define(in.Value, "input "+string(in.Role)); err != nil {
+		if err := define(in.Value, func() string { return "input " + string(in.Role) }); err != nil {
 			return err
 		}
 		if in.Role == Const && int64(len(in.Data)) != p.Types[in.Value].Bytes() {
@@ -132,7 +142,7 @@ func (p *Program) Verify() error {
 			}
 		}
 		for _, v := range n.Out {
-			if err := define(v, fmt.Sprintf("node %d %s", i, n.Kind)); err != nil {
+			if err := define(v, func() string { return fmt.Sprintf("node %d %s", i, n.Kind) }); err != nil {
 				return err
 			}
 		}

@@ -34,10 +34,15 @@ type SelfAttention struct {
 	// Window: a position sees at most this many latest ones, itself included; 0 all.
 	Window  int64
 	Dropout float64 // of the attention weights
+	Precision
 }
 
 // Forward maps x [B T D] to the same shape.
 func (a *SelfAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return a.In(b, x, func(x graph.Value) graph.Value { return a.attend(b, x) })
+}
+
+func (a *SelfAttention) attend(b *graph.Builder, x graph.Value) graph.Value {
 	q := a.rotated(b, a.Query.Forward(b, x), a.QueryNorm, a.Heads)
 	k := a.rotated(b, a.Key.Forward(b, x), a.KeyNorm, a.KVHeads)
 	v := a.Value.Forward(b, x)

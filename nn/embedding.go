@@ -12,7 +12,13 @@ func NewEmbedding(rows, width int64) *Embedding {
 	return &Embedding{Weight: NewParam(Normal(1), rows, width)}
 }
 
-// Forward maps ids [..] i32 to [.. width].
+// Forward maps ids [..] i32 to [.. width]. Rows are looked up in the type the table rests
+// in and cast then: they are few.
 func (e *Embedding) Forward(b *graph.Builder, ids graph.Value) graph.Value {
-	return b.Embedding(ids, e.Weight.Value(b))
+	outer := b.DType
+	if e.Weight.Storage.IsPlain() {
+		defer func() { b.DType = outer }()
+		b.DType = e.Weight.Storage
+	}
+	return b.Cast(b.Embedding(ids, e.Weight.Value(b)), outer)
 }

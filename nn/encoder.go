@@ -36,6 +36,7 @@ type MultiheadAttention struct {
 	Heads    int64
 	Dropout  float64 // of the attention weights
 	Masks    EncoderMasks
+	Precision
 }
 
 // NewMultiheadAttention starts as PyTorch's.
@@ -52,6 +53,10 @@ func NewMultiheadAttention(width, heads int64) *MultiheadAttention {
 
 // Forward maps x [B T D] to the same shape.
 func (a *MultiheadAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return a.In(b, x, func(x graph.Value) graph.Value { return a.attend(b, x) })
+}
+
+func (a *MultiheadAttention) attend(b *graph.Builder, x graph.Value) graph.Value {
 	width := b.TypeOf(x).Shape.Last()
 	qkv := b.Split(b.Linear(x, a.InWeight.Value(b), a.InBias.Value(b)), width, width, width)
 	attr := op.Attr{
@@ -72,6 +77,7 @@ type TransformerEncoderLayer struct {
 	NormFirst bool
 	Func      Activation
 	Dropout   Dropout // inside the MLP and of what is added to x
+	Precision
 }
 
 // EncoderConfig are the arguments of PyTorch's layer, and of the stack of them.
@@ -109,6 +115,10 @@ func NewTransformerEncoderLayer(c EncoderConfig) *TransformerEncoderLayer {
 
 // Forward maps x [B T D] to the same shape.
 func (l *TransformerEncoderLayer) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return l.In(b, x, func(x graph.Value) graph.Value { return l.forward(b, x) })
+}
+
+func (l *TransformerEncoderLayer) forward(b *graph.Builder, x graph.Value) graph.Value {
 	if l.NormFirst {
 		x = b.Add(x, l.attend(b, l.Norm1.Forward(b, x)))
 		return b.Add(x, l.feed(b, l.Norm2.Forward(b, x)))

@@ -12,6 +12,7 @@ type Linear struct {
 	Bias   *Param `hf:"bias,optional"` // [out]
 	// Adapter is a trainable addition beside a frozen weight (LoRA).
 	Adapter *Adapter `hf:",optional"`
+	Precision
 }
 
 // NewLinear starts as PyTorch's: uniform within 1/√in. Without bias, set Bias to nil.
@@ -22,6 +23,10 @@ func NewLinear(in, out int64) *Linear {
 
 // Forward maps [.. in] to [.. out].
 func (l *Linear) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return l.In(b, x, func(x graph.Value) graph.Value { return l.product(b, x) })
+}
+
+func (l *Linear) product(b *graph.Builder, x graph.Value) graph.Value {
 	return l.Adapter.apply(b, base{l.Weight, l.Bias, true}, x)
 }
 
@@ -30,6 +35,7 @@ type Conv1D struct {
 	Weight  *Param   `hf:"weight"` // [in out]
 	Bias    *Param   `hf:"bias,optional"`
 	Adapter *Adapter `hf:",optional"`
+	Precision
 }
 
 // NewConv1D starts with a normal weight and a bias of zero.
@@ -39,5 +45,5 @@ func NewConv1D(in, out int64, std float64) *Conv1D {
 
 // Forward maps [.. in] to [.. out].
 func (l *Conv1D) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return l.Adapter.apply(b, base{l.Weight, l.Bias, false}, x)
+	return l.In(b, x, func(x graph.Value) graph.Value { return l.Adapter.apply(b, base{l.Weight, l.Bias, false}, x) })
 }

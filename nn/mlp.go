@@ -11,9 +11,12 @@ type GatedMLP struct {
 	Up   *Linear `hf:"up_proj"`
 	Down *Linear `hf:"down_proj"`
 	Func op.Func
+	Precision
 }
 
 // Forward maps x [.. D] to the same shape.
 func (m *GatedMLP) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return m.Down.Forward(b, b.Gated(m.Func, m.Gate.Forward(b, x), m.Up.Forward(b, x)))
+	return m.In(b, x, func(x graph.Value) graph.Value {
+		return m.Down.Forward(b, b.Gated(m.Func, m.Gate.Forward(b, x), m.Up.Forward(b, x)))
+	})
 }

@@ -7,6 +7,7 @@ import "spillway/graph"
 type RMSNorm struct {
 	Weight *Param `hf:"weight"`
 	Eps    float64
+	Precision
 }
 
 // NewRMSNorm starts at one.
@@ -16,7 +17,7 @@ func NewRMSNorm(width int64, eps float64) *RMSNorm {
 
 // Forward keeps the shape.
 func (n *RMSNorm) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return b.RMSNorm(x, n.Weight.Value(b), n.Eps)
+	return n.In(b, x, func(x graph.Value) graph.Value { return b.RMSNorm(x, n.Weight.Value(b), n.Eps) })
 }
 
 // LayerNorm centres and scales the last dimension.
@@ -24,6 +25,7 @@ type LayerNorm struct {
 	Weight *Param `hf:"weight"`
 	Bias   *Param `hf:"bias,optional"`
 	Eps    float64
+	Precision
 }
 
 // NewLayerNorm starts at one and zero.
@@ -33,5 +35,5 @@ func NewLayerNorm(width int64, eps float64) *LayerNorm {
 
 // Forward keeps the shape.
 func (n *LayerNorm) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return b.LayerNorm(x, n.Weight.Value(b), n.Bias.Value(b), n.Eps)
+	return n.In(b, x, func(x graph.Value) graph.Value { return b.LayerNorm(x, n.Weight.Value(b), n.Bias.Value(b), n.Eps) })
 }

@@ -28,6 +28,8 @@ func (l *caseList) rope() {
 		c.attr.Inverse = true
 		l.add(c.name+" inverse", Rope, c.attr, x, positions(c.x[0], c.x[1]), frequencies(c.half))
 	}
+	alike := integers(func(i int, _ float64) int32 { return int32(i % 6 * 40) }, 3, 6)
+	l.add("samples alike", Rope, Attr{Heads: 2}, l.x(3, 6, 20), alike, frequencies(5))
 }
 
 // frequencies of rotary positions, base 10000.

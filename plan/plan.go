@@ -123,6 +123,17 @@ type Slab struct {
 	Replicas []int `json:"replicas,omitempty"`
 }
 
+// Trained is the element type of the trained params, which all have; Invalid where none
+// is trained.
+func (s *Slab) Trained() dtype.Type {
+	for _, p := range s.Params {
+		if !p.Frozen() {
+			return p.Type.DType
+		}
+	}
+	return dtype.Invalid
+}
+
 // Piece is a range of a slab's elements and the homes of what the optimizer keeps of
 // them, -1 for none. Update.Stretches says where in Moment each state lies.
 type Piece struct {
@@ -209,7 +220,7 @@ type Place struct {
 type Update struct {
 	Rule op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
 	Attr op.Attr    `json:"attr"`
-	Grad dtype.Type `json:"grad"` // element type of gradients
+	Grad dtype.Type `json:"grad"` // element type of gradients, see GradOf
 	// Clip: a reduce makes the clip factor from the partial sums before updates.
 	Clip bool `json:"clip,omitempty"`
 }
@@ -245,6 +256,10 @@ type Step struct {
 	Device int   `json:"device"`
 	Lane   Lane  `json:"lane,omitempty"` // none for free
 	After  []int `json:"after,omitempty"`
+
+	// Late: it completes the iteration before, of which an update waited for the norm of
+	// all gradients: that update, or a move for it.
+	Late bool `json:"late,omitempty"`
 
 	Block int `json:"block"` // what the step is about, for people; -1 for none
 	Micro int `json:"micro"` // -1 for none

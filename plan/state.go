@@ -143,23 +143,47 @@ func (s *Stretch) continues(part SlabParam) bool {
 	return true
 }
 
+// HasMaster says whether weights of a type have a copy at full precision beside them. What
+// is in f32 is its own master.
+func (u *Update) HasMaster(weight dtype.Type) bool {
+	return u.Attr.To != dtype.Invalid && weight != dtype.F32
+}
+
+// GradOf is the type of the gradients of weights of a type.
+func (u *Update) GradOf(weight dtype.Type) dtype.Type {
+	if weight == dtype.F32 {
+		return dtype.F32
+	}
+	return u.Grad
+}
+
 // Call is the update of a stretch.
 func (u *Update) Call(s Stretch) (op.Call, error) {
-	weight := dtype.F32 // the master's
-	if u.Attr.To == dtype.Invalid {
-		weight = s.Type
+	weight, attr := s.Type, u.Attr
+	if u.HasMaster(s.Type) {
+		weight = dtype.F32
+	} else {
+		attr.To = dtype.Invalid
 	}
-	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: u.Grad, Shape: s.Shape}}
+	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: u.GradOf(s.Type), Shape: s.Shape}}
 	for _, state := range s.States {
 		types = append(types, state.Type)
 	}
-	return op.Make(u.Rule, u.Attr, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
+	return op.Make(u.Rule, attr, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
 }
 
 // verifyStates checks that the optimizer can work with the states of a slab, and that
 // its pieces leave blocks, and params that are updated whole, in one piece.
 func (p *Plan) verifyStates(s *Slab) error {
+	for _, q := range s.Params {
+		if !q.Frozen() && q.Type.DType != s.Trained() {
+			return fmt.Errorf("slab %s trains %s in %v beside others in %v", s.Name, q.Name, q.Type.DType, s.Trained())
+		}
+	}
 	for _, piece := range s.Pieces {
+		if master := piece.Master >= 0; master != p.Update.HasMaster(s.Trained()) {
+			return fmt.Errorf("slab %s of %v has a master: %v; want %v", s.Name, s.Trained(), master, !master)
+		}
 		for _, q := range s.Params {
 			part := q.Within(piece)
 			if part.Frozen() {

@@ -20,13 +20,17 @@ import (
 //	P7  the pieces of a trained slab cover it, cut no block of a state, and are updated
 //	    once each, after its last gradient; what an update changed away from home is
 //	    moved home
+//	P8  late steps are moves and updates; a late update takes the gradient that rests at
+//	    home, before any run has read the weights it changes, before the norm is made
+//	    anew, and before a new gradient goes home, which one does; runs read what it
+//	    made
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string
 		check func(*Plan) error
 	}{
 		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifySteps},
-		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates},
+		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates}, {"P8", verifyLate},
 	} {
 		if err := rule.check(p); err != nil {
 			return fmt.Errorf("the plan for %s is not sound (%s): %w", p.Model, rule.name, err)
@@ -230,7 +234,7 @@ func (p *Plan) verifyReduce(s *Step) error {
 		return fmt.Errorf("%d gradients of slab %d of %d", len(s.Bind), s.Slab, len(p.Slabs))
 	}
 	for i, b := range s.Bind {
-		if b.Region != InGrad || b.Index != i || b.Offset != 0 || p.Buffers[b.Buffer].Bytes != p.Update.Grad.Bytes(p.Slabs[s.Slab].Elements) {
+		if b.Region != InGrad || b.Index != i || b.Offset != 0 || p.Buffers[b.Buffer].Bytes != p.gradBytes(s.Slab) {
 			return fmt.Errorf("part %d of slab %s is %s %d of %d bytes", i, p.Slabs[s.Slab].Name, b.Region, b.Index, p.Buffers[b.Buffer].Bytes)
 		}
 	}
@@ -304,6 +308,12 @@ func (g *Program) placed() error {
 	return nil
 }
 
+// gradBytes is what the gradient of a slab takes.
+func (p *Plan) gradBytes(slab int) int64 {
+	s := &p.Slabs[slab]
+	return p.Update.GradOf(s.Trained()).Bytes(s.Elements)
+}
+
 func (p *Plan) verifyUpdate(s *Step) error {
 	if p.Update == nil {
 		return fmt.Errorf("the plan has no optimizer")
@@ -316,7 +326,7 @@ func (p *Plan) verifyUpdate(s *Step) error {
 		return fmt.Errorf("piece %d of %d of slab %s", s.Piece, len(slab.Pieces), slab.Name)
 	}
 	piece := slab.Pieces[s.Piece]
-	need := map[Region]int64{InWeight: slab.WeightBytes, InGrad: p.Update.Grad.Bytes(slab.Elements), InClip: 8}
+	need := map[Region]int64{InWeight: slab.WeightBytes, InGrad: p.gradBytes(s.Slab), InClip: 8}
 	if piece.Master >= 0 {
 		need[InMaster] = 4 * piece.Elements()
 	}

@@ -41,13 +41,16 @@ type blueprint struct {
 	programs    map[programKey]*laid
 	layouts     []int // by block: equal where params lie in their slabs alike
 	names       []blockNames
-	carries     int          // between blocks, at most
-	usual       size         // of plans
+	carries     int  // between blocks, at most
+	usual       size // of plans
+	room        room
 	updateTimes []updateTime // by slab, see updates
 	usualPiece  int64        // see pieceElements
 	took        map[*graph.Program]float64
-	costs       map[costKey]float64
-	tangled     bool // see entangled
+	costs       map[costKey]blockCost
+	waiting     map[costKey]int64 // see waits
+	tangled     bool              // see entangled
+	splits      map[int][]int     // by number of devices
 	kernels     *kernelCache
 }
 
@@ -87,7 +90,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
 		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]float64{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, waiting: map[costKey]int64{}, splits: map[int][]int{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
 		b.update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Grad: g.Grad, Clip: o.Clip}
@@ -95,7 +98,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 			b.update.Attr.To = m.Config.DType
 		}
 	}
-	b.kept = keptBytes(b.slabs.list, g.Master)
+	b.kept = b.keptBytes()
 	b.ownSlabs()
 	b.trained = b.firstTrained()
 	b.tangled = b.entangled()

@@ -28,6 +28,7 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if len(c.Hosted) != len(b.slabs.list) || len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
+	c = b.allowed(c)
 	p, err := b.emit(c)
 	if err != nil {
 		return nil, err

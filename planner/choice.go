@@ -26,6 +26,9 @@ type Choice struct {
 	// state rests: gradients go to the host, and weights that rest on the device come
 	// back. It counts for slabs that are offloaded and not on the disk; nil is none.
 	Hosted []bool
+	// Delayed: with clipping, a slab whose state rests on the host is updated in the next
+	// iteration, before its first use, instead of in a second walk after the backward.
+	Delayed bool
 	// OnDisk, by slab: what rests on the host rests on the disk instead.
 	OnDisk []bool
 	Level  []Level // by block
@@ -60,6 +63,19 @@ type Choice struct {
 // hosted says whether the host updates a slab.
 func (c Choice) hosted(k int) bool {
 	return c.Hosted != nil && c.Hosted[k] && c.Offloaded[k] && !c.OnDisk[k]
+}
+
+// delayed says whether a trained slab is updated in the next iteration.
+func (c Choice) delayed(k int) bool { return c.Delayed && c.Offloaded[k] }
+
+// delayedSlabs is how many slabs are updated in the next iteration.
+func (c Choice) delayedSlabs() (n int) {
+	for k := range c.Offloaded {
+		if c.delayed(k) {
+			n++
+		}
+	}
+	return n
 }
 
 // hostedSlabs is how many slabs the host updates.

@@ -1,25 +1,24 @@
 package planner
 
-// climbBudget bounds how many steps of plans a climb may write, so that planning
-// stays quick for models of any size.
-const climbBudget = 200_000
+// fine is how small a share of the blocks a stride gets: what less of them can change is
+// within what a forecast is worth.
+const fine = 32
 
-// climb improves on the best: it changes its mix by halving strides, as long as
-// that is faster and fits.
-func (s *search) climb() error {
-	until := s.written + climbBudget
-	for stride := len(s.b.model.Blocks) / 2; stride >= 1; stride /= 2 {
+// climb improves on the best: it changes its mix by a stride, which is halved when that
+// no longer helps, down to the least, as long as it is faster and fits.
+func (s *search) climb(stride, least int) error {
+	for ; stride >= least; stride /= 2 {
 		for again := true; again; {
 			from := s.best
 			for _, m := range s.around(from.mix, stride) {
-				if s.written > until {
+				if s.written > searchBudget {
 					return nil
 				}
 				if err := s.step(m); err != nil {
 					return err
 				}
 			}
-			again = s.best != from
+			again = s.best.seconds < worth*from.seconds
 		}
 	}
 	return nil
@@ -28,7 +27,7 @@ func (s *search) climb() error {
 // step tries one mix, if it may fit and be better than the best.
 func (s *search) step(m mix) error {
 	c, err := s.glance(m)
-	if err != nil || !c.fits || !s.beats(c) {
+	if err != nil || !c.fits || !s.beats(c) || s.surelyLacks(c) {
 		return err
 	}
 	if err := s.look(c); err != nil {
@@ -37,21 +36,25 @@ func (s *search) step(m mix) error {
 	return s.time(c)
 }
 
+// surely is how much more than there is, as a share, a candidate must be predicted to
+// take to be left alone.
+const surely = 0.005
+
+// surelyLacks says whether a candidate does not fit, judging by the best, which does:
+// what it takes beyond a glance is as much, unless it has less on the way.
+func (s *search) surelyLacks(c *candidate) bool {
+	if s.best == nil || !s.best.exact || c.mix.way != s.best.mix.way || c.mix.window < s.best.mix.window || c.mix.ahead < s.best.mix.ahead {
+		return false
+	}
+	n := s.predicted(c, s.best)
+	return s.lack(n) > int64(surely*float64(n.budget))
+}
+
 // around lists the mixes one change away: a number up or down, or one up and
 // another down, which trades one saving for another.
 func (s *search) around(m mix, stride int) (list []mix) {
 	n := m
-	numbers := [6]*int{&n.streamed, &n.offloaded, &n.recompute, &n.spilled, &n.onDisk, &n.hosted}
-	most := [6]int{len(s.b.slabs.list), len(s.b.slabs.list), 2 * len(s.b.model.Blocks), len(s.b.model.Blocks), len(s.b.slabs.list), len(s.b.slabs.list)}
-	if !s.b.training() {
-		most[1], most[2], most[3] = 0, 0, 0
-	}
-	if s.b.site.Disk.Budget == 0 {
-		most[4] = 0
-	}
-	if !s.b.hostsFast() {
-		most[5] = 0
-	}
+	numbers, most := n.numbers(), s.most()
 	change := func(i, by int) { *numbers[i] = min(max(*numbers[i]+by, 0), most[i]) }
 	keep := func() {
 		if n != m {
@@ -77,6 +80,10 @@ func (s *search) around(m mix, stride int) (list []mix) {
 		change(2, -stride)
 		keep()
 	}
+	if s.b.delayable() && m.offloaded > 0 {
+		n.delayed = !m.delayed
+		keep()
+	}
 	for _, by := range []int{-1, 1} {
 		n.window = min(max(m.window+by, 1), 4)
 		keep()
@@ -87,4 +94,25 @@ func (s *search) around(m mix, stride int) (list []mix) {
 		keep()
 	}
 	return list
+}
+
+// numbers are those of a mix that say how many.
+func (m *mix) numbers() [6]*int {
+	return [6]*int{&m.streamed, &m.offloaded, &m.recompute, &m.spilled, &m.onDisk, &m.hosted}
+}
+
+// most that each number can be.
+func (s *search) most() [6]int {
+	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
+	most := [6]int{slabs, slabs, 2 * blocks, blocks, slabs, slabs}
+	if !s.b.training() {
+		most[1], most[2], most[3] = 0, 0, 0
+	}
+	if s.b.site.Disk.Budget == 0 {
+		most[4] = 0
+	}
+	if !s.b.hostsFast() {
+		most[5] = 0
+	}
+	return most
 }

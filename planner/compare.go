@@ -137,7 +137,7 @@ func compare(b *blueprint, name string, lines []family) (Compared, error) {
 	if len(lines) == 0 {
 		return Compared{Strategy: name, Reason: "the machine has no disk tier"}, nil
 	}
-	s := newSearch(b)
+	s := newSearch(b.itself())
 	for _, f := range lines {
 		if err := s.try(f); err != nil {
 			return Compared{}, err
@@ -163,7 +163,7 @@ func (s *search) compared(name string, c *candidate) Compared {
 // compareWay finds the best plan in which several devices share the work one way,
 // whatever else it does.
 func (b *blueprint) compareWay(w way) (Compared, error) {
-	s := newSearch(b)
+	s := newSearch(b.itself())
 	one := Compared{Strategy: w.name()}
 	switch n := s.devices(); {
 	case n == 1:

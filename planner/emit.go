@@ -12,7 +12,7 @@ func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.packArenas()
+	d.packed()
 	return d.finish(), nil
 }
 
@@ -21,13 +21,14 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 	c = b.allowed(c)
 	e := &emitter{b: b, c: c, programs: map[*laid]int{}, carry: b.newBorders(), grad: b.newBorders(), kept: b.newBorders()}
 	e.start()
-	e.p.Buffers, e.p.Steps = make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
+	e.p.Buffers, e.p.Steps = b.takeRoom()
 	if err := e.homes(); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", b.model.Name, err)
 	}
 	e.uses = e.sequence()
 	e.windows = newWindows(e)
 	e.countGradients()
+	e.owed = make([]bool, len(e.p.Slabs))
 	if b.training() {
 		e.queueUpdates()
 	}
@@ -47,9 +48,26 @@ func (b *blueprint) draft(c Choice) (*draft, error) {
 // size of a plan before its frees.
 type size struct{ buffers, steps int }
 
+// room is the memory of a plan that is no longer wanted.
+type room struct {
+	buffers []plan.Buffer
+	steps   []plan.Step
+}
+
+// takeRoom is memory for a plan of the usual size.
+func (b *blueprint) takeRoom() ([]plan.Buffer, []plan.Step) {
+	r := b.room
+	b.room = room{}
+	if r.steps == nil {
+		return make([]plan.Buffer, 0, b.usual.buffers), make([]plan.Step, 0, b.usual.steps)
+	}
+	return r.buffers, r.steps
+}
+
 // allowed is a choice without what cannot be here.
 func (b *blueprint) allowed(c Choice) Choice {
 	c.Vertical = b.vertical(c)
+	c.Delayed = c.Delayed && b.delayable() && count(c.OnDisk) == 0
 	if !b.hostable() {
 		c.Hosted = nil
 	}
@@ -95,6 +113,11 @@ type emitter struct {
 
 	turns            []turn // updates of the iteration, in order
 	fetched, updated int    // how many of them
+	lateTurns        int    // of the iteration before; they come first
+	owed             []bool // by slab: of the iteration before, and not made yet
+	lateHosted       []int  // slabs that the host updates late, in the order of first use
+	hostedLate       int    // how many of them it has
+	late             bool   // steps are added for late updates
 
 	// counting: homes are only counted, in their arenas, and state is what of the
 	// optimizer's rests away from devices.
@@ -172,7 +195,10 @@ func (e *emitter) buffer(name string, class plan.Class, arena int, bytes int64) 
 	return len(e.p.Buffers) - 1
 }
 
-func (e *emitter) add(s plan.Step) { e.p.Steps = append(e.p.Steps, s) }
+func (e *emitter) add(s plan.Step) {
+	s.Late = e.late
+	e.p.Steps = append(e.p.Steps, s)
+}
 
 // moveIn copies a buffer from the host, the disk or another device to a device.
 func (e *emitter) moveIn(dev, src, block, micro int) int {
@@ -216,6 +242,7 @@ func (e *emitter) onDisk(buffer int) bool {
 // from its gradients.
 func (e *emitter) use(i int, u use) error {
 	e.fetchBatches(u)
+	e.updateLate(u)
 	e.windows[u.device].enter(u.turn)
 	e.fetchStates(i)
 	for _, k := range e.trained(u) {

@@ -64,7 +64,7 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSearch(b)
+	s := newSearch(b.itself())
 	slabs, blocks := len(b.slabs.list), len(model.Blocks)
 	for streamed := range slabs + 1 {
 		for offloaded := range slabs + 1 {

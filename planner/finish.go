@@ -1,13 +1,17 @@
 package planner
 
 import (
+	"sync"
+
 	"spillway/plan"
 )
 
 // draft is a plan whose buffers have no places yet.
 type draft struct {
 	*emitter
-	spans   []span // by buffer
+	spans   []span    // by buffer
+	moving  [][]*span // by arena: of its buffers that are no homes
+	base    []int64   // by arena: where its homes end
 	leaving []leaving
 }
 
@@ -17,6 +21,7 @@ func newDraft(e *emitter) *draft {
 	e.holdLanded(d.spans)
 	d.leaving = e.findLeaving(d.spans)
 	d.loosen(e.c.Loose)
+	d.placeHomes()
 	return d
 }
 
@@ -26,16 +31,9 @@ func (d *draft) steps() int { return len(d.p.Steps) }
 // least is the plan with arenas as large as what is alive in them at once: no packing
 // takes less.
 func (d *draft) least() *plan.Plan {
-	for a := range d.p.Arenas {
-		moving, base := d.moving(a)
-		d.p.Arenas[a].Bytes = base + liveMost(moving, len(d.p.Steps))
+	for a, moving := range d.moving {
+		d.p.Arenas[a].Bytes = d.base[a] + liveMost(moving, len(d.p.Steps))
 	}
-	return d.p
-}
-
-// packed is the plan with a place for every buffer.
-func (d *draft) packed() *plan.Plan {
-	d.packArenas()
 	return d.p
 }
 
@@ -74,69 +72,103 @@ func (e *emitter) holdStops(spans []span) {
 	}
 }
 
-// leaving is a buffer of a device that is last read by a move away from it: in step
-// last, while the next run of the device begins in step until.
+// leaving is a buffer of a device that a move carries away: in use up to step last, while
+// the device goes on to other work in step until.
 type leaving struct{ buffer, last, until int }
 
-// loosen lets what leaves a device keep its bytes until the next run there has begun,
-// or ends that again. Else that run could be given the bytes, and wait for the move.
+// loosen lets what leaves a device keep its bytes until other work there has begun, or
+// ends that again. Else that work could be given the bytes, and wait for the move.
 func (d *draft) loosen(loose bool) {
 	for _, l := range d.leaving {
-		if d.spans[l.buffer].to = l.last; loose {
-			d.spans[l.buffer].to = l.until
+		d.spans[l.buffer].to = l.last
+	}
+	for _, l := range d.leaving {
+		if to := &d.spans[l.buffer].to; loose {
+			*to = max(*to, l.until)
 		}
 	}
 }
 
 // findLeaving walks back from the last step.
 func (e *emitter) findLeaving(spans []span) (list []leaving) {
-	next := make([]int, len(e.p.Devices)) // run, by device
-	for d := range next {
-		next[d] = len(e.p.Steps) - 1
-	}
+	next := make([]nextWork, len(e.p.Devices))
 	for i := len(e.p.Steps) - 1; i >= 0; i-- {
 		s := &e.p.Steps[i]
-		if s.Verb == plan.Run {
-			next[s.Device] = i
+		if s.Verb == plan.Run || s.Verb == plan.UpdateRun {
+			next[s.Device].meet(s, i)
 		}
-		if s.Verb != plan.Move || spans[s.Src].to != i {
+		if s.Verb != plan.Move {
 			continue
 		}
-		if b := &e.p.Buffers[s.Src]; b.Arena < e.host && !b.Home && b.Class != plan.ResultData {
-			list = append(list, leaving{s.Src, i, next[b.Arena]})
+		b := &e.p.Buffers[s.Src]
+		if b.Home || b.Arena >= e.host || b.Class == plan.ResultData {
+			continue
+		}
+		if until := next[b.Arena].after(s); until > spans[s.Src].to {
+			list = append(list, leaving{s.Src, spans[s.Src].to, until})
 		}
 	}
 	return list
 }
 
-// packArenas gives buffers their offsets: homes first, then the rest by lifetime.
-func (d *draft) packArenas() {
-	for a := range d.p.Arenas {
-		moving, base := d.moving(a)
-		d.p.Arenas[a].Bytes = base + pack(moving, d.b.site.Alignment)
-		for id := range d.p.Buffers {
-			if b := &d.p.Buffers[id]; b.Arena == a && !b.Home {
-				b.Offset = base + d.spans[id].offset
-			}
-		}
+// nextWork is what a device does behind a step: its next run; the first step of the work
+// on a block, and of that on another behind it.
+type nextWork struct{ run, block, first, behind int }
+
+func (n *nextWork) meet(s *plan.Step, at int) {
+	if s.Verb == plan.Run {
+		n.run = at
 	}
+	if s.Block != n.block {
+		n.block, n.behind = s.Block, n.first
+	}
+	n.first = at
 }
 
-// moving lists the lives of an arena's buffers that are no homes; homes get their
-// offsets, up to base.
-func (d *draft) moving(arena int) (moving []*span, base int64) {
+// after is the step in which other work begins: on another block, or where a move is about
+// a micro-batch, the next one's.
+func (n *nextWork) after(move *plan.Step) int {
+	switch {
+	case move.Micro >= 0:
+		return n.run
+	case move.Block == n.block:
+		return n.behind
+	}
+	return n.first
+}
+
+// packed is the plan with a place for every buffer: those that are no homes by lifetime,
+// all arenas at once, each by itself.
+func (d *draft) packed() *plan.Plan {
+	var all sync.WaitGroup
+	for a, moving := range d.moving {
+		all.Go(func() { d.p.Arenas[a].Bytes = d.base[a] + pack(moving, d.b.site.Alignment) })
+	}
+	all.Wait()
 	for id := range d.p.Buffers {
-		b := &d.p.Buffers[id]
-		switch {
-		case b.Arena != arena:
-		case b.Home:
-			b.Offset = up(base, d.b.site.Alignment)
-			base = b.Offset + b.Bytes
-		default:
-			moving = append(moving, &d.spans[id])
+		if b := &d.p.Buffers[id]; !b.Home {
+			b.Offset = d.base[b.Arena] + d.spans[id].offset
 		}
 	}
-	return moving, up(base, d.b.site.Alignment)
+	return d.p
+}
+
+// placeHomes gives homes their offsets, behind each other, and finds the lives of the
+// other buffers of each arena.
+func (d *draft) placeHomes() {
+	d.moving, d.base = make([][]*span, len(d.p.Arenas)), make([]int64, len(d.p.Arenas))
+	for id := range d.p.Buffers {
+		b := &d.p.Buffers[id]
+		if !b.Home {
+			d.moving[b.Arena] = append(d.moving[b.Arena], &d.spans[id])
+			continue
+		}
+		b.Offset = up(d.base[b.Arena], d.b.site.Alignment)
+		d.base[b.Arena] = b.Offset + b.Bytes
+	}
+	for a := range d.base {
+		d.base[a] = up(d.base[a], d.b.site.Alignment)
+	}
 }
 
 // endLives puts a free behind the last step that touches each buffer that is no

@@ -7,9 +7,9 @@ import (
 	"spillway/plan"
 )
 
-// glance is what can be said of a choice without writing its plan: the memory that
-// its homes take and the time that its products and transfers take alone. The plan
-// takes no less of either.
+// glance is what can be said of a choice without writing its plan: the memory that its
+// homes take, with what waits for the backward, and the time that its products and
+// transfers take alone. The plan takes no less of either.
 type glance struct {
 	homes   *plan.Plan // devices and arenas; no buffers, no steps
 	seconds float64
@@ -22,43 +22,67 @@ func (b *blueprint) glance(c Choice) (glance, error) {
 	if err := e.homes(); err != nil {
 		return glance{}, err
 	}
+	spilled, err := e.countTurn()
+	if err != nil {
+		return glance{}, err
+	}
 	computing, err := b.computing(c)
 	if err != nil {
 		return glance{}, err
 	}
-	return glance{e.p, max(computing, b.moving(c, e.state))}, nil
+	links, after := b.moving(c, e.state, spilled)
+	return glance{e.p, max(computing.device, links, computing.before+max(computing.host, after))}, nil
 }
 
-// computing is how long the busiest device computes and updates, or the host updates.
-func (b *blueprint) computing(c Choice) (most float64, err error) {
+// busy is how long things take at least.
+type busy struct {
+	device float64 // computes and updates, the busiest
+	host   float64 // updates
+	// before is when the first gradient is complete: what follows from updates cannot
+	// begin earlier.
+	before float64
+}
+
+// computing is how long devices and host compute.
+func (b *blueprint) computing(c Choice) (t busy, err error) {
 	micros := (b.goal.Micros + c.devices() - 1) / c.devices()
 	if c.Split != nil {
 		micros = b.goal.Micros
 	}
-	var all float64 // devices
-	busy := make([]float64, c.devices())
+	var all, forth, back float64 // all: of all devices
+	on := make([]float64, c.devices())
 	for i := range b.model.Blocks {
-		t, err := b.blockSeconds(i, c.Level[i])
+		cost, err := b.blockCost(i, c.Level[i])
 		if err != nil {
-			return 0, err
+			return t, err
 		}
 		d := 0
 		if c.Split != nil {
 			d = c.Split[i]
 		}
-		busy[d] += t * float64(micros)
-		most, all = max(most, busy[d]), all+t*float64(b.goal.Micros)
+		on[d] += (cost.forth + cost.back) * float64(micros)
+		t.device, all = max(t.device, on[d]), all+(cost.forth+cost.back)*float64(b.goal.Micros)
+		forth, back = forth+cost.forth, back+cost.back
+	}
+	switch {
+	case c.Delayed: // updates of the iteration before are made in this one
+	case c.Split != nil:
+		t.before = forth
+	case c.Vertical:
+		t.before = forth * float64(micros)
+	default:
+		t.before = forth*float64(micros) + back*float64(micros-1)
 	}
 	updates, err := b.updates()
-	var host float64
-	for k, t := range updates {
+	for k, u := range updates {
 		if c.hosted(k) {
-			host += t.host
+			t.host += u.host
 		} else {
-			all += t.device
+			all += u.device
 		}
 	}
-	return max(most, host, all/float64(c.devices())), err
+	t.device = max(t.device, all/float64(c.devices()))
+	return t, err
 }
 
 // eachUpdate visits the calls that update a slab as a whole.
@@ -80,63 +104,78 @@ type costKey struct {
 	last, trained bool
 }
 
-// blockSeconds is how long a block computes per micro-batch, there and, when
-// training, back.
-func (b *blueprint) blockSeconds(block int, level Level) (float64, error) {
-	last := block == len(b.model.Blocks)-1
-	key := costKey{jointKey{b.model.Blocks[block].Kind, block > b.trained}, level, last, block >= b.trained}
-	if t, ok := b.costs[key]; ok {
-		return t, nil
+func (b *blueprint) costKey(block int, level Level) costKey {
+	return costKey{jointKey{b.model.Blocks[block].Kind, block > b.trained}, level, block == len(b.model.Blocks)-1, block >= b.trained}
+}
+
+// blockCost is how long a block computes per micro-batch.
+type blockCost struct {
+	forth float64 // before its gradient is begun; for the last block, which does both at once, all of it
+	back  float64
+}
+
+func (b *blueprint) blockCost(block int, level Level) (cost blockCost, err error) {
+	key := b.costKey(block, level)
+	if cost, ok := b.costs[key]; ok {
+		return cost, nil
 	}
-	phases := []phase{forwardOnly}
+	first := forwardOnly
 	switch {
-	case b.training() && last:
-		phases = []phase{both}
-	case b.training() && key.trained:
-		phases = []phase{forward, backward}
+	case b.training() && key.last:
+		first = both
 	case b.training():
-		phases = []phase{forward}
+		first = forward
 	}
-	var sum float64
-	for _, ph := range phases {
-		fresh := make([]bool, len(b.model.Blocks[block].Params))
-		for i := range fresh {
-			fresh[i] = b.training() && ph != forward
-		}
-		if !b.training() {
-			fresh = nil
-		}
-		l, err := b.program(block, ph, level, fresh)
-		if err != nil {
-			return 0, err
-		}
-		sum += b.seconds(l.Graph)
+	if cost.forth, err = b.phaseSeconds(block, first, level); err != nil {
+		return cost, err
 	}
-	b.costs[key] = sum
-	return sum, nil
+	if b.training() && key.trained && !key.last {
+		if cost.back, err = b.phaseSeconds(block, backward, level); err != nil {
+			return cost, err
+		}
+	}
+	b.costs[key] = cost
+	return cost, nil
+}
+
+// phaseSeconds is how long one of a block's programs takes.
+func (b *blueprint) phaseSeconds(block int, ph phase, level Level) (float64, error) {
+	var fresh []bool
+	switch {
+	case ph == forward:
+		fresh = make([]bool, len(b.model.Blocks[block].Params))
+	case b.training():
+		fresh = b.allFresh(block)
+	}
+	l, err := b.program(block, ph, level, fresh)
+	if err != nil {
+		return 0, err
+	}
+	return b.seconds(l.Graph), nil
 }
 
 // away are bytes that do not rest on a device.
 type away struct{ all, onDisk int64 }
 
-// moving is how long links and disk are busy with weights that stream and optimizer
-// state that rests elsewhere. Devices share what is split between them evenly at
+// moving is how long links and disk are busy with weights that stream, optimizer state
+// that rests elsewhere, and values that wait on the host. Devices share what is split between them evenly at
 // best.
-func (b *blueprint) moving(c Choice, state away) float64 {
+func (b *blueprint) moving(c Choice, state away, spilled int64) (all, after float64) {
 	in, out := b.weightTraffic(c)
 	shares := int64(1)
 	if c.Split != nil {
 		shares = int64(c.devices())
 	}
 	each := int64(c.devices()) // data parallel devices update a part each
-	toDevice, toHost := in.all/shares+state.all/each, (out.all+state.all)/each
-	r := b.site.Rates
+	toDevice, toHost := in.all/shares+(state.all+spilled)/each, (out.all+state.all+spilled)/each
+	r, onDisk := b.site.Rates, b.site.Disk
 	link := max(seconds(toDevice, float64(r.In)), seconds(toHost, float64(r.Out)))
 	if r.HalfDuplex {
 		link = seconds(toDevice, float64(r.In)) + seconds(toHost, float64(r.Out))
 	}
-	disk := max(seconds(in.onDisk+state.onDisk, float64(b.site.Disk.Read)), seconds(out.onDisk+state.onDisk, float64(b.site.Disk.Write)))
-	return max(link, disk)
+	written := seconds(out.onDisk+state.onDisk, float64(onDisk.Write))
+	after = max(seconds((out.all+state.all)/each, float64(r.Out)), written)
+	return max(link, seconds(in.onDisk+state.onDisk, float64(onDisk.Read)), written), after
 }
 
 func seconds(bytes int64, rate float64) float64 {
@@ -161,7 +200,9 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		in.add(s.WeightBytes, c.OnDisk[k])
+		if !(c.delayed(k) && !c.hosted(k) && b.hasMaster(k)) { // else the update makes them
+			in.add(s.WeightBytes, c.OnDisk[k])
+		}
 		if b.training() && s.Elements > 0 && !c.hosted(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
@@ -182,7 +223,7 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 // hostedTraffic is what an update by the host moves.
 func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
 	s := &b.slabs.list[k]
-	out.add(b.goal.Grad.Bytes(s.Elements), false)
+	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
 		in.add(s.WeightBytes, false)
 	}

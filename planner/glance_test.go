@@ -56,6 +56,7 @@ func randomMix(r *rand.Rand, s *search, w way) mix {
 	m.onDisk = r.IntN(slabs+1) * r.IntN(2)
 	if s.b.training() {
 		m.offloaded, m.recompute, m.spilled, m.ahead = r.IntN(slabs+1), r.IntN(2*blocks+1), r.IntN(blocks+1), r.IntN(3)
+		m.delayed = r.IntN(2) == 0
 	}
 	return m
 }
@@ -66,7 +67,10 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	near := 0
 	for n := range 200 {
 		rates := []sim.Rates{{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}, {Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, HalfDuplex: true}}[r.IntN(2)]
-		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates))
+		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
+		if s.b.training() && r.IntN(2) == 0 {
+			s.b.goal.Optimizer.Clip, s.b.update.Clip = true, true
+		}
 		ways := s.sensible()
 		m := randomMix(r, s, ways[r.IntN(len(ways))])
 		c, err := s.glance(m)

@@ -94,11 +94,20 @@ func (e *emitter) handOver(k int) {
 	}
 }
 
+// inSlab tells, by param port of a block, which are trained in a slab.
+func (b *blueprint) inSlab(block, k int) []bool {
+	in := make([]bool, len(b.model.Blocks[block].Params))
+	for i, id := range b.model.Blocks[block].Params {
+		in[i] = b.slabs.at[id].slab == k && !b.model.Params[id].Frozen
+	}
+	return in
+}
+
 // squares emits a slab's part of the gradient norm. Parts of other devices are
 // moved to the first.
 func (e *emitter) squares(k int) error {
 	owner, block := e.owner[k], e.b.owner[k]
-	l, err := e.b.program(block, squares, KeepAll, nil)
+	l, err := e.b.program(block, squares, KeepAll, e.b.inSlab(block, k))
 	if err != nil {
 		return err
 	}
@@ -129,27 +138,36 @@ type turn struct{ slab, piece int }
 
 // queueUpdates lists the updates of an iteration in the order they come.
 func (e *emitter) queueUpdates() {
-	slabs := []int{}
+	e.queueLate()
 	if e.b.goal.Optimizer.Clip {
 		for k := len(e.p.Slabs) - 1; k >= 0; k-- {
-			slabs = append(slabs, k)
+			if !e.owed[k] {
+				e.queueUpdate(k)
+			}
 		}
-	} else {
-		for _, final := range e.final {
-			slabs = append(slabs, final...)
+		return
+	}
+	for _, final := range e.final {
+		for _, k := range final {
+			e.queueUpdate(k)
 		}
 	}
-	for _, k := range slabs {
-		for i := range e.p.Slabs[k].Pieces {
-			e.turns = append(e.turns, turn{k, i})
-		}
+}
+
+func (e *emitter) queueUpdate(k int) {
+	for i := range e.p.Slabs[k].Pieces {
+		e.turns = append(e.turns, turn{k, i})
 	}
 }
 
 // fetchAhead brings what the next updates need, so that it comes while something
 // else computes and what was updated before is on its way out.
 func (e *emitter) fetchAhead() {
-	for ; e.fetched < len(e.turns) && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
+	end := len(e.turns)
+	if e.updated < e.lateTurns { // of others there are no gradients yet
+		end = e.lateTurns
+	}
+	for ; e.fetched < end && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
 		t := e.turns[e.fetched]
 		e.fetchPiece(t)
 		if e.b.goal.Optimizer.Clip && !e.c.hosted(t.slab) {
@@ -177,14 +195,17 @@ func (e *emitter) fetchPiece(t turn) {
 	}
 }
 
-// fetchSlab brings gradient and weights of a slab back to its owner.
+// fetchSlab brings gradient and weights of a slab back to its owner. Weights that are
+// updated late come with the window.
 func (e *emitter) fetchSlab(k int) {
 	owner := e.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	if state.gradient < 0 {
 		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
 	}
-	e.windows[owner].fetch(k)
+	if !e.owed[k] {
+		e.windows[owner].open(k)
+	}
 }
 
 // update emits the optimizer on a slab, piece by piece, and sends what it changed
@@ -196,7 +217,7 @@ func (e *emitter) update(k int) {
 	}
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
-	e.windows[owner].fetch(k)
+	e.windows[owner].open(k)
 	for range s.Pieces {
 		e.fetchAhead()
 		e.updatePiece(e.turns[e.updated])

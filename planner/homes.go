@@ -122,7 +122,7 @@ func (e *emitter) pieceHomes(k int) error {
 	s.Pieces, e.hosting = nil, e.c.hosted(k)
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
-		if e.b.goal.Master {
+		if e.b.hasMaster(k) {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
 		if cut.states > 0 {
@@ -178,4 +178,15 @@ func (e *emitter) restsAt(dev, k int, away bool) int {
 	return e.host
 }
 
-func (e *emitter) gradBytes(k int) int64 { return e.b.goal.Grad.Bytes(e.p.Slabs[k].Elements) }
+func (e *emitter) gradBytes(k int) int64 { return e.b.gradBytes(k) }
+
+// hasMaster says whether the weights of a slab have a copy at full precision.
+func (b *blueprint) hasMaster(k int) bool {
+	return b.update != nil && b.update.HasMaster(b.slabs.list[k].Trained())
+}
+
+// gradBytes is what the gradient of a slab takes.
+func (b *blueprint) gradBytes(k int) int64 {
+	s := &b.slabs.list[k]
+	return b.update.GradOf(s.Trained()).Bytes(s.Elements)
+}

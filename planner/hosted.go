@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"spillway/op"
 	"spillway/plan"
 )
@@ -34,12 +36,13 @@ func (e *emitter) hostUpdate(k int) {
 		landed = append(landed, weight)
 	}
 	e.landed = append(e.landed, landed)
-	for range s.Pieces {
-		t := e.turns[e.updated]
-		e.add(e.updateStep(t, e.processor, weight, gradient, e.hostClip))
-		e.updated++
+	for i := range s.Pieces {
+		e.add(e.updateStep(turn{k, i}, e.processor, weight, gradient, e.hostClip))
 	}
-	e.fetched = max(e.fetched, e.updated)
+	if !e.late { // late ones have no turn: there is nothing to fetch
+		e.updated += len(s.Pieces)
+		e.fetched = max(e.fetched, e.updated)
+	}
 	state.gradient = -1
 	if weight != s.Weight {
 		e.uploads = append(e.uploads, upload{k, weight})
@@ -60,6 +63,14 @@ func (e *emitter) uploadAll(but int) {
 		for _, id := range append([]int{s.Weight}, s.Replicas...) {
 			e.moveTo(e.p.Buffers[id].Arena, u.weight, id, e.b.owner[u.slab], -1)
 		}
+		e.owed[u.slab] = false
+	}
+}
+
+// uploadThrough sends updated weights up, those of a slab the last.
+func (e *emitter) uploadThrough(k int) {
+	if i := slices.IndexFunc(e.uploads, func(u upload) bool { return u.slab == k }); i >= 0 {
+		e.uploadAll(len(e.uploads) - i - 1)
 	}
 }
 
@@ -72,7 +83,7 @@ func (e *emitter) hostWeights(k int) int {
 		return s.Weight
 	}
 	id := e.buffer(s.Name+" weights", plan.Weight, e.host, s.WeightBytes)
-	if !e.b.goal.Master {
+	if !e.b.hasMaster(k) {
 		e.moveOut(e.owner[k], s.Weight, id, e.b.owner[k], -1)
 	}
 	return id

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/op"
@@ -57,7 +58,7 @@ func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 // An update by the host moves the gradient down and, where weights rest on the device,
 // the weights up: no state moves.
 func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, DType: dtype.BF16, Task: graph.Train})
 	for _, streamed := range []bool{false, true} {
 		goal := tiny.AdamW(1, false)
 		goal.Master = true // so that nobody needs to read the weights

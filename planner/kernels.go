@@ -2,15 +2,17 @@ package planner
 
 import (
 	"encoding/json"
+	"sync"
 
 	"spillway/device"
 	"spillway/op"
 )
 
 // kernelCache remembers the scratch memory of calls, so that a search asks the
-// device once per kind of call.
+// device once per kind of call, and one call at a time.
 type kernelCache struct {
 	from Kernels
+	one  sync.Mutex
 	made map[string]int64
 }
 
@@ -24,6 +26,8 @@ func (c *kernelCache) Kernel(call op.Call) (device.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.one.Lock()
+	defer c.one.Unlock()
 	if n, ok := c.made[string(key)]; ok {
 		return scratchOnly(n), nil
 	}

@@ -85,7 +85,7 @@ func (r Request) Misfit() (*FitError, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSearch(b)
+	s := newSearch(b.itself())
 	err = s.lookForAny()
 	var e *FitError
 	if errors.As(err, &e) {

@@ -14,8 +14,8 @@ import (
 type layout struct {
 	slabs  *slabs
 	block  spec.Block
-	index  int // of the block
-	grad   op.Type
+	index  int          // of the block
+	update *plan.Update // nil where nothing is trained
 	parts  map[string]plan.Part
 	consts map[string]plan.Const
 	// keep lists the values handed from forward to backward and kept their offsets.
@@ -95,7 +95,7 @@ func (l *layout) gradient(port graph.Port) (plan.Place, error) {
 	if q.Frozen() {
 		return plan.Place{}, fmt.Errorf("param %s is frozen and has no gradient", q.Name)
 	}
-	return plan.Place{Region: plan.InGrad, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.grad.DType.Bytes(q.Element)}, nil
+	return plan.Place{Region: plan.InGrad, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.update.GradOf(q.Type.DType).Bytes(q.Element)}, nil
 }
 
 // constKey tells constants apart: equal names of different programs may differ.

@@ -20,11 +20,16 @@ type mix struct {
 	window    int
 	ahead     int // updates whose state is fetched beforehand
 	hosted    int // slabs that the host updates, as far as their state rests there
+	delayed   bool
 }
 
 // effort is how much a mix does beyond running a model where it is.
 func (m mix) effort() int {
-	return m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk + m.hosted
+	n := m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk + m.hosted
+	if m.delayed {
+		n++
+	}
+	return n
 }
 
 // families lists the lines to search for one way to share the work. Each leaves one
@@ -53,20 +58,20 @@ func (s *search) families(w way) []family {
 	}
 	for _, window := range []int{2, 1} {
 		for _, r := range []int{0, blocks, 2 * blocks} {
-			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1, 0} }})
+			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1, 0, false} }})
 		}
 	}
-	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0, 0} }})
+	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0, 0, false} }})
 	for _, r := range []int{blocks, 2 * blocks} {
 		list = append(list,
-			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0} }},
-			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0} }})
+			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0, false} }},
+			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0, false} }})
 	}
-	list = s.b.withHosted(list)
+	list = s.b.withDelayed(s.b.withHosted(list))
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1, 0} }},
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0, 0} }})
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1, 0, false} }},
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0, 0, false} }})
 	}
 	return list
 }
@@ -87,10 +92,13 @@ func (b *blueprint) withHosted(list []family) []family {
 
 // choice of a mix.
 func (s *search) choice(m mix) Choice {
+	if c, ok := s.given[m]; ok {
+		return c
+	}
 	b := s.b
 	c := Choice{Streamed: b.slabs.streaming(m.streamed), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
 		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
-		Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
+		Delayed: m.delayed, Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {
 		c.Spilled[i] = i < m.spilled
 		switch {
@@ -100,7 +108,7 @@ func (s *search) choice(m mix) Choice {
 			c.Level[i] = KeepProducts
 		}
 	}
-	return s.insisted(s.spreadOver(c, m.way))
+	return b.allowed(s.insisted(s.spreadOver(c, m.way)))
 }
 
 // spread marks n of the places, as evenly as can be.

@@ -20,6 +20,7 @@ func order(p *plan.Plan) {
 	o.known = nobody(len(p.Steps) * o.lanes)
 	o.last = nobody(o.lanes)
 	o.held = make([]tenancy.Map, len(p.Arenas))
+	o.waits = make([]int, 0, 2*len(p.Steps))
 	for i, accesses := range p.Accesses() {
 		if p.Steps[i].Verb != plan.Free {
 			o.step(i, accesses)
@@ -36,6 +37,7 @@ type orderer struct {
 	known   []int32       // by step and lane: the last step that is surely done before it
 	last    []int32       // by lane: its last step so far
 	after   []int32       // scratch of step
+	waits   []int         // room for what steps wait for
 }
 
 func (o *orderer) step(i int, accesses []plan.Access) {
@@ -52,16 +54,20 @@ func (o *orderer) step(i int, accesses []plan.Access) {
 		o.meet(i, l, a)
 	}
 	slices.SortFunc(o.after, func(a, b int32) int { return int(b - a) })
+	from := len(o.waits)
 	for _, c := range o.after {
 		cl := o.p.Steps[c].LaneNumber()
 		if int(c) == i || done[cl] >= c {
 			continue
 		}
-		s.After = append(s.After, int(c))
+		o.waits = append(o.waits, int(c))
 		for l, at := range o.doneBefore(int(c)) {
 			done[l] = max(done[l], at)
 		}
 		done[cl] = c
+	}
+	if to := len(o.waits); to > from {
+		s.After = o.waits[from:to:to]
 	}
 }
 

@@ -112,3 +112,49 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
 	}
 }
+
+// With clipping no update can be made before the last gradient is there. Left to the next
+// iteration they hide behind its forward, and an iteration takes at most 3% longer than
+// what binds it; in a walk of their own after the backward they take time of their own,
+// and weights cross the link once more.
+func TestClippedUpdatesHideToo(t *testing.T) {
+	m, info, err := arch.FromConfig([]byte(deep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, bound string
+		seq         int64
+		rates       sim.Rates
+		walk        float64 // what updates in a walk of their own take more, at least
+	}{
+		{"compute", "compute", 4096, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, 1.05},
+		{"link", "link to device", 16, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, 1.15},
+		{"optimizer", "compute", 16, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, 1},
+	} {
+		model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: c.seq, DType: dtype.F32, Task: graph.Train})
+		if err != nil {
+			t.Fatal(err)
+		}
+		goal := planner.Goal{Micros: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
+		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates)}
+		forecast := func(delayed bool) *plan.Forecast {
+			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
+				c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
+				c.Loose, c.Delayed = true, delayed
+				return c
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.Forecast
+		}
+		late, walk := forecast(true), forecast(false)
+		if late.Bound != c.bound || late.AtBest < 1/1.03 {
+			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, late.Bound, 100*late.AtBest, late.Busy)
+		}
+		if more := walk.StepSeconds / late.StepSeconds; more < c.walk {
+			t.Errorf("%s: a walk of their own takes %.3f of the time, at least %.2f was expected", c.name, more, c.walk)
+		}
+	}
+}

@@ -124,16 +124,16 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 }
 
 // keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
-func keptBytes(slabs []plan.Slab, master bool) []int64 {
-	kept := make([]int64, len(slabs))
-	for k, s := range slabs {
+func (b *blueprint) keptBytes() []int64 {
+	kept := make([]int64, len(b.slabs.list))
+	for k, s := range b.slabs.list {
 		kept[k] = s.WeightBytes
 		for _, p := range s.Params {
 			for _, state := range p.States {
 				kept[k] += state.Bytes()
 			}
 		}
-		if master {
+		if b.hasMaster(k) {
 			kept[k] += 4 * s.Elements
 		}
 	}

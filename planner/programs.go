@@ -38,7 +38,7 @@ const (
 )
 
 // program of a block. fresh tells, by param port, whose gradient is written for
-// the first time this iteration.
+// the first time this iteration, or of squares, whose are summed.
 func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laid, error) {
 	key := b.programKey(block, ph, level, fresh)
 	if l, ok := b.programs[key]; ok {
@@ -96,14 +96,14 @@ func (b *blueprint) offsetsOf(block int) string {
 }
 
 func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laid, error) {
-	lay := &layout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, grad: op.Type{DType: b.goal.Grad}, parts: b.partAt, consts: b.constAt}
+	lay := &layout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.update, parts: b.partAt, consts: b.constAt}
 	var g *graph.Program
 	var kept int64
 	switch ph {
 	case forwardOnly:
 		g = b.model.Program(block)
 	case squares:
-		g = b.squares(block)
+		g = b.squares(block, fresh)
 	default:
 		j, err := b.joint(block)
 		if err != nil {
@@ -147,17 +147,16 @@ func layKept(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64,
 	return at, bytes
 }
 
-// squares is the program that sums the squares of the gradients of the slab a
-// block owns, a partial sum per param.
-func (b *blueprint) squares(block int) *graph.Program {
+// squares is the program that sums the squares of the gradients of some params of a
+// block, those of a slab, a partial sum each.
+func (b *blueprint) squares(block int, some []bool) *graph.Program {
 	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
 	for i, id := range b.model.Blocks[block].Params {
-		at := b.slabs.at[id]
-		if b.owner[at.slab] != block || b.model.Params[id].Frozen {
+		if !some[i] {
 			continue
 		}
 		n := graph.Value(len(p.Types))
-		p.Types = append(p.Types, op.Type{DType: b.goal.Grad, Shape: b.model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
+		p.Types = append(p.Types, op.Type{DType: b.update.GradOf(b.model.Params[id].Type.DType), Shape: b.model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
 		p.Inputs = append(p.Inputs, graph.Port{Value: n, Role: graph.GradParam, Index: i})
 		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{n}, Out: []graph.Value{n + 1}})
 		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})

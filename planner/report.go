@@ -27,6 +27,9 @@ func (c Choice) title() string {
 	if n := c.hostedSlabs(); n > 0 {
 		also("%d of %d slabs updated by the host", n, len(c.Hosted))
 	}
+	if n := c.delayedSlabs(); n > 0 {
+		also("%d of %d slabs updated in the next iteration", n, len(c.Offloaded))
+	}
 	if n := count(c.OnDisk); n > 0 {
 		also("%d of %d slabs on disk", n, len(c.OnDisk))
 	}
@@ -59,7 +62,7 @@ func (s *search) reason(best *candidate) string {
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
-	return fmt.Sprintf("everything needs %v, %s has %v", units.Bytes(standard.device), s.b.site.Device, standard.room())
+	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.device), s.b.site.Device, standard.room())
 }
 
 // room is what a candidate may take of the device.
@@ -107,7 +110,7 @@ func (s *search) rejected(best *candidate) ([]plan.Option, error) {
 func (s *search) told(a attempt, until int) (*candidate, error) {
 	c := a.candidate
 	switch {
-	case c.fits && !c.bound || s.written+s.b.usual.steps > until:
+	case c.rough || c.fits && !c.bound || s.written+s.b.usual.steps > until:
 		return c, nil
 	case !c.fits:
 		return c, s.weigh(c)
@@ -164,6 +167,8 @@ func (s *search) option(c, best *candidate) plan.Option {
 	case c.fits && c.bound:
 		o.AtLeast = true
 		o.Reason = fmt.Sprintf("slower: at best %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+	case c.fits && c.rough:
+		o.Reason = fmt.Sprintf("slower: about %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.lacks() > 0:
@@ -178,7 +183,10 @@ func (s *search) option(c, best *candidate) plan.Option {
 
 // verb says whether what a candidate needs is known exactly.
 func (c *candidate) verb() string {
-	if c.exact {
+	switch {
+	case c.rough:
+		return "needs about"
+	case c.exact:
 		return "needs"
 	}
 	return "needs at least"

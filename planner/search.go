@@ -15,8 +15,8 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSearch(b)
-	best, err := s.run()
+	s := newSearch(b.itself())
+	best, err := s.find()
 	if err != nil {
 		return nil, err
 	}
@@ -38,19 +38,23 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 // search tries families of choices. Most are judged at a glance; plans are written
 // of those that may be better than the best so far.
 type search struct {
-	b     *blueprint
-	tried []attempt // in order
+	*field
+	b     *blueprint // that choices are made for
+	tried []attempt  // in order
 	made  map[mix]*candidate
-	lean  *candidate // the one that takes least of the device
-	best  *candidate // the fastest so far
+	given map[mix]Choice // where a mix does not say it all
+	lean  *candidate     // the one that takes least of the device
+	best  *candidate     // the fastest so far
 
 	written   int        // steps of all plans written so far: the work of the search
 	last      *candidate // the one whose plan was written last
-	lastPlan  *plan.Plan
+	trial     *trial
 	simulated int // steps of all plans forecast so far
 }
 
-func newSearch(b *blueprint) *search { return &search{b: b, made: map[mix]*candidate{}} }
+func newSearch(f *field) *search {
+	return &search{field: f, b: f.on[0], made: map[mix]*candidate{}, given: map[mix]Choice{}}
+}
 
 // attempt is a family and what came of it: the first that fits, or its leanest where
 // none does or none can be better than the best.
@@ -59,8 +63,9 @@ type attempt struct {
 	*candidate
 }
 
-// searchBudget bounds how many steps of plans are written once something fits.
-const searchBudget = 500_000
+// searchBudget bounds how many steps of plans are written once something fits. It only
+// matters for models that are very deep and do not repeat themselves.
+const searchBudget = 2_000_000
 
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
@@ -74,6 +79,7 @@ type candidate struct {
 	// written: the plan was, and needed is what is alive at once. Else it is what the
 	// homes take. exact: needed is what the packed plan takes.
 	written, exact bool
+	rough          bool // what it takes and how long follow from a miniature
 	fits           bool // going by needed
 	needed
 	share   float64 // of a device it may fill
@@ -91,7 +97,7 @@ func (s *search) run() (*candidate, error) {
 	for _, w := range s.ways() {
 		for _, f := range s.families(w) {
 			if s.best != nil && s.written > searchBudget {
-				break // a very large model: something fits, and that must do
+				break // something fits, and that must do
 			}
 			if err := s.try(f); err != nil {
 				return nil, err
@@ -104,7 +110,8 @@ func (s *search) run() (*candidate, error) {
 		}
 		return nil, s.fitError()
 	}
-	return s.best, s.climb()
+	blocks := len(s.b.model.Blocks)
+	return s.best, s.climb(blocks/2, max(blocks/fine, 1))
 }
 
 // findLeanest finds the one of what was tried that lacks least, now that it is known
@@ -180,7 +187,7 @@ func (s *search) glance(m mix) (*candidate, error) {
 		return c, nil
 	}
 	c := &candidate{mix: m, choice: s.choice(m), bound: true}
-	g, err := s.b.glance(c.choice)
+	g, err := s.field.glance(c.choice)
 	if err != nil {
 		return nil, err
 	}
@@ -196,27 +203,26 @@ func (s *search) look(c *candidate) error {
 	if c.written {
 		return nil
 	}
-	d, err := s.b.draft(c.choice)
+	t, err := s.draft(c.choice)
 	if err != nil {
 		return err
 	}
-	s.written += d.steps()
-	s.measure(c, d.least())
+	s.measure(c, t.least())
 	if c.written = true; c.fits {
-		s.place(c, d)
+		s.place(c, t)
 	}
 	return nil
 }
 
-// place packs a draft, loosely where that fits. Others are guessed from what the plan
+// place packs a trial, loosely where that fits. Others are guessed from what the plan
 // takes without.
-func (s *search) place(c *candidate, d *draft) {
+func (s *search) place(c *candidate, t *trial) {
 	least := c.arenas
-	for loose := len(d.leaving) > 0; ; loose = false {
+	for loose := t.leaves(); ; loose = false {
 		c.choice.Loose = loose
-		d.loosen(loose)
-		if s.measure(c, d.least()); c.fits {
-			s.measure(c, d.packed())
+		t.loosen(loose)
+		if s.measure(c, t.least()); c.fits {
+			s.measure(c, t.packed())
 		}
 		if loose && c.fits {
 			c.arenas = least
@@ -225,7 +231,7 @@ func (s *search) place(c *candidate, d *draft) {
 			break
 		}
 	}
-	s.last, s.lastPlan, c.exact = c, d.finish(), true
+	s.last, c.exact = c, true
 }
 
 // weigh finds what the plan of a candidate takes exactly, though it does not fit.
@@ -233,26 +239,26 @@ func (s *search) weigh(c *candidate) error {
 	if c.exact {
 		return nil
 	}
-	p, err := s.b.emit(c.choice)
+	t, err := s.draft(c.choice)
 	if err != nil {
 		return err
 	}
-	s.written += len(p.Steps)
-	s.measure(c, p)
-	c.written, c.exact = true, true
+	s.measure(c, t.packed())
+	s.last, c.written, c.exact = c, true, true
 	return nil
 }
 
-// plan of a candidate that was looked at.
-func (s *search) plan(c *candidate) (*plan.Plan, error) {
-	if s.last == c {
-		return s.lastPlan, nil
+// draft begins a trial, and ends the one before.
+func (s *search) draft(c Choice) (*trial, error) {
+	if s.trial != nil {
+		s.trial.drop()
 	}
-	p, err := s.b.emit(c.choice)
-	if err == nil {
-		s.written += len(p.Steps)
+	var err error
+	s.last = nil
+	if s.trial, err = s.field.draft(c); err == nil {
+		s.written += s.trial.steps
 	}
-	return p, err
+	return s.trial, err
 }
 
 // measure compares what a plan, or its homes, take with what there is.
@@ -287,28 +293,21 @@ func (s *search) time(c *candidate) error {
 
 // simulate forecasts a candidate.
 func (s *search) simulate(c *candidate) error {
-	p, err := s.plan(c)
-	if err != nil {
-		return err
+	if s.last != c {
+		t, err := s.draft(c.choice)
+		if err != nil {
+			return err
+		}
+		t.packed()
 	}
-	order(p)
 	s.last = nil // its steps are ordered now
-	if c.forecast, err = forecast(p, s.b.site); err != nil {
+	var err error
+	if c.forecast, err = s.trial.forecast(); err != nil {
 		return err
 	}
-	s.simulated += issued(p)
+	s.simulated += s.trial.steps
 	c.seconds, c.bound = c.forecast.StepSeconds, false
 	return nil
-}
-
-// issued is how many steps of a plan are for devices: all but frees.
-func issued(p *plan.Plan) (n int) {
-	for i := range p.Steps {
-		if p.Steps[i].Verb != plan.Free {
-			n++
-		}
-	}
-	return n
 }
 
 // worth is how much shorter an iteration must be to be worth a different plan: a

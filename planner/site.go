@@ -61,6 +61,9 @@ func alike(m machine.Machine, d machine.Device) (n int) {
 func RatesOf(d machine.Device, t dtype.Type) sim.Rates {
 	r := sim.Rates{Matrix: d.Compute.Rate(t), Memory: d.Bandwidth, In: d.Link.In, Out: d.Link.Out,
 		HalfDuplex: !d.Link.Duplex, Launch: d.Launch, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
+	if t != dtype.F32 {
+		r.Full = d.Compute.Rate(dtype.F32)
+	}
 	r.Vector = d.Compute.F32
 	if d.Kind == machine.CPU {
 		r.Vector = units.Flops(vectorShare * float64(d.Compute.F32))

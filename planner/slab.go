@@ -1,13 +1,15 @@
 package planner
 
 import (
+	"spillway/dtype"
 	"spillway/plan"
 	"spillway/spec"
 )
 
 // slabs groups the params of a model by the block that uses each first. Tied
 // params belong to the first of their blocks. Frozen params are apart from trained
-// ones, so that what does not change is never sent back.
+// ones, so that what does not change is never sent back, and trained ones of one type
+// from those of another, so that gradients and masters of a slab are alike.
 type slabs struct {
 	list   []plan.Slab
 	at     []paramAt // by param
@@ -27,16 +29,19 @@ func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 		s.at[i].slab = -1
 	}
 	for b, block := range m.Blocks {
-		own := map[bool]int{} // by frozen
+		own := map[dtype.Type]int{} // by the type of trained params; frozen ones have none
 		for _, id := range block.Params {
 			if s.at[id].slab >= 0 {
 				continue
 			}
-			frozen := m.Params[id].Frozen
-			k, ok := own[frozen]
+			trained := dtype.Invalid
+			if !m.Params[id].Frozen {
+				trained = m.Params[id].Type.DType
+			}
+			k, ok := own[trained]
 			if !ok {
 				k = len(s.list)
-				own[frozen] = k
+				own[trained] = k
 				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
 				s.users, s.params = append(s.users, 0), append(s.params, nil)
 			}

@@ -1,6 +1,9 @@
 package planner
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // way is how several devices share the work.
 type way int
@@ -52,27 +55,32 @@ func (s *search) spreadOver(c Choice, w way) Choice {
 		c.Devices, c.ShardGradients, c.ShardWeights = min(c.Devices, s.b.goal.Micros), true, true
 		c.Window = max(c.Window, 2)
 	case splitModel, pipelined:
-		c.Split = balance(s.blockLoads(), c.Devices)
+		c.Split = slices.Clone(s.b.split(c.Devices))
 		c.Pipeline = w == pipelined
 		c.Vertical = c.Vertical && !c.Pipeline
 	}
 	return c
 }
 
+// split gives each block a device, the same every time.
+func (b *blueprint) split(devices int) []int {
+	if b.splits[devices] == nil {
+		b.splits[devices] = balance(b.blockLoads(), devices)
+	}
+	return b.splits[devices]
+}
+
 // blockLoads is what each block weighs in a split: the time it computes, as a share
 // of the model's, plus the share of memory its params take.
-func (s *search) blockLoads() []float64 {
-	loads := make([]float64, len(s.b.model.Blocks))
+func (b *blueprint) blockLoads() []float64 {
+	loads := make([]float64, len(b.model.Blocks))
 	var time, bytes float64
 	times, sizes := make([]float64, len(loads)), make([]float64, len(loads))
 	for i := range loads {
-		p := s.b.model.Program(i)
-		for _, n := range p.Nodes {
-			times[i] += s.b.site.Rates.Time(p.Call(n)).Seconds()
-		}
-		for _, k := range s.b.slabs.of[i] {
-			if s.b.owner[k] == i {
-				sizes[i] += float64(s.b.kept[k])
+		times[i] = b.seconds(b.model.Program(i))
+		for _, k := range b.slabs.of[i] {
+			if b.owner[k] == i {
+				sizes[i] += float64(b.kept[k])
 			}
 		}
 		time, bytes = time+times[i], bytes+sizes[i]

@@ -1,6 +1,10 @@
 package planner
 
-import "slices"
+import (
+	"slices"
+
+	"spillway/plan"
+)
 
 // window streams weights that do not rest on its device: from the host, or from
 // the device that owns them. At any moment the device holds the slabs of the use
@@ -65,6 +69,9 @@ func (w *window) ahead(turn int) []int {
 // enter fetches what is missing before a turn.
 func (w *window) enter(turn int) {
 	for _, k := range w.ahead(turn) {
+		if w.e.owed[k] && !w.e.takesOld(k, w.device) {
+			continue // it comes after the update
+		}
 		w.fetch(k)
 	}
 }
@@ -72,9 +79,22 @@ func (w *window) enter(turn int) {
 // fetch brings the weights of a slab, if they are not here.
 func (w *window) fetch(k int) {
 	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
-		state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+		w.e.lately(w.e.late || w.e.owed[k], func() {
+			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+		})
 		w.here = append(w.here, k)
 	}
+}
+
+// open brings the weights of a slab for an update. With a master an update only writes
+// them: room suffices.
+func (w *window) open(k int) {
+	state, s := &w.e.on[w.device].slabs[k], &w.e.p.Slabs[k]
+	if state.weight < 0 && w.e.b.hasMaster(k) {
+		state.weight = w.e.buffer(s.Name+" weights", plan.Weight, w.device, s.WeightBytes)
+		w.here = append(w.here, k)
+	}
+	w.fetch(k)
 }
 
 // leave drops what the next turn and its window do not need.

@@ -14,7 +14,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 	for _, share := range []float64{2, 0.6, 0.3} {
 		var written, simulated [2]float64
 		for i, layers := range []int{24, 240} {
-			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 2, graph.Train, tinyRates))
+			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 2, graph.Train, tinyRates).itself())
 			standard, err := s.b.emit(s.choice(mix{}))
 			if err != nil {
 				t.Fatal(err)

@@ -132,3 +132,34 @@ func TestKeep(t *testing.T) {
 		t.Error("a damaged file was believed")
 	}
 }
+
+// A call that updates is measured updating: with a factor that clips everything away it
+// would do nothing, quickly.
+func TestUpdatesAreMeasuredUpdating(t *testing.T) {
+	dev := cpu.Open(cpu.Options{Threads: 1})
+	defer dev.Close()
+	b, err := newBench(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	call, err := plain[op.Adam](dtype.F32, 2, 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := dev.Kernel(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := b.place(call, k.Workspace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(l.Buffers[2].Host(), make([]byte, l.Buffers[2].Bytes)) // the first moment, unlike the gradient
+	if _, err := b.row(k, l, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(l.Buffers[2].Host(), l.Buffers[1].Host()) { // beta is 0
+		t.Error("the first moment is not the gradient: nothing was updated")
+	}
+}

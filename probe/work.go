@@ -8,7 +8,6 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/shape"
 )
 
 // workTries is how often a row of launches is timed; the best counts.
@@ -20,11 +19,11 @@ type bench struct {
 	dev    device.Device
 	queue  device.Queue
 	memory device.Memory
-	noise  map[dtype.Type]device.Memory
+	noise  map[content]device.Memory
 }
 
 func newBench(dev device.Device) (b *bench, err error) {
-	b = &bench{dev: dev, noise: map[dtype.Type]device.Memory{}}
+	b = &bench{dev: dev, noise: map[content]device.Memory{}}
 	b.queue, err = dev.Queue("compute")
 	return b, err
 }
@@ -104,7 +103,11 @@ func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	}
 	l.Workspace.Memory = b.memory
 	for i, t := range call.In {
-		if err := b.fill(t.DType, l.Buffers[i]); err != nil {
+		from, err := b.noiseOf(t)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.fill(from, l.Buffers[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -130,16 +133,12 @@ func (b *bench) grow(size int64) (err error) {
 const filled = 1 << 16
 
 // fill writes random numbers: the first from the host, the rest as copies of them.
-func (b *bench) fill(t dtype.Type, to device.Buffer) error {
-	from, err := b.noiseOf(t)
-	if err != nil {
-		return err
-	}
+func (b *bench) fill(from device.Memory, to device.Buffer) error {
 	part := func(at, bytes int64) device.Buffer {
 		return device.Buffer{Memory: to.Memory, Offset: to.Offset + at, Bytes: bytes}
 	}
 	done := min(to.Bytes, from.Size())
-	err = b.queue.Copy(part(0, done), device.Buffer{Memory: from, Bytes: done})
+	err := b.queue.Copy(part(0, done), device.Buffer{Memory: from, Bytes: done})
 	for err == nil && done < to.Bytes {
 		more := min(done, to.Bytes-done)
 		err = b.queue.Copy(part(done, more), part(0, more))
@@ -148,17 +147,27 @@ func (b *bench) fill(t dtype.Type, to device.Buffer) error {
 	return errors.Join(err, b.queue.Sync())
 }
 
-// noiseOf is host memory with random numbers of a type: between -1/2 and 1/2, or ids.
-func (b *bench) noiseOf(t dtype.Type) (device.Memory, error) {
-	if m := b.noise[t]; m != nil {
+// content is what an operand is filled with.
+type content struct {
+	of     dtype.Type
+	factor bool // of clipping: positive, or updates would leave everything as it is
+}
+
+// noiseOf is host memory with random numbers for an operand: between -1/2 and 1/2, or ids.
+func (b *bench) noiseOf(t op.Type) (device.Memory, error) {
+	c := content{t.DType, t.Equal(of(dtype.F32, 2))}
+	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	some := op.NewArray(op.Type{DType: t, Shape: shape.Of(filled)})
+	some := op.NewArray(of(t.DType, filled))
 	for i := range filled {
 		u := float64(op.Uniform(1, 0, uint64(i)))
-		if t == dtype.I32 {
+		switch {
+		case t.DType == dtype.I32:
 			some.I[i] = int32(u * ids)
-		} else {
+		case c.factor:
+			some.F[i] = 1
+		default:
 			some.F[i] = u - 0.5
 		}
 	}
@@ -170,7 +179,7 @@ func (b *bench) noiseOf(t dtype.Type) (device.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.noise[t] = m
+	b.noise[c] = m
 	copy(m.Host(), raw)
 	return m, nil
 }

@@ -3,6 +3,7 @@ package quant
 import (
 	"io"
 	"runtime"
+	"sync"
 )
 
 // ahead reads as the parts of a stream, in order, while the next ones are made: a few more
@@ -12,7 +13,7 @@ type ahead struct {
 	parts int64
 	make  func(part int64, room *room) ([]byte, error)
 
-	rooms   []room
+	rooms   []*room
 	started int64
 	taken   int64
 	left    []byte // of the part taken last
@@ -27,6 +28,9 @@ type room struct {
 	out  []byte
 	err  error
 }
+
+// rooms are kept from stream to stream: weights follow each other by the hundred.
+var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // size gives a room space, kept for the next part.
 func (r *room) size(numbers, bytes int) {
@@ -43,6 +47,7 @@ func (r *room) size(numbers, bytes int) {
 func (a *ahead) Read(p []byte) (int, error) {
 	for len(a.left) == 0 {
 		if a.taken == a.parts {
+			a.giveBack()
 			return 0, io.EOF
 		}
 		if err := a.next(); err != nil {
@@ -57,7 +62,10 @@ func (a *ahead) Read(p []byte) (int, error) {
 // next waits for a part, having started those there is room for.
 func (a *ahead) next() error {
 	if a.rooms == nil {
-		a.rooms = make([]room, min(a.parts, int64(runtime.GOMAXPROCS(0))+extraRooms))
+		a.rooms = make([]*room, min(a.parts, int64(runtime.GOMAXPROCS(0))+extraRooms))
+		for i := range a.rooms {
+			a.rooms[i] = rooms.Get().(*room)
+		}
 	}
 	for ; a.started < min(a.parts, a.taken+int64(len(a.rooms))); a.started++ {
 		r, part := a.room(a.started), a.started
@@ -81,7 +89,15 @@ func (a *ahead) next() error {
 // extraRooms are for parts that wait for a disk.
 const extraRooms = 2
 
-func (a *ahead) room(part int64) *room { return &a.rooms[part%int64(len(a.rooms))] }
+func (a *ahead) room(part int64) *room { return a.rooms[part%int64(len(a.rooms))] }
+
+// giveBack is for the end, when no part is being made or read.
+func (a *ahead) giveBack() {
+	for _, r := range a.rooms {
+		rooms.Put(r)
+	}
+	a.rooms = nil
+}
 
 func (a *ahead) wait() {
 	for part := a.taken; part < a.started; part++ {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 
 	"spillway/dtype"
 	"spillway/internal/vfs"
@@ -115,6 +116,9 @@ func (t Tensor) ReadAt(p []byte, off int64) (int, error) {
 // chunkBytes is how much ReadF32 reads at a time; a multiple of every width.
 const chunkBytes = 64 << 10
 
+// chunks are kept between calls: a model is read in very many.
+var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+
 // ReadF32 reads len(dst) elements from the element first on, converted to float32.
 // Types that are not f64, f32, bf16 or f16 are refused.
 func (t Tensor) ReadF32(dst []float32, first int64) error {
@@ -126,7 +130,9 @@ func (t Tensor) ReadF32(dst []float32, first int64) error {
 		return fmt.Errorf("tensor %q has %d elements, %d from element %d were asked for", t.Name, n, len(dst), first)
 	}
 	width := t.Type.Bytes(1)
-	buf := make([]byte, min(chunkBytes, int64(len(dst))*width))
+	whole := chunks.Get().(*[chunkBytes]byte)
+	defer chunks.Put(whole)
+	buf := whole[:]
 	for off := first * width; len(dst) > 0; off += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), int64(len(dst))*width)]
 		if _, err := t.ReadAt(buf, off); err != nil {

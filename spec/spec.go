@@ -84,17 +84,19 @@ func (m *Model) Verify() error {
 	if len(m.Blocks) == 0 {
 		return fmt.Errorf("model %s has no blocks", m.Name)
 	}
-	for _, k := range m.Kinds {
+	ports := make([]kindPorts, len(m.Kinds))
+	for i, k := range m.Kinds {
 		if err := k.Program.Verify(); err != nil {
 			return fmt.Errorf("model %s: %w", m.Name, err)
 		}
+		ports[i] = kindPorts{graph.Ports(k.Program.Inputs, graph.Param), graph.Ports(k.Program.Inputs, graph.Carry)}
 	}
 	var carry []op.Type
 	for i, b := range m.Blocks {
 		if b.Kind < 0 || b.Kind >= len(m.Kinds) {
 			return fmt.Errorf("block %s has kind %d of %d", b.Name, b.Kind, len(m.Kinds))
 		}
-		if err := m.verifyBlock(b, carry); err != nil {
+		if err := m.verifyBlock(b, ports[b.Kind], carry); err != nil {
 			return fmt.Errorf("model %s: block %s: %w", m.Name, b.Name, err)
 		}
 		p := m.Program(i)
@@ -102,9 +104,11 @@ func (m *Model) Verify() error {
 		if i == len(m.Blocks)-1 {
 			role = graph.Result
 		}
-		carry = nil
-		for _, out := range graph.Ports(p.Outputs, role) {
-			carry = append(carry, p.Type(out.Value))
+		carry = carry[:0]
+		for _, out := range p.Outputs {
+			if out.Role == role {
+				carry = append(carry, p.Type(out.Value))
+			}
 		}
 		if len(carry) == 0 || len(carry) != len(p.Outputs) {
 			return fmt.Errorf("model %s: block %s gives %d values of role %s among %d", m.Name, b.Name, len(carry), role, len(p.Outputs))
@@ -113,9 +117,12 @@ func (m *Model) Verify() error {
 	return nil
 }
 
-func (m *Model) verifyBlock(b Block, carry []op.Type) error {
+// kindPorts are what the program of a kind takes from outside.
+type kindPorts struct{ params, carries []graph.Port }
+
+func (m *Model) verifyBlock(b Block, ports kindPorts, carry []op.Type) error {
 	p := m.Kinds[b.Kind].Program
-	params := graph.Ports(p.Inputs, graph.Param)
+	params := ports.params
 	if len(params) != len(b.Params) {
 		return fmt.Errorf("its program reads %d params, it names %d", len(params), len(b.Params))
 	}
@@ -127,7 +134,7 @@ func (m *Model) verifyBlock(b Block, carry []op.Type) error {
 			return fmt.Errorf("param %s is %v, its program reads %v", q.Name, q.Type, p.Type(port.Value))
 		}
 	}
-	in := graph.Ports(p.Inputs, graph.Carry)
+	in := ports.carries
 	if len(in) != len(carry) {
 		return fmt.Errorf("it takes %d carries, the block before gives %d", len(in), len(carry))
 	}

@@ -62,9 +62,9 @@ func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
 	if newest != nil {
 		t.last, t.saved = newest.Path, newest.Iteration
 	}
+	t.kept = iteration
 	if err := t.restoreState(raw, iteration); err != nil {
 		return false, fmt.Errorf("from iteration %d on disk: %w", iteration, err)
 	}
-	t.kept = t.done
-	return true, nil
+	return true, t.commit()
 }

@@ -16,18 +16,26 @@ func (t *Trainer) optimizer() optim.Config {
 	return t.c.Optimizer
 }
 
-// follow does what the policy says after an iteration. One that updated nothing tells it
-// nothing.
-func (t *Trainer) follow(r Report) error {
-	if r.Skipped {
+// judgePolicy asks the policy after an iteration. One that updated nothing tells it nothing.
+// What it says is part of the state that becomes durable: a run that is killed before it
+// followed does so when it goes on.
+func (t *Trainer) judgePolicy(r Report) {
+	if !r.Skipped {
+		t.wanted = t.c.Policy.Next(t.wanted, t.done, r.Loss)
+	}
+}
+
+// follow does what the policy says. What is kept then is another state of the same
+// iteration.
+func (t *Trainer) follow() error {
+	if !t.wanted.Active || t.compression.Active {
+		t.compression = t.wanted
 		return nil
 	}
-	next := t.c.Policy.Next(t.compression, t.done, r.Loss)
-	if next.Active && !t.compression.Active {
-		return t.compress(next)
+	if err := t.compress(t.wanted); err != nil {
+		return err
 	}
-	t.compression = next
-	return nil
+	return t.commit()
 }
 
 // regain brings a run that is resumed to where its policy was, before its states are
@@ -36,6 +44,7 @@ func (t *Trainer) regain(was *optim.Compression) error {
 	if was == nil {
 		return nil
 	}
+	t.wanted = *was
 	if was.Active && !t.compression.Active {
 		return t.compress(*was)
 	}
@@ -58,6 +67,7 @@ func (t *Trainer) compress(next optim.Compression) error {
 		t.compression = was
 		return fmt.Errorf("compressing states after iteration %d: %w", t.done, err)
 	}
+	t.kept = noneKept
 	t.c.Notice(fmt.Sprintf("states are compressed from iteration %d on: %v instead of %v", t.done+1, units.Bytes(StateBytes(t.e.Plan())), units.Bytes(before)))
 	return nil
 }

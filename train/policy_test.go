@@ -135,14 +135,9 @@ func TestPoliciesBeginAtOnce(t *testing.T) {
 }
 
 func TestPoliciesThatCannotBe(t *testing.T) {
-	p, err := optim.ParsePolicy("auto")
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := optimizer(t, "adamw")
 	e := start(t, plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o}))
 	for says, c := range map[string]train.Config{
-		"leave the disk out":   {Optimizer: o, Policy: p, Durable: &diary{}},
 		"none can be negative": {Optimizer: o, Policy: optim.Policy{Preset: "auto", Warmup: -1}},
 	} {
 		if _, err := train.New(e, feed(t, data.Config{}), c); err == nil || !strings.Contains(err.Error(), says) {

@@ -53,7 +53,7 @@ func (t *Trainer) state() (state, error) {
 	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, Samples: p.Rows * int64(p.Micros),
 		Feed: feed, LossScale: t.scale, Best: t.best, Judged: t.judged}
 	if t.c.Policy != (optim.Policy{}) {
-		s.Policy, s.Compression = &t.c.Policy, &t.compression
+		s.Policy, s.Compression = &t.c.Policy, &t.wanted
 	}
 	return s, err
 }

@@ -83,7 +83,8 @@ type Trainer struct {
 	// judged is the last iteration that was evaluated.
 	judged int64
 
-	compression optim.Compression
+	compression optim.Compression // of the plan's states
+	wanted      optim.Compression // what the policy says after the last iteration
 }
 
 // New prepares a run on an executor whose weights are loaded. With a folder to
@@ -94,7 +95,10 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept, compression: c.Policy.Begin()}
+	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept, compression: c.Policy.Begin(), wanted: c.Policy.Begin()}
+	if c.Policy != (optim.Policy{}) && keeps(t.optimizer(), e.Plan()) != nil && keeps(c.Policy.Compressed(c.Optimizer), e.Plan()) == nil {
+		t.compression.Active, t.wanted.Active = true, true // the plan goes on where the policy had begun
+	}
 	if err := t.matches(e); err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
@@ -142,9 +146,6 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Iterations < 0 || !(c.Clip >= 0) {
 		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
-	}
-	if c.Policy != (optim.Policy{}) && c.Durable != nil {
-		return c, fmt.Errorf("policy %s would change states that a disk keeps from iteration to iteration; name an optimizer such as %s_8bit, which starts with them, or leave the disk out", c.Policy, c.Optimizer.Name)
 	}
 	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check(), c.Policy.Check())
 }
@@ -316,12 +317,15 @@ func (t *Trainer) Step() (Report, error) {
 		return Report{}, err
 	}
 	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))
-	if err == nil && t.done%t.c.DurableEvery == 0 {
-		err = t.commit()
+	if err == nil {
+		t.judgePolicy(report)
+		if t.done%t.c.DurableEvery == 0 {
+			err = t.commit()
+		}
 	}
 	t.pace.stop(filled.Tokens)
 	if err == nil {
-		err = t.follow(report)
+		err = t.follow()
 	}
 	return report, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"spillway/executor"
 	"spillway/internal/offheap"
@@ -14,6 +15,7 @@ import (
 // no executor holds them. It must be closed.
 type Parked struct {
 	bytes int64
+	of    func(*executor.Executor) []executor.Tensor // what was parked
 	at    map[parkedName]parkedAt
 	store storage
 }
@@ -35,25 +37,39 @@ type storage interface {
 }
 
 // ParkedBytes is what parking an executor's state takes.
-func ParkedBytes(e *executor.Executor) (n int64) {
-	for _, t := range held(e) {
+func ParkedBytes(e *executor.Executor) int64 { return bytesOf(held(e)) }
+
+func bytesOf(list []executor.Tensor) (n int64) {
+	for _, t := range list {
 		n += t.Bytes()
 	}
 	return n
+}
+
+// trained is what training changes.
+func trained(e *executor.Executor) []executor.Tensor {
+	return slices.DeleteFunc(held(e), func(t executor.Tensor) bool { return t.Param.Frozen() })
 }
 
 func held(e *executor.Executor) []executor.Tensor { return append(e.Weights(), e.States()...) }
 
 // Park copies what an executor holds to host memory, or to a file in a folder if one
 // is named. The file is gone with Close.
-func Park(e *executor.Executor, folder string) (*Parked, error) {
-	p := &Parked{bytes: ParkedBytes(e), at: map[parkedName]parkedAt{}}
+func Park(e *executor.Executor, folder string) (*Parked, error) { return park(e, folder, held) }
+
+// ParkTrained is Park without frozen weights, which Restore then leaves as they are.
+func ParkTrained(e *executor.Executor, folder string) (*Parked, error) {
+	return park(e, folder, trained)
+}
+
+func park(e *executor.Executor, folder string, of func(*executor.Executor) []executor.Tensor) (*Parked, error) {
+	p := &Parked{bytes: bytesOf(of(e)), of: of, at: map[parkedName]parkedAt{}}
 	var err error
 	if p.store, err = open(p.bytes, folder); err != nil {
 		return nil, fmt.Errorf("parking %d bytes of weights and state: %w", p.bytes, err)
 	}
 	var end int64
-	for _, t := range held(e) {
+	for _, t := range of(e) {
 		at := parkedAt{t.Type, end}
 		err := e.Read(t, func(offset int64, chunk []byte) error {
 			_, err := p.store.WriteAt(chunk, at.offset+offset)
@@ -70,11 +86,11 @@ func Park(e *executor.Executor, folder string) (*Parked, error) {
 // Bytes that are parked.
 func (p *Parked) Bytes() int64 { return p.bytes }
 
-// Restore writes to an executor all it holds. Its plan must have the same params and
+// Restore writes to an executor what was parked. Its plan must have the same params and
 // keep the same states of them; those of another type are converted, each number by
 // itself.
 func (p *Parked) Restore(e *executor.Executor) error {
-	tensors := held(e)
+	tensors := p.of(e)
 	if len(tensors) != len(p.at) {
 		return fmt.Errorf("%d tensors of weights and state were parked, the plan has %d", len(p.at), len(tensors))
 	}

@@ -58,6 +58,7 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
 	cmd.Flags().StringVar(&o.only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
 	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
+	timelineFlag(cmd, &o.timeline, "an iteration of the last row of bench gpu ran")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.rounds < 1 {
 			return misused("--rounds %d; one at least", o.rounds)
@@ -91,6 +92,7 @@ type benchOptions struct {
 	only          string // words of the rows to measure, separated by commas
 	device        string // of bench gpu
 	rates         string // of bench gpu: a file of an earlier run
+	timeline      string // of bench gpu: a file for the steps of the last row
 }
 
 // benchReport is the object of bench --json.

@@ -79,6 +79,9 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		}
 		r.Results = append(r.Results, row)
 	}
+	if err := r.saveTimeline(o.timeline); err != nil {
+		return r, err
+	}
 	if o.wants(hostAdam) {
 		line.Print(hostAdam)
 		if err := r.benchHost(ctx, theirs); err != nil {

@@ -64,7 +64,8 @@ esac
 
 // What plans foretell with the rates that were measured on an H200 is what iterations
 // took there, and what its driver was expected to count is what it counted. The file is
-// of bench gpu --json; what it expected was rounded up less than today.
+// of bench gpu --json; what it expected was two pages less than today. Rows that the host's
+// processor updated are not in it: what plans expected of that was measured wrongly then.
 func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "h200.json"))
 	if err != nil {
@@ -105,7 +106,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	}
 	r.conclude()
 	t.Logf("%d rows: time off by %.1f%% at the median, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
-	if len(r.Results) < 15 || !(r.TimeOff <= 0.1) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
+	if len(r.Results) < 30 || !(r.TimeOff <= 0.05) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
 		t.Errorf("%d rows: time is off by %v at the median, memory by %v", len(r.Results), r.TimeOff, r.MemoryOff)
 	}
 }

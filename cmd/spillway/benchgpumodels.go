@@ -12,6 +12,7 @@ import (
 // Models that peers run and nobody has published.
 const (
 	model11B         = "llama-1.1b"
+	model8Layers     = "llama-8b-of-8-layers"
 	modelEncoder     = "encoder-2.4b"
 	modelLinear      = "linear-16"
 	modelLinearTable = "linear-16-table"
@@ -22,6 +23,9 @@ var benchConfigs = map[string]string{
 	model11B: `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"num_hidden_layers":22,
 "num_attention_heads":32,"num_key_value_heads":4,"intermediate_size":5632,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":2048}`,
+	model8Layers: `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"num_hidden_layers":8,
+"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"rms_norm_eps":1e-5,
+"tie_word_embeddings":false,"max_position_embeddings":8192}`,
 	modelEncoder: `{"model_type":"transformer_encoder","d_model":2048,"nhead":16,"dim_feedforward":8192,
 "num_layers":48,"dropout":0.0}`,
 }

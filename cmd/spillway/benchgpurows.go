@@ -12,6 +12,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/trace"
 	"spillway/units"
 )
 
@@ -52,6 +53,7 @@ type gpuRow struct {
 	options spillway.PlanOptions
 	tf32    bool   // products of f32 operands round them
 	twin    string // the row that is the same training elsewhere
+	steps   []trace.Event
 }
 
 // Names of the rows that peers know too.
@@ -107,6 +109,13 @@ func lean(o spillway.PlanOptions) spillway.PlanOptions {
 	return o
 }
 
+// byCard has the card update: the host's processor rounds otherwise, so that bits would
+// differ from those of a run without it.
+func byCard(o spillway.PlanOptions) spillway.PlanOptions {
+	o.Insist.Updates = planner.ByDevice
+	return o
+}
+
 // Ways to treat all slabs and blocks alike.
 var (
 	allKept    = planner.Alike(false, false, planner.KeepAll, 1)
@@ -136,7 +145,7 @@ func peerRows() []*gpuRow {
 		bf16(leanKept, model11B, lean(work(spillway.Train, 4, 2048, 0, allKept))),
 		bf16(leanAgain, model11B, lean(work(spillway.Train, 4, 2048, 0, recomputed))),
 		tf32(encoderForward, modelEncoder, work(spillway.Infer, 16, 512, 4*gib, streamed)),
-		tf32(encoderTrain, modelEncoder, work(spillway.Train, 16, 512, 12*gib, nil)).like(encoderWhole),
+		tf32(encoderTrain, modelEncoder, byCard(work(spillway.Train, 16, 512, 12*gib, nil))).like(encoderWhole),
 		tf32(encoderWhole, modelEncoder, work(spillway.Train, 16, 512, 0, allKept)).like(encoderTrain),
 		bf16(linearForward, modelLinear, work(spillway.Infer, 4096, 1, 0, streamed)),
 		bf16(linearStays, modelLinearTable, work(spillway.Eval, 1, 4096, 0, streamedButFirst)),
@@ -184,6 +193,11 @@ func spreadRows() (list []*gpuRow) {
 			list = append(list, bf16(fmt.Sprintf("%s: %s, %d × %d tokens", model, w.how, w.rows, w.seq), model, work(w.task, w.rows, w.seq, 0, w.choose)))
 		}
 	}
+	list = append(list,
+		tf32("llama-50m: training in tf32, 4 × 1024 tokens", "llama-50m", work(spillway.Train, 4, 1024, 0, allKept)),
+		tf32("qwen2.5-0.5b: training in tf32 from the host, 4 × 512 tokens", "qwen2.5-0.5b", work(spillway.Train, 4, 512, 0, fromHost)),
+		bf16("8 layers of 8B: training from the host in 24 GiB, 8 × 4096 tokens", model8Layers,
+			spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 4096, Budget: int64(24 * units.GiB), Insist: onHost}))
 	for _, rows := range []int64{1, 4} {
 		size := fmt.Sprintf("%d × 1024 tokens", rows)
 		list = append(list,

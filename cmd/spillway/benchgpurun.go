@@ -75,8 +75,7 @@ func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor) error {
 		return err
 	}
 	g.Seconds = best.Seconds()
-	g.Spent, err = spent(e, once)
-	return err
+	return g.follow(e, once)
 }
 
 // gpuTries is how many iterations are timed.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math"
 
 	"spillway/executor"
@@ -14,24 +15,27 @@ import (
 // What a row tells besides its time: where the time of an iteration went, and which bits
 // came out.
 
-// spent is how many seconds of an iteration the compute queue of the first device was at
-// each kind of work, and how many it waited.
-func spent(e *executor.Executor, once func() error) (map[string]float64, error) {
+// follow runs an iteration step by step: its steps, and where the time of the first
+// device's compute queue went.
+func (g *gpuRow) follow(e *executor.Executor, once func() error) error {
 	ring := trace.NewRing(len(e.Plan().Steps))
 	if err := e.Trace(ring); err != nil {
-		return nil, err
+		return err
 	}
 	if err := once(); err != nil {
-		return nil, err
+		return err
 	}
-	return spentOn(ring.Events(), trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)}), e.Trace(nil)
+	g.steps = ring.Events()
+	g.Spent = spentOn(g.steps, trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)})
+	return e.Trace(nil)
 }
 
-// spentOn adds up what a lane did.
+// spentOn is how many seconds of an iteration a lane was at each kind of work, and how
+// many it waited, from the first to the last step of its device: each has its own clock.
 func spentOn(events []trace.Event, lane trace.Lane) map[string]float64 {
 	sums, first, last, busy := map[string]float64{}, int64(math.MaxInt64), int64(0), int64(0)
 	for _, ev := range events {
-		if ev.Verb == trace.Free {
+		if ev.Verb == trace.Free || ev.Lane.Device != lane.Device {
 			continue
 		}
 		first, last = min(first, ev.Start), max(last, ev.End)
@@ -69,6 +73,18 @@ func digestAfter(iterations int, e *executor.Executor, once func() error) (strin
 		}
 	}
 	return fmt.Sprintf("%08x", sum.Sum32()), nil
+}
+
+// saveTimeline writes the steps of the last row that was measured; "" is nowhere.
+func (r *gpuReport) saveTimeline(path string) error {
+	t, err := openTimeline(path)
+	if err != nil || t == nil {
+		return err
+	}
+	if n := len(r.Results); n > 0 {
+		t.write(1, r.Results[n-1].steps)
+	}
+	return t.close(io.Discard)
 }
 
 // twins says of rows that are one training in two places whether their bits are the same.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,6 +26,7 @@ func TestSpentAddsUp(t *testing.T) {
 		{Verb: trace.Free, Lane: lane},
 		{Verb: trace.Update, Name: "layers.0", Lane: lane, Start: 6e9, End: 6.5e9},
 		{Verb: trace.Move, Name: "weights", Lane: other, Start: 6.5e9, End: 8e9},
+		{Verb: trace.Update, Name: "layers.1", Lane: trace.Lane{Device: "host", Queue: "compute"}, Start: 90e9, End: 91e9},
 	}, lane)
 	want := map[string]float64{"layers forward": 3, "update": 0.5, "waiting": 3.5}
 	if len(got) != len(want) {
@@ -51,6 +54,13 @@ func TestTwinsAreCompared(t *testing.T) {
 		t.Fatalf("%+v and %+v", here, there)
 	}
 	r := &gpuReport{Results: []*gpuRow{here, there}}
+	file := filepath.Join(t.TempDir(), "timeline.json")
+	if err := r.saveTimeline(file); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "update") {
+		t.Errorf("the timeline is %q: %v", text, err)
+	}
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "the same losses and weights") {
 		t.Errorf("bits: %v", r.Bits)
 	}

@@ -24,6 +24,8 @@ type goal struct {
 	policy     string // on states
 	clip       float64
 	lora       adapterFlags
+	keepF32    []string // modules
+	unquant    []string
 	auto       bool     // the batch is found by planning
 	tasks      []string // to choose from
 
@@ -82,6 +84,8 @@ func (g *goal) flags(cmd *cobra.Command) {
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
+	f.StringSliceVar(&g.keepF32, "keep-f32", nil, "`MODULES` that are held and computed in f32 whatever the precision: names or their last parts,\nor regular expressions of whole names: lm_head,norm")
+	f.StringSliceVar(&g.unquant, "no-quantize", nil, "`MODULES` that qlora leaves in the precision computed in, named in the same way")
 	optimizerFlag(cmd, &g.optimizer)
 	f.StringVar(&g.policy, "state-policy", "", "compress what the optimizer keeps once training has found its way: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)")
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
@@ -141,7 +145,19 @@ func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions
 	if g.adapters() {
 		o.Adapters = g.adapted
 	}
+	o.Kept = g.kept()
 	return o
+}
+
+// kept are the modules that are exceptions.
+func (g *goal) kept() (list []spillway.Kept) {
+	if len(g.unquant) > 0 {
+		list = append(list, spillway.Kept{Modules: g.unquant})
+	}
+	if len(g.keepF32) > 0 {
+		list = append(list, spillway.Kept{Modules: g.keepF32, Type: dtype.F32})
+	}
+	return list
 }
 
 func (g *goal) adapters() bool { return g.task == "lora" || g.task == "qlora" }
@@ -154,6 +170,8 @@ type goalReport struct {
 	Micros    int      `json:"accumulate"`
 	Precision string   `json:"precision"`
 	Master    bool     `json:"master"`
+	KeptF32   []string `json:"kept_f32,omitempty"`      // modules
+	Unquant   []string `json:"not_quantized,omitempty"` // modules
 	Optimizer string   `json:"optimizer,omitempty"`
 	Clip      float64  `json:"clip,omitempty"`
 	Rank      int64    `json:"rank,omitempty"`
@@ -163,7 +181,7 @@ type goalReport struct {
 
 // describeGoal is the goal with everything filled in.
 func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
-	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String()}
+	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String(), KeptF32: g.keepF32, Unquant: g.unquant}
 	if o.Task != spillway.Infer {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), g.clip
 	}
@@ -196,6 +214,12 @@ func (r goalReport) String() string {
 	text += ", " + r.Precision
 	if r.Master {
 		text += " with f32 master weights"
+	}
+	if len(r.KeptF32) > 0 {
+		text += ", " + strings.Join(r.KeptF32, " and ") + " in f32"
+	}
+	if len(r.Unquant) > 0 {
+		text += ", " + strings.Join(r.Unquant, " and ") + " not quantized"
 	}
 	if r.Optimizer != "" {
 		text += ", " + r.Optimizer

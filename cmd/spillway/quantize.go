@@ -9,6 +9,7 @@ import (
 	"spillway/convert"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/internal/vfs"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -71,7 +72,7 @@ func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out str
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}
-	from, err := hf.Open(model)
+	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), model)
 	if err != nil {
 		return r, fmt.Errorf("opening the model: %w", err)
 	}

@@ -9,24 +9,30 @@ import (
 )
 
 // rope turns pairs of each head by angles that depend on the position, computed once
-// per position for all heads.
+// per position for all heads, and for all samples that have it at the same place.
 func rope(c op.Call, workers int) program {
 	heads, half := int(c.Attr.Heads), int(c.In[2].Shape[0])
-	width := int(c.In[0].Shape.Last())
+	in := c.In[0].Shape
+	width, places := int(in.Last()), int(in[len(in)-2])
+	samples := int(in.Rows()) / max(places, 1)
 	factor := c.Attr.Scale
 	if factor == 0 {
 		factor = 1
 	}
 	var x, freq, y, angles []float32
 	var positions []int32
-	work := rowsOf(c.In[0].Shape.Rows(), int64(width), func(worker, from, to int) {
+	work := rowsOf(int64(places), int64(samples*width), func(worker, from, to int) {
 		cos, sin := angles[2*worker*half:][:half], angles[(2*worker+1)*half:][:half]
-		for n := from; n < to; n++ {
-			turn(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
-			for i := n * width; i < (n+1)*width; i += width / heads {
-				in, out := x[i:i+width/heads], y[i:i+width/heads]
-				kernel.Rotate(out[:half], out[half:2*half], in, in[half:], cos, sin)
-				copy(out[2*half:], in[2*half:])
+		for t := from; t < to; t++ {
+			for n := t; n < samples*places; n += places {
+				if n == t || positions[n] != positions[n-places] {
+					turn(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
+				}
+				for i := n * width; i < (n+1)*width; i += width / heads {
+					in, out := x[i:i+width/heads], y[i:i+width/heads]
+					kernel.Rotate(out[:half], out[half:2*half], in, in[half:], cos, sin)
+					copy(out[2*half:], in[2*half:])
+				}
 			}
 		}
 	})

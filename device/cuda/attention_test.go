@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"spillway/device"
@@ -125,10 +126,21 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 func TestFlashIsPlain(t *testing.T) {
 	d := openCard(t, Options{})
 	defer d.Close()
-	for _, by := range []struct {
+	ways := []struct {
 		precision dtype.Type
 		keys      int64
-	}{{dtype.BF16, 64}, {dtype.BF16, 32}, {dtype.F32, 32}} {
+	}{{dtype.BF16, 64}, {dtype.BF16, 32}, {dtype.F32, 32}}
+	var compiling sync.WaitGroup
+	for _, by := range ways {
+		for _, c := range attentionCalls(t, by.precision) {
+			h := headsOf(c, 3)
+			for _, u := range []unit{h.plain().unit, h.flash(by.keys).unit, h.flash(by.keys).gradient} {
+				compiling.Go(func() { _, _ = d.imageOf(u) }) // beside each other; errors come out again below
+			}
+		}
+	}
+	compiling.Wait()
+	for _, by := range ways {
 		for i, c := range attentionCalls(t, by.precision) {
 			t.Run(fmt.Sprintf("%v by %d, case %d", by.precision, by.keys, i), func(t *testing.T) { checkFlash(t, d, c, by.keys) })
 		}

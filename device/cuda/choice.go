@@ -19,10 +19,17 @@ import (
 // timed that day. So ways are timed only where there is a folder to remember the choice
 // in; elsewhere the library's own first is taken.
 
-// choices made so far, by the name of their file.
+// choices made so far.
 type choices struct {
-	mu   sync.Mutex
-	made map[string]int
+	mu     sync.Mutex
+	made   map[string]int // by the name of their file
+	loaded map[loaded]bool
+}
+
+// loaded is a way whose code is on the card.
+type loaded struct {
+	product driver.Product
+	way     int
 }
 
 // contest is a product and the ways to compute it, the library's favourite first.
@@ -46,13 +53,29 @@ type choice struct {
 	Way     int            `json:"way"`     // the one taken
 }
 
-// chosen is the number of the way to take. The context must be current.
-func (d *Device) chosen(c contest) (int, error) {
+// chosen is the way to take, its code loaded. The context must be current.
+func (d *Device) chosen(c contest) (way driver.Algorithm, err error) {
+	d.choices.mu.Lock()
+	defer d.choices.mu.Unlock()
+	n, err := d.choose(c)
+	if err != nil {
+		return way, err
+	}
+	if which := (loaded{c.product, n}); !d.choices.loaded[which] {
+		if d.choices.loaded == nil {
+			d.choices.loaded = map[loaded]bool{}
+		}
+		d.choices.loaded[which] = true
+		err = d.load(c, c.ways[n])
+	}
+	return c.ways[n], err
+}
+
+// choose gives the number of the way to take. The lock is held.
+func (d *Device) choose(c contest) (int, error) {
 	if d.options.Cache == "" || len(c.ways) == 1 || c.work < leastWork {
 		return 0, nil
 	}
-	d.choices.mu.Lock()
-	defer d.choices.mu.Unlock()
 	wanted := choice{Card: fmt.Sprintf("%s, %d multiprocessors", d.card.name, d.card.multiprocessors), Library: d.lib.BLAS.Version, Product: c.product, Added: c.prepared.Beta != 0}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d ways in %d bytes %+v", productWays, productWorkspace, wanted))
 	name := hex.EncodeToString(sum[:16]) + ".product"

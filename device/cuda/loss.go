@@ -31,7 +31,7 @@ const lossThreads = 512
 const logitBytes = 512 << 20
 
 // logitsAlign is what the floats between rows of logits are a multiple of: products are
-// several times slower where rows begin at odd places, as those of odd vocabularies would.
+// slower where rows begin at odd places, as those of odd vocabularies would.
 const logitsAlign = 32
 
 // fusedLoss is a loss fused with the product before it. It goes over the rows in
@@ -83,24 +83,44 @@ func (f *fusedLoss) chunks(each func(from, n int64) error) error {
 	return nil
 }
 
-// x is a chunk of the rows of the input, dlogits its logits after they became
-// gradients, which lie as far apart as the f32 logits did.
+// x is a chunk of the rows of the input, dlogits its logits of the classes from one on after
+// they became gradients, which lie as far apart as the f32 logits did.
 func (f *fusedLoss) x(from int64) matrix {
 	return matrix{at: at(0, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
 }
 
-func (f *fusedLoss) dlogits() matrix {
-	return matrix{at: work(f.logits), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
+func (f *fusedLoss) dlogits(from int64) matrix {
+	return matrix{at: work(f.logits + f.t.Bytes(from)), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
 }
 
-func (f *fusedLoss) w() matrix { return matrix{at: buffer(1), element: f.t, step: f.width} }
+// w is the weights of the classes from one on.
+func (f *fusedLoss) w(from int64) matrix {
+	return matrix{at: at(1, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
+}
 
-// makeLogits appends the product of a chunk.
-func (f *fusedLoss) makeLogits(from, n int64) error {
-	w := f.w()
-	w.transposed = true
-	return f.multiply(multiplication{m: n, n: f.classes, k: f.width, a: f.x(from), b: w,
-		c: matrix{at: work(f.logits), element: dtype.F32, step: f.step}})
+// classParts calls each with the first class and the number of classes of every part.
+// Products are several times slower where a side is odd, as some vocabularies are: of
+// those, the few classes beyond what is even are a part of their own.
+func (f *fusedLoss) classParts(each func(from, n int64) error) error {
+	const even, many = 16, 1024
+	rest := f.classes % even
+	if rest == 0 || f.classes < many {
+		return each(0, f.classes)
+	}
+	if err := each(0, f.classes-rest); err != nil {
+		return err
+	}
+	return each(f.classes-rest, rest)
+}
+
+// makeLogits appends the products of a chunk.
+func (f *fusedLoss) makeLogits(rows, n int64) error {
+	return f.classParts(func(from, classes int64) error {
+		w := f.w(from)
+		w.transposed = true
+		return f.multiply(multiplication{m: n, n: classes, k: f.width, a: f.x(rows), b: w,
+			c: matrix{at: work(f.logits + 4*from), element: dtype.F32, step: f.step}})
+	})
 }
 
 // finish sums the losses and gives the program.
@@ -145,14 +165,16 @@ func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 }
 
 // gradients appends dx = dlogits·W and dW += dlogitsᵀ·x of a chunk.
-func (f *fusedLoss) gradients(from, n int64) error {
-	err := f.multiply(multiplication{m: n, n: f.width, k: f.classes, a: f.dlogits(), b: f.w(),
-		c: matrix{at: at(6, f.t.Bytes(from*f.width)), element: f.t, step: f.width}})
-	if err != nil || f.c.Attr.InputOnly {
-		return err
-	}
-	left := f.dlogits()
-	left.transposed = true
-	return f.multiply(multiplication{m: f.classes, n: f.width, k: n, a: left, b: f.x(from),
-		c: matrix{at: buffer(7), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || from > 0})
+func (f *fusedLoss) gradients(rows, n int64) error {
+	return f.classParts(func(from, classes int64) error {
+		err := f.multiply(multiplication{m: n, n: f.width, k: classes, a: f.dlogits(from), b: f.w(from),
+			c: matrix{at: at(6, f.t.Bytes(rows*f.width)), element: f.t, step: f.width}, add: from > 0})
+		if err != nil || f.c.Attr.InputOnly {
+			return err
+		}
+		left := f.dlogits(from)
+		left.transposed = true
+		return f.multiply(multiplication{m: classes, n: f.width, k: n, a: left, b: f.x(rows),
+			c: matrix{at: at(7, f.t.Bytes(from*f.width)), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || rows > 0})
+	})
 }

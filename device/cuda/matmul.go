@@ -140,11 +140,11 @@ func (d *Device) fastest(x multiplication) (*product, error) {
 	if adds {
 		made.Beta = 1
 	}
-	n, err := d.chosen(contest{described, made, found, x.m * x.n * x.k})
+	way, err := d.chosen(contest{described, made, found, x.m * x.n * x.k})
 	if err != nil {
 		return nil, err
 	}
-	made.Algorithm = found[n]
+	made.Algorithm = way
 	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, plus: plus, bias: x.bias, scratch: work(x.scratch)}, nil
 }
 

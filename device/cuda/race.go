@@ -17,6 +17,9 @@ func (d *Device) race(c contest) (seconds []float64, err error) {
 		return nil, errors.Join(err, t.close())
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.fill(); err != nil {
+		return nil, err
+	}
 	const rounds = 4
 	best := make([]time.Duration, len(c.ways))
 	for round := range rounds {
@@ -36,12 +39,30 @@ func (d *Device) race(c contest) (seconds []float64, err error) {
 	return seconds, nil
 }
 
+// load runs a way once, on whatever is there, unless the card has no room for the
+// operands: the driver loads a kernel's code when it first runs, and what that takes is to
+// be known before memory is planned. The context must be current.
+func (d *Device) load(c contest, way driver.Algorithm) (err error) {
+	t := &track{contest: c, d: d, cuda: d.lib.CUDA}
+	fits, err := t.open()
+	defer func() { err = errors.Join(err, t.close()) }()
+	if err != nil || !fits {
+		return err
+	}
+	t.prepared.Algorithm = way
+	if err := t.begin(); err != nil {
+		return err
+	}
+	return errors.Join(t.run(), t.cuda.SyncStream(t.stream))
+}
+
 // track is what a race takes place on: operands, a stream and two events.
 type track struct {
 	contest
 	d        *Device
 	cuda     *driver.CUDA
 	memory   driver.Pointer
+	size     int64
 	a, b, c  driver.Pointer
 	bias     driver.Pointer
 	scratch  driver.Pointer
@@ -49,12 +70,12 @@ type track struct {
 	from, to driver.Event
 }
 
-// open takes memory and fills it; false if there is not enough.
+// open takes memory; false if there is not enough.
 func (t *track) open() (fits bool, err error) {
-	p, size := t.product, int64(0)
+	p := t.product
 	place := func(bytes int64) int64 {
-		at := size
-		size += blocked(bytes)
+		at := t.size
+		t.size += blocked(bytes)
 		return at
 	}
 	a, b, c := place(matrixBytes(p.A)), place(matrixBytes(p.B)), place(matrixBytes(p.D))
@@ -62,10 +83,10 @@ func (t *track) open() (fits bool, err error) {
 	t.d.mu.Lock()
 	room := t.d.limit - t.d.held
 	t.d.mu.Unlock()
-	if size > room {
+	if t.size > room {
 		return false, nil
 	}
-	if t.memory, err = t.cuda.Alloc(size); err != nil {
+	if t.memory, err = t.cuda.Alloc(t.size); err != nil {
 		var answer *driver.Error
 		if errors.As(err, &answer) && answer.Code == driver.OutOfMemory {
 			return false, nil
@@ -78,10 +99,7 @@ func (t *track) open() (fits bool, err error) {
 	t.stream, errs[0] = t.cuda.NewStream()
 	t.from, errs[1] = t.cuda.NewEvent()
 	t.to, errs[2] = t.cuda.NewEvent()
-	if err := errors.Join(errs[:]...); err != nil {
-		return false, err
-	}
-	return true, t.fill(size)
+	return true, errors.Join(errs[:]...)
 }
 
 // matrixBytes is what an operand takes.
@@ -95,22 +113,34 @@ func matrixBytes(m driver.Matrix) int64 {
 }
 
 // fill writes noise: 16-bit words that are small numbers of either sign in every type.
-func (t *track) fill(size int64) error {
+func (t *track) fill() error {
 	block, state := make([]uint16, 1<<19), uint32(1)
 	for i := range block {
 		state = state*1664525 + 1013904223
 		block[i] = uint16(state>>16)&0x83ff | 0x3c00
 	}
-	done := min(size, int64(len(block))*2)
+	done := min(t.size, int64(len(block))*2)
 	if err := t.cuda.Copy(t.memory, driver.Pointer(uintptr(unsafe.Pointer(&block[0]))), done, t.stream); err != nil {
 		return err
 	}
-	for ; done < size; done *= 2 {
-		if err := t.cuda.Copy(t.memory+driver.Pointer(done), t.memory, min(done, size-done), t.stream); err != nil {
+	for ; done < t.size; done *= 2 {
+		if err := t.cuda.Copy(t.memory+driver.Pointer(done), t.memory, min(done, t.size-done), t.stream); err != nil {
 			return err
 		}
 	}
 	return t.cuda.SyncStream(t.stream) // the block is ours again
+}
+
+// begin names what does not change from one product to the next.
+func (t *track) begin() error {
+	if !t.product.Bias {
+		return nil
+	}
+	return t.d.lib.BLAS.SetBias(t.prepared, t.bias)
+}
+
+func (t *track) run() error {
+	return t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream)
 }
 
 // lap is the time of one product computed in a way.
@@ -118,16 +148,11 @@ func (t *track) lap(way driver.Algorithm) (time.Duration, error) {
 	const often = 1 << 40 // multiplications that take a millisecond or two
 	n := max(2, min(16, often/t.work))
 	t.prepared.Algorithm = way
-	if t.product.Bias {
-		if err := t.d.lib.BLAS.SetBias(t.prepared, t.bias); err != nil {
-			return 0, err
-		}
-	}
-	if err := t.cuda.Record(t.from, t.stream); err != nil {
+	if err := errors.Join(t.begin(), t.cuda.Record(t.from, t.stream)); err != nil {
 		return 0, err
 	}
 	for range n {
-		if err := t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream); err != nil {
+		if err := t.run(); err != nil {
 			return 0, err
 		}
 	}

@@ -45,3 +45,19 @@ func TestTimeReadsTables(t *testing.T) {
 		t.Errorf("without a table it takes %v, want %v", got, want)
 	}
 }
+
+// Products of f32 in a model of a narrower type have a rate of their own.
+func TestTimeOfFullPrecision(t *testing.T) {
+	call := product(t, 1000)
+	for i := range call.In {
+		call.In[i].DType = dtype.F32
+	}
+	r := Rates{Matrix: 8e12, Full: 2e12, Tables: map[op.Kind]machine.Table{op.MatMul: {Axes: [][]int64{{1}, {1}, {1}}, Rates: []float64{1e12}}}}
+	if got, want := r.Time(call), time.Millisecond; got != want {
+		t.Errorf("2 GFLOP of f32 at 2 TFLOP/s take %v, want %v", got, want)
+	}
+	call.In[0].DType = dtype.BF16
+	if got, want := r.Time(call), 2*time.Millisecond; got != want {
+		t.Errorf("2 GFLOP of bf16 at 1 TFLOP/s take %v, want %v", got, want)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
@@ -21,6 +22,7 @@ import (
 // Rates of a device. Zero rates count as infinitely fast.
 type Rates struct {
 	Matrix units.Flops // products and attention
+	Full   units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
 	Vector units.Flops // everything else
 	Memory units.Rate  // of the device's own memory, read plus write
 	In     units.Rate  // host to device
@@ -137,6 +139,9 @@ func (v *Virtual) Elapsed() (end time.Duration) {
 // memory traffic. Products thinner than any in their table are bound by that traffic too.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
+	if cost.Matrix && r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 {
+		r.Matrix, r.Tables = r.Full, nil // tables are of the narrower type
+	}
 	if table, measured := r.Tables[c.Kind]; measured {
 		took := cost.Amount() / table.At(c.Sizes())
 		if cost.Matrix && r.Memory > 0 {

@@ -2,6 +2,7 @@ package metamorphic
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 		}
 		defer e.Close()
 		source, _ := weights.Fresh(m.Params, 1)
-		if err := weights.Load(e, source); err != nil {
+		if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
 			b.Fatal(err)
 		}
 		least := time.Hour

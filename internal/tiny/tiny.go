@@ -10,6 +10,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/planner"
 	"spillway/spec"
@@ -28,7 +29,16 @@ const Untied = `{"model_type":"llama","vocab_size":61,"hidden_size":24,"num_hidd
 // Model traces a config.
 func Model(t testing.TB, config string, c graph.Config) *spec.Model {
 	t.Helper()
+	return Changed(t, config, c, func(nn.Model) error { return nil })
+}
+
+// Changed traces a config after a change to the model.
+func Changed(t testing.TB, config string, c graph.Config, change func(nn.Model) error) *spec.Model {
+	t.Helper()
 	m, info, err := arch.FromConfig([]byte(config))
+	if err == nil {
+		err = change(m)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

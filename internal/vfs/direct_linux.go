@@ -29,6 +29,18 @@ func dropDirect(f *os.File) error {
 	return nil
 }
 
+// send starts the writing of a range and lets the page cache forget what was sent before
+// it, having waited for that: so memory holds two ranges at most.
+func (f osFile) send(from, n int64) {
+	fd := int(f.Fd())
+	_ = unix.SyncFileRange(fd, from, n, unix.SYNC_FILE_RANGE_WRITE)
+	if before := min(from, sendBytes); before > 0 {
+		const whole = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+		_ = unix.SyncFileRange(fd, from-before, before, whole)
+		_ = unix.Fadvise(fd, from-before, before, unix.FADV_DONTNEED)
+	}
+}
+
 // reserve takes the space at once; a file system that cannot only gets the length,
 // and may run full later.
 func reserve(f *os.File, bytes int64) error {

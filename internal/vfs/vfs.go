@@ -111,21 +111,40 @@ func WriteFile(d FS, name string, write func(io.Writer) error) error {
 }
 
 func writeAndSync(f File, write func(io.Writer) error) error {
-	if err := write(fullWriter{f}); err != nil {
+	if err := write(&fullWriter{file: f}); err != nil {
 		return err
 	}
 	return f.Sync()
 }
 
-// fullWriter turns a short write into an error: not every user of io.Writer looks.
-type fullWriter struct{ file File }
+// fullWriter turns a short write into an error: not every user of io.Writer looks. Of a
+// large file it sends parts to the disk while the next are made, so that Sync has little
+// left to do, and little of the file is in memory.
+type fullWriter struct {
+	file     File
+	at, sent int64 // bytes written, and of them on their way to the disk
+}
 
-func (w fullWriter) Write(p []byte) (int, error) {
+// sendBytes is how much goes to the disk at a time.
+const sendBytes = 8 << 20
+
+// sender is a file that can start to make bytes durable. It does what it can: Sync tells
+// what went wrong.
+type sender interface {
+	send(from, n int64)
+}
+
+func (w *fullWriter) Write(p []byte) (int, error) {
 	n, err := w.file.Write(p)
+	w.at += int64(n)
+	if s, ok := w.file.(sender); ok && w.at-w.sent >= sendBytes {
+		s.send(w.sent, w.at-w.sent)
+		w.sent = w.at
+	}
 	return full(p, n, err)
 }
 
-func (w fullWriter) WriteAt(p []byte, off int64) (int, error) {
+func (w *fullWriter) WriteAt(p []byte, off int64) (int, error) {
 	n, err := w.file.WriteAt(p, off)
 	return full(p, n, err)
 }

@@ -7,14 +7,36 @@ writes curve.json into the folder; where the folder has a config and no weights,
 """
 
 import argparse
+import contextlib
 import json
 import os
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ITERATIONS, ROWS, TOKENS = 200, 4, 64
 ADAMW = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+
+
+def kernels(device):
+    """Implementations of attention by name: transformers' word for it, and which of PyTorch's own kernels."""
+    made = {"eager": ("eager", None), "sdpa": ("sdpa", None)}
+    if device != "cpu":
+        made |= {"math": ("sdpa", SDPBackend.MATH), "cudnn": ("sdpa", SDPBackend.CUDNN_ATTENTION)}
+    return made
+
+
+def runs(options, dtype):
+    """Losses by implementation; those that PyTorch lacks for the type are left out."""
+    made = {}
+    for name, how in kernels(options.device).items():
+        try:
+            made[name] = run(options, *how, dtype)
+        except RuntimeError as e:
+            if "No available kernel" not in str(e):
+                raise
+    return made
 
 
 def batch(number, vocabulary):
@@ -30,8 +52,13 @@ def loss_of(model, ids):
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
 
 
-def run(options, attention, dtype):
+def run(options, attention, kernel, dtype):
     """Losses before each update. In bf16 the model computes with copies of f32 weights."""
+    with sdpa_kernel(kernel) if kernel else contextlib.nullcontext():
+        return losses_of(options, attention, dtype)
+
+
+def losses_of(options, attention, dtype):
     load = {"attn_implementation": attention, "dtype": torch.float32}
     model = AutoModelForCausalLM.from_pretrained(options.folder, **load).to(options.device)
     masters = [p.detach().clone().requires_grad_() for p in model.parameters()]
@@ -75,7 +102,7 @@ def main():
     made = {"iterations": ITERATIONS, "rows": ROWS, "tokens": TOKENS, "batches": options.batches, "rate": options.rate}
     made |= {"torch": torch.__version__, "device": options.device}
     for name, dtype in [("f32", torch.float32), ("bf16", torch.bfloat16)]:
-        made[name] = {a: run(options, a, dtype) for a in ["eager", "sdpa"]}
+        made[name] = runs(options, dtype)
     with open(os.path.join(options.folder, "curve.json"), "w") as f:
         json.dump(made, f)
         f.write("\n")

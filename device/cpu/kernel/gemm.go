@@ -30,9 +30,12 @@ type Gemm struct {
 	Work []float32
 
 	path *routines
-	// A piece of C has tm rows and tn columns; see cut.
-	tm, tn int
-	cutFor [4]int
+	team []member // of the pool
+	// A piece of C has tm rows and tn columns; see cut. left counts the pieces that are
+	// not finished, while the product runs.
+	tm, tn, pieces int
+	cutFor         [4]int
+	left           int64
 }
 
 // Sizes in elements. The packed columns of a block are at most blockSize, half a
@@ -82,7 +85,13 @@ func (g *Gemm) Run(p *Pool) {
 		p.Run(ceil(g.N, skinny{g}.width()), skinny{g})
 		return
 	}
-	p.Run(g.cut(p.Workers()), pieces{g})
+	g.pieces, g.team = g.cut(p.Workers()), p.team
+	g.left = int64(g.pieces)
+	helpers := p.Workers() - 1
+	if g.pieces == 1 { // too little to share
+		helpers = 0
+	}
+	p.Run(g.pieces+helpers, pieces{g})
 }
 
 // addBias adds the bias to the old C, for the rare product that has both.

@@ -1,19 +1,34 @@
 package kernel
 
-// pieces is the job of a product with many rows: a piece of C for a worker.
+// pieces is the job of a product with many rows: a piece of C for a worker. The pieces
+// after the last are for workers that find none left: they help the others.
 type pieces struct{ *Gemm }
 
-// Run computes one piece, block by block.
+// Run computes one piece, block by block, or helps.
 func (g pieces) Run(worker, piece int) {
-	down, strip, size := ceil(g.M, g.tm), g.stripScratch(), g.scratch()
-	i, j, scratch := piece%down*g.tm, piece/down*g.tn, g.Work[worker*size:][:size]
-	b := block{Gemm: g.Gemm, i0: i, iEnd: min(i+g.tm, g.M), strip: scratch[:strip], columns: scratch[strip:]}
+	if piece >= g.pieces {
+		g.help(worker)
+		return
+	}
+	down, mine := ceil(g.M, g.tm), &g.team[worker]
+	defer g.finished(mine)
+	i, j := piece%down*g.tm, piece/down*g.tn
+	mine.block = block{Gemm: g.Gemm, i0: i, iEnd: min(i+g.tm, g.M)}
+	b := &mine.block
+	b.strip, b.columns = g.scratchOf(worker)
 	end := min(j+g.tn, g.N)
 	width := roundUp(ceil(end-j, ceil(end-j, g.blockN())), g.path.nr)
 	for b.j0 = j; b.j0 < end; b.j0 = b.jEnd {
 		b.jEnd = min(b.j0+width, end)
-		b.compute()
+		mine.compute()
 	}
+}
+
+// scratchOf is the scratch memory of a worker: for rows of A and for columns of B.
+func (g *Gemm) scratchOf(worker int) (strip, columns []float32) {
+	size, cut := g.scratch(), g.stripScratch()
+	own := g.Work[worker*size:][:size]
+	return own[:cut], own[cut:]
 }
 
 // scratch is what one worker needs: a strip and the packed columns of a block.
@@ -38,20 +53,8 @@ type block struct {
 	strip              []float32 // rows of A, packed, where they cannot be read as they lie
 }
 
-// compute adds slab after slab. Packed columns stay in the second-level cache while the
-// rows pass by.
-func (b *block) compute() {
-	depth := b.depth()
-	for b.p0 = 0; b.p0 < b.K; b.p0 += depth {
-		b.kc = min(depth, b.K-b.p0)
-		b.B.pack(b.path, b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc, b.B.Transposed)
-		for i := b.i0; i < b.iEnd; i += b.height() {
-			b.rows(i, min(i+b.height(), b.iEnd))
-		}
-	}
-}
-
-// stripM is how many rows are packed at a time: a multiple of the rows of any tile.
+// stripM is how many rows are taken, and packed, at a time: a multiple of the rows of any
+// tile.
 const stripM = 48
 
 // height is how many rows are made ready at a time: a panel, which stays in the

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -142,6 +144,51 @@ func TestGemmRowsDoNotDependOnTheRest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Workers that help each other leave the bits of one that works alone, also where there
+// are many of them for few pieces, and where products of several callers take turns.
+func TestHelpersLeaveTheBits(t *testing.T) {
+	one, many := NewPool(1), NewPool(7)
+	defer one.Close()
+	defer many.Close()
+	var callers sync.WaitGroup
+	for mode := range 4 {
+		want := newGemm(newRand(), 500, 130, 600, mode)
+		want.Run(one)
+		g := newGemm(newRand(), 500, 130, 600, mode)
+		g.Work = make([]float32, g.Workspace(7))
+		callers.Go(func() {
+			for range 20 {
+				clear(g.C)
+				g.Run(many)
+				if !slices.Equal(g.C, want.C) {
+					t.Errorf("mode %d: seven workers give other bits than one", mode)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// A product that panics, for want of half of an operand, ends for all of its workers, and the
+// pool goes on.
+func TestHelpersOutliveAPanic(t *testing.T) {
+	pool := NewPool(3)
+	defer pool.Close()
+	bad, good := newGemm(newRand(), 300, 300, 300, 1), newGemm(newRand(), 300, 300, 300, 1)
+	bad.A.Data = bad.A.Data[:len(bad.A.Data)/2]
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("half of the operand was enough")
+			}
+		}()
+		bad.Run(pool)
+	}()
+	before := slices.Clone(good.C)
+	good.Run(pool)
+	good.check(t, before)
 }
 
 // transpose is the same k by n matrix stored the other way.

@@ -34,6 +34,8 @@ type Pool struct {
 	closed   atomic.Bool
 	workers  int
 
+	team []member // by worker: products that are worked at
+
 	failure atomic.Pointer[failure] // the first panic of a piece
 }
 
@@ -47,7 +49,7 @@ const spins = 3000
 // NewPool starts workers-1 goroutines. Close ends them.
 func NewPool(workers int) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, wake: make(chan struct{}, workers), done: make(chan struct{}, 1)}
+	p := &Pool{workers: workers, wake: make(chan struct{}, workers), done: make(chan struct{}, 1), team: make([]member, workers)}
 	for w := 1; w < workers; w++ {
 		go p.serve(w)
 	}

@@ -13,39 +13,49 @@
 //	R11 line to fetch for later tiles, R13 to the second one
 //	CX  k left       K1 to K4  columns that exist
 
-// Fetch the next row of B: whole, only the columns that exist, or those of its half.
-#define B_FULL \
-	VMOVUPS (BX), Z24; VMOVUPS 64(BX), Z25; VMOVUPS 128(BX), Z26; VMOVUPS 192(BX), Z27; \
-	PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8); PREFETCHT0 128(BX)(R9*8); PREFETCHT0 192(BX)(R9*8)
-#define B_HALF   VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
-#define B_MASKED B_HALF; VMOVUPS.Z 128(BX), K3, Z26; VMOVUPS.Z 192(BX), K4, Z27
+// Load a row of B, which lies at x: whole, only the columns that exist, or those of its
+// half. Where B is not packed it comes from far, row by row, which no processor foresees.
+#define B_FULL(x) VMOVUPS 0 x, Z24; VMOVUPS 64 x, Z25; VMOVUPS 128 x, Z26; VMOVUPS 192 x, Z27
+#define B_AHEAD   PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8); PREFETCHT0 128(BX)(R9*8); PREFETCHT0 192(BX)(R9*8)
+#define B_HALF    VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
+#define B_MASKED  B_HALF; VMOVUPS.Z 128(BX), K3, Z26; VMOVUPS.Z 192(BX), K4, Z27
 
 // acc += a * row of B, for one row of A.
 #define FMA2(at, c0, c1)         VBROADCASTSS at, Z28; VFMADD231PS Z24, Z28, c0; VFMADD231PS Z25, Z28, c1
 #define FMA4(at, c0, c1, c2, c3) FMA2(at, c0, c1); VFMADD231PS Z26, Z28, c2; VFMADD231PS Z27, Z28, c3
 
-// One k for h rows when A is stored column by column (packed panels): whole rows of B,
-// or the half.
-#define COL1 FMA4(0(SI), Z0, Z1, Z2, Z3)
-#define COL2 COL1; FMA4(4(SI), Z4, Z5, Z6, Z7)
-#define COL4 COL2; FMA4(8(SI), Z8, Z9, Z10, Z11); FMA4(12(SI), Z12, Z13, Z14, Z15)
-#define COL6 COL4; FMA4(16(SI), Z16, Z17, Z18, Z19); FMA4(20(SI), Z20, Z21, Z22, Z23)
+// One k for h rows when A is stored column by column (packed panels), and this column at
+// x: whole rows of B, or the half.
+#define COL1(x) FMA4(0 x, Z0, Z1, Z2, Z3)
+#define COL2(x) COL1(x); FMA4(4 x, Z4, Z5, Z6, Z7)
+#define COL4(x) COL2(x); FMA4(8 x, Z8, Z9, Z10, Z11); FMA4(12 x, Z12, Z13, Z14, Z15)
+#define COL6(x) COL4(x); FMA4(16 x, Z16, Z17, Z18, Z19); FMA4(20 x, Z20, Z21, Z22, Z23)
 #define COL1_HALF FMA2(0(SI), Z0, Z1)
 #define COL2_HALF COL1_HALF; FMA2(4(SI), Z4, Z5)
 #define COL4_HALF COL2_HALF; FMA2(8(SI), Z8, Z9); FMA2(12(SI), Z12, Z13)
 #define COL6_HALF COL4_HALF; FMA2(16(SI), Z16, Z17); FMA2(20(SI), Z20, Z21)
 #define COL_NEXT ADDQ R8, SI; ADDQ R9, BX
 
-// The same when A is stored row by row. Rows 0 to 2 are at SI, 3 to 5 at R12.
-#define ROW1 FMA4((SI), Z0, Z1, Z2, Z3)
-#define ROW2 ROW1; FMA4((SI)(R8*1), Z4, Z5, Z6, Z7)
-#define ROW4 ROW2; FMA4((SI)(R8*2), Z8, Z9, Z10, Z11); FMA4((R12), Z12, Z13, Z14, Z15)
-#define ROW6 ROW4; FMA4((R12)(R8*1), Z16, Z17, Z18, Z19); FMA4((R12)(R8*2), Z20, Z21, Z22, Z23)
+// The same when A is stored row by row, and this column at byte o of the rows. Rows 0 to
+// 2 are at SI, 3 to 5 at R12.
+#define ROW1(o) FMA4(o(SI), Z0, Z1, Z2, Z3)
+#define ROW2(o) ROW1(o); FMA4(o(SI)(R8*1), Z4, Z5, Z6, Z7)
+#define ROW4(o) ROW2(o); FMA4(o(SI)(R8*2), Z8, Z9, Z10, Z11); FMA4(o(R12), Z12, Z13, Z14, Z15)
+#define ROW6(o) ROW4(o); FMA4(o(R12)(R8*1), Z16, Z17, Z18, Z19); FMA4(o(R12)(R8*2), Z20, Z21, Z22, Z23)
 #define ROW1_HALF FMA2((SI), Z0, Z1)
 #define ROW2_HALF ROW1_HALF; FMA2((SI)(R8*1), Z4, Z5)
 #define ROW4_HALF ROW2_HALF; FMA2((SI)(R8*2), Z8, Z9); FMA2((R12), Z12, Z13)
 #define ROW6_HALF ROW4_HALF; FMA2((R12)(R8*1), Z16, Z17); FMA2((R12)(R8*2), Z20, Z21)
 #define ROW_NEXT ADDQ $4, SI; ADDQ $4, R12; ADDQ R9, BX
+
+// Four k, and what moves on: beside the multiply-adds as little as can be, since where a
+// neighbour shares the core that decides, not the multiply-adds.
+#define COLS4(STEP) \
+	B_FULL((BX)); STEP((SI)); B_FULL((BX)(R9*1)); STEP((SI)(R8*1)); LEAQ (BX)(R9*2), BX; LEAQ (SI)(R8*2), SI; \
+	B_FULL((BX)); STEP((SI)); B_FULL((BX)(R9*1)); STEP((SI)(R8*1)); LEAQ (BX)(R9*2), BX; LEAQ (SI)(R8*2), SI
+#define ROWS4(STEP) \
+	B_FULL((BX)); STEP(0); B_FULL((BX)(R9*1)); STEP(4); LEAQ (BX)(R9*2), BX; \
+	B_FULL((BX)); STEP(8); B_FULL((BX)(R9*1)); STEP(12); LEAQ (BX)(R9*2), BX; ADDQ $16, SI; ADDQ $16, R12
 
 #define ZERO_ROW(c0, c1, c2, c3) VPXORD c0, c0, c0; VPXORD c1, c1, c1; VPXORD c2, c2, c2; VPXORD c3, c3, c3
 #define ZERO1 ZERO_ROW(Z0, Z1, Z2, Z3)
@@ -84,33 +94,39 @@
 	MOVQ ahead_from+80(FP), R11; MOVQ ahead_pair+88(FP), R13; SHLQ $2, R13; TESTQ R11, R11; CMOVQEQ SI, R11; \
 	MOVQ k+0(FP), CX; MOVQ cols+56(FP), AX
 
-// Groups of 16 k: each fetches two lines for later tiles, the last ones also fetch C.
-#define TILE(ZERO, STEP, HALF, NEXT, ADD, OUT) \
+// With packed columns, groups of 16 k: each fetches two lines for later tiles, the last
+// ones also fetch C.
+#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT) \
 	ARGUMENTS; \
 	ZERO; \
 	TESTQ CX, CX; JZ sum; \
-	CMPQ AX, $64; JEQ group; \
+	CMPQ AX, $64; JEQ whole; \
 	CMPQ AX, $32; JGT masked; \
 half: \
 	B_HALF; HALF; NEXT; DECQ CX; JNZ half; \
 	JMP sum; \
 masked: \
-	B_MASKED; STEP; NEXT; DECQ CX; JNZ masked; \
+	B_MASKED; ONE; NEXT; DECQ CX; JNZ masked; \
 	JMP sum; \
+inPlace: \
+	B_FULL((BX)); B_AHEAD; ONE; NEXT; DECQ CX; JNZ inPlace; \
+	JMP sum; \
+whole: \
+	CMPQ R9, $256; JNE inPlace; \
 group: \
 	SUBQ $16, CX; JLT rest; \
 	PREFETCHT1 (R11); PREFETCHT1 (R11)(R13*1); \
 	MOVQ ahead_next+96(FP), AX; LEAQ (R11)(AX*4), R11; \
-	MOVQ $16, AX; \
+	MOVQ $4, AX; \
 	CMPQ CX, $(6*16); JGT full; \
 	FETCH_ROW; \
 full: \
-	B_FULL; STEP; NEXT; DECQ AX; JNZ full; \
+	FOUR; DECQ AX; JNZ full; \
 	JMP group; \
 rest: \
 	ADDQ $16, CX; JZ sum; \
 last: \
-	B_FULL; STEP; NEXT; DECQ CX; JNZ last; \
+	B_FULL((BX)); ONE; NEXT; DECQ CX; JNZ last; \
 sum: \
 	MOVQ add+64(FP), DX; MOVQ addStep+72(FP), R11; SHLQ $2, R11; \
 	TESTQ DX, DX; JZ out; \
@@ -121,25 +137,25 @@ out: \
 	RET
 
 TEXT ·tileCols6AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO6, COL6, COL6_HALF, COL_NEXT, ADD6, OUT6)
+	TILE(ZERO6, COLS4(COL6), COL6((SI)), COL6_HALF, COL_NEXT, ADD6, OUT6)
 
 TEXT ·tileCols4AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO4, COL4, COL4_HALF, COL_NEXT, ADD4, OUT4)
+	TILE(ZERO4, COLS4(COL4), COL4((SI)), COL4_HALF, COL_NEXT, ADD4, OUT4)
 
 TEXT ·tileCols2AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO2, COL2, COL2_HALF, COL_NEXT, ADD2, OUT2)
+	TILE(ZERO2, COLS4(COL2), COL2((SI)), COL2_HALF, COL_NEXT, ADD2, OUT2)
 
 TEXT ·tileCols1AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO1, COL1, COL1_HALF, COL_NEXT, ADD1, OUT1)
+	TILE(ZERO1, COLS4(COL1), COL1((SI)), COL1_HALF, COL_NEXT, ADD1, OUT1)
 
 TEXT ·tileRows6AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO6, ROW6, ROW6_HALF, ROW_NEXT, ADD6, OUT6)
+	TILE(ZERO6, ROWS4(ROW6), ROW6(0), ROW6_HALF, ROW_NEXT, ADD6, OUT6)
 
 TEXT ·tileRows4AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO4, ROW4, ROW4_HALF, ROW_NEXT, ADD4, OUT4)
+	TILE(ZERO4, ROWS4(ROW4), ROW4(0), ROW4_HALF, ROW_NEXT, ADD4, OUT4)
 
 TEXT ·tileRows2AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO2, ROW2, ROW2_HALF, ROW_NEXT, ADD2, OUT2)
+	TILE(ZERO2, ROWS4(ROW2), ROW2(0), ROW2_HALF, ROW_NEXT, ADD2, OUT2)
 
 TEXT ·tileRows1AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO1, ROW1, ROW1_HALF, ROW_NEXT, ADD1, OUT1)
+	TILE(ZERO1, ROWS4(ROW1), ROW1(0), ROW1_HALF, ROW_NEXT, ADD1, OUT1)

@@ -1,0 +1,84 @@
+package kernel
+
+import "sync/atomic"
+
+// A member of a team is what one worker works at, so that others can help. Equal pieces
+// of a product do not take equal time, since cores are disturbed by others, and many
+// small ones would be packed again and again. So a worker that finds no piece left takes
+// rows of a piece that another one still works at, and multiplies them by the columns
+// that are packed there. No bit depends on who multiplies what.
+type member struct {
+	block   block // of the piece; changed only while it is closed and has no helpers
+	open    atomic.Bool
+	next    atomic.Int64 // the first row of the block's slab that nobody has taken
+	helpers atomic.Int64
+	_       [64]byte // what another worker writes is in another cache line
+}
+
+// finished counts a piece as finished, also one that panicked.
+func (g *Gemm) finished(m *member) {
+	m.open.Store(false)
+	atomic.AddInt64(&g.left, -1)
+}
+
+// compute adds slab after slab of K to a block. Packed columns stay in the second-level
+// cache while the rows pass by.
+func (m *member) compute() {
+	b, depth := &m.block, m.block.depth()
+	for b.p0 = 0; b.p0 < b.K; b.p0 += depth {
+		b.kc = min(depth, b.K-b.p0)
+		b.B.pack(b.path, b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc, b.B.Transposed)
+		m.multiply()
+	}
+}
+
+// multiply walks over the rows of a packed slab, together with whoever helps.
+func (m *member) multiply() {
+	m.next.Store(int64(m.block.i0))
+	m.open.Store(true)
+	m.takeRows(&m.block)
+	m.open.Store(false)
+	for i := 0; m.helpers.Load() > 0; i++ {
+		pause(i)
+	}
+}
+
+// takeRows takes rows, some at a time, until none are left. b is the block with scratch
+// memory of the worker's own.
+func (m *member) takeRows(b *block) {
+	for {
+		i := int(m.next.Add(stripM)) - stripM
+		if i >= b.iEnd {
+			return
+		}
+		for end := min(i+stripM, b.iEnd); i < end; i += b.height() {
+			b.rows(i, min(i+b.height(), end))
+		}
+	}
+}
+
+// help works at what other workers work at until all pieces are finished.
+func (g pieces) help(worker int) {
+	strip, _ := g.scratchOf(worker)
+	for i := 0; atomic.LoadInt64(&g.left) > 0; i++ {
+		for w := range g.team {
+			g.team[w].help(strip)
+		}
+		pause(i)
+	}
+}
+
+// help takes rows of the slab in progress, if there is one. The owner goes on when nobody
+// helps any more: who counts as a helper before looking is never overlooked.
+func (m *member) help(strip []float32) {
+	if !m.open.Load() {
+		return
+	}
+	m.helpers.Add(1)
+	defer m.helpers.Add(-1)
+	if m.open.Load() {
+		b := m.block
+		b.strip = strip
+		m.takeRows(&b)
+	}
+}

@@ -1,0 +1,85 @@
+package nn
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/graph"
+)
+
+// Precision is the element type a layer computes in. Layers embed it, so that one can be an
+// exception in a model that computes in another type: see Keep.
+type Precision struct {
+	// Computes is the type; Invalid is that of what is around the layer.
+	Computes dtype.Type
+}
+
+// In lets a layer compute in its own type: x is cast where it comes in, and what the layer
+// gives where it goes out.
+func (p Precision) In(b *graph.Builder, x graph.Value, layer func(x graph.Value) graph.Value) graph.Value {
+	outer := b.DType
+	if p.Computes == dtype.Invalid || p.Computes == outer {
+		return layer(x)
+	}
+	return b.Cast(p.last(b, x, layer), outer)
+}
+
+// last is In of a model's last layer: what it gives stays as it is.
+func (p Precision) last(b *graph.Builder, x graph.Value, layer func(x graph.Value) graph.Value) graph.Value {
+	if p.Computes != dtype.Invalid {
+		defer func(outer dtype.Type) { b.DType = outer }(b.DType)
+		b.DType = p.Computes
+	}
+	return layer(b.Cast(x, b.DType))
+}
+
+// Keep makes modules exceptions: they compute in a type, and their params rest in it, also
+// where they would be in a block format. Chosen is asked about the name of every module;
+// what is inside one that is chosen is kept too. It returns the names of params.
+func Keep(m Model, chosen func(module string) bool, t dtype.Type) ([]string, error) {
+	if !t.IsPlain() {
+		return nil, fmt.Errorf("modules cannot be kept in %v; use f32, bf16 or f16", t)
+	}
+	if _, err := Bind(m); err != nil {
+		return nil, err
+	}
+	var names []string
+	kept := map[*Param]bool{}
+	within := modules{chosen: chosen}
+	err := Walk(m, func(name string, part any) error {
+		switch p := part.(type) {
+		case *Param:
+			if within.kept(name) && !kept[p] {
+				kept[p], names = true, append(names, p.Name)
+				p.Storage, p.Outliers = t, 0
+			}
+		case *Precision:
+			if within.kept(name) {
+				p.Computes = t
+			}
+		default:
+			within.enter(name)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// modules follows a walk and knows whether it is inside a chosen module.
+type modules struct {
+	chosen func(string) bool
+	inside string // the outermost chosen module the walk is in
+}
+
+func (m *modules) enter(name string) {
+	if !m.kept(name) {
+		m.inside = ""
+		if name != "" && m.chosen(name) {
+			m.inside = name
+		}
+	}
+}
+
+func (m *modules) kept(name string) bool {
+	return m.inside != "" && (name == m.inside || len(name) > len(m.inside) && name[:len(m.inside)+1] == m.inside+".")
+}

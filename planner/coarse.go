@@ -1,0 +1,171 @@
+package planner
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// find finds the best choice: of a model that is not deep at once, else from coarse to
+// fine, all of the search on a small miniature, and then near what was best there.
+func (s *search) find() (*candidate, error) {
+	r := s.b.findRepeats()
+	s.times = r.times
+	fields, err := s.b.miniatures(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(fields) == 0 {
+		return s.run()
+	}
+	coarse := newSearch(fields[0])
+	_, err = coarse.run()
+	for _, f := range fields[1:] {
+		if err == nil {
+			next := newSearch(f)
+			err, coarse = next.follow(coarse, r), next
+		}
+	}
+	var misfit *FitError
+	if err == nil || errors.As(err, &misfit) {
+		err = s.follow(coarse, r)
+	}
+	return s.best, err
+}
+
+// follow tries what was best on a coarser field, and improves on it where that is not
+// much coarser.
+func (s *search) follow(coarse *search, r repeats) error {
+	s.written, s.simulated = s.written+coarse.written, s.simulated+coarse.simulated
+	like := r.likeness(coarse.b, coarse.times, s.b, s.times)
+	if coarse.best == nil {
+		return s.followLeanest(coarse, like)
+	}
+	for _, c := range coarse.ranked() {
+		if s.best != nil && !better(c, s.best) {
+			break
+		}
+		if err := s.settle(s.like(c, coarse, like)); err != nil {
+			return err
+		}
+	}
+	if s.best == nil { // the miniature promised too much
+		_, err := s.run()
+		return err
+	}
+	s.learn(coarse)
+	if much := s.times / coarse.times; much <= deep {
+		return s.climb(much/2, 1)
+	}
+	return nil
+}
+
+// followLeanest sees whether what lacked least on a coarser field lacks something here.
+func (s *search) followLeanest(coarse *search, like likeness) (err error) {
+	if s.lean, err = s.glance(s.like(coarse.lean, coarse, like)); err != nil {
+		return err
+	}
+	if err := s.weigh(s.lean); err != nil {
+		return err
+	}
+	s.learn(coarse)
+	if s.lean.fits {
+		return s.time(s.lean)
+	}
+	return s.fitError()
+}
+
+// ranked are the best candidates of each way, the fastest first.
+func (s *search) ranked() []*candidate {
+	of := map[way]*candidate{}
+	for _, c := range s.made {
+		if had := of[c.mix.way]; c.fits && !c.bound && (had == nil || better(c, had)) {
+			of[c.mix.way] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(of), func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(a.mix.way, b.mix.way))
+	})
+}
+
+// like is the mix of a candidate of a coarser field, which from now on means the choice
+// that is like the candidate's.
+func (s *search) like(c *candidate, coarse *search, l likeness) mix {
+	m, choice := coarse.enlarged(c.mix, s.b), l.choice(c.choice, s.b)
+	m.streamed, m.offloaded, m.onDisk, m.hosted = count(choice.Streamed), count(choice.Offloaded), count(choice.OnDisk), count(choice.Hosted)
+	if m.hosted > 0 && choice.hostsAll() {
+		m.hosted = len(choice.Hosted)
+	}
+	s.given[m] = choice
+	return m
+}
+
+// hostsAll says whether the host updates all it can.
+func (c Choice) hostsAll() bool {
+	for k := range c.Hosted {
+		if c.Offloaded[k] && !c.OnDisk[k] && !c.Hosted[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// enlarged is a mix of this search for a deeper model.
+func (s *search) enlarged(m mix, b *blueprint) mix {
+	for _, n := range []*int{&m.streamed, &m.offloaded, &m.onDisk, &m.hosted} {
+		*n = enlarge(*n, len(s.b.slabs.list), len(b.slabs.list))
+	}
+	for _, n := range []*int{&m.recompute, &m.spilled} {
+		*n = enlarge(*n, len(s.b.model.Blocks), len(b.model.Blocks))
+	}
+	return m
+}
+
+// enlarge is so many of more, rounded.
+func enlarge(n, of, more int) int { return (n*more + of/2) / of }
+
+// settle tries a mix, and where it does not fit, leaner ones, until one does.
+func (s *search) settle(m mix) error {
+	tried := []mix{m}
+	for by := max(len(s.b.model.Blocks)/fine/2, 1); ; by *= 2 {
+		for _, m := range tried {
+			if err := s.step(m); err != nil {
+				return err
+			}
+		}
+		if s.best != nil || by > 4*len(s.b.model.Blocks) {
+			return nil
+		}
+		tried = s.leanerBy(m, by)
+	}
+}
+
+// leanerBy lists mixes that save more: each number higher, then all of them.
+func (s *search) leanerBy(m mix, by int) (list []mix) {
+	all := m
+	for i, most := range s.most() {
+		one := m
+		for _, n := range []*mix{&one, &all} {
+			at := n.numbers()[i]
+			*at = min(*at+by, most)
+		}
+		list = append(list, one)
+	}
+	return append(list, all)
+}
+
+// learn takes over what a search on a coarser field found out about families, where
+// nothing better is known.
+func (s *search) learn(coarse *search) {
+	for _, a := range coarse.tried {
+		m := coarse.enlarged(a.candidate.mix, s.b)
+		c := s.made[m]
+		if c == nil || !c.written {
+			rough := *a.candidate
+			rough.mix, rough.choice, rough.exact, rough.rough = m, s.choice(m), false, true
+			c = &rough
+		}
+		s.tried = append(s.tried, attempt{family{0, func(int) mix { return m }}, c})
+	}
+}

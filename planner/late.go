@@ -1,0 +1,85 @@
+package planner
+
+import "slices"
+
+// delayable says whether updates can be left to the next iteration: clipped ones, whose
+// factor tells them whether there is anything to do. What rests on disk is kept there
+// after every iteration, whole, so nothing is left undone beside it.
+func (b *blueprint) delayable() bool { return b.training() && b.goal.Optimizer.Clip }
+
+// withDelayed adds the lines in which state leaves the device once more, with updates in
+// the next iteration.
+func (b *blueprint) withDelayed(list []family) []family {
+	if !b.delayable() {
+		return list
+	}
+	for _, f := range list {
+		if f.mix(f.size).offloaded > 0 {
+			list = append(list, family{f.size, func(i int) mix { m := f.mix(i); m.delayed = true; return m }})
+		}
+	}
+	return list
+}
+
+// queueLate lists the updates that the iteration before has left, in the order in which
+// what they change is used.
+func (e *emitter) queueLate() {
+	for _, u := range e.uses {
+		for _, k := range e.b.slabs.of[u.block] {
+			if len(e.p.Slabs[k].Pieces) == 0 || !e.c.delayed(k) || e.owed[k] {
+				continue
+			}
+			if e.owed[k] = true; e.c.hosted(k) {
+				e.lateHosted = append(e.lateHosted, k)
+			} else {
+				e.queueUpdate(k)
+			}
+		}
+	}
+	e.lateTurns = len(e.turns)
+}
+
+// updateLate emits what is owed of the slabs that a visit uses. The host works ahead.
+func (e *emitter) updateLate(u use) {
+	e.lately(true, func() {
+		for _, k := range e.b.slabs.of[u.block] {
+			switch {
+			case e.c.hosted(k):
+				e.hostLate(k)
+			case e.owed[k]:
+				e.update(k)
+				e.owed[k] = false
+			}
+		}
+	})
+}
+
+// hostLate has the host update a slab that is used now, where it is owed, and a few to
+// come, and sends its weights up.
+func (e *emitter) hostLate(k int) {
+	at := slices.Index(e.lateHosted, k)
+	for ; at >= 0 && e.hostedLate < len(e.lateHosted) && e.hostedLate <= at+hostedAhead; e.hostedLate++ {
+		next := e.lateHosted[e.hostedLate]
+		e.hostUpdate(next)
+		if e.c.Streamed[next] { // else when it has gone up
+			e.owed[next] = false
+		}
+	}
+	if at >= 0 {
+		e.uploadThrough(k)
+	}
+}
+
+// takesOld says whether a device needs the weights of a slab as they are before a late
+// update: to make it, where there is no master.
+func (e *emitter) takesOld(k, dev int) bool {
+	return e.owner[k] == dev && !e.c.hosted(k) && !e.b.hasMaster(k)
+}
+
+// lately has steps added as late ones, or not.
+func (e *emitter) lately(late bool, emit func()) {
+	before := e.late
+	e.late = late
+	emit()
+	e.late = before
+}

@@ -1,0 +1,264 @@
+package planner
+
+import (
+	"sync"
+
+	"spillway/plan"
+)
+
+// field is what choices are tried on: the model itself, or where that is deep, a
+// miniature with fewer of its equal blocks, and one with twice as many of them. Another
+// period takes what the one before took, so what the model takes is on the line through
+// the two. Choices are made for the first.
+type field struct {
+	on     [2]*blueprint // the second is nil where the first is the model itself
+	times  int           // how many periods the first has
+	twice  likeness      // of the second to the first
+	beyond float64       // how many times what the second takes more than the first the model takes more than the second
+}
+
+// likeness is, of each block and slab of a deeper model, the one of a miniature that is
+// treated alike. Blocks are treated from the first on, slabs in a rhythm.
+type likeness struct{ blocks, slabs []int }
+
+// itself tries choices on the model.
+func (b *blueprint) itself() *field { return &field{on: [2]*blueprint{b}} }
+
+// periods of miniatures, from coarse to fine: as many as a climb's strides tell apart,
+// and some more.
+var periods = []int{fine, 4 * fine}
+
+// deep is how many times as many a model must have for a miniature to be worth it.
+const deep = 6
+
+// miniatures are those of a deep model; none where blocks are called by their names.
+func (b *blueprint) miniatures(r repeats) (list []*field, err error) {
+	for _, times := range periods {
+		if len(b.goal.Insist.Places) > 0 || r.times < deep*times {
+			break
+		}
+		f := &field{times: times, beyond: float64(r.times-2*times) / float64(times)}
+		for i := range f.on {
+			if f.on[i], err = b.shortened(r, times<<i); err != nil {
+				return nil, err
+			}
+		}
+		f.twice = r.likeness(f.on[0], times, f.on[1], 2*times)
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// shortened is the blueprint of the model with fewer periods.
+func (b *blueprint) shortened(r repeats, times int) (*blueprint, error) {
+	short, err := newBlueprint(r.shortened(b.model, times), b.goal, b.site)
+	if err == nil {
+		short.usualPiece, short.kernels = b.pieceElements(), b.kernels
+	}
+	return short, err
+}
+
+// likeness of a blueprint with more of the periods to a small one with few.
+func (r repeats) likeness(small *blueprint, few int, b *blueprint, more int) (l likeness) {
+	for i := range b.model.Blocks {
+		switch in := i - r.first; {
+		case in < 0:
+		case in < r.blocks*more:
+			i = r.first + in/r.blocks*few/more*r.blocks + in%r.blocks
+		default:
+			i -= r.blocks * (more - few)
+		}
+		l.blocks = append(l.blocks, i)
+	}
+	first := firstSlab(small, r.first)
+	each := (firstSlab(small, r.first+r.blocks*few) - first) / few
+	for k := range b.slabs.list {
+		switch in := k - first; {
+		case in < 0:
+		case in < each*more:
+			k = first + in%(each*few)
+		default:
+			k -= each * (more - few)
+		}
+		l.slabs = append(l.slabs, k)
+	}
+	return l
+}
+
+// firstSlab is the first that a block or one behind it owns.
+func firstSlab(b *blueprint, block int) int {
+	for k, owner := range b.owner {
+		if owner >= block {
+			return k
+		}
+	}
+	return len(b.owner)
+}
+
+// choices are one for the first, and the one like it for the second.
+func (f *field) choices(c Choice) [2]Choice {
+	if f.on[1] == nil {
+		return [2]Choice{c}
+	}
+	return [2]Choice{c, f.twice.choice(c, f.on[1])}
+}
+
+// choice for a deeper model, of which the blueprint is given.
+func (l likeness) choice(c Choice, b *blueprint) Choice {
+	c.Streamed, c.Offloaded, c.OnDisk, c.Hosted = pick(c.Streamed, l.slabs), pick(c.Offloaded, l.slabs), pick(c.OnDisk, l.slabs), pick(c.Hosted, l.slabs)
+	c.Level, c.Spilled = pick(c.Level, l.blocks), pick(c.Spilled, l.blocks)
+	if c.Split != nil {
+		c.Split = b.split(c.Devices)
+	}
+	return c
+}
+
+func pick[T any](list []T, at []int) []T {
+	if list == nil {
+		return nil
+	}
+	picked := make([]T, len(at))
+	for i, from := range at {
+		picked[i] = list[from]
+	}
+	return picked
+}
+
+// each does something on the model, or on the two miniatures at once.
+func (f *field) each(do func(i int) error) error {
+	if f.on[1] == nil {
+		return do(0)
+	}
+	var other error
+	var done sync.WaitGroup
+	done.Go(func() { other = do(1) })
+	err := do(0)
+	done.Wait()
+	if err == nil {
+		err = other
+	}
+	return err
+}
+
+// onLine is what the model takes of something.
+func (f *field) onLine(of [2]float64) float64 {
+	if f.on[1] == nil {
+		return of[0]
+	}
+	return of[1] + f.beyond*(of[1]-of[0])
+}
+
+// arenas of the model, going by those of the miniatures. Data parallel devices, which own
+// one slab or another, share what more periods take evenly.
+func (f *field) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
+	if f.on[1] == nil {
+		return of[0]
+	}
+	p := &plan.Plan{Devices: of[1].Devices, Arenas: append([]plan.Arena(nil), of[1].Arenas...)}
+	var more, devices int64 // what devices take more
+	for i, a := range p.Arenas {
+		if a.Tier == plan.OnDevice {
+			more, devices = more+a.Bytes-of[0].Arenas[i].Bytes, devices+1
+		}
+	}
+	for i := range p.Arenas {
+		a := &p.Arenas[i]
+		by := a.Bytes - of[0].Arenas[i].Bytes
+		if a.Tier == plan.OnDevice && c.Split == nil {
+			by = more / devices
+		}
+		a.Bytes += int64(f.beyond * float64(max(by, 0)))
+	}
+	return p
+}
+
+// glance is what can be said of a choice without writing its plan.
+func (f *field) glance(c Choice) (glance, error) {
+	var of [2]glance
+	choices := f.choices(c)
+	err := f.each(func(i int) (err error) {
+		of[i], err = f.on[i].glance(choices[i])
+		return err
+	})
+	if err != nil {
+		return glance{}, err
+	}
+	return glance{f.arenas([2]*plan.Plan{of[0].homes, of[1].homes}, c), f.onLine([2]float64{of[0].seconds, of[1].seconds})}, nil
+}
+
+// trial is a choice that is tried: the plan of it, or those of the miniatures.
+type trial struct {
+	*field
+	drafts [2]*draft
+	plans  [2]*plan.Plan
+	steps  int // of all plans
+}
+
+// draft writes the plans of a choice but for the places of buffers.
+func (f *field) draft(c Choice) (*trial, error) {
+	t, choices := &trial{field: f}, f.choices(c)
+	err := f.each(func(i int) (err error) {
+		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {
+			t.plans[i] = t.drafts[i].p
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range t.drafts {
+		if d != nil {
+			t.steps += d.steps()
+		}
+	}
+	return t, nil
+}
+
+// all does something to the draft, or to both at once, and is what the plan takes of each
+// arena then.
+func (t *trial) all(do func(*draft)) *plan.Plan {
+	_ = t.each(func(i int) error { // cannot fail
+		do(t.drafts[i])
+		return nil
+	})
+	return t.arenas(t.plans, t.drafts[0].c)
+}
+
+// least is what the plan takes at least: what is alive in its arenas at once.
+func (t *trial) least() *plan.Plan { return t.all(func(d *draft) { d.least() }) }
+
+// packed is what it takes with a place for every buffer. Frees are left out, they take no
+// time.
+func (t *trial) packed() *plan.Plan { return t.all(func(d *draft) { d.packed() }) }
+
+// leaves says whether something leaves a device, and loosen lets it keep its bytes for a
+// while.
+func (t *trial) leaves() bool { return len(t.drafts[0].leaving) > 0 }
+
+func (t *trial) loosen(loose bool) { t.all(func(d *draft) { d.loosen(loose) }) }
+
+// forecast of the packed plan; of miniatures only the seconds are the model's.
+func (t *trial) forecast() (*plan.Forecast, error) {
+	var of [2]*plan.Forecast
+	err := t.each(func(i int) (err error) {
+		order(t.plans[i])
+		of[i], err = forecast(t.plans[i], t.on[i].site)
+		return err
+	})
+	if err != nil || t.on[1] == nil {
+		return of[0], err
+	}
+	f := *of[1]
+	f.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, f.StepSeconds})
+	return &f, nil
+}
+
+// drop gives the memory of the plans back, for those to come.
+func (t *trial) drop() {
+	for i, d := range t.drafts {
+		if d != nil {
+			t.on[i].room = room{d.p.Buffers[:0], d.p.Steps[:0]}
+		}
+	}
+	t.drafts, t.plans = [2]*draft{}, [2]*plan.Plan{}
+}

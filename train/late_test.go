@@ -1,0 +1,67 @@
+package train_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/data"
+	plans "spillway/plan"
+	"spillway/planner"
+	"spillway/train"
+)
+
+// lateJob leaves its clipped updates to the next iteration.
+func lateJob(t *testing.T) *spillway.Job {
+	t.Helper()
+	job := plan(t, withDropout, spillway.PlanOptions{Rows: 2, Micros: 2, Packed: true, Clip: true, Choose: func(slabs, blocks int) planner.Choice {
+		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
+		c.Delayed = true
+		return c
+	}})
+	if !slices.ContainsFunc(job.Plan.Steps, func(s plans.Step) bool { return s.Late }) {
+		t.Fatalf("%s has no late updates", job.Plan.Strategy)
+	}
+	return job
+}
+
+// Runs whose updates come late save, evaluate, are ended and go on, to the bits of one in
+// which everything stays on the device and nothing is left for later.
+func TestLateUpdatesAreInCheckpoints(t *testing.T) {
+	run := func(job *spillway.Job, dir string, every, until int64) train.Result {
+		t.Helper()
+		c := saving(t, dir, every)
+		c.Iterations, c.Clip = until, 0.3
+		c.Evaluate = &train.Evaluation{Every: 3, Feed: feed(t, data.Config{Epochs: 1, InOrder: true}), Batches: 2}
+		r, err := job.Train(context.Background(), feed(t, data.Config{Seed: 8}), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	want := run(job(t), t.TempDir(), 0, 8)
+	dir := t.TempDir()
+	run(lateJob(t), dir, 2, 5)
+	got := run(lateJob(t), dir, 0, 8)
+	if got.Loss != want.Loss || got.Best.Loss != want.Best.Loss {
+		t.Errorf("%+v, on the device %+v", got, want)
+	}
+	for _, name := range []string{"model.safetensors", checkpoint.StateName} {
+		a, err := os.ReadFile(filepath.Join(want.Checkpoint, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(got.Checkpoint, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s is another", name)
+		}
+	}
+}
