@@ -31,8 +31,8 @@ golden:          ## write golden files anew; review them as a diff
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
 
-strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; takes long
-	go run ./tools/strategies
+strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
+	go run ./tools/strategies -cache build/strategies
 
 metamorphic:     ## thousands of random plans of one training give the same numbers
 	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
