@@ -42,7 +42,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
 	for _, share := range []float64{2, 0.4} {
 		var searched [2]int
-		for i, layers := range []int{800, 1600} {
+		for i, layers := range []int{1000, 2000} {
 			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, tinyRates).itself())
 			standard, err := s.b.emit(s.choice(mix{}))
 			if err != nil {
