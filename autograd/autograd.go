@@ -59,9 +59,7 @@ type reverse struct {
 	grads map[graph.Value]graph.Value // the gradient of a value, as far as summed
 	at    string                      // model code of the node being reversed
 	fresh int                         // the first node its rule made
-	// adapted: some params are frozen, others are not.
-	adapted bool
-	err     error // the first mistake; later emits do nothing
+	err   error                       // the first mistake; later emits do nothing
 }
 
 // Differentiate appends the gradient of a block's program.
@@ -72,8 +70,6 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 		joint: &Joint{Program: &joint, Forward: len(p.Nodes)},
 		needs: needs(p, o),
 		grads: map[graph.Value]graph.Value{},
-
-		adapted: adapted(p.Inputs),
 	}
 	if err := r.differentiate(p); err != nil {
 		return nil, fmt.Errorf("gradient of program %s: %w", p.Name, err)
@@ -91,14 +87,6 @@ func (r *reverse) differentiate(p *graph.Program) error {
 		}
 	}
 	return r.finish(p.Inputs)
-}
-
-// adapted says that a program has frozen params beside trained ones.
-func adapted(inputs []graph.Port) bool {
-	has := func(frozen bool) bool {
-		return slices.ContainsFunc(inputs, func(in graph.Port) bool { return in.Role == graph.Param && in.Frozen == frozen })
-	}
-	return has(true) && has(false)
 }
 
 // needs marks the values whose gradient leads to a trainable param or, when
@@ -191,11 +179,11 @@ func (r *reverse) add(v, part graph.Value) {
 	r.grads[v] = part
 }
 
-// sum adds a part to a gradient. Beside adapters, where products are many and short, the
-// product that makes the part adds it, which saves a walk over both.
+// sum adds a part to a gradient. Where a product makes the part it adds it too, which saves
+// a walk over both.
 func (r *reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
-	for i := r.fresh; r.adapted && i < len(nodes); i++ {
+	for i := r.fresh; i < len(nodes); i++ {
 		if n := &nodes[i]; n.Kind == op.MatMul && n.Out[0] == part {
 			n.Attr.Plus, n.In = true, append(n.In, sum)
 			return part

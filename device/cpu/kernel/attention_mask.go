@@ -55,10 +55,17 @@ func span(x []int32) (lo, hi int32) {
 	return lo, hi
 }
 
+// unseen are the scores of keys that are not seen.
+var unseen = func() (s [tileQ]float32) {
+	for i := range s {
+		s[i] = float32(math.Inf(-1))
+	}
+	return s
+}()
+
 // hide adds the mask to the scores of keys j to j+n and sets those that are not seen
 // to minus infinity.
 func (a *Attention) hide(s []float32, q queries, j, n int) {
-	inf := float32(math.Inf(-1))
 	first := q.i0 + a.S - a.T
 	for k := range n {
 		row, key := s[k*tileQ:][:q.n], j+k
@@ -72,12 +79,8 @@ func (a *Attention) hide(s []float32, q queries, j, n int) {
 		if a.KeyMask != nil && a.KeyMask[q.b*a.S+key] == 0 {
 			to = 0
 		}
-		for c := range min(from, q.n) {
-			row[c] = inf
-		}
-		for c := max(to, 0); c < q.n; c++ {
-			row[c] = inf
-		}
+		copy(row[:min(from, q.n)], unseen[:])
+		copy(row[min(max(to, 0), q.n):], unseen[:])
 		a.hideElements(row, q, key, from, to)
 	}
 }

@@ -1,6 +1,7 @@
 // The vocabulary in which the vector bodies (*.h without a processor in their name)
 // are written, for AVX2: 8 lanes. V12 to V15 belong to the words below: scratch of
-// SCALE2, mask of the tail, mask of LESS, the number from memory.
+// SCALE2, mask of the tail, mask of LESS, the number from memory; so does V11, the mask of
+// KEEP, where e^x is computed.
 
 #define LANES 8
 #define BYTES 32
@@ -43,7 +44,10 @@
 #define SUBMULC(c, b, a) VBROADCASTSS c, Y15; VFNMADD231PS Y15, b, a  // a -= b*c
 
 #define ROUND(x, y) VROUNDPS $0, x, y
-// y *= 2^n for a whole n from -252 to 254, in two halves so that each is a normal number
+// KEEP finds the lanes of x that are not less than low, and in those SCALE2 makes y *= 2^n
+// for a whole n from -252 to 254, in two halves so that each is a normal number; in others
+// zero.
+#define KEEP(x, low) VCMPPS $0x15, low, x, Y11
 #define SCALE2(n, y) \
 	VCVTPS2DQ n, Y12; \
 	VPSRAD $1, Y12, Y14; \
@@ -54,7 +58,8 @@
 	VPSLLD $23, Y12, Y12; \
 	VPSLLD $23, Y14, Y14; \
 	VMULPS Y12, y, y; \
-	VMULPS Y14, y, y
+	VMULPS Y14, y, y; \
+	VANDPS Y11, y, y
 
 // LESS compares lanes, CHOOSE takes yes where a was less than b.
 #define LESS(a, b) VCMPPS $0x11, b, a, Y14

@@ -1,5 +1,5 @@
 // The vocabulary in which the vector bodies (*.h without a processor in their name)
-// are written, for AVX-512: 16 lanes, masks in K1 (tail) and K2 (LESS).
+// are written, for AVX-512: 16 lanes, masks in K1 (tail), K2 (LESS) and K3 (KEEP).
 
 #define LANES 16
 #define BYTES 64
@@ -42,8 +42,10 @@
 #define SUBMULC(c, b, a) VFNMADD231PS.BCST c, b, a  // a -= b*c
 
 #define ROUND(x, y) VRNDSCALEPS $0, x, y
-// y *= 2^n for a whole n
-#define SCALE2(n, y) VSCALEFPS n, y, y
+// KEEP finds the lanes of x that are not less than low, and in those SCALE2 makes y *= 2^n
+// for a whole n, in others zero.
+#define KEEP(x, low) VCMPPS $0x15, low, x, K3
+#define SCALE2(n, y) VSCALEFPS.Z n, y, K3, y
 
 // LESS compares lanes, CHOOSE takes yes where a was less than b.
 #define LESS(a, b) VCMPPS $0x11, b, a, K2
