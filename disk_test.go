@@ -40,9 +40,9 @@ type diskTraining struct {
 	Device     int64 // bytes; 0 for enough
 	Host       int64 // the same
 	Optimizer  string
-	Policy     string // on states
-	Notice     func(string)
-	Mixed      bool // insists on a plan with homes in every tier
+	Policy     string       // on states
+	Notice     func(string) `json:"-"`
+	Mixed      bool         // insists on a plan with homes in every tier
 	Iterations int64
 	Every      int64 // checkpoints
 }

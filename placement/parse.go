@@ -78,7 +78,10 @@ type Memory struct {
 	Given bool
 }
 
-// ParseMemory reads a size for every device, such as 10GiB, or one for each:
+// everyDevice is a key that stands for all devices.
+const everyDevice = "gpu"
+
+// ParseMemory reads a size for every device, such as 10GiB or gpu=10GiB, or one for each:
 // 0=10GiB,1=20GiB,cpu=100GB, or the same as a JSON object. With entries, what has
 // none is not used. Here is what the machine has.
 func ParseMemory(text string, here Memory) (Memory, error) {
@@ -93,6 +96,14 @@ func ParseMemory(text string, here Memory) (Memory, error) {
 	entries, err := memoryEntries(text)
 	if err != nil {
 		return Memory{}, fmt.Errorf("max memory %q: %w", clip(text), err)
+	}
+	if each, ok := entries[everyDevice]; ok {
+		delete(entries, everyDevice)
+		for d := range here.Devices {
+			if err := m.set(strconv.Itoa(d), each, len(here.Devices)); err != nil {
+				return Memory{}, fmt.Errorf("max memory %q: %w", clip(text), err)
+			}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if err := m.set(key, entries[key], len(here.Devices)); err != nil {
@@ -113,7 +124,7 @@ func (m *Memory) set(key string, size any, devices int) error {
 	}
 	d, err := strconv.Atoi(key)
 	if err != nil || d < 0 || d >= devices {
-		return fmt.Errorf("%q is neither cpu nor a device from 0 to %d", key, devices-1)
+		return fmt.Errorf("%q is neither cpu, %s for all devices nor one of them, from 0 to %d", key, everyDevice, devices-1)
 	}
 	m.Devices[d] = n
 	return nil

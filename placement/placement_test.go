@@ -83,6 +83,8 @@ func TestParseMemory(t *testing.T) {
 		"640B":                      {640, 640, 1000},
 		"2TiB":                      {2 << 40, 2 << 40, 1000},
 		"0=10,cpu=2KB":              {10, -1, 2000},
+		"gpu=10,cpu=2KB":            {10, 10, 2000},
+		"gpu=10,1=20":               {10, 20, 0},
 		` { "1": "8Kb", "cpu": 5 }`: {-1, 1000, 5},
 	} {
 		m, err := ParseMemory(text, here)
@@ -97,7 +99,7 @@ func TestParseMemory(t *testing.T) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "10PB", "-1", "-1GB", "2=10GiB", "gpu=1", "0=1,0=2", "0=", "cpu", `{"0": "x"}`, `{"0": -1}`, `{"0": [1]}`, "9e99GB", "NaNGB"} {
+	for _, text := range []string{"", "10PB", "-1", "-1GB", "2=10GiB", "gpu=x", "gpu3=1", "0=1,0=2", "0=", "cpu", `{"0": "x"}`, `{"0": -1}`, `{"0": [1]}`, "9e99GB", "NaNGB"} {
 		if m, err := ParseMemory(text, here); err == nil {
 			t.Errorf("%q is taken as %+v", text, m)
 		}

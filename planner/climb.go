@@ -4,10 +4,14 @@ package planner
 // within what a forecast is worth.
 const fine = 32
 
+// patience is how many strides in a row may bring nothing.
+const patience = 2
+
 // climb improves on the best: it changes its mix by a stride, which is halved when that
 // no longer helps, down to the least, as long as it is faster and fits.
 func (s *search) climb(stride, least int) error {
-	for ; stride >= least; stride /= 2 {
+	for idle := 0; stride >= least && idle < patience; stride /= 2 {
+		idle++
 		for again := true; again; {
 			from := s.best
 			for _, m := range s.around(from.mix, stride) {
@@ -18,7 +22,9 @@ func (s *search) climb(stride, least int) error {
 					return err
 				}
 			}
-			again = s.best.seconds < worth*from.seconds
+			if again = s.best.seconds < worth*from.seconds; again {
+				idle = 0
+			}
 		}
 	}
 	return nil

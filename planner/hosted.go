@@ -90,10 +90,10 @@ func (e *emitter) hostWeights(k int) int {
 }
 
 // holdLanded lets what came to the host for an update live until that of some later
-// slab comes, so that copies do not wait for the processor.
+// slab comes, or of the last, so that copies do not wait for the processor.
 func (e *emitter) holdLanded(spans []span) {
 	for i, ids := range e.landed {
-		if later := i + hostedAhead; later < len(e.landed) && len(e.landed[later]) > 0 {
+		if later := min(i+hostedAhead, len(e.landed)-1); later > i && len(e.landed[later]) > 0 {
 			for _, id := range ids {
 				spans[id].to = max(spans[id].to, spans[e.landed[later][0]].from)
 			}

@@ -69,7 +69,7 @@ const searchBudget = 2_000_000
 
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
-const reportBudget = 60_000
+const reportBudget = 20_000
 
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
@@ -94,14 +94,12 @@ type candidate struct {
 
 // run searches all families, then climbs from the best.
 func (s *search) run() (*candidate, error) {
-	for _, w := range s.ways() {
-		for _, f := range s.families(w) {
-			if s.best != nil && s.written > searchBudget {
-				break // something fits, and that must do
-			}
-			if err := s.try(f); err != nil {
-				return nil, err
-			}
+	for _, f := range s.lines() {
+		if s.best != nil && s.written > searchBudget {
+			break // something fits, and that must do
+		}
+		if err := s.try(f); err != nil {
+			return nil, err
 		}
 	}
 	if s.best == nil {
@@ -112,6 +110,18 @@ func (s *search) run() (*candidate, error) {
 	}
 	blocks := len(s.b.model.Blocks)
 	return s.best, s.climb(blocks/2, max(blocks/fine, 1))
+}
+
+// lines are the families of all ways. Those come first in which everything stays: where
+// one fits, it is seldom beaten, and the others are given up at a glance.
+func (s *search) lines() (list []family) {
+	var rest []family
+	for _, w := range s.ways() {
+		of := s.families(w)
+		stay := min(2, len(of)) // everything kept, and some recomputed
+		list, rest = append(list, of[:stay]...), append(rest, of[stay:]...)
+	}
+	return append(list, rest...)
 }
 
 // findLeanest finds the one of what was tried that lacks least, now that it is known

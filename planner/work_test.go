@@ -36,3 +36,37 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 		}
 	}
 }
+
+// Of a very deep model hardly a plan is written: it is searched on miniatures, and then
+// what was best there is written and seen to fit. Whatever the depth, that is as much.
+func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
+	for _, share := range []float64{2, 0.4} {
+		var searched [2]int
+		for i, layers := range []int{800, 1600} {
+			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, tinyRates).itself())
+			standard, err := s.b.emit(s.choice(mix{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.b.site.Budget = int64(share * float64(standard.Arenas[0].Bytes))
+			best, err := s.find()
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := 0
+			for _, c := range s.made {
+				if c.written && !c.rough {
+					whole++
+				}
+			}
+			if !best.exact || best.bound || whole > 3 {
+				t.Errorf("%v of the memory, %d layers: %d plans of the whole model are written", share, layers, whole)
+			}
+			searched[i] = s.written - whole*s.b.usual.steps
+		}
+		t.Logf("%v of the memory: %d and %d steps of miniatures written", share, searched[0], searched[1])
+		if searched[1] > 3*searched[0]/2 {
+			t.Errorf("%v of the memory: %d steps of miniatures are written, with half the layers %d", share, searched[1], searched[0])
+		}
+	}
+}

@@ -117,6 +117,9 @@ func (r *planReport) writeMisfit(p *page) {
 func (r *planReport) writePlan(p *page) {
 	p.line("strategy", "%s", r.Strategy)
 	p.line("because", "%s", r.Reason)
+	if r.Base != "" {
+		p.line("base", "%s", r.Base)
+	}
 	p.WriteString("\n")
 	r.writeUsage(p)
 	p.WriteString("\n")

@@ -23,6 +23,7 @@ type planReport struct {
 	Fits     bool           `json:"fits"`
 	Strategy string         `json:"strategy,omitempty"`
 	Reason   string         `json:"reason"`
+	Base     string         `json:"base,omitempty"` // what becomes of weights in few bits
 	Forecast *plan.Forecast `json:"forecast,omitempty"`
 	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
 	// it is fullest: the two differ by what lives for a while only.
@@ -114,7 +115,7 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
 	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
 	r.Homes, r.AtPeak, r.Free, r.Devices = homes(p), atPeak(p), free(job), describeDevices(p)
-	r.Rejected = append(r.Rejected, p.Rejected...)
+	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeBase(job)
 	return r
 }
 

@@ -14,12 +14,12 @@ import (
 type queue struct {
 	*hostqueue.Queue[work]
 	device *Device
+	busy   time.Duration // until when copies over the link take it
 }
 
 // work is a copy, or a launch where there is a task.
 type work struct {
 	dst, src device.Buffer
-	link     units.Rate // of the copy; 0 for as fast as it goes
 	task     *task
 	launch   *device.Launch
 }
@@ -31,7 +31,8 @@ func (d *Device) Queue(name string) (device.Queue, error) {
 	if d.queues == nil {
 		return nil, fmt.Errorf("cpu: queue %s asked of a closed device", name)
 	}
-	q := &queue{Queue: hostqueue.New("cpu: queue "+name, work.run), device: d}
+	q := &queue{device: d}
+	q.Queue = hostqueue.New("cpu: queue "+name, q.run)
 	d.queues[q] = true
 	return q, nil
 }
@@ -50,7 +51,7 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 	if err := checkBuffer(src); err != nil {
 		return fmt.Errorf("cpu: copy: the source %w", err)
 	}
-	return q.Put(work{dst: dst, src: src, link: q.device.link})
+	return q.Put(work{dst: dst, src: src})
 }
 
 // Launch runs a kernel.
@@ -76,7 +77,7 @@ func (q *queue) Close() error {
 }
 
 // run does a copy or a launch.
-func (w work) run() error {
+func (q *queue) run(w work) error {
 	if w.task != nil {
 		return w.task.run(w.launch)
 	}
@@ -84,10 +85,18 @@ func (w work) run() error {
 	if dst == nil || src == nil {
 		return fmt.Errorf("cpu: copy of %d bytes: memory was freed before the copy ran", w.dst.Bytes)
 	}
-	start := time.Now()
 	kernel.Copy(dst, src)
-	if w.link > 0 {
-		time.Sleep(w.link.Time(units.Bytes(len(dst))) - time.Since(start))
-	}
+	q.pace(units.Bytes(len(dst)))
 	return nil
+}
+
+// pace lets a copy take as long as the link would: from when it could begin and the copy
+// before had passed. A goroutine that was woken late is not a link that is slow, so what
+// was slept too long is made up for in the next copy.
+func (q *queue) pace(bytes units.Bytes) {
+	if q.device.link == 0 {
+		return
+	}
+	q.busy = max(q.busy, q.Ready()) + q.device.link.Time(bytes)
+	time.Sleep(q.busy - hostqueue.Now())
 }

@@ -50,7 +50,7 @@ func BenchmarkLeanCalls(b *testing.B) {
 			n, forecast := time.Duration(times[name]), rates.Time(calls[name])
 			expected, took = expected+n*forecast, took+n*alone
 			fmt.Fprintf(os.Stderr, "%5d × %8.1f µs, expected %8.1f: %7.1f ms, %7.1f  %s\n", n, alone.Seconds()*1e6, forecast.Seconds()*1e6,
-				(n * alone).Seconds()*1e3, (n * forecast).Seconds()*1e3, name)
+				(n*alone).Seconds()*1e3, (n*forecast).Seconds()*1e3, name)
 		}
 		b.ReportMetric(took.Seconds(), "s-calls")
 		b.ReportMetric(expected.Seconds()/took.Seconds(), "expected")

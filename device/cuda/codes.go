@@ -25,8 +25,9 @@ func codeTables() string {
 	return text.String()
 }
 
-// cells are those of positive numbers in a word each: the lowest code above the 17th bit,
-// and below it the lower half of the rung's bits, or one more than any number has.
+// cells are those of positive numbers in a word each: the lowest code from the 17th bit on,
+// and below it what the lower bits of a number must be above to carry into it, taken off
+// from all 17 bits: the lower half of the rung's bits, or one more than any number has.
 func cells(d *quant.Dynamic) []uint32 {
 	all := make([]uint32, codeCells)
 	for i := range all {
@@ -35,7 +36,7 @@ func cells(d *quant.Dynamic) []uint32 {
 		if c.Codes[0] != c.Codes[1] {
 			rung = uint32(c.Rung) & 0xffff
 		}
-		all[i] = uint32(c.Codes[0])<<17 | rung
+		all[i] = uint32(c.Codes[0])<<17 | (1<<17 - 1 - rung)
 	}
 	return all
 }

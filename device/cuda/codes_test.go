@@ -13,11 +13,7 @@ import (
 // codeOf finds a code as the kernels do.
 func codeOf(d *quant.Dynamic, table []uint32, x float32) byte {
 	bits := math.Float32bits(x)
-	entry := table[max(0, int(bits>>16&0x7fff)-quant.FirstCell)]
-	code := entry >> 17
-	if bits&0xffff+bits>>31 > entry&0x1ffff {
-		code++
-	}
+	code := (table[max(0, int(bits>>16&0x7fff)-quant.FirstCell)] + bits&0xffff + bits>>31) >> 17
 	if bits>>31 == 1 {
 		code = 2*uint32(d.Zero()) - min(code, 2*uint32(d.Zero()))
 	}

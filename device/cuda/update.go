@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"cmp"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -23,6 +25,10 @@ func copyArgs(c op.Call) ([]arg, error) {
 
 // forms are the ends of kernels' names by the type of what they keep.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
+
+// mixtures are those of two moments of different types that have a kernel of their own:
+// what policies make of states.
+var mixtures = map[[2]dtype.Type]string{{dtype.Dyn8, dtype.F32}: "8F32", {dtype.Dyn8, dtype.F16}: "8F16"}
 
 // rule is an update rule as its kernels take it: attributes and numbers of the iteration.
 type rule struct {
@@ -82,9 +88,10 @@ func momentArgs(c op.Call) (form string, args []arg) {
 	var types []arg
 	for i, t := range kept {
 		args, types = append(args, buffer(2+i)), append(types, i64(stored[t.DType]))
-		if form = forms[t.DType]; form != forms[kept[0].DType] {
-			form = "Mixed"
-		}
+		form = forms[t.DType]
+	}
+	if len(kept) == 2 && form != forms[kept[0].DType] {
+		form = cmp.Or(mixtures[[2]dtype.Type{kept[0].DType, kept[1].DType}], "Mixed")
 	}
 	if c.In[0].DType == dtype.BF16 {
 		form = "Pure"

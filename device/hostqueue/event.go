@@ -3,10 +3,24 @@ package hostqueue
 import (
 	"sync"
 	"time"
+
+	"spillway/device"
 )
 
 // epoch is zero on the clock of all events.
 var epoch = time.Now()
+
+// Now is the time on the clock of all events.
+func Now() time.Duration { return time.Since(epoch) }
+
+// happened is when an event that was waited for did. Those of other backends have clocks
+// of their own: now is late enough.
+func happened(e device.HostEvent) time.Duration {
+	if own, ours := e.(*Event); ours {
+		return own.Time()
+	}
+	return Now()
+}
 
 // Event counts its records: those asked for and those that have happened. Records of
 // one event may come from several queues; waiting for the latest means waiting until

@@ -28,6 +28,8 @@ type Queue[W any] struct {
 
 	closing sync.RWMutex // held for writing by End, for reading while queueing
 	closed  bool
+
+	ready time.Duration // see Ready
 }
 
 // waiting is how many commands a queue takes before its user has to wait for it. A
@@ -50,6 +52,7 @@ type command[W any] struct {
 	own   *Event           // to record
 	event device.HostEvent // to wait for
 	count uint64           // of the event: the record to make or to wait for
+	put   time.Duration    // when it was queued
 }
 
 // New starts a queue; its name stands in errors.
@@ -71,6 +74,7 @@ func (q *Queue[W]) put(c command[W]) error {
 	if q.closed {
 		return fmt.Errorf("%s is closed", q.name)
 	}
+	c.put = Now()
 	q.commands <- c
 	return nil
 }
@@ -115,16 +119,23 @@ func (q *Queue[W]) End() {
 	<-q.ended
 }
 
+// Ready is the moment from which on the work at hand could have been done, but for the
+// work before it: it was queued, and what it waits for had happened. Only the work itself
+// may ask.
+func (q *Queue[W]) Ready() time.Duration { return q.ready }
+
 // serve is the life of the goroutine.
 func (q *Queue[W]) serve() {
 	defer close(q.ended)
 	var failed error
 	for c := range q.commands {
+		q.ready = max(q.ready, c.put)
 		switch c.verb {
 		case record:
-			c.own.record(c.count, time.Since(epoch))
+			c.own.record(c.count, Now())
 		case wait:
 			c.event.Await(c.count)
+			q.ready = max(q.ready, happened(c.event))
 		case syncUp:
 			q.synced <- failed
 			failed = nil

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"spillway/arch"
 )
 
 func main() {
@@ -31,14 +33,16 @@ func main() {
 func run(names []string, out, cache string, workers int) error {
 	whole := len(names) == 0
 	if whole {
-		names = published()
+		names = arch.Names()
 	}
 	tables, err := newTables(names)
 	if err != nil {
 		return err
 	}
 	for i, t := range tables {
-		if err := inParallel(t.work(cache), workers); err != nil {
+		if like := t.like(tables[:i]); like != nil {
+			t.cells = like.cells
+		} else if err := inParallel(t.work(cache), workers); err != nil {
 			return err
 		}
 		if !whole {
@@ -54,15 +58,6 @@ func run(names []string, out, cache string, workers int) error {
 	return nil
 }
 
-// published are the shapes of the page: the smaller ones, and one that is large.
-// Others are printed by name.
-func published() []string {
-	return []string{
-		"tiny-gpt2", "tiny-llama", "small-llama", "llama-50m", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "qwen2.5-0.5b", "qwen3-0.6b",
-		"llama-3.2-1b", "qwen2.5-1.5b", "qwen3-1.7b", "qwen2.5-3b", "llama-3.2-3b", "qwen3-4b", "llama-3-8b",
-	}
-}
-
 // newTables opens the shapes, smallest first.
 func newTables(names []string) (tables []*table, err error) {
 	for _, name := range names {
@@ -72,7 +67,7 @@ func newTables(names []string) (tables []*table, err error) {
 		}
 		tables = append(tables, t)
 	}
-	slices.SortFunc(tables, func(a, b *table) int { return cmp.Compare(a.params, b.params) })
+	slices.SortFunc(tables, func(a, b *table) int { return cmp.Or(cmp.Compare(a.params, b.params), cmp.Compare(a.name, b.name)) })
 	return tables, nil
 }
 

@@ -17,15 +17,14 @@ struct Dynamic {
 
     // stateCode is the code of x·r, which is at most 1 and a little more: how many of the
     // middles between values are below it. The exponent and seven bits of the fraction
-    // choose a cell, which has the lowest code of its numbers and the lower bits of the
-    // one middle in it: what is above that has the next code. Codes of negative numbers
-    // are those of positive ones mirrored, where a number on a middle goes down too. No
-    // number but zero has the code of zero.
+    // choose a cell, which has the lowest code of its numbers above how far the one middle
+    // in it is from carrying: with the lower bits of what is above that, the next code comes
+    // out. Codes of negative numbers are those of positive ones mirrored, where a number on
+    // a middle goes down too. No number but zero has the code of zero.
     template <int KIND> __device__ __forceinline__ u32 stateCode(float x, float r) const {
         u32 bits = __float_as_uint(x * r), zero = KIND ? 0 : ZERO_CODE, negative = KIND ? 0 : bits >> 31;
         int cell = max(0, min((int)(bits >> 16 & 0x7fff) - FIRST_CELL, CELLS - 1));
-        u32 entry = cells[KIND][cell];
-        u32 code = (entry >> 17) + ((bits & 0xffff) + negative > (entry & 0x1ffff) ? 1 : 0);
+        u32 code = cells[KIND][cell] + (bits & 0xffff) + negative >> 17;
         if (x != 0) code = max(code, zero + 1);
         return negative ? 2 * ZERO_CODE - min(code, 2 * ZERO_CODE) : code;
     }

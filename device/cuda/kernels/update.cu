@@ -17,6 +17,15 @@ struct Span {
     __device__ __forceinline__ i64 at(int k) const { return first + k / 4 * HALF + k % 4; }
 };
 
+// soon asks for the elements of a lane, which are all there, so that they lie in the cache
+// when they are fetched.
+template <class E> __device__ __forceinline__ void soon(const E *p, const Span &s) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + s.first + h * HALF));
+}
+
+__device__ __forceinline__ Span spanOf(i64 block, i64 n) { return {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n}; }
+
 // fetch loads the elements of a lane; beyond the end lie zeros.
 template <class E> __device__ __forceinline__ void fetch(const E *p, const Span &s, Pack<E, 4> (&x)[2], E zero = E{}) {
     if (s.whole && (u64)p % sizeof(x[0]) == 0) {
@@ -51,6 +60,7 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 struct Nothing {
     __device__ bool coded() const { return false; }
     __device__ void fetch(const Span &) {}
+    __device__ void soon(const Span &) const {}
     __device__ void open(const Dynamic &, float (&f)[MINE]) const {
         for (int k = 0; k < MINE; k++) f[k] = 0;
     }
@@ -62,6 +72,7 @@ template <class E> struct Plain {
     Pack<E, 4> x[2];
     __device__ bool coded() const { return false; }
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const E *)memory, s, x); }
+    __device__ __forceinline__ void soon(const Span &s) const { ::soon((const E *)memory, s); }
     __device__ __forceinline__ void open(const Dynamic &, float (&f)[MINE]) const {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
@@ -84,6 +95,7 @@ template <int KIND> struct Coded {
         absmax = ((const float *)memory)[s.block];
         ::fetch(codes(s), s, x, (u8)(KIND ? 0 : ZERO_CODE));
     }
+    __device__ __forceinline__ void soon(const Span &s) const { ::soon(codes(s), s); }
     __device__ __forceinline__ void open(const Dynamic &d, float (&f)[MINE]) const {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = __fmul_rn(d.values[KIND][x[k / 4].x[k % 4]], absmax);
@@ -110,6 +122,7 @@ struct Any {
     Span span;
     __device__ bool coded() const { return type >= Dyn8; }
     __device__ void fetch(const Span &s) { span = s; }
+    __device__ void soon(const Span &) const {}
     template <class M> __device__ void openAs(M m, const Dynamic &d, float (&f)[MINE]) const {
         m.fetch(span);
         m.open(d, f);
@@ -142,6 +155,7 @@ struct Master {
     int type;
     Pack<float, 4> x[2];
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const float *)memory, s, x); }
+    __device__ __forceinline__ void soon(const Span &s) const { ::soon((const float *)memory, s); }
     __device__ __forceinline__ float open(int k) const { return x[k / 4].x[k % 4]; }
     __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
         put(memory, s, w);
@@ -160,6 +174,7 @@ struct Pure {
     u64 key, first; // stream, and the position of the first element in it
     Pack<bf16, 4> x[2];
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const bf16 *)memory, s, x); }
+    __device__ __forceinline__ void soon(const Span &s) const { ::soon((const bf16 *)memory, s); }
     __device__ __forceinline__ float open(int k) const { return wide(x[k / 4].x[k % 4]); }
     __device__ __forceinline__ void close(const Span &s, const float (&w)[MINE]) {
         u64 base = mix(key);
@@ -170,41 +185,35 @@ struct Pure {
     __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
 };
 
-// update applies a rule to all weights; where the clip factor is not positive, all stay
-// as they are. Beside codes, an element without a finite gradient leaves its weight as it
-// is and its moments become zero: it would spoil its whole block.
-template <class Rule, class W, class M, class V>
-__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
-    __shared__ Dynamic codes;
-    const bool coded = m.coded() || v.coded();
-    if (coded) codes.take();
-    float by = clip[0];
-    bool stays = !(by > 0);
-    i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
-    for (i64 block = position() / 32; block < blocks; block += warps) {
-        Span s = {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n};
-        Pack<Element, 4> gradient[2];
-        float x[MINE], mean[MINE], square[MINE];
+// Fetched is a block of a lane: weights, gradients and moments as they lie.
+template <class W, class M, class V> struct Fetched {
+    Span s;
+    W w;
+    M m;
+    V v;
+    Pack<Element, 4> gradient[2];
+    __device__ __forceinline__ void fetch(i64 block, i64 n, const Element *g) {
+        s = spanOf(block, n);
         w.fetch(s);
-        if (stays) {
-#pragma unroll
-            for (int k = 0; k < MINE; k++) x[k] = w.open(k);
-            w.leave(s, x);
-            continue;
-        }
-        fetch(g, s, gradient);
+        ::fetch(g, s, gradient);
         m.fetch(s);
         v.fetch(s);
+    }
+
+    // step applies a rule. Beside codes, an element without a finite gradient leaves its
+    // weight as it is and its moments become zero: it would spoil its whole block.
+    template <class Rule> __device__ __forceinline__ void step(const Rule &rule, const Dynamic &codes, float by) {
+        float x[MINE], mean[MINE], square[MINE], grad[MINE];
+        float worst = 0; // 0 times what is not finite is not a number
         m.open(codes, mean);
         v.open(codes, square);
-        float grad[MINE], worst = 0; // 0 times what is not finite is not a number
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
             grad[k] = __fmul_rn(wide(gradient[k / 4].x[k % 4]), by);
             worst += 0.0f * grad[k];
             x[k] = w.open(k);
         }
-        if (!coded || worst == 0) {
+        if (!(m.coded() || v.coded()) || worst == 0) {
 #pragma unroll
             for (int k = 0; k < MINE; k++) rule.step(x[k], grad[k], mean[k], square[k]);
         } else {
@@ -217,6 +226,40 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
         w.close(s, x);
         m.close(codes, s, mean);
         v.close(codes, s, square);
+    }
+
+    // leave writes the copy of weights that stay as they are.
+    __device__ __forceinline__ void leave() {
+        float x[MINE];
+#pragma unroll
+        for (int k = 0; k < MINE; k++) x[k] = w.open(k);
+        w.leave(s, x);
+    }
+};
+
+// update applies a rule to all weights; where the clip factor is not positive, all stay
+// as they are. AHEAD: a warp asks for its next block before it works on the one it has,
+// which pays where that work is long, as with codes on both sides, and costs elsewhere.
+template <bool AHEAD, class Rule, class W, class M, class V>
+__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
+    __shared__ Dynamic codes;
+    if (m.coded() || v.coded()) codes.take();
+    float by = clip[0];
+    i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
+    Fetched<W, M, V> now = {{}, w, m, v};
+    for (i64 block = position() / 32; block < blocks; block += warps) {
+        now.fetch(block, n, g);
+        Span next = spanOf(block + warps, n);
+        if (AHEAD && next.whole) {
+            w.soon(next);
+            soon(g, next);
+            m.soon(next);
+            v.soon(next);
+        }
+        if (by > 0)
+            now.step(rule, codes, by);
+        else
+            now.leave();
     }
 }
 
@@ -237,27 +280,30 @@ struct Adam {
             grad = __fmaf_rn(decay, x, grad);
         mean = __fmaf_rn(__fsub_rn(grad, mean), 1.0f - beta1, mean);
         square = __fmaf_rn(__fmul_rn(1.0f - beta2, grad), grad, __fmul_rn(beta2, square));
-        float root;
-        asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(square));
-        x = __fsub_rn(x, __fdividef(__fmul_rn(rate / bias1, mean), __fmaf_rn(root, 1.0f / bias2, eps)));
+        float root, step; // what is below the smallest normal number counts as 0, which saves scaling
+        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(square));
+        asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(step) : "f"(__fmul_rn(rate / bias1, mean)), "f"(fmaxf(__fmaf_rn(root, 1.0f / bias2, eps), 1.2e-38f)));
+        x = __fsub_rn(x, step);
     }
 };
 
 #define ADAM_NUMBERS int decoupled, float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2
 #define ADAM_RULE Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}
-#define ADAM(name, M, V)                                                                            \
+#define ADAM(name, ahead, M, V)                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
-        update(ADAM_RULE, Master{w, copy, type}, g, M{m}, V{v}, clip, n);                           \
+        update<ahead>(ADAM_RULE, Master{w, copy, type}, g, M{m}, V{v}, clip, n);                    \
     }
-ADAM(adam, Plain<float>, Plain<float>)
-ADAM(adamBF16, Plain<bf16>, Plain<bf16>)
-ADAM(adamF16, Plain<f16>, Plain<f16>)
-ADAM(adam8, Coded<0>, Coded<1>)
+ADAM(adam, false, Plain<float>, Plain<float>)
+ADAM(adamBF16, false, Plain<bf16>, Plain<bf16>)
+ADAM(adamF16, false, Plain<f16>, Plain<f16>)
+ADAM(adam8, true, Coded<0>, Coded<1>)
+ADAM(adam8F32, false, Coded<0>, Plain<float>)
+ADAM(adam8F16, false, Coded<0>, Plain<f16>)
 extern "C" __global__ void __launch_bounds__(256) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update(ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+    update<false>(ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
 extern "C" __global__ void __launch_bounds__(256) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update(ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
+    update<false>(ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
 
 // SGD. starts: the first iteration, which starts the momentum at the gradient.
@@ -278,20 +324,20 @@ struct SGD {
 #define SGD_RULE SGD{momentum != 0, nesterov != 0, rate, decay, momentum, dampening, starts}
 #define SGDS(name, M)                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
-        update(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+        update<false>(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
     }
 SGDS(sgd, Plain<float>)
 SGDS(sgdBF16, Plain<bf16>)
 SGDS(sgdF16, Plain<f16>)
 SGDS(sgd8, Coded<0>)
 extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mType, SGD_NUMBERS) {
-    update(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+    update<false>(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
 }
 extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
-    update(SGD{false, false, rate, decay, 0, 0, 0}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{false, false, rate, decay, 0, 0, 0}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
 }
 extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
-    update(SGD{false, false, rate, decay, 0, 0, 0}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{false, false, rate, decay, 0, 0, 0}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
 }
 
 struct Lion {
@@ -308,12 +354,12 @@ struct Lion {
 #define LION_RULE Lion{rate, decay, beta1, beta2}
 #define LION(name, M)                                                                       \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
-        update(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+        update<false>(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
     }
 LION(lion, Plain<float>)
 LION(lionBF16, Plain<bf16>)
 LION(lionF16, Plain<f16>)
 LION(lion8, Coded<0>)
 extern "C" __global__ void __launch_bounds__(256) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
-    update(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+    update<false>(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
 }

@@ -1,0 +1,83 @@
+package cuda_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"spillway"
+	"spillway/arch"
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/nn"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/units"
+)
+
+// llama134M has as many params as the model that torch-optstate shows its savings on.
+const llama134M = `{"model_type":"llama","vocab_size":32000,"hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,
+"intermediate_size":2048,"rms_norm_eps":1e-6,"tie_word_embeddings":false,"max_position_embeddings":2048}`
+
+// keeping plans a training of that model in f32, 4 × 512 tokens, with what AdamW keeps
+// under a policy, within so much of the device; 0 is all of it.
+func keeping(tb testing.TB, on device.Device, policy string, budget int64) *spillway.Job {
+	tb.Helper()
+	_, info, err := arch.FromConfig([]byte(llama134M))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m := spillway.Define("llama-134m", func() (nn.Model, error) {
+		made, _, err := arch.FromConfig([]byte(llama134M))
+		return made, err
+	})
+	m.Info = info
+	o := spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 512, Precision: dtype.F32, Machine: leanMachine(tb), Budget: budget, Insist: planner.Insist{Updates: planner.ByDevice}}
+	if on != nil {
+		o.On = []device.Device{on}
+	}
+	if o.Optimizer, err = optim.Parse("adamw:lr=3e-4"); err != nil {
+		tb.Fatal(err)
+	}
+	if o.Policy, err = optim.ParsePolicy(policy); err != nil {
+		tb.Fatal(err)
+	}
+	job, err := m.Plan(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return job
+}
+
+// kept is how many bytes the optimizer keeps.
+func kept(p *plan.Plan) (sum int64) {
+	for _, s := range p.Slabs {
+		for _, w := range s.Params {
+			for _, state := range w.States {
+				sum += state.Type.Bytes()
+			}
+		}
+	}
+	return sum
+}
+
+// torch-optstate's demonstration: ten iterations of AdamW, plain and with its states
+// compressed from the start as the usual policy does, there beside less of the card.
+func BenchmarkStatePolicy(b *testing.B) {
+	d := lent(b)
+	plain := keeping(b, d, "", 0)
+	all := plain.Plan.Peak()[plan.OnDevice]
+	for b.Loop() {
+		before := trainLean(b, plain, 10, nil)
+		for _, share := range []float64{1, 0.8, 0.6} {
+			job := keeping(b, d, "auto:warmup=0", int64(share*float64(all)))
+			after := trainLean(b, job, 10, nil)
+			fmt.Fprintf(os.Stderr, "states %+.1f%% (%v), device %+.1f%% (%v of %v), iteration %.2f × (%.2f ms), last loss %.4f against %.4f\n",
+				100*(float64(kept(job.Plan))/float64(kept(plain.Plan))-1), units.Bytes(kept(job.Plan)),
+				100*(float64(job.Plan.Peak()[plan.OnDevice])/float64(all)-1), units.Bytes(job.Plan.Peak()[plan.OnDevice]), units.Bytes(all),
+				after.middle()/before.middle(), 1e3*after.middle(), after.Losses[9], before.Losses[9])
+		}
+		b.ReportMetric(1e3*before.middle(), "ms-plain")
+	}
+}

@@ -1,0 +1,197 @@
+package planner
+
+// atBest is how long an iteration takes at least, with so much optimizer state away from
+// devices and so many bytes that wait on the host.
+func (b *blueprint) atBest(c Choice, state away, spilled int64) (float64, error) {
+	computing, err := b.computing(c)
+	moving := b.moving(c, state, spilled)
+	return max(computing.device, moving.links, computing.before+max(computing.host, moving.after)), err
+}
+
+// busy is how long computing takes at least.
+type busy struct {
+	device float64 // computes and updates, or waits for other devices, the busiest
+	host   float64 // updates
+	// before is when the first gradient is complete: what follows from gradients cannot
+	// begin earlier.
+	before float64
+}
+
+// computing is how long devices and host compute.
+func (b *blueprint) computing(c Choice) (t busy, err error) {
+	micros := (b.goal.Micros + c.devices() - 1) / c.devices()
+	if c.Split != nil {
+		micros = b.goal.Micros
+	}
+	var all, forth, back float64 // all: of all devices
+	on := make([]float64, c.devices())
+	for i := range b.model.Blocks {
+		cost, err := b.blockCost(i, c.Level[i])
+		if err != nil {
+			return t, err
+		}
+		d := 0
+		if c.Split != nil {
+			d = c.Split[i]
+		}
+		if on[d] == 0 { // it waits while the first micro-batch comes here, and others while the last goes on from here
+			on[d] = forth + back
+		}
+		on[d] += (cost.forth + cost.back) * float64(micros)
+		t.device, all = max(t.device, on[d]), all+(cost.forth+cost.back)*float64(b.goal.Micros)
+		forth, back = forth+cost.forth, back+cost.back
+	}
+	switch {
+	case c.Delayed: // updates of the iteration before are made in this one
+	case c.Split != nil:
+		t.before = forth
+	case c.Vertical:
+		t.before = forth * float64(micros)
+	default:
+		t.before = forth*float64(micros) + back*float64(micros-1)
+	}
+	updates, err := b.updates()
+	for k, u := range updates {
+		if c.hosted(k) {
+			t.host += u.host
+		} else {
+			all += u.device
+		}
+	}
+	t.device = max(t.device, all/float64(c.devices()))
+	return t, err
+}
+
+// transfers is how long moving takes at least.
+type transfers struct {
+	links float64 // and the disk, all of it
+	after float64 // what follows from gradients
+}
+
+// moving is how long links and disk are busy: with weights that stream, optimizer state
+// that rests elsewhere, values that wait on the host, and what data parallel devices
+// send each other. Devices share what is split between them evenly at best.
+func (b *blueprint) moving(c Choice, state away, spilled int64) transfers {
+	in, out := b.weightTraffic(c)
+	sums, weights := b.peerTraffic(c)
+	shares := int64(1)
+	if c.Split != nil {
+		shares = int64(c.devices())
+	}
+	each := int64(c.devices()) // data parallel devices update a part each
+	r, onDisk := b.site.Rates, b.site.Disk
+	peer := float64(r.Peer)
+	if peer == 0 {
+		peer = float64(r.In)
+	}
+	toDevice := seconds(in.all/shares+(state.all+spilled)/each, float64(r.In)) + seconds((sums+weights)/each, peer)
+	toHost := seconds((out.all+state.all+spilled)/each, float64(r.Out))
+	link := max(toDevice, toHost)
+	if r.HalfDuplex {
+		link = toDevice + toHost
+	}
+	written := seconds(out.onDisk+state.onDisk, float64(onDisk.Write))
+	return transfers{
+		links: max(link, seconds(in.onDisk+state.onDisk, float64(onDisk.Read)), written),
+		after: max(seconds((out.all+state.all)/each, float64(r.Out)), written, seconds(sums/each, peer)),
+	}
+}
+
+func seconds(bytes int64, rate float64) float64 {
+	if rate <= 0 {
+		return 0
+	}
+	return float64(bytes) / rate
+}
+
+// peerTraffic is what data parallel devices send each other at least: gradients to the
+// owners of their slabs and updated weights from there, which is counted as sums, and
+// weights that are sharded.
+func (b *blueprint) peerTraffic(c Choice) (sums, weights int64) {
+	others := int64(c.devices() - 1)
+	if c.Split != nil || others == 0 {
+		return 0, 0
+	}
+	rounds := int64(1)
+	if c.ShardGradients {
+		rounds = int64(b.roundsOf(c))
+	}
+	for k, s := range b.slabs.list {
+		if !c.Streamed[k] && c.ShardWeights {
+			weights += others * s.WeightBytes
+		}
+		if !b.training() || s.Elements == 0 {
+			continue
+		}
+		sums += rounds * others * b.gradBytes(k)
+		if !c.Streamed[k] && !c.ShardWeights && !c.hosted(k) {
+			sums += others * s.WeightBytes
+		}
+	}
+	return sums, weights
+}
+
+// away are bytes that do not rest on a device.
+type away struct{ all, onDisk int64 }
+
+// weightTraffic is what streamed weights take of the links at least: in, per data
+// parallel device or over all devices of a split; out, of all devices together. What
+// the window holds when a walk over the blocks turns round need not come again.
+func (b *blueprint) weightTraffic(c Choice) (in, out away) {
+	rounds := b.roundsOf(c)
+	var again away // what every walk after the first takes
+	var largest int64
+	for k, s := range b.slabs.list {
+		if c.hosted(k) {
+			b.hostedTraffic(k, c, &in, &out)
+		}
+		if !c.Streamed[k] {
+			continue
+		}
+		largest = max(largest, s.WeightBytes)
+		if !(c.delayed(k) && !c.hosted(k) && b.hasMaster(k)) { // else the update makes them
+			in.add(s.WeightBytes, c.OnDisk[k])
+		}
+		if b.training() && s.Elements > 0 && !c.hosted(k) {
+			out.add(s.WeightBytes, c.OnDisk[k])
+		}
+		if owner := b.owner[k]; owner > b.trained && owner < len(b.model.Blocks)-1 && b.slabs.users[k] == 1 {
+			again.add(s.WeightBytes, c.OnDisk[k])
+		}
+	}
+	walks := int64(rounds)
+	if b.training() {
+		walks *= 2
+	}
+	held := int64(c.Window+2) * largest * int64(c.devices())
+	in.all += (walks - 1) * max(again.all-held, 0)
+	in.onDisk += (walks - 1) * max(again.onDisk-held, 0)
+	return in, out
+}
+
+// hostedTraffic is what an update by the host moves.
+func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
+	s := &b.slabs.list[k]
+	out.add(b.gradBytes(k), false)
+	if !c.Streamed[k] {
+		in.add(s.WeightBytes, false)
+	}
+}
+
+func (a *away) add(bytes int64, onDisk bool) {
+	a.all += bytes
+	if onDisk {
+		a.onDisk += bytes
+	}
+}
+
+// roundsOf is how often the micro-batches of a device walk over its blocks at least.
+func (b *blueprint) roundsOf(c Choice) int {
+	switch {
+	case b.vertical(c):
+		return 1
+	case c.Split != nil:
+		return b.goal.Micros
+	}
+	return max(b.goal.Micros/c.devices(), 1)
+}
