@@ -2,8 +2,6 @@ package spillway
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
 	"spillway/dtype"
@@ -40,57 +38,15 @@ func (o PlanOptions) keep(net nn.Model) error {
 }
 
 func (k Kept) apply(net nn.Model, t dtype.Type) error {
-	var found []string
-	all := map[string]bool{}
-	matchers, err := matchersOf(k.Modules)
+	chosen, err := nn.NewChosen(k.Modules)
 	if err != nil {
 		return err
 	}
-	_, err = nn.Keep(net, func(module string) (chosen bool) {
-		all[module[strings.LastIndexByte(module, '.')+1:]] = true
-		for i, matches := range matchers {
-			if matches(module) {
-				found, chosen = append(found, k.Modules[i]), true
-			}
-		}
-		return chosen
-	}, t)
-	if err != nil {
-		return err
+	if _, err = nn.Keep(net, chosen.Has, t); err == nil {
+		err = chosen.Missed()
 	}
-	for _, name := range k.Modules {
-		if !slices.Contains(found, name) {
-			return fmt.Errorf("keeping modules in %v: none is named %q; there are %s", t, name, listed(all))
-		}
+	if err != nil {
+		return fmt.Errorf("keeping modules in %v: %w", t, err)
 	}
 	return nil
-}
-
-// matchersOf says of each name which modules it means.
-func matchersOf(names []string) ([]func(module string) bool, error) {
-	list := make([]func(string) bool, len(names))
-	for i, name := range names {
-		list[i] = func(module string) bool { return module == name || strings.HasSuffix(module, "."+name) }
-		if !strings.ContainsAny(name, `*+?()[]{}|^$\`) {
-			continue
-		}
-		pattern, err := regexp.Compile(`\A(?:` + name + `)\z`)
-		if err != nil {
-			return nil, fmt.Errorf("modules of the pattern %q: %w", name, err)
-		}
-		list[i] = pattern.MatchString
-	}
-	return list, nil
-}
-
-// listed are names that are words, in order: numbers of layers say little.
-func listed(names map[string]bool) string {
-	var list []string
-	for name := range names {
-		if strings.Trim(name, "0123456789") != "" {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
 }

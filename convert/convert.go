@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,9 @@ type Options struct {
 	// Products is the type of the model's products, the output one left out: NF4, FP4,
 	// RowI8, RowF8 or a plain one. Invalid leaves them as they are.
 	Products dtype.Type
+	// Skip are modules whose products are taken for other weights: names or patterns, as
+	// nn.NewChosen has them.
+	Skip []string
 	// Others is the plain type of all other weights. Invalid leaves them as they are.
 	Others dtype.Type
 	// Single leaves the scales of 4-bit weights in f32, instead of coding them again.
@@ -94,6 +99,7 @@ type conversion struct {
 	list     []stored.Tensor
 	params   map[string]string // by the names of tensors
 	products map[string]bool   // params
+	skipped  []string          // modules that would be among them
 	merged   *lora.Merged      // nil where no adapters are merged
 	plain    dtype.Type        // of weights beside coded ones
 	result   Result
@@ -111,6 +117,9 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 	}
 	c := &conversion{Options: o, params: map[string]string{}}
 	if c.products, err = lora.Products(net); err != nil {
+		return nil, err
+	}
+	if err := c.skip(); err != nil {
 		return nil, err
 	}
 	if c.list, err = stored.Collect(from.Tensors()); err != nil {
@@ -138,6 +147,24 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 		return nil, err
 	}
 	return c, c.configure(from.Config, net)
+}
+
+// skip takes modules out of the products.
+func (c *conversion) skip() error {
+	chosen, err := nn.NewChosen(c.Skip)
+	if err != nil {
+		return err
+	}
+	for _, param := range slices.Sorted(maps.Keys(c.products)) {
+		if module := strings.TrimSuffix(param, ".weight"); chosen.Has(module) {
+			c.skipped = append(c.skipped, module)
+			delete(c.products, param)
+		}
+	}
+	if err := chosen.Missed(); err != nil {
+		return fmt.Errorf("products that are left as they are: %w", err)
+	}
+	return nil
 }
 
 // check refuses types that make no sense.
@@ -184,7 +211,7 @@ func (c *conversion) configure(from *hf.Config, net nn.Model) (err error) {
 	}
 	switch {
 	case c.Products.Block():
-		c.config, err = stored.Configure(&config, c.Products, !c.Single, outputOf(net))
+		c.config, err = stored.Configure(&config, c.Products, !c.Single, outputOf(net), c.skipped...)
 	case c.Products != dtype.Invalid && stored.Quantized(from):
 		c.config = stored.Plain(&config)
 	}

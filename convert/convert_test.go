@@ -395,3 +395,33 @@ func leaveLogits(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 }
+
+// Products that are skipped stay as they are, and the config tells transformers so.
+func TestSkippedModulesAreLeft(t *testing.T) {
+	dir := converted(t, plain, "skipped", convert.Options{Products: dtype.NF4, Skip: []string{"down_proj"}})
+	out := open(t, dir)
+	list, err := stored.Collect(out.Tensors())
+	if err != nil {
+		t.Fatal(err)
+	}
+	coded, left := 0, 0
+	for _, w := range list {
+		switch {
+		case strings.Contains(w.Name, "down_proj"):
+			left++
+			if w.Type.Block() {
+				t.Errorf("%s is %v", w.Name, w.Type)
+			}
+		case w.Type.Block():
+			coded++
+		}
+	}
+	raw, _ := out.Config.Value("quantization_config")
+	if coded == 0 || left == 0 || !strings.Contains(string(raw), `"lm_head"`) || !strings.Contains(string(raw), `.mlp.down_proj"`) {
+		t.Errorf("%d coded, %d left, %s", coded, left, raw)
+	}
+	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Products: dtype.NF4, Skip: []string{"nose"}})
+	if err == nil || !strings.Contains(err.Error(), `none is named "nose"; there are down_proj`) {
+		t.Errorf("a module that is not there: %v", err)
+	}
+}

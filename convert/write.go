@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 
 	"spillway/dtype"
 	"spillway/quant"
@@ -17,7 +18,9 @@ func copies(t stored.Tensor) []safetensors.Source {
 	list := make([]safetensors.Source, len(t.Parts))
 	for i, p := range t.Parts {
 		list[i] = safetensors.Source{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
-			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), make([]byte, min(p.Bytes+1, copyBuffer)))
+			room := copyRooms.Get().(*[copyBuffer]byte)
+			defer copyRooms.Put(room)
+			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), room[:])
 			return err
 		}}
 	}
@@ -26,6 +29,9 @@ func copies(t stored.Tensor) []safetensors.Source {
 
 // copyBuffer is how many bytes are read at a time.
 const copyBuffer = 1 << 20
+
+// copyRooms are kept from tensor to tensor.
+var copyRooms = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
 // plainSource is a weight in a plain type.
 func plainSource(t stored.Tensor, to dtype.Type, from quant.Numbers) safetensors.Source {

@@ -303,7 +303,7 @@ func (l *caseList) adam(n int) {
 	l.add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.F = later
 	l.add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, operand{v8.t, zeros.f}, clip).Args.F = start
 	l.add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.F = later
-	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
+	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
 		m.t.DType, v.t.DType = kept[0], kept[1]
 		l.add(fmt.Sprintf("%s %v and %v", name, kept[0], kept[1]), Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.F = later
 	}

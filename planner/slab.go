@@ -87,20 +87,31 @@ func (s *slabs) usedBy(block spec.Block) []int {
 	return used
 }
 
-// smallSlab is the share of the largest slab below which one is small: adapters beside
-// the weights they adapt.
+// smallSlab is the share of the largest slab of its block below which one is small:
+// adapters beside the weights they adapt.
 const smallSlab = 0.05
+
+// small marks slabs that are small beside another one of their block.
+func (s *slabs) small() []bool {
+	marks := make([]bool, len(s.list))
+	for _, used := range s.of {
+		var largest int64
+		for _, k := range used {
+			largest = max(largest, s.list[k].WeightBytes)
+		}
+		for _, k := range used {
+			marks[k] = marks[k] || float64(s.list[k].WeightBytes) < smallSlab*float64(largest)
+		}
+	}
+	return marks
+}
 
 // streaming marks n slabs whose weights stream, as evenly as can be. Small ones are the
 // last: each would free little memory and take a place of the window.
 func (s *slabs) streaming(n int) []bool {
-	var largest int64
-	for _, slab := range s.list {
-		largest = max(largest, slab.WeightBytes)
-	}
 	var large, small []int
-	for k, slab := range s.list {
-		if float64(slab.WeightBytes) < smallSlab*float64(largest) {
+	for k, mark := range s.small() {
+		if mark {
 			small = append(small, k)
 		} else {
 			large = append(large, k)

@@ -9,8 +9,8 @@ import (
 
 // Adapters stay on the device until all they adapt streams.
 func TestSmallSlabsStreamLast(t *testing.T) {
-	s := &slabs{}
-	for _, bytes := range []int64{100, 4, 100, 4, 80, 4} {
+	s := &slabs{of: [][]int{{0, 1}, {2, 3}, {4, 5}}} // two slabs in each of three blocks
+	for _, bytes := range []int64{1000, 4, 100, 4, 80, 3} {
 		s.list = append(s.list, plan.Slab{WeightBytes: bytes})
 	}
 	for n, want := range map[int][]int{0: nil, 1: {4}, 2: {2, 4}, 3: {0, 2, 4}, 4: {0, 2, 4, 5}, 6: {0, 1, 2, 3, 4, 5}} {

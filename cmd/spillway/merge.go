@@ -11,6 +11,7 @@ import (
 
 	"spillway/convert"
 	"spillway/hf"
+	"spillway/internal/vfs"
 	"spillway/lora"
 )
 
@@ -90,7 +91,7 @@ func (o *mergeOptions) merge(ctx context.Context, sh shell, args []string) (r fo
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}
-	from, err := hf.Open(newestOf(args[0]))
+	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), newestOf(args[0]))
 	if err != nil {
 		return r, fmt.Errorf("opening the model: %w", err)
 	}

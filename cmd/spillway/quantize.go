@@ -16,6 +16,7 @@ import (
 type quantizeOptions struct {
 	format string
 	double bool
+	skip   []string
 	shard  string
 }
 
@@ -40,6 +41,7 @@ size takes a few megabytes of memory. The folder appears when it is whole; Ctrl-
 nothing behind.`,
 		Example: `  spillway quantize ./model ./model-nf4
   spillway quantize ./model ./model-int8 --format int8
+  spillway quantize ./model ./model-nf4 --no-quantize down_proj
   spillway quantize ./model ./model-nf4 --double=false     scales in f32: 4.5 bits, a little more precise
   spillway init llama-3-70b --out big && spillway quantize big big-nf4`,
 		Args: exactly(2, "MODEL OUT"),
@@ -49,6 +51,7 @@ nothing behind.`,
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "nf4", "`nf4|fp4|int8|fp8`")
 	f.BoolVar(&o.double, "double", true, "quantize the scales of nf4 and fp4 too (double quantization)")
+	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or regular expressions of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := o.quantize(cmd.Context(), sh, args[0], args[1])
@@ -68,7 +71,7 @@ func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out str
 	if !ok {
 		return r, misused("--format %q; it is nf4, fp4, int8 or fp8", o.format)
 	}
-	c := convert.Options{Products: kind, Single: !o.double}
+	c := convert.Options{Products: kind, Single: !o.double, Skip: o.skip}
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}

@@ -70,8 +70,9 @@ func (d *Device) pages() int64 {
 const hostShare = 4096 / 8
 
 // firstRuns is what the driver takes when queues open and kernels run for the first time.
-// On an H200 up to one page was seen in most of ninety runs, four in two of them.
-const firstRuns = 4 * page
+// On an H200 up to one page was seen in most of a hundred runs, four or five in three of
+// them, each the first training of its process.
+const firstRuns = 5 * page
 
 // Footprint is what the driver will count of the card, all programs' together, when so
 // many bytes more are allocated on it and so many page-locked on the host. The kernels

@@ -194,29 +194,37 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 func TestCodedUpdateIsItsParts(t *testing.T) {
 	d := openCard(t, Options{})
 	defer d.Close()
-	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
-	kinds := []dtype.Type{dtype.Dyn8, dtype.UDyn8}
-	for _, n := range []int{1, 255, 256, 257, 8*256*3 + 5, 1<<20 + 3} {
-		coded, plain := updateCalls(t, n, kinds...), updateCalls(t, n, dtype.F32, dtype.F32)
-		w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
-		for name, c := range coded {
-			operands, wide := [][]byte{w, g}, [][]byte{w, g}
-			for i := range c.In[2 : len(c.In)-1] {
-				packed, values := stateOf(t, kinds[i], n)
-				operands, wide = append(operands, packed), append(wide, raw(t, dtype.F32, values))
+	for _, second := range []dtype.Type{dtype.UDyn8, dtype.F32} {
+		for _, n := range []int{1, 255, 256, 257, 8*256*3 + 5, 1<<20 + 3} {
+			coded, plain := updateCalls(t, n, dtype.Dyn8, second), updateCalls(t, n, dtype.F32, dtype.F32)
+			for name, c := range coded {
+				compareWithParts(t, d, fmt.Sprintf("%s of %d elements, squares as %v", name, n, second), c, plain[name])
 			}
-			want := launched(t, d, plain[name], args, 0, append(wide, clip)...)
-			for shift := range int64(2) {
-				got := launched(t, d, c, args, shift, append(operands, clip)...)
-				for i := len(c.In); i < len(got); i++ {
-					right := want[i]
-					if k := i - len(c.In); c.Out[k].DType.Block() {
-						right = raw(t, c.Out[k].DType, numbersIn(right))
-					}
-					if !bytes.Equal(got[i], right) {
-						t.Errorf("%s of %d elements, shifted by %d: output %d differs from its parts", name, n, shift, i-len(c.In))
-					}
-				}
+		}
+	}
+}
+
+// compareWithParts holds an update to the same one on f32 moments.
+func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
+	t.Helper()
+	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	n := int(coded.In[0].Shape.Elements())
+	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
+	operands, wide := [][]byte{w, g}, [][]byte{w, g}
+	for _, kept := range coded.In[2 : len(coded.In)-1] {
+		packed, values := stateOf(t, kept.DType, n)
+		operands, wide = append(operands, packed), append(wide, raw(t, dtype.F32, values))
+	}
+	want := launched(t, d, plain, args, 0, append(wide, clip)...)
+	for shift := range int64(2) {
+		got := launched(t, d, coded, args, shift, append(operands, clip)...)
+		for i := len(coded.In); i < len(got); i++ {
+			right := want[i]
+			if k := i - len(coded.In); coded.Out[k].DType.Block() {
+				right = raw(t, coded.Out[k].DType, numbersIn(right))
+			}
+			if !bytes.Equal(got[i], right) {
+				t.Errorf("%s, shifted by %d: output %d differs from its parts", name, shift, i-len(coded.In))
 			}
 		}
 	}
@@ -226,10 +234,13 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 func stateOf(t testing.TB, kind dtype.Type, n int) (packed []byte, values []float32) {
 	t.Helper()
 	list := spreadNumbers(n, 7)
-	if kind == dtype.UDyn8 {
+	if kind != dtype.Dyn8 {
 		for i := range list {
 			list[i] *= list[i]
 		}
+	}
+	if kind == dtype.F32 {
+		return raw(t, kind, list), list
 	}
 	packed, values = raw(t, kind, list), make([]float32, n)
 	if err := quant.Decode(kind, values, packed); err != nil {

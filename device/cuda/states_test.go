@@ -62,8 +62,8 @@ func kept(p *plan.Plan) (sum int64) {
 	return sum
 }
 
-// torch-optstate's demonstration: ten iterations of AdamW, plain and with its states
-// compressed from the start as the usual policy does, there beside less of the card.
+// torch-optstate's demonstration: ten iterations of AdamW, plain, and with its states
+// compressed from the start as the usual policy does, in less and less of the card.
 func BenchmarkStatePolicy(b *testing.B) {
 	d := lent(b)
 	plain := keeping(b, d, "", 0)

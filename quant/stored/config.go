@@ -58,13 +58,18 @@ type compressedCodes struct {
 
 // Configure is a config that makes transformers load the model's products as weights of
 // a type written here: NF4, FP4, RowI8 or RowF8. Double says that the scales of 4-bit
-// types are coded again; output is the module that makes the logits and is left as it is.
-func Configure(c *hf.Config, kind dtype.Type, double bool, output string) (*hf.Config, error) {
+// types are coded again; output is the module that makes the logits and is left as it is,
+// as are those of skip.
+func Configure(c *hf.Config, kind dtype.Type, double bool, output string, skip ...string) (*hf.Config, error) {
 	model := c.Type
 	if model == dtype.Invalid {
 		model = dtype.F32
 	}
 	q := config{Compute: model.Torch(), Storage: "uint8", Kind: "fp4", Threshold: "6.0", Method: method}
+	left := append([]string{output}, skip...)
+	if len(skip) > 0 {
+		q.Skip = left
+	}
 	switch kind {
 	case dtype.NF4, dtype.FP4:
 		q.Loaded4, q.Load4, q.Kind, q.Double = true, true, kind.String(), double
@@ -73,7 +78,7 @@ func Configure(c *hf.Config, kind dtype.Type, double bool, output string) (*hf.C
 	case dtype.RowF8:
 		return c.With(configKey, compressed{
 			Groups: map[string]compressedGroup{"group_0": {[]string{"Linear"}, compressedCodes{Bits: 8, Type: "float", Strategy: "channel", Symmetric: true}}},
-			Format: "naive-quantized", Ignore: []string{output}, Method: compressedMethod, Status: "compressed",
+			Format: "naive-quantized", Ignore: left, Method: compressedMethod, Status: "compressed",
 		})
 	default:
 		return nil, fmt.Errorf("%v is not a type weights are stored in; use nf4, fp4, i8row or f8row", kind)

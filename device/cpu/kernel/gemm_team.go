@@ -43,42 +43,50 @@ func (m *member) multiply() {
 	}
 }
 
-// takeRows takes rows, some at a time, until none are left. b is the block with scratch
-// memory of the worker's own.
-func (m *member) takeRows(b *block) {
+// takeRows takes rows, some at a time, until none are left, and says whether there were
+// any. b is the block with scratch memory of the worker's own.
+func (m *member) takeRows(b *block) (took bool) {
 	for {
 		i := int(m.next.Add(stripM)) - stripM
 		if i >= b.iEnd {
-			return
+			return took
 		}
+		took = true
 		for end := min(i+stripM, b.iEnd); i < end; i += b.height() {
 			b.rows(i, min(i+b.height(), end))
 		}
 	}
 }
 
+// patience is how often a helper looks in vain before it leaves: about a millisecond, longer
+// than columns are packed, but not as long as a core may be taken from its worker.
+const patience = 10 * spins
+
 // help works at what other workers work at until all pieces are finished.
 func (g pieces) help(worker int) {
 	strip, _ := g.scratchOf(worker)
-	for i := 0; atomic.LoadInt64(&g.left) > 0; i++ {
+	for i := 0; i < patience && atomic.LoadInt64(&g.left) > 0; i++ {
 		for w := range g.team {
-			g.team[w].help(strip)
+			if g.team[w].help(strip) {
+				i = 0
+			}
 		}
 		pause(i)
 	}
 }
 
-// help takes rows of the slab in progress, if there is one. The owner goes on when nobody
+// help takes rows of the slab in progress, if there are some. The owner goes on when nobody
 // helps any more: who counts as a helper before looking is never overlooked.
-func (m *member) help(strip []float32) {
+func (m *member) help(strip []float32) (helped bool) {
 	if !m.open.Load() {
-		return
+		return false
 	}
 	m.helpers.Add(1)
 	defer m.helpers.Add(-1)
-	if m.open.Load() {
-		b := m.block
-		b.strip = strip
-		m.takeRows(&b)
+	if !m.open.Load() {
+		return false
 	}
+	b := m.block
+	b.strip = strip
+	return m.takeRows(&b)
 }

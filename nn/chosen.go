@@ -1,0 +1,61 @@
+package nn
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Chosen are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
+// or by regular expressions of whole names: those have one of the characters *+?()[]{}|^$\.
+type Chosen struct {
+	names    []string
+	patterns []*regexp.Regexp // by name; nil for a plain one
+	met      map[string]bool  // names
+	seen     map[string]bool  // last parts of modules asked about
+}
+
+// NewChosen reads names and patterns.
+func NewChosen(names []string) (*Chosen, error) {
+	c := &Chosen{names: names, patterns: make([]*regexp.Regexp, len(names)), met: map[string]bool{}, seen: map[string]bool{}}
+	for i, name := range names {
+		if !strings.ContainsAny(name, `*+?()[]{}|^$\`) {
+			continue
+		}
+		var err error
+		if c.patterns[i], err = regexp.Compile(`\A(?:` + name + `)\z`); err != nil {
+			return nil, fmt.Errorf("modules of the pattern %q: %w", name, err)
+		}
+	}
+	return c, nil
+}
+
+// Has says whether a module is chosen.
+func (c *Chosen) Has(module string) (chosen bool) {
+	c.seen[module[strings.LastIndexByte(module, '.')+1:]] = true
+	for i, name := range c.names {
+		matches := module == name || strings.HasSuffix(module, "."+name)
+		if p := c.patterns[i]; p != nil {
+			matches = p.MatchString(module)
+		}
+		if matches {
+			c.met[name], chosen = true, true
+		}
+	}
+	return chosen
+}
+
+// Missed is an error where a name met no module that was asked about. Numbers of layers are
+// not worth telling.
+func (c *Chosen) Missed() error {
+	for _, name := range c.names {
+		if c.met[name] {
+			continue
+		}
+		words := slices.DeleteFunc(slices.Sorted(maps.Keys(c.seen)), func(s string) bool { return strings.Trim(s, "0123456789") == "" })
+		return fmt.Errorf("none is named %q; there are %s", name, strings.Join(words, ", "))
+	}
+	return nil
+}
