@@ -33,7 +33,7 @@ func main() {
 func run(names []string, out, cache string, workers int) error {
 	whole := len(names) == 0
 	if whole {
-		names = published()
+		names = arch.Names()
 	}
 	tables, err := newTables(names)
 	if err != nil {
@@ -57,14 +57,6 @@ func run(names []string, out, cache string, workers int) error {
 	}
 	return nil
 }
-
-// published are the shapes of the page: all that are known but for the largest.
-func published() []string {
-	return slices.DeleteFunc(arch.Names(), func(name string) bool { return slices.Contains(largest, name) })
-}
-
-// largest take long to plan on all machines. They are printed by name.
-var largest = []string{"llama-2-70b", "llama-3-405b", "llama-3-70b", "llama-3.1-70b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-72b", "qwen3-14b", "qwen3-32b"}
 
 // newTables opens the shapes, smallest first.
 func newTables(names []string) (tables []*table, err error) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"spillway"
+	"spillway/arch"
 )
 
 const page = "../../docs/strategies.md"
@@ -44,7 +45,7 @@ func TestPageIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range published() {
+	for i, name := range arch.Names() {
 		table, err := newTable(name)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +54,7 @@ func TestPageIsTrue(t *testing.T) {
 		switch {
 		case table.params < 1e9:
 			c.Devices = counts[i%len(counts)]
-		case table.params > 20e9:
+		case table.params > 10e9:
 			c.Task = spillway.Infer
 		}
 		if _, err := table.plan(&c); err != nil {
