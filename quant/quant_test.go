@@ -113,11 +113,6 @@ func TestStorageIsItsParts(t *testing.T) {
 		if !bytes.Equal(b, parts) {
 			t.Errorf("%d elements: the storage is not its parts", n)
 		}
-		again := make([]byte, len(b))
-		Put4(n, again, codes, s)
-		if !bytes.Equal(b, again) {
-			t.Errorf("%d elements: put together again, the storage differs", n)
-		}
 	}
 	x := random(300, 4)
 	b := make([]byte, dtype.Dyn8.Bytes(300))

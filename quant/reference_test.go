@@ -145,26 +145,6 @@ func unsigned(codes []int8) []byte {
 	return out
 }
 
-func TestTensor8IsOptstates(t *testing.T) {
-	f := open(t, "optstate")
-	x := f.numbers("x")
-	codes, back := make([]int8, len(x)), make([]float32, len(x))
-	scale := Tensor8(codes, x)
-	if want := f.numbers("scale")[0]; scale != want {
-		t.Errorf("scale %v, want %v", scale, want)
-	}
-	if err := sameCodes(unsigned(codes), f.bytes("codes")); err != nil {
-		t.Error(err)
-	}
-	FromTensor8(back, codes, scale)
-	if err := sameBits(back, f.numbers("decoded")); err != nil {
-		t.Error(err)
-	}
-	if s := Tensor8(codes[:2], []float32{0, 0}); s != 1 || codes[0] != 0 {
-		t.Errorf("zeros have scale %v and code %d, want 1 and 0", s, codes[0])
-	}
-}
-
 func TestFloatsOf8BitsAreTorchs(t *testing.T) {
 	f := open(t, "floats")
 	e4, e5 := f.bytes("e4m3"), f.bytes("e5m2")

@@ -17,15 +17,6 @@ func View4(n int, b []byte) (codes []byte, s Scales) {
 	return codes, Scales{scales, groups, getF32(offset, 0)}
 }
 
-// Put4 writes an NF4 or FP4 tensor of n elements from its parts.
-func Put4(n int, dst, codes []byte, s Scales) {
-	c, scales, groups, offset := split4(n, dst)
-	copy(c, codes)
-	copy(scales, s.Codes)
-	copy(groups, s.Groups)
-	putF32(offset, 0, s.Offset)
-}
-
 func encode4(kind dtype.Type, dst []byte, src []float32) {
 	codes, scales, groups, offset := split4(len(src), dst)
 	absmax := make([]float32, len(scales))

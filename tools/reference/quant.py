@@ -125,14 +125,6 @@ def outliers():
     print(f"outliers in columns {columns.tolist()}")
 
 
-def optstate():
-    """torch-optstate's int8: one scale per tensor."""
-    x = inputs()["spread"]
-    scale = x.abs().max() / 127
-    codes = torch.clamp(torch.round(x / scale), -127, 127).to(torch.int8)
-    write("optstate", {"x": x, "scale": scale.reshape(1), "codes": codes, "decoded": codes.float() * scale})
-
-
 def floats():
     """8-bit floats over their whole range and beyond, as PyTorch rounds them."""
     g = fixture.stream("quant floats")

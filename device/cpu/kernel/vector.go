@@ -59,18 +59,6 @@ func ExpSum(dst, x []float32, shift float32) (total float64) {
 	return total + float64(active.expSum(dst, x, shift))
 }
 
-// Softmax sets dst = e^x / Σ e^x and returns the logarithm of the sum. dst may be x.
-func Softmax(dst, x []float32) (logSum float32) {
-	top := Max(x)
-	if math.IsInf(float64(top), -1) {
-		clear(dst)
-		return top
-	}
-	total := ExpSum(dst, x, top)
-	Scale(dst, dst, float32(1/total))
-	return top + float32(math.Log(total))
-}
-
 // Rotate turns the pairs (x, y): lo = x·cos - y·sin, hi = y·cos + x·sin. lo may be x
 // and hi may be y.
 func Rotate(lo, hi, x, y, cos, sin []float32) {

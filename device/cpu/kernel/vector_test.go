@@ -78,31 +78,6 @@ func TestSums(t *testing.T) {
 	})
 }
 
-func TestSoftmax(t *testing.T) {
-	eachPath(t, func(t *testing.T) {
-		rng := newRand()
-		for _, n := range lengths()[1:] {
-			x := random(rng, n)
-			dst, check := guarded(t, n)
-			total := 0.0
-			for i := range x {
-				x[i] = x[i]*10 + 50
-				total += math.Exp(float64(x[i]))
-			}
-			logSum := Softmax(dst, x)
-			near(t, "log of the sum", n, logSum, math.Log(total))
-			for i := range x {
-				near(t, "softmax", i, dst[i], math.Exp(float64(x[i]))/total)
-			}
-			check()
-		}
-		masked := []float32{float32(math.Inf(-1)), float32(math.Inf(-1))}
-		if s := Softmax(masked, masked); !math.IsInf(float64(s), -1) || masked[0] != 0 || masked[1] != 0 {
-			t.Errorf("softmax of nothing is %v, log of the sum %v", masked, s)
-		}
-	})
-}
-
 func TestRotate(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
 		rng := newRand()
