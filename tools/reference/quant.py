@@ -214,7 +214,7 @@ def folders():
 
 def main():
     fixture.repeatable()
-    for part in (four_bit, scales, dynamic, rows, outliers, optstate, floats, optimizers, folders):
+    for part in (four_bit, scales, dynamic, rows, outliers, floats, optimizers, folders):
         part()
 
 
