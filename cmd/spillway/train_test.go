@@ -210,4 +210,12 @@ func TestProgressLine(t *testing.T) {
 	if got := run.progress(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	brief := "1,200/2,000  loss 2.5000  2,500 tok/s 40% of bound  3.00 MiB  26 min 40 s left"
+	if got := run.brief(); got != brief || len(got) > 79 {
+		t.Errorf("got  %s\nwant %s", got, brief)
+	}
+	run.last.MeasuredBytes = 2 << 20
+	if got, want := run.brief(), strings.Replace(brief, "3.00 MiB", "2.00 MiB of 3.00 MiB", 1); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 }

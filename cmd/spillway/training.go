@@ -119,8 +119,38 @@ func (t *training) show(r train.Report) {
 	if t.milestone > 0 && r.Iteration%t.milestone == 0 {
 		t.line.PrintTo(t.log, t.progress())
 	} else {
-		t.line.Show(t.progress)
+		t.line.Show(t.fitting)
 	}
+}
+
+// fitting is progress, shorter where the terminal is narrow: nothing is cut off.
+func (t *training) fitting() string {
+	if text := t.progress(); t.line.Fits(text) {
+		return text
+	}
+	return t.brief()
+}
+
+// brief is the latest iteration within eighty columns.
+func (t *training) brief() string {
+	r := t.last
+	text, faster := grouped(r.Iteration), r.SecondsPerIteration/t.pace
+	if r.Iterations > 0 {
+		text += "/" + grouped(r.Iterations)
+	}
+	text += fmt.Sprintf("  loss %.4f  %s tok/s %s of bound  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), percent(faster*r.ShareOfBound), units.Bytes(r.MeasuredBytes))
+	if r.MeasuredBytes != r.PredictedBytes {
+		text += fmt.Sprintf(" of %v", units.Bytes(r.PredictedBytes))
+	}
+	return text + t.left()
+}
+
+// left is the time that the iterations to come will take.
+func (t *training) left() string {
+	if n := t.last.Iterations - t.last.Iteration; n > 0 {
+		return "  " + seconds(float64(n)*t.pace) + " left"
+	}
+	return ""
 }
 
 // progress is the latest iteration in a line.
@@ -132,10 +162,7 @@ func (t *training) progress() string {
 	}
 	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of the bound  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
 		percent(faster*r.ShareOfBound), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
-	if left := r.Iterations - r.Iteration; left > 0 {
-		text += "  " + seconds(float64(left)*t.pace) + " left"
-	}
-	return text
+	return text + t.left()
 }
 
 // trainReport is the object of train --json.

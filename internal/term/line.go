@@ -32,6 +32,9 @@ func NewLine(w io.Writer) *Line {
 	return l
 }
 
+// Fits says whether a text can be shown whole.
+func (l *Line) Fits(text string) bool { return l.width == 0 || utf8.RuneCountInString(text) < l.width }
+
 // Show shows the text if the line was made, or last shown, long enough ago. text is
 // asked for only then.
 func (l *Line) Show(text func() string) {

@@ -75,3 +75,11 @@ func TestLineOnATerminal(t *testing.T) {
 		t.Errorf("got %q, want %q", out, want)
 	}
 }
+
+func TestFits(t *testing.T) {
+	narrow, _, _ := line(6, onTerminal)
+	pipe, _, _ := line(0, onPipe)
+	if !narrow.Fits("größe") || narrow.Fits("größer") || !pipe.Fits("größer als sechs") {
+		t.Error("five of six columns can be shown, and all of a pipe")
+	}
+}
