@@ -55,7 +55,8 @@ func patterned(t testing.TB, text string) string {
 	return dir
 }
 
-// peak runs a conversion and gives the most memory the Go heap took meanwhile, in bytes.
+// peak runs a conversion and gives the most memory it held of the Go heap meanwhile, in
+// bytes, garbage aside: how much of that there is depends on when it is collected.
 func peak(t *testing.T, from string, o convert.Options) uint64 {
 	t.Helper()
 	var before, now runtime.MemStats
@@ -68,6 +69,7 @@ func peak(t *testing.T, from string, o convert.Options) uint64 {
 			return
 		}
 		look = done + 1<<20
+		runtime.GC()
 		runtime.ReadMemStats(&now)
 		most = max(most, now.HeapInuse)
 	}
@@ -80,7 +82,7 @@ func peak(t *testing.T, from string, o convert.Options) uint64 {
 // A conversion holds some rows of a weight, never a weight: 31 MB pass through a few.
 func TestMemoryStaysFlat(t *testing.T) {
 	dir := patterned(t, largeConfig)
-	allowed := uint64(4<<20 + runtime.GOMAXPROCS(0)<<20) // each core works on some rows
+	allowed := uint64(3<<20 + runtime.GOMAXPROCS(0)<<20) // each core works on some rows
 	a := adapterFor(t, dir)
 	for name, o := range map[string]convert.Options{
 		"nf4": {Products: dtype.NF4}, "int8": {Products: dtype.RowI8}, "f32": {Products: dtype.F32, Others: dtype.F32},
