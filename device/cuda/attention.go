@@ -137,7 +137,7 @@ func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error)
 
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	if h.library(d) {
+	if h.byDNN(d) {
 		if p, err := h.forwardGraph(d); len(p.steps) > 0 || err != nil {
 			return p, err
 		}
@@ -158,7 +158,7 @@ func (h heads) forward(d *Device, t tiling) (p program, err error) {
 
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
-	if s, ok := h.slices(); ok && h.library(d) {
+	if s, ok := h.slices(); ok && h.byDNN(d) {
 		if p, err := h.gradientGraph(d, s); len(p.steps) > 0 || err != nil {
 			return p, err
 		}

@@ -182,17 +182,17 @@ func BenchmarkAttention(b *testing.B) {
 	for _, s := range []struct {
 		name    string
 		options Options
-		library bool
+		byDNN   bool
 		call    op.Call
 	}{
-		{"by the library", Options{}, true, attentionCall(b, dtype.BF16, 1, 4096, 128, llama)},
+		{"by cuDNN", Options{}, true, attentionCall(b, dtype.BF16, 1, 4096, 128, llama)},
 		{"flash", Options{}, false, attentionCall(b, dtype.BF16, 1, 4096, 128, llama)},
 		{"documents", Options{}, false, attentionCall(b, dtype.BF16, 1, 4096, 128, packed)},
 		{"f32", Options{}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
 		{"tf32", Options{TF32: true}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
 	} {
 		d := openCard(b, s.options)
-		if !s.library {
+		if !s.byDNN {
 			d.lib.DNN = nil
 		}
 		for _, c := range []op.Call{s.call, gradOf(s.call)} {

@@ -29,9 +29,9 @@ const leastPairs = 1 << 24
 // are summed from them. This is what makes it repeatable.
 const pairBytes = 512 << 20
 
-// library says that cuDNN takes the call: every query sees every key, or those up to its
+// byDNN says that cuDNN takes the call: every query sees every key, or those up to its
 // own place, on a card whose results were seen to be repeatable.
-func (h heads) library(d *Device) bool {
+func (h heads) byDNN(d *Device) bool {
 	a := h.c.Attr
 	if d.lib.DNN == nil || d.lib.DNN.Version < leastVersion || d.card.major != 9 {
 		return false

@@ -43,9 +43,9 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 	window, wide, documents := llama, llama, llama
 	window.Window, wide.Window, documents.Segments = 1024, 4096, true
 	for _, c := range []struct {
-		what    string
-		call    op.Call
-		library bool
+		what  string
+		call  op.Call
+		byDNN bool
 	}{
 		{"a large call", attentionCall(t, dtype.BF16, 1, 4096, 128, llama), true},
 		{"in f16", attentionCall(t, dtype.F16, 4, 2048, 64, llama), true},
@@ -61,18 +61,18 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, by := p.steps[0].(*graphRun); by != c.library {
+			if _, by := p.steps[0].(*graphRun); by != c.byDNN {
 				t.Errorf("%s: %v by cuDNN: %v", c.what, call.Kind, by)
 			}
 		}
 	}
 	large := headsOf(attentionCall(t, dtype.BF16, 1, 4096, 128, llama), 3)
 	d.lib.DNN.Version = 90800
-	if large.library(d) {
+	if large.byDNN(d) {
 		t.Error("taken by a library that is too old")
 	}
 	d.lib.DNN.Version, d.card.major = 91900, 8
-	if large.library(d) {
+	if large.byDNN(d) {
 		t.Error("taken on a card that was not tried")
 	}
 }
@@ -185,8 +185,8 @@ func TestLibraryIsFlash(t *testing.T) {
 		call := attentionCall(t, c.precision, c.b, c.n, c.d, c.attr)
 		t.Run(fmt.Sprintf("%v slices of %v", call, c.slice), func(t *testing.T) {
 			in, h := operandsOf(call.In), headsOf(call, 3)
-			compare := func(call op.Call, in []op.Array, library, flash program) []op.Array {
-				first := runProgram(t, d, call, library, in)
+			compare := func(call op.Call, in []op.Array, graph, flash program) []op.Array {
+				first := runProgram(t, d, call, graph, in)
 				want := make([]op.Array, len(call.Out))
 				for i, typ := range call.Out {
 					want[i] = op.NewArray(typ)
@@ -197,7 +197,7 @@ func TestLibraryIsFlash(t *testing.T) {
 				sameNumbers(t, "cuDNN by the reference", first, want)
 				sameNumbers(t, "cuDNN by flash", first, runProgram(t, d, call, flash, in))
 				for range 5 {
-					for i, a := range runProgram(t, d, call, library, in) {
+					for i, a := range runProgram(t, d, call, graph, in) {
 						if !slices.Equal(a.F, first[i].F) {
 							t.Errorf("output %d has other bits in another run", i)
 						}
@@ -205,26 +205,26 @@ func TestLibraryIsFlash(t *testing.T) {
 				}
 				return first
 			}
-			both := func(library, flash program, errs ...error) (program, program) {
+			both := func(graph, flash program, errs ...error) (program, program) {
 				t.Helper()
-				if err := errors.Join(errs...); err != nil || len(library.steps) == 0 {
-					t.Fatalf("%d steps, %v", len(library.steps), err)
+				if err := errors.Join(errs...); err != nil || len(graph.steps) == 0 {
+					t.Fatalf("%d steps, %v", len(graph.steps), err)
 				}
-				return library, flash
+				return graph, flash
 			}
-			library, err := h.forwardGraph(d)
+			graph, err := h.forwardGraph(d)
 			flash, late := h.forward(d, h.flash(64))
-			library, flash = both(library, flash, err, late)
-			out := compare(call, in, library, flash)
+			graph, flash = both(graph, flash, err, late)
+			out := compare(call, in, graph, flash)
 
 			grad := gradOf(call)
 			h = headsOf(grad, 6)
-			library, err = h.gradientGraph(d, c.slice)
+			graph, err = h.gradientGraph(d, c.slice)
 			flash, late = h.gradient(d, h.flash(64))
-			library, flash = both(library, flash, err, late)
+			graph, flash = both(graph, flash, err, late)
 			do := numtest.Random(grad.In[5], 9)
 			do.Round()
-			compare(grad, []op.Array{in[0], in[1], in[2], out[0], out[1], do}, library, flash)
+			compare(grad, []op.Array{in[0], in[1], in[2], out[0], out[1], do}, graph, flash)
 		})
 	}
 }
