@@ -13,7 +13,7 @@ import (
 // where they enter and leave such a module; a weight that is kept in f32 needs no master.
 type Kept struct {
 	// Modules are names, whole or their last parts ("lm_head", "norm"), or regular
-	// expressions of whole names, which have one of the characters *+?()[]{}|^$\.
+	// expressions of whole names behind "re:".
 	Modules []string
 	// Type is F32, or the type of Precision, which only keeps them from being quantized:
 	// Invalid stands for it.

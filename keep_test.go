@@ -18,7 +18,7 @@ import (
 	"spillway/train"
 )
 
-var keptModules = []string{"lm_head", "norm", `model\.layers\.\d+\.(input|post_attention)_layernorm`, "mlp"}
+var keptModules = []string{"lm_head", "norm", `re:model\.layers\.\d+\.(input|post_attention)_layernorm`, "mlp"}
 
 // Modules that are kept in f32 while the rest is in bf16 give the loss and the gradients
 // that PyTorch gives for such a model: nearer than those are to the gradients of a model all
@@ -178,7 +178,7 @@ func TestKeptRefuses(t *testing.T) {
 	for want, k := range map[string]spillway.Kept{
 		`none is named "nose"; there are attn`:       {Modules: []string{"lm_head", "nose"}, Type: dtype.F32},
 		"in f16: it can be f32, or bf16 as the rest": {Modules: []string{"lm_head"}, Type: dtype.F16},
-		"missing closing":                            {Modules: []string{"(h"}, Type: dtype.F32},
+		"missing closing":                            {Modules: []string{"re:(h"}, Type: dtype.F32},
 	} {
 		_, err := m.Standard(spillway.PlanOptions{Task: spillway.Train, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"), Kept: []spillway.Kept{k}})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, " attn")) {

@@ -156,7 +156,7 @@ func (c *conversion) skip() error {
 		return err
 	}
 	for _, param := range slices.Sorted(maps.Keys(c.products)) {
-		if module := strings.TrimSuffix(param, ".weight"); chosen.Has(module) {
+		if module := strings.TrimSuffix(param, ".weight"); nn.Within(module, chosen.Has) {
 			c.skipped = append(c.skipped, module)
 			delete(c.products, param)
 		}

@@ -420,6 +420,12 @@ func TestSkippedModulesAreLeft(t *testing.T) {
 	if coded == 0 || left == 0 || !strings.Contains(string(raw), `"lm_head"`) || !strings.Contains(string(raw), `.mlp.down_proj"`) {
 		t.Errorf("%d coded, %d left, %s", coded, left, raw)
 	}
+	for _, skip := range []string{"mlp", `re:model\.layers\.\d+\.mlp`} { // what is inside is left as it is, too
+		around := open(t, converted(t, plain, "around"+skip[:2], convert.Options{Products: dtype.NF4, Skip: []string{skip}}))
+		if w, ok := around.Tensor("model.layers.0.mlp.gate_proj.weight"); !ok || !w.Type.IsPlain() {
+			t.Errorf("without %s: %v, %v", skip, w.Type, ok)
+		}
+	}
 	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Products: dtype.NF4, Skip: []string{"nose"}})
 	if err == nil || !strings.Contains(err.Error(), `none is named "nose"; there are down_proj`) {
 		t.Errorf("a module that is not there: %v", err)

@@ -9,7 +9,7 @@ import (
 )
 
 // Chosen are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
-// or by regular expressions of whole names: those have one of the characters *+?()[]{}|^$\.
+// or by regular expressions of whole names, behind Pattern.
 type Chosen struct {
 	names    []string
 	patterns []*regexp.Regexp // by name; nil for a plain one
@@ -17,16 +17,20 @@ type Chosen struct {
 	seen     map[string]bool  // last parts of modules asked about
 }
 
+// Pattern is what tells a regular expression from a name.
+const Pattern = "re:"
+
 // NewChosen reads names and patterns.
 func NewChosen(names []string) (*Chosen, error) {
 	c := &Chosen{names: names, patterns: make([]*regexp.Regexp, len(names)), met: map[string]bool{}, seen: map[string]bool{}}
 	for i, name := range names {
-		if !strings.ContainsAny(name, `*+?()[]{}|^$\`) {
+		pattern, is := strings.CutPrefix(name, Pattern)
+		if !is {
 			continue
 		}
 		var err error
-		if c.patterns[i], err = regexp.Compile(`\A(?:` + name + `)\z`); err != nil {
-			return nil, fmt.Errorf("modules of the pattern %q: %w", name, err)
+		if c.patterns[i], err = regexp.Compile(`\A(?:` + pattern + `)\z`); err != nil {
+			return nil, fmt.Errorf("modules of the pattern %q: %w", pattern, err)
 		}
 	}
 	return c, nil
@@ -59,3 +63,14 @@ func (c *Chosen) Missed() error {
 	}
 	return nil
 }
+
+// Within says whether a module, or one that it is in, is chosen. All of them are asked about.
+func Within(module string, chosen func(module string) bool) (is bool) {
+	for ; module != ""; module = outer(module) {
+		is = chosen(module) || is
+	}
+	return is
+}
+
+// outer is the name of what something is in.
+func outer(name string) string { return name[:max(strings.LastIndexByte(name, '.'), 0)] }

@@ -45,41 +45,19 @@ func Keep(m Model, chosen func(module string) bool, t dtype.Type) ([]string, err
 	}
 	var names []string
 	kept := map[*Param]bool{}
-	within := modules{chosen: chosen}
 	err := Walk(m, func(name string, part any) error {
 		switch p := part.(type) {
 		case *Param:
-			if within.kept(name) && !kept[p] {
+			if !kept[p] && Within(outer(name), chosen) {
 				kept[p], names = true, append(names, p.Name)
 				p.Storage, p.Outliers = t, 0
 			}
 		case *Precision:
-			if within.kept(name) {
+			if Within(name, chosen) {
 				p.Computes = t
 			}
-		default:
-			within.enter(name)
 		}
 		return nil
 	})
 	return names, err
-}
-
-// modules follows a walk and knows whether it is inside a chosen module.
-type modules struct {
-	chosen func(string) bool
-	inside string // the outermost chosen module the walk is in
-}
-
-func (m *modules) enter(name string) {
-	if !m.kept(name) {
-		m.inside = ""
-		if name != "" && m.chosen(name) {
-			m.inside = name
-		}
-	}
-}
-
-func (m *modules) kept(name string) bool {
-	return m.inside != "" && (name == m.inside || len(name) > len(m.inside) && name[:len(m.inside)+1] == m.inside+".")
 }

@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/lora"
+	"spillway/nn"
 )
 
 // adapterFlags are what users say of the adapters of lora and qlora. The words are
@@ -77,8 +78,8 @@ func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 
 // namesOrPattern tells re:PATTERN from names.
 func namesOrPattern(list []string) (names []string, pattern string) {
-	if text := strings.Join(list, ","); strings.HasPrefix(text, "re:") {
-		return nil, text[len("re:"):]
+	if text := strings.Join(list, ","); strings.HasPrefix(text, nn.Pattern) {
+		return nil, text[len(nn.Pattern):]
 	}
 	return list, ""
 }

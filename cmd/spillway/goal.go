@@ -84,7 +84,7 @@ func (g *goal) flags(cmd *cobra.Command) {
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
-	f.StringSliceVar(&g.keepF32, "keep-f32", nil, "`MODULES` that are held and computed in f32 whatever the precision: names or their last parts,\nor regular expressions of whole names: lm_head,norm")
+	f.StringSliceVar(&g.keepF32, "keep-f32", nil, "`MODULES` that are held and computed in f32 whatever the precision: names or their last parts\nsuch as lm_head,norm, or re:PATTERN of whole names")
 	f.StringSliceVar(&g.unquant, "no-quantize", nil, "`MODULES` that qlora leaves in the precision computed in, named in the same way")
 	optimizerFlag(cmd, &g.optimizer)
 	f.StringVar(&g.policy, "state-policy", "", "compress what the optimizer keeps once training has found its way: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)")
