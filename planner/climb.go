@@ -7,6 +7,13 @@ const fine = 32
 // patience is how many strides in a row may bring nothing.
 const patience = 2
 
+// persistBudget bounds how many steps of plans are written before patience counts always.
+const persistBudget = searchBudget / 10
+
+// persists says whether strides that lack nothing but memory are let pass, since a smaller
+// one may fit: where plans are quickly written, of the model itself.
+func (s *search) persists() bool { return s.whole() && s.written < persistBudget }
+
 // climb improves on the best: it changes its mix by a stride, which is halved when that
 // no longer helps, down to the least, as long as it is faster and fits.
 func (s *search) climb(stride, least int) error {
@@ -18,8 +25,12 @@ func (s *search) climb(stride, least int) error {
 				if s.written > searchBudget {
 					return nil
 				}
-				if err := s.step(m); err != nil {
+				lacks, err := s.step(m)
+				if err != nil {
 					return err
+				}
+				if lacks && s.persists() {
+					idle = 0
 				}
 			}
 			if again = s.best.seconds < worth*from.seconds; again {
@@ -30,16 +41,20 @@ func (s *search) climb(stride, least int) error {
 	return nil
 }
 
-// step tries one mix, if it may fit and be better than the best.
-func (s *search) step(m mix) error {
+// step tries one mix, if it may fit and be better than the best, and says whether memory
+// is all it lacks.
+func (s *search) step(m mix) (lacks bool, err error) {
 	c, err := s.glance(m)
-	if err != nil || !c.fits || !s.beats(c) || s.surelyLacks(c) {
-		return err
+	if err != nil || !s.beats(c) {
+		return false, err
+	}
+	if !c.fits || s.surelyLacks(c) {
+		return true, nil
 	}
 	if err := s.look(c); err != nil {
-		return err
+		return false, err
 	}
-	return s.time(c)
+	return !c.fits, s.time(c)
 }
 
 // surely is how much more than there is, as a share, a candidate must be predicted to
@@ -84,6 +99,11 @@ func (s *search) around(m mix, stride int) (list []mix) {
 	if m.spilled < most[3] {
 		n.spilled = most[3] // what more is kept waits there too
 		change(2, -stride)
+		keep()
+	}
+	if m.hosted > 0 && m.ahead == 0 {
+		change(5, -stride) // what the device updates then had better be there in time
+		n.ahead = 1
 		keep()
 	}
 	if s.b.delayable() && m.offloaded > 0 {

@@ -130,7 +130,7 @@ func (s *search) settle(m mix) error {
 	tried := []mix{m}
 	for by := max(len(s.b.model.Blocks)/fine/2, 1); ; by *= 2 {
 		for _, m := range tried {
-			if err := s.step(m); err != nil {
+			if _, err := s.step(m); err != nil {
 				return err
 			}
 		}

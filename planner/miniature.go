@@ -24,6 +24,9 @@ type likeness struct{ blocks, slabs []int }
 // itself tries choices on the model.
 func (b *blueprint) itself() *field { return &field{on: [2]*blueprint{b}} }
 
+// whole says whether it is the model.
+func (f *field) whole() bool { return f.on[1] == nil }
+
 // periods of miniatures, from coarse to fine: as many as a climb's strides tell apart,
 // and some more.
 var periods = []int{fine, 4 * fine}
@@ -97,7 +100,7 @@ func firstSlab(b *blueprint, block int) int {
 
 // choices are one for the first, and the one like it for the second.
 func (f *field) choices(c Choice) [2]Choice {
-	if f.on[1] == nil {
+	if f.whole() {
 		return [2]Choice{c}
 	}
 	return [2]Choice{c, f.twice.choice(c, f.on[1])}
@@ -126,7 +129,7 @@ func pick[T any](list []T, at []int) []T {
 
 // each does something on the model, or on the two miniatures at once.
 func (f *field) each(do func(i int) error) error {
-	if f.on[1] == nil {
+	if f.whole() {
 		return do(0)
 	}
 	var other error
@@ -142,7 +145,7 @@ func (f *field) each(do func(i int) error) error {
 
 // onLine is what the model takes of something.
 func (f *field) onLine(of [2]float64) float64 {
-	if f.on[1] == nil {
+	if f.whole() {
 		return of[0]
 	}
 	return of[1] + f.beyond*(of[1]-of[0])
@@ -151,7 +154,7 @@ func (f *field) onLine(of [2]float64) float64 {
 // arenas of the model, going by those of the miniatures. Data parallel devices, which own
 // one slab or another, share what more periods take evenly.
 func (f *field) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
-	if f.on[1] == nil {
+	if f.whole() {
 		return of[0]
 	}
 	p := &plan.Plan{Devices: of[1].Devices, Arenas: append([]plan.Arena(nil), of[1].Arenas...)}
@@ -245,7 +248,7 @@ func (t *trial) forecast() (*plan.Forecast, error) {
 		of[i], err = forecast(t.plans[i], t.on[i].site)
 		return err
 	})
-	if err != nil || t.on[1] == nil {
+	if err != nil || t.whole() {
 		return of[0], err
 	}
 	f := *of[1]
