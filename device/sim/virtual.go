@@ -128,14 +128,6 @@ func (v *Virtual) Busy() map[string]time.Duration {
 	return busy
 }
 
-// Elapsed is when the last queue ends.
-func (v *Virtual) Elapsed() (end time.Duration) {
-	for _, q := range v.queues {
-		end = max(end, q.now)
-	}
-	return end
-}
-
 // Waited is until when somebody has waited for queues or events of the device.
 func (v *Virtual) Waited() time.Duration { return v.waited }
 
