@@ -11,6 +11,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/device/devicetest"
 	"spillway/device/sim"
 	"spillway/executor"
 	"spillway/graph"
@@ -196,10 +197,8 @@ func TestTraceTellsEveryStep(t *testing.T) {
 	for name, updates := range map[string]planner.Updater{"one device": planner.ByDevice, "with the host": planner.ByHost} {
 		t.Run(name, func(t *testing.T) {
 			goal.Insist.Updates = updates
-			kernels := cpu.Open(cpu.Options{Threads: 1})
-			defer kernels.Close()
 			site := tiny.Site(1 << 20)
-			site.Kernels = kernels
+			site.Kernels = devicetest.NewPlain(0)
 			p, err := planner.Make(tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train}), goal, site)
 			if err != nil {
 				t.Fatal(err)
@@ -212,10 +211,8 @@ func TestTraceTellsEveryStep(t *testing.T) {
 func tellsEveryStep(t *testing.T, p *plan.Plan) {
 	var devices []device.Device
 	for range p.Devices {
-		dev := cpu.Open(cpu.Options{Threads: 1})
-		t.Cleanup(func() { dev.Close() })
-		devices = append(devices, dev)
-		time.Sleep(20 * time.Millisecond) // their clocks count from then on
+		devices = append(devices, devicetest.NewPlain(0))
+		time.Sleep(20 * time.Millisecond) // their clocks count from when they were made
 	}
 	e, err := executor.New(p, devices)
 	if err != nil {
