@@ -75,7 +75,7 @@ func sgd(c op.Call, workers int) program {
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) {
 		if last == 2 {
-			o.UpdatePlain(w, g)
+			o.UpdateBare(w, g)
 		} else {
 			o.Update(w, g, s[0])
 		}

@@ -11,12 +11,27 @@ type Lion struct {
 //
 //	w = w·(1 - rate·decay) - rate·sign(β1·m + (1-β1)·g)     m = β2·m + (1-β2)·g
 func (o *Lion) Update(w, g, m []float32) {
-	shrink, rest1, rest2 := 1-o.Rate*o.Decay, 1-o.Beta1, 1-o.Beta2
-	g, m = g[:len(w)], m[:len(w)]
+	active.lion(w, g[:len(w)], m[:len(w)], o.scalars())
+}
+
+// lionScalars are the numbers of one step, see lionGo.
+type lionScalars struct {
+	clip, beta1, rest1, beta2, rest2, rate, shrink float32
+}
+
+func (o *Lion) scalars() lionScalars {
+	return lionScalars{
+		clip: o.Clip, beta1: o.Beta1, rest1: 1 - o.Beta1, beta2: o.Beta2, rest2: 1 - o.Beta2,
+		rate: o.Rate, shrink: 1 - float32(o.Rate*o.Decay),
+	}
+}
+
+func lionGo(w, g, m []float32, s lionScalars) {
 	for i := range w {
-		d := g[i] * o.Clip
-		w[i] = w[i]*shrink - o.Rate*sign(o.Beta1*m[i]+rest1*d)
-		m[i] = o.Beta2*m[i] + rest2*d
+		d := float32(g[i] * s.clip)
+		step := sign(fma(m[i], s.beta1, float32(d*s.rest1)))
+		w[i] = fma(w[i], s.shrink, -float32(step*s.rate))
+		m[i] = fma(m[i], s.beta2, float32(d*s.rest2))
 	}
 }
 

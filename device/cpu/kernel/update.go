@@ -2,6 +2,10 @@ package kernel
 
 import "math"
 
+// Steps of optimizers are the same bits on every path, and on cards: products and sums
+// are rounded as written, float32(x·y) apart and fma together, roots and quotients to the
+// nearest. Only which NaN it is where there is one is left open.
+
 // Adam is one step of Adam. With Decoupled the decay shrinks the weights (AdamW),
 // else it joins the gradient. Bias1 is 1 - Beta1^t, Bias2 is √(1 - Beta2^t), t being
 // the iteration counted from one.
@@ -32,7 +36,7 @@ func (a *Adam) scalars() adamScalars {
 		root: 1 / a.Bias2, eps: a.Eps, rate: a.Rate / a.Bias1, shrink: 1,
 	}
 	if a.Decoupled {
-		s.shrink = 1 - a.Rate*a.Decay
+		s.shrink = 1 - float32(a.Rate*a.Decay)
 	} else {
 		s.couple = a.Decay
 	}
@@ -41,11 +45,11 @@ func (a *Adam) scalars() adamScalars {
 
 func adamGo(w, g, m, v []float32, s adamScalars) {
 	for i := range w {
-		d := g[i]*s.clip + w[i]*s.couple
-		m[i] = m[i]*s.beta1 + d*s.rest1
-		v[i] = v[i]*s.beta2 + d*d*s.rest2
+		d := fma(w[i], s.couple, float32(g[i]*s.clip))
+		m[i] = fma(m[i], s.beta1, float32(d*s.rest1))
+		v[i] = fma(v[i], s.beta2, float32(float32(d*d)*s.rest2))
 		root := float32(math.Sqrt(float64(v[i])))
-		w[i] = w[i]*s.shrink - m[i]*s.rate/(root*s.root+s.eps)
+		w[i] = fma(w[i], s.shrink, -(float32(m[i]*s.rate) / fma(root, s.root, s.eps)))
 	}
 }
 
@@ -62,17 +66,18 @@ type SGD struct {
 //
 //	g = g + decay·w     m = momentum·m + (1-dampening)·g     w = w - rate·m
 //
-// or w - rate·(g + momentum·m) with Nesterov. Without momentum w = w - rate·g, and m
-// stays as it is.
+// or w - rate·(g + momentum·m) with Nesterov. Without momentum m stays as it is.
 func (o *SGD) Update(w, g, m []float32) {
+	if o.Momentum == 0 {
+		o.UpdateBare(w, g)
+		return
+	}
 	active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
 }
 
-// UpdatePlain is the step without momentum: w = w - rate·(g + decay·w).
-func (o *SGD) UpdatePlain(w, g []float32) {
-	for i, v := range w {
-		w[i] = v - o.Rate*(g[i]*o.Clip+v*o.Decay)
-	}
+// UpdateBare is the step without momentum: w = w - rate·(g + decay·w).
+func (o *SGD) UpdateBare(w, g []float32) {
+	active.sgdBare(w, g[:len(w)], sgdScalars{clip: o.Clip, decay: o.Decay, rate: o.Rate})
 }
 
 // sgdScalars are the numbers of one step, see sgdGo.
@@ -82,11 +87,7 @@ type sgdScalars struct {
 
 func (o *SGD) scalars() sgdScalars {
 	s := sgdScalars{clip: o.Clip, decay: o.Decay, momentum: o.Momentum, fresh: 1 - o.Dampening, through: 1, rate: o.Rate}
-	switch {
-	case o.Momentum == 0: // m is not used and stays as it is
-		s.momentum, s.fresh, s.direct, s.through = 1, 0, 1, 0
-		return s
-	case o.First:
+	if o.First {
 		s.momentum, s.fresh = 0, 1
 	}
 	if o.Nesterov {
@@ -97,8 +98,14 @@ func (o *SGD) scalars() sgdScalars {
 
 func sgdGo(w, g, m []float32, s sgdScalars) {
 	for i := range w {
-		d := g[i]*s.clip + w[i]*s.decay
-		m[i] = m[i]*s.momentum + d*s.fresh
-		w[i] -= s.rate * (m[i]*s.through + d*s.direct)
+		d := fma(w[i], s.decay, float32(g[i]*s.clip))
+		m[i] = fma(d, s.fresh, float32(m[i]*s.momentum))
+		w[i] = fma(-s.rate, fma(d, s.direct, float32(m[i]*s.through)), w[i])
+	}
+}
+
+func sgdBareGo(w, g []float32, s sgdScalars) {
+	for i := range w {
+		w[i] = fma(-s.rate, fma(w[i], s.decay, float32(g[i]*s.clip)), w[i])
 	}
 }

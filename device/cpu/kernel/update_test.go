@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -73,6 +75,75 @@ func TestSGD(t *testing.T) {
 	})
 }
 
+// hostile are n numbers of all sizes: most as training has them, between them zeros of
+// both signs, the smallest and the largest there are, and some that are not finite.
+func hostile(rng *rand.Rand, n int) []float32 {
+	edges := []float32{0, negativeZero, 0x1p-149, -0x1p-130, 0x1p-126, 1e-30, math.MaxFloat32, -math.MaxFloat32, infinity, -infinity, float32(math.NaN())}
+	x := make([]float32, n)
+	for i := range x {
+		switch rng.IntN(8) {
+		case 0:
+			x[i] = edges[rng.IntN(len(edges))]
+		case 1:
+			x[i] = math.Float32frombits(rng.Uint32())
+		default:
+			x[i] = float32(math.Ldexp(rng.NormFloat64(), -rng.IntN(40)))
+		}
+	}
+	return x
+}
+
+var infinity, negativeZero = float32(math.Inf(1)), float32(math.Copysign(0, -1))
+
+// sameBits compares numbers, of which any NaN is as good as another.
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
+			t.Fatalf("%s: number %d is %x, in plain Go %x", what, i, got[i], want[i])
+		}
+	}
+}
+
+// steps are update rules on a weight, a gradient and two states.
+var steps = map[string]func(w, g, m, v []float32){
+	"adam":              (&Adam{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 0.1, Bias2: 0.3, Clip: 0.7}).Update,
+	"adamw without eps": (&Adam{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Bias1: 0.1, Bias2: 0.3, Clip: 0.7, Decoupled: true}).Update,
+	"sgd": func(w, g, m, _ []float32) {
+		(&SGD{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, Clip: 0.7}).Update(w, g, m)
+	},
+	"sgd first": func(w, g, m, _ []float32) { (&SGD{Rate: 0.1, Momentum: 0.9, First: true, Clip: 0.7}).Update(w, g, m) },
+	"nesterov": func(w, g, m, _ []float32) {
+		(&SGD{Rate: 0.1, Momentum: 0.9, Nesterov: true, Clip: 0.7}).Update(w, g, m)
+	},
+	"no momentum": func(w, g, m, _ []float32) { (&SGD{Rate: 0.1, Decay: 0.01, Clip: 0.7}).Update(w, g, m) },
+	"lion": func(w, g, m, _ []float32) {
+		(&Lion{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Clip: 0.7}).Update(w, g, m)
+	},
+}
+
+// Every path gives the bits of the plain one, whatever the numbers are.
+func TestUpdatesHaveTheSameBits(t *testing.T) {
+	const n = 5003
+	for name, step := range steps {
+		run := func(path *routines) [3][]float32 {
+			defer func(old *routines) { active = old }(active)
+			active = path
+			rng := newRand()
+			w, g, m, v := hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)
+			step(w, g, m, v)
+			return [3][]float32{w, m, v}
+		}
+		want := run(portable())
+		for _, path := range available() {
+			got := run(path)
+			for i := range got {
+				sameBits(t, fmt.Sprintf("%s on %s, tensor %d", name, path.name, i), got[i], want[i])
+			}
+		}
+	}
+}
+
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
@@ -83,7 +154,21 @@ func BenchmarkAdam(b *testing.B) {
 	}
 }
 
+func BenchmarkLion(b *testing.B) {
+	const n = 8 << 20
+	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
+	o := Lion{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Clip: 1}
+	b.SetBytes(20 * n)
+	for b.Loop() {
+		o.Update(w, g, m)
+	}
+}
+
 func TestLion(t *testing.T) {
+	eachPath(t, testLion)
+}
+
+func testLion(t *testing.T) {
 	rng := newRand()
 	const n = 50
 	w, m := random(rng, n), random(rng, n)
