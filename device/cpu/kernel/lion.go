@@ -1,15 +1,15 @@
 package kernel
 
+import "spillway/op"
+
 // Lion is one step of Lion.
 type Lion struct {
-	Rate, Decay, Beta1, Beta2 float32
+	op.LionStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w and m in place:
-//
-//	w = w·(1 - rate·decay) - rate·sign(β1·m + (1-β1)·g)     m = β2·m + (1-β2)·g
+// Update changes w and m in place.
 func (o *Lion) Update(w, g, m []float32) {
 	active.lion(w, g[:len(w)], m[:len(w)], o.scalars())
 }
@@ -20,10 +20,7 @@ type lionScalars struct {
 }
 
 func (o *Lion) scalars() lionScalars {
-	return lionScalars{
-		clip: o.Clip, beta1: o.Beta1, rest1: 1 - o.Beta1, beta2: o.Beta2, rest2: 1 - o.Beta2,
-		rate: o.Rate, shrink: 1 - float32(o.Rate*o.Decay),
-	}
+	return lionScalars{o.Clip, o.Beta1, o.Rest1, o.Beta2, o.Rest2, o.Rate, o.Shrink}
 }
 
 func lionGo(w, g, m []float32, s lionScalars) {

@@ -1,25 +1,23 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"spillway/op"
+)
 
 // Steps of optimizers are the same bits on every path, and on cards: products and sums
 // are rounded as written, float32(x·y) apart and fma together, roots and quotients to the
 // nearest. Only which NaN it is where there is one is left open.
 
-// Adam is one step of Adam. With Decoupled the decay shrinks the weights (AdamW),
-// else it joins the gradient. Bias1 is 1 - Beta1^t, Bias2 is √(1 - Beta2^t), t being
-// the iteration counted from one.
+// Adam is one step of Adam.
 type Adam struct {
-	Rate, Decay, Beta1, Beta2, Eps, Bias1, Bias2 float32
-	Decoupled                                    bool
+	op.AdamStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w, m and v in place:
-//
-//	m = β1·m + (1-β1)·g      v = β2·v + (1-β2)·g²
-//	w = w - rate/bias1 · m / (√v/bias2 + eps)
+// Update changes w, m and v in place.
 func (a *Adam) Update(w, g, m, v []float32) {
 	n := len(w)
 	active.adam(w, g[:n], m[:n], v[:n], a.scalars())
@@ -31,16 +29,7 @@ type adamScalars struct {
 }
 
 func (a *Adam) scalars() adamScalars {
-	s := adamScalars{
-		clip: a.Clip, beta1: a.Beta1, rest1: 1 - a.Beta1, beta2: a.Beta2, rest2: 1 - a.Beta2,
-		root: 1 / a.Bias2, eps: a.Eps, rate: a.Rate / a.Bias1, shrink: 1,
-	}
-	if a.Decoupled {
-		s.shrink = 1 - float32(a.Rate*a.Decay)
-	} else {
-		s.couple = a.Decay
-	}
-	return s
+	return adamScalars{a.Clip, a.Couple, a.Beta1, a.Rest1, a.Beta2, a.Rest2, a.Root, a.Eps, a.Rate, a.Shrink}
 }
 
 func adamGo(w, g, m, v []float32, s adamScalars) {
@@ -53,31 +42,20 @@ func adamGo(w, g, m, v []float32, s adamScalars) {
 	}
 }
 
-// SGD is one step of stochastic gradient descent with momentum. First says that m
-// holds nothing yet and becomes the gradient itself.
+// SGD is one step of stochastic gradient descent.
 type SGD struct {
-	Rate, Decay, Momentum, Dampening float32
-	Nesterov, First                  bool
+	op.SGDStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w and m in place:
-//
-//	g = g + decay·w     m = momentum·m + (1-dampening)·g     w = w - rate·m
-//
-// or w - rate·(g + momentum·m) with Nesterov. Without momentum m stays as it is.
+// Update changes w and m in place. Without momentum m stays as it is, and may be nil.
 func (o *SGD) Update(w, g, m []float32) {
-	if o.Momentum == 0 {
-		o.UpdateBare(w, g)
-		return
+	if o.Keeps {
+		active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
+	} else {
+		active.sgdBare(w, g[:len(w)], o.scalars())
 	}
-	active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
-}
-
-// UpdateBare is the step without momentum: w = w - rate·(g + decay·w).
-func (o *SGD) UpdateBare(w, g []float32) {
-	active.sgdBare(w, g[:len(w)], sgdScalars{clip: o.Clip, decay: o.Decay, rate: o.Rate})
 }
 
 // sgdScalars are the numbers of one step, see sgdGo.
@@ -86,14 +64,7 @@ type sgdScalars struct {
 }
 
 func (o *SGD) scalars() sgdScalars {
-	s := sgdScalars{clip: o.Clip, decay: o.Decay, momentum: o.Momentum, fresh: 1 - o.Dampening, through: 1, rate: o.Rate}
-	if o.First {
-		s.momentum, s.fresh = 0, 1
-	}
-	if o.Nesterov {
-		s.direct, s.through = 1, o.Momentum
-	}
-	return s
+	return sgdScalars{o.Clip, o.Decay, o.Momentum, o.Fresh, o.Direct, o.Through, o.Rate}
 }
 
 func sgdGo(w, g, m []float32, s sgdScalars) {
