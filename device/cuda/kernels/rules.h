@@ -9,10 +9,10 @@
 #define MINE 8 // elements of a lane
 
 // Usual finds roots and quotients of operands of usual sizes, to the nearest as
-// __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of but without
-// their branches: those keep the elements of a lane from being worked on side by side. It
-// notes whether all operands were usual; where they were not, what it found counts for
-// nothing.
+// __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of, on cards of
+// capability 7.5 to 12.0, but without their branches: those keep the elements of a lane
+// from being worked on side by side. It notes whether all operands were usual; where they
+// were not, what it found counts for nothing.
 struct Usual {
     u32 least = 0xffffffff; // bits of the smallest that is not zero, less one
     float most = 0;         // infinite, or not a number, where one was too large
