@@ -31,7 +31,9 @@ func TestLevelsTradeMemoryForTime(t *testing.T) {
 			t.Errorf("from level %d to the next: %v s and %v s, %v and %v bytes", i, seconds[i], seconds[i+1], bytes[i], bytes[i+1])
 		}
 	}
-	price := func(less, more planner.Level) float64 { return (bytes[more] - bytes[less]) / (seconds[less] - seconds[more]) }
+	price := func(less, more planner.Level) float64 {
+		return (bytes[more] - bytes[less]) / (seconds[less] - seconds[more])
+	}
 	if attention, products := price(planner.KeepNone, planner.KeepAttention), price(planner.KeepAttention, planner.KeepProducts); attention > products/2 {
 		t.Errorf("a second takes %.3g bytes of attention's outputs, and %.3g of products", attention, products)
 	}
