@@ -46,6 +46,7 @@ type Virtual struct {
 	allocated int64
 	peak      int64
 	linkFree  time.Duration
+	waited    time.Duration // until when somebody has waited for a queue
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
@@ -127,12 +128,15 @@ func (v *Virtual) Busy() map[string]time.Duration {
 	return busy
 }
 
-// Elapsed is when the last queue ends.
-func (v *Virtual) Elapsed() (end time.Duration) {
+// Waited is until when somebody has waited for queues or events of the device.
+func (v *Virtual) Waited() time.Duration { return v.waited }
+
+// Resume lets queues begin what they are given from now on no sooner than at a time: when
+// it is given.
+func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
-		end = max(end, q.now)
+		q.now = max(q.now, at)
 	}
-	return end
 }
 
 // Time a call takes: what its table says, or the longer of its arithmetic and its
@@ -258,5 +262,16 @@ func (q *virtualQueue) Wait(e device.Event) error {
 	return nil
 }
 
-func (q *virtualQueue) Sync() error  { return nil }
+// Sync has whoever waits do so until the queue is empty.
+func (q *virtualQueue) Sync() error {
+	q.v.waited = max(q.v.waited, q.now)
+	return nil
+}
+
+// SyncTo has whoever waits do so until the event.
+func (q *virtualQueue) SyncTo(e device.Event) error {
+	q.v.waited = max(q.v.waited, e.(*virtualEvent).at)
+	return nil
+}
+
 func (q *virtualQueue) Close() error { return nil }
