@@ -1,5 +1,10 @@
 package planner
 
+import (
+	"cmp"
+	"slices"
+)
+
 // fine is how small a share of the blocks a stride gets: what less of them can change is
 // within what a forecast is worth.
 const fine = 32
@@ -13,6 +18,37 @@ const persistBudget = searchBudget / 10
 // persists says whether strides that lack nothing but memory are let pass, since a smaller
 // one may fit: where plans are quickly written, of the model itself.
 func (s *search) persists() bool { return s.whole() && s.written < persistBudget }
+
+// starts is how many families are climbed from at most: what is best near one of them need
+// not be near the best.
+const starts = 3
+
+// climbAll climbs from the best of what was tried, and where plans are quickly written from
+// the next best.
+func (s *search) climbAll() error {
+	blocks := len(s.b.model.Blocks)
+	from := slices.Clone(s.tried)
+	from = slices.DeleteFunc(from, func(a attempt) bool { return !a.fits || a.bound || a.candidate == s.best })
+	slices.SortStableFunc(from, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
+	if err := s.climb(blocks/2, max(blocks/fine, 1)); err != nil {
+		return err
+	}
+	top := s.best
+	for _, a := range from[:min(len(from), starts-1)] {
+		if !s.persists() {
+			break
+		}
+		s.best = a.candidate
+		if err := s.climb(blocks/4, max(blocks/fine, 1)); err != nil {
+			return err
+		}
+		if better(s.best, top) {
+			top = s.best
+		}
+	}
+	s.best = top
+	return nil
+}
 
 // climb improves on the best: it changes its mix by a stride, which is halved when that
 // no longer helps, down to the least, as long as it is faster and fits.
@@ -116,10 +152,25 @@ func (s *search) around(m mix, stride int) (list []mix) {
 		n.window = min(max(m.window+by, 1), 4)
 		change(0, by*stride) // which makes room for the window, or takes it
 		keep()
-		n.ahead = min(max(m.ahead+by, 0), 2)
-		keep()
+		for _, steps := range []int{by, 2 * by} {
+			n.ahead = s.aheadBy(m.ahead, steps)
+			keep()
+			n.ahead = s.aheadBy(m.ahead, steps)
+			change(2, by*stride)
+			keep()
+		}
 	}
 	return list
+}
+
+// aheadBy is for how many updates state is fetched beforehand, a little more or less: for
+// none, the next, two, or as many as the largest slab has pieces and one. The last is for
+// slabs that are updated when their gradient, the last of all, is there: what they need
+// may all have come by then.
+func (s *search) aheadBy(ahead, by int) int {
+	list := []int{0, 1, 2, max(s.b.mostPieces()+1, 2)}
+	at := slices.Index(list, ahead)
+	return list[min(max(at+by, 0), len(list)-1)]
 }
 
 // numbers are those of a mix that say how many.

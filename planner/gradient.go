@@ -255,10 +255,10 @@ func (e *emitter) sendStates(t turn) {
 	}
 }
 
-// mostHeldBack is how many pieces' states may wait for the weights of their slab: about as
-// many as the link to the host is behind the link from it, since it has the states of the
-// slab before to carry.
-const mostHeldBack = 2
+// leastHeldBack is how many pieces' states may wait for the weights of their slab, however
+// few are fetched ahead: about as many as the link to the host is behind the link from it,
+// since it has the states of the slab before to carry.
+const leastHeldBack = 2
 
 // heldBack is how many pieces' states of a slab go home behind its weights. The last
 // slab that an iteration updates is mostly the first that the next one uses, and what is
@@ -272,7 +272,7 @@ func (e *emitter) heldBack(k int) (held int) {
 	for l := range e.programs {
 		room = max(room, l.Frame)
 	}
-	for held < mostHeldBack {
+	for held < max(leastHeldBack, e.c.Ahead-2) { // two are on their way at most
 		if room -= e.stateBytes(s.Pieces[0]); room < 0 {
 			break
 		}

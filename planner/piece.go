@@ -37,6 +37,16 @@ func (b *blueprint) pieceElements() int64 {
 	return b.usualPiece
 }
 
+// mostPieces is how many the largest slab is cut into where state moves.
+func (b *blueprint) mostPieces() int {
+	var largest int64
+	for _, s := range b.slabs.list {
+		largest = max(largest, s.Elements)
+	}
+	step := b.pieceElements()
+	return int((largest + step - 1) / step)
+}
+
 // cut gives the pieces of a slab with at most so many elements each, up to the next
 // block of states, or more where a param must be updated whole.
 func (b *blueprint) cut(slab int, step int64) ([]piece, error) {

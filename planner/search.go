@@ -108,8 +108,7 @@ func (s *search) run() (*candidate, error) {
 		}
 		return nil, s.fitError()
 	}
-	blocks := len(s.b.model.Blocks)
-	return s.best, s.climb(blocks/2, max(blocks/fine, 1))
+	return s.best, s.climbAll()
 }
 
 // lines are the families of all ways. Those come first in which everything stays: where
@@ -289,11 +288,13 @@ func (s *search) lack(n needed) int64 {
 // time forecasts a candidate that fits, unless what binds it already takes longer
 // than the best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
-	if !c.fits || !c.bound || !s.beats(c) {
+	if !c.fits || !s.beats(c) {
 		return nil
 	}
-	if err := s.simulate(c); err != nil {
-		return err
+	if c.bound {
+		if err := s.simulate(c); err != nil {
+			return err
+		}
 	}
 	if s.beats(c) {
 		s.best = c

@@ -57,25 +57,33 @@ type trailing struct {
 	buffer int
 }
 
-// near finds, by buffer, what trails in its bytes; nil where nothing trails.
-func (o *orderer) near(accesses [][]plan.Access) [][]trailing {
-	byArena, any := make([][]trailing, len(o.p.Arenas)), false
+// near finds, by buffer, what trails in its bytes; nil where nothing trails. Homes share
+// theirs with nobody.
+func (o *orderer) near(accesses [][]plan.Access) (near [][]trailing) {
+	moving := make([][]trailing, len(o.p.Arenas)) // by arena: what trails in buffers that are no homes
 	for i, list := range accesses {
 		if !o.p.Steps[i].Trails {
 			continue
 		}
+		if near == nil {
+			near = make([][]trailing, len(o.p.Buffers))
+		}
 		for _, a := range list {
-			arena := o.p.Buffers[a.Buffer].Arena
-			byArena[arena], any = append(byArena[arena], trailing{int32(i), a.Write, a.Buffer}), true
+			t, b := trailing{int32(i), a.Write, a.Buffer}, &o.p.Buffers[a.Buffer]
+			if b.Home {
+				near[a.Buffer] = append(near[a.Buffer], t)
+			} else {
+				moving[b.Arena] = append(moving[b.Arena], t)
+			}
 		}
 	}
-	if !any {
-		return nil
-	}
-	near := make([][]trailing, len(o.p.Buffers))
-	for id, b := range o.p.Buffers {
-		for _, t := range byArena[b.Arena] {
-			if other := o.p.Buffers[t.buffer]; b.Offset < other.Offset+other.Bytes && other.Offset < b.Offset+b.Bytes {
+	for id := range near {
+		b := &o.p.Buffers[id]
+		if b.Home {
+			continue
+		}
+		for _, t := range moving[b.Arena] {
+			if other := &o.p.Buffers[t.buffer]; b.Offset < other.Offset+other.Bytes && other.Offset < b.Offset+b.Bytes {
 				near[id] = append(near[id], t)
 			}
 		}
