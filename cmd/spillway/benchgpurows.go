@@ -76,7 +76,7 @@ const (
 // gpuRows are what is measured: the work that peers do too, and work of other sizes
 // that holds forecasts to account.
 func gpuRows() []*gpuRow {
-	return slices.Concat(peerRows(), leanRows(), spreadRows())
+	return slices.Concat(peerRows(), updatedRows(), leanRows(), spreadRows())
 }
 
 // bf16 is a row that computes in bf16.
@@ -107,6 +107,20 @@ func lean(o spillway.PlanOptions) spillway.PlanOptions {
 	o.Pure = true
 	o.Optimizer, _ = optim.Parse("adamw_bf16") // a name of ours
 	return o
+}
+
+// updatedRows are the peers' training of an encoder, updated by the host, and by host and
+// card: the bits are to be those of the training that is all on the card.
+func updatedRows() (list []*gpuRow) {
+	for _, by := range []struct {
+		whom    string
+		updates planner.Updater
+	}{{"the host", planner.ByHost}, {"host and card", planner.ByBoth}} {
+		o := work(spillway.Train, 16, 512, 12*units.GiB, nil)
+		o.Insist.Updates = by.updates
+		list = append(list, tf32(encoderTrain+", updated by "+by.whom, modelEncoder, o).like(encoderWhole))
+	}
+	return list
 }
 
 // Ways to treat all slabs and blocks alike.
