@@ -124,6 +124,12 @@ func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executo
 	if err != nil {
 		t.Fatal(err)
 	}
+	return filled(t, e)
+}
+
+// filled is an executor with fresh weights, closed when the test ends.
+func filled(t testing.TB, e *executor.Executor) *executor.Executor {
+	t.Helper()
 	t.Cleanup(func() { e.Close() })
 	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
 	source, err := weights.Fresh(m.Params, 1)
@@ -178,6 +184,83 @@ func TestOverlapChangesNothing(t *testing.T) {
 			t.Errorf("%s: iterations that overlap give other bits", name)
 		}
 	}
+}
+
+// card is the processor as a device whose events are like those of a card: who waits for
+// one as a goroutine waits for its latest record when it comes to that, not for the one
+// there was when it was told to.
+type card struct{ device.Device }
+
+type cardEvent struct{ *hostqueue.Event }
+
+func (e cardEvent) Await(uint64) { e.Event.Await(e.Issued()) }
+
+func (c card) Event() (device.Event, error) { return cardEvent{hostqueue.NewEvent()}, nil }
+
+func (c card) Queue(name string) (device.Queue, error) {
+	q, err := c.Device.Queue(name)
+	return cardQueue{q}, err
+}
+
+type cardQueue struct{ device.Queue }
+
+func (q cardQueue) Record(e device.Event) error { return q.Queue.Record(e.(cardEvent).Event) }
+func (q cardQueue) SyncTo(e device.Event) error { return q.Queue.SyncTo(e.(cardEvent).Event) }
+
+// Wait goes by the record there is now where the event is a card's, as streams do.
+func (q cardQueue) Wait(e device.Event) error {
+	if own, ours := e.(cardEvent); ours {
+		e = own.Event
+	}
+	return q.Queue.Wait(e)
+}
+
+// What the host's processor waits for of the iteration before is what that one has
+// recorded, although the next has been given to the card meanwhile.
+func TestTheHostWaitsForThePastOfCards(t *testing.T) {
+	p := lateHosted(t)
+	waits := 0
+	for _, s := range p.Steps {
+		if p.Devices[s.Device].Name == planner.HostName {
+			waits += len(s.Past)
+		}
+	}
+	if waits == 0 {
+		t.Fatal("the host waits for nothing of the iteration before")
+	}
+	start := func(p *plan.Plan, before func() error) *executor.Executor {
+		e, err := executor.New(p, []device.Device{card{newOutward(before)}, cpu.Open(cpu.Options{Threads: 1})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled(t, e)
+	}
+	want := trained(t, start(whole(p), func() error { return nil }), 8)
+	if got := trained(t, start(p, slowly), 8); !maps.EqualFunc(want, got, bytes.Equal) {
+		t.Error("iterations that overlap give other bits")
+	}
+}
+
+// lateHosted is a plan in which the host makes some of the updates, in the next iteration.
+func lateHosted(t testing.TB) *plan.Plan {
+	t.Helper()
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	site := tiny.Site(1 << 20)
+	site.Kernels = kernels
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) planner.Choice {
+		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
+		c.Delayed, c.Hosted = true, make([]bool, slabs)
+		for k := range c.Hosted {
+			c.Hosted[k] = k%2 == 0
+		}
+		return c
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // A plan that lacks the waits for the iteration before is refused. It is for a reason:
