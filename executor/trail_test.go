@@ -14,7 +14,6 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/device/hostqueue"
 	"spillway/device/sim"
 	"spillway/executor"
 	"spillway/graph"
@@ -23,55 +22,6 @@ import (
 	"spillway/planner"
 	"spillway/weights"
 )
-
-// outward is the processor with a lane to the host of its own, which asks before every
-// copy; what it answers is the copy's error.
-type outward struct {
-	device.Device
-	before func() error
-}
-
-func (d *outward) Queue(name string) (device.Queue, error) {
-	if name != string(plan.Out) {
-		return d.Device.Queue(name)
-	}
-	return &outwardQueue{hostqueue.New("out", func(f func() error) error { return f() }), d}, nil
-}
-
-type outwardQueue struct {
-	*hostqueue.Queue[func() error]
-	d *outward
-}
-
-func (q *outwardQueue) Copy(dst, src device.Buffer) error {
-	return q.Put(func() error {
-		if err := q.d.before(); err != nil {
-			return err
-		}
-		copy(dst.Host(), src.Host())
-		return nil
-	})
-}
-
-func (q *outwardQueue) Launch(device.Kernel, *device.Launch) error {
-	return errors.New("this lane only copies")
-}
-
-func (q *outwardQueue) Close() error {
-	err := q.Sync()
-	q.End()
-	return err
-}
-
-func newOutward(before func() error) *outward {
-	return &outward{cpu.Open(cpu.Options{Threads: 1}), before}
-}
-
-// slowly is a lane whose copies take their time.
-func slowly() error {
-	time.Sleep(200 * time.Microsecond)
-	return nil
-}
 
 // changed is the plan with other steps.
 func changed(p *plan.Plan, change func(*plan.Step)) *plan.Plan {
@@ -88,17 +38,18 @@ func whole(p *plan.Plan) *plan.Plan {
 	return changed(p, func(s *plan.Step) { s.Trails, s.Past = false, nil })
 }
 
-// spread is a plan for several devices that share the gradients, and the host updates.
-func spread(t testing.TB, devices int, hosted bool) *plan.Plan {
+// shared is a plan in which everything streams, for some devices, of which the host may
+// update every other slab, clipped ones in the next iteration.
+func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
 	t.Helper()
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
 	site := tiny.Site(1 << 20)
-	site.Kernels, site.Host = kernels, sim.Rates{Memory: 1e10}
+	site.Kernels = kernels
 	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, false), site, func(slabs, blocks int) planner.Choice {
+	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) planner.Choice {
 		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Devices, c.Hosted = devices, make([]bool, slabs)
+		c.Devices, c.Delayed, c.Hosted = devices, clipped, make([]bool, slabs)
 		for k := range c.Hosted {
 			c.Hosted[k] = hosted && k%2 == 1
 		}
@@ -173,7 +124,7 @@ func TestOverlapChangesNothing(t *testing.T) {
 	const n = 12
 	for name, p := range map[string]*plan.Plan{
 		"streamed": streamed(t), "clipped": clipped(t, false), "late": clipped(t, true),
-		"updated by the host too": spread(t, 1, true), "two devices": spread(t, 2, false), "two devices and the host": spread(t, 2, true),
+		"updated by the host too": shared(t, 1, true, false), "two devices": shared(t, 2, false, false), "two devices and the host": shared(t, 2, true, false),
 	} {
 		if !trails(p) {
 			t.Errorf("%s: nothing trails", name)
@@ -186,39 +137,10 @@ func TestOverlapChangesNothing(t *testing.T) {
 	}
 }
 
-// card is the processor as a device whose events are like those of a card: who waits for
-// one as a goroutine waits for its latest record when it comes to that, not for the one
-// there was when it was told to.
-type card struct{ device.Device }
-
-type cardEvent struct{ *hostqueue.Event }
-
-func (e cardEvent) Await(uint64) { e.Event.Await(e.Issued()) }
-
-func (c card) Event() (device.Event, error) { return cardEvent{hostqueue.NewEvent()}, nil }
-
-func (c card) Queue(name string) (device.Queue, error) {
-	q, err := c.Device.Queue(name)
-	return cardQueue{q}, err
-}
-
-type cardQueue struct{ device.Queue }
-
-func (q cardQueue) Record(e device.Event) error { return q.Queue.Record(e.(cardEvent).Event) }
-func (q cardQueue) SyncTo(e device.Event) error { return q.Queue.SyncTo(e.(cardEvent).Event) }
-
-// Wait goes by the record there is now where the event is a card's, as streams do.
-func (q cardQueue) Wait(e device.Event) error {
-	if own, ours := e.(cardEvent); ours {
-		e = own.Event
-	}
-	return q.Queue.Wait(e)
-}
-
 // What the host's processor waits for of the iteration before is what that one has
 // recorded, although the next has been given to the card meanwhile.
 func TestTheHostWaitsForThePastOfCards(t *testing.T) {
-	p := lateHosted(t)
+	p := shared(t, 1, true, true)
 	waits := 0
 	for _, s := range p.Steps {
 		if p.Devices[s.Device].Name == planner.HostName {
@@ -239,28 +161,6 @@ func TestTheHostWaitsForThePastOfCards(t *testing.T) {
 	if got := trained(t, start(p, slowly), 8); !maps.EqualFunc(want, got, bytes.Equal) {
 		t.Error("iterations that overlap give other bits")
 	}
-}
-
-// lateHosted is a plan in which the host makes some of the updates, in the next iteration.
-func lateHosted(t testing.TB) *plan.Plan {
-	t.Helper()
-	kernels := cpu.Open(cpu.Options{Threads: 1})
-	defer kernels.Close()
-	site := tiny.Site(1 << 20)
-	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Delayed, c.Hosted = true, make([]bool, slabs)
-		for k := range c.Hosted {
-			c.Hosted[k] = k%2 == 0
-		}
-		return c
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // A plan that lacks the waits for the iteration before is refused. It is for a reason:
@@ -340,7 +240,9 @@ func TestIterationsEndBeforeTheirCopies(t *testing.T) {
 func TestErrorsOfWhatTrails(t *testing.T) {
 	p := streamed(t)
 	fault := errors.New("injected")
-	iterates := func(e *executor.Executor) error { return e.Iterate(context.Background(), executor.Numbers{Iteration: 8}) }
+	iterates := func(e *executor.Executor) error {
+		return e.Iterate(context.Background(), executor.Numbers{Iteration: 8})
+	}
 	for name, wait := range map[string]func(e *executor.Executor) error{
 		"the next iteration": iterates,
 		"settling":           (*executor.Executor).Settle,
