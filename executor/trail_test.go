@@ -14,7 +14,6 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/device/hostqueue"
 	"spillway/device/sim"
 	"spillway/executor"
 	"spillway/graph"
@@ -23,55 +22,6 @@ import (
 	"spillway/planner"
 	"spillway/weights"
 )
-
-// outward is the processor with a lane to the host of its own, which asks before every
-// copy; what it answers is the copy's error.
-type outward struct {
-	device.Device
-	before func() error
-}
-
-func (d *outward) Queue(name string) (device.Queue, error) {
-	if name != string(plan.Out) {
-		return d.Device.Queue(name)
-	}
-	return &outwardQueue{hostqueue.New("out", func(f func() error) error { return f() }), d}, nil
-}
-
-type outwardQueue struct {
-	*hostqueue.Queue[func() error]
-	d *outward
-}
-
-func (q *outwardQueue) Copy(dst, src device.Buffer) error {
-	return q.Put(func() error {
-		if err := q.d.before(); err != nil {
-			return err
-		}
-		copy(dst.Host(), src.Host())
-		return nil
-	})
-}
-
-func (q *outwardQueue) Launch(device.Kernel, *device.Launch) error {
-	return errors.New("this lane only copies")
-}
-
-func (q *outwardQueue) Close() error {
-	err := q.Sync()
-	q.End()
-	return err
-}
-
-func newOutward(before func() error) *outward {
-	return &outward{cpu.Open(cpu.Options{Threads: 1}), before}
-}
-
-// slowly is a lane whose copies take their time.
-func slowly() error {
-	time.Sleep(200 * time.Microsecond)
-	return nil
-}
 
 // changed is the plan with other steps.
 func changed(p *plan.Plan, change func(*plan.Step)) *plan.Plan {
@@ -88,17 +38,18 @@ func whole(p *plan.Plan) *plan.Plan {
 	return changed(p, func(s *plan.Step) { s.Trails, s.Past = false, nil })
 }
 
-// spread is a plan for several devices that share the gradients, and the host updates.
-func spread(t testing.TB, devices int, hosted bool) *plan.Plan {
+// shared is a plan in which everything streams, for some devices, of which the host may
+// update every other slab, clipped ones in the next iteration.
+func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
 	t.Helper()
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
 	site := tiny.Site(1 << 20)
-	site.Kernels, site.Host = kernels, sim.Rates{Memory: 1e10}
+	site.Kernels = kernels
 	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, false), site, func(slabs, blocks int) planner.Choice {
+	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) planner.Choice {
 		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Devices, c.Hosted = devices, make([]bool, slabs)
+		c.Devices, c.Delayed, c.Hosted = devices, clipped, make([]bool, slabs)
 		for k := range c.Hosted {
 			c.Hosted[k] = hosted && k%2 == 1
 		}
@@ -124,6 +75,12 @@ func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executo
 	if err != nil {
 		t.Fatal(err)
 	}
+	return filled(t, e)
+}
+
+// filled is an executor with fresh weights, closed when the test ends.
+func filled(t testing.TB, e *executor.Executor) *executor.Executor {
+	t.Helper()
 	t.Cleanup(func() { e.Close() })
 	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
 	source, err := weights.Fresh(m.Params, 1)
@@ -167,7 +124,7 @@ func TestOverlapChangesNothing(t *testing.T) {
 	const n = 12
 	for name, p := range map[string]*plan.Plan{
 		"streamed": streamed(t), "clipped": clipped(t, false), "late": clipped(t, true),
-		"updated by the host too": spread(t, 1, true), "two devices": spread(t, 2, false), "two devices and the host": spread(t, 2, true),
+		"updated by the host too": shared(t, 1, true, false), "two devices": shared(t, 2, false, false), "two devices and the host": shared(t, 2, true, false),
 	} {
 		if !trails(p) {
 			t.Errorf("%s: nothing trails", name)
@@ -177,6 +134,32 @@ func TestOverlapChangesNothing(t *testing.T) {
 		if !maps.EqualFunc(want, got, bytes.Equal) {
 			t.Errorf("%s: iterations that overlap give other bits", name)
 		}
+	}
+}
+
+// What the host's processor waits for of the iteration before is what that one has
+// recorded, although the next has been given to the card meanwhile.
+func TestTheHostWaitsForThePastOfCards(t *testing.T) {
+	p := shared(t, 1, true, true)
+	waits := 0
+	for _, s := range p.Steps {
+		if p.Devices[s.Device].Name == planner.HostName {
+			waits += len(s.Past)
+		}
+	}
+	if waits == 0 {
+		t.Fatal("the host waits for nothing of the iteration before")
+	}
+	start := func(p *plan.Plan, before func() error) *executor.Executor {
+		e, err := executor.New(p, []device.Device{card{newOutward(before)}, cpu.Open(cpu.Options{Threads: 1})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled(t, e)
+	}
+	want := trained(t, start(whole(p), func() error { return nil }), 8)
+	if got := trained(t, start(p, slowly), 8); !maps.EqualFunc(want, got, bytes.Equal) {
+		t.Error("iterations that overlap give other bits")
 	}
 }
 
@@ -257,7 +240,9 @@ func TestIterationsEndBeforeTheirCopies(t *testing.T) {
 func TestErrorsOfWhatTrails(t *testing.T) {
 	p := streamed(t)
 	fault := errors.New("injected")
-	iterates := func(e *executor.Executor) error { return e.Iterate(context.Background(), executor.Numbers{Iteration: 8}) }
+	iterates := func(e *executor.Executor) error {
+		return e.Iterate(context.Background(), executor.Numbers{Iteration: 8})
+	}
 	for name, wait := range map[string]func(e *executor.Executor) error{
 		"the next iteration": iterates,
 		"settling":           (*executor.Executor).Settle,
