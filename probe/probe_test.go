@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -45,11 +46,9 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("products run at %v", r.Compute.F32)
 	}
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
-		for _, kinds := range []map[op.Kind]bool{keys(shaped), keys(plain)} {
-			for kind := range kinds {
-				if _, ok := r.Tables[d.String()][kind]; !ok {
-					t.Errorf("%v of %v has no table", kind, d)
-				}
+		for _, v := range variants() {
+			if _, ok := r.Tables[d.String()][v]; !ok {
+				t.Errorf("%v of %v has no table", v, d)
 			}
 		}
 	}
@@ -63,23 +62,24 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func keys[V any](m map[op.Kind]V) map[op.Kind]bool {
-	set := map[op.Kind]bool{}
-	for k := range m {
-		set[k] = true
+// variants that are measured.
+func variants() []op.Variant {
+	list := slices.Collect(maps.Keys(shaped))
+	for kind := range plain {
+		list = append(list, op.Variant{Kind: kind})
 	}
-	return set
+	return list
 }
 
 // A table is read with the sizes it was measured at: there it gives the measured rate.
 func TestTablesAreReadAsMeasured(t *testing.T) {
-	for kind, make := range shaped {
+	for v, make := range shaped {
 		call, err := make(dtype.BF16, 256, 4096, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := call.Sizes(); !slices.Equal(got, []int64{256, 4096, 64}) || len(got) != kind.Axes() {
-			t.Errorf("%v of 256, 4096, 64 has the sizes %v", kind, got)
+		if got := call.Sizes(); !slices.Equal(got, []int64{256, 4096, 64}) || len(got) != v.Axes() || call.Variant() != v {
+			t.Errorf("%v of 256, 4096, 64 is %v with the sizes %v", v, call.Variant(), got)
 		}
 	}
 	for kind, make := range plain {
@@ -87,7 +87,7 @@ func TestTablesAreReadAsMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := call.Sizes(); len(got) != kind.Axes() || got[0] < 16*128*4 {
+		if got := call.Sizes(); len(got) != call.Variant().Axes() || got[0] < 16*128*4 {
 			t.Errorf("%v of 2048 numbers has the sizes %v", kind, got)
 		}
 	}
@@ -112,7 +112,7 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 func TestKeep(t *testing.T) {
 	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
 	r.Compute.F32 = 5
-	r.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+	r.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
 		t.Errorf("nothing is kept, but %v, %v", ok, err)
 	}

@@ -157,12 +157,12 @@ func TestBenchRates(t *testing.T) {
 		"":                   func(*gpuReport) {},
 		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
 		"has 1 rates, want 2": func(r *gpuReport) {
-			r.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
+			r.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
 		var earlier gpuReport
 		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
-		earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+		earlier.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 		spoil(&earlier)
 		text, err := json.Marshal(earlier)
 		if err != nil {
@@ -173,7 +173,7 @@ func TestBenchRates(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := sh.benchRates(&rig{}, benchOptions{rates: file})
-		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Add].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Variant{Kind: op.Add}].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}

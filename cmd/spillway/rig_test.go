@@ -178,7 +178,7 @@ func TestDevicesListsCards(t *testing.T) {
 // A card that rounds is planned for at the rates of rounded products, and the rates of
 // the card as it was stay as they are.
 func TestRounding(t *testing.T) {
-	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {op.MatMul: {Rates: []float64{1}}}}}
+	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {{Kind: op.MatMul}: {Rates: []float64{1}}}}}
 	d := rounding(plain)
 	if d.Compute.F32 != 400 || len(d.Tables["f32"]) != 1 || len(plain.Tables["f32"]) != 0 {
 		t.Errorf("%+v of %+v", d, plain)

@@ -33,7 +33,7 @@ type Rates struct {
 	Launch     time.Duration // per kernel
 	Latency    time.Duration // per copy
 	// Tables are the rates of calls by their size, where they were measured.
-	Tables map[op.Kind]machine.Table
+	Tables machine.ByVariant
 }
 
 // Virtual is a device in virtual time. Its methods must be called from one
@@ -142,7 +142,7 @@ func (r Rates) Time(c op.Call) time.Duration {
 	if cost.Matrix && r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 {
 		r.Matrix, r.Tables = r.Full, nil // tables are of the narrower type
 	}
-	if table, measured := r.Tables[c.Kind]; measured {
+	if table, measured := r.Tables.Of(c); measured {
 		took := cost.Amount() / table.At(c.Sizes())
 		if cost.Matrix && r.Memory > 0 {
 			took = max(took, float64(cost.Bytes)/float64(r.Memory))
