@@ -28,7 +28,7 @@ type field interface {
 func (d *Device) figures() []figure {
 	return []figure{
 		{"memory", (*size)(&d.Memory)}, {"usable", (*size)(&d.Usable)},
-		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"latency", (*span)(&d.Link.Latency)},
+		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*duplex)(&d.Link.Duplex)}, {"latency", (*span)(&d.Link.Latency)},
 		{"bf16", (*flops)(&d.Compute.BF16)}, {"f16", (*flops)(&d.Compute.F16)}, {"tf32", (*flops)(&d.Compute.TF32)},
 		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
 		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)},

@@ -91,7 +91,7 @@ func (c Compute) Rate(t dtype.Type) units.Flops {
 type Link struct {
 	In      units.Rate    `json:"in"`     // host to device
 	Out     units.Rate    `json:"out"`    // device to host
-	Duplex  bool          `json:"duplex"` // both ways at once, each at its full rate
+	Duplex  Duplex        `json:"duplex"` // what is left of both while both are busy
 	Latency time.Duration `json:"latency_ns"`
 }
 
@@ -215,6 +215,9 @@ func (d Device) check() error {
 	}
 	if err := d.Tables.Check(); err != nil {
 		return err
+	}
+	if err := d.Link.Duplex.check(); err != nil {
+		return fmt.Errorf("link: %w", err)
 	}
 	if d.Launch < 0 || d.Link.Latency < 0 {
 		return fmt.Errorf("launch %v and latency %v must not be negative", d.Launch, d.Link.Latency)

@@ -109,13 +109,17 @@ func timed(dev device.Device, call op.Call, span time.Duration) (took time.Durat
 	return b.time(call, span)
 }
 
-// duplexShare of both directions alone is what both at once reach at least on a link
-// that counts as duplex.
-const duplexShare = 0.75
+// duplex of the link. Noise takes no measurement out of the range that links have.
+func (r Rates) duplex() machine.Duplex {
+	return min(max(machine.Duplex(r.Both/(r.In+r.Out)), machine.HalfDuplex), machine.FullDuplex)
+}
 
 // Device completes what is known of a device by what was measured.
 func (r Rates) Device(d machine.Device) machine.Device {
-	d.Link = machine.Link{In: r.In, Out: r.Out, Latency: r.Latency, Duplex: float64(r.Both) > duplexShare*float64(r.In+r.Out)}
+	d.Link.In, d.Link.Out, d.Link.Latency = r.In, r.Out, r.Latency
+	if r.Both > 0 {
+		d.Link.Duplex = r.duplex()
+	}
 	d.Bandwidth, d.Launch = r.Bandwidth, r.Launch
 	f8 := d.Compute.F8
 	d.Compute = r.Compute
@@ -126,7 +130,7 @@ func (r Rates) Device(d machine.Device) machine.Device {
 		sources[key] = s
 	}
 	for key, known := range map[string]bool{
-		"in": r.In > 0, "out": r.Out > 0, "latency": r.Latency > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
+		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
 		"f32": r.Compute.F32 > 0, "tf32": r.Compute.TF32 > 0, "bf16": r.Compute.BF16 > 0, "f16": r.Compute.F16 > 0,
 	} {
 		if known {

@@ -98,14 +98,17 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 	r.Compute.F32, r.Compute.BF16 = 50e12, 700e12
 	before := machine.Sources{"memory": machine.Measured}
 	d := r.Device(machine.Device{Memory: 7, Sources: before})
-	if d.Memory != 7 || d.Link.In != 55e9 || !d.Link.Duplex || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured {
+	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Duplex != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured {
 		t.Errorf("%+v", d)
 	}
 	if _, claimed := d.Sources["tf32"]; claimed || len(before) != 1 {
 		t.Errorf("sources %v of %v", d.Sources, before)
 	}
-	if r.Both = 60e9; r.Device(machine.Device{}).Link.Duplex {
-		t.Error("a link that shares its rate counts as duplex")
+	for both, want := range map[units.Rate]machine.Duplex{0: 0.9, 50e9: machine.HalfDuplex, 110e9: machine.FullDuplex} {
+		r.Both = both
+		if got := r.Device(machine.Device{Link: machine.Link{Duplex: 0.9}}).Link.Duplex; got != want {
+			t.Errorf("a link that carries %v both ways has the duplex %v, want %v", both, got, want)
+		}
 	}
 }
 

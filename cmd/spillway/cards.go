@@ -112,7 +112,7 @@ func (sh shell) knownOf(c card) (machine.Device, error) {
 		return machine.Device{}, err
 	}
 	d := machine.Device{
-		Name: info.Name, Kind: machine.GPU, Memory: units.Bytes(total), Usable: units.Bytes(info.Limit), Link: machine.Link{Duplex: true},
+		Name: info.Name, Kind: machine.GPU, Memory: units.Bytes(total), Usable: units.Bytes(info.Limit),
 		Sources: machine.Sources{"memory": machine.Measured, "usable": machine.Measured},
 	}
 	listed, ok := machine.NamedCard(c.Card(), d.Memory)

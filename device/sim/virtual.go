@@ -28,10 +28,10 @@ type Rates struct {
 	In     units.Rate  // host to device
 	Out    units.Rate  // device to host
 	Peer   units.Rate  // device to device; 0: as from the host
-	// HalfDuplex: the two directions share the link.
-	HalfDuplex bool
-	Launch     time.Duration // per kernel
-	Latency    time.Duration // per copy
+	// Duplex is what in and out carry at once; 0: each its full rate.
+	Duplex  machine.Duplex
+	Launch  time.Duration // per kernel
+	Latency time.Duration // per copy
 	// Tables are the rates of calls by their size, where they were measured.
 	Tables machine.ByVariant
 }
@@ -45,7 +45,7 @@ type Virtual struct {
 	rates     Rates
 	allocated int64
 	peak      int64
-	linkFree  time.Duration
+	link      link
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
@@ -54,7 +54,7 @@ type Virtual struct {
 
 // NewVirtual makes a device; a limit of 0 is none.
 func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
-	return &Virtual{name: name, limit: limit, align: align, rates: r}
+	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex)}
 }
 
 // Info describes the device.
@@ -209,29 +209,23 @@ type virtualQueue struct {
 	name string
 	now  time.Duration
 	busy time.Duration
+	last *transfer // nil: no copy over the link, or none that others could delay
 }
 
 // Copy takes the link for the time the bytes need.
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
-	took := q.v.rates.Latency + q.v.rates.copyRate(dst, src).Time(units.Bytes(src.Bytes))
-	if q.v.rates.HalfDuplex {
-		q.now = max(q.now, q.v.linkFree)
-		q.v.linkFree = q.now + took
-	}
-	q.pass(took)
-	return nil
-}
-
-// copyRate of a copy, by where its ends are.
-func (r Rates) copyRate(dst, src device.Buffer) units.Rate {
+	r, bytes := q.v.rates, units.Bytes(src.Bytes)
 	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
+	q.pass(r.Latency)
 	switch {
 	case to.onDevice && from.onDevice && r.Peer > 0:
-		return r.Peer
+		q.pass(r.Peer.Time(bytes))
 	case to.onDevice:
-		return r.In
+		q.v.link.copy(q, inward, r.In.Time(bytes))
+	default:
+		q.v.link.copy(q, outward, r.Out.Time(bytes))
 	}
-	return r.Out
+	return nil
 }
 
 func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
@@ -249,7 +243,10 @@ func (q *virtualQueue) pass(d time.Duration) {
 }
 
 func (q *virtualQueue) Record(e device.Event) error {
-	e.(*virtualEvent).at = q.now
+	at := e.(*virtualEvent)
+	if at.at = q.now; q.last != nil {
+		q.last.done = at
+	}
 	return nil
 }
 
