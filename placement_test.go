@@ -19,6 +19,7 @@ import (
 var strategies = map[string]func(slabs, blocks int) planner.Choice{
 	"resident":                        planner.Alike(false, false, planner.KeepAll, 0),
 	"products kept":                   planner.Alike(false, false, planner.KeepProducts, 0),
+	"attention kept":                  planner.Alike(false, false, planner.KeepAttention, 0),
 	"recomputed":                      planner.Alike(false, false, planner.KeepNone, 0),
 	"optimizer on the host":           planner.Alike(false, true, planner.KeepAll, 2),
 	"streamed, window 1":              planner.Alike(true, true, planner.KeepAll, 1),
@@ -47,7 +48,7 @@ func alternating(slabs, blocks int) planner.Choice {
 		c.Streamed[i], c.Offloaded[i] = i%2 == 0, i%3 != 0
 	}
 	for i := range blocks {
-		c.Level[i] = planner.Level(i % 3)
+		c.Level[i] = planner.Level(i % 4)
 	}
 	return c
 }

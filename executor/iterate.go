@@ -63,6 +63,9 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 
 // issueAll gives all steps to their queues.
 func (e *Executor) issueAll(ctx context.Context) error {
+	if err := e.trace.begin(e.queues); err != nil {
+		return err
+	}
 	for i := range e.steps {
 		if e.steps[i].queue == nil {
 			continue

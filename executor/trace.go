@@ -12,6 +12,9 @@ import (
 type traced struct {
 	sink   trace.Sink
 	events []trace.Event // by step, their times filled in after each iteration
+	// began, by device, is recorded when an iteration begins: every device has a clock of
+	// its own, and is shown by the first one's.
+	began []device.Event
 }
 
 // Trace has every step of the iterations to come told to a sink, with the times
@@ -23,6 +26,13 @@ func (e *Executor) Trace(sink trace.Sink) error {
 	}
 	if sink == nil {
 		return nil
+	}
+	for _, d := range e.devices {
+		ev, err := d.Event()
+		if err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
+		e.trace.began = append(e.trace.began, ev)
 	}
 	e.trace.events = make([]trace.Event, len(e.steps))
 	for i := range e.steps {
@@ -42,6 +52,19 @@ func (e *Executor) Trace(sink trace.Sink) error {
 	return nil
 }
 
+// begin records the beginning of an iteration on every device, while nothing runs.
+func (t *traced) begin(queues map[lane]device.Queue) error {
+	for d, ev := range t.began {
+		if err := queues[lane{d, plan.Compute}].Record(ev); err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
+	}
+	return nil
+}
+
+// ahead is how much later than the first one's the clock of a device is.
+func (t *traced) ahead(d int) int64 { return int64(t.began[d].Time() - t.began[0].Time()) }
+
 // tell hands the events of the iteration that just ended to the sink. A free has
 // no time of its own: it is when the step before it ended.
 func (e *Executor) tell() {
@@ -53,7 +76,8 @@ func (e *Executor) tell() {
 		ev, p := &e.trace.events[i], &e.steps[i]
 		ev.Start, ev.End = last, last
 		if p.start != nil {
-			ev.Start, ev.End = int64(p.start.Time()), int64(p.end.Time())
+			ahead := e.trace.ahead(e.plan.Steps[i].Device)
+			ev.Start, ev.End = int64(p.start.Time())-ahead, int64(p.end.Time())-ahead
 		}
 		last = ev.End
 		e.trace.sink.Record(*ev)

@@ -47,6 +47,7 @@ type blueprint struct {
 	updateTimes []updateTime // by slab, see updates
 	usualPiece  int64        // see pieceElements
 	took        map[*graph.Program]float64
+	levels      []Level // that blocks are treated at, see findLevels
 	costs       map[costKey]blockCost
 	waiting     map[costKey]int64 // see waits
 	tangled     bool              // see entangled
@@ -103,6 +104,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	b.trained = b.firstTrained()
 	b.tangled = b.entangled()
 	b.carries = b.mostCarries()
+	b.levels = b.findLevels()
 	b.nameBlocks()
 	b.layParts()
 	b.layConsts()

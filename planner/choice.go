@@ -1,23 +1,5 @@
 package planner
 
-import (
-	"slices"
-
-	"spillway/autograd"
-	"spillway/graph"
-	"spillway/op"
-)
-
-// Level says how much of a block's forward is kept for its backward.
-type Level int
-
-// The levels, from most memory and least time on.
-const (
-	KeepAll      Level = iota // every value the gradient reads, unpacked weights excepted
-	KeepProducts              // outputs of products and attention; the cheap rest is recomputed
-	KeepNone                  // only the block's input; its forward runs again
-)
-
 // Choice says what rests where and what is computed twice.
 type Choice struct {
 	Streamed  []bool // by slab: weights rest on the host and stream through the window
@@ -89,62 +71,6 @@ func (c Choice) hostedSlabs() (n int) {
 }
 
 func (c Choice) devices() int { return max(c.Devices, 1) }
-
-// keepSet is the values a level keeps.
-func keepSet(j *autograd.Joint, level Level) []graph.Value {
-	switch level {
-	case KeepAll:
-		return keepMade(j)
-	case KeepProducts:
-		return keepProducts(j)
-	}
-	return nil
-}
-
-// keepMade is everything the gradient reads but unpacked weights: those are quickly
-// unpacked again, and kept they would undo what packing them saves.
-func keepMade(j *autograd.Joint) []graph.Value {
-	unpacked := map[graph.Value]bool{}
-	for _, n := range j.Program.Nodes[:j.Forward] {
-		if n.Kind == op.Dequantize {
-			unpacked[n.Out[0]] = true
-		}
-	}
-	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return unpacked[v] })
-}
-
-// keepProducts finds the products and attentions from which everything the
-// gradient reads follows by cheap ops.
-func keepProducts(j *autograd.Joint) []graph.Value {
-	maker := map[graph.Value]graph.Node{}
-	for _, n := range j.Program.Nodes[:j.Forward] {
-		for _, v := range n.Out {
-			maker[v] = n
-		}
-	}
-	seen := map[graph.Value]bool{}
-	var keep []graph.Value
-	var need func(v graph.Value)
-	need = func(v graph.Value) {
-		n, inner := maker[v]
-		if seen[v] || !inner {
-			return
-		}
-		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.CodedProduct || n.Kind == op.Attention {
-			keep = append(keep, v)
-			return
-		}
-		for _, in := range n.In {
-			need(in)
-		}
-	}
-	for _, v := range j.Saved() {
-		need(v)
-	}
-	slices.Sort(keep)
-	return keep
-}
 
 func count(list []bool) (n int) {
 	for _, b := range list {

@@ -130,7 +130,7 @@ func (m *mix) numbers() [6]*int {
 // most that each number can be.
 func (s *search) most() [6]int {
 	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
-	most := [6]int{slabs, slabs, 2 * blocks, blocks, slabs, slabs}
+	most := [6]int{slabs, slabs, s.b.recomputes(), blocks, slabs, slabs}
 	if !s.b.training() {
 		most[1], most[2], most[3] = 0, 0, 0
 	}

@@ -68,7 +68,7 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 	slabs, blocks := len(b.slabs.list), len(model.Blocks)
 	for streamed := range slabs + 1 {
 		for offloaded := range slabs + 1 {
-			for recompute := range 2*blocks + 1 {
+			for recompute := range b.recomputes() + 1 {
 				for spilled := range blocks + 1 {
 					for _, look := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
 						c := &candidate{choice: s.choice(mix{streamed: streamed, offloaded: offloaded, recompute: recompute, spilled: spilled, window: look[0], ahead: look[1]})}

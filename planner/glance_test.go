@@ -56,7 +56,7 @@ func randomMix(r *rand.Rand, s *search, w way) mix {
 	m := mix{way: w, streamed: r.IntN(slabs + 1), window: 1 + r.IntN(4)}
 	m.onDisk = r.IntN(slabs+1) * r.IntN(2)
 	if s.b.training() {
-		m.offloaded, m.recompute, m.spilled, m.ahead = r.IntN(slabs+1), r.IntN(2*blocks+1), r.IntN(blocks+1), r.IntN(3)
+		m.offloaded, m.recompute, m.spilled, m.ahead = r.IntN(slabs+1), r.IntN(s.b.recomputes()+1), r.IntN(blocks+1), r.IntN(3)
 		m.delayed = r.IntN(2) == 0
 	}
 	return m

@@ -116,6 +116,10 @@ var rungs = []rung{
 		s.Level = max(s.Level, KeepProducts)
 		return s, ""
 	}},
+	{name: "checkpointing of all but attention", training: true, apply: func(s Setting) (Setting, string) {
+		s.Level = max(s.Level, KeepAttention)
+		return s, ""
+	}},
 	{name: "full checkpointing", training: true, apply: func(s Setting) (Setting, string) {
 		s.Level = KeepNone
 		return s, ""

@@ -56,7 +56,7 @@ func (b *blueprint) miniatures(r repeats) (list []*field, err error) {
 func (b *blueprint) shortened(r repeats, times int) (*blueprint, error) {
 	short, err := newBlueprint(r.shortened(b.model, times), b.goal, b.site)
 	if err == nil {
-		short.usualPiece, short.kernels = b.pieceElements(), b.kernels
+		short.usualPiece, short.kernels, short.levels = b.pieceElements(), b.kernels, b.levels
 	}
 	return short, err
 }

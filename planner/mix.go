@@ -14,7 +14,7 @@ type mix struct {
 	way       way
 	streamed  int // slabs whose weights stream
 	offloaded int // slabs whose optimizer state rests on the host
-	recompute int // the first L steps give up cheap values block by block, the next L everything
+	recompute int // steps, each of which takes a block to its next level: all to the second, then all to the third, ...
 	spilled   int // blocks whose values wait on the host
 	onDisk    int // slabs whose homes are on the disk instead of the host
 	window    int
@@ -36,6 +36,7 @@ func (m mix) effort() int {
 // thing free and fixes the others.
 func (s *search) families(w way) []family {
 	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
+	all := s.b.recomputes() // everything is
 	list := []family{{0, func(int) mix { return mix{way: w} }}}
 	if w == alone && s.devices() > 1 {
 		return list // for comparison: the others help
@@ -49,20 +50,24 @@ func (s *search) families(w way) []family {
 		}
 		return list
 	}
-	list = append(list, family{2 * blocks, func(i int) mix { return mix{way: w, recompute: i} }})
+	var kept []int // from all of it to nothing, level by level
+	for r := 0; r <= all; r += blocks {
+		kept = append(kept, r)
+	}
+	list = append(list, family{all, func(i int) mix { return mix{way: w, recompute: i} }})
 	if w == shardedState && s.b.goal.Insist.Way == "" {
 		return list // where something leaves the device, a block has all its micro-batches at once, as with sharded gradients
 	}
-	for _, r := range []int{0, blocks, 2 * blocks} {
+	for _, r := range kept {
 		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, ahead: 1} }})
 	}
 	for _, window := range []int{2, 1} {
-		for _, r := range []int{0, blocks, 2 * blocks} {
+		for _, r := range kept {
 			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1, 0, false} }})
 		}
 	}
-	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, 2 * blocks, blocks, 0, 1, 0, 0, false} }})
-	for _, r := range []int{blocks, 2 * blocks} {
+	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, all, blocks, 0, 1, 0, 0, false} }})
+	for _, r := range []int{blocks, all} {
 		list = append(list,
 			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0, false} }},
 			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0, false} }})
@@ -70,8 +75,8 @@ func (s *search) families(w way) []family {
 	list = s.b.withDelayed(s.b.withHosted(list))
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, 0, i, 2, 1, 0, false} }},
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, 2 * blocks, blocks, i, 1, 0, 0, false} }})
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, all, 0, i, 2, 1, 0, false} }},
+			family{slabs, func(i int) mix { return mix{w, slabs, slabs, all, blocks, i, 1, 0, 0, false} }})
 	}
 	return list
 }
@@ -101,12 +106,7 @@ func (s *search) choice(m mix) Choice {
 		Delayed: m.delayed, Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
 	for i := range c.Level {
 		c.Spilled[i] = i < m.spilled
-		switch {
-		case i < m.recompute-len(c.Level):
-			c.Level[i] = KeepNone
-		case i < m.recompute:
-			c.Level[i] = KeepProducts
-		}
+		c.Level[i] = b.levelAfter(m.recompute, i)
 	}
 	return b.allowed(s.insisted(s.spreadOver(c, m.way)))
 }

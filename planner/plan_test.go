@@ -34,7 +34,7 @@ func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}
 		for i := range blocks {
-			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		return c
 	}

@@ -33,19 +33,17 @@ func (c Choice) title() string {
 	if n := count(c.OnDisk); n > 0 {
 		also("%d of %d slabs on disk", n, len(c.OnDisk))
 	}
-	var products, none int
+	var of [levelCount]int
 	for _, l := range c.Level {
-		switch l {
-		case KeepProducts:
-			products++
-		case KeepNone:
-			none++
-		}
+		of[l]++
 	}
-	if none > 0 {
-		also("checkpointing %d of %d blocks", none, len(c.Level))
-	} else if products > 0 {
-		also("checkpointing cheap values of %d of %d blocks", products, len(c.Level))
+	if n := of[KeepAttention] + of[KeepNone]; n > 0 {
+		also("checkpointing %d of %d blocks", n, len(c.Level))
+	} else if of[KeepProducts] > 0 {
+		also("checkpointing cheap values of %d of %d blocks", of[KeepProducts], len(c.Level))
+	}
+	if of[KeepAttention] > 0 {
+		also("attention of %d kept", of[KeepAttention])
 	}
 	if n := count(c.Spilled); n > 0 {
 		also("activations of %d of %d blocks on the host", n, len(c.Spilled))

@@ -15,6 +15,7 @@ var gpuPeers = []struct {
 	{"torch_offload_forward.py", [][]string{{forwardShort}, {forwardLong}}},
 	{"torch_train_gpu.py", [][]string{{trainKept, leanKept}, {trainAgain, leanAgain}}},
 	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderWhole}}},
+	{"overflow_encoder.py", [][]string{{encoderForward}}},
 	{"ramtorch_linear.py", [][]string{{linearForward, linearStays}, {linearTrain}}},
 }
 

@@ -118,6 +118,7 @@ func TestPlansAgree(t *testing.T) {
 		}
 		for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
 			"recomputed": planner.Alike(false, false, planner.KeepNone, 1),
+			"attention":  planner.Alike(false, false, planner.KeepAttention, 1),
 			"streamed":   planner.Alike(true, true, planner.KeepNone, 2),
 		} {
 			for i, loss := range tinyRun(t, card, precision, choose) {

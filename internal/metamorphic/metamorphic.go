@@ -241,7 +241,7 @@ func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Ch
 			c.Hosted = append(c.Hosted, host && r.IntN(3) > 0)
 		}
 		for i := range blocks {
-			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(3)), r.IntN(3) == 0
+			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		switch way {
 		case 2, 3, 4:
