@@ -71,7 +71,8 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9},
 			{Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, Duplex: machine.HalfDuplex},
 			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9, Duplex: 0.7},
-		}[r.IntN(3)]
+			{Matrix: 1e12, Lasting: 7e11, Memory: 1e11, In: 1e9, Out: 2e9},
+		}[r.IntN(4)]
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
 		if s.b.training() && r.IntN(2) == 0 {
 			s.b.goal.Optimizer.Clip, s.b.update.Clip = true, true

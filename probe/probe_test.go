@@ -24,9 +24,13 @@ var smallGrid = Grid{
 func measured(t *testing.T) Rates {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid})
+	told := 0
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Lasting: 10 * time.Millisecond, Tell: func(string) { told++ }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if told < 5 {
+		t.Errorf("%d measurements were told of", told)
 	}
 	if err := dev.Close(); err != nil { // tells what was left
 		t.Error(err)
@@ -42,8 +46,10 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s is %v", name, rate)
 		}
 	}
-	if r.Compute.F32 < 50e6 || r.Compute.F32 > 1e12 {
-		t.Errorf("products run at %v", r.Compute.F32)
+	for _, rate := range []units.Flops{r.Compute.F32, r.Lasting.F32} {
+		if rate < 50e6 || rate > 1e12 {
+			t.Errorf("products run at %v", rate)
+		}
 	}
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for _, v := range variants() {
@@ -95,10 +101,10 @@ func TestTablesAreReadAsMeasured(t *testing.T) {
 
 func TestDeviceTakesMeasuredRates(t *testing.T) {
 	r := Rates{In: 55e9, Out: 54e9, Both: 100e9, Bandwidth: 4e12, Launch: time.Microsecond}
-	r.Compute.F32, r.Compute.BF16 = 50e12, 700e12
+	r.Compute.F32, r.Compute.BF16, r.Lasting.BF16 = 50e12, 700e12, 600e12
 	before := machine.Sources{"memory": machine.Measured}
 	d := r.Device(machine.Device{Memory: 7, Sources: before})
-	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Duplex != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured {
+	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Duplex != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured || d.Lasting.BF16 != 600e12 {
 		t.Errorf("%+v", d)
 	}
 	if _, claimed := d.Sources["tf32"]; claimed || len(before) != 1 {

@@ -18,6 +18,7 @@ import (
 // gpuReport is the object of bench gpu --json.
 type gpuReport struct {
 	Card    string       `json:"card"`
+	Machine string       `json:"machine"` // the card and its computer, as --machine takes them
 	Rates   probe.Rates  `json:"rates"` // measured in this run
 	Results []*gpuRow    `json:"results"`
 	Host    []*hostRow   `json:"host"`
@@ -36,7 +37,7 @@ type gpuReport struct {
 func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
-	line.Print("measuring the card")
+	line.Print("looking at the host")
 	here, err := sh.rig(o.device, machine.Options{})
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
 	}
 	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
-	if r.Rates, err = sh.benchRates(here, o); err != nil {
+	if r.Rates, err = sh.benchRates(here, o, line.Print); err != nil {
 		return r, joinClose(err, here)
 	}
 	line.Print("measuring kernels")
@@ -59,6 +60,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 	here.device = r.Rates.Device(here.device)
 	here.machine.Devices = slices.Clone(here.machine.Devices)
 	here.machine.Devices[0] = here.device
+	r.Machine = here.machine.String()
 	if err := here.close(); err != nil {
 		return r, err
 	}
@@ -94,12 +96,9 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 }
 
 // benchRates measures the card, or reads the rates another bench gpu measured.
-func (sh shell) benchRates(here *rig, o benchOptions) (rates probe.Rates, err error) {
+func (sh shell) benchRates(here *rig, o benchOptions, tell func(string)) (rates probe.Rates, err error) {
 	if o.rates == "" {
-		if rates, err = probe.Measure(here.cards[0], probe.Usual); err == nil {
-			err = sh.tf32(here.choice.cards[0], &rates)
-		}
-		return rates, err
+		return sh.measureCard(here.cards[0], here.choice.cards[0], tell)
 	}
 	text, err := os.ReadFile(o.rates)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"spillway/device/cuda"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/internal/term"
 	"spillway/machine"
 	"spillway/probe"
 	"spillway/units"
@@ -135,12 +136,11 @@ func rateKey(c card) string {
 
 // calibrate measures the cards and keeps their rates.
 func (sh shell) calibrate(r *rig) error {
+	line := term.NewLine(sh.err)
+	defer line.Done()
 	for i, c := range r.cards {
-		rates, err := probe.Measure(c, probe.Usual)
+		rates, err := sh.measureCard(c, cuda.Options{Ordinal: i}, line.Print)
 		if err != nil {
-			return err
-		}
-		if err := sh.tf32(cuda.Options{Ordinal: i}, &rates); err != nil {
 			return err
 		}
 		if err := probe.Keep(sh.cache, rateKey(c.card), rates); err != nil {
@@ -152,12 +152,25 @@ func (sh shell) calibrate(r *rig) error {
 	return nil
 }
 
+// measureCard measures an open card, and what changes when it is opened to round
+// operands; tell is told what comes next.
+func (sh shell) measureCard(c openCard, o cuda.Options, tell func(string)) (probe.Rates, error) {
+	sizes := probe.Usual
+	sizes.Tell = func(what string) { tell(fmt.Sprintf("measuring %s: %s", c.Info().Name, what)) }
+	rates, err := probe.Measure(c, sizes)
+	if err == nil {
+		err = sh.tf32(o, sizes, &rates)
+	}
+	return rates, err
+}
+
 // rounded is what machine.Compute calls f32 arithmetic that rounds its operands.
 const rounded = "tf32"
 
 // rounding is a card whose f32 arithmetic is the rounded one.
 func rounding(d machine.Device) machine.Device {
 	d.Compute.F32 = max(d.Compute.F32, d.Compute.TF32)
+	d.Lasting.F32 = d.Lasting.TF32
 	if d.Tables = maps.Clone(d.Tables); d.Tables == nil {
 		d.Tables = machine.Tables{}
 	}
@@ -166,16 +179,20 @@ func rounding(d machine.Device) machine.Device {
 }
 
 // tf32 opens the card again, so that it rounds operands, and measures what that changes.
-func (sh shell) tf32(o cuda.Options, rates *probe.Rates) (err error) {
+func (sh shell) tf32(o cuda.Options, s probe.Sizes, rates *probe.Rates) (err error) {
 	o.TF32 = true
 	c, err := sh.card(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, probe.Usual.Side); err != nil {
+	s.Tell("calls in " + rounded)
+	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, s.Side); err != nil {
 		return err
 	}
-	rates.Tables[rounded], err = probe.Tables(c, dtype.F32, probe.UsualGrid)
+	if rates.Tables[rounded], err = probe.Tables(c, dtype.F32, s.Grid); err != nil {
+		return err
+	}
+	rates.Lasting.TF32, err = probe.Lasting(c, dtype.F32, s.Side, s.Lasting)
 	return err
 }

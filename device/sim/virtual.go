@@ -23,11 +23,13 @@ import (
 type Rates struct {
 	Matrix units.Flops // products and attention
 	Full   units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
-	Vector units.Flops // everything else
-	Memory units.Rate  // of the device's own memory, read plus write
-	In     units.Rate  // host to device
-	Out    units.Rate  // device to host
-	Peer   units.Rate  // device to device; 0: as from the host
+	// Lasting is what is left of Matrix in work without pauses; 0: all of it.
+	Lasting units.Flops
+	Vector  units.Flops // everything else
+	Memory  units.Rate  // of the device's own memory, read plus write
+	In      units.Rate  // host to device
+	Out     units.Rate  // device to host
+	Peer    units.Rate  // device to device; 0: as from the host
 	// Duplex is what in and out carry at once; 0: each its full rate.
 	Duplex  machine.Duplex
 	Launch  time.Duration // per kernel
@@ -46,6 +48,7 @@ type Virtual struct {
 	allocated int64
 	peak      int64
 	link      link
+	clock     clock
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
@@ -54,7 +57,7 @@ type Virtual struct {
 
 // NewVirtual makes a device; a limit of 0 is none.
 func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
-	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex)}
+	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex), clock: newClock(r)}
 }
 
 // Info describes the device.
@@ -92,7 +95,7 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
-	k := &virtualKernel{took: v.rates.Time(c)}
+	k := v.rates.kernel(c)
 	if !v.NoScratch {
 		k.workspace = workspace(c)
 	}
@@ -105,6 +108,8 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 	for _, k := range list {
 		vk := k.(*virtualKernel)
 		all.took += vk.took
+		all.products += vk.products
+		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
 	}
 	return all
@@ -135,11 +140,14 @@ func (v *Virtual) Elapsed() (end time.Duration) {
 	return end
 }
 
+// full: the operands are f32, though products are mostly of a narrower type.
+func (r Rates) full(c op.Call) bool { return r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 }
+
 // Time a call takes: what its table says, or the longer of its arithmetic and its
 // memory traffic. Products thinner than any in their table are bound by that traffic too.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
-	if cost.Matrix && r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 {
+	if cost.Matrix && r.full(c) {
 		r.Matrix, r.Tables = r.Full, nil // tables are of the narrower type
 	}
 	if table, measured := r.Tables.Of(c); measured {
@@ -194,9 +202,25 @@ func (m *virtualMemory) Free() error {
 }
 
 type virtualKernel struct {
-	took      time.Duration
+	took      time.Duration // at full speed
+	products  time.Duration // of that, what slows down with the clock
+	energy    float64       // seconds of the power that clock counts in
 	workspace int64
 }
+
+// kernel of a call, without its scratch memory.
+func (r Rates) kernel(c op.Call) *virtualKernel {
+	k := &virtualKernel{took: r.Time(c)}
+	if cost := c.Cost(); cost.Matrix && !r.full(c) && r.Matrix > 0 {
+		k.products, k.energy = k.took, cost.Flops/float64(r.Matrix)
+	} else {
+		k.energy = otherPower * k.took.Seconds()
+	}
+	return k
+}
+
+// power is the kernel's, on average.
+func (k *virtualKernel) power() float64 { return k.energy / k.took.Seconds() }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
 
@@ -233,7 +257,7 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
 	}
-	q.pass(vk.took)
+	q.pass(q.v.clock.run(q.now, vk))
 	return nil
 }
 
