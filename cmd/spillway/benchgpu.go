@@ -19,7 +19,7 @@ import (
 type gpuReport struct {
 	Card    string       `json:"card"`
 	Machine string       `json:"machine"` // the card and its computer, as --machine takes them
-	Rates   probe.Rates  `json:"rates"` // measured in this run
+	Rates   probe.Rates  `json:"rates"`   // measured in this run
 	Results []*gpuRow    `json:"results"`
 	Host    []*hostRow   `json:"host"`
 	Kernels []*gpuKernel `json:"kernels"`
@@ -146,13 +146,13 @@ func (r *gpuReport) conclude() {
 func (r *gpuReport) write(w io.Writer) error {
 	var p page
 	p.line("bench gpu", "%s", r.Card)
-	p.line("measured", "link %v in, %v out, %v both; bf16 %v; memory %v; launch %v", r.Rates.In, r.Rates.Out, r.Rates.Both,
-		r.Rates.Compute.BF16, r.Rates.Bandwidth, r.Rates.Launch)
+	p.line("measured", "link %v in, %v out, %v both; bf16 %v, lasting %v; memory %v; launch %v", r.Rates.In, r.Rates.Out, r.Rates.Both,
+		r.Rates.Compute.BF16, r.Rates.Lasting.BF16, r.Rates.Bandwidth, r.Rates.Launch)
 	p.WriteString("\n")
 	var t term.Table
-	t.Row("", "ours", "of bound", "bound by", "useful", "forecast", "arena", "driver, expected", "peers")
+	t.Row("", "ours", "at best", "of bound", "bound by", "useful", "forecast", "arena", "driver, expected", "peers")
 	for _, row := range r.Results {
-		t.Row(row.Name, seconds(row.Seconds), percent(row.Share), row.Bound, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
+		t.Row(row.Name, seconds(row.Seconds), seconds(row.Best), row.shares(), row.Lasting.By, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
 			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.peers())
 	}
 	t.Write(&p) // a page takes everything

@@ -8,9 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"spillway"
 	"spillway/device/cpu"
 	"spillway/device/cuda"
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
@@ -18,21 +22,50 @@ import (
 	"spillway/units"
 )
 
-// The bound is the slowest of arithmetic and both ways of the link, at measured rates.
+// The bound is the slowest of arithmetic and the ways of the link, at measured rates; in
+// work that lasts, arithmetic at the rate that lasts.
 func TestGPURowsAreHeldToBounds(t *testing.T) {
-	rates := probe.Rates{In: 50e9, Out: 25e9}
-	rates.Compute.BF16 = 100e12
+	rates := probe.Rates{In: 50e9, Out: 25e9, Both: 60e9}
+	rates.Compute.BF16, rates.Lasting.BF16 = 100e12, 80e12
 	for want, f := range map[string]plan.Forecast{
-		"arithmetic": {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
-		"link in":    {Flops: 1e12, BytesIn: 50e9, BytesOut: 10e9},
-		"link out":   {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
+		"arithmetic":     {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
+		"link in":        {Flops: 1e12, BytesIn: 50e9, BytesOut: 5e9},
+		"link out":       {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
+		"link both ways": {Flops: 1e12, BytesIn: 40e9, BytesOut: 20e9},
 	} {
-		row := gpuRow{Seconds: 2}
-		row.account(&plan.Plan{Forecast: &f}, rates.Compute.BF16, rates)
-		if row.Bound != want || row.BoundSeconds != 1 || row.Share != 0.5 || row.Forecast != f.StepSeconds {
-			t.Errorf("%+v is bound by %s: %v s, a share of %v", f, row.Bound, row.BoundSeconds, row.Share)
+		row := gpuRow{Seconds: 2, options: spillway.PlanOptions{Precision: dtype.BF16}}
+		row.account(&plan.Plan{Forecast: &f}, rates)
+		lasting, shares := row.Burst, "50%"
+		if want == "arithmetic" {
+			lasting, shares = gpuBound{want, 1.25, 0.625}, "50%, lasting 62%"
+		}
+		if row.Burst != (gpuBound{want, 1, 0.5}) || row.Lasting != lasting || row.shares() != shares || row.Forecast != f.StepSeconds {
+			t.Errorf("%+v is bound by %+v, lasting %+v, shown as %s", f, row.Burst, row.Lasting, row.shares())
 		}
 	}
+}
+
+// What lasts is what iterations take after a while, whatever they took at first; the best
+// is the shortest of all but the first.
+func TestGPURowsAreTimedLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var row gpuRow
+		n := 0
+		err := row.time(func() error {
+			took := 100 * time.Millisecond // of a warm card
+			switch n++; {
+			case n == 1:
+				took = time.Millisecond
+			case n < 5:
+				took = 80 * time.Millisecond
+			}
+			time.Sleep(took)
+			return nil
+		})
+		if err != nil || row.Seconds != 0.1 || row.Best != 0.08 {
+			t.Errorf("%d iterations: %v s, at best %v s; %v", n, row.Seconds, row.Best, err)
+		}
+	})
 }
 
 // Peers on cards are asked for the rows that were measured, and compared.
@@ -138,11 +171,12 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 			continue
 		}
 		row.Seconds = job.Plan.Forecast.StepSeconds
-		row.account(job.Plan, row.rate(probe.Rates{Compute: m.Devices[0].Compute}), probe.Rates{In: m.Devices[0].Link.In, Out: m.Devices[0].Link.Out})
+		link := m.Devices[0].Link
+		row.account(job.Plan, probe.Rates{Compute: m.Devices[0].Compute, In: link.In, Out: link.Out, Both: 2 * link.In * units.Rate(link.Duplex)})
 		t.Logf("%s: %s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the card, %v on the host", row.Name,
-			seconds(row.Seconds), 100*row.Share, row.Bound, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
-		if row.Share > 1 || row.Share < 0.02 {
-			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Share)
+			seconds(row.Seconds), 100*row.Burst.Share, row.Burst.By, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
+		if row.Burst.Share > 1 || row.Burst.Share < 0.02 {
+			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Burst.Share)
 		}
 		made.Close()
 	}
