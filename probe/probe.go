@@ -50,8 +50,8 @@ func (s Sizes) tell(what string) {
 	}
 }
 
-// Usual are sizes for cards: large against every overhead, twenty seconds in all.
-var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid, Lasting: 2500 * time.Millisecond}
+// Usual are sizes for cards: large against every overhead, half a minute in all.
+var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid, Lasting: 2 * time.Second}
 
 // Measure measures a device that nobody else uses meanwhile.
 func Measure(dev device.Device, s Sizes) (r Rates, err error) {

@@ -53,8 +53,8 @@ func TestMeasure(t *testing.T) {
 	}
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for _, v := range variants() {
-			if _, ok := r.Tables[d.String()][v]; !ok {
-				t.Errorf("%v of %v has no table", v, d)
+			if _, ok := r.Tables[d.String()][v]; ok == (v.Dropout && d == dtype.F32) {
+				t.Errorf("%v of %v has a table: %v", v, d, ok)
 			}
 		}
 	}

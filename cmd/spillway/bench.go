@@ -25,9 +25,9 @@ func newBench(sh shell) *cobra.Command {
 		Use:   "bench cpu|gpu",
 		Short: "how fast this computer computes, as a share of its peak and beside PyTorch and numpy",
 		Long: `bench gpu measures a card: forward passes of 8 billion params that rest in host memory,
-training iterations on the card, and how well plans foretold their time and memory. Each
-row runs for a second before its time counts: a card lowers its clock under load. The
-bound is what the link or the arithmetic, measured in the same run, would take alone, with
+training iterations on the card, and how well plans foretold their time and memory. Rows
+in which the card computes most of the time run for a second before their time counts: it
+lowers its clock under load. The bound is what the link or the arithmetic, measured in the same run, would take alone, with
 products as fast as in a moment and, lasting, as in work without pauses. Peers are PyTorch,
 accelerate and RamTorch.
 

@@ -98,7 +98,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 // benchRates measures the card, or reads the rates another bench gpu measured.
 func (sh shell) benchRates(here *rig, o benchOptions, tell func(string)) (rates probe.Rates, err error) {
 	if o.rates == "" {
-		return sh.measureCard(here.cards[0], here.choice.cards[0], tell)
+		return sh.measureCard(here.cards[0], here.choice.cards[0], probe.Usual, tell)
 	}
 	text, err := os.ReadFile(o.rates)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestGPURowsAreTimedLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var row gpuRow
 		n := 0
-		err := row.time(func() error {
+		err := row.time(settles(&plan.Forecast{Busy: map[string]float64{"compute": 1}}), func() error {
 			took := 100 * time.Millisecond // of a warm card
 			switch n++; {
 			case n == 1:

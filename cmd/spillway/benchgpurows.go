@@ -19,7 +19,7 @@ import (
 // gpuRow is one piece of work on a card.
 type gpuRow struct {
 	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`         // of an iteration among many: the median, after a second of them
+	Seconds float64 `json:"seconds"`         // of an iteration among many, the median
 	Best    float64 `json:"best_seconds"`    // of all that were timed, the first aside
 	Prepare float64 `json:"prepare_seconds"` // until the first iteration: the plan, kernels, memory
 	// Burst is the bound by the products of a moment, Lasting by those of a card that

@@ -70,25 +70,34 @@ func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor) error {
 			return err
 		}
 	}
-	if err := g.time(once); err != nil {
+	if err := g.time(settles(e.Plan().Forecast), once); err != nil {
 		return err
 	}
 	return g.follow(e, once)
 }
 
-// How iterations are timed: for a second they count only as the best, since a card that
-// was idle is faster than it will stay; then what they take on average is what lasts.
+// How iterations are timed: where the card computes most of the time, it is slower after a
+// second than at first, and what lasts counts.
 const (
-	gpuSettled = 1200 * time.Millisecond
-	gpuTimed   = 800 * time.Millisecond
-	gpuTries   = 4 // at least
+	gpuSettles   = time.Second
+	gpuTimed     = 500 * time.Millisecond
+	gpuTries     = 4 // at least
+	gpuComputing = 0.5
 )
 
+// settles is how long iterations of a plan run before their time counts.
+func settles(f *plan.Forecast) time.Duration {
+	if f.Busy["compute"] < gpuComputing {
+		return 0
+	}
+	return gpuSettles
+}
+
 // time runs iterations and times them, but for the first, which prepares the others.
-func (g *gpuRow) time(once func() error) error {
+func (g *gpuRow) time(settles time.Duration, once func() error) error {
 	var lasting []float64
 	start := time.Now()
-	for n := 0; len(lasting) < gpuTries || time.Since(start) < gpuSettled+gpuTimed; n++ {
+	for n := 0; len(lasting) < gpuTries || time.Since(start) < settles+gpuTimed; n++ {
 		began := time.Now()
 		if err := once(); err != nil {
 			return err
@@ -97,7 +106,7 @@ func (g *gpuRow) time(once func() error) error {
 		if n > 0 && (g.Best == 0 || took < g.Best) {
 			g.Best = took
 		}
-		if n > 0 && began.Sub(start) >= gpuSettled {
+		if n > 0 && began.Sub(start) >= settles {
 			lasting = append(lasting, took)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cuda"
@@ -139,7 +140,7 @@ func (sh shell) calibrate(r *rig) error {
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	for i, c := range r.cards {
-		rates, err := sh.measureCard(c, cuda.Options{Ordinal: i}, line.Print)
+		rates, err := sh.measureCard(c, cuda.Options{Ordinal: i}, probe.Usual, line.Print)
 		if err != nil {
 			return err
 		}
@@ -154,9 +155,11 @@ func (sh shell) calibrate(r *rig) error {
 
 // measureCard measures an open card, and what changes when it is opened to round
 // operands; tell is told what comes next.
-func (sh shell) measureCard(c openCard, o cuda.Options, tell func(string)) (probe.Rates, error) {
-	sizes := probe.Usual
-	sizes.Tell = func(what string) { tell(fmt.Sprintf("measuring %s: %s", c.Info().Name, what)) }
+func (sh shell) measureCard(c openCard, o cuda.Options, sizes probe.Sizes, tell func(string)) (probe.Rates, error) {
+	start := time.Now()
+	sizes.Tell = func(what string) {
+		tell(fmt.Sprintf("measuring %s, %.0f s: %s", c.Info().Name, time.Since(start).Seconds(), what))
+	}
 	rates, err := probe.Measure(c, sizes)
 	if err == nil {
 		err = sh.tf32(o, sizes, &rates)
@@ -186,7 +189,7 @@ func (sh shell) tf32(o cuda.Options, s probe.Sizes, rates *probe.Rates) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	s.Tell("calls in " + rounded)
+	s.Tell("the same in " + rounded)
 	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, s.Side); err != nil {
 		return err
 	}
