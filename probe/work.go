@@ -41,7 +41,8 @@ func (b *bench) close() error {
 
 // time is how long one of several launches of a call in a row takes, on random
 // operands: products of zeros take less power, and less time. So many launches are made
-// that they take span, at least one and at most a thousand.
+// that they take span, at least one and at most a thousand. Between rows of products the
+// device rests, or a card would have lowered its clock.
 func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	k, l, err := b.prepare(call)
 	if err != nil {
@@ -54,6 +55,9 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	launches := launchesIn(span, once)
 	best := once
 	for range workTries {
+		if call.Cost().Matrix {
+			rest(time.Duration(launches) * once)
+		}
 		took, err := b.row(k, l, launches)
 		if err != nil {
 			return 0, fmt.Errorf("%v: %w", call, err)
@@ -81,6 +85,9 @@ func (b *bench) prepare(call op.Call) (device.Kernel, *device.Launch, error) {
 
 // launchesIn is how many launches take a span, if one takes so long.
 func launchesIn(span, once time.Duration) int { return int(min(max(span/max(once, 1), 1), 1000)) }
+
+// rest does nothing for twice as long as the work before or after took, within reason.
+func rest(work time.Duration) { time.Sleep(min(2*work, 20*time.Millisecond)) }
 
 // row is how long each of so many launches takes.
 func (b *bench) row(k device.Kernel, l *device.Launch, launches int) (time.Duration, error) {
