@@ -84,7 +84,7 @@ esac
 		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {
 		t.Errorf("%+v, %+v, notes %v", short, kept, r.Notes)
 	}
-	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
+	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.TimeOffMost != 0 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
 		t.Errorf("time off by %v, memory by %v", r.TimeOff, r.MemoryOff)
 	}
 	r.Host = []*hostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
@@ -140,9 +140,9 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 		r.Results = append(r.Results, measured)
 	}
 	r.conclude()
-	t.Logf("%d rows: time off by %.1f%% at the median, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
-	if len(r.Results) < 30 || !(r.TimeOff <= 0.05) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
-		t.Errorf("%d rows: time is off by %v at the median, memory by %v", len(r.Results), r.TimeOff, r.MemoryOff)
+	t.Logf("%d rows: time off by %.1f%% at the median, in nine of ten by %.1f%% at most, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.TimeOffMost, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
+	if len(r.Results) < 30 || !(r.TimeOff <= 0.03) || !(r.TimeOffMost <= 0.1) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
+		t.Errorf("%d rows: time is off by %v at the median, in nine of ten by %v at most, memory by %v", len(r.Results), r.TimeOff, r.TimeOffMost, r.MemoryOff)
 	}
 }
 
