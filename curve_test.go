@@ -82,13 +82,13 @@ func (h *hashed) Next(p train.Parts) (train.Filled, error) {
 func (h *hashed) Position() (json.RawMessage, error) { return json.Marshal(h.number) }
 func (h *hashed) Seek(at json.RawMessage) error      { return json.Unmarshal(at, &h.number) }
 
-// losses trains the curve's iterations on a device.
+// losses trains the curve's iterations on a device, with AdamW unless the options name
+// another optimizer.
 func (c curve) losses(t *testing.T, dev device.Device, o spillway.PlanOptions) []float64 {
 	t.Helper()
 	m := open(t, *curveFolder)
-	var err error
-	if o.Optimizer, err = optim.Parse(fmt.Sprintf("adamw:lr=%g", c.Rate)); err != nil {
-		t.Fatal(err)
+	if o.Optimizer.Name == "" {
+		o.Optimizer = optimizer(t, fmt.Sprintf("adamw:lr=%g", c.Rate))
 	}
 	o.Task, o.Rows, o.Seq, o.On = spillway.Train, c.Rows, c.Tokens, []device.Device{dev}
 	job, err := m.Plan(o)
@@ -200,26 +200,58 @@ func TestCurveOnTheCard(t *testing.T) {
 	}
 }
 
-// Wherever weights, state and activations rest, the card computes the same bits. It
-// updates, too: the host's processor, which plans may have do that, rounds otherwise.
-func TestPlacesAgreeOnTheCard(t *testing.T) {
-	c := openCurve(t)
+func optimizer(t *testing.T, text string) optim.Config {
+	t.Helper()
+	o, err := optim.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// agree trains on the card by several plans and compares their losses.
+func (c curve) agree(t *testing.T, what string, like spillway.PlanOptions, others map[string]planner.Insist) {
+	t.Helper()
 	c.Iterations = 20
 	dev, m := openCard(t)
-	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		resident := c.losses(t, dev, spillway.PlanOptions{Machine: m, Precision: precision})
-		for name, o := range map[string]spillway.PlanOptions{
-			"recomputed":         {Insist: planner.Insist{Activations: planner.Recomputed}},
-			"streamed from host": {Insist: planner.Insist{Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByDevice}},
-			"streamed from disk": {Insist: planner.Insist{Weights: plan.OnDisk, State: plan.OnDisk}, Disk: t.TempDir()},
-		} {
-			o.Machine, o.Precision = m, precision
-			for i, loss := range c.losses(t, dev, o) {
-				if loss != resident[i] {
-					t.Errorf("%v, %s: loss %d is %v, resident %v", precision, name, i, loss, resident[i])
-					break
-				}
+	like.Machine = m
+	want := c.losses(t, dev, like)
+	for name, insist := range others {
+		o := like
+		o.Insist, o.Disk = insist, t.TempDir()
+		for i, loss := range c.losses(t, dev, o) {
+			if loss != want[i] {
+				t.Errorf("%s, %s: loss %d is %v, resident %v", what, name, i, loss, want[i])
+				break
 			}
+		}
+	}
+}
+
+// Wherever weights, state and activations rest, and whoever updates, the card or the
+// host's processor, the result is the same bits.
+func TestPlacesAgreeOnTheCard(t *testing.T) {
+	c := openCurve(t)
+	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
+		c.agree(t, precision.String(), spillway.PlanOptions{Precision: precision}, map[string]planner.Insist{
+			"recomputed":              {Activations: planner.Recomputed},
+			"streamed from host":      {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByDevice},
+			"streamed from disk":      {Weights: plan.OnDisk, State: plan.OnDisk},
+			"updated by the host":     {Updates: planner.ByHost},
+			"streamed and so updated": {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByHost},
+			"updated by both":         {Updates: planner.ByBoth},
+		})
+	}
+}
+
+// So it is with every optimizer and with what it keeps in fewer bits, beside masters and
+// without.
+func TestUpdatersAgreeOnTheCard(t *testing.T) {
+	c := openCurve(t)
+	for _, name := range []string{"adamw_bf16:lr=1e-3", "adamw_8bit:lr=1e-3", "adam:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd:lr=1e-2,momentum=0.9", "sgd:lr=1e-2"} {
+		for _, pure := range []bool{false, true} {
+			o := spillway.PlanOptions{Precision: dtype.BF16, Pure: pure, Optimizer: optimizer(t, name)}
+			c.agree(t, fmt.Sprintf("%s, pure %t", name, pure), o, map[string]planner.Insist{"updated by the host": {Updates: planner.ByHost}, "updated by both": {Updates: planner.ByBoth}})
 		}
 	}
 }

@@ -3,7 +3,7 @@
 // for ops. Backends know nothing of models or plans.
 //
 // Everything a queue is given happens later, in the order given. An error met
-// then is kept: the queue skips what follows and reports it once, at Sync.
+// then is kept: the queue skips what follows and reports it once, at Sync or SyncTo.
 package device
 
 import (
@@ -115,6 +115,10 @@ type Queue interface {
 	Wait(e Event) error
 	// Sync returns when all is done, with the first error since the last Sync.
 	Sync() error
+	// SyncTo returns when the event's latest Record, which this queue was given, has
+	// happened, whatever was given behind it; with the first error met and not yet
+	// reported.
+	SyncTo(e Event) error
 	Close() error
 }
 

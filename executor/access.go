@@ -145,7 +145,7 @@ func (e *Executor) access(b located, read, write func([]byte)) error {
 		return err
 	}
 	if read != nil {
-		q := e.queues[lane{b.dev, plan.Out}]
+		q := e.queues[lane{b.dev, plan.Compute}] // which nothing trails
 		if err := q.Copy(stage, b.Buffer); err != nil {
 			return err
 		}
@@ -183,6 +183,9 @@ func (e *Executor) stage(b located) (device.Buffer, error) {
 // Prepare writes what programs expect to find: constants, and a clip factor of 1, or
 // where updates come late 0, since none is owed yet.
 func (e *Executor) Prepare() error {
+	if err := e.land(); err != nil {
+		return err
+	}
 	for id, b := range e.plan.Buffers {
 		if b.Class != plan.Constant {
 			continue

@@ -3,7 +3,7 @@
 // decides nothing: any sound plan, also a hand-written one, does what it says.
 //
 // A file per verb: move.go, run.go, reduce.go, update.go; free.go only counts,
-// since memory is the plan's.
+// since memory is the plan's. trail.go is about what an iteration leaves under way.
 package executor
 
 import (
@@ -30,6 +30,8 @@ type Executor struct {
 	updateKernels map[string]device.Kernel // by what updateKernel writes to keyRoom
 	keyRoom       []byte
 	steps         []prepared
+	ends          []end // by queue, as opened
+	trail         trail
 	// Numbers of the iteration, where launches read them.
 	runs     []runArgs
 	updates  []updateArgs
@@ -72,8 +74,8 @@ type Counters struct {
 // prepared is a step ready to be issued.
 type prepared struct {
 	queue device.Queue
-	waits []device.Event
-	done  device.Event // nil when no other lane waits for the step
+	done  device.Event // nil when nobody waits for the step
+	last  device.Event // done of the iteration before; nil when nobody waits for that
 	issue func(device.Queue) error
 	// start and end are recorded around the step while tracing.
 	start, end device.Event
@@ -130,12 +132,6 @@ func (e *Executor) allocate() error {
 // prepare makes the launches and events of all steps.
 func (e *Executor) prepare() error {
 	e.steps = make([]prepared, len(e.plan.Steps))
-	waited := make([]bool, len(e.plan.Steps))
-	for _, s := range e.plan.Steps {
-		for _, i := range s.After {
-			waited[i] = true
-		}
-	}
 	for i := range e.plan.Steps {
 		s := &e.plan.Steps[i]
 		if s.Verb == plan.Free {
@@ -151,18 +147,42 @@ func (e *Executor) prepare() error {
 		if p.queue == nil {
 			return fmt.Errorf("step %d, %s: no lane %q", i, s.Verb, s.Lane)
 		}
-		for _, j := range s.After {
-			p.waits = append(p.waits, e.steps[j].done)
-		}
-		if waited[i] {
-			if p.done, err = e.devices[s.Device].Event(); err != nil {
-				return err
-			}
-		}
+	}
+	e.ends = findEnds(e.plan)
+	if err := e.prepareEvents(); err != nil {
+		return err
 	}
 	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
 	e.limits = batchLimits(e.plan)
 	return nil
+}
+
+// prepareEvents gives events to the steps that somebody waits for.
+func (e *Executor) prepareEvents() (err error) {
+	done, last := make([]bool, len(e.steps)), make([]bool, len(e.steps))
+	for i := range e.plan.Steps {
+		for _, a := range e.plan.Steps[i].After {
+			done[a] = true
+		}
+		for _, a := range e.plan.Steps[i].Past {
+			done[a], last[a] = true, true
+		}
+	}
+	for _, end := range e.ends {
+		if end.trails && end.until >= 0 {
+			done[end.until] = true
+		}
+	}
+	for i := range e.steps {
+		dev := e.devices[e.plan.Steps[i].Device]
+		if done[i] && err == nil {
+			e.steps[i].done, err = dev.Event()
+		}
+		if last[i] && err == nil {
+			e.steps[i].last, err = dev.Event()
+		}
+	}
+	return err
 }
 
 func (e *Executor) prepareStep(s *plan.Step) (func(device.Queue) error, error) {

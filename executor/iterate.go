@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"spillway/device"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
@@ -43,17 +44,20 @@ type updateArgs struct {
 	late    bool  // with the numbers of the iteration before
 }
 
-// Iterate runs all steps once. The parts of the batch must be in place (Part).
-// After an error the contents of the arenas are undefined: restore a checkpoint.
+// Iterate runs all steps once. The parts of the batch must be in place (Part). Copies of
+// the plan that trail may be under way when it returns; everything else is done, results
+// and the norm are there. An error of such a copy comes with whoever waits for it: the next
+// Iterate, a reader or a writer, Sync or Close. After an error the contents of the arenas are undefined: restore a checkpoint.
 func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	e.setNumbers(n)
+	before := e.trail
 	begin := time.Now()
 	if err := e.start(ctx); err != nil {
 		return errors.Join(err, e.Sync())
 	}
 	issued := time.Now()
-	if err := e.Sync(); err != nil {
-		return fmt.Errorf("iteration %d: %w", n.Iteration, err)
+	if err := e.finish(n); err != nil {
+		return fmt.Errorf("iteration %d%s: %w", n.Iteration, before.text(), err)
 	}
 	e.repeat.watch(issued.Sub(begin), time.Since(begin))
 	e.counters.Iterations++
@@ -63,6 +67,7 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 
 // issueAll gives all steps to their queues.
 func (e *Executor) issueAll(ctx context.Context) error {
+	e.turn()
 	if err := e.trace.begin(e.queues); err != nil {
 		return err
 	}
@@ -75,7 +80,7 @@ func (e *Executor) issueAll(ctx context.Context) error {
 			err = e.observe(&e.plan.Steps[i])
 		}
 		if err == nil {
-			err = e.issueStep(&e.steps[i])
+			err = e.issueStep(&e.plan.Steps[i], &e.steps[i])
 		}
 		if err != nil {
 			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err)
@@ -87,11 +92,9 @@ func (e *Executor) issueAll(ctx context.Context) error {
 	return nil
 }
 
-func (e *Executor) issueStep(p *prepared) error {
-	for _, w := range p.waits {
-		if err := p.queue.Wait(w); err != nil {
-			return err
-		}
+func (e *Executor) issueStep(s *plan.Step, p *prepared) error {
+	if err := e.waits(s, p.queue); err != nil {
+		return err
 	}
 	if p.start != nil {
 		if err := p.queue.Record(p.start); err != nil {
@@ -112,8 +115,28 @@ func (e *Executor) issueStep(p *prepared) error {
 	return p.queue.Record(p.done)
 }
 
-// Sync waits for all queues and returns their errors.
+// waits has a queue wait for what must be done before a step: of its iteration, and of the
+// one before as long as that may be under way.
+func (e *Executor) waits(s *plan.Step, q device.Queue) error {
+	for _, a := range s.After {
+		if err := q.Wait(e.steps[a].done); err != nil {
+			return err
+		}
+	}
+	if !e.trail.underway {
+		return nil
+	}
+	for _, a := range s.Past {
+		if err := q.Wait(e.steps[a].last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sync waits for all queues, also for what trails, and returns their errors.
 func (e *Executor) Sync() error {
+	e.trail.underway = false
 	var first error
 	for _, q := range e.opened {
 		if err := q.Sync(); err != nil {

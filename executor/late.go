@@ -26,10 +26,10 @@ func (e *Executor) owe(n Numbers) error {
 }
 
 // Settle makes the updates that the last iteration left to the next one. Reading and
-// writing weights or states settles by itself.
+// writing weights or states settles by itself. It waits for what trails, too.
 func (e *Executor) Settle() error {
-	if !e.owes {
-		return nil
+	if err := e.land(); err != nil || !e.owes {
+		return err
 	}
 	for i := range e.updates {
 		if e.updates[i].late {
@@ -67,7 +67,7 @@ func (e *Executor) issueLate() error {
 		} else if err := e.observe(s); err != nil {
 			return err
 		}
-		if err := e.issueStep(&p); err != nil {
+		if err := e.issueStep(s, &p); err != nil {
 			return fmt.Errorf("issuing step %d (%s): %w", i, s.Verb, err)
 		}
 	}

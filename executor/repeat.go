@@ -43,7 +43,7 @@ func (e *Executor) start(ctx context.Context) error {
 			return err
 		}
 		e.count()
-		return e.repeat.run.Run()
+		return e.repeat.run.Run() // nothing trails what is repeated
 	}
 	if d, can := e.repeater(); can && e.repeat.pays {
 		return e.capture(ctx, d)
@@ -64,6 +64,9 @@ func (e *Executor) repeater() (device.Repeater, bool) {
 // again.
 func (e *Executor) capture(ctx context.Context, d device.Repeater) error {
 	e.repeat.pays = false
+	if err := e.land(); err != nil {
+		return err
+	}
 	before, moved := e.counters, map[*Traffic]Traffic{}
 	for _, t := range e.traffic {
 		moved[t] = *t

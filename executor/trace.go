@@ -18,8 +18,12 @@ type traced struct {
 }
 
 // Trace has every step of the iterations to come told to a sink, with the times
-// the devices took; nil ends it. Tracing costs two marks per step.
+// the devices took; nil ends it. Tracing costs two marks per step, and an iteration that
+// is told waits for what trails it.
 func (e *Executor) Trace(sink trace.Sink) error {
+	if err := e.land(); err != nil {
+		return err
+	}
 	e.trace = traced{sink: sink}
 	for i := range e.steps {
 		e.steps[i].start, e.steps[i].end = nil, nil

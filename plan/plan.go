@@ -12,6 +12,10 @@
 // steps of other lanes that must be done first. All memory is in arenas whose
 // size is known, so the largest amount in use is known too.
 //
+// Iterations follow each other. Copies to the host at the end of one may trail: they
+// are still under way when it ends, and Past names those of the iteration before that
+// a step must wait for. Everything else of an iteration is done when it ends.
+//
 // Strategies differ only in the plan. Verify says whether a plan is sound,
 // whoever wrote it; the executor carries out any plan that is.
 package plan
@@ -256,6 +260,12 @@ type Step struct {
 	Device int   `json:"device"`
 	Lane   Lane  `json:"lane,omitempty"` // none for free
 	After  []int `json:"after,omitempty"`
+
+	// Trails: a copy to the host that the end of its iteration does not wait for.
+	Trails bool `json:"trails,omitempty"`
+	// Past names steps of the iteration before that must be done first. They trail, and
+	// stand behind this one: of those before it After says what there is to say.
+	Past []int `json:"past,omitempty"`
 
 	// Late: it completes the iteration before, of which an update waited for the norm of
 	// all gradients: that update, or a move for it.

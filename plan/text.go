@@ -94,6 +94,12 @@ func (p *Plan) stepText(b *strings.Builder, i int) {
 	if len(s.After) > 0 {
 		fmt.Fprintf(b, " after %s", strings.Trim(fmt.Sprint(s.After), "[]"))
 	}
+	if len(s.Past) > 0 {
+		fmt.Fprintf(b, " past %s", strings.Trim(fmt.Sprint(s.Past), "[]"))
+	}
+	if s.Trails {
+		b.WriteString(", trails")
+	}
 }
 
 func (p *Plan) bindText(b *strings.Builder, s *Step) {

@@ -24,6 +24,10 @@ import (
 //	    home, before any run has read the weights it changes, before the norm is made
 //	    anew, and before a new gradient goes home, which one does; runs read what it
 //	    made
+//	P9  what trails are copies from a device to the host that nobody but the executor
+//	    reads, the last of their lanes, in plans without a disk; over two iterations in
+//	    a row steps that touch the same bytes, one of them writing, are ordered by Past
+//	    too
 func Verify(p *Plan) error {
 	for _, rule := range []struct {
 		name  string
@@ -31,6 +35,7 @@ func Verify(p *Plan) error {
 	}{
 		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifySteps},
 		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates}, {"P8", verifyLate},
+		{"P9", verifyTrails},
 	} {
 		if err := rule.check(p); err != nil {
 			return fmt.Errorf("the plan for %s is not sound (%s): %w", p.Model, rule.name, err)

@@ -68,16 +68,23 @@ func (p *Plan) live(a Access, lives []life, held []tenancy.Map) error {
 // done before it starts, and looks every access up against the earlier ones to
 // the same bytes: those to the same buffer, and when its life begins, those to the
 // buffers that had its bytes before. Homes share their bytes with nobody (P2).
-func verifyOrder(p *Plan) error {
+func verifyOrder(p *Plan) error { return newOrderCheck(p, 1).walk(p.Accesses()) }
+
+func newOrderCheck(p *Plan, rounds int) *orderCheck {
 	o := &orderCheck{p: p, lanes: len(p.Devices) * len(Lanes), held: make([]tenancy.Map, len(p.Arenas)), past: make([]past, len(p.Buffers))}
-	o.done = make([]int32, len(p.Steps)*o.lanes)
-	o.last = make([]int32, o.lanes)
-	for i, accesses := range p.Accesses() {
-		if p.Steps[i].Verb == Free {
+	o.done = make([]int32, rounds*len(p.Steps)*o.lanes)
+	o.last, o.ended = make([]int32, o.lanes), make([]int32, o.lanes)
+	return o
+}
+
+// walk checks the steps of an iteration.
+func (o *orderCheck) walk(accesses [][]Access) error {
+	for i, list := range accesses {
+		if o.p.Steps[i].Verb == Free {
 			continue
 		}
 		o.learn(i)
-		for _, a := range accesses {
+		for _, a := range list {
 			if err := o.check(i, a); err != nil {
 				return err
 			}
@@ -86,12 +93,29 @@ func verifyOrder(p *Plan) error {
 	return nil
 }
 
-// orderCheck numbers steps from 1 on; 0 is none.
+// again begins the iteration behind one: what does not trail is done, and buffers that
+// are no homes have new lives.
+func (o *orderCheck) again() {
+	for i := range o.p.Steps {
+		if s := &o.p.Steps[i]; s.Verb != Free && !s.Trails {
+			o.add(o.ended, o.number(i))
+		}
+	}
+	o.base += int32(len(o.p.Steps))
+	for id := range o.past {
+		o.past[id].began = o.p.Buffers[id].Home
+	}
+}
+
+// orderCheck numbers steps from 1 on, those of a second iteration behind those of the
+// first; 0 is none.
 type orderCheck struct {
 	p     *Plan
 	lanes int
+	base  int32   // steps of iterations before
 	done  []int32 // by step and lane: the last step that is surely done before it
 	last  []int32 // by lane: its last step so far
+	ended []int32 // by lane: the last step that was done before the iteration began
 	held  []tenancy.Map
 	past  []past // by buffer
 }
@@ -103,6 +127,12 @@ type past struct {
 	readers []int32 // since: the last of each lane that has one
 }
 
+// number of a step of this iteration.
+func (o *orderCheck) number(i int) int32 { return o.base + int32(i) + 1 }
+
+// index of a step in the plan.
+func (o *orderCheck) index(step int32) int { return int(step-1) % len(o.p.Steps) }
+
 func (o *orderCheck) before(step int32) []int32 {
 	return o.done[int(step-1)*o.lanes : int(step)*o.lanes]
 }
@@ -111,28 +141,36 @@ func (o *orderCheck) before(step int32) []int32 {
 // those it waits for know, and they themselves.
 func (o *orderCheck) learn(i int) {
 	s := &o.p.Steps[i]
-	known, lane := o.before(int32(i+1)), s.LaneNumber()
-	from := func(step int32) {
-		if step == 0 {
-			return
-		}
-		for l, at := range o.before(step) {
-			known[l] = max(known[l], at)
-		}
-		l := o.laneOf(step)
-		known[l] = max(known[l], step)
-	}
-	from(o.last[lane])
+	known, lane := o.before(o.number(i)), s.LaneNumber()
+	copy(known, o.ended)
+	o.add(known, o.last[lane])
 	for _, a := range s.After {
-		from(int32(a + 1))
+		o.add(known, o.number(a))
 	}
-	o.last[lane] = int32(i + 1)
+	if o.base > 0 {
+		for _, a := range s.Past {
+			o.add(known, o.number(a)-int32(len(o.p.Steps)))
+		}
+	}
+	o.last[lane] = o.number(i)
 }
 
-func (o *orderCheck) laneOf(step int32) int { return o.p.Steps[step-1].LaneNumber() }
+// add says that a step is done, and what is done before it.
+func (o *orderCheck) add(known []int32, step int32) {
+	if step == 0 {
+		return
+	}
+	for l, at := range o.before(step) {
+		known[l] = max(known[l], at)
+	}
+	l := o.laneOf(step)
+	known[l] = max(known[l], step)
+}
+
+func (o *orderCheck) laneOf(step int32) int { return o.p.Steps[o.index(step)].LaneNumber() }
 
 func (o *orderCheck) check(i int, a Access) error {
-	b, h, now := &o.p.Buffers[a.Buffer], &o.past[a.Buffer], int32(i+1)
+	b, h, now := &o.p.Buffers[a.Buffer], &o.past[a.Buffer], o.number(i)
 	if !h.began {
 		h.began = true
 		if !b.Home {
@@ -168,7 +206,11 @@ func (o *orderCheck) follows(now int32, h *past, write bool) error {
 		if step == 0 || step == now || known[o.laneOf(step)] >= step {
 			return nil
 		}
-		return fmt.Errorf("steps %d (%s) and %d (%s) touch the same bytes in no order", step-1, o.p.Steps[step-1].Verb, now-1, o.p.Steps[now-1].Verb)
+		i, j, next := o.index(step), o.index(now), ""
+		if step <= o.base {
+			next = " of the next iteration"
+		}
+		return fmt.Errorf("steps %d (%s) and %d (%s)%s touch the same bytes in no order", i, o.p.Steps[i].Verb, j, o.p.Steps[j].Verb, next)
 	}
 	if err := ordered(h.writer); err != nil || !write {
 		return err

@@ -13,18 +13,28 @@ import (
 )
 
 // forecast carries the plan, whose lanes are ordered, out on virtual devices and
-// reports what it took.
+// reports what an iteration among many took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
-	e, virtual, err := simulated(p, site, nil)
+	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	f := &plan.Forecast{Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
-	f.BytesIn, f.BytesOut = e.Counters().BytesIn, e.Counters().BytesOut
-	for _, v := range virtual {
-		f.StepSeconds = max(f.StepSeconds, v.Elapsed().Seconds())
+	defer s.executor.Close()
+	first, err := s.iterate()
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	busiest(f, p, virtual)
+	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
+	c, busy := s.executor.Counters(), s.busy()
+	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
+	if trails(p) {
+		second, err := s.iterate()
+		if err != nil {
+			return nil, fmt.Errorf("forecasting: %w", err)
+		}
+		f.StepSeconds = max(second-first, longest(busy)).Seconds()
+	}
+	busiest(f, p, busy)
 	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
 	return f, nil
 }
@@ -32,40 +42,88 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 // Timeline is what each step of an iteration will take and when, by the forecast.
 func Timeline(p *plan.Plan, site Site) ([]trace.Event, error) {
 	ring := trace.NewRing(len(p.Steps))
-	if _, _, err := simulated(p, site, ring); err != nil {
+	s, err := simulate(p, site)
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	defer s.executor.Close()
+	if err := s.executor.Trace(ring); err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	if _, err := s.iterate(); err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
 	return ring.Events(), nil
 }
 
-// simulated carries a plan out on virtual devices, and tells its steps to a sink that is
-// not nil.
-func simulated(p *plan.Plan, site Site, sink trace.Sink) (*executor.Executor, []*sim.Virtual, error) {
-	virtual := make([]*sim.Virtual, len(p.Devices))
+// simulation is a plan on virtual devices.
+type simulation struct {
+	executor *executor.Executor
+	devices  []*sim.Virtual
+}
+
+func simulate(p *plan.Plan, site Site) (*simulation, error) {
+	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		virtual[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
-		virtual[d].NoScratch = true
-		devices[d] = virtual[d]
+		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
+		s.devices[d].NoScratch = true
+		devices[d] = s.devices[d]
 	}
-	e, err := executor.New(p, devices)
-	if err != nil {
-		return nil, nil, err
+	var err error
+	s.executor, err = executor.New(p, devices)
+	return s, err
+}
+
+// iterate carries the plan out once more and says when that has ended: not before, the
+// next iteration begins.
+func (s *simulation) iterate() (end time.Duration, err error) {
+	if err := s.executor.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		return 0, err
 	}
-	defer e.Close()
-	if sink != nil {
-		if err := e.Trace(sink); err != nil {
-			return nil, nil, err
+	for _, v := range s.devices {
+		end = max(end, v.Waited())
+	}
+	for _, v := range s.devices {
+		v.Resume(end)
+	}
+	return end, nil
+}
+
+// busy is how long the lanes of each device have worked.
+func (s *simulation) busy() []map[string]time.Duration {
+	list := make([]map[string]time.Duration, len(s.devices))
+	for d, v := range s.devices {
+		list[d] = v.Busy()
+	}
+	return list
+}
+
+// longest is how long the lane that has most to do works: no iteration of many is shorter.
+func longest(busy []map[string]time.Duration) (most time.Duration) {
+	for _, lanes := range busy {
+		for _, d := range lanes {
+			most = max(most, d)
 		}
 	}
-	return e, virtual, e.Iterate(context.Background(), executor.Numbers{})
+	return most
+}
+
+// trails says whether copies of an iteration may end in the next.
+func trails(p *plan.Plan) bool {
+	for i := range p.Steps {
+		if p.Steps[i].Trails {
+			return true
+		}
+	}
+	return false
 }
 
 // busiest finds each resource's share of the iteration, of the device that uses it
 // most, and the resource that binds.
-func busiest(f *plan.Forecast, p *plan.Plan, devices []*sim.Virtual) {
-	for d, v := range devices {
-		for lane, busy := range v.Busy() {
+func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration) {
+	for d, lanes := range devices {
+		for lane, busy := range lanes {
 			resource := resources[plan.Lane(lane)]
 			switch p.Devices[d].Name {
 			case DiskName:

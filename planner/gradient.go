@@ -209,7 +209,8 @@ func (e *emitter) fetchSlab(k int) {
 }
 
 // update emits the optimizer on a slab, piece by piece, and sends what it changed
-// home and to the replicas.
+// home and to the replicas: the states of its last pieces behind its weights where those
+// are held back.
 func (e *emitter) update(k int) {
 	if e.c.hosted(k) {
 		e.hostUpdate(k)
@@ -218,13 +219,20 @@ func (e *emitter) update(k int) {
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	e.windows[owner].open(k)
+	sent, held := e.updated, e.heldBack(k)
 	for range s.Pieces {
 		e.fetchAhead()
-		e.updatePiece(e.turns[e.updated])
+		e.add(e.updateStep(e.turns[e.updated], owner, state.weight, state.gradient, e.on[owner].clip))
 		e.updated++
+		for ; sent < e.updated-held; sent++ {
+			e.sendStates(e.turns[sent])
+		}
 	}
 	if state.weight != s.Weight {
 		e.moveOut(owner, state.weight, s.Weight, block, -1)
+	}
+	for ; sent < e.updated; sent++ {
+		e.sendStates(e.turns[sent])
 	}
 	for _, id := range s.Replicas {
 		e.moveTo(e.p.Buffers[id].Arena, state.weight, id, block, -1)
@@ -232,20 +240,55 @@ func (e *emitter) update(k int) {
 	state.gradient = -1
 }
 
-func (e *emitter) updatePiece(t turn) {
-	owner, block := e.owner[t.slab], e.b.owner[t.slab]
-	slab, home := &e.on[owner].slabs[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
-	state := &slab.pieces[t.piece]
-	e.add(e.updateStep(t, owner, slab.weight, slab.gradient, e.on[owner].clip))
+// sendStates sends what the optimizer keeps of a piece home.
+func (e *emitter) sendStates(t turn) {
+	owner, home := e.owner[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
+	state := &e.on[owner].slabs[t.slab].pieces[t.piece]
 	for _, p := range []struct {
 		now  *int
 		home int
 	}{{&state.master, home.Master}, {&state.moment, home.Moment}} {
 		if *p.now >= 0 && *p.now != p.home {
-			e.moveOut(owner, *p.now, p.home, block, -1)
+			e.moveOut(owner, *p.now, p.home, e.b.owner[t.slab], -1)
 			*p.now = -1
 		}
 	}
+}
+
+// mostHeldBack is how many pieces' states may wait for the weights of their slab: about as
+// many as the link to the host is behind the link from it, since it has the states of the
+// slab before to carry.
+const mostHeldBack = 2
+
+// heldBack is how many pieces' states of a slab go home behind its weights. The last
+// slab that an iteration updates is mostly the first that the next one uses, and what is
+// behind its weights trails. They wait in the room that runs had for their inner values.
+func (e *emitter) heldBack(k int) (held int) {
+	s := &e.p.Slabs[k]
+	if e.late || e.disk >= 0 || e.turns[len(e.turns)-1].slab != k || e.on[e.owner[k]].slabs[k].weight == s.Weight {
+		return 0
+	}
+	room := int64(0)
+	for l := range e.programs {
+		room = max(room, l.Frame)
+	}
+	for held < mostHeldBack {
+		if room -= e.stateBytes(s.Pieces[0]); room < 0 {
+			break
+		}
+		held++
+	}
+	return held
+}
+
+// stateBytes is what the optimizer keeps of a piece.
+func (e *emitter) stateBytes(p plan.Piece) (bytes int64) {
+	for _, id := range []int{p.Master, p.Moment} {
+		if id >= 0 {
+			bytes += e.p.Buffers[id].Bytes
+		}
+	}
+	return bytes
 }
 
 // updateStep is the update of a piece by a device, with the state that is at hand.

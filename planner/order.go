@@ -9,7 +9,7 @@ import (
 
 // order fills After: a step waits for the last steps of other lanes that touched
 // bytes it touches, unless both only read. What follows from an earlier wait is
-// left out.
+// left out. Then trail finds what the end of an iteration need not wait for.
 //
 // A step touches whole buffers. So it is enough to know, by buffer, who touched it
 // last, and when a buffer that is no home comes alive, which ones had its bytes
@@ -21,11 +21,13 @@ func order(p *plan.Plan) {
 	o.last = nobody(o.lanes)
 	o.held = make([]tenancy.Map, len(p.Arenas))
 	o.waits = make([]int, 0, 2*len(p.Steps))
-	for i, accesses := range p.Accesses() {
+	accesses := p.Accesses()
+	for i, list := range accesses {
 		if p.Steps[i].Verb != plan.Free {
-			o.step(i, accesses)
+			o.step(i, list)
 		}
 	}
+	o.trail(accesses)
 }
 
 // orderer walks over the steps of a plan. Steps are numbers, -1 for none.
@@ -38,6 +40,7 @@ type orderer struct {
 	last    []int32       // by lane: its last step so far
 	after   []int32       // scratch of step
 	waits   []int         // room for what steps wait for
+	past    []int32       // as known, of the iteration before: see trail
 }
 
 func (o *orderer) step(i int, accesses []plan.Access) {
@@ -53,6 +56,12 @@ func (o *orderer) step(i int, accesses []plan.Access) {
 	for _, a := range accesses {
 		o.meet(i, l, a)
 	}
+	s.After = o.reduce(done, i)
+}
+
+// reduce gives those of o.after that step i must wait for, which knows what is done
+// before it; they are done from then on, with all that they have waited for.
+func (o *orderer) reduce(done []int32, i int) []int {
 	slices.SortFunc(o.after, func(a, b int32) int { return int(b - a) })
 	from := len(o.waits)
 	for _, c := range o.after {
@@ -61,13 +70,25 @@ func (o *orderer) step(i int, accesses []plan.Access) {
 			continue
 		}
 		o.waits = append(o.waits, int(c))
-		for l, at := range o.doneBefore(int(c)) {
-			done[l] = max(done[l], at)
-		}
-		done[cl] = c
+		o.learn(done, int(c))
 	}
 	if to := len(o.waits); to > from {
-		s.After = o.waits[from:to:to]
+		return o.waits[from:to:to]
+	}
+	return nil
+}
+
+// learn notes that a step is done, and all that is done before it.
+func (o *orderer) learn(done []int32, step int) {
+	latest(done, o.doneBefore(step))
+	l := o.p.Steps[step].LaneNumber()
+	done[l] = max(done[l], int32(step))
+}
+
+// latest raises entries to those of another list.
+func latest(list, than []int32) {
+	for i, at := range than {
+		list[i] = max(list[i], at)
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // A kernel keeps what it needs to run, and its scratch memory comes with the launch,
 // so that nothing is allocated while a program runs. Its results have the same bits
-// with any number of threads (see package kernel).
+// with any number of threads (see package kernel), those of updates on any processor.
 package cpu
 
 import (

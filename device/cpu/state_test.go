@@ -62,7 +62,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
 	m, v := numbers(t, dtype.Dyn8, n, before[2]), numbers(t, dtype.UDyn8, n, before[3])
-	a := kernel.Adam{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547, Clip: 0.75}
+	a := kernel.Adam{AdamStep: op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
 	a.Update(w, g, m, v)
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
@@ -173,7 +173,7 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Clip: 1, Decoupled: true}
+		a := kernel.Adam{AdamStep: op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())

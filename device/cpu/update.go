@@ -46,47 +46,38 @@ func clipScale(op.Call, int) program {
 }
 
 // scalars of a launch, zeros if it has none.
-func scalars(l *device.Launch) [8]float32 {
+func scalars(l *device.Launch) [8]float32 { return argsOf(l).F }
+
+func argsOf(l *device.Launch) op.Args {
 	if l.Args == nil {
-		return [8]float32{}
+		return op.Args{}
 	}
-	return l.Args.F
+	return *l.Args
 }
 
 func adam(c op.Call, workers int) program {
-	a := &kernel.Adam{Decoupled: c.Attr.Decoupled}
+	a := &kernel.Adam{}
 	set := func(l *device.Launch) (clip float32) {
-		s := scalars(l)
-		a.Rate, a.Decay, a.Beta1, a.Beta2, a.Eps = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], s[op.ArgEps]
-		a.Bias1, a.Bias2, a.Clip = s[op.ArgBias1], s[op.ArgBias2], f32(l, 4)[0]
+		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), f32(l, 4)[0]
 		return a.Clip
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
 }
 
 func sgd(c op.Call, workers int) program {
-	last := len(c.In) - 1
-	o := &kernel.SGD{Nesterov: c.Attr.Nesterov}
+	last, o := len(c.In)-1, &kernel.SGD{}
 	set := func(l *device.Launch) (clip float32) {
-		s := scalars(l)
-		o.Rate, o.Decay, o.Momentum, o.Dampening = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2]
-		o.First, o.Clip = s[op.ArgBias1] != 0, f32(l, last)[0]
+		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), f32(l, last)[0]
+		o.Keeps = o.Keeps && last > 2
 		return o.Clip
 	}
-	return update(c, workers, set, func(w, g []float32, s [2][]float32) {
-		if last == 2 {
-			o.UpdatePlain(w, g)
-		} else {
-			o.Update(w, g, s[0])
-		}
-	})
+	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
 }
 
 func lion(c op.Call, workers int) program {
 	o := &kernel.Lion{}
 	set := func(l *device.Launch) (clip float32) {
-		s := scalars(l)
-		o.Rate, o.Decay, o.Beta1, o.Beta2, o.Clip = s[op.ArgRate], s[op.ArgDecay], s[op.ArgBeta1], s[op.ArgBeta2], f32(l, 3)[0]
+		o.LionStep, o.Clip = argsOf(l).LionStep(), f32(l, 3)[0]
 		return o.Clip
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })

@@ -77,6 +77,18 @@ func noiseIn(t op.Type) func(at int64, chunk []byte) error {
 	}
 }
 
+// squares are noise without signs.
+func squares(t dtype.Type) func(at int64, chunk []byte) error {
+	signed, size := noise(t), int(t.Bytes(1))
+	return func(at int64, chunk []byte) error {
+		err := signed(at, chunk)
+		for i := size - 1; i < len(chunk); i += size {
+			chunk[i] &= 0x7f
+		}
+		return err
+	}
+}
+
 // prepared fills operands of a call with noise and prepares its launch.
 func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel, *device.Launch) {
 	b.Helper()
@@ -100,7 +112,11 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 		}
 		m := fresh(t.Bytes())
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Bytes: t.Bytes()})
-		if err := filled(d, q, l.Buffers[i], noiseIn(t)); err != nil {
+		fill := noiseIn(t)
+		if c.Kind == op.Adam && i == 3 && !t.DType.Block() {
+			fill = squares(t.DType)
+		}
+		if err := filled(d, q, l.Buffers[i], fill); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -162,6 +178,8 @@ func BenchmarkPacked(b *testing.B) {
 		"1 row by nf4":    {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: dtype.NF4, Shape: big}}},
 		"8 rows by nf4":   {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: dtype.NF4, Shape: big}}},
 		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
+		"adamw bf16":      {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
+		"adamw pure bf16": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
 		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
 		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
 		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), clip}},

@@ -28,7 +28,7 @@ type changing struct {
 // changes says that parameters of the kernel are numbers of the iteration.
 func (k *launch) changes() bool {
 	for _, a := range k.args {
-		if a.from == randomKey || a.from == firstRow || a.from == scalar {
+		if a.changes() {
 			return true
 		}
 	}

@@ -12,6 +12,8 @@
 // kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and
 // attention is cuDNN's where that is installed and fast.
 // Every sum has one fixed order: the same call on the same card gives the same bits.
+// Updates of weights, but for Adafactor's, give those that package cpu gives, so that
+// plans may have either make them.
 // Where there are several ways to compute a call, the call and the machine decide, never
 // a plan; what was decided by timing is kept in the cache folder for good.
 //

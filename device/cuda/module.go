@@ -44,6 +44,9 @@ func (u unit) source() (string, error) {
 	if coded[u.file] {
 		names = append(names, "codes.h")
 	}
+	if u.file == "update" {
+		names = append(names, "rules.h")
+	}
 	if u.head > 0 {
 		names = append(names, "sight.h")
 	}

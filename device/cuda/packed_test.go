@@ -17,7 +17,7 @@ import (
 
 // launched runs a call on operands given as bytes, which begin at odd elements if
 // shifted, and returns what all its buffers hold then.
-func launched(t testing.TB, d *Device, c op.Call, args op.Args, shift int64, operands ...[]byte) (after [][]byte) {
+func launched(t testing.TB, d device.Device, c op.Call, args op.Args, shift int64, operands ...[]byte) (after [][]byte) {
 	t.Helper()
 	k, err := d.Kernel(c)
 	if err != nil {
@@ -48,8 +48,8 @@ func launched(t testing.TB, d *Device, c op.Call, args op.Args, shift int64, ope
 	return after
 }
 
-// onBuffers launches on fresh memory of the card and copies all of it back.
-func onBuffers(t testing.TB, d *Device, k device.Kernel, l *device.Launch, size int64, operands [][]byte) []byte {
+// onBuffers launches on fresh memory of a device and copies all of it back.
+func onBuffers(t testing.TB, d device.Device, k device.Kernel, l *device.Launch, size int64, operands [][]byte) []byte {
 	t.Helper()
 	host, err := d.HostAlloc(size)
 	if err != nil {

@@ -158,17 +158,34 @@ func (q *queue) Sync() error {
 		return err
 	}
 	defer q.leave()
-	err := q.device.quiet(q.device.lib.CUDA.SyncStream(q.stream))
-	since, last := q.since, q.last
+	err := q.failure(q.device.lib.CUDA.SyncStream(q.stream))
 	q.since, q.last = 0, nil
-	if err == nil {
+	return err
+}
+
+// SyncTo returns when the event's latest record has happened, with failures as Sync.
+func (q *queue) SyncTo(e device.Event) error {
+	own, ours := e.(*event)
+	if !ours || own.device != q.device {
+		return fmt.Errorf("%s: waiting for an event this device did not make", q.device.name)
+	}
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	return q.failure(q.device.lib.CUDA.SyncEvent(own.handle))
+}
+
+// failure is what the driver answered to a wait, the first time, with what it may be of.
+func (q *queue) failure(err error) error {
+	if err = q.device.quiet(err); err == nil {
 		return nil
 	}
 	q.device.lose(err)
-	if last == nil {
+	if q.last == nil {
 		return fmt.Errorf("%s: queue %s: %w", q.device.name, q.name, err)
 	}
-	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, since, last.call, err)
+	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, q.since, q.last.call, err)
 }
 
 // Close does what is queued and ends the queue.

@@ -76,12 +76,12 @@ func TestContextIsCurrent(t *testing.T) {
 	}
 	n := len(r.log)
 	half := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: 64} }
-	for _, err := range []error{r.q.Copy(half(r.card), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.Sync()} {
+	for _, err := range []error{r.q.Copy(half(r.card), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.SyncTo(e), r.q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"SetCurrent", "Copy", "SetCurrent", "Launch", "SetCurrent", "Record", "SetCurrent", "WaitEvent", "SetCurrent", "SyncStream"}
+	want := []string{"SetCurrent", "Copy", "SetCurrent", "Launch", "SetCurrent", "Record", "SetCurrent", "WaitEvent", "SetCurrent", "SyncEvent", "SetCurrent", "SyncStream"}
 	if got := r.since(n); !slices.Equal(got, want) {
 		t.Errorf("calls %v, want %v", got, want)
 	}
@@ -135,16 +135,29 @@ func TestRefusedLaunch(t *testing.T) {
 // A kernel that fails on the card is reported once, with its op; nothing after that
 // repeats it, although the driver does.
 func TestFailureOnTheCard(t *testing.T) {
+	for name, wait := range map[string]func(*rig, device.Event) error{
+		"Sync":   func(r *rig, _ device.Event) error { return r.q.Sync() },
+		"SyncTo": func(r *rig, e device.Event) error { return r.q.SyncTo(e) },
+	} {
+		t.Run(name, func(t *testing.T) { failsOnTheCard(t, wait) })
+	}
+}
+
+func failsOnTheCard(t *testing.T, wait func(*rig, device.Event) error) {
 	r := newRig(t, Options{})
+	e, err := r.d.Event()
+	if err != nil {
+		t.Fatal(err)
+	}
 	k, l := r.scale(t)
 	if err := r.q.Launch(k, l); err != nil {
 		t.Fatal(err)
 	}
 	gone := &driver.Error{Call: "cuStreamSynchronize", Code: driver.IllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
-	for _, name := range []string{"SyncStream", "Free", "Unregister", "CloseStream", "CloseEvent", "UnloadModule", "Destroy", "Release"} {
+	for _, name := range []string{"SyncStream", "SyncEvent", "Free", "Unregister", "CloseStream", "CloseEvent", "UnloadModule", "Destroy", "Release"} {
 		r.fail[name] = gone
 	}
-	err := r.q.Sync()
+	err = wait(r, e)
 	for _, word := range []string{"scale(f32[64])", "CUDA_ERROR_ILLEGAL_ADDRESS", "open the device anew"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("got %v, want it to hold %q", err, word)

@@ -129,6 +129,7 @@ type arg struct {
 	from  source
 	index int
 	bits  uint64 // the number, or an offset in bytes
+	rule  *rule  // of an update
 }
 
 type source uint8
@@ -137,10 +138,14 @@ const (
 	number source = iota
 	operand
 	scratch
-	randomKey
+	randomKey // this and the rest are of the iteration
 	firstRow
 	scalar
+	stepped
 )
+
+// changes says that the parameter is a number of the iteration.
+func (a arg) changes() bool { return a.from >= randomKey }
 
 // value of the parameter, in the lowest bytes.
 func (a arg) value(l *device.Launch) uint64 {
@@ -158,6 +163,8 @@ func (a arg) value(l *device.Launch) uint64 {
 		return l.Args.Key
 	case firstRow:
 		return l.Args.Row
+	case stepped:
+		return uint64(math.Float32bits(a.rule.numbers(*l.Args)[a.index]))
 	}
 	return uint64(math.Float32bits(l.Args.F[a.index]))
 }
@@ -190,7 +197,7 @@ func flag(b bool) arg {
 	return arg{}
 }
 
-// key, row and rate are numbers of the iteration.
+// key, row and iteration are numbers of the iteration.
 func key() arg            { return arg{from: randomKey} }
 func row() arg            { return arg{from: firstRow} }
 func iteration(i int) arg { return arg{from: scalar, index: i} }

@@ -30,27 +30,46 @@ var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: 
 // what policies make of states.
 var mixtures = map[[2]dtype.Type]string{{dtype.Dyn8, dtype.F32}: "8F32", {dtype.Dyn8, dtype.F16}: "8F16"}
 
-// rule is an update rule as its kernels take it: attributes and numbers of the iteration.
+// rule is an update rule as its kernels take it: with so many numbers, made from the
+// scalars of an iteration.
 type rule struct {
 	name    string
-	attrs   []arg
-	scalars []int
+	count   int
+	numbers func(a op.Args) [9]float32
 }
 
+// arg is number i of the rule.
+func (r *rule) arg(i int) arg { return arg{from: stepped, rule: r, index: i} }
+
 func adam(d *Device, c op.Call) (program, error) {
-	return d.updated(c, rule{"adam", []arg{flag(c.Attr.Decoupled)},
-		[]int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgEps, op.ArgBias1, op.ArgBias2}})
+	return d.updated(c, &rule{"adam", 9, func(a op.Args) [9]float32 {
+		s := a.AdamStep(c.Attr.Decoupled)
+		return [9]float32{s.Couple, s.Beta1, s.Rest1, s.Beta2, s.Rest2, s.Root, s.Eps, s.Rate, s.Shrink}
+	}})
 }
 
 func sgd(d *Device, c op.Call) (program, error) {
 	if len(c.In) == 3 {
-		return d.updated(c, rule{"sgdBare", nil, []int{op.ArgRate, op.ArgDecay}})
+		return d.updated(c, &rule{"sgdBare", 2, func(a op.Args) [9]float32 {
+			s := a.SGDStep(false)
+			return [9]float32{s.Rate, s.Decay}
+		}})
 	}
-	return d.updated(c, rule{"sgd", []arg{flag(c.Attr.Nesterov)}, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2, op.ArgBias1}})
+	return d.updated(c, &rule{"sgd", 7, func(a op.Args) [9]float32 {
+		s := a.SGDStep(c.Attr.Nesterov)
+		n := [9]float32{s.Rate, s.Decay, s.Momentum, s.Fresh, s.Direct, s.Through}
+		if s.Keeps {
+			n[6] = 1
+		}
+		return n
+	}})
 }
 
 func lion(d *Device, c op.Call) (program, error) {
-	return d.updated(c, rule{"lion", nil, []int{op.ArgRate, op.ArgDecay, op.ArgBeta1, op.ArgBeta2}})
+	return d.updated(c, &rule{"lion", 6, func(a op.Args) [9]float32 {
+		s := a.LionStep()
+		return [9]float32{s.Beta1, s.Rest1, s.Beta2, s.Rest2, s.Rate, s.Shrink}
+	}})
 }
 
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
@@ -58,7 +77,7 @@ const updatedAtOnce = 8 * threads
 
 // updated prepares an update rule: the weight and its copy or its random stream, the
 // gradient, the clip factor, the number of elements, moments, and what the rule takes.
-func (d *Device) updated(c op.Call, r rule) (program, error) {
+func (d *Device) updated(c op.Call, r *rule) (program, error) {
 	form, moments := momentArgs(c)
 	args := []arg{buffer(0)}
 	if c.In[0].DType == dtype.BF16 {
@@ -72,9 +91,8 @@ func (d *Device) updated(c op.Call, r rule) (program, error) {
 	}
 	n := c.In[0].Shape.Elements()
 	args = append(append(args, buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
-	args = append(args, r.attrs...)
-	for _, s := range r.scalars {
-		args = append(args, iteration(s))
+	for i := range r.count {
+		args = append(args, r.arg(i))
 	}
 	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*16))
 	return just(d.line(of("update", c.In[1].DType), r.name+form, blocks, threads, args...))
@@ -94,10 +112,19 @@ func momentArgs(c op.Call) (form string, args []arg) {
 		form = cmp.Or(mixtures[[2]dtype.Type{kept[0].DType, kept[1].DType}], "Mixed")
 	}
 	if c.In[0].DType == dtype.BF16 {
-		form = "Pure"
+		form = pureForm(kept)
 	}
 	if form == "Mixed" || form == "Pure" {
 		args = append(args, types...)
 	}
 	return form, args
+}
+
+// pureForm is the form where the weight is in bf16: Adam with both moments in bf16 too has
+// a kernel of its own, others take their types.
+func pureForm(kept []op.Type) string {
+	if len(kept) == 2 && kept[0].DType == dtype.BF16 && kept[1].DType == dtype.BF16 {
+		return "PureBF16"
+	}
+	return "Pure"
 }

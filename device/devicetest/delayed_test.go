@@ -24,6 +24,8 @@ type faults struct {
 	forgetErrors   bool // Sync never has an error
 	repeatErrors   bool // Sync has the same error for ever
 	runAfterErrors bool // operations after an error are not skipped
+	syncToNothing  bool // SyncTo does not wait
+	syncToAll      bool // SyncTo waits for what is behind the event too
 }
 
 func (d *delayed) Queue(name string) (device.Queue, error) {
@@ -123,6 +125,11 @@ func (q *delayedQueue) Record(e device.Event) error {
 }
 
 func (q *delayedQueue) Wait(e device.Event) error {
+	if h, other := e.(device.HostEvent); other {
+		record := h.Issued()
+		q.work <- func() { h.Await(record) }
+		return nil
+	}
 	event := e.(*delayedEvent)
 	happened := event.last()
 	q.work <- func() {
@@ -143,7 +150,23 @@ func (q *delayedQueue) Sync() error {
 		q.catchUp()
 		close(done)
 	}
-	<-done // the queue's goroutine is idle now, its fields are ours
+	<-done
+	return q.report()
+}
+
+func (q *delayedQueue) SyncTo(e device.Event) error {
+	if q.faults.syncToAll {
+		return q.Sync()
+	}
+	if happened := e.(*delayedEvent).last(); happened != nil && !q.faults.syncToNothing {
+		<-happened
+	}
+	return q.report()
+}
+
+func (q *delayedQueue) report() error {
+	q.device.mu.Lock()
+	defer q.device.mu.Unlock()
 	err := q.err
 	if !q.faults.repeatErrors {
 		q.err = nil

@@ -56,6 +56,8 @@ func TestBrokenDevicesAreRejected(t *testing.T) {
 		{"a queue keeps its order", &delayed{Device: NewPlain(limit), faults: faults{overtake: true}}},
 		{"events order queues", &delayed{Device: NewPlain(limit), faults: faults{ignoreWait: true}}},
 		{"wait means the latest record at that time", &delayed{Device: NewPlain(limit), faults: faults{waitForLast: true}}},
+		{"the host waits for an event", &delayed{Device: NewPlain(limit), faults: faults{syncToNothing: true}}},
+		{"what is behind an event holds nobody", &delayed{Device: NewPlain(limit), faults: faults{syncToAll: true}}},
 		{"event times", &twisted{Device: NewPlain(limit), stopped: true}},
 		{"unknown kernels", &twisted{Device: NewPlain(limit), anyKernel: true}},
 		{"bad copies", &delayed{Device: NewPlain(limit), faults: faults{forgetErrors: true}}},

@@ -210,4 +210,7 @@ func (q *plainQueue) Sync() error {
 	return err
 }
 
+// SyncTo has nothing to wait for: all is done when it is given.
+func (q *plainQueue) SyncTo(device.Event) error { return q.Sync() }
+
 func (q *plainQueue) Close() error { return q.Sync() }

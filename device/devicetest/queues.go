@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"spillway/device"
+	"spillway/device/hostqueue"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/shape"
@@ -18,6 +20,8 @@ var queueChecks = []check{
 	{name: "events order queues", run: checkEvents},
 	{name: "wait means the latest record at that time", run: checkLatestRecord},
 	{name: "wait for an event never recorded", run: checkUnrecorded},
+	{name: "the host waits for an event", run: checkSyncTo},
+	{name: "what is behind an event holds nobody", run: checkSyncToAlone},
 	{name: "event times", run: checkTimes},
 	{name: "unknown kernels", run: checkUnknownKernel},
 	{name: "bad copies", run: checkBadCopies},
@@ -124,6 +128,51 @@ func checkUnrecorded(d device.Device, _ Options) error {
 	})
 }
 
+// checkSyncTo wants what was given before an event to be done when it was waited for,
+// while more is under way behind it.
+func checkSyncTo(d device.Device, _ Options) error {
+	const n = 20000
+	return try(d, n, func(r *rig) {
+		e, second := r.event(), r.alloc(n)
+		for round := range 12 {
+			want := pattern(n, round)
+			r.upload(r.mem, want)
+			r.must(r.q.Copy(part(second, 0, n), part(r.mem, 0, n)))
+			r.must(r.q.Copy(part(r.host, 0, n), part(second, 0, n)))
+			r.must(r.q.Record(e))
+			for range 4 {
+				r.must(r.q.Copy(part(second, 0, n), part(r.mem, 0, n)))
+			}
+			r.must(r.q.SyncTo(e))
+			r.same(fmt.Sprintf("round %d", round), r.host.Host(), want)
+		}
+		r.must(r.q.Sync())
+	})
+}
+
+// checkSyncToAlone holds a queue by another backend until the host has waited for an event
+// before that. Waiting for all of the queue never ends.
+func checkSyncToAlone(d device.Device, _ Options) error {
+	return try(d, 64, func(r *rig) {
+		opened := make(chan struct{})
+		gate := hostqueue.New("gate", func(struct{}) error { <-opened; return nil })
+		open := sync.OnceFunc(func() { close(opened) })
+		r.owned = append(r.owned, func() error { open(); gate.End(); return nil })
+		passed := hostqueue.NewEvent()
+		r.must(errors.Join(gate.Put(struct{}{}), gate.Record(passed)))
+		e := r.event()
+		r.must(r.q.Copy(part(r.mem, 0, 64), part(r.host, 0, 64)))
+		r.must(r.q.Record(e))
+		if err := r.q.Wait(passed); err != nil {
+			r.must(fmt.Errorf("%w: %w", errSkip, err))
+		}
+		r.must(r.q.Copy(part(r.host, 0, 64), part(r.mem, 0, 64)))
+		r.must(r.q.SyncTo(e))
+		open()
+		r.must(r.q.Sync())
+	})
+}
+
 func checkTimes(d device.Device, _ Options) error {
 	const n = 20000
 	return try(d, 4*n, func(r *rig) {
@@ -154,14 +203,23 @@ func checkUnknownKernel(d device.Device, _ Options) error {
 
 // refusedOnce wants a mistake to be an error of the call or of the next Sync, but
 // not of both and not of a later one. An error of the call leaves the queue as it
-// was; one met later makes the queue skip what follows until Sync.
+// was; one met later makes the queue skip what follows until Sync. SyncTo is as good.
 func refusedOnce(r *rig, what string, mistake func() error) {
+	reportedOnce(r, what, r.q.Sync, mistake)
+	e := r.event()
+	reportedOnce(r, what, func() error {
+		r.must(r.q.Record(e))
+		return r.q.SyncTo(e)
+	}, mistake)
+}
+
+func reportedOnce(r *rig, what string, wait, mistake func() error) {
 	const n = 32
 	r.upload(r.mem, pattern(n, 1))
 	copy(r.host.Host(), pattern(n, 2))
 	atOnce := mistake()
 	r.must(r.q.Copy(part(r.mem, 0, n), part(r.host, 0, n)))
-	late := r.q.Sync()
+	late := wait()
 	want := pattern(n, 2)
 	switch {
 	case atOnce == nil && late == nil:

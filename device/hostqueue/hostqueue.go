@@ -9,13 +9,14 @@ package hostqueue
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"spillway/device"
 )
 
 // Queue is a goroutine that does work of type W in the order it was given. After an
-// error it skips work until Sync has reported it; records still happen, so that
+// error it skips work until Sync or SyncTo has reported it; records still happen, so that
 // nobody waits for ever.
 type Queue[W any] struct {
 	name     string
@@ -29,7 +30,8 @@ type Queue[W any] struct {
 	closing sync.RWMutex // held for writing by End, for reading while queueing
 	closed  bool
 
-	ready time.Duration // see Ready
+	ready  time.Duration         // see Ready
+	failed atomic.Pointer[error] // the first error that was not reported
 }
 
 // waiting is how many commands a queue takes before its user has to wait for it. A
@@ -108,6 +110,25 @@ func (q *Queue[W]) Sync() error {
 	return <-q.synced
 }
 
+// SyncTo returns when the event's latest record, which is this queue's, has happened, with
+// the first error met and not yet reported.
+func (q *Queue[W]) SyncTo(e device.Event) error {
+	own, ours := e.(*Event)
+	if !ours {
+		return fmt.Errorf("%s: waiting for an event of another backend (%T)", q.name, e)
+	}
+	own.Await(own.Issued())
+	return q.report()
+}
+
+// report takes the error that was not reported yet.
+func (q *Queue[W]) report() error {
+	if err := q.failed.Swap(nil); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // End does what is queued and stops the queue. A second End does nothing.
 func (q *Queue[W]) End() {
 	q.closing.Lock()
@@ -127,7 +148,6 @@ func (q *Queue[W]) Ready() time.Duration { return q.ready }
 // serve is the life of the goroutine.
 func (q *Queue[W]) serve() {
 	defer close(q.ended)
-	var failed error
 	for c := range q.commands {
 		q.ready = max(q.ready, c.put)
 		switch c.verb {
@@ -137,12 +157,19 @@ func (q *Queue[W]) serve() {
 			c.event.Await(c.count)
 			q.ready = max(q.ready, happened(c.event))
 		case syncUp:
-			q.synced <- failed
-			failed = nil
+			q.synced <- q.report()
 		default:
-			if failed == nil {
-				failed = q.do(c.work)
+			if q.failed.Load() == nil {
+				q.try(c.work)
 			}
 		}
+	}
+}
+
+// try does work and keeps its error, which alone takes memory.
+func (q *Queue[W]) try(w W) {
+	if err := q.do(w); err != nil {
+		kept := err
+		q.failed.Store(&kept)
 	}
 }

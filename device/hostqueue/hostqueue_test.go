@@ -87,6 +87,27 @@ func TestErrorOnce(t *testing.T) {
 	}
 }
 
+// The host waits for an event while the queue is held behind it; an error before the event
+// comes out there, once.
+func TestSyncTo(t *testing.T) {
+	boom, held := errors.New("boom"), make(chan struct{})
+	ran := 0
+	q := New("q", func(f func() error) error { ran++; return f() })
+	e := NewEvent()
+	fine := func() error { return nil }
+	check(t, q.SyncTo(e), q.Put(fine), q.Record(e), q.Put(func() error { <-held; return boom }), q.Put(fine), q.SyncTo(e))
+	check(t, q.Record(e))
+	close(held)
+	if err := q.SyncTo(e); err != boom || ran != 2 {
+		t.Errorf("SyncTo gives %v after %d runs", err, ran)
+	}
+	check(t, q.SyncTo(e), q.Put(fine), q.Sync())
+	if q.SyncTo(deaf{}) == nil || ran != 3 {
+		t.Errorf("an event of another backend was waited for, or %d runs", ran)
+	}
+	q.End()
+}
+
 func check(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {

@@ -49,6 +49,7 @@ type Virtual struct {
 	peak      int64
 	link      link
 	clock     clock
+	waited    time.Duration // until when somebody has waited for a queue
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
@@ -132,12 +133,15 @@ func (v *Virtual) Busy() map[string]time.Duration {
 	return busy
 }
 
-// Elapsed is when the last queue ends.
-func (v *Virtual) Elapsed() (end time.Duration) {
+// Waited is until when somebody has waited for queues or events of the device.
+func (v *Virtual) Waited() time.Duration { return v.waited }
+
+// Resume lets queues begin what they are given from now on no sooner than at a time: when
+// it is given.
+func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
-		end = max(end, q.now)
+		q.now = max(q.now, at)
 	}
-	return end
 }
 
 // full: the operands are f32, though products are mostly of a narrower type.
@@ -279,5 +283,16 @@ func (q *virtualQueue) Wait(e device.Event) error {
 	return nil
 }
 
-func (q *virtualQueue) Sync() error  { return nil }
+// Sync has whoever waits do so until the queue is empty.
+func (q *virtualQueue) Sync() error {
+	q.v.waited = max(q.v.waited, q.now)
+	return nil
+}
+
+// SyncTo has whoever waits do so until the event.
+func (q *virtualQueue) SyncTo(e device.Event) error {
+	q.v.waited = max(q.v.waited, e.(*virtualEvent).at)
+	return nil
+}
+
 func (q *virtualQueue) Close() error { return nil }

@@ -62,6 +62,9 @@ type routines struct {
 
 	adam func(w, g, m, v []float32, s adamScalars)
 	sgd  func(w, g, m []float32, s sgdScalars)
+	lion func(w, g, m []float32, s lionScalars)
+
+	sgdBare func(w, g []float32, s sgdScalars)
 
 	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
 	// fromDynamic takes a multiple of lanesMost.

@@ -1,22 +1,34 @@
 package kernel
 
+import "spillway/op"
+
 // Lion is one step of Lion.
 type Lion struct {
-	Rate, Decay, Beta1, Beta2 float32
+	op.LionStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w and m in place:
-//
-//	w = w·(1 - rate·decay) - rate·sign(β1·m + (1-β1)·g)     m = β2·m + (1-β2)·g
+// Update changes w and m in place.
 func (o *Lion) Update(w, g, m []float32) {
-	shrink, rest1, rest2 := 1-o.Rate*o.Decay, 1-o.Beta1, 1-o.Beta2
-	g, m = g[:len(w)], m[:len(w)]
+	active.lion(w, g[:len(w)], m[:len(w)], o.scalars())
+}
+
+// lionScalars are the numbers of one step, see lionGo.
+type lionScalars struct {
+	clip, beta1, rest1, beta2, rest2, rate, shrink float32
+}
+
+func (o *Lion) scalars() lionScalars {
+	return lionScalars{o.Clip, o.Beta1, o.Rest1, o.Beta2, o.Rest2, o.Rate, o.Shrink}
+}
+
+func lionGo(w, g, m []float32, s lionScalars) {
 	for i := range w {
-		d := g[i] * o.Clip
-		w[i] = w[i]*shrink - o.Rate*sign(o.Beta1*m[i]+rest1*d)
-		m[i] = o.Beta2*m[i] + rest2*d
+		d := float32(g[i] * s.clip)
+		step := sign(fma(m[i], s.beta1, float32(d*s.rest1)))
+		w[i] = fma(w[i], s.shrink, -float32(step*s.rate))
+		m[i] = fma(m[i], s.beta2, float32(d*s.rest2))
 	}
 }
 

@@ -1,21 +1,23 @@
 package kernel
 
-import "math"
+import (
+	"math"
 
-// Adam is one step of Adam. With Decoupled the decay shrinks the weights (AdamW),
-// else it joins the gradient. Bias1 is 1 - Beta1^t, Bias2 is √(1 - Beta2^t), t being
-// the iteration counted from one.
+	"spillway/op"
+)
+
+// Steps of optimizers are the same bits on every path, and on cards: products and sums
+// are rounded as written, float32(x·y) apart and fma together, roots and quotients to the
+// nearest. Only which NaN it is where there is one is left open.
+
+// Adam is one step of Adam.
 type Adam struct {
-	Rate, Decay, Beta1, Beta2, Eps, Bias1, Bias2 float32
-	Decoupled                                    bool
+	op.AdamStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w, m and v in place:
-//
-//	m = β1·m + (1-β1)·g      v = β2·v + (1-β2)·g²
-//	w = w - rate/bias1 · m / (√v/bias2 + eps)
+// Update changes w, m and v in place.
 func (a *Adam) Update(w, g, m, v []float32) {
 	n := len(w)
 	active.adam(w, g[:n], m[:n], v[:n], a.scalars())
@@ -27,51 +29,32 @@ type adamScalars struct {
 }
 
 func (a *Adam) scalars() adamScalars {
-	s := adamScalars{
-		clip: a.Clip, beta1: a.Beta1, rest1: 1 - a.Beta1, beta2: a.Beta2, rest2: 1 - a.Beta2,
-		root: 1 / a.Bias2, eps: a.Eps, rate: a.Rate / a.Bias1, shrink: 1,
-	}
-	if a.Decoupled {
-		s.shrink = 1 - a.Rate*a.Decay
-	} else {
-		s.couple = a.Decay
-	}
-	return s
+	return adamScalars{a.Clip, a.Couple, a.Beta1, a.Rest1, a.Beta2, a.Rest2, a.Root, a.Eps, a.Rate, a.Shrink}
 }
 
 func adamGo(w, g, m, v []float32, s adamScalars) {
 	for i := range w {
-		d := g[i]*s.clip + w[i]*s.couple
-		m[i] = m[i]*s.beta1 + d*s.rest1
-		v[i] = v[i]*s.beta2 + d*d*s.rest2
+		d := fma(w[i], s.couple, float32(g[i]*s.clip))
+		m[i] = fma(m[i], s.beta1, float32(d*s.rest1))
+		v[i] = fma(v[i], s.beta2, float32(float32(d*d)*s.rest2))
 		root := float32(math.Sqrt(float64(v[i])))
-		w[i] = w[i]*s.shrink - m[i]*s.rate/(root*s.root+s.eps)
+		w[i] = fma(w[i], s.shrink, -(float32(m[i]*s.rate) / fma(root, s.root, s.eps)))
 	}
 }
 
-// SGD is one step of stochastic gradient descent with momentum. First says that m
-// holds nothing yet and becomes the gradient itself.
+// SGD is one step of stochastic gradient descent.
 type SGD struct {
-	Rate, Decay, Momentum, Dampening float32
-	Nesterov, First                  bool
+	op.SGDStep
 	// Clip multiplies the gradient.
 	Clip float32
 }
 
-// Update changes w and m in place:
-//
-//	g = g + decay·w     m = momentum·m + (1-dampening)·g     w = w - rate·m
-//
-// or w - rate·(g + momentum·m) with Nesterov. Without momentum w = w - rate·g, and m
-// stays as it is.
+// Update changes w and m in place. Without momentum m stays as it is, and may be nil.
 func (o *SGD) Update(w, g, m []float32) {
-	active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
-}
-
-// UpdatePlain is the step without momentum: w = w - rate·(g + decay·w).
-func (o *SGD) UpdatePlain(w, g []float32) {
-	for i, v := range w {
-		w[i] = v - o.Rate*(g[i]*o.Clip+v*o.Decay)
+	if o.Keeps {
+		active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
+	} else {
+		active.sgdBare(w, g[:len(w)], o.scalars())
 	}
 }
 
@@ -81,24 +64,19 @@ type sgdScalars struct {
 }
 
 func (o *SGD) scalars() sgdScalars {
-	s := sgdScalars{clip: o.Clip, decay: o.Decay, momentum: o.Momentum, fresh: 1 - o.Dampening, through: 1, rate: o.Rate}
-	switch {
-	case o.Momentum == 0: // m is not used and stays as it is
-		s.momentum, s.fresh, s.direct, s.through = 1, 0, 1, 0
-		return s
-	case o.First:
-		s.momentum, s.fresh = 0, 1
-	}
-	if o.Nesterov {
-		s.direct, s.through = 1, o.Momentum
-	}
-	return s
+	return sgdScalars{o.Clip, o.Decay, o.Momentum, o.Fresh, o.Direct, o.Through, o.Rate}
 }
 
 func sgdGo(w, g, m []float32, s sgdScalars) {
 	for i := range w {
-		d := g[i]*s.clip + w[i]*s.decay
-		m[i] = m[i]*s.momentum + d*s.fresh
-		w[i] -= s.rate * (m[i]*s.through + d*s.direct)
+		d := fma(w[i], s.decay, float32(g[i]*s.clip))
+		m[i] = fma(d, s.fresh, float32(m[i]*s.momentum))
+		w[i] = fma(-s.rate, fma(d, s.direct, float32(m[i]*s.through)), w[i])
+	}
+}
+
+func sgdBareGo(w, g []float32, s sgdScalars) {
+	for i := range w {
+		w[i] = fma(-s.rate, fma(w[i], s.decay, float32(g[i]*s.clip)), w[i])
 	}
 }

@@ -1,4 +1,5 @@
-// Optimizer updates: every byte is read once and written once.
+// Optimizer updates: every byte is read once and written once. What is rounded when is as
+// in the plain functions (adamGo and the like), bit for bit.
 
 // func(w, g, m, v []float32, s adamScalars)
 //
@@ -33,3 +34,31 @@
 	MULC(s+72+sgdScalars_momentum(FP), V2, V2); ADDMULC(s+72+sgdScalars_fresh(FP), V1, V2); STORE(V2, (DX)(BX*1)); \
 	MULC(s+72+sgdScalars_through(FP), V2, V3); ADDMULC(s+72+sgdScalars_direct(FP), V1, V3); \
 	SUBMULC(s+72+sgdScalars_rate(FP), V3, V0); STORE(V0, (DI)(BX*1))
+
+// func(w, g []float32, s sgdScalars)
+//
+//	w = w - rate·(clip·g + decay·w)
+#define SGD_BARE_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; XORQ BX, BX; \
+	EACH(SGD_BARE_OF(LOADF, STOREF), SGD_BARE_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define SGD_BARE_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); \
+	MULC(s+48+sgdScalars_clip(FP), V1, V1); ADDMULC(s+48+sgdScalars_decay(FP), V0, V1); \
+	SUBMULC(s+48+sgdScalars_rate(FP), V1, V0); STORE(V0, (DI)(BX*1))
+
+// func(w, g, m []float32, s lionScalars)
+//
+//	g = clip·g     w = shrink·w - rate·sign(beta1·m + rest1·g)     m = beta2·m + rest2·g
+#define LION_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; MOVQ m_base+48(FP), DX; XORQ BX, BX; \
+	VXORPS V4, V4, V4; CONST(ONE, V5); VSUBPS V5, V4, V6; CONST(s+72+lionScalars_shrink(FP), V7); \
+	EACH(LION_OF(LOADF, STOREF), LION_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define LION_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); \
+	MULC(s+72+lionScalars_clip(FP), V1, V1); \
+	MULC(s+72+lionScalars_rest1(FP), V1, V3); ADDMULC(s+72+lionScalars_beta1(FP), V2, V3); \
+	MULC(s+72+lionScalars_rest2(FP), V1, V1); ADDMULC(s+72+lionScalars_beta2(FP), V2, V1); STORE(V1, (DX)(BX*1)); \
+	VMOVAPS V3, V2; LESS(V4, V3); CHOOSE(V5, V2); LESS(V3, V4); CHOOSE(V6, V2); \
+	MULC(s+72+lionScalars_rate(FP), V2, V2); VFMSUB213PS V2, V7, V0; STORE(V0, (DI)(BX*1))

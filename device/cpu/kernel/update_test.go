@@ -1,8 +1,12 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
+
+	"spillway/op"
 )
 
 // Five steps of Adam and AdamW against the textbook in double precision.
@@ -16,7 +20,7 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled, Clip: 0.5}
+					a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5}
 					a.Update(w, g, m, v)
 					for i := range pw {
 						d := 0.5 * float64(g[i])
@@ -48,8 +52,9 @@ func TestSGD(t *testing.T) {
 				w, m := random(rng, n), make([]float32, n)
 				pw, pm := doubles(w), doubles(m)
 				for step := range 4 {
+					first := float32(1 - min(step, 1))
 					g := random(rng, n)
-					o := SGD{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, Nesterov: nesterov, First: step == 0, Clip: 0.5}
+					o := SGD{op.Args{F: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5}
 					o.Update(w, g, m)
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
@@ -73,17 +78,107 @@ func TestSGD(t *testing.T) {
 	})
 }
 
+// hostile are n numbers of all sizes: most as training has them, between them zeros of
+// both signs, the smallest and the largest there are, and some that are not finite.
+func hostile(rng *rand.Rand, n int) []float32 {
+	edges := []float32{0, negativeZero, 0x1p-149, -0x1p-130, 0x1p-126, 1e-30, math.MaxFloat32, -math.MaxFloat32, infinity, -infinity, float32(math.NaN())}
+	x := make([]float32, n)
+	for i := range x {
+		switch rng.IntN(8) {
+		case 0:
+			x[i] = edges[rng.IntN(len(edges))]
+		case 1:
+			x[i] = math.Float32frombits(rng.Uint32())
+		default:
+			x[i] = float32(math.Ldexp(rng.NormFloat64(), -rng.IntN(40)))
+		}
+	}
+	return x
+}
+
+var infinity, negativeZero = float32(math.Inf(1)), float32(math.Copysign(0, -1))
+
+// sameBits compares numbers, of which any NaN is as good as another.
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
+			t.Fatalf("%s: number %d is %x, in plain Go %x", what, i, got[i], want[i])
+		}
+	}
+}
+
+// A rule with scalars of an iteration, on a weight, a gradient and two states.
+type ruleStep func(a op.Args, w, g, m, v []float32)
+
+func adamStep(decoupled bool) ruleStep {
+	return func(a op.Args, w, g, m, v []float32) { (&Adam{a.AdamStep(decoupled), 0.7}).Update(w, g, m, v) }
+}
+
+func sgdStep(nesterov bool) ruleStep {
+	return func(a op.Args, w, g, m, _ []float32) { (&SGD{a.SGDStep(nesterov), 0.7}).Update(w, g, m) }
+}
+
+func lionStep(a op.Args, w, g, m, _ []float32) { (&Lion{a.LionStep(), 0.7}).Update(w, g, m) }
+
+// Every path gives the bits of the plain one, whatever the numbers are.
+func TestUpdatesHaveTheSameBits(t *testing.T) {
+	const n = 5003
+	for name, c := range map[string]struct {
+		step ruleStep
+		f    [8]float32 // rate, decay, beta1, beta2, eps, bias1, bias2
+	}{
+		"adam":              {adamStep(false), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"adamw without eps": {adamStep(true), [8]float32{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
+		"sgd":               {sgdStep(false), [8]float32{0.1, 0.01, 0.9, 0.2}},
+		"sgd first":         {sgdStep(false), [8]float32{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
+		"nesterov":          {sgdStep(true), [8]float32{0.1, 0, 0.9}},
+		"no momentum":       {sgdStep(false), [8]float32{0.1, 0.01}},
+		"lion":              {lionStep, [8]float32{0.01, 0.1, 0.9, 0.99}},
+	} {
+		run := func(path *routines) [3][]float32 {
+			defer func(old *routines) { active = old }(active)
+			active = path
+			rng := newRand()
+			w, g, m, v := hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)
+			c.step(op.Args{F: c.f}, w, g, m, v)
+			return [3][]float32{w, m, v}
+		}
+		want := run(portable())
+		for _, path := range available() {
+			got := run(path)
+			for i := range got {
+				sameBits(t, fmt.Sprintf("%s on %s, tensor %d", name, path.name, i), got[i], want[i])
+			}
+		}
+	}
+}
+
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true, Clip: 1}
+	a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1}
 	b.SetBytes(28 * n)
 	for b.Loop() {
 		a.Update(w, g, m, v)
 	}
 }
 
+func BenchmarkLion(b *testing.B) {
+	const n = 8 << 20
+	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
+	o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1}
+	b.SetBytes(20 * n)
+	for b.Loop() {
+		o.Update(w, g, m)
+	}
+}
+
 func TestLion(t *testing.T) {
+	eachPath(t, testLion)
+}
+
+func testLion(t *testing.T) {
 	rng := newRand()
 	const n = 50
 	w, m := random(rng, n), random(rng, n)
@@ -92,7 +187,7 @@ func TestLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Clip: 0.5}
+		o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5}
 		o.Update(w, g, m)
 		for i := range pw {
 			d := 0.5 * float64(g[i])

@@ -64,6 +64,12 @@ func adamAVX512(w, g, m, v []float32, s adamScalars)
 func sgdAVX512(w, g, m []float32, s sgdScalars)
 
 //go:noescape
+func sgdBareAVX512(w, g []float32, s sgdScalars)
+
+//go:noescape
+func lionAVX512(w, g, m []float32, s lionScalars)
+
+//go:noescape
 func addAVX2(dst, x, y []float32)
 
 //go:noescape
@@ -125,3 +131,9 @@ func adamAVX2(w, g, m, v []float32, s adamScalars)
 
 //go:noescape
 func sgdAVX2(w, g, m []float32, s sgdScalars)
+
+//go:noescape
+func sgdBareAVX2(w, g []float32, s sgdScalars)
+
+//go:noescape
+func lionAVX2(w, g, m []float32, s lionScalars)

@@ -7,7 +7,6 @@
 
 #define BLOCK 256
 #define HALF (BLOCK / 2)
-#define MINE 8 // elements of a lane
 
 struct Span {
     i64 block; // its number
@@ -56,8 +55,10 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 }
 
 // What a rule keeps of a weight: nothing, plain numbers, or 8-bit dynamic codes behind
-// the absmax of their blocks. fetch comes first, then open; close writes.
+// the absmax of their blocks. fetch comes first, then open; close writes. KNOWN says that
+// the type is.
 struct Nothing {
+    static const bool KNOWN = true;
     __device__ bool coded() const { return false; }
     __device__ void fetch(const Span &) {}
     __device__ void soon(const Span &) const {}
@@ -68,6 +69,7 @@ struct Nothing {
 };
 
 template <class E> struct Plain {
+    static const bool KNOWN = true;
     void *memory;
     Pack<E, 4> x[2];
     __device__ bool coded() const { return false; }
@@ -86,6 +88,7 @@ template <class E> struct Plain {
 
 // KIND 0 has a sign, 1 has none.
 template <int KIND> struct Coded {
+    static const bool KNOWN = true;
     void *memory;
     float absmax;
     Pack<u8, 4> x[2];
@@ -117,6 +120,7 @@ enum { None, F32, BF16, F16, Dyn8, UDyn8 };
 
 // Any is a moment of a type known when it runs, for mixtures: slower than the others.
 struct Any {
+    static const bool KNOWN = false;
     void *memory;
     int type;
     Span span;
@@ -200,9 +204,9 @@ template <class W, class M, class V> struct Fetched {
         v.fetch(s);
     }
 
-    // step applies a rule. Beside codes, an element without a finite gradient leaves its
-    // weight as it is and its moments become zero: it would spoil its whole block.
-    template <class Rule> __device__ __forceinline__ void step(const Rule &rule, const Dynamic &codes, float by) {
+    // step applies a rule and writes what it made, or says that this does not count for
+    // some lane of the warp; what is made with CARE counts always.
+    template <bool CARE, class Rule> __device__ __forceinline__ bool step(const Rule &rule, const Dynamic &codes, float by) {
         float x[MINE], mean[MINE], square[MINE], grad[MINE];
         float worst = 0; // 0 times what is not finite is not a number
         m.open(codes, mean);
@@ -213,19 +217,21 @@ template <class W, class M, class V> struct Fetched {
             worst += 0.0f * grad[k];
             x[k] = w.open(k);
         }
-        if (!(m.coded() || v.coded()) || worst == 0) {
-#pragma unroll
-            for (int k = 0; k < MINE; k++) rule.step(x[k], grad[k], mean[k], square[k]);
-        } else {
-            for (int k = 0; k < MINE; k++)
-                if (finite(grad[k]))
-                    rule.step(x[k], grad[k], mean[k], square[k]);
-                else
-                    mean[k] = square[k] = 0;
-        }
+        bool counts = rule.step(x, grad, mean, square), coded = m.coded() || v.coded();
+        if (CARE && coded) spare(x, grad, mean, square);
+        if (!CARE && (coded || !Rule::SURE) && !__all_sync(0xffffffffu, Rule::SURE ? worst == 0 : counts)) return false;
         w.close(s, x);
         m.close(codes, s, mean);
         v.close(codes, s, square);
+        return true;
+    }
+
+    // spare undoes the steps of elements without a finite gradient: their weights stay as
+    // they are and their moments become zero. They would spoil a whole block of codes.
+    __device__ __forceinline__ void spare(float (&x)[MINE], const float (&grad)[MINE], float (&mean)[MINE], float (&square)[MINE]) const {
+#pragma unroll
+        for (int k = 0; k < MINE; k++)
+            if (!finite(grad[k])) x[k] = w.open(k), mean[k] = square[k] = 0;
     }
 
     // leave writes the copy of weights that stay as they are.
@@ -256,10 +262,15 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
             m.soon(next);
             v.soon(next);
         }
-        if (by > 0)
-            now.step(rule, codes, by);
-        else
+        if (!(by > 0)) {
             now.leave();
+        } else if (!M::KNOWN) {
+            now.template step<true>(rule.careful(), codes, by);
+        } else if (!now.template step<false>(rule, codes, by)) {
+            asm volatile("" ::: "memory"); // so that nothing is held for this
+            now.fetch(block, n, g);
+            now.template step<true>(rule.careful(), codes, by);
+        }
     }
 }
 
@@ -268,30 +279,11 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
 #define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
 #define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n
 
-// Sums and products are rounded as written, so that moments of all types meet the same
-// arithmetic; roots and quotients may be two units off.
-struct Adam {
-    bool decoupled;
-    float rate, decay, beta1, beta2, eps, bias1, bias2;
-    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &square) const {
-        if (decoupled)
-            x = __fmul_rn(x, 1.0f - rate * decay);
-        else
-            grad = __fmaf_rn(decay, x, grad);
-        mean = __fmaf_rn(__fsub_rn(grad, mean), 1.0f - beta1, mean);
-        square = __fmaf_rn(__fmul_rn(1.0f - beta2, grad), grad, __fmul_rn(beta2, square));
-        float root, step; // what is below the smallest normal number counts as 0, which saves scaling
-        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(square));
-        asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(step) : "f"(__fmul_rn(rate / bias1, mean)), "f"(fmaxf(__fmaf_rn(root, 1.0f / bias2, eps), 1.2e-38f)));
-        x = __fsub_rn(x, step);
-    }
-};
-
-#define ADAM_NUMBERS int decoupled, float rate, float decay, float beta1, float beta2, float eps, float bias1, float bias2
-#define ADAM_RULE Adam{decoupled != 0, rate, decay, beta1, beta2, eps, bias1, bias2}
-#define ADAM(name, ahead, M, V)                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
-        update<ahead>(ADAM_RULE, Master{w, copy, type}, g, M{m}, V{v}, clip, n);                    \
+#define ADAM_NUMBERS float couple, float beta1, float rest1, float beta2, float rest2, float root, float eps, float rate, float shrink
+#define ADAM_RULE {couple, beta1, rest1, beta2, rest2, root, eps, rate, shrink}
+#define ADAM(name, ahead, M, V)                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 3) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
+        update<ahead>(QuickAdam{ADAM_RULE}, Master{w, copy, type}, g, M{m}, V{v}, clip, n);              \
     }
 ADAM(adam, false, Plain<float>, Plain<float>)
 ADAM(adamBF16, false, Plain<bf16>, Plain<bf16>)
@@ -299,29 +291,18 @@ ADAM(adamF16, false, Plain<f16>, Plain<f16>)
 ADAM(adam8, true, Coded<0>, Coded<1>)
 ADAM(adam8F32, false, Coded<0>, Plain<float>)
 ADAM(adam8F16, false, Coded<0>, Plain<f16>)
-extern "C" __global__ void __launch_bounds__(256) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+extern "C" __global__ void __launch_bounds__(256, 3) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update<false>(Adam ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
-extern "C" __global__ void __launch_bounds__(256) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
+extern "C" __global__ void __launch_bounds__(256, 4) adamPureBF16(PURE, void *m, void *v, ADAM_NUMBERS) {
+    update<false>(QuickAdam{ADAM_RULE}, Pure{w, key, first}, g, Plain<bf16>{m}, Plain<bf16>{v}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256, 3) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update<false>(Adam ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
 }
 
-// SGD. starts: the first iteration, which starts the momentum at the gradient.
-struct SGD {
-    bool keeps, nesterov;
-    float rate, decay, momentum, dampening, starts;
-    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &) const {
-        float step = grad + decay * x;
-        if (keeps) {
-            mean = starts == 1 ? step : momentum * mean + (1.0f - dampening) * step;
-            step = nesterov ? step + momentum * mean : mean;
-        }
-        x -= rate * step;
-    }
-};
-
-#define SGD_NUMBERS int nesterov, float rate, float decay, float momentum, float dampening, float starts
-#define SGD_RULE SGD{momentum != 0, nesterov != 0, rate, decay, momentum, dampening, starts}
+#define SGD_NUMBERS float rate, float decay, float momentum, float fresh, float direct, float through, float keeps
+#define SGD_RULE SGD{rate, decay, momentum, fresh, direct, through, keeps != 0}
 #define SGDS(name, M)                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
         update<false>(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
@@ -334,24 +315,14 @@ extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mTy
     update<false>(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
 }
 extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
-    update<false>(SGD{false, false, rate, decay, 0, 0, 0}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{rate, decay}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
 }
 extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
-    update<false>(SGD{false, false, rate, decay, 0, 0, 0}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{rate, decay}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
 }
 
-struct Lion {
-    float rate, decay, beta1, beta2;
-    __device__ __forceinline__ void step(float &x, float grad, float &mean, float &) const {
-        float step = beta1 * mean + (1.0f - beta1) * grad;
-        step = step > 0 ? 1.0f : step < 0 ? -1.0f : step; // of zero, or of what is not a number, itself
-        x = x * (1.0f - rate * decay) - rate * step;
-        mean = beta2 * mean + (1.0f - beta2) * grad;
-    }
-};
-
-#define LION_NUMBERS float rate, float decay, float beta1, float beta2
-#define LION_RULE Lion{rate, decay, beta1, beta2}
+#define LION_NUMBERS float beta1, float rest1, float beta2, float rest2, float rate, float shrink
+#define LION_RULE Lion{beta1, rest1, beta2, rest2, rate, shrink}
 #define LION(name, M)                                                                       \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
         update<false>(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \

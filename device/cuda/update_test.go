@@ -1,0 +1,250 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// twins are the card and the processor, which are to give the same bits.
+type twins struct{ card, processor device.Device }
+
+func openTwins(t *testing.T) twins {
+	t.Helper()
+	card, processor := openCard(t, Options{}), cpu.Open(cpu.Options{})
+	t.Cleanup(func() {
+		card.Close()
+		processor.Close()
+	})
+	return twins{card, processor}
+}
+
+// updating is an update rule with its scalars: rate, decay, beta1, beta2, eps, bias1, bias2.
+type updating struct {
+	kind op.Kind
+	attr op.Attr
+	kept int // how many moments
+	f    [8]float32
+}
+
+var updatings = map[string]updating{
+	"adamw":             {op.Adam, op.Attr{Decoupled: true}, 2, [8]float32{1e-3, 0.1, 0.9, 0.999, 1e-8, 0.1, 0.0316}},
+	"adam":              {op.Adam, op.Attr{}, 2, [8]float32{1e-3, 0.1, 0.9, 0.95, 1e-6, 0.5, 0.7}},
+	"adamw without eps": {op.Adam, op.Attr{Decoupled: true}, 2, [8]float32{1e-3, 0.1, 0.9, 0.999, 0, 0.1, 0.0316}},
+	"sgd":               {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01, 0.9, 0.2}},
+	"sgd, first":        {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01, 0.9, 0, op.ArgBias1: 1}},
+	"nesterov":          {op.SGD, op.Attr{Nesterov: true}, 1, [8]float32{1e-2, 0.01, 0.9}},
+	"momentum of 0":     {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01}},
+	"sgd that is bare":  {op.SGD, op.Attr{}, 0, [8]float32{1e-2, 0.01}},
+	"lion":              {op.Lion, op.Attr{}, 1, [8]float32{1e-4, 0.1, 0.9, 0.99}},
+}
+
+// call of a rule on n elements.
+func (u updating) call(t *testing.T, n int, weight, copied, gradient dtype.Type, kept [2]dtype.Type) op.Call {
+	t.Helper()
+	in := []op.Type{{DType: weight, Shape: shape.Of(n)}, {DType: gradient, Shape: shape.Of(n)}}
+	for _, d := range kept[:u.kept] {
+		in = append(in, op.Type{DType: d, Shape: shape.Of(n)})
+	}
+	u.attr.To = copied
+	c, err := op.Make(u.kind, u.attr, append(in, op.Type{DType: dtype.F32, Shape: shape.Of(2)})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// edges are what most numbers are not.
+var edges = []float32{0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-130, 0x1p-126, -1e-30, 1e-25, 1e15, -1e18,
+	math.MaxFloat32, -math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+
+// hostileNumbers have an edge, up to a size, for every so many usual ones.
+func hostileNumbers(n int, seed uint64, most float64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 2))
+	list := spreadNumbers(n, seed)
+	for i := range list {
+		if edge := edges[r.IntN(len(edges))]; r.IntN(32) == 0 && (math.IsInf(most, 1) || math.Abs(float64(edge)) <= most) {
+			list[i] = edge
+		}
+	}
+	return list
+}
+
+// same runs a call on both and compares all that comes out.
+func (w twins) same(t *testing.T, name string, c op.Call, args op.Args, shift int64, operands ...[]byte) {
+	t.Helper()
+	got, want := launched(t, w.card, c, args, shift, operands...), launched(t, w.processor, c, args, 0, operands...)
+	for i, typ := range c.Out {
+		if at := differ(typ.DType, got[len(c.In)+i], want[len(c.In)+i]); at >= 0 {
+			t.Fatalf("%s: %v: element %d of output %d is other than on the processor", name, c, at, i)
+		}
+	}
+}
+
+// differ finds the first element of another value, or byte of a block format, or -1. A
+// NaN is as good as another.
+func differ(d dtype.Type, got, want []byte) int {
+	size := 1
+	if !d.Block() {
+		size = int(d.Bytes(1))
+	}
+	for i := 0; i < len(want); i += size {
+		if a, b := got[i:i+size], want[i:i+size]; !bytes.Equal(a, b) && !(notANumber(d, a) && notANumber(d, b)) {
+			return i / size
+		}
+	}
+	return -1
+}
+
+func notANumber(d dtype.Type, b []byte) bool {
+	switch d {
+	case dtype.F32:
+		return binary.LittleEndian.Uint32(b)&0x7fffffff > 0x7f800000
+	case dtype.BF16:
+		return binary.LittleEndian.Uint16(b)&0x7fff > 0x7f80
+	case dtype.F16:
+		return binary.LittleEndian.Uint16(b)&0x7fff > 0x7c00
+	}
+	return false
+}
+
+// operands of a call: usual numbers, or hostile ones. Beside codes of 8 bits those of
+// weights stay finite, and gradients small enough for their squares unless they are not:
+// else a moment is infinite, and its whole block without meaning.
+func (u updating) operands(t *testing.T, c op.Call, hostile bool) (list [][]byte) {
+	t.Helper()
+	codes := false
+	for _, typ := range c.In {
+		codes = codes || typ.DType.Block()
+	}
+	for i, typ := range c.In[:len(c.In)-1] {
+		numbers := spreadNumbers(int(typ.Shape.Elements()), uint64(i))
+		if hostile && !typ.DType.Block() {
+			most := math.Inf(1)
+			if codes {
+				most = 1e18
+			}
+			numbers = hostileNumbers(len(numbers), uint64(i), most)
+		}
+		if i == 3 {
+			for k := range numbers {
+				numbers[k] *= numbers[k]
+			}
+		}
+		if i == 1 && hostile {
+			numbers[7], numbers[300], numbers[4000] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
+		}
+		list = append(list, raw(t, typ.DType, numbers))
+	}
+	return append(list, raw(t, dtype.F32, []float32{0.75, 2}))
+}
+
+// Updates on the card have the processor's bits: every rule, with weights, gradients and
+// moments of every type, on usual numbers and on those at the edges of the types.
+func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
+	on := openTwins(t)
+	const n = 8*256*2 + 77
+	keeps := [][2]dtype.Type{
+		{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.BF16, dtype.F32},
+		{dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16},
+	}
+	for name, u := range updatings {
+		for i, kept := range keeps {
+			if i == 0 || u.kept > 0 {
+				t.Run(fmt.Sprint(name, " ", kept[:u.kept]), func(t *testing.T) { on.updateAlike(t, u, n, kept, int64(i%2)) })
+			}
+		}
+	}
+}
+
+// updateAlike tries a rule with moments of some types.
+func (w twins) updateAlike(t *testing.T, u updating, n int, kept [2]dtype.Type, shift int64) {
+	for _, gradient := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+		for _, weight := range [][2]dtype.Type{{dtype.F32, dtype.Invalid}, {dtype.F32, dtype.BF16}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.Invalid}} {
+			c := u.call(t, n, weight[0], weight[1], gradient, kept)
+			for _, hostile := range []bool{false, true} {
+				w.same(t, fmt.Sprintf("hostile %v", hostile), c, op.Args{F: u.f, Key: 5, Row: 1 << 40}, shift, u.operands(t, c, hostile)...)
+			}
+		}
+	}
+}
+
+// usualNumbers are of both signs, from 2^-30 to 2.
+func usualNumbers(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 3))
+	list := make([]float32, n)
+	for i := range list {
+		bits := r.Uint32()
+		list[i] = math.Float32frombits(bits&0x807fffff | (127-bits>>23%31)<<23)
+	}
+	return list
+}
+
+// Fifty million roots and quotients of usual numbers, which are found without the
+// branches of the compiler's own.
+func TestManyUpdatesHaveTheProcessorsBits(t *testing.T) {
+	on := openTwins(t)
+	const n = 4 << 20
+	for seed := range uint64(6) {
+		for name, u := range map[string]updating{"adamw": updatings["adamw"], "adam": updatings["adam"]} {
+			c := u.call(t, n, dtype.F32, dtype.Invalid, dtype.F32, [2]dtype.Type{dtype.F32, dtype.F32})
+			v := usualNumbers(n, 10+seed)
+			for i := range v {
+				v[i] *= v[i]
+			}
+			on.same(t, fmt.Sprintf("%s, seed %d", name, seed), c, op.Args{F: u.f}, 0,
+				raw(t, dtype.F32, usualNumbers(n, 20+seed)), raw(t, dtype.F32, usualNumbers(n, 30+seed)), raw(t, dtype.F32, usualNumbers(n, 40+seed)), raw(t, dtype.F32, v), raw(t, dtype.F32, []float32{1, 0}))
+		}
+	}
+}
+
+// An update that is repeated takes the numbers of each iteration.
+func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
+	r := newRig(t, Options{})
+	u := updatings["adamw"]
+	k, err := r.d.Kernel(u.call(t, 4, dtype.F32, dtype.Invalid, dtype.F32, [2]dtype.Type{dtype.F32, dtype.F32}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &device.Launch{Args: &op.Args{F: u.f}}
+	for i, bytes := range []int64{16, 16, 16, 16, 8, 16, 16, 16} {
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.card, Offset: int64(i) * 64, Bytes: bytes})
+	}
+	run, err := r.d.Capture([]device.Queue{r.q}, func() error { return r.q.Launch(k, l) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Args.F[op.ArgBias1] = 0.25
+	if err := run.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if rate := l.Args.AdamStep(true).Rate; rate != 4e-3 || !slices.Contains(r.slots, uint64(math.Float32bits(rate))) {
+		t.Errorf("parameters %x hold no %v", r.slots, rate)
+	}
+	if err := run.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing changes but the copy where the factor says so.
+func TestUpdatesLeaveAlikeOnTheCard(t *testing.T) {
+	on := openTwins(t)
+	for name, u := range updatings {
+		c := u.call(t, 5000, dtype.F32, dtype.BF16, dtype.BF16, [2]dtype.Type{dtype.F32, dtype.F32})
+		for _, clip := range []float32{0, float32(math.NaN())} {
+			operands := u.operands(t, c, true)
+			operands[len(operands)-1] = raw(t, dtype.F32, []float32{clip, 1})
+			on.same(t, fmt.Sprintf("%s by %v", name, clip), c, op.Args{F: u.f}, 0, operands...)
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/device/hostqueue"
+	"spillway/device/sim"
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/internal/tiny"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/weights"
+)
+
+// outward is the processor with a lane to the host of its own, which asks before every
+// copy; what it answers is the copy's error.
+type outward struct {
+	device.Device
+	before func() error
+}
+
+func (d *outward) Queue(name string) (device.Queue, error) {
+	if name != string(plan.Out) {
+		return d.Device.Queue(name)
+	}
+	return &outwardQueue{hostqueue.New("out", func(f func() error) error { return f() }), d}, nil
+}
+
+type outwardQueue struct {
+	*hostqueue.Queue[func() error]
+	d *outward
+}
+
+func (q *outwardQueue) Copy(dst, src device.Buffer) error {
+	return q.Put(func() error {
+		if err := q.d.before(); err != nil {
+			return err
+		}
+		copy(dst.Host(), src.Host())
+		return nil
+	})
+}
+
+func (q *outwardQueue) Launch(device.Kernel, *device.Launch) error {
+	return errors.New("this lane only copies")
+}
+
+func (q *outwardQueue) Close() error {
+	err := q.Sync()
+	q.End()
+	return err
+}
+
+func newOutward(before func() error) *outward {
+	return &outward{cpu.Open(cpu.Options{Threads: 1}), before}
+}
+
+// slowly is a lane whose copies take their time.
+func slowly() error {
+	time.Sleep(200 * time.Microsecond)
+	return nil
+}
+
+// changed is the plan with other steps.
+func changed(p *plan.Plan, change func(*plan.Step)) *plan.Plan {
+	q := *p
+	q.Steps = slices.Clone(p.Steps)
+	for i := range q.Steps {
+		change(&q.Steps[i])
+	}
+	return &q
+}
+
+// whole is the plan in which nothing trails.
+func whole(p *plan.Plan) *plan.Plan {
+	return changed(p, func(s *plan.Step) { s.Trails, s.Past = false, nil })
+}
+
+// spread is a plan for several devices that share the gradients, and the host updates.
+func spread(t testing.TB, devices int, hosted bool) *plan.Plan {
+	t.Helper()
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	site := tiny.Site(1 << 20)
+	site.Kernels, site.Host = kernels, sim.Rates{Memory: 1e10}
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, false), site, func(slabs, blocks int) planner.Choice {
+		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
+		c.Devices, c.Hosted = devices, make([]bool, slabs)
+		for k := range c.Hosted {
+			c.Hosted[k] = hosted && k%2 == 1
+		}
+		return c
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// on starts a plan with fresh weights, each device made anew.
+func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executor {
+	t.Helper()
+	if len(p.Devices) == 1 {
+		return prepared(t, p, open())
+	}
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		devices[d] = open()
+	}
+	e, err := executor.New(p, devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	source, err := weights.Fresh(m.Params, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func trails(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Trails })
+}
+
+// trained is everything after some iterations, with the losses on the way and the norms;
+// now and then somebody looks.
+func trained(t testing.TB, e *executor.Executor, n int) map[string][]byte {
+	t.Helper()
+	var told []byte
+	for i := range n {
+		iterate(t, e, i)
+		norm, err := e.Norm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = fmt.Appendf(told, "%x %x\n", e.Loss(), norm)
+		if i%5 == 3 {
+			told = append(told, read(t, e, e.Weights()[i%len(e.Weights())])...)
+		}
+	}
+	list := all(t, e)
+	list["told"] = told
+	return list
+}
+
+// Iterations that overlap give the same bits as those that do not, however slow the copies
+// that trail are: with one device and several, with updates on the host, with late ones.
+func TestOverlapChangesNothing(t *testing.T) {
+	const n = 12
+	for name, p := range map[string]*plan.Plan{
+		"streamed": streamed(t), "clipped": clipped(t, false), "late": clipped(t, true),
+		"updated by the host too": spread(t, 1, true), "two devices": spread(t, 2, false), "two devices and the host": spread(t, 2, true),
+	} {
+		if !trails(p) {
+			t.Errorf("%s: nothing trails", name)
+		}
+		want := trained(t, on(t, whole(p), func() device.Device { return cpu.Open(cpu.Options{Threads: 1}) }), n)
+		got := trained(t, on(t, p, func() device.Device { return newOutward(slowly) }), n)
+		if !maps.EqualFunc(want, got, bytes.Equal) {
+			t.Errorf("%s: iterations that overlap give other bits", name)
+		}
+	}
+}
+
+// A plan that lacks the waits for the iteration before is refused. It is for a reason:
+// carried out, it gives other numbers.
+func TestWaitsForThePastMatter(t *testing.T) {
+	p := streamed(t)
+	bad := changed(p, func(s *plan.Step) { s.Past = nil })
+	if err := plan.Verify(bad); err == nil || !strings.Contains(err.Error(), "(P9)") {
+		t.Errorf("a plan without its waits: %v", err)
+	}
+	slow := func() device.Device { return newOutward(slowly) }
+	if maps.EqualFunc(trained(t, on(t, p, slow), 6), trained(t, on(t, bad, slow), 6), bytes.Equal) {
+		t.Error("the waits make no difference")
+	}
+}
+
+// held lets copies pass up to a number, and the rest when told to.
+type held struct {
+	left atomic.Int64
+	open chan struct{}
+}
+
+func (h *held) before() error {
+	if h.left.Add(-1) < 0 {
+		<-h.open
+	}
+	return nil
+}
+
+// outCopies counts the copies to the host of an iteration, and those of them that trail.
+func outCopies(p *plan.Plan) (all, trailing int64) {
+	for _, s := range p.Steps {
+		if s.Verb == plan.Move && s.Lane == plan.Out {
+			all++
+		}
+		if s.Trails {
+			trailing++
+		}
+	}
+	return all, trailing
+}
+
+// An iteration ends while its copies are held, with its results and norm there. Whoever
+// looks at weights waits for them.
+func TestIterationsEndBeforeTheirCopies(t *testing.T) {
+	p := clipped(t, false)
+	count, trailing := outCopies(p)
+	if trailing == 0 {
+		t.Fatal("nothing trails")
+	}
+	h := &held{open: make(chan struct{})}
+	h.left.Store(count - trailing)
+	e := prepared(t, p, newOutward(h.before))
+	plain := prepared(t, whole(p), cpu.Open(cpu.Options{Threads: 1}))
+	iterate(t, e, 0)
+	iterate(t, plain, 0)
+	norm, err := e.Norm()
+	want, _ := plain.Norm()
+	if err != nil || norm != want || e.Loss() != plain.Loss() {
+		t.Errorf("norm %v and loss %v, %v; want %v and %v", norm, e.Loss(), err, want, plain.Loss())
+	}
+	looked := make(chan map[string][]byte)
+	go func() { looked <- all(t, e) }()
+	select {
+	case <-looked:
+		t.Error("somebody has read weights that are on their way")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(h.open)
+	if got := <-looked; !maps.EqualFunc(got, all(t, plain), bytes.Equal) {
+		t.Error("weights or states differ")
+	}
+}
+
+// Each of these waits for what trails, so an error there comes out, once, and says which
+// iteration it is of; whoever is next has none.
+func TestErrorsOfWhatTrails(t *testing.T) {
+	p := streamed(t)
+	fault := errors.New("injected")
+	iterates := func(e *executor.Executor) error { return e.Iterate(context.Background(), executor.Numbers{Iteration: 8}) }
+	for name, wait := range map[string]func(e *executor.Executor) error{
+		"the next iteration": iterates,
+		"settling":           (*executor.Executor).Settle,
+		"preparing":          (*executor.Executor).Prepare,
+		"tracing":            func(e *executor.Executor) error { return e.Trace(nil) },
+		"reading": func(e *executor.Executor) error {
+			return e.Read(e.Weights()[0], func(int64, []byte) error { return nil })
+		},
+		"writing": func(e *executor.Executor) error {
+			return e.Write(e.States()[0], func(int64, []byte) error { return nil })
+		},
+	} {
+		count, _ := outCopies(p)
+		var copies atomic.Int64
+		e := prepared(t, p, newOutward(func() error {
+			if copies.Add(1) == count { // the last of the first iteration
+				time.Sleep(5 * time.Millisecond)
+				return fault
+			}
+			return nil
+		}))
+		if err := e.Iterate(context.Background(), executor.Numbers{Iteration: 7}); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(e); !errors.Is(err, fault) || !strings.Contains(err.Error(), "trail iteration 7") {
+			t.Errorf("%s: %v, want the injected fault of what trails iteration 7", name, err)
+		}
+		if err := errors.Join(e.Settle(), iterates(e), e.Close()); err != nil {
+			t.Errorf("%s: reported again: %v", name, err)
+		}
+	}
+}
+
+// A copy that trails and is refused when it is given is an error with its step, and leaks
+// nothing.
+func TestRefusedCopiesThatTrail(t *testing.T) {
+	p := streamed(t)
+	fault, moves := errors.New("injected"), 0
+	for i, s := range p.Steps {
+		if s.Verb != plan.Move {
+			continue
+		}
+		if moves++; !s.Trails {
+			continue
+		}
+		dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Devices[0].Budget, sim.Faults{Copy: moves, Err: fault})
+		e, err := executor.New(p, []device.Device{dev})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Iterate(context.Background(), executor.Numbers{})
+		if !errors.Is(err, fault) || !strings.Contains(err.Error(), fmt.Sprintf("step %d ", i)) {
+			t.Errorf("%v, want the injected fault of step %d", err, i)
+		}
+		if err := errors.Join(e.Iterate(context.Background(), executor.Numbers{}), e.Close(), dev.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
