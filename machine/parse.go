@@ -17,8 +17,8 @@ const Grammar = `a machine is parts with commas between them:
   disk:2TiB@3GB/s                  free space and read rate
   peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them
 after @ figures are divided by "/", and any can be named: usable=22GiB in=25GB/s out=20GB/s latency=10us
-  duplex=92% (of both rates while both directions are busy; half-duplex is 50%)
-  bf16= f16= tf32= f32= f8= bf16-lasting= (of work without pauses; and of the others) bandwidth=1TB/s launch=5us shared
+  duplex=92% (what both ways carry at once, of what they carry alone; half-duplex is 50%)
+  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us shared bf16-lasting= (in work without pauses; f16-lasting= ...)
   host: usable= limit= cores=16 copy= copy-one= update= f32=; disk: read= write=`
 
 // maxDevices keeps a slip of the finger from filling memory.
