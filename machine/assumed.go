@@ -23,6 +23,7 @@ const (
 	gpuBandwidth units.Rate  = 900e9
 	gpuLaunch                = 5 * time.Microsecond
 	linkLatency              = 10 * time.Microsecond
+	linkDuplex   Duplex      = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
 	hostCores               = 16
 	copyPerCore units.Rate  = 5e9
@@ -70,7 +71,7 @@ func (d *Device) assumeGPU() {
 		Usable:    d.Memory - contextOverhead,
 		Bandwidth: gpuBandwidth,
 		Launch:    gpuLaunch,
-		Link:      Link{In: pcie4, Out: pcie4, Latency: linkLatency},
+		Link:      Link{In: pcie4, Out: pcie4, Duplex: linkDuplex, Latency: linkLatency},
 	}
 	if !known {
 		typical.Compute = d.typicalCompute()
@@ -99,7 +100,7 @@ func (d *Device) assumeCPU(h Host, cpus int) {
 	f.fill((&Device{Compute: Compute{F16: h.Compute.F16 / part}}).figures(), follow(h.Sources["f16"]))
 	link := h.Copy / units.Rate(cpus)
 	f.fill((&Device{Bandwidth: 2 * link, Link: Link{In: link, Out: link}}).figures(), follow(h.Sources["copy"]))
-	f.fill((&Device{Launch: cpuLaunch}).figures(), Assumed)
+	f.fill((&Device{Launch: cpuLaunch, Link: Link{Duplex: FullDuplex}}).figures(), Assumed)
 }
 
 // follow is the source of a figure computed from one with source s.

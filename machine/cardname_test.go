@@ -43,7 +43,7 @@ func TestNamedCard(t *testing.T) {
 // Devices that others found come first, keep their names and are completed.
 func TestProbeTakesDevices(t *testing.T) {
 	found := []Device{
-		{Name: "cuda:0", Kind: GPU, Model: "h200", Memory: 100 * units.GiB, Usable: 90 * units.GiB, Link: Link{Duplex: true},
+		{Name: "cuda:0", Kind: GPU, Model: "h200", Memory: 100 * units.GiB, Usable: 90 * units.GiB, Link: Link{Duplex: FullDuplex},
 			Bandwidth: 7e12, Sources: Sources{"memory": Measured, "usable": Measured, "bandwidth": Measured}},
 		{Name: "cuda:1", Kind: GPU, Model: "Unheard Of", Memory: 10 * units.GiB, Usable: 9 * units.GiB,
 			Sources: Sources{"memory": Measured, "usable": Measured}},

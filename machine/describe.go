@@ -44,9 +44,6 @@ func (d Device) String() string {
 		flops = "f32"
 	}
 	var flags []string
-	if !d.Link.Duplex {
-		flags = append(flags, "half-duplex")
-	}
 	if d.Shared {
 		flags = append(flags, "shared")
 	}
@@ -69,13 +66,21 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 		case g.key == "in" && (*f.sources)["out"] == s && g.field.exact() == f.find("out").exact():
 			rest, skip = append(rest, g.field.exact()), "out"
 		default:
-			rest = append(rest, g.key+"="+g.field.exact())
+			rest = append(rest, g.named())
 		}
 	}
 	if rest = append(rest, flags...); len(rest) > 0 {
 		out += "@" + strings.Join(rest, "/")
 	}
 	return out
+}
+
+// named is the figure with its name, or the word for it.
+func (g figure) named() string {
+	if d, ok := g.field.(*duplex); ok && Duplex(*d) == HalfDuplex {
+		return halfDuplex
+	}
+	return g.key + "=" + g.field.exact()
 }
 
 // alike compares two devices but for their names.
@@ -131,7 +136,7 @@ func (d *Device) title() string {
 	if d.Shared {
 		title += ", memory shared with the host"
 	}
-	if !d.Link.Duplex {
+	if d.Link.Duplex == HalfDuplex {
 		title += ", link one way at a time"
 	}
 	return title

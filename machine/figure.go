@@ -28,9 +28,11 @@ type field interface {
 func (d *Device) figures() []figure {
 	return []figure{
 		{"memory", (*size)(&d.Memory)}, {"usable", (*size)(&d.Usable)},
-		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"latency", (*span)(&d.Link.Latency)},
+		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*duplex)(&d.Link.Duplex)}, {"latency", (*span)(&d.Link.Latency)},
 		{"bf16", (*flops)(&d.Compute.BF16)}, {"f16", (*flops)(&d.Compute.F16)}, {"tf32", (*flops)(&d.Compute.TF32)},
 		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
+		{"bf16-lasting", (*flops)(&d.Lasting.BF16)}, {"f16-lasting", (*flops)(&d.Lasting.F16)},
+		{"tf32-lasting", (*flops)(&d.Lasting.TF32)}, {"f32-lasting", (*flops)(&d.Lasting.F32)},
 		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)},
 	}
 }

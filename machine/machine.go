@@ -11,6 +11,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -52,8 +53,11 @@ type Device struct {
 	Usable units.Bytes `json:"usable"`
 	// Shared says that the memory is part of the host's: the device and the host
 	// tier together may take no more than Host.Usable.
-	Shared    bool          `json:"shared,omitempty"`
-	Compute   Compute       `json:"compute"`
+	Shared  bool    `json:"shared,omitempty"`
+	Compute Compute `json:"compute"`
+	// Lasting is what is left of Compute in work without pauses, in which a card lowers
+	// its clock to stay within its power; zero, where nobody looked: all of it.
+	Lasting   Compute       `json:"lasting,omitzero"`
 	Bandwidth units.Rate    `json:"bandwidth"` // of its own memory, reads plus writes
 	Link      Link          `json:"link"`      // to the host
 	Launch    time.Duration `json:"launch_ns"` // from asking for a kernel to its start
@@ -87,11 +91,19 @@ func (c Compute) Rate(t dtype.Type) units.Flops {
 	return c.F32
 }
 
+// Or are these rates, and others where there are none.
+func (c Compute) Or(others Compute) Compute {
+	return Compute{
+		F32: cmp.Or(c.F32, others.F32), TF32: cmp.Or(c.TF32, others.TF32), BF16: cmp.Or(c.BF16, others.BF16),
+		F16: cmp.Or(c.F16, others.F16), F8: cmp.Or(c.F8, others.F8),
+	}
+}
+
 // Link is a path between a device and the host.
 type Link struct {
 	In      units.Rate    `json:"in"`     // host to device
 	Out     units.Rate    `json:"out"`    // device to host
-	Duplex  bool          `json:"duplex"` // both ways at once, each at its full rate
+	Duplex  Duplex        `json:"duplex"` // what is left of both while both are busy
 	Latency time.Duration `json:"latency_ns"`
 }
 
@@ -215,6 +227,9 @@ func (d Device) check() error {
 	}
 	if err := d.Tables.Check(); err != nil {
 		return err
+	}
+	if err := d.Link.Duplex.check(); err != nil {
+		return fmt.Errorf("link: %w", err)
 	}
 	if d.Launch < 0 || d.Link.Latency < 0 {
 		return fmt.Errorf("launch %v and latency %v must not be negative", d.Launch, d.Link.Latency)

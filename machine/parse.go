@@ -16,8 +16,9 @@ const Grammar = `a machine is parts with commas between them:
   host:64GiB@20GB/s/1TFLOPS        RAM, copy rate of all cores, f32 matrix product
   disk:2TiB@3GB/s                  free space and read rate
   peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them
-after @ figures are divided by "/", and any can be named: usable=22GiB in=25GB/s out=20GB/s latency=10us half-duplex
-  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us shared
+after @ figures are divided by "/", and any can be named: usable=22GiB in=25GB/s out=20GB/s latency=10us
+  duplex=92% (what both ways carry at once, of what they carry alone; half-duplex is 50%)
+  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us shared bf16-lasting= (in work without pauses; f16-lasting= ...)
   host: usable= limit= cores=16 copy= copy-one= update= f32=; disk: read= write=`
 
 // maxDevices keeps a slip of the finger from filling memory.
@@ -147,7 +148,7 @@ func once(done *bool, read func() error) error {
 
 // devices adds the device of this part, as often as it says.
 func (c part) devices(m *Machine) error {
-	d := Device{Kind: GPU, Link: Link{Duplex: true}}
+	d := Device{Kind: GPU}
 	_, named := findCard(c.kind)
 	switch {
 	case c.kind == "cpu":
@@ -177,13 +178,14 @@ func (c part) devices(m *Machine) error {
 	return nil
 }
 
-// takeFlags moves the words that are no figures from the part to the device.
+// takeFlags moves the words that are no figures from the part to the device, and writes
+// those that stand for a figure as one.
 func (c *part) takeFlags(d *Device) {
 	var rest []string
 	for _, f := range c.figures {
 		switch f {
-		case "half-duplex":
-			d.Link.Duplex = false
+		case halfDuplex:
+			rest = append(rest, "duplex="+HalfDuplex.String())
 		case "shared":
 			d.Shared = true
 		default:

@@ -26,9 +26,9 @@ func TestParseTakesWhatIsGiven(t *testing.T) {
 	want := Device{
 		Name: "gpu0", Kind: GPU, Memory: 24 * units.GiB, Usable: 23 * units.GiB,
 		Compute:   Compute{BF16: 165e12, F16: 165e12, TF32: 82.5e12, F32: 41.25e12},
-		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Duplex: true, Latency: linkLatency}, Launch: 4 * time.Microsecond,
+		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Duplex: linkDuplex, Latency: linkLatency}, Launch: 4 * time.Microsecond,
 		Sources: Sources{"memory": Given, "usable": Given, "in": Given, "out": Given, "bf16": Given, "bandwidth": Given, "launch": Given,
-			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "latency": Assumed},
+			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "duplex": Assumed, "latency": Assumed},
 	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("device\n got %+v\nwant %+v", d, want)
@@ -139,7 +139,7 @@ func TestStringRoundTrips(t *testing.T) {
 		"h200:24GiB":                                  "h200:24GiB",
 		"gpu:24GiB@in=25GB/s/out=20GB/s":              "gpu:24GiB@in=25GB/s/out=20GB/s",
 		"gpu:24GiB@in=25GB/s/out=25GB/s":              "gpu:24GiB@25GB/s",
-		"gpu:24GiB@25GB/s/165TFLOP/s/half-duplex":     "gpu:24GiB@25GB/s/165TFLOPS/half-duplex",
+		"gpu:24GiB@25GB/s/165TFLOP/s/half-duplex":     "gpu:24GiB@25GB/s/half-duplex/165TFLOPS",
 		"cpu:16GiB@shared/90GFLOPS,host:16GiB":        "cpu:16GiB@90GFLOPS/shared,host:16GiB",
 		"cpu:5000001":                                 "cpu:5000001B",
 		"2xh100,peer@450GB/s":                         "2xh100,peer@450GB/s",
@@ -242,6 +242,7 @@ gpu0     gpu rtx4090
   usable         23.4 GiB  assumed
   in            25.0 GB/s  given
   out           25.0 GB/s  given
+  duplex            92.0%  assumed
   latency            10µs  assumed
   bf16        132 TFLOP/s  published
   f16         132 TFLOP/s  published

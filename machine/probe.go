@@ -74,7 +74,7 @@ func Probe(o Options) (Machine, error) {
 		m.Devices[i].Name = d.Name
 	}
 	m.add(Device{
-		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Link: Link{Duplex: true},
+		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true,
 		Sources: Sources{"memory": Measured, "usable": Measured},
 	})
 	m.assume()

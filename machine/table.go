@@ -9,9 +9,23 @@ import (
 )
 
 // Tables are the rates that calls of many sizes reach, by the arithmetic they compute in
-// (the names of Compute: "bf16", "tf32") and their kind. A kind that is not there runs at
-// the rates of large work.
-type Tables map[string]map[op.Kind]Table
+// (the names of Compute: "bf16", "tf32") and their variant.
+type Tables map[string]ByVariant
+
+// ByVariant are the tables of one arithmetic. A variant that is not there runs at the
+// rates of large work.
+type ByVariant map[op.Variant]Table
+
+// Of finds the table of a call. Attention that drops weights is taken for attention that
+// does not where nobody measured it.
+func (b ByVariant) Of(c op.Call) (Table, bool) {
+	v := c.Variant()
+	t, measured := b[v]
+	if !measured && v.Dropout {
+		t, measured = b[op.Variant{Kind: v.Kind}]
+	}
+	return t, measured
+}
 
 // Table is what a kind of call reaches at the sizes it was measured at: every
 // combination of one number of each axis, as op.Call.Sizes orders them.
@@ -87,15 +101,15 @@ func (t Table) Check() error {
 	return nil
 }
 
-// Check refuses tables that do not have the axes their kind is asked by.
+// Check refuses tables that do not have the axes they are read by.
 func (t Tables) Check() error {
-	for d, kinds := range t {
-		for kind, table := range kinds {
+	for d, variants := range t {
+		for v, table := range variants {
 			if err := table.Check(); err != nil {
-				return fmt.Errorf("%v in %s: %w", kind, d, err)
+				return fmt.Errorf("%v in %s: %w", v, d, err)
 			}
-			if want := kind.Axes(); len(table.Axes) != want {
-				return fmt.Errorf("%v in %s: a table has %d axes, want %d; measure again", kind, d, len(table.Axes), want)
+			if want := v.Axes(); len(table.Axes) != want {
+				return fmt.Errorf("%v in %s: a table has %d axes, want %d; measure again", v, d, len(table.Axes), want)
 			}
 		}
 	}

@@ -1,11 +1,15 @@
 package machine
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
+	"spillway/dtype"
 	"spillway/op"
+	"spillway/shape"
 )
 
 // A table whose rates are a product of powers of the sizes is met exactly between its
@@ -43,9 +47,38 @@ func TestDamagedTablesAreRefused(t *testing.T) {
 		"the rate 0": {Axes: [][]int64{{1, 2}}, Rates: []float64{1, 0}},
 		"want 3":     {Axes: [][]int64{{1, 2}}, Rates: []float64{1, 1}},
 	} {
-		tables := Tables{"bf16": {op.MatMul: table}}
+		tables := Tables{"bf16": {{Kind: op.MatMul}: table}}
 		if err := tables.Check(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v gives %v, want %q", table, err, what)
 		}
+	}
+}
+
+// Attention with dropout has a table of its own; where nobody measured that, it is read
+// from the one without. Files name both.
+func TestTablesTellDropoutApart(t *testing.T) {
+	q := op.Type{DType: dtype.BF16, Shape: shape.Of(1, 8, 16)}
+	call, err := op.Make(op.Attention, op.Attr{Heads: 2, KVHeads: 2, Prob: 0.1}, q, q, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tables Tables
+	const one = `{"axes":[[1],[1],[1]],"rates":[%d]}`
+	text := fmt.Sprintf(`{"bf16":{"attention":`+one+`,"attention+dropout":`+one+`}}`, 5, 3)
+	if err := json.Unmarshal([]byte(text), &tables); err != nil {
+		t.Fatal(err)
+	}
+	if err := tables.Check(); err != nil {
+		t.Error(err)
+	}
+	if again, err := json.Marshal(tables); err != nil || string(again) != text {
+		t.Errorf("%s is written as %s (%v)", text, again, err)
+	}
+	if got, ok := tables["bf16"].Of(call); !ok || got.Rates[0] != 3 {
+		t.Errorf("attention with dropout is read from %v, %v", got, ok)
+	}
+	delete(tables["bf16"], call.Variant())
+	if got, ok := tables["bf16"].Of(call); !ok || got.Rates[0] != 5 {
+		t.Errorf("without a table of its own it is read from %v, %v", got, ok)
 	}
 }

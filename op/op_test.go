@@ -246,3 +246,23 @@ func TestAccumulatingOutputsAreTheSummedOnes(t *testing.T) {
 		}
 	}
 }
+
+// Attention that drops weights is a variant of its own; all other kinds are one each.
+func TestVariantsReadTheirNames(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, v := range []Variant{{Kind: k}, {Kind: k, Dropout: true}} {
+			var back Variant
+			text, err := v.MarshalText()
+			if err != nil || back.UnmarshalText(text) != nil || back != v {
+				t.Errorf("%v is written as %s and read as %v (%v)", v, text, back, err)
+			}
+		}
+		if got := (Call{Kind: k, Attr: Attr{Prob: 0.1}}).Variant(); got.Dropout != (k == Attention || k == AttentionGrad) {
+			t.Errorf("%v with a probability is the variant %v", k, got)
+		}
+	}
+	var v Variant
+	if err := v.UnmarshalText([]byte("hope+dropout")); err == nil || !strings.Contains(err.Error(), "hope") {
+		t.Errorf("hope+dropout is read as %v, %v", v, err)
+	}
+}

@@ -1,5 +1,7 @@
 package op
 
+import "strings"
+
 // Sizes are the dimensions that decide how fast a call runs, from which tables of
 // measured rates are read:
 //
@@ -20,13 +22,49 @@ func (c Call) Sizes() []int64 {
 	return []int64{c.Cost().Bytes}
 }
 
-// Axes is how many sizes the calls of a kind have.
-func (k Kind) Axes() int {
-	switch k {
+// Variant is what tables of measured rates tell apart: a kind, and of attention whether it
+// drops weights, which other kernels may compute.
+type Variant struct {
+	Kind    Kind
+	Dropout bool
+}
+
+// Variant of a call.
+func (c Call) Variant() Variant {
+	return Variant{c.Kind, c.Attr.Prob > 0 && (c.Kind == Attention || c.Kind == AttentionGrad)}
+}
+
+// Axes is how many sizes its calls have.
+func (v Variant) Axes() int {
+	switch v.Kind {
 	case MatMul, Attention, AttentionGrad, LinearCrossEntropy, LinearCrossEntropyGrad:
 		return 3
 	}
 	return 1
+}
+
+// withDropout ends the names of variants that drop weights.
+const withDropout = "+dropout"
+
+// String is the name in tables: "attention", "attention+dropout".
+func (v Variant) String() string {
+	if v.Dropout {
+		return v.Kind.String() + withDropout
+	}
+	return v.Kind.String()
+}
+
+// MarshalText writes the name.
+func (v Variant) MarshalText() ([]byte, error) {
+	_, err := v.Kind.MarshalText()
+	return []byte(v.String()), err
+}
+
+// UnmarshalText reads the name.
+func (v *Variant) UnmarshalText(b []byte) error {
+	name, dropout := strings.CutSuffix(string(b), withDropout)
+	v.Dropout = dropout
+	return v.Kind.UnmarshalText([]byte(name))
 }
 
 // Amount is what the rate of a call counts: operations where it runs on matrix units,

@@ -84,11 +84,11 @@ func (b *blueprint) moving(c Choice, state away, spilled int64) transfers {
 	if peer == 0 {
 		peer = float64(r.In)
 	}
-	toDevice := seconds(in.all/shares+(state.all+spilled)/each, float64(r.In)) + seconds((sums+weights)/each, peer)
+	toDevice := seconds(in.all/shares+(state.all+spilled)/each, float64(r.In))
 	toHost := seconds((out.all+state.all+spilled)/each, float64(r.Out))
-	link := max(toDevice, toHost)
-	if r.HalfDuplex {
-		link = toDevice + toHost
+	link := max(toDevice+seconds((sums+weights)/each, peer), toHost)
+	if r.Duplex > 0 { // both at once carry that share of what they carry alone, of two directions
+		link = max(link, (toDevice+toHost)/(2*float64(r.Duplex)))
 	}
 	written := seconds(out.onDisk+state.onDisk, float64(onDisk.Write))
 	return transfers{

@@ -9,6 +9,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/spec"
 )
@@ -66,7 +67,12 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	near := 0
 	for n := range 200 {
-		rates := []sim.Rates{{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}, {Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, HalfDuplex: true}}[r.IntN(2)]
+		rates := []sim.Rates{
+			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9},
+			{Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, Duplex: machine.HalfDuplex},
+			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9, Duplex: 0.7},
+			{Matrix: 1e12, Lasting: 7e11, Memory: 1e11, In: 1e9, Out: 2e9},
+		}[r.IntN(4)]
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
 		if s.b.training() && r.IntN(2) == 0 {
 			s.b.goal.Optimizer.Clip, s.b.update.Clip = true, true

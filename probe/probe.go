@@ -25,9 +25,11 @@ type Rates struct {
 	Both      units.Rate      `json:"both"` // the sum of both ways at once
 	Bandwidth units.Rate      `json:"bandwidth"`
 	Compute   machine.Compute `json:"compute"`
-	Launch    time.Duration   `json:"launch_ns"`
-	Latency   time.Duration   `json:"latency_ns"` // of a small copy
-	Tables    machine.Tables  `json:"tables,omitempty"`
+	// Lasting is Compute in work without pauses; zero in files that are older than this.
+	Lasting machine.Compute `json:"lasting,omitzero"`
+	Launch  time.Duration   `json:"launch_ns"`
+	Latency time.Duration   `json:"latency_ns"` // of a small copy
+	Tables  machine.Tables  `json:"tables,omitempty"`
 }
 
 // Sizes say how much work a measurement is.
@@ -35,18 +37,31 @@ type Sizes struct {
 	Copy units.Bytes // of the large copies
 	Side int64       // of the square matrices
 	Grid Grid        // of the tables
+	// Lasting is how long products are watched that follow each other without a pause; 0:
+	// not at all.
+	Lasting time.Duration
+	// Tell is told what is measured next; nil tells nobody.
+	Tell func(what string)
 }
 
-// Usual are sizes for cards: large against every overhead, seconds in all.
-var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid}
+func (s Sizes) tell(what string) {
+	if s.Tell != nil {
+		s.Tell(what)
+	}
+}
+
+// Usual are sizes for cards: large against every overhead, half a minute in all.
+var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid, Lasting: 2 * time.Second}
 
 // Measure measures a device that nobody else uses meanwhile.
 func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	r.At = time.Now().UTC().Truncate(time.Second)
+	s.tell("copies")
 	if err := r.measureCopies(dev, int64(s.Copy)); err != nil {
 		return r, fmt.Errorf("measuring copies of %s: %w", dev.Info().Name, err)
 	}
-	for t, rate := range map[dtype.Type]*units.Flops{dtype.F32: &r.Compute.F32, dtype.BF16: &r.Compute.BF16, dtype.F16: &r.Compute.F16} {
+	s.tell("products")
+	for t, rate := range products(&r.Compute) {
 		if *rate, err = Product(dev, t, s.Side); err != nil {
 			return r, err
 		}
@@ -56,11 +71,31 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	}
 	r.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		s.tell(fmt.Sprintf("calls of many sizes in %v", t))
 		if r.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
 			return r, fmt.Errorf("measuring tables of %v on %s: %w", t, dev.Info().Name, err)
 		}
 	}
-	return r, nil
+	return r, r.measureLasting(dev, s)
+}
+
+// measureLasting comes last: it leaves the device warm.
+func (r *Rates) measureLasting(dev device.Device, s Sizes) (err error) {
+	for t, rate := range products(&r.Lasting) {
+		if s.Lasting == 0 {
+			return nil
+		}
+		s.tell(fmt.Sprintf("products of %v for %v", t, s.Lasting))
+		if *rate, err = Lasting(dev, t, s.Side, s.Lasting); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// products are the rates that are measured, by the type of the operands.
+func products(c *machine.Compute) map[dtype.Type]*units.Flops {
+	return map[dtype.Type]*units.Flops{dtype.F32: &c.F32, dtype.BF16: &c.BF16, dtype.F16: &c.F16}
 }
 
 // largeSpan is how long the launches of a large call take together.
@@ -68,23 +103,6 @@ const largeSpan = 10 * time.Millisecond
 
 // Time is how long a call on random operands takes, one of several in a row.
 func Time(dev device.Device, call op.Call) (time.Duration, error) { return timed(dev, call, largeSpan) }
-
-// Product measures the matrix product of a type; 0 where the device has none.
-func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
-	call, err := op.Make(op.MatMul, op.Attr{}, of(t, side, side), of(t, side, side))
-	if err != nil {
-		return 0, err
-	}
-	best, err := Time(dev, call)
-	var none *device.NoKernelError
-	if errors.As(err, &none) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("measuring products of %v: %w", t, err)
-	}
-	return units.Flops(call.Cost().Flops / best.Seconds()), nil
-}
 
 // launch is what one of many small kernels costs.
 func launch(dev device.Device) (time.Duration, error) {
@@ -109,16 +127,20 @@ func timed(dev device.Device, call op.Call, span time.Duration) (took time.Durat
 	return b.time(call, span)
 }
 
-// duplexShare of both directions alone is what both at once reach at least on a link
-// that counts as duplex.
-const duplexShare = 0.75
+// duplex of the link. Noise takes no measurement out of the range that links have.
+func (r Rates) duplex() machine.Duplex {
+	return min(max(machine.Duplex(r.Both/(r.In+r.Out)), machine.HalfDuplex), machine.FullDuplex)
+}
 
 // Device completes what is known of a device by what was measured.
 func (r Rates) Device(d machine.Device) machine.Device {
-	d.Link = machine.Link{In: r.In, Out: r.Out, Latency: r.Latency, Duplex: float64(r.Both) > duplexShare*float64(r.In+r.Out)}
+	d.Link.In, d.Link.Out, d.Link.Latency = r.In, r.Out, r.Latency
+	if r.Both > 0 {
+		d.Link.Duplex = r.duplex()
+	}
 	d.Bandwidth, d.Launch = r.Bandwidth, r.Launch
 	f8 := d.Compute.F8
-	d.Compute = r.Compute
+	d.Compute, d.Lasting = r.Compute, r.Lasting
 	d.Compute.F8 = f8
 	d.Tables = r.Tables
 	sources := machine.Sources{}
@@ -126,7 +148,8 @@ func (r Rates) Device(d machine.Device) machine.Device {
 		sources[key] = s
 	}
 	for key, known := range map[string]bool{
-		"in": r.In > 0, "out": r.Out > 0, "latency": r.Latency > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
+		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
+		"f32-lasting": r.Lasting.F32 > 0, "tf32-lasting": r.Lasting.TF32 > 0, "bf16-lasting": r.Lasting.BF16 > 0, "f16-lasting": r.Lasting.F16 > 0,
 		"f32": r.Compute.F32 > 0, "tf32": r.Compute.TF32 > 0, "bf16": r.Compute.BF16 > 0, "f16": r.Compute.F16 > 0,
 	} {
 		if known {

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -23,9 +24,13 @@ var smallGrid = Grid{
 func measured(t *testing.T) Rates {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid})
+	told := 0
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Lasting: 10 * time.Millisecond, Tell: func(string) { told++ }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if told < 5 {
+		t.Errorf("%d measurements were told of", told)
 	}
 	if err := dev.Close(); err != nil { // tells what was left
 		t.Error(err)
@@ -41,15 +46,15 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s is %v", name, rate)
 		}
 	}
-	if r.Compute.F32 < 50e6 || r.Compute.F32 > 1e12 {
-		t.Errorf("products run at %v", r.Compute.F32)
+	for _, rate := range []units.Flops{r.Compute.F32, r.Lasting.F32} {
+		if rate < 50e6 || rate > 1e12 {
+			t.Errorf("products run at %v", rate)
+		}
 	}
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {
-		for _, kinds := range []map[op.Kind]bool{keys(shaped), keys(plain)} {
-			for kind := range kinds {
-				if _, ok := r.Tables[d.String()][kind]; !ok {
-					t.Errorf("%v of %v has no table", kind, d)
-				}
+		for _, v := range variants() {
+			if _, ok := r.Tables[d.String()][v]; ok == (v.Dropout && d == dtype.F32) {
+				t.Errorf("%v of %v has a table: %v", v, d, ok)
 			}
 		}
 	}
@@ -63,23 +68,24 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func keys[V any](m map[op.Kind]V) map[op.Kind]bool {
-	set := map[op.Kind]bool{}
-	for k := range m {
-		set[k] = true
+// variants that are measured.
+func variants() []op.Variant {
+	list := slices.Collect(maps.Keys(shaped))
+	for kind := range plain {
+		list = append(list, op.Variant{Kind: kind})
 	}
-	return set
+	return list
 }
 
 // A table is read with the sizes it was measured at: there it gives the measured rate.
 func TestTablesAreReadAsMeasured(t *testing.T) {
-	for kind, make := range shaped {
+	for v, make := range shaped {
 		call, err := make(dtype.BF16, 256, 4096, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := call.Sizes(); !slices.Equal(got, []int64{256, 4096, 64}) || len(got) != kind.Axes() {
-			t.Errorf("%v of 256, 4096, 64 has the sizes %v", kind, got)
+		if got := call.Sizes(); !slices.Equal(got, []int64{256, 4096, 64}) || len(got) != v.Axes() || call.Variant() != v {
+			t.Errorf("%v of 256, 4096, 64 is %v with the sizes %v", v, call.Variant(), got)
 		}
 	}
 	for kind, make := range plain {
@@ -87,7 +93,7 @@ func TestTablesAreReadAsMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := call.Sizes(); len(got) != kind.Axes() || got[0] < 16*128*4 {
+		if got := call.Sizes(); len(got) != call.Variant().Axes() || got[0] < 16*128*4 {
 			t.Errorf("%v of 2048 numbers has the sizes %v", kind, got)
 		}
 	}
@@ -95,24 +101,27 @@ func TestTablesAreReadAsMeasured(t *testing.T) {
 
 func TestDeviceTakesMeasuredRates(t *testing.T) {
 	r := Rates{In: 55e9, Out: 54e9, Both: 100e9, Bandwidth: 4e12, Launch: time.Microsecond}
-	r.Compute.F32, r.Compute.BF16 = 50e12, 700e12
+	r.Compute.F32, r.Compute.BF16, r.Lasting.BF16 = 50e12, 700e12, 600e12
 	before := machine.Sources{"memory": machine.Measured}
 	d := r.Device(machine.Device{Memory: 7, Sources: before})
-	if d.Memory != 7 || d.Link.In != 55e9 || !d.Link.Duplex || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured {
+	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Duplex != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured || d.Lasting.BF16 != 600e12 {
 		t.Errorf("%+v", d)
 	}
 	if _, claimed := d.Sources["tf32"]; claimed || len(before) != 1 {
 		t.Errorf("sources %v of %v", d.Sources, before)
 	}
-	if r.Both = 60e9; r.Device(machine.Device{}).Link.Duplex {
-		t.Error("a link that shares its rate counts as duplex")
+	for both, want := range map[units.Rate]machine.Duplex{0: 0.9, 50e9: machine.HalfDuplex, 110e9: machine.FullDuplex} {
+		r.Both = both
+		if got := r.Device(machine.Device{Link: machine.Link{Duplex: 0.9}}).Link.Duplex; got != want {
+			t.Errorf("a link that carries %v both ways has the duplex %v, want %v", both, got, want)
+		}
 	}
 }
 
 func TestKeep(t *testing.T) {
 	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
 	r.Compute.F32 = 5
-	r.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+	r.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
 		t.Errorf("nothing is kept, but %v, %v", ok, err)
 	}

@@ -39,21 +39,23 @@ const tableSpan = 2 * time.Millisecond
 
 // Tables measures calls of a grid that compute in t. Kinds the device has no kernel for
 // are left out.
-func Tables(dev device.Device, t dtype.Type, g Grid) (tables map[op.Kind]machine.Table, err error) {
+func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, err error) {
 	b, err := newBench(dev)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	tables = map[op.Kind]machine.Table{}
-	for kind, make := range shaped {
-		axes := g.axes(kind)
-		if err := b.measure(tables, kind, axes, func(s []int64) (op.Call, error) { return make(t, s[0], s[1], s[2]) }); err != nil {
+	tables = machine.ByVariant{}
+	for v, make := range shaped {
+		if v.Dropout && t == dtype.F32 {
+			continue // the same kernels compute attention without it, and take as long
+		}
+		if err := b.measure(tables, v, g.axes(v.Kind), func(s []int64) (op.Call, error) { return make(t, s[0], s[1], s[2]) }); err != nil {
 			return tables, err
 		}
 	}
 	for kind, make := range plain {
-		if err := b.measureLines(tables, kind, t, g, make); err != nil {
+		if err := b.measureLines(tables, op.Variant{Kind: kind}, t, g, make); err != nil {
 			return tables, err
 		}
 	}
@@ -72,7 +74,7 @@ func (g Grid) axes(kind op.Kind) [][]int64 {
 }
 
 // measure fills a table of three axes.
-func (b *bench) measure(tables map[op.Kind]machine.Table, kind op.Kind, axes [][]int64, make func([]int64) (op.Call, error)) error {
+func (b *bench) measure(tables machine.ByVariant, v op.Variant, axes [][]int64, make func([]int64) (op.Call, error)) error {
 	t := machine.Table{Axes: axes}
 	for _, x := range axes[0] {
 		for _, y := range axes[1] {
@@ -86,13 +88,13 @@ func (b *bench) measure(tables map[op.Kind]machine.Table, kind op.Kind, axes [][
 		}
 	}
 	if len(t.Rates) > 0 {
-		tables[kind] = t
+		tables[v] = t
 	}
 	return nil
 }
 
 // measureLines fills a table by bytes.
-func (b *bench) measureLines(tables map[op.Kind]machine.Table, kind op.Kind, d dtype.Type, g Grid, make maker) error {
+func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Type, g Grid, make maker) error {
 	t := machine.Table{Axes: [][]int64{nil}}
 	for _, rows := range g.Lines {
 		call, err := make(d, rows, g.Line)
@@ -104,7 +106,7 @@ func (b *bench) measureLines(tables map[op.Kind]machine.Table, kind op.Kind, d d
 		t.Rates = append(t.Rates, rate)
 	}
 	if len(t.Rates) > 0 {
-		tables[kind] = t
+		tables[v] = t
 	}
 	return nil
 }
@@ -125,30 +127,45 @@ func (b *bench) rate(call op.Call, err error) (float64, error) {
 	return call.Cost().Amount() / took.Seconds(), nil
 }
 
-// shaped make calls of kinds with three sizes, in the order of op.Call.Sizes.
-var shaped = map[op.Kind]func(t dtype.Type, x, y, z int64) (op.Call, error){
-	op.MatMul: func(t dtype.Type, m, n, k int64) (op.Call, error) {
+// shaped make calls of variants with three sizes, in the order of op.Call.Sizes.
+var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
+	{Kind: op.MatMul}: func(t dtype.Type, m, n, k int64) (op.Call, error) {
 		return op.Make(op.MatMul, op.Attr{TransB: true}, of(t, m, k), of(t, n, k))
 	},
-	op.Attention: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
-		q := of(t, 1, positions, heads*head)
-		return op.Make(op.Attention, causal(heads, head), q, q, q)
-	},
-	op.AttentionGrad: func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
-		q := of(t, 1, positions, heads*head)
-		return op.Make(op.AttentionGrad, causal(heads, head), q, q, q, q, of(dtype.F32, 1, heads, positions), q)
-	},
-	op.LinearCrossEntropy: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
+	{Kind: op.Attention}:                    attention(0),
+	{Kind: op.Attention, Dropout: true}:     attention(usualDropout),
+	{Kind: op.AttentionGrad}:                attentionGrad(0),
+	{Kind: op.AttentionGrad, Dropout: true}: attentionGrad(usualDropout),
+	{Kind: op.LinearCrossEntropy}: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropy, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1))
 	},
-	op.LinearCrossEntropyGrad: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
+	{Kind: op.LinearCrossEntropyGrad}: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropyGrad, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1), of(dtype.F32, 1))
 	},
 }
 
-// causal attention as models have it.
-func causal(heads, head int64) op.Attr {
-	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head))}
+// usualDropout is the share that is dropped where something is; kernels take the same
+// time whatever it is.
+const usualDropout = 0.1
+
+// attention makes causal attention as models have it.
+func attention(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+		q := of(t, 1, positions, heads*head)
+		return op.Make(op.Attention, causal(heads, head, dropout), q, q, q)
+	}
+}
+
+// attentionGrad makes its gradient.
+func attentionGrad(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+		q := of(t, 1, positions, heads*head)
+		return op.Make(op.AttentionGrad, causal(heads, head, dropout), q, q, q, q, of(dtype.F32, 1, heads, positions), q)
+	}
+}
+
+func causal(heads, head int64, dropout float64) op.Attr {
+	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head)), Prob: dropout}
 }
 
 // maker makes a call on rows of a width.
@@ -173,7 +190,7 @@ var plain = map[op.Kind]maker{
 	op.UnaryGrad: alike(op.UnaryGrad, op.Attr{Func: op.GELU}, 2),
 	op.Gated:     alike(op.Gated, op.Attr{Func: op.SiLU}, 2),
 	op.GatedGrad: alike(op.GatedGrad, op.Attr{Func: op.SiLU}, 3),
-	op.Dropout:   alike(op.Dropout, op.Attr{Prob: 0.1}, 1),
+	op.Dropout:   alike(op.Dropout, op.Attr{Prob: usualDropout}, 1),
 	op.SumRows:   alike(op.SumRows, op.Attr{Keep: 1}, 1),
 
 	op.RMSNorm: func(t dtype.Type, rows, width int64) (op.Call, error) {

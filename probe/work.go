@@ -41,26 +41,23 @@ func (b *bench) close() error {
 
 // time is how long one of several launches of a call in a row takes, on random
 // operands: products of zeros take less power, and less time. So many launches are made
-// that they take span, at least one and at most a thousand.
+// that they take span, at least one and at most a thousand. Between rows of products the
+// device rests, or a card would have lowered its clock.
 func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
-	k, err := b.dev.Kernel(call)
+	k, l, err := b.prepare(call)
 	if err != nil {
 		return 0, err
-	}
-	l, err := b.place(call, k.Workspace())
-	if err != nil {
-		return 0, fmt.Errorf("%v: %w", call, err)
-	}
-	if _, err := b.row(k, l, 1); err != nil { // loads what is loaded at first use
-		return 0, fmt.Errorf("%v: %w", call, err)
 	}
 	once, err := b.row(k, l, 1)
 	if err != nil {
 		return 0, fmt.Errorf("%v: %w", call, err)
 	}
-	launches := int(min(max(span/max(once, 1), 1), 1000))
+	launches := launchesIn(span, once)
 	best := once
 	for range workTries {
+		if call.Cost().Matrix {
+			rest(time.Duration(launches) * once)
+		}
 		took, err := b.row(k, l, launches)
 		if err != nil {
 			return 0, fmt.Errorf("%v: %w", call, err)
@@ -69,6 +66,28 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	}
 	return best, nil
 }
+
+// prepare gives a call its kernel and operands, and loads what is loaded at first use.
+func (b *bench) prepare(call op.Call) (device.Kernel, *device.Launch, error) {
+	k, err := b.dev.Kernel(call)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := b.place(call, k.Workspace())
+	if err == nil {
+		_, err = b.row(k, l, 1)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%v: %w", call, err)
+	}
+	return k, l, nil
+}
+
+// launchesIn is how many launches take a span, if one takes so long.
+func launchesIn(span, once time.Duration) int { return int(min(max(span/max(once, 1), 1), 1000)) }
+
+// rest does nothing for twice as long as the work before or after took, within reason.
+func rest(work time.Duration) { time.Sleep(min(2*work, 20*time.Millisecond)) }
 
 // row is how long each of so many launches takes.
 func (b *bench) row(k device.Kernel, l *device.Launch, launches int) (time.Duration, error) {

@@ -25,9 +25,11 @@ func newBench(sh shell) *cobra.Command {
 		Use:   "bench cpu|gpu",
 		Short: "how fast this computer computes, as a share of its peak and beside PyTorch and numpy",
 		Long: `bench gpu measures a card: forward passes of 8 billion params that rest in host memory,
-training iterations on the card, and how well plans foretold their time and memory. The
-bound is what the link or the arithmetic, measured in the same run, would take alone.
-Peers are PyTorch, accelerate and RamTorch.
+training iterations on the card, and how well plans foretold their time and memory. Rows
+in which the card computes most of the time run for a second before their time counts: it
+lowers its clock under load. The bound is what the link or the arithmetic, measured in the same run, would take alone, with
+products as fast as in a moment and, lasting, as in work without pauses. Peers are PyTorch,
+accelerate and RamTorch.
 
 bench cpu measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
 training iteration of a Llama of 52 million params. Each figure is shown as a share of

@@ -8,9 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"spillway"
 	"spillway/device/cpu"
 	"spillway/device/cuda"
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
@@ -18,21 +22,50 @@ import (
 	"spillway/units"
 )
 
-// The bound is the slowest of arithmetic and both ways of the link, at measured rates.
+// The bound is the slowest of arithmetic and the ways of the link, at measured rates; in
+// work that lasts, arithmetic at the rate that lasts.
 func TestGPURowsAreHeldToBounds(t *testing.T) {
-	rates := probe.Rates{In: 50e9, Out: 25e9}
-	rates.Compute.BF16 = 100e12
+	rates := probe.Rates{In: 50e9, Out: 25e9, Both: 60e9}
+	rates.Compute.BF16, rates.Lasting.BF16 = 100e12, 80e12
 	for want, f := range map[string]plan.Forecast{
-		"arithmetic": {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
-		"link in":    {Flops: 1e12, BytesIn: 50e9, BytesOut: 10e9},
-		"link out":   {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
+		"arithmetic":     {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
+		"link in":        {Flops: 1e12, BytesIn: 50e9, BytesOut: 5e9},
+		"link out":       {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
+		"link both ways": {Flops: 1e12, BytesIn: 40e9, BytesOut: 20e9},
 	} {
-		row := gpuRow{Seconds: 2}
-		row.account(&plan.Plan{Forecast: &f}, rates.Compute.BF16, rates)
-		if row.Bound != want || row.BoundSeconds != 1 || row.Share != 0.5 || row.Forecast != f.StepSeconds {
-			t.Errorf("%+v is bound by %s: %v s, a share of %v", f, row.Bound, row.BoundSeconds, row.Share)
+		row := gpuRow{Seconds: 2, options: spillway.PlanOptions{Precision: dtype.BF16}}
+		row.account(&plan.Plan{Forecast: &f}, rates)
+		lasting, shares := row.Burst, "50%"
+		if want == "arithmetic" {
+			lasting, shares = gpuBound{want, 1.25, 0.625}, "50%, lasting 62%"
+		}
+		if row.Burst != (gpuBound{want, 1, 0.5}) || row.Lasting != lasting || row.shares() != shares || row.Forecast != f.StepSeconds {
+			t.Errorf("%+v is bound by %+v, lasting %+v, shown as %s", f, row.Burst, row.Lasting, row.shares())
 		}
 	}
+}
+
+// What lasts is what iterations take after a while, whatever they took at first; the best
+// is the shortest of all but the first.
+func TestGPURowsAreTimedLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var row gpuRow
+		n := 0
+		err := row.time(settles(&plan.Forecast{Busy: map[string]float64{"compute": 1}}), func() error {
+			took := 100 * time.Millisecond // of a warm card
+			switch n++; {
+			case n == 1:
+				took = time.Millisecond
+			case n < 5:
+				took = 80 * time.Millisecond
+			}
+			time.Sleep(took)
+			return nil
+		})
+		if err != nil || row.Seconds != 0.1 || row.Best != 0.08 {
+			t.Errorf("%d iterations: %v s, at best %v s; %v", n, row.Seconds, row.Best, err)
+		}
+	})
 }
 
 // Peers on cards are asked for the rows that were measured, and compared.
@@ -51,7 +84,7 @@ esac
 		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {
 		t.Errorf("%+v, %+v, notes %v", short, kept, r.Notes)
 	}
-	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
+	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.TimeOffMost != 0 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
 		t.Errorf("time off by %v, memory by %v", r.TimeOff, r.MemoryOff)
 	}
 	r.Host = []*hostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
@@ -64,8 +97,10 @@ esac
 
 // What plans foretell with the rates that were measured on an H200 is what iterations
 // took there, and what its driver was expected to count is what it counted. The file is
-// of bench gpu --json; what it expected was two pages less than today. Rows that the host's
-// processor updated are not in it: what plans expected of that was measured wrongly then.
+// what bench gpu --json wrote, of any run: copy it there. In this one the driver was
+// expected to count two pages less than today; rows that the host's processor updated are
+// left out, since what it updates was measured wrongly then; and what lasts of products and
+// how fast attention with dropout is were measured later, on another card of the kind.
 func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "h200.json"))
 	if err != nil {
@@ -75,7 +110,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	if err := json.Unmarshal(text, &seen); err != nil {
 		t.Fatal(err)
 	}
-	m, err := machine.Parse("h200,host:125GiB")
+	m, err := machine.Parse(seen.Machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +140,9 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 		r.Results = append(r.Results, measured)
 	}
 	r.conclude()
-	t.Logf("%d rows: time off by %.1f%% at the median, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
-	if len(r.Results) < 30 || !(r.TimeOff <= 0.05) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
-		t.Errorf("%d rows: time is off by %v at the median, memory by %v", len(r.Results), r.TimeOff, r.MemoryOff)
+	t.Logf("%d rows: time off by %.1f%% at the median, in nine of ten by %.1f%% at most, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.TimeOffMost, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
+	if len(r.Results) < 30 || !(r.TimeOff <= 0.03) || !(r.TimeOffMost <= 0.1) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
+		t.Errorf("%d rows: time is off by %v at the median, in nine of ten by %v at most, memory by %v", len(r.Results), r.TimeOff, r.TimeOffMost, r.MemoryOff)
 	}
 }
 
@@ -136,11 +171,12 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 			continue
 		}
 		row.Seconds = job.Plan.Forecast.StepSeconds
-		row.account(job.Plan, row.rate(probe.Rates{Compute: m.Devices[0].Compute}), probe.Rates{In: m.Devices[0].Link.In, Out: m.Devices[0].Link.Out})
+		link := m.Devices[0].Link
+		row.account(job.Plan, probe.Rates{Compute: m.Devices[0].Compute, In: link.In, Out: link.Out, Both: 2 * link.In * units.Rate(link.Duplex)})
 		t.Logf("%s: %s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the card, %v on the host", row.Name,
-			seconds(row.Seconds), 100*row.Share, row.Bound, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
-		if row.Share > 1 || row.Share < 0.02 {
-			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Share)
+			seconds(row.Seconds), 100*row.Burst.Share, row.Burst.By, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
+		if row.Burst.Share > 1 || row.Burst.Share < 0.02 {
+			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Burst.Share)
 		}
 		made.Close()
 	}
@@ -157,12 +193,12 @@ func TestBenchRates(t *testing.T) {
 		"":                   func(*gpuReport) {},
 		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
 		"has 1 rates, want 2": func(r *gpuReport) {
-			r.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
+			r.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
 		var earlier gpuReport
 		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
-		earlier.Rates.Tables = machine.Tables{"bf16": {op.Add: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
+		earlier.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 		spoil(&earlier)
 		text, err := json.Marshal(earlier)
 		if err != nil {
@@ -172,8 +208,8 @@ func TestBenchRates(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := sh.benchRates(&rig{}, benchOptions{rates: file})
-		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Add].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+		got, err := sh.benchRates(&rig{}, benchOptions{rates: file}, nil)
+		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Variant{Kind: op.Add}].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}

@@ -19,14 +19,14 @@ import (
 // gpuRow is one piece of work on a card.
 type gpuRow struct {
 	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`         // of an iteration, the best
+	Seconds float64 `json:"seconds"`         // of an iteration among many, the median
+	Best    float64 `json:"best_seconds"`    // of all that were timed, the first aside
 	Prepare float64 `json:"prepare_seconds"` // until the first iteration: the plan, kernels, memory
-	// The bound is the time the card's measured link or arithmetic alone would take,
-	// whichever is longer; Share is that over Seconds.
-	Bound        string  `json:"bound"`
-	BoundSeconds float64 `json:"bound_seconds"`
-	Share        float64 `json:"share_of_bound"`
-	Forecast     float64 `json:"forecast_seconds"`
+	// Burst is the bound by the products of a moment, Lasting by those of a card that
+	// computes without pauses.
+	Burst    gpuBound `json:"bound"`
+	Lasting  gpuBound `json:"lasting_bound"`
+	Forecast float64  `json:"forecast_seconds"`
 	// Useful is the arithmetic a second of the work itself, whatever was computed twice:
 	// 6 operations per param and token in training, else 2.
 	Useful float64 `json:"useful_flops"`
@@ -54,6 +54,14 @@ type gpuRow struct {
 	tf32    bool   // products of f32 operands round them
 	twin    string // the row that is the same training elsewhere
 	steps   []trace.Event
+}
+
+// gpuBound is the time the card's measured link or arithmetic alone would take, whichever
+// is longer.
+type gpuBound struct {
+	By      string  `json:"by"`
+	Seconds float64 `json:"seconds"`
+	Share   float64 `json:"share"` // of what the row took
 }
 
 // Names of the rows that peers know too.
@@ -217,6 +225,14 @@ func spreadRows() (list []*gpuRow) {
 // wants says whether a row was asked for.
 func (o benchOptions) wants(row string) bool {
 	return o.only == "" || slices.ContainsFunc(strings.Split(o.only, ","), func(words string) bool { return strings.Contains(row, words) })
+}
+
+// shares of the bounds: one where both are the same.
+func (g *gpuRow) shares() string {
+	if g.Burst == g.Lasting {
+		return percent(g.Burst.Share)
+	}
+	return fmt.Sprintf("%s, lasting %s", percent(g.Burst.Share), percent(g.Lasting.Share))
 }
 
 func (g *gpuRow) peers() string {

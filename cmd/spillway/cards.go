@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cuda"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/internal/term"
 	"spillway/machine"
 	"spillway/probe"
 	"spillway/units"
@@ -112,7 +114,7 @@ func (sh shell) knownOf(c card) (machine.Device, error) {
 		return machine.Device{}, err
 	}
 	d := machine.Device{
-		Name: info.Name, Kind: machine.GPU, Memory: units.Bytes(total), Usable: units.Bytes(info.Limit), Link: machine.Link{Duplex: true},
+		Name: info.Name, Kind: machine.GPU, Memory: units.Bytes(total), Usable: units.Bytes(info.Limit),
 		Sources: machine.Sources{"memory": machine.Measured, "usable": machine.Measured},
 	}
 	listed, ok := machine.NamedCard(c.Card(), d.Memory)
@@ -135,12 +137,11 @@ func rateKey(c card) string {
 
 // calibrate measures the cards and keeps their rates.
 func (sh shell) calibrate(r *rig) error {
+	line := term.NewLine(sh.err)
+	defer line.Done()
 	for i, c := range r.cards {
-		rates, err := probe.Measure(c, probe.Usual)
+		rates, err := sh.measureCard(c, cuda.Options{Ordinal: i}, probe.Usual, line.Print)
 		if err != nil {
-			return err
-		}
-		if err := sh.tf32(cuda.Options{Ordinal: i}, &rates); err != nil {
 			return err
 		}
 		if err := probe.Keep(sh.cache, rateKey(c.card), rates); err != nil {
@@ -152,12 +153,27 @@ func (sh shell) calibrate(r *rig) error {
 	return nil
 }
 
+// measureCard measures an open card, and what changes when it is opened to round
+// operands; tell is told what comes next.
+func (sh shell) measureCard(c openCard, o cuda.Options, sizes probe.Sizes, tell func(string)) (probe.Rates, error) {
+	start := time.Now()
+	sizes.Tell = func(what string) {
+		tell(fmt.Sprintf("measuring %s, %.0f s: %s", c.Info().Name, time.Since(start).Seconds(), what))
+	}
+	rates, err := probe.Measure(c, sizes)
+	if err == nil {
+		err = sh.tf32(o, sizes, &rates)
+	}
+	return rates, err
+}
+
 // rounded is what machine.Compute calls f32 arithmetic that rounds its operands.
 const rounded = "tf32"
 
 // rounding is a card whose f32 arithmetic is the rounded one.
 func rounding(d machine.Device) machine.Device {
 	d.Compute.F32 = max(d.Compute.F32, d.Compute.TF32)
+	d.Lasting.F32 = d.Lasting.TF32
 	if d.Tables = maps.Clone(d.Tables); d.Tables == nil {
 		d.Tables = machine.Tables{}
 	}
@@ -166,16 +182,20 @@ func rounding(d machine.Device) machine.Device {
 }
 
 // tf32 opens the card again, so that it rounds operands, and measures what that changes.
-func (sh shell) tf32(o cuda.Options, rates *probe.Rates) (err error) {
+func (sh shell) tf32(o cuda.Options, s probe.Sizes, rates *probe.Rates) (err error) {
 	o.TF32 = true
 	c, err := sh.card(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, probe.Usual.Side); err != nil {
+	s.Tell("the same in " + rounded)
+	if rates.Compute.TF32, err = probe.Product(c, dtype.F32, s.Side); err != nil {
 		return err
 	}
-	rates.Tables[rounded], err = probe.Tables(c, dtype.F32, probe.UsualGrid)
+	if rates.Tables[rounded], err = probe.Tables(c, dtype.F32, s.Grid); err != nil {
+		return err
+	}
+	rates.Lasting.TF32, err = probe.Lasting(c, dtype.F32, s.Side, s.Lasting)
 	return err
 }

@@ -303,7 +303,7 @@ func linkText(l machine.Link) string {
 	switch {
 	case l.In != l.Out:
 		return fmt.Sprintf("%v in, %v out", l.In, l.Out)
-	case l.Duplex:
+	case l.Duplex > machine.HalfDuplex:
 		return fmt.Sprintf("%v each way", l.In)
 	}
 	return fmt.Sprintf("%v one way at a time", l.In)

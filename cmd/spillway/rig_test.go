@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
@@ -15,6 +16,8 @@ import (
 	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/probe"
+	"spillway/units"
 )
 
 // fakeCard computes on the CPU and says that it is a card.
@@ -178,12 +181,37 @@ func TestDevicesListsCards(t *testing.T) {
 // A card that rounds is planned for at the rates of rounded products, and the rates of
 // the card as it was stay as they are.
 func TestRounding(t *testing.T) {
-	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {op.MatMul: {Rates: []float64{1}}}}}
+	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {{Kind: op.MatMul}: {Rates: []float64{1}}}}}
 	d := rounding(plain)
 	if d.Compute.F32 != 400 || len(d.Tables["f32"]) != 1 || len(plain.Tables["f32"]) != 0 {
 		t.Errorf("%+v of %+v", d, plain)
 	}
 	if d := rounding(machine.Device{Compute: machine.Compute{F32: 60}}); d.Compute.F32 != 60 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A card is measured as it is and as it rounds, and everything is closed again.
+func TestMeasureCard(t *testing.T) {
+	var opened []cuda.Options
+	sh := fakeCards(t, 1, &opened)
+	r, err := sh.rig("cuda:0", machine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	var told []string
+	sizes := probe.Sizes{Copy: units.MiB, Side: 64, Grid: probe.Grid{Sides: []int64{32}}, Lasting: 5 * time.Millisecond}
+	rates, err := sh.measureCard(r.cards[0], r.choice.cards[0], sizes, func(what string) { told = append(told, what) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]machine.Compute{"burst": rates.Compute, "lasting": rates.Lasting} {
+		if !(c.F32 > 0 && c.TF32 > 0 && c.BF16 > 0) {
+			t.Errorf("rates %s are %+v", name, c)
+		}
+	}
+	if len(rates.Tables) != 3 || rates.Tables.Check() != nil || len(opened) != 2 || !opened[1].TF32 || !strings.HasPrefix(told[0], "measuring cuda:0, 0 s: ") {
+		t.Errorf("tables %v, opened %+v, told %q", rates.Tables, opened, told)
 	}
 }

@@ -23,17 +23,19 @@ import (
 type Rates struct {
 	Matrix units.Flops // products and attention
 	Full   units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
-	Vector units.Flops // everything else
-	Memory units.Rate  // of the device's own memory, read plus write
-	In     units.Rate  // host to device
-	Out    units.Rate  // device to host
-	Peer   units.Rate  // device to device; 0: as from the host
-	// HalfDuplex: the two directions share the link.
-	HalfDuplex bool
-	Launch     time.Duration // per kernel
-	Latency    time.Duration // per copy
+	// Lasting is what is left of Matrix in work without pauses; 0: all of it.
+	Lasting units.Flops
+	Vector  units.Flops // everything else
+	Memory  units.Rate  // of the device's own memory, read plus write
+	In      units.Rate  // host to device
+	Out     units.Rate  // device to host
+	Peer    units.Rate  // device to device; 0: as from the host
+	// Duplex is what in and out carry at once; 0: each its full rate.
+	Duplex  machine.Duplex
+	Launch  time.Duration // per kernel
+	Latency time.Duration // per copy
 	// Tables are the rates of calls by their size, where they were measured.
-	Tables map[op.Kind]machine.Table
+	Tables machine.ByVariant
 }
 
 // Virtual is a device in virtual time. Its methods must be called from one
@@ -45,7 +47,8 @@ type Virtual struct {
 	rates     Rates
 	allocated int64
 	peak      int64
-	linkFree  time.Duration
+	link      link
+	clock     clock
 	waited    time.Duration // until when somebody has waited for a queue
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
@@ -55,7 +58,7 @@ type Virtual struct {
 
 // NewVirtual makes a device; a limit of 0 is none.
 func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
-	return &Virtual{name: name, limit: limit, align: align, rates: r}
+	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex), clock: newClock(r)}
 }
 
 // Info describes the device.
@@ -93,7 +96,7 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
-	k := &virtualKernel{took: v.rates.Time(c)}
+	k := v.rates.kernel(c)
 	if !v.NoScratch {
 		k.workspace = workspace(c)
 	}
@@ -106,6 +109,8 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 	for _, k := range list {
 		vk := k.(*virtualKernel)
 		all.took += vk.took
+		all.products += vk.products
+		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
 	}
 	return all
@@ -139,14 +144,17 @@ func (v *Virtual) Resume(at time.Duration) {
 	}
 }
 
+// full: the operands are f32, though products are mostly of a narrower type.
+func (r Rates) full(c op.Call) bool { return r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 }
+
 // Time a call takes: what its table says, or the longer of its arithmetic and its
 // memory traffic. Products thinner than any in their table are bound by that traffic too.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
-	if cost.Matrix && r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 {
+	if cost.Matrix && r.full(c) {
 		r.Matrix, r.Tables = r.Full, nil // tables are of the narrower type
 	}
-	if table, measured := r.Tables[c.Kind]; measured {
+	if table, measured := r.Tables.Of(c); measured {
 		took := cost.Amount() / table.At(c.Sizes())
 		if cost.Matrix && r.Memory > 0 {
 			took = max(took, float64(cost.Bytes)/float64(r.Memory))
@@ -198,9 +206,25 @@ func (m *virtualMemory) Free() error {
 }
 
 type virtualKernel struct {
-	took      time.Duration
+	took      time.Duration // at full speed
+	products  time.Duration // of that, what slows down with the clock
+	energy    float64       // seconds of the power that clock counts in
 	workspace int64
 }
+
+// kernel of a call, without its scratch memory.
+func (r Rates) kernel(c op.Call) *virtualKernel {
+	k := &virtualKernel{took: r.Time(c)}
+	if cost := c.Cost(); cost.Matrix && !r.full(c) && r.Matrix > 0 {
+		k.products, k.energy = k.took, cost.Flops/float64(r.Matrix)
+	} else {
+		k.energy = otherPower * k.took.Seconds()
+	}
+	return k
+}
+
+// power is the kernel's, on average.
+func (k *virtualKernel) power() float64 { return k.energy / k.took.Seconds() }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
 
@@ -213,29 +237,23 @@ type virtualQueue struct {
 	name string
 	now  time.Duration
 	busy time.Duration
+	last *transfer // nil: no copy over the link, or none that others could delay
 }
 
 // Copy takes the link for the time the bytes need.
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
-	took := q.v.rates.Latency + q.v.rates.copyRate(dst, src).Time(units.Bytes(src.Bytes))
-	if q.v.rates.HalfDuplex {
-		q.now = max(q.now, q.v.linkFree)
-		q.v.linkFree = q.now + took
-	}
-	q.pass(took)
-	return nil
-}
-
-// copyRate of a copy, by where its ends are.
-func (r Rates) copyRate(dst, src device.Buffer) units.Rate {
+	r, bytes := q.v.rates, units.Bytes(src.Bytes)
 	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
+	q.pass(r.Latency)
 	switch {
 	case to.onDevice && from.onDevice && r.Peer > 0:
-		return r.Peer
+		q.pass(r.Peer.Time(bytes))
 	case to.onDevice:
-		return r.In
+		q.v.link.copy(q, inward, r.In.Time(bytes))
+	default:
+		q.v.link.copy(q, outward, r.Out.Time(bytes))
 	}
-	return r.Out
+	return nil
 }
 
 func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
@@ -243,7 +261,7 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
 	}
-	q.pass(vk.took)
+	q.pass(q.v.clock.run(q.now, vk))
 	return nil
 }
 
@@ -253,7 +271,10 @@ func (q *virtualQueue) pass(d time.Duration) {
 }
 
 func (q *virtualQueue) Record(e device.Event) error {
-	e.(*virtualEvent).at = q.now
+	at := e.(*virtualEvent)
+	if at.at = q.now; q.last != nil {
+		q.last.done = at
+	}
 	return nil
 }
 

@@ -16,6 +16,8 @@ type Card struct {
 	Temperature    int       `json:"temperature_c"`     // degrees Celsius
 	Power          int       `json:"power_mw"`          // milliwatts
 	PowerLimit     int       `json:"power_limit_mw"`    // the same
+	Clock          int       `json:"clock_mhz"`         // of the processors, now
+	ClockMost      int       `json:"clock_most_mhz"`    // the highest they may have
 	Busy           int       `json:"busy_percent"`      // of the last moments with a kernel running
 	Processes      []Process `json:"processes"`         // that compute
 	Unknown        []string  `json:"unknown,omitempty"` // what was not told, and why
@@ -55,6 +57,13 @@ func (l *Library) Card(address string) (c Card, err error) {
 	warm := new(uint32)
 	err = l.call("nvmlDeviceGetTemperature", *handle, ofChip, uintptr(unsafe.Pointer(warm)))
 	c.Temperature = told("temperature", *warm, err)
+	const ofProcessors = 1
+	clock := func(what, function string) int {
+		n := new(uint32)
+		err := l.call(function, *handle, ofProcessors, uintptr(unsafe.Pointer(n)))
+		return told(what, *n, err)
+	}
+	c.Clock, c.ClockMost = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
 	busy := new([2]uint32) // of the chip, of its memory
 	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
 	c.Busy = told("utilization", busy[0], err)
@@ -92,7 +101,7 @@ func (l *Library) processes(handle uintptr) ([]Process, error) {
 	}
 }
 
-// String is the card in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 0% busy".
+// String is the card in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy".
 func (c Card) String() string {
 	var parts []string
 	add := func(known bool, format string, args ...any) {
@@ -104,6 +113,7 @@ func (c Card) String() string {
 	add(c.LinkMost[0] > c.LinkGeneration && c.LinkGeneration > 0, "%d when busy", c.LinkMost[0])
 	add(c.Temperature >= 0, "%d °C", c.Temperature)
 	add(c.Power >= 0 && c.PowerLimit > 0, "%d of %d W", c.Power/1000, c.PowerLimit/1000)
+	add(c.Clock >= 0 && c.ClockMost > 0, "%d of %d MHz", c.Clock, c.ClockMost)
 	add(c.Busy >= 0, "%d%% busy", c.Busy)
 	return strings.Join(parts, ", ")
 }

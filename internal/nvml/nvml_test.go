@@ -3,11 +3,11 @@ package nvml
 import "testing"
 
 func TestCardInALine(t *testing.T) {
-	idle := Card{LinkGeneration: 1, LinkWidth: 16, LinkMost: [2]int{5, 16}, Temperature: 34, Power: 75_400, PowerLimit: 700_000, Busy: 0}
-	if got, want := idle.String(), "PCIe 1 × 16, 5 when busy, 34 °C, 75 of 700 W, 0% busy"; got != want {
+	idle := Card{LinkGeneration: 1, LinkWidth: 16, LinkMost: [2]int{5, 16}, Temperature: 34, Power: 75_400, PowerLimit: 700_000, Clock: 345, ClockMost: 1980, Busy: 0}
+	if got, want := idle.String(), "PCIe 1 × 16, 5 when busy, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	silent := Card{LinkGeneration: -1, LinkWidth: -1, LinkMost: [2]int{-1, -1}, Temperature: -1, Power: -1, PowerLimit: -1, Busy: -1}
+	silent := Card{LinkGeneration: -1, LinkWidth: -1, LinkMost: [2]int{-1, -1}, Temperature: -1, Power: -1, PowerLimit: -1, Clock: -1, ClockMost: -1, Busy: -1}
 	if got := silent.String(); got != "" {
 		t.Errorf("a card that tells nothing is %q", got)
 	}

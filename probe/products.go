@@ -1,0 +1,76 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/units"
+)
+
+// Product measures the matrix product of a type in a burst of some milliseconds; 0 where
+// the device has none.
+func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
+	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.time(call, largeSpan) })
+}
+
+// Lasting measures the same product, one after the other without a pause: cards lower
+// their clock soon to stay within their power. What they do at first does not count.
+func Lasting(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
+	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.lasting(call, span) })
+}
+
+// rateOf a product of square matrices, timed in some way.
+func rateOf(dev device.Device, t dtype.Type, side int64, timed func(*bench, op.Call) (time.Duration, error)) (rate units.Flops, err error) {
+	call, err := op.Make(op.MatMul, op.Attr{}, of(t, side, side), of(t, side, side))
+	if err != nil {
+		return 0, err
+	}
+	b, err := newBench(dev)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	took, err := timed(b, call)
+	var none *device.NoKernelError
+	if errors.As(err, &none) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("measuring products of %v: %w", t, err)
+	}
+	return units.Flops(call.Cost().Flops / took.Seconds()), nil
+}
+
+// settled is the share of the time after which a card runs as fast as it will go on. An
+// H200 slows down within 0.1 s, and once more after 0.9 s.
+const settled = 0.4
+
+// lasting is how long a launch takes in a row of launches that takes span.
+func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error) {
+	k, l, err := b.prepare(call)
+	if err != nil {
+		return 0, err
+	}
+	once, err := b.row(k, l, 1)
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", call, err)
+	}
+	launches := launchesIn(largeSpan, once)
+	var sum time.Duration
+	rows := 0
+	for start := time.Now(); rows == 0 || time.Since(start) < span; {
+		counts := time.Since(start) >= time.Duration(settled*float64(span))
+		took, err := b.row(k, l, launches)
+		if err != nil {
+			return 0, fmt.Errorf("%v: %w", call, err)
+		}
+		if counts {
+			sum, rows = sum+took, rows+1
+		}
+	}
+	return sum / time.Duration(rows), nil
+}
