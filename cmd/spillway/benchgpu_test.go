@@ -248,3 +248,31 @@ func TestKernelsAreMeasured(t *testing.T) {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 }
+
+// A row is planned, run, timed and held to its bounds, on whatever is called a card.
+func TestGPURowIsMeasured(t *testing.T) {
+	var opened []cuda.Options
+	sh := fakeCards(t, 1, &opened)
+	here, err := sh.rig("cuda:0", machine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := here.close(); err != nil {
+		t.Fatal(err)
+	}
+	rates := probe.Rates{In: 1e9, Out: 1e9, Both: 2e9, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Lasting: machine.Compute{F32: 5e11}}
+	here.machine.Devices[0] = rates.Device(here.machine.Devices[0])
+	row := &gpuRow{Name: "a row", model: "llama-50m", options: work(spillway.Eval, 1, 8, 0, allKept)}
+	row.options.Precision = dtype.F32
+	if err := row.measure(t.Context(), sh, here, rates); err != nil {
+		t.Fatal(err)
+	}
+	if !(row.Best > 0 && row.Best <= row.Seconds) || row.Burst.By != "arithmetic" || row.Lasting.Seconds != 2*row.Burst.Seconds || !(row.Forecast > 0) || row.Driver == 0 {
+		t.Errorf("%+v", row)
+	}
+	r := &gpuReport{Results: []*gpuRow{row}}
+	r.conclude()
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+}
