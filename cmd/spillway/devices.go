@@ -20,10 +20,11 @@ comes from: measured here, derived from another figure, or assumed because
 nobody looked. Forecasts are made of these figures.
 
 Rates of the host are measured the first time, in some seconds, and kept in the user's
-cache folder; those of GPUs are the maker's until --calibrate measures them: also what lasts of
-products, for which cards lower their clock. That takes a minute or two for each GPU, less
-when its kernels were compiled before. Sizes are read every time. Of GPUs you also see the link, temperature, power and the processes
-that hold their memory, where the driver tells.`,
+cache folder; those of GPUs are the maker's until --calibrate measures them: also what
+lasts of products, for which cards lower their clock. That takes a minute or two for each
+GPU, less when its kernels were compiled before. Sizes are read every time. Of GPUs you
+also see the link, temperature, power and the processes that hold their memory, where the
+driver tells.`,
 		Example: `  spillway devices                      this computer
   spillway devices --calibrate          measure the rates again, for instance on a quieter machine
   spillway devices --disk /mnt/nvme     with the disk of another folder`,
