@@ -262,6 +262,9 @@ func TestGPURowIsMeasured(t *testing.T) {
 	}
 	rates := probe.Rates{In: 1e9, Out: 1e9, Both: 2e9, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Lasting: machine.Compute{F32: 5e11}}
 	here.machine.Devices[0] = rates.Device(here.machine.Devices[0])
+	if m, err := machine.Parse(here.machine.String()); err != nil || m.Devices[0].Lasting != rates.Lasting || m.Host.Update != here.machine.Host.Update {
+		t.Errorf("%s is read as %v (%v)", here.machine, m, err)
+	}
 	row := &gpuRow{Name: "a row", model: "llama-50m", options: work(spillway.Eval, 1, 8, 0, allKept)}
 	row.options.Precision = dtype.F32
 	if err := row.measure(t.Context(), sh, here, rates); err != nil {
