@@ -10,8 +10,8 @@ import (
 // slower in work that lasts.
 //
 // Power is counted in that of the fastest products at full speed, without what an idle
-// card takes. An H200 was seen to follow this: products without pause, in bursts of 16 to
-// 290 ms and between additions run within 4% of what it says.
+// card takes. The constants are fitted to one H200, whose products without pause, in bursts
+// of 16 to 290 ms and between additions run within 4% of this.
 type clock struct {
 	limit float64       // of power; 1 or more: nothing is ever too much
 	power float64       // of the last moments, on average
