@@ -26,7 +26,7 @@ func (j *Job) Request(change func(*PlanOptions)) { j.requested.change.Store(&cha
 // FreeNow is a request to use the memory of the computer that is free when it is done,
 // more than before or less.
 func FreeNow(o *PlanOptions) {
-	usable, err := o.System.Usable()
+	usable, err := o.Machine.FreeHost(o.System)
 	if err != nil {
 		return // the system does not say; claiming finds out
 	}

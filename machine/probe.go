@@ -63,6 +63,9 @@ func Probe(o Options) (Machine, error) {
 	m := Machine{Name: name, Notes: facts.notes}
 	m.Host = Host{CPU: facts.cpu, Features: facts.features}
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows CPU quotas
+	if len(o.Devices) > 0 {
+		facts.usable = besideCards(facts.usable)
+	}
 	measuredHost := Host{Cores: cores, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}
 	figures{m.Host.figures(), &m.Host.Sources}.fill(measuredHost.figures(), Measured)
 	if err := m.probeDisk(o.DiskPath); err != nil {

@@ -115,6 +115,26 @@ func TestProbeFillsTheMachine(t *testing.T) {
 	}
 }
 
+// Beside a card a program takes more than its arenas: a GiB for libraries, and a 64th of
+// what it locks.
+func TestCardsTakeHostMemory(t *testing.T) {
+	o := quick()
+	var usable []units.Bytes
+	for _, o.Devices = range [][]Device{nil, {{Name: "cuda:0", Kind: GPU, Memory: 8 * units.GiB, Usable: 8 * units.GiB}}} {
+		m, err := Probe(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, err := m.FreeHost(o.System); err != nil || now != m.Host.Usable {
+			t.Errorf("now %v, %v; when probed %v", now, err, m.Host.Usable)
+		}
+		usable = append(usable, m.Host.Usable)
+	}
+	if left := usable[0] - units.GiB; usable[1] != left-left/64 {
+		t.Errorf("usable %v, beside a card %v", usable[0], usable[1])
+	}
+}
+
 func TestProbeNamesWhatItAssumes(t *testing.T) {
 	o := quick()
 	o.DiskPath = t.TempDir()

@@ -29,6 +29,19 @@ type System struct {
 // It is taken off what is usable, so that a plan that takes all of that still runs.
 const Program = 10 * units.MiB
 
+// Beside cards a program takes more: their libraries, of which most is loaded with the first
+// kernels, and of memory that is page-locked the driver and the kernel keep lists.
+const (
+	cardProgram = units.GiB
+	lockedShare = 64 // one 64th of it for its pages
+)
+
+// besideCards is what arenas may take of free host memory in a program that uses cards.
+func besideCards(free units.Bytes) units.Bytes {
+	free = max(free-cardProgram, 0)
+	return free - free/lockedShare
+}
+
 // facts are what a computer says of itself.
 type facts struct {
 	cpu      string
@@ -47,6 +60,15 @@ func (s System) Usable() (units.Bytes, error) {
 		return 0, fmt.Errorf("asking for the memory that is left: %w", err)
 	}
 	return f.usable, nil
+}
+
+// FreeHost is what Host.Usable would be now.
+func (m *Machine) FreeHost(s System) (units.Bytes, error) {
+	usable, err := s.Usable()
+	if slices.ContainsFunc(m.Devices, func(d Device) bool { return !d.Shared }) {
+		usable = besideCards(usable)
+	}
+	return usable, err
 }
 
 // procFacts reads the files of a Linux kernel.
