@@ -15,8 +15,9 @@ const patience = 2
 // persistBudget bounds how many steps of plans are written before patience counts always.
 const persistBudget = searchBudget / 10
 
-// persists says whether strides that lack nothing but memory are let pass, since a smaller
-// one may fit: where plans are quickly written, of the model itself.
+// persists says whether more is tried than what mostly helps, and strides that lack nothing
+// but memory are let pass, since a smaller one may fit: where plans are quickly written, of
+// the model itself.
 func (s *search) persists() bool { return s.whole() && s.written < persistBudget }
 
 // starts is how many families are climbed from at most: what is best near one of them need
@@ -107,70 +108,106 @@ func (s *search) surelyLacks(c *candidate) bool {
 	return s.lack(n) > int64(surely*float64(n.budget))
 }
 
-// around lists the mixes one change away: a number up or down, or one up and
-// another down, which trades one saving for another.
-func (s *search) around(m mix, stride int) (list []mix) {
-	n := m
-	numbers, most := n.numbers(), s.most()
-	change := func(i, by int) { *numbers[i] = min(max(*numbers[i]+by, 0), most[i]) }
-	keep := func() {
-		if n != m {
-			list = append(list, n)
-		}
-		n = m
-	}
-	for i := range numbers {
+// around lists the mixes near one: those one change away, a number up or down, or one up
+// and another down, which trades one saving for another; and those that treat updates, or
+// what is on its way, otherwise.
+func (s *search) around(m mix, stride int) []mix {
+	v := &vicinity{mix: m, of: m, stride: stride, most: s.most()}
+	for i := range v.numbers() {
 		for _, by := range []int{-stride, stride} {
-			change(i, by)
-			keep()
+			v.change(i, by)
+			v.keep()
 		}
-		for j := range numbers {
+		for j := range v.numbers() {
 			if i != j {
-				change(i, -stride)
-				change(j, stride)
-				keep()
+				v.change(i, -stride)
+				v.change(j, stride)
+				v.keep()
 			}
 		}
 	}
-	if m.spilled < most[3] {
-		n.spilled = most[3] // what more is kept waits there too
-		change(2, -stride)
-		keep()
+	if m.spilled < v.most[3] {
+		v.spilled = v.most[3] // what more is kept waits there too
+		v.change(2, -stride)
+		v.keep()
 	}
-	if m.hosted > 0 && m.ahead == 0 {
-		change(5, -stride) // what the device updates then had better be there in time
-		n.ahead = 1
-		keep()
-	}
-	if s.b.delayable() && m.offloaded > 0 {
-		n.delayed = !m.delayed
-		keep()
-	}
-	for _, by := range []int{-1, 1} {
-		n.window = min(max(m.window+by, 1), 4)
-		keep()
-		n.window = min(max(m.window+by, 1), 4)
-		change(0, by*stride) // which makes room for the window, or takes it
-		keep()
-		for _, steps := range []int{by, 2 * by} {
-			n.ahead = s.aheadBy(m.ahead, steps)
-			keep()
-			n.ahead = s.aheadBy(m.ahead, steps)
-			change(2, by*stride)
-			keep()
-		}
-	}
-	return list
+	s.otherUpdates(v)
+	s.otherReach(v)
+	return v.list
 }
 
-// aheadBy is for how many updates state is fetched beforehand, a little more or less: for
-// none, the next, two, or as many as the largest slab has pieces and one. The last is for
-// slabs that are updated when their gradient, the last of all, is there: what they need
-// may all have come by then.
-func (s *search) aheadBy(ahead, by int) int {
-	list := []int{0, 1, 2, max(s.b.mostPieces()+1, 2)}
-	at := slices.Index(list, ahead)
-	return list[min(max(at+by, 0), len(list)-1)]
+// vicinity is the mixes near one: those kept so far, and the one that is being changed.
+type vicinity struct {
+	mix
+	of     mix
+	stride int
+	most   [6]int
+	list   []mix
+}
+
+// change moves a number of the mix within its range.
+func (v *vicinity) change(i, by int) {
+	n := v.numbers()[i]
+	*n = min(max(*n+by, 0), v.most[i])
+}
+
+// keep adds the mix as it is now, and begins anew.
+func (v *vicinity) keep() {
+	if v.mix != v.of {
+		v.list = append(v.list, v.mix)
+	}
+	v.mix = v.of
+}
+
+// mostRear is how many slabs at most the device updates because their gradients come last.
+const mostRear = 3
+
+// otherUpdates has others update what is trained, or at another time. What the device
+// updates instead of the host had better be there in time.
+func (s *search) otherUpdates(v *vicinity) {
+	if v.of.hosted > 0 && v.of.ahead == 0 {
+		v.change(5, -v.stride)
+		v.ahead = 1
+		v.keep()
+	}
+	for rear := 0; s.persists() && v.of.hosted > 0 && rear <= min(mostRear, v.most[5]); rear++ {
+		for _, ahead := range []int{v.of.ahead, s.mostAhead()} {
+			v.rear, v.ahead = rear, ahead
+			v.keep()
+		}
+	}
+	if s.b.delayable() && v.of.offloaded > 0 {
+		v.delayed = !v.delayed
+		v.keep()
+	}
+}
+
+// otherReach has more on its way to the device, or less. What that takes, others give.
+func (s *search) otherReach(v *vicinity) {
+	for _, by := range []int{-1, 1} {
+		for _, give := range []int{0, by * v.stride} {
+			v.window = min(max(v.window+by, 1), 4)
+			v.change(0, give)
+			v.keep()
+			if s.b.training() && (give == 0 || s.persists()) {
+				v.ahead = s.aheadBy(v.ahead, by)
+				v.change(2, give)
+				v.keep()
+			}
+		}
+	}
+}
+
+// mostAhead is for how many updates state is fetched beforehand at most: as many as the
+// largest slab has pieces and one. It is for slabs whose gradient is the last of all: what
+// their update needs may all have come by then.
+func (s *search) mostAhead() int { return max(s.b.mostPieces()+1, 2) }
+
+// aheadBy is for how many updates state is fetched beforehand, some steps from so many on:
+// none, one, two, or the most.
+func (s *search) aheadBy(ahead, steps int) int {
+	list := []int{0, 1, 2, s.mostAhead()}
+	return list[min(max(slices.Index(list, ahead)+steps, 0), len(list)-1)]
 }
 
 // numbers are those of a mix that say how many.

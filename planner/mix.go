@@ -20,6 +20,7 @@ type mix struct {
 	window    int
 	ahead     int // updates whose state is fetched beforehand
 	hosted    int // slabs that the host updates, as far as their state rests there
+	rear      int // but for the first slabs, whose gradients come last
 	delayed   bool
 }
 
@@ -63,20 +64,30 @@ func (s *search) families(w way) []family {
 	}
 	for _, window := range []int{2, 1} {
 		for _, r := range kept {
-			list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, r, 0, 0, window, window - 1, 0, false} }})
+			list = append(list, family{slabs, func(i int) mix {
+				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, window: window, ahead: window - 1}
+			}})
 		}
 	}
-	list = append(list, family{slabs, func(i int) mix { return mix{w, i, slabs, all, blocks, 0, 1, 0, 0, false} }})
+	list = append(list, family{slabs, func(i int) mix {
+		return mix{way: w, streamed: i, offloaded: slabs, recompute: all, spilled: blocks, window: 1}
+	}})
 	for _, r := range []int{blocks, all} {
 		list = append(list,
-			family{blocks, func(i int) mix { return mix{w, 0, slabs, r, i, 0, 0, 1, 0, false} }},
-			family{slabs, func(i int) mix { return mix{w, i, slabs, r, blocks, 0, 2, 1, 0, false} }})
+			family{blocks, func(i int) mix { return mix{way: w, offloaded: slabs, recompute: r, spilled: i, ahead: 1} }},
+			family{slabs, func(i int) mix {
+				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, spilled: blocks, window: 2, ahead: 1}
+			}})
 	}
 	list = s.b.withDelayed(s.b.withHosted(list))
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, all, 0, i, 2, 1, 0, false} }},
-			family{slabs, func(i int) mix { return mix{w, slabs, slabs, all, blocks, i, 1, 0, 0, false} }})
+			family{slabs, func(i int) mix {
+				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, onDisk: i, window: 2, ahead: 1}
+			}},
+			family{slabs, func(i int) mix {
+				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, spilled: blocks, onDisk: i, window: 1}
+			}})
 	}
 	return list
 }
@@ -104,6 +115,9 @@ func (s *search) choice(m mix) Choice {
 	c := Choice{Streamed: b.slabs.streaming(m.streamed), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
 		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
 		Delayed: m.delayed, Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
+	for k := range m.rear {
+		c.Hosted[k] = false
+	}
 	for i := range c.Level {
 		c.Spilled[i] = i < m.spilled
 		c.Level[i] = b.levelAfter(m.recompute, i)
