@@ -85,12 +85,12 @@ func TestCaptureThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			clip, numbers := r.clip(t)
-			r.fail[name] = &driver.Error{Call: name, Code: code}
+			r.failing(name, &driver.Error{Call: name, Code: code})
 			_, err = r.d.Capture([]device.Queue{r.q, in}, func() error { return r.q.Launch(clip, numbers) })
 			if err == nil || errors.Is(err, device.ErrNotRepeatable) != cannot {
 				t.Errorf("%s fails with %d: %v", name, code, err)
 			}
-			delete(r.fail, name)
+			r.failing(name, nil)
 			if err := errors.Join(r.q.Launch(clip, numbers), in.Close()); err != nil {
 				t.Errorf("after %s failed: %v", name, err)
 			}

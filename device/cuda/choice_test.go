@@ -117,7 +117,7 @@ func TestNothingIsTimed(t *testing.T) {
 func TestNoRoomToRace(t *testing.T) {
 	cache := t.TempDir()
 	r := newRacer(t, cache, 100*us, 10*us)
-	r.fail["Alloc"] = &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory}
+	r.failing("Alloc", &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory})
 	r.want(t, 2048, 0)
 	newRacer(t, cache, 100*us, 10*us).want(t, 2048, 0)
 }
@@ -166,7 +166,7 @@ func TestRaceGivesBackWhatItTook(t *testing.T) {
 		}
 		tried[name] = true
 		r := newRacer(t, t.TempDir(), 100*us, 10*us)
-		r.fail[name] = errMadeUp
+		r.failing(name, errMadeUp)
 		if _, err := r.way(t, 2048); err == nil {
 			t.Errorf("chosen although %s failed", name)
 		}

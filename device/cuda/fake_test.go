@@ -48,6 +48,13 @@ func (f *fake) call(name string) error {
 	return f.fail[name]
 }
 
+// failing has a call answer with an error, nil for none. Kernels may be compiled meanwhile.
+func (f *fake) failing(name string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail[name] = err
+}
+
 // take and give count a handle.
 func (f *fake) take(name, kind string) (uint64, error) {
 	if err := f.call(name); err != nil {
@@ -250,7 +257,7 @@ func TestOpenGivesBackWhatItTook(t *testing.T) {
 		}
 		tried[name] = true
 		f := newFake()
-		f.fail[name] = &driver.Error{Call: name, Code: 999, Name: "CUDA_ERROR_UNKNOWN", Text: "made up"}
+		f.failing(name, &driver.Error{Call: name, Code: 999, Name: "CUDA_ERROR_UNKNOWN", Text: "made up"})
 		d, err := open(f.libraries(), Options{})
 		if err == nil {
 			t.Errorf("opened although %s failed", name)
@@ -292,7 +299,7 @@ func TestOldDriver(t *testing.T) {
 		t.Errorf("got %v, left %v", err, f.leaks())
 	}
 	r := newRig(t, Options{})
-	r.fail["LoadModule"] = &driver.Error{Call: "cuModuleLoadData", Code: 222, Name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+	r.failing("LoadModule", &driver.Error{Call: "cuModuleLoadData", Code: 222, Name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"})
 	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
 	if err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 func TestRefusedLaunch(t *testing.T) {
 	r := newRig(t, Options{})
 	k, l := r.scale(t)
-	r.fail["Launch"] = &driver.Error{Call: "cuLaunchKernel", Code: driver.LaunchResources, Name: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Text: "too many resources requested"}
+	r.failing("Launch", &driver.Error{Call: "cuLaunchKernel", Code: driver.LaunchResources, Name: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Text: "too many resources requested"})
 	err := r.q.Launch(k, l)
 	for _, word := range []string{"scale(f32[64])", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "701"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
@@ -155,7 +155,7 @@ func failsOnTheCard(t *testing.T, wait func(*rig, device.Event) error) {
 	}
 	gone := &driver.Error{Call: "cuStreamSynchronize", Code: driver.IllegalAddress, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"}
 	for _, name := range []string{"SyncStream", "SyncEvent", "Free", "Unregister", "CloseStream", "CloseEvent", "UnloadModule", "Destroy", "Release"} {
-		r.fail[name] = gone
+		r.failing(name, gone)
 	}
 	err = wait(r, e)
 	for _, word := range []string{"scale(f32[64])", "CUDA_ERROR_ILLEGAL_ADDRESS", "open the device anew"} {
@@ -171,7 +171,7 @@ func failsOnTheCard(t *testing.T, wait func(*rig, device.Event) error) {
 // The driver's out of memory is the device's, with the numbers.
 func TestCardIsFull(t *testing.T) {
 	r := newRig(t, Options{})
-	r.fail["Alloc"] = &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
+	r.failing("Alloc", &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"})
 	_, err := r.d.Alloc(1 << 20)
 	var full *device.OutOfMemoryError
 	if !errors.As(err, &full) || full.Asked != 1<<20 || full.Allocated != 4096 || !strings.Contains(err.Error(), "another program") {
@@ -182,7 +182,7 @@ func TestCardIsFull(t *testing.T) {
 // Host memory that cannot be page-locked is given back.
 func TestHostMemoryThatCannotBeLocked(t *testing.T) {
 	r := newRig(t, Options{})
-	r.fail["Register"] = errMadeUp
+	r.failing("Register", errMadeUp)
 	if _, err := r.d.HostAlloc(1 << 16); !errors.Is(err, errMadeUp) {
 		t.Errorf("got %v", err)
 	}
@@ -211,7 +211,7 @@ func TestSharedMemoryIsAsked(t *testing.T) {
 // What the compiler says comes out where the kernel is asked for.
 func TestKernelThatDoesNotCompile(t *testing.T) {
 	r := newRig(t, Options{})
-	r.fail["Compile"] = errMadeUp
+	r.failing("Compile", errMadeUp)
 	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.BF16, Shape: shape.Of(64)})
 	if err != nil {
 		t.Fatal(err)
