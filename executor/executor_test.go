@@ -44,6 +44,12 @@ func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return filled(t, e)
+}
+
+// filled is an executor with fresh weights, closed when the test ends.
+func filled(t testing.TB, e *executor.Executor) *executor.Executor {
+	t.Helper()
 	t.Cleanup(func() { e.Close() })
 	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
 	source, err := weights.Fresh(m.Params, 1)

@@ -20,7 +20,6 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/weights"
 )
 
 // changed is the plan with other steps.
@@ -76,21 +75,6 @@ func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executo
 		t.Fatal(err)
 	}
 	return filled(t, e)
-}
-
-// filled is an executor with fresh weights, closed when the test ends.
-func filled(t testing.TB, e *executor.Executor) *executor.Executor {
-	t.Helper()
-	t.Cleanup(func() { e.Close() })
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	source, err := weights.Fresh(m.Params, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
-		t.Fatal(err)
-	}
-	return e
 }
 
 func trails(p *plan.Plan) bool {
