@@ -325,13 +325,31 @@ func (s *search) simulate(c *candidate) error {
 // forecast is not exact to the last digit.
 const worth = 0.999
 
-// better is faster; among those as good as equal, the simpler, then the one with less
-// memory.
+// What a plan must bring to be worth what it does beyond one that does not: using the disk,
+// or having something leave the device.
+const (
+	worthDisk    = 0.95
+	worthLeaving = 0.98
+)
+
+// worthOver is how much of the time of b is left where a, which may do more, is worth it.
+func worthOver(a, b *candidate) float64 {
+	switch {
+	case count(a.choice.OnDisk) > 0 && count(b.choice.OnDisk) == 0:
+		return worthDisk
+	case !a.choice.stays() && b.choice.stays():
+		return worthLeaving
+	}
+	return worth
+}
+
+// better is faster by what its doing more is worth; among those as good as equal, the
+// simpler, then the one with less memory.
 func better(a, b *candidate) bool {
 	switch {
-	case a.seconds < worth*b.seconds:
+	case a.seconds < worthOver(a, b)*b.seconds:
 		return true
-	case b.seconds < worth*a.seconds:
+	case b.seconds < worthOver(b, a)*a.seconds:
 		return false
 	case a.mix.effort() != b.mix.effort():
 		return a.mix.effort() < b.mix.effort()
