@@ -64,7 +64,7 @@ func Probe(o Options) (Machine, error) {
 	m.Host = Host{CPU: facts.cpu, Features: facts.features}
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows CPU quotas
 	if len(o.Devices) > 0 {
-		facts.usable = besideCards(facts.usable)
+		facts.usable = lessCards(facts.usable)
 	}
 	measuredHost := Host{Cores: cores, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}
 	figures{m.Host.figures(), &m.Host.Sources}.fill(measuredHost.figures(), Measured)

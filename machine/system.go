@@ -36,8 +36,8 @@ const (
 	lockedShare = 64 // one 64th of it for its pages
 )
 
-// besideCards is what arenas may take of free host memory in a program that uses cards.
-func besideCards(free units.Bytes) units.Bytes {
+// lessCards is what arenas may take of free host memory in a program that uses cards.
+func lessCards(free units.Bytes) units.Bytes {
 	free = max(free-cardProgram, 0)
 	return free - free/lockedShare
 }
@@ -66,7 +66,7 @@ func (s System) Usable() (units.Bytes, error) {
 func (m *Machine) FreeHost(s System) (units.Bytes, error) {
 	usable, err := s.Usable()
 	if slices.ContainsFunc(m.Devices, func(d Device) bool { return !d.Shared }) {
-		usable = besideCards(usable)
+		usable = lessCards(usable)
 	}
 	return usable, err
 }

@@ -34,20 +34,20 @@ func (s *search) climbAll() error {
 	if err := s.climb(blocks/2, max(blocks/fine, 1)); err != nil {
 		return err
 	}
-	top := s.best
 	for _, a := range from[:min(len(from), starts-1)] {
 		if !s.persists() {
 			break
 		}
+		top := s.best
 		s.best = a.candidate
 		if err := s.climb(blocks/4, max(blocks/fine, 1)); err != nil {
 			return err
 		}
-		if better(s.best, top) {
-			top = s.best
+		found := s.best
+		if s.best = top; s.beats(found) {
+			s.best = found
 		}
 	}
-	s.best = top
 	return nil
 }
 

@@ -51,22 +51,17 @@ const settled = 0.4
 
 // lasting is how long a launch takes in a row of launches that takes span.
 func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error) {
-	k, l, err := b.prepare(call)
+	_, row, err := b.rows(call, largeSpan)
 	if err != nil {
 		return 0, err
 	}
-	once, err := b.row(k, l, 1)
-	if err != nil {
-		return 0, fmt.Errorf("%v: %w", call, err)
-	}
-	launches := launchesIn(largeSpan, once)
 	var sum time.Duration
 	rows := 0
 	for start := time.Now(); rows == 0 || time.Since(start) < span; {
 		counts := time.Since(start) >= time.Duration(settled*float64(span))
-		took, err := b.row(k, l, launches)
+		took, err := row()
 		if err != nil {
-			return 0, fmt.Errorf("%v: %w", call, err)
+			return 0, err
 		}
 		if counts {
 			sum, rows = sum+took, rows+1

@@ -44,27 +44,40 @@ func (b *bench) close() error {
 // that they take span, at least one and at most a thousand. Between rows of products the
 // device rests, or a card would have lowered its clock.
 func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
-	k, l, err := b.prepare(call)
+	once, row, err := b.rows(call, span)
 	if err != nil {
 		return 0, err
 	}
-	once, err := b.row(k, l, 1)
-	if err != nil {
-		return 0, fmt.Errorf("%v: %w", call, err)
-	}
-	launches := launchesIn(span, once)
 	best := once
 	for range workTries {
 		if call.Cost().Matrix {
-			rest(time.Duration(launches) * once)
+			rest(time.Duration(launchesIn(span, once)) * once)
 		}
-		took, err := b.row(k, l, launches)
+		took, err := row()
 		if err != nil {
-			return 0, fmt.Errorf("%v: %w", call, err)
+			return 0, err
 		}
 		best = min(best, took)
 	}
 	return best, nil
+}
+
+// rows is how long a launch of a call takes by itself, and what launches it again and again
+// for about span and says how long one of them took.
+func (b *bench) rows(call op.Call, span time.Duration) (once time.Duration, row func() (time.Duration, error), err error) {
+	k, l, err := b.prepare(call)
+	if err != nil {
+		return 0, nil, err
+	}
+	of := func(launches int) (time.Duration, error) {
+		took, err := b.row(k, l, launches)
+		if err != nil {
+			err = fmt.Errorf("%v: %w", call, err)
+		}
+		return took, err
+	}
+	once, err = of(1)
+	return once, func() (time.Duration, error) { return of(launchesIn(span, once)) }, err
 }
 
 // prepare gives a call its kernel and operands, and loads what is loaded at first use.
