@@ -2,7 +2,8 @@
 //
 // A Choice says what rests where and what is computed twice; emit writes the plan
 // of any choice; search tries choices, asks the simulator how long each takes, and
-// keeps the fastest that fits, with the reasons why the others were not taken.
+// keeps the fastest that fits, with the reasons why the others were not taken. What fits
+// a device stays on it unless leaving brings something, and what fits memory off the disk.
 package planner
 
 import (
