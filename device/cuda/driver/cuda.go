@@ -166,8 +166,18 @@ func (l *cudaLib) bindDevices(t *CUDA) {
 		err := l.check("cuDeviceGetAttribute", attribute.Call(uintptr(unsafe.Pointer(n)), uintptr(which), uintptr(ordinal)))
 		return int(*n), err
 	}
+	flags := l.find("cuDevicePrimaryCtxSetFlags_v2")
+	const (
+		blockingSync = 4   // waiting threads sleep
+		active       = 708 // somebody has it already, with flags of their own; since CUDA 11 that is no matter
+	)
 	t.Retain = func(ordinal int) (Context, error) {
 		c := new(Context)
+		if answer := flags.Call(uintptr(ordinal), blockingSync); int32(answer) != active {
+			if err := l.check("cuDevicePrimaryCtxSetFlags", answer); err != nil {
+				return 0, err
+			}
+		}
 		err := l.check("cuDevicePrimaryCtxRetain", retain.Call(uintptr(unsafe.Pointer(c)), uintptr(ordinal)))
 		return *c, err
 	}
@@ -211,7 +221,7 @@ func (l *cudaLib) bindMemory(t *CUDA) {
 
 func (l *cudaLib) bindStreams(t *CUDA) {
 	create, destroy := l.find("cuStreamCreate"), l.find("cuStreamDestroy_v2")
-	synchronize, wait := l.find("cuStreamSynchronize"), l.find("cuStreamWaitEvent")
+	end, wait := l.waiter("cuStreamQuery", "cuStreamSynchronize"), l.find("cuStreamWaitEvent")
 	const nonBlocking = 1 // does not wait for the default stream
 	t.NewStream = func() (Stream, error) {
 		s := new(Stream)
@@ -219,9 +229,7 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 		return *s, err
 	}
 	t.CloseStream = func(s Stream) error { return l.check("cuStreamDestroy", destroy.Call(uintptr(s))) }
-	t.SyncStream = func(s Stream) error {
-		return l.check("cuStreamSynchronize", synchronize.With(&dl.Args{uintptr(s)}))
-	}
+	t.SyncStream = func(s Stream) error { return end(uintptr(s)) }
 	value := l.find("cuStreamWaitValue32_v2")
 	const atLeast = 0
 	t.WaitValue = func(s Stream, at Pointer, v uint32) error {
@@ -232,13 +240,34 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 	}
 }
 
+// patience is how long a wait asks again and again. Then its thread sleeps, which costs some
+// tens of microseconds at the end and leaves its core to the host's updates: those have a
+// thread on each, and all would wait for the one that shares its core.
+const patience = 20 * time.Millisecond
+
+// waiter waits for a stream or an event, by the functions that ask for it and that wait.
+func (l *cudaLib) waiter(ask, wait string) func(handle uintptr) error {
+	query, synchronize := l.find(ask), l.find(wait)
+	const notReady = 600
+	return func(handle uintptr) error {
+		args := &dl.Args{handle}
+		for start := time.Now(); time.Since(start) < patience; {
+			if answer := query.With(args); int32(answer) != notReady {
+				return l.check(ask, answer)
+			}
+		}
+		return l.check(wait, synchronize.With(args))
+	}
+}
+
 func (l *cudaLib) bindEvents(t *CUDA) {
 	create, destroy := l.find("cuEventCreate"), l.find("cuEventDestroy_v2")
-	record, elapsed, synchronize := l.find("cuEventRecord"), l.find("cuEventElapsedTime"), l.find("cuEventSynchronize")
-	t.SyncEvent = func(e Event) error { return l.check("cuEventSynchronize", synchronize.Call(uintptr(e))) }
+	record, elapsed, happened := l.find("cuEventRecord"), l.find("cuEventElapsedTime"), l.waiter("cuEventQuery", "cuEventSynchronize")
+	const blockingSync = 1 // waiting threads sleep
+	t.SyncEvent = func(e Event) error { return happened(uintptr(e)) }
 	t.NewEvent = func() (Event, error) {
 		e := new(Event)
-		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), 0))
+		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), blockingSync))
 		return *e, err
 	}
 	t.CloseEvent = func(e Event) error { return l.check("cuEventDestroy", destroy.Call(uintptr(e))) }
