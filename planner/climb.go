@@ -22,24 +22,21 @@ func (s *search) persists() bool { return s.whole() && s.written < persistBudget
 
 // starts is how many families are climbed from at most: what is best near one of them need
 // not be near the best.
-const starts = 3
+const starts = 5
 
 // climbAll climbs from the best of what was tried, and where plans are quickly written from
-// the next best.
+// others.
 func (s *search) climbAll() error {
-	blocks := len(s.b.model.Blocks)
-	from := slices.Clone(s.tried)
-	from = slices.DeleteFunc(from, func(a attempt) bool { return !a.fits || a.bound || a.candidate == s.best })
-	slices.SortStableFunc(from, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
+	blocks, others := len(s.b.model.Blocks), s.others()
 	if err := s.climb(blocks/2, max(blocks/fine, 1)); err != nil {
 		return err
 	}
-	for _, a := range from[:min(len(from), starts-1)] {
+	for _, c := range others {
 		if !s.persists() {
 			break
 		}
 		top := s.best
-		s.best = a.candidate
+		s.best = c
 		if err := s.climb(blocks/4, max(blocks/fine, 1)); err != nil {
 			return err
 		}
@@ -49,6 +46,32 @@ func (s *search) climbAll() error {
 		}
 	}
 	return nil
+}
+
+// kind is what a mix makes use of.
+type kind struct{ streamed, offloaded, spilled, onDisk, hosted bool }
+
+func (m mix) kind() kind {
+	return kind{m.streamed > 0, m.offloaded > 0, m.spilled > 0, m.onDisk > 0, m.hosted > 0}
+}
+
+// others are what was tried but for the best: the fastest of two more kinds, then whatever
+// is fastest. Of those that take equally long one will do.
+func (s *search) others() (list []*candidate) {
+	tried := slices.Clone(s.tried)
+	slices.SortStableFunc(tried, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
+	kinds, times := map[kind]bool{s.best.mix.kind(): true}, map[float64]bool{s.best.seconds: true}
+	take := func(most int, also func(*candidate) bool) {
+		for _, a := range tried {
+			if a.fits && !a.bound && len(list) < most && !times[a.seconds] && also(a.candidate) {
+				kinds[a.candidate.mix.kind()], times[a.seconds] = true, true
+				list = append(list, a.candidate)
+			}
+		}
+	}
+	take(2, func(c *candidate) bool { return !kinds[c.mix.kind()] })
+	take(starts-1, func(*candidate) bool { return true })
+	return list
 }
 
 // climb improves on the best: it changes its mix by a stride, which is halved when that
