@@ -30,6 +30,9 @@ const (
 	coresToFill             = 5    // cores that fill the memory bus
 	corePeak    units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
 	cpuLaunch               = time.Microsecond
+	// trafficShare is what a host's memory carries of updates and copies together, for each
+	// card, where updates alone are 1: 165 GB/s and 138 on 16 cores beside an H200.
+	trafficShare = 1.2
 
 	diskRead units.Rate = 2e9 // a plain NVMe drive; it writes half as fast
 )
@@ -50,9 +53,13 @@ func (m *Machine) assume() {
 	}
 	m.Host.assume(onDevices, gpus > 0)
 	for i := range m.Devices {
-		if d := &m.Devices[i]; d.Kind == CPU {
+		d := &m.Devices[i]
+		if d.Kind == CPU {
 			d.assumeCPU(m.Host, cpus)
+			continue
 		}
+		traffic := trafficShare * m.Host.Update * units.Rate(gpus)
+		figures{d.figures(), &d.Sources}.fill((&Device{Link: Link{Traffic: traffic}}).figures(), Assumed)
 	}
 	if m.HasDisk() {
 		m.Disk.assume()

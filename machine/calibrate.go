@@ -58,7 +58,7 @@ func (m *Machine) calibrationKey(o Options) string {
 		parts = append(parts, "arithmetic")
 	}
 	if o.Updates != nil {
-		parts = append(parts, "updates")
+		parts = append(parts, "updates alone")
 	}
 	if o.MeasureDisk {
 		parts = append(parts, "disk "+o.DiskPath)

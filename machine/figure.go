@@ -29,6 +29,7 @@ func (d *Device) figures() []figure {
 	return []figure{
 		{"memory", (*size)(&d.Memory)}, {"usable", (*size)(&d.Usable)},
 		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*duplex)(&d.Link.Duplex)}, {"latency", (*span)(&d.Link.Latency)},
+		{"traffic", (*rate)(&d.Link.Traffic)},
 		{"bf16", (*flops)(&d.Compute.BF16)}, {"f16", (*flops)(&d.Compute.F16)}, {"tf32", (*flops)(&d.Compute.TF32)},
 		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
 		{"bf16-lasting", (*flops)(&d.Lasting.BF16)}, {"f16-lasting", (*flops)(&d.Lasting.F16)},

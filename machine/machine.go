@@ -105,6 +105,9 @@ type Link struct {
 	Out     units.Rate    `json:"out"`    // device to host
 	Duplex  Duplex        `json:"duplex"` // what is left of both while both are busy
 	Latency time.Duration `json:"latency_ns"`
+	// Traffic is all that the host's memory carries, reads plus writes, while its processor
+	// updates and the link is busy both ways; 0 of what has no link.
+	Traffic units.Rate `json:"traffic,omitempty"`
 }
 
 // Host is the computer the devices sit in.
@@ -122,7 +125,7 @@ type Host struct {
 	Copy    units.Rate `json:"copy"`
 	CopyOne units.Rate `json:"copy_one"`
 	// Update is the traffic on the memory bus, reads plus writes, while all cores run
-	// AdamW on f32: 28 bytes a param.
+	// AdamW on f32 and nobody else takes part of it: 28 bytes a param.
 	Update  units.Rate `json:"update"`
 	Compute Compute    `json:"compute"` // of all cores together
 	Sources Sources    `json:"sources,omitempty"`

@@ -26,9 +26,9 @@ func TestParseTakesWhatIsGiven(t *testing.T) {
 	want := Device{
 		Name: "gpu0", Kind: GPU, Memory: 24 * units.GiB, Usable: 23 * units.GiB,
 		Compute:   Compute{BF16: 165e12, F16: 165e12, TF32: 82.5e12, F32: 41.25e12},
-		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Duplex: linkDuplex, Latency: linkLatency}, Launch: 4 * time.Microsecond,
+		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Duplex: linkDuplex, Latency: linkLatency, Traffic: 72e9}, Launch: 4 * time.Microsecond,
 		Sources: Sources{"memory": Given, "usable": Given, "in": Given, "out": Given, "bf16": Given, "bandwidth": Given, "launch": Given,
-			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "duplex": Assumed, "latency": Assumed},
+			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "duplex": Assumed, "latency": Assumed, "traffic": Assumed},
 	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("device\n got %+v\nwant %+v", d, want)
@@ -244,6 +244,7 @@ gpu0     gpu rtx4090
   out           25.0 GB/s  given
   duplex            92.0%  assumed
   latency            10µs  assumed
+  traffic       60.0 GB/s  assumed
   bf16        132 TFLOP/s  published
   f16         132 TFLOP/s  published
   tf32       66.1 TFLOP/s  published

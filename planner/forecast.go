@@ -70,9 +70,29 @@ func simulate(p *plan.Plan, site Site) (*simulation, error) {
 		s.devices[d].NoScratch = true
 		devices[d] = s.devices[d]
 	}
+	s.share(p, site)
 	var err error
 	s.executor, err = executor.New(p, devices)
 	return s, err
+}
+
+// share lets the host's processor, where it has a part in the plan, and the devices share
+// the host's memory.
+func (s *simulation) share(p *plan.Plan, site Site) {
+	var host *sim.Virtual
+	var others []*sim.Virtual
+	for d, v := range s.devices {
+		switch p.Devices[d].Name {
+		case DiskName:
+		case HostName:
+			host = v
+		default:
+			others = append(others, v)
+		}
+	}
+	if host != nil && site.Host.Memory > 0 {
+		host.Beside(others)
+	}
 }
 
 // iterate carries the plan out once more and says when that has ended: not before, the

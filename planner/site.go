@@ -37,12 +37,12 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 	}
 	if d.Kind == machine.GPU {
 		site.Host = hostRates(m.Host)
+		site.Rates.Traffic = d.Link.Traffic
 	}
 	return site, nil
 }
 
-// hostRates are those of the host's processor while devices compute. Updates are bound
-// by its memory bus.
+// hostRates are those of the host's processor. Updates are bound by its memory bus.
 func hostRates(h machine.Host) sim.Rates {
 	return sim.Rates{Memory: h.Update, Vector: units.Flops(vectorShare * float64(h.Compute.F32)), Matrix: h.Compute.F32}
 }

@@ -19,10 +19,13 @@ import (
 
 // Rates are what was measured of a device. Zero means that it has no such thing.
 type Rates struct {
-	At        time.Time       `json:"at"`
-	In        units.Rate      `json:"in"`   // host to device, alone
-	Out       units.Rate      `json:"out"`  // device to host, alone
-	Both      units.Rate      `json:"both"` // the sum of both ways at once
+	At   time.Time  `json:"at"`
+	In   units.Rate `json:"in"`   // host to device, alone
+	Out  units.Rate `json:"out"`  // device to host, alone
+	Both units.Rate `json:"both"` // the sum of both ways at once
+	// Traffic is all that the host's memory carries while both ways are busy and its
+	// processor updates; zero in files that are older than this.
+	Traffic   units.Rate      `json:"traffic,omitempty"`
 	Bandwidth units.Rate      `json:"bandwidth"`
 	Compute   machine.Compute `json:"compute"`
 	// Lasting is Compute in work without pauses; zero in files that are older than this.
@@ -40,6 +43,10 @@ type Sizes struct {
 	// Lasting is how long products are watched that follow each other without a pause; 0:
 	// not at all.
 	Lasting time.Duration
+	// Host is the host's processor, which updates so many params of f32 beside copies: more
+	// than caches hold. nil: it does not.
+	Host   device.Device
+	Params int64
 	// Tell is told what is measured next; nil tells nobody.
 	Tell func(what string)
 }
@@ -60,6 +67,10 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	s.tell("copies")
 	if err := r.measureCopies(dev, int64(s.Copy)); err != nil {
 		return r, fmt.Errorf("measuring copies of %s: %w", dev.Info().Name, err)
+	}
+	s.tell("copies beside updates")
+	if err := r.measureTraffic(dev, s); err != nil {
+		return r, fmt.Errorf("measuring copies of %s beside updates of %d params: %w", dev.Info().Name, s.Params, err)
 	}
 	s.tell("products")
 	for t, rate := range products(&r.Compute) {
@@ -139,6 +150,9 @@ func (r Rates) Device(d machine.Device) machine.Device {
 	if r.Both > 0 {
 		d.Link.Duplex = r.duplex()
 	}
+	if r.Traffic > 0 {
+		d.Link.Traffic = r.Traffic
+	}
 	d.Bandwidth, d.Launch = r.Bandwidth, r.Launch
 	f8 := d.Compute.F8
 	d.Compute, d.Lasting = r.Compute, r.Lasting
@@ -149,7 +163,7 @@ func (r Rates) Device(d machine.Device) machine.Device {
 		sources[key] = s
 	}
 	for key, known := range map[string]bool{
-		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
+		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "traffic": r.Traffic > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
 		"f32-lasting": r.Lasting.F32 > 0, "tf32-lasting": r.Lasting.TF32 > 0, "bf16-lasting": r.Lasting.BF16 > 0, "f16-lasting": r.Lasting.F16 > 0,
 		"f32": r.Compute.F32 > 0, "tf32": r.Compute.TF32 > 0, "bf16": r.Compute.BF16 > 0, "f16": r.Compute.F16 > 0,
 	} {

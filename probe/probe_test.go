@@ -23,17 +23,19 @@ var smallGrid = Grid{
 
 func measured(t *testing.T) Rates {
 	t.Helper()
-	dev := cpu.Open(cpu.Options{Threads: 1})
+	dev, host := cpu.Open(cpu.Options{Threads: 1}), cpu.Open(cpu.Options{Threads: 1})
 	told := 0
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Lasting: 10 * time.Millisecond, Tell: func(string) { told++ }})
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Lasting: 10 * time.Millisecond, Host: host, Params: 1 << 20, Tell: func(string) { told++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if told < 5 {
 		t.Errorf("%d measurements were told of", told)
 	}
-	if err := dev.Close(); err != nil { // tells what was left
-		t.Error(err)
+	for _, d := range []*cpu.Device{dev, host} {
+		if err := d.Close(); err != nil { // tells what was left
+			t.Error(err)
+		}
 	}
 	return r
 }
@@ -41,7 +43,7 @@ func measured(t *testing.T) Rates {
 // Every rate lies where a processor's can be, and one thread is no card.
 func TestMeasure(t *testing.T) {
 	r := measured(t)
-	for name, rate := range map[string]units.Rate{"in": r.In, "out": r.Out, "both": r.Both, "bandwidth": r.Bandwidth} {
+	for name, rate := range map[string]units.Rate{"in": r.In, "out": r.Out, "both": r.Both, "traffic": r.Traffic, "bandwidth": r.Bandwidth} {
 		if rate < 50e6 || rate > 1e12 {
 			t.Errorf("%s is %v", name, rate)
 		}

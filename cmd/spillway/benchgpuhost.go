@@ -10,10 +10,7 @@ import (
 	"strings"
 
 	"spillway/device/cpu"
-	"spillway/dtype"
-	"spillway/op"
 	"spillway/probe"
-	"spillway/shape"
 )
 
 // hostRow is work of the computer the card is in: AdamW with weights, gradients and
@@ -54,8 +51,7 @@ func (r *gpuReport) benchHost(ctx context.Context, theirs *peers) error {
 
 // hostAdamRate is how many params a second all threads update.
 func hostAdamRate() (rate float64, err error) {
-	n := op.Type{DType: dtype.F32, Shape: shape.Shape{hostAdamParams}}
-	call, err := op.Make(op.Adam, op.Attr{Decoupled: true}, n, n, n, n, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})
+	call, err := probe.AdamW(hostAdamParams)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/device/cpu"
 	"spillway/device/cuda"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
@@ -160,10 +161,13 @@ func (sh shell) measureCard(c openCard, o cuda.Options, sizes probe.Sizes, tell 
 	sizes.Tell = func(what string) {
 		tell(fmt.Sprintf("measuring %s, %.0f s: %s", c.Info().Name, time.Since(start).Seconds(), what))
 	}
+	host := cpu.Open(cpu.Options{})
+	sizes.Host, sizes.Params = host, updateParams()
 	rates, err := probe.Measure(c, sizes)
-	if err == nil {
-		err = sh.tf32(o, sizes, &rates)
+	if err = errors.Join(err, host.Close()); err != nil {
+		return rates, err
 	}
+	err = sh.tf32(o, sizes, &rates)
 	return rates, err
 }
 

@@ -44,8 +44,9 @@ func bars(t *testing.T, path string) (verbs map[string]int, end float64) {
 // of them, which an iteration among many does not wait for.
 func TestPlanTimelineEndsWithTheForecast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.json")
-	for task, trails := range map[string]bool{"infer": false, "train": true} {
-		v := command(t, "plan", "llama-3-8b", "--task", task, "--machine", "gpu:24GiB@25GB/s,host:192GiB", "--timeline", path, "--json").object(t)
+	for task, trails := range map[string]bool{"infer": false, "train --optimizer-place device": true} {
+		options := append([]string{"plan", "llama-3-8b", "--task"}, strings.Fields(task)...)
+		v := command(t, append(options, "--machine", "gpu:24GiB@25GB/s,host:192GiB", "--timeline", path, "--json")...).object(t)
 		verbs, end := bars(t, path)
 		want := at(t, v, "forecast.step_seconds").(float64)
 		if !trails && math.Abs(end-want) > 1e-6*want || trails && (end < 1.001*want || end > 1.1*want) {

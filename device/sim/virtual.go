@@ -31,7 +31,10 @@ type Rates struct {
 	Out     units.Rate  // device to host
 	Peer    units.Rate  // device to device; 0: as from the host
 	// Duplex is what in and out carry at once; 0: each its full rate.
-	Duplex  machine.Duplex
+	Duplex machine.Duplex
+	// Traffic is what the host's memory carries while its processor updates and copies go
+	// both ways; 0: all they ask for.
+	Traffic units.Rate
 	Launch  time.Duration // per kernel
 	Latency time.Duration // per copy
 	// Tables are the rates of calls by their size, where they were measured.
@@ -49,6 +52,7 @@ type Virtual struct {
 	peak      int64
 	link      link
 	clock     clock
+	beside    *link         // of a card, that the device shares memory with as the host's processor; nil of all others
 	waited    time.Duration // until when somebody has waited for a queue
 	queues    []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
@@ -59,6 +63,21 @@ type Virtual struct {
 // NewVirtual makes a device; a limit of 0 is none.
 func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
 	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex), clock: newClock(r)}
+}
+
+// Beside makes the device the host's processor, whose kernels share the host's memory with
+// the copies of cards that are alike.
+func (v *Virtual) Beside(cards []*Virtual) {
+	if len(cards) == 0 || cards[0].rates.Traffic == 0 {
+		return
+	}
+	n, r := units.Rate(len(cards)), cards[0].rates
+	m := hostMemory{rate: float64(r.Traffic), in: float64(n * r.In), out: float64(n * r.Out), updates: float64(v.rates.Memory)}
+	kernels := &way{}
+	for _, c := range cards {
+		c.link.share(kernels, m)
+	}
+	v.beside = &cards[0].link
 }
 
 // Info describes the device.
@@ -237,7 +256,7 @@ type virtualQueue struct {
 	name string
 	now  time.Duration
 	busy time.Duration
-	last *transfer // nil: no copy over the link, or none that others could delay
+	last *transfer // nil: nothing that others could delay
 }
 
 // Copy takes the link for the time the bytes need.
@@ -261,7 +280,12 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
 	}
-	q.pass(q.v.clock.run(q.now, vk))
+	took := q.v.clock.run(q.now, vk)
+	if q.v.beside == nil {
+		q.pass(took)
+	} else {
+		q.v.beside.carry(q, processor, took)
+	}
 	return nil
 }
 

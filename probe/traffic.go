@@ -1,0 +1,104 @@
+package probe
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/units"
+)
+
+// trafficTime is how long the host's memory is watched.
+const trafficTime = 500 * time.Millisecond
+
+// measureTraffic has the host's processor update while copies go both ways, and counts what
+// its memory carries of both.
+func (r *Rates) measureTraffic(dev device.Device, s Sizes) (err error) {
+	if s.Host == nil {
+		return nil
+	}
+	c, err := newCopies(dev, int64(s.Copy))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	b, err := newBench(s.Host)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	call, err := AdamW(s.Params)
+	if err != nil {
+		return err
+	}
+	k, l, err := b.prepare(call)
+	if err != nil {
+		return err
+	}
+	both := c.keepBusy(dev)
+	from, start := both.bytes.Load(), time.Now()
+	var updated int64
+	for err == nil && time.Since(start) < trafficTime {
+		_, err = b.row(k, l, 1)
+		updated += call.Cost().Bytes
+	}
+	took, copied := time.Since(start), both.bytes.Load()-from
+	r.Traffic = units.Rate(float64(copied+updated) / took.Seconds())
+	return errors.Join(err, both.end())
+}
+
+// AdamW is an update of so many params in f32.
+func AdamW(params int64) (op.Call, error) {
+	n := of(dtype.F32, params)
+	return op.Make(op.Adam, op.Attr{Decoupled: true}, n, n, n, n, of(dtype.F32, 2))
+}
+
+// busyLink copies both ways until it is ended.
+type busyLink struct {
+	bytes  atomic.Int64 // copied so far
+	stop   atomic.Bool
+	copies sync.WaitGroup
+	errs   [2]error
+}
+
+// keepBusy copies one half of the memory in and the other out, again and again.
+func (c *copies) keepBusy(dev device.Device) *busyLink {
+	b := &busyLink{}
+	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.card, 0), c.part(c.host, 0)) })
+	b.copies.Go(func() { b.errs[1] = b.repeat(dev, c.out, c.part(c.host, 1), c.part(c.card, 1)) })
+	return b
+}
+
+func (b *busyLink) end() error {
+	b.stop.Store(true)
+	b.copies.Wait()
+	return errors.Join(b.errs[:]...)
+}
+
+// repeat has two copies queued at any time, so that the link never waits for this goroutine.
+func (b *busyLink) repeat(dev device.Device, q device.Queue, dst, src device.Buffer) error {
+	var done [2]device.Event
+	for i := range done {
+		var err error
+		if done[i], err = dev.Event(); err != nil {
+			return err
+		}
+		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+			return err
+		}
+	}
+	for i := 0; !b.stop.Load(); i = 1 - i {
+		if err := q.SyncTo(done[i]); err != nil {
+			return err
+		}
+		b.bytes.Add(src.Bytes)
+		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+			return err
+		}
+	}
+	return q.Sync()
+}
