@@ -51,15 +51,14 @@ type updateArgs struct {
 func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	e.setNumbers(n)
 	before := e.trail
-	begin := time.Now()
+	begin, had := time.Now(), e.counters.handed()
 	if err := e.start(ctx); err != nil {
 		return errors.Join(err, e.Sync())
 	}
-	issued := time.Now()
 	if err := e.finish(n); err != nil {
 		return fmt.Errorf("iteration %d%s: %w", n.Iteration, before.text(), err)
 	}
-	e.repeat.watch(issued.Sub(begin), time.Since(begin))
+	e.repeat.watch(e.counters.handed()-had, time.Since(begin))
 	e.counters.Iterations++
 	e.tell()
 	return e.owe(n)
@@ -68,6 +67,8 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 // issueAll gives all steps to their queues.
 func (e *Executor) issueAll(ctx context.Context) error {
 	e.turn()
+	had := e.counters.handed()
+	e.repeat.first = pace{start: time.Now()}
 	if err := e.trace.begin(e.queues); err != nil {
 		return err
 	}
@@ -85,6 +86,7 @@ func (e *Executor) issueAll(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err)
 		}
+		e.repeat.first.count(e.counters.handed() - had)
 		if i%64 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -17,20 +17,45 @@ import (
 type repeat struct {
 	watched int // iterations timed
 	pays    bool
+	first   pace          // of the iteration that is being handed over
 	run     device.Repeat // nil until an iteration was noted
 	// What one iteration adds to what is counted.
 	counters Counters
 	traffic  map[*Traffic]Traffic
 }
 
+// unhindered is how many launches and copies a device takes at least before whoever hands
+// them over has to wait for it: a card a thousand, and some of ours are several of its own.
+const unhindered = 128
+
+// pace is how long handing over took when the queues were not full.
+type pace struct {
+	start time.Time
+	took  time.Duration
+	n     int64 // launches and copies
+}
+
+// count says how many launches and copies have been handed over.
+func (p *pace) count(n int64) {
+	if p.n < unhindered {
+		p.n, p.took = n, time.Since(p.start)
+	}
+}
+
+// of is how long so many take.
+func (p *pace) of(n int64) time.Duration {
+	return time.Duration(float64(p.took) / float64(max(p.n, 1)) * float64(n))
+}
+
 // watch decides, after an iteration that was issued step by step, whether repeating pays:
-// when more than half the time goes into handing over. The first one also loads code.
-func (r *repeat) watch(issuing, all time.Duration) {
+// when more than half the time goes into handing over, not counting what is waited for
+// because the queues are full. The first one also loads code.
+func (r *repeat) watch(handed int64, all time.Duration) {
 	if r.run != nil || r.watched > 1 {
 		return
 	}
 	r.watched++
-	r.pays = r.watched > 1 && issuing > all/2
+	r.pays = r.watched > 1 && r.first.of(handed) > all/2
 }
 
 // start gives an iteration to the queues, noted or step by step.
@@ -91,6 +116,9 @@ func (e *Executor) capture(ctx context.Context, d device.Repeater) error {
 	}
 	return run.Run()
 }
+
+// handed is how many launches and copies were handed over so far.
+func (c *Counters) handed() int64 { return c.Launches + c.Moves }
 
 // count adds what a noted iteration does.
 func (e *Executor) count() {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
@@ -14,7 +16,7 @@ import (
 )
 
 // tape is the processor as a device that can repeat, and that is slow to be given
-// things: every one of them is waited for.
+// things: every one of them is waited for, and some time longer.
 type tape struct {
 	device.Device
 	notes    []func() error
@@ -39,7 +41,11 @@ func (q *tapeQueue) do(f func() error) error {
 		q.t.notes = append(q.t.notes, f)
 		return nil
 	}
-	return errors.Join(f(), q.Queue.Sync())
+	err := errors.Join(f(), q.Queue.Sync())
+	for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
+		runtime.Gosched()
+	}
+	return err
 }
 
 func (q *tapeQueue) Copy(dst, src device.Buffer) error {

@@ -44,6 +44,8 @@ type gpuRow struct {
 	// TheirBytes is what they took of the card, as they count.
 	TheirBytes map[string]int64 `json:"their_bytes,omitempty"`
 
+	// Repeats: iterations are repeated from a note of the driver's.
+	Repeats bool `json:"repeats,omitempty"`
 	// Spent is where the card's compute queue spent an iteration, in seconds.
 	Spent map[string]float64 `json:"spent_seconds,omitempty"`
 	// Digest is a checksum of losses and weights after some iterations, of rows with a twin.

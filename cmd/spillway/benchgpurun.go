@@ -54,6 +54,7 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.account(job.Plan, rates)
+	g.Repeats = e.Repeats()
 	g.Driver, err = here.held()
 	return err
 }

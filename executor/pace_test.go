@@ -1,0 +1,27 @@
+package executor
+
+import (
+	"testing"
+	"time"
+)
+
+// Handing over is slow where the first launches were, not where a full queue held up the
+// others: that is the device's time.
+func TestRepeatingPaysWhereHandingOverIsSlow(t *testing.T) {
+	const launches, perLaunch = 4000, 5 * time.Microsecond
+	for all, want := range map[time.Duration]bool{25 * time.Millisecond: true, 39 * time.Millisecond: true, 41 * time.Millisecond: false, time.Second: false} {
+		r := repeat{}
+		for range 2 {
+			r.first = pace{start: time.Now(), took: unhindered * perLaunch, n: unhindered}
+			r.first.count(launches) // long after
+			r.watch(launches, all)
+		}
+		if r.pays != want {
+			t.Errorf("%d launches at %v in iterations of %v: repeating pays: %v", launches, perLaunch, all, r.pays)
+		}
+	}
+	once := repeat{first: pace{took: time.Second, n: 1}}
+	if once.watch(1, time.Second); once.pays {
+		t.Error("the first iteration, which loads code, was judged")
+	}
+}
