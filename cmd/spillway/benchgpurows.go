@@ -37,6 +37,8 @@ type gpuRow struct {
 	Driver          int64 `json:"driver_bytes"`
 	DriverPredicted int64 `json:"driver_predicted_bytes"`
 	Host            int64 `json:"host_bytes"`
+	// Grown is what the driver counted more after each stage of the row than before it.
+	Grown []gpuStage `json:"grown"`
 
 	// Theirs are seconds of the peers, Ratio how many times faster ours is.
 	Theirs map[string]float64 `json:"theirs"`
@@ -56,6 +58,12 @@ type gpuRow struct {
 	tf32    bool   // products of f32 operands round them
 	twin    string // the row that is the same training elsewhere
 	steps   []trace.Event
+}
+
+// gpuStage is a part of a row: planned, started, timed, traced.
+type gpuStage struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
 }
 
 // gpuBound is the time the card's measured link or arithmetic alone would take, whichever

@@ -41,6 +41,9 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.DriverPredicted = here.predicted(job.Plan)
+	if err := g.grew(here, "planned"); err != nil {
+		return err
+	}
 	e, err := job.StartEmpty()
 	if err != nil {
 		return err
@@ -50,17 +53,28 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.Prepare = time.Since(began).Seconds()
-	if err := g.iterate(ctx, e); err != nil {
+	if err := g.grew(here, "started"); err != nil {
+		return err
+	}
+	if err := g.iterate(ctx, e, func() error { return g.grew(here, "timed") }); err != nil {
 		return err
 	}
 	g.account(job.Plan, rates)
 	g.Repeats = e.Repeats()
-	g.Driver, err = here.held()
+	return g.grew(here, "traced")
+}
+
+// grew notes what the driver counts at the end of a stage.
+func (g *gpuRow) grew(here *rig, name string) error {
+	held, err := here.held()
+	g.Grown = append(g.Grown, gpuStage{name, held - g.Driver})
+	g.Driver = held
 	return err
 }
 
-// iterate runs the iterations that are timed, and those that tell more.
-func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor) error {
+// iterate runs the iterations that are timed, which timed is told of, and those that tell
+// more.
+func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor, timed func() error) error {
 	numbers, err := adamNumbers()
 	if err != nil {
 		return err
@@ -72,6 +86,9 @@ func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor) error {
 		}
 	}
 	if err := g.time(settles(e.Plan().Forecast), once); err != nil {
+		return err
+	}
+	if err := timed(); err != nil {
 		return err
 	}
 	return g.follow(e, once)

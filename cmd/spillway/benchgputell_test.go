@@ -99,7 +99,7 @@ func iterateOnCPU(t *testing.T, row *gpuRow) {
 	if err := fillParts(e, m.Info.Vocab); err != nil {
 		t.Fatal(err)
 	}
-	if err := row.iterate(context.Background(), e); err != nil {
+	if err := row.iterate(context.Background(), e, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
