@@ -28,6 +28,10 @@ type repeat struct {
 // them over has to wait for it: a card a thousand, and some of ours are several of its own.
 const unhindered = 128
 
+// mostNoted is how many launches and copies an iteration has at most that is noted: a card
+// keeps some KiB of each, whose sum is to stay within what is set aside for first runs.
+const mostNoted = 2048
+
 // pace is how long handing over took when the queues were not full.
 type pace struct {
 	start time.Time
@@ -55,7 +59,7 @@ func (r *repeat) watch(handed int64, all time.Duration) {
 		return
 	}
 	r.watched++
-	r.pays = r.watched > 1 && r.first.of(handed) > all/2
+	r.pays = r.watched > 1 && handed <= mostNoted && r.first.of(handed) > all/2
 }
 
 // start gives an iteration to the queues, noted or step by step.

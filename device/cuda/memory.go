@@ -70,8 +70,9 @@ func (d *Device) pages() int64 {
 const hostShare = 4096 / 8
 
 // firstRuns is what the driver takes when queues open and kernels run for the first time.
-// On an H200 up to one page was seen in most of a hundred runs, four or five in three of
-// them, each the first training of its process.
+// On an H200 up to one page was seen in most runs, and four to ten in those that seem to have
+// noted iterations of 1,300 to 10,600 launches to repeat them, which is some 4 KiB for each;
+// what is noted since has fewer.
 const firstRuns = 5 * page
 
 // Footprint is what the driver will count of the card, all programs' together, when so
