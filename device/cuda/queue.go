@@ -22,6 +22,7 @@ type queue struct {
 	gate   *gate // for events of other backends; nil until one is waited for
 	since  int   // launches since the last Sync
 	last   *task // the latest of them
+	marks  marks
 	noting *capture
 	// One launch at a time is put together here, in memory that does not move.
 	launch driver.Launch
@@ -120,7 +121,7 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
 		}
 	}
-	return nil
+	return q.mark(len(t.program.steps))
 }
 
 // Record marks the event when all before it is done.
@@ -209,5 +210,6 @@ func (q *queue) end() error {
 		return nil
 	}
 	q.closed = true
+	q.marks.spare(q.device)
 	return errors.Join(q.shut(), q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream)))
 }
