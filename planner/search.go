@@ -325,19 +325,14 @@ func (s *search) simulate(c *candidate) error {
 // forecast is not exact to the last digit.
 const worth = 0.999
 
-// What a plan must bring to be worth what it does beyond one that does not: using the disk,
-// or having something leave the device.
-const (
-	worthDisk    = 0.95
-	worthLeaving = 0.98
-)
+// worthLeaving is how much of the time must be left where something leaves the device, or
+// goes to the disk, that does not in another plan: forecasts of such plans are not exact to
+// less.
+const worthLeaving = 0.95
 
 // worthOver is how much of the time of b is left where a, which may do more, is worth it.
 func worthOver(a, b *candidate) float64 {
-	switch {
-	case count(a.choice.OnDisk) > 0 && count(b.choice.OnDisk) == 0:
-		return worthDisk
-	case !a.choice.stays() && b.choice.stays():
+	if count(a.choice.OnDisk) > 0 && count(b.choice.OnDisk) == 0 || !a.choice.stays() && b.choice.stays() {
 		return worthLeaving
 	}
 	return worth
