@@ -55,8 +55,8 @@ func (m mix) kind() kind {
 	return kind{m.streamed > 0, m.offloaded > 0, m.spilled > 0, m.onDisk > 0, m.hosted > 0}
 }
 
-// others are what was tried but for the best: the fastest of two more kinds, then whatever
-// is fastest. Of those that take equally long one will do.
+// others are what was tried but for the best: the fastest, the fastest of two more kinds,
+// then whatever is fastest. Of those that take equally long one will do.
 func (s *search) others() (list []*candidate) {
 	tried := slices.Clone(s.tried)
 	slices.SortStableFunc(tried, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
@@ -69,7 +69,8 @@ func (s *search) others() (list []*candidate) {
 			}
 		}
 	}
-	take(2, func(c *candidate) bool { return !kinds[c.mix.kind()] })
+	take(1, func(*candidate) bool { return true })
+	take(3, func(c *candidate) bool { return !kinds[c.mix.kind()] })
 	take(starts-1, func(*candidate) bool { return true })
 	return list
 }
