@@ -1,12 +1,18 @@
 package sim
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"spillway/device"
+	"spillway/dtype"
 	"spillway/machine"
+	"spillway/op"
+	"spillway/shape"
+	"spillway/units"
 )
 
 // order is a copy that was asked for.
@@ -178,5 +184,37 @@ func TestDelayedCopiesEndLater(t *testing.T) {
 	}
 	if in.busy != in.now {
 		t.Errorf("the delayed queue was busy for %v of %v", in.busy, in.now)
+	}
+}
+
+// A kernel of the host and a copy to a card that begin together both take as long as the
+// host's memory takes for both; with memory for all, or a card that nobody is beside, each
+// takes its own time.
+func TestProcessorBesideACard(t *testing.T) {
+	const bytes = 40 << 30
+	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(bytes / 8)}) // reads and writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := units.Rate(100e9).Time(bytes)
+	for traffic, want := range map[units.Rate]time.Duration{0: alone, 200e9: alone, 150e9: alone * 4 / 3, 50e9: alone * 2} {
+		card, host := NewVirtual("card", 0, 256, Rates{In: 100e9, Out: 100e9, Traffic: traffic}), NewVirtual("host", 0, 256, Rates{Memory: 100e9})
+		host.Beside([]*Virtual{card})
+		in, _ := card.Queue("in")
+		compute, _ := host.Queue("compute")
+		on, _ := card.Alloc(bytes)
+		from, _ := card.HostAlloc(bytes)
+		k, err := host.Kernel(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(in.Copy(device.Buffer{Memory: on, Bytes: bytes}, device.Buffer{Memory: from, Bytes: bytes}), compute.Launch(k, nil), in.Sync(), compute.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range map[string]*Virtual{"copy": card, "kernel": host} {
+			if got := v.Waited(); math.Abs(float64(got-want)) > 1e-3*float64(want) {
+				t.Errorf("memory of %v: the %s took %v, want %v", traffic, name, got, want)
+			}
+		}
 	}
 }

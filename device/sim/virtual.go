@@ -72,7 +72,8 @@ func (v *Virtual) Beside(cards []*Virtual) {
 		return
 	}
 	n, r := units.Rate(len(cards)), cards[0].rates
-	m := hostMemory{rate: float64(r.Traffic), in: float64(n * r.In), out: float64(n * r.Out), updates: float64(v.rates.Memory)}
+	all := max(r.Traffic, v.rates.Memory) // whatever noise there was: updates alone are no more than all
+	m := hostMemory{rate: float64(all), in: float64(n * r.In), out: float64(n * r.Out), updates: float64(v.rates.Memory)}
 	kernels := &way{}
 	for _, c := range cards {
 		c.link.share(kernels, m)
