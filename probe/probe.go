@@ -57,8 +57,8 @@ func (s Sizes) tell(what string) {
 	}
 }
 
-// Usual are sizes for cards: large against every overhead. Measuring takes half a minute,
-// and as long again where kernels must be compiled first.
+// Usual are sizes for cards: large against every overhead. Measuring takes a minute or two,
+// the longer where kernels must be compiled and their ways chosen first.
 var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid, Lasting: 2 * time.Second}
 
 // Measure measures a device that nobody else uses meanwhile.

@@ -15,6 +15,12 @@ import (
 // trafficTime is how long the host's memory is watched.
 const trafficTime = 500 * time.Millisecond
 
+// Updates is the traffic on the memory of a host whose processor updates so many params of
+// f32, again and again.
+func Updates(host device.Device, params int64) (units.Rate, error) {
+	return watchUpdates(host, params, func() int64 { return 0 })
+}
+
 // measureTraffic has the host's processor update while copies go both ways, and counts what
 // its memory carries of both.
 func (r *Rates) measureTraffic(dev device.Device, s Sizes) (err error) {
@@ -26,36 +32,39 @@ func (r *Rates) measureTraffic(dev device.Device, s Sizes) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	b, err := newBench(s.Host)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	call, err := AdamW(s.Params)
-	if err != nil {
-		return err
-	}
-	k, l, err := b.prepare(call)
-	if err != nil {
-		return err
-	}
 	both := c.keepBusy(dev)
-	from, start := both.bytes.Load(), time.Now()
-	var updated int64
-	for err == nil && time.Since(start) < trafficTime {
-		_, err = b.row(k, l, 1)
-		updated += call.Cost().Bytes
-	}
-	took, copied := time.Since(start), both.bytes.Load()-from
-	r.Traffic = units.Rate(float64(copied+updated) / took.Seconds())
+	r.Traffic, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
 	return errors.Join(err, both.end())
 }
 
-// AdamW is an update of so many params in f32.
-func AdamW(params int64) (op.Call, error) {
-	n := of(dtype.F32, params)
-	return op.Make(op.Adam, op.Attr{Decoupled: true}, n, n, n, n, of(dtype.F32, 2))
+// watchUpdates is the traffic of updates and of copies that somebody counts meanwhile.
+func watchUpdates(host device.Device, params int64, copied func() int64) (rate units.Rate, err error) {
+	b, err := newBench(host)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	call, err := AdamW(params)
+	if err != nil {
+		return 0, err
+	}
+	k, l, err := b.prepare(call)
+	if err != nil {
+		return 0, err
+	}
+	before, start, bytes := copied(), time.Now(), int64(0)
+	for bytes == 0 || time.Since(start) < trafficTime {
+		if _, err := b.row(k, l, 1); err != nil {
+			return 0, err
+		}
+		bytes += call.Cost().Bytes
+	}
+	took := time.Since(start)
+	return units.Rate(float64(bytes+copied()-before) / took.Seconds()), nil
 }
+
+// AdamW is an update of so many params in f32.
+func AdamW(params int64) (op.Call, error) { return plain[op.Adam](dtype.F32, 1, params) }
 
 // busyLink copies both ways until it is ended.
 type busyLink struct {

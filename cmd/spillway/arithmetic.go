@@ -43,10 +43,7 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
 }
 
-// updateTime is how long updates are measured.
-const updateTime = 300 * time.Millisecond
-
-// updateParams is how many params are updated then: more than caches hold, which are
+// updateParams is how many params are updated to measure that: more than caches hold, which are
 // hundreds of megabytes where there are many cores.
 func updateParams() int64 {
 	const least, perCore, most = 16 << 20, 4 << 20, 128 << 20
@@ -57,27 +54,7 @@ func updateParams() int64 {
 func updateRate() (rate units.Rate, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	call, err := probe.AdamW(updateParams())
-	if err != nil {
-		return 0, err
-	}
-	b, err := newBenchCall(dev, call)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	b.launch.Args = &op.Args{}
-	for i, x := range map[int]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1} {
-		b.launch.Args.F[i] = x
-	}
-	clear(b.launch.Buffers[1].Host())                 // gradients are only read; memory nobody wrote would be one page of zeros
-	factor := b.launch.Buffers[len(call.In)-1].Host() // of clipping; with 0 nothing is updated
-	binary.LittleEndian.PutUint32(factor, math.Float32bits(1))
-	mean, err := b.mean(updateTime)
-	if err != nil {
-		return 0, err
-	}
-	return units.Rate(float64(call.Cost().Bytes) / mean.Seconds()), nil
+	return probe.Updates(dev, updateParams())
 }
 
 // registerPeak is the rate of multiply-adds that all cores reach in registers, in units
@@ -187,22 +164,6 @@ func (b *benchCall) best(patience time.Duration) (time.Duration, error) {
 		}
 	}
 	return best, nil
-}
-
-// mean is what a run takes when one follows the other for the time given, after one that
-// does not count.
-func (b *benchCall) mean(patience time.Duration) (time.Duration, error) {
-	if _, err := b.run(); err != nil {
-		return 0, err
-	}
-	start, runs := time.Now(), time.Duration(0)
-	for runs == 0 || time.Since(start) < patience {
-		if _, err := b.run(); err != nil {
-			return 0, err
-		}
-		runs++
-	}
-	return time.Since(start) / runs, nil
 }
 
 func (b *benchCall) close() error { return errors.Join(b.queue.Close(), b.memory.Free()) }

@@ -27,9 +27,9 @@ func newBench(sh shell) *cobra.Command {
 		Long: `bench gpu measures a card: forward passes of 8 billion params that rest in host memory,
 training iterations on the card, and how well plans foretold their time and memory. Rows
 in which the card computes most of the time run for a second before their time counts: it
-lowers its clock under load. The bound is what the link or the arithmetic, measured in the same run, would take alone, with
-products as fast as in a moment and, lasting, as in work without pauses. Peers are PyTorch,
-accelerate and RamTorch.
+lowers its clock under load. The bound is what the link or the arithmetic, measured in the
+same run, would take alone, with products as fast as in a moment and, lasting, as in work
+without pauses. Peers are PyTorch, accelerate, RamTorch and Overflow.
 
 bench cpu measures the CPU backend: float32 matrix products, causal attention, AdamW, and one
 training iteration of a Llama of 52 million params. Each figure is shown as a share of
