@@ -89,7 +89,7 @@ func lion(c op.Call, workers int) program {
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := &mirror{to: c.Attr.To}, false
-	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(worker, from, to int) {
+	work := stretchesOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
 		if !leave {
 			g.each(worker, from, to, func(i, j int, g []float32) {
 				kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
