@@ -44,10 +44,11 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
 }
 
-// updateParams is how many params are updated to measure that: more than caches hold, which are
-// hundreds of megabytes where there are many cores.
+// updateParams is how many params are updated to measure that: several times what caches
+// hold, which are hundreds of megabytes where there are many cores and keep a part of what
+// passes through them.
 func updateParams() int64 {
-	const least, perCore, most = 16 << 20, 4 << 20, 128 << 20
+	const least, perCore, most = 16 << 20, 8 << 20, 128 << 20
 	return min(max(least, perCore*int64(runtime.GOMAXPROCS(0))), most)
 }
 

@@ -163,7 +163,7 @@ func (sh shell) measureCard(c openCard, o cuda.Options, sizes probe.Sizes, tell 
 	}
 	host := cpu.Open(cpu.Options{})
 	sizes.Host, sizes.Params = host, updateParams()
-	rates, err := probe.Measure(c, sizes)
+	rates, err := probe.Measure(c.card, sizes) // the bare card, which can also note and repeat
 	if err = errors.Join(err, host.Close()); err != nil {
 		return rates, err
 	}
