@@ -75,11 +75,15 @@ func (m *Machine) calibrationKey(o Options) string {
 func (m *Machine) measure(o Options, key string) calibration {
 	c := calibration{Key: key, At: o.Now().UTC().Truncate(time.Second)}
 	n := min(o.CopyBytes, m.Host.Usable/8)
+	o.Tell("copies")
 	c.CopyOne = copyRate(n, 1)
 	c.Copy = max(copyRate(n, m.Host.Cores), c.CopyOne)
+	o.Tell("products")
 	c.measureArithmetic(o.Arithmetic)
+	o.Tell("updates")
 	c.measureUpdates(o.Updates)
-	c.measureTables(o.Tables)
+	c.measureTables(o.Tables, o.Tell)
+	o.Tell("the disk")
 	c.measureDisk(m.Disk, o)
 	return c
 }
@@ -114,12 +118,13 @@ func (c *calibration) measureUpdates(measure func() (units.Rate, error)) {
 	c.Update = rate
 }
 
-func (c *calibration) measureTables(measure func(dtype.Type) (ByVariant, error)) {
+func (c *calibration) measureTables(measure func(dtype.Type) (ByVariant, error), tell func(string)) {
 	if measure == nil {
 		return
 	}
 	c.Tables = Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		tell(fmt.Sprintf("calls of many sizes in %v", t))
 		table, err := measure(t)
 		if err != nil {
 			c.note("calls of many sizes in %v could not be measured: %v", t, err)

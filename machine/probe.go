@@ -30,6 +30,8 @@ type Options struct {
 	// Tables measures calls of many sizes that compute in a type, likewise; nil has
 	// forecasts take the rates of large work for small work too.
 	Tables func(dtype.Type) (ByVariant, error)
+	// Tell is told what is measured next; nil tells nobody.
+	Tell func(what string)
 	// DiskPath is a folder for the disk tier; "" means none. MeasureDisk writes and
 	// reads back DiskBytes (256 MiB if zero) there.
 	DiskPath    string
@@ -90,6 +92,9 @@ func Probe(o Options) (Machine, error) {
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Tell == nil {
+		o.Tell = func(string) {}
 	}
 	if o.CopyBytes == 0 {
 		o.CopyBytes = measuredBytes

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/internal/term"
 	"spillway/machine"
 )
 
@@ -88,6 +89,9 @@ func describeMachine(w io.Writer, m machine.Machine) error {
 // probe looks at this computer. The rates come from the cache folder where they
 // are kept there.
 func (sh shell) probe(o machine.Options) (machine.Machine, error) {
+	line := term.NewLine(sh.err)
+	defer line.Done()
+	o.Tell = func(what string) { line.Show(func() string { return "measuring this computer, once: " + what }) }
 	o.CacheDir, o.Version, o.Arithmetic, o.Updates, o.Tables = sh.cache, version, arithmetic, updateRate, callRates
 	return machine.Probe(o)
 }
