@@ -32,6 +32,10 @@ const unhindered = 128
 // keeps some KiB of each, whose sum is to stay within what is set aside for first runs.
 const mostNoted = 2048
 
+// Notes says whether an iteration on so many devices that hands over so much is noted, on
+// a device that can, where handing it over takes longer than doing it.
+func Notes(devices int, handed int64) bool { return devices == 1 && handed <= mostNoted }
+
 // pace is how long handing over took when the queues were not full.
 type pace struct {
 	start time.Time
@@ -59,7 +63,7 @@ func (r *repeat) watch(handed int64, all time.Duration) {
 		return
 	}
 	r.watched++
-	r.pays = r.watched > 1 && handed <= mostNoted && r.first.of(handed) > all/2
+	r.pays = r.watched > 1 && Notes(1, handed) && r.first.of(handed) > all/2
 }
 
 // start gives an iteration to the queues, noted or step by step.

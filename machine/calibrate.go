@@ -25,14 +25,16 @@ type calibration struct {
 	CopyOne   units.Rate `json:"copy_one"`
 	Update    units.Rate `json:"update,omitempty"`
 	Compute   Compute    `json:"compute"`
+	Tables    Tables     `json:"tables,omitempty"` // of the processor
 	DiskRead  units.Rate `json:"disk_read,omitempty"`
 	DiskWrite units.Rate `json:"disk_write,omitempty"`
 	Notes     []string   `json:"notes,omitempty"`
 }
 
 // calibrate fills the rates of host and disk from the cache, or measures them and
-// keeps them there. It never fails: rates can be assumed, with a note.
-func (m *Machine) calibrate(o Options) {
+// keeps them there. It never fails: rates can be assumed, with a note. It returns the
+// tables of the processor.
+func (m *Machine) calibrate(o Options) Tables {
 	key := m.calibrationKey(o)
 	c, err := o.cached(key)
 	if err != nil {
@@ -49,6 +51,7 @@ func (m *Machine) calibrate(o Options) {
 	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Update: c.Update, Compute: c.Compute}
 	figures{m.Host.figures(), &m.Host.Sources}.fill(host.figures(), Measured)
 	figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Read: c.DiskRead, Write: c.DiskWrite}).figures(), Measured)
+	return c.Tables
 }
 
 // calibrationKey names everything the rates depend on, and what was asked for.
@@ -59,6 +62,9 @@ func (m *Machine) calibrationKey(o Options) string {
 	}
 	if o.Updates != nil {
 		parts = append(parts, "updates alone")
+	}
+	if o.Tables != nil {
+		parts = append(parts, "tables")
 	}
 	if o.MeasureDisk {
 		parts = append(parts, "disk "+o.DiskPath)
@@ -73,6 +79,7 @@ func (m *Machine) measure(o Options, key string) calibration {
 	c.Copy = max(copyRate(n, m.Host.Cores), c.CopyOne)
 	c.measureArithmetic(o.Arithmetic)
 	c.measureUpdates(o.Updates)
+	c.measureTables(o.Tables)
 	c.measureDisk(m.Disk, o)
 	return c
 }
@@ -105,6 +112,21 @@ func (c *calibration) measureUpdates(measure func() (units.Rate, error)) {
 		return
 	}
 	c.Update = rate
+}
+
+func (c *calibration) measureTables(measure func(dtype.Type) (ByVariant, error)) {
+	if measure == nil {
+		return
+	}
+	c.Tables = Tables{}
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		table, err := measure(t)
+		if err != nil {
+			c.note("calls of many sizes in %v could not be measured: %v", t, err)
+			continue
+		}
+		c.Tables[t.String()] = table
+	}
 }
 
 func (c *calibration) measureDisk(d Disk, o Options) {
@@ -153,6 +175,9 @@ func (o Options) cached(key string) (calibration, error) {
 		return c, err
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", o.cachePath(key), err)
+	}
+	if err := c.Tables.Check(); err != nil {
 		return c, fmt.Errorf("%s: %w", o.cachePath(key), err)
 	}
 	age := o.Now().Sub(c.At)

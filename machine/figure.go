@@ -34,7 +34,7 @@ func (d *Device) figures() []figure {
 		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
 		{"bf16-lasting", (*flops)(&d.Lasting.BF16)}, {"f16-lasting", (*flops)(&d.Lasting.F16)},
 		{"tf32-lasting", (*flops)(&d.Lasting.TF32)}, {"f32-lasting", (*flops)(&d.Lasting.F32)},
-		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)},
+		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)}, {"kernel", (*span)(&d.Kernel)},
 	}
 }
 

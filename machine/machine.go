@@ -61,6 +61,9 @@ type Device struct {
 	Bandwidth units.Rate    `json:"bandwidth"` // of its own memory, reads plus writes
 	Link      Link          `json:"link"`      // to the host
 	Launch    time.Duration `json:"launch_ns"` // from asking for a kernel to its start
+	// Kernel is the least a kernel takes that was asked for early enough; zero, where nobody
+	// looked: as long as Launch.
+	Kernel time.Duration `json:"kernel_ns,omitempty"`
 	// Tables refine the rates by the sizes of calls; none where nobody measured.
 	Tables  Tables  `json:"tables,omitempty"`
 	Sources Sources `json:"sources,omitempty"`
@@ -234,8 +237,8 @@ func (d Device) check() error {
 	if err := d.Link.Duplex.check(); err != nil {
 		return fmt.Errorf("link: %w", err)
 	}
-	if d.Launch < 0 || d.Link.Latency < 0 {
-		return fmt.Errorf("launch %v and latency %v must not be negative", d.Launch, d.Link.Latency)
+	if d.Launch < 0 || d.Kernel < 0 || d.Link.Latency < 0 {
+		return fmt.Errorf("launch %v, kernel %v and latency %v must not be negative", d.Launch, d.Kernel, d.Link.Latency)
 	}
 	return nil
 }

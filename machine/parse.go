@@ -18,7 +18,7 @@ const Grammar = `a machine is parts with commas between them:
   peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them
 after @ figures are divided by "/", and any can be named: usable=22GiB in=25GB/s out=20GB/s latency=10us
   duplex=92% (what both ways carry at once, of what they carry alone; half-duplex is 50%)
-  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us shared bf16-lasting= (in work without pauses; f16-lasting= ...)
+  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us kernel=2us shared bf16-lasting= (in work without pauses; f16-lasting= ...)
   traffic=160GB/s (of the host's memory, while its processor updates and copies go both ways)
   host: usable= limit= cores=16 copy= copy-one= update= f32=; disk: read= write=`
 

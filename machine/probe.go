@@ -27,6 +27,9 @@ type Options struct {
 	Arithmetic func(dtype.Type) (units.Flops, error)
 	// Updates measures Host.Update, likewise.
 	Updates func() (units.Rate, error)
+	// Tables measures calls of many sizes that compute in a type, likewise; nil has
+	// forecasts take the rates of large work for small work too.
+	Tables func(dtype.Type) (ByVariant, error)
 	// DiskPath is a folder for the disk tier; "" means none. MeasureDisk writes and
 	// reads back DiskBytes (256 MiB if zero) there.
 	DiskPath    string
@@ -71,13 +74,13 @@ func Probe(o Options) (Machine, error) {
 	if err := m.probeDisk(o.DiskPath); err != nil {
 		return Machine{}, err
 	}
-	m.calibrate(o)
+	tables := m.calibrate(o)
 	for i, d := range o.Devices {
 		m.add(d)
 		m.Devices[i].Name = d.Name
 	}
 	m.add(Device{
-		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true,
+		Kind: CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Tables: tables,
 		Sources: Sources{"memory": Measured, "usable": Measured},
 	})
 	m.assume()

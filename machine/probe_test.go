@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spillway/dtype"
+	"spillway/op"
 	"spillway/units"
 )
 
@@ -169,6 +170,9 @@ func TestProbeKeepsRates(t *testing.T) {
 	o.CacheDir, o.MaxAge = filepath.Join(t.TempDir(), "cache"), time.Hour
 	o.Now = func() time.Time { return now }
 	o.Arithmetic = func(dtype.Type) (units.Flops, error) { calls++; return units.Flops(calls) * 1e9, nil }
+	o.Tables = func(dtype.Type) (ByVariant, error) {
+		return ByVariant{{Kind: op.Add}: {Axes: [][]int64{{1, 10}}, Rates: []float64{1e9, 2e9}}}, nil
+	}
 	probe := func(what string, wantMeasured bool) Machine {
 		t.Helper()
 		before := calls
@@ -210,6 +214,28 @@ func TestProbeKeepsRates(t *testing.T) {
 	}
 	o.CacheDir = "/dev/null/x"
 	if m := probe("a cache that cannot be written", true); !slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "could not be kept") }) {
+		t.Errorf("notes %q", m.Notes)
+	}
+}
+
+// What calls of many sizes reach is the processor's; what could not be measured is said, and
+// large work's rates remain.
+func TestProbeMeasuresCalls(t *testing.T) {
+	o := quick()
+	o.Tables = func(d dtype.Type) (ByVariant, error) {
+		if d != dtype.F32 {
+			return nil, errors.New("no memory for it")
+		}
+		return ByVariant{{Kind: op.Add}: {Axes: [][]int64{{1, 10}}, Rates: []float64{1e9, 2e9}}}, nil
+	}
+	m, err := Probe(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tables := m.Devices[0].Tables; len(tables) != 1 || len(tables["f32"]) != 1 {
+		t.Errorf("the processor has the tables %v", tables)
+	}
+	if !slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "bf16") && strings.Contains(n, "no memory for it") }) {
 		t.Errorf("notes %q", m.Notes)
 	}
 }

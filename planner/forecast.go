@@ -64,16 +64,29 @@ type simulation struct {
 
 func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
-	devices := make([]device.Device, len(p.Devices))
+	devices, oneByOne := make([]device.Device, len(p.Devices)), !executor.Notes(len(p.Devices), handed(p))
 	for d := range devices {
 		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
-		s.devices[d].NoScratch = true
+		s.devices[d].NoScratch, s.devices[d].OneByOne = true, oneByOne
 		devices[d] = s.devices[d]
 	}
 	s.share(p, site)
 	var err error
 	s.executor, err = executor.New(p, devices)
 	return s, err
+}
+
+// handed is how many kernels and copies an iteration hands over.
+func handed(p *plan.Plan) (n int64) {
+	for i := range p.Steps {
+		switch s := &p.Steps[i]; s.Verb {
+		case plan.Run:
+			n += int64(len(p.Programs[s.Program].Graph.Nodes))
+		case plan.Move, plan.UpdateRun:
+			n++
+		}
+	}
+	return n
 }
 
 // share lets the host's processor, where it has a part in the plan, and the devices share

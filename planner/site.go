@@ -60,7 +60,7 @@ func alike(m machine.Machine, d machine.Device) (n int) {
 // RatesOf turns what is known of a device into the simulator's rates.
 func RatesOf(d machine.Device, t dtype.Type) sim.Rates {
 	r := sim.Rates{Matrix: d.Compute.Rate(t), Lasting: d.Lasting.Or(d.Compute).Rate(t), Memory: d.Bandwidth, In: d.Link.In, Out: d.Link.Out,
-		Duplex: d.Link.Duplex, Launch: d.Launch, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
+		Duplex: d.Link.Duplex, Launch: d.Launch, Kernel: d.Kernel, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
 	if t != dtype.F32 {
 		r.Full = d.Compute.Rate(dtype.F32)
 	}

@@ -31,8 +31,11 @@ type Rates struct {
 	// Lasting is Compute in work without pauses; zero in files that are older than this.
 	Lasting machine.Compute `json:"lasting,omitzero"`
 	Launch  time.Duration   `json:"launch_ns"`
-	Latency time.Duration   `json:"latency_ns"` // of a small copy
-	Tables  machine.Tables  `json:"tables,omitempty"`
+	// Kernel is what a small kernel takes that need not be handed over; zero where that is as
+	// long, and in files that are older than this.
+	Kernel  time.Duration  `json:"kernel_ns,omitempty"`
+	Latency time.Duration  `json:"latency_ns"` // of a small copy
+	Tables  machine.Tables `json:"tables,omitempty"`
 }
 
 // Sizes say how much work a measurement is.
@@ -78,8 +81,8 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 			return r, err
 		}
 	}
-	if r.Launch, err = launch(dev); err != nil {
-		return r, err
+	if err := r.measureLaunches(dev); err != nil {
+		return r, fmt.Errorf("measuring launches: %w", err)
 	}
 	r.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
@@ -116,17 +119,35 @@ const largeSpan = 10 * time.Millisecond
 // Time is how long a call on random operands takes, one of several in a row.
 func Time(dev device.Device, call op.Call) (time.Duration, error) { return timed(dev, call, largeSpan) }
 
-// launch is what one of many small kernels costs.
-func launch(dev device.Device) (time.Duration, error) {
+// measureLaunches measures what one of many small kernels costs, handed over one by one and
+// noted to be repeated.
+func (r *Rates) measureLaunches(dev device.Device) (err error) {
 	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, of(dtype.F32, 64))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	best, err := timed(dev, call, time.Second)
+	b, err := newBench(dev)
 	if err != nil {
-		return 0, fmt.Errorf("measuring launches: %w", err)
+		return err
 	}
-	return best, nil
+	defer func() { err = errors.Join(err, b.close()) }()
+	w, err := b.prepare(call)
+	if err != nil {
+		return err
+	}
+	r.Launch = time.Second
+	for range workTries {
+		took, err := w.row(mostLaunches)
+		if err != nil {
+			return err
+		}
+		r.Launch = min(r.Launch, took)
+	}
+	kernel, err := w.unhanded(r.Launch)
+	if kernel < r.Launch {
+		r.Kernel = kernel
+	}
+	return err
 }
 
 // timed is how long a call takes on a bench of its own.
@@ -153,7 +174,7 @@ func (r Rates) Device(d machine.Device) machine.Device {
 	if r.Traffic > 0 {
 		d.Link.Traffic = r.Traffic
 	}
-	d.Bandwidth, d.Launch = r.Bandwidth, r.Launch
+	d.Bandwidth, d.Launch, d.Kernel = r.Bandwidth, r.Launch, r.Kernel
 	f8 := d.Compute.F8
 	d.Compute, d.Lasting = r.Compute, r.Lasting
 	d.Compute.F8 = f8
@@ -163,7 +184,7 @@ func (r Rates) Device(d machine.Device) machine.Device {
 		sources[key] = s
 	}
 	for key, known := range map[string]bool{
-		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "traffic": r.Traffic > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0,
+		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "traffic": r.Traffic > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0, "kernel": r.Kernel > 0,
 		"f32-lasting": r.Lasting.F32 > 0, "tf32-lasting": r.Lasting.TF32 > 0, "bf16-lasting": r.Lasting.BF16 > 0, "f16-lasting": r.Lasting.F16 > 0,
 		"f32": r.Compute.F32 > 0, "tf32": r.Compute.TF32 > 0, "bf16": r.Compute.BF16 > 0, "f16": r.Compute.F16 > 0,
 	} {

@@ -1,13 +1,16 @@
 package probe
 
 import (
+	"encoding/binary"
 	"maps"
+	"math"
 	"os"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
+	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/machine"
@@ -158,19 +161,69 @@ func TestUpdatesAreMeasuredUpdating(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := dev.Kernel(call)
+	w, err := b.prepare(call)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := b.place(call, k.Workspace())
-	if err != nil {
+	before := slices.Clone(w.launch.Buffers[0].Host())
+	if _, err := w.row(1); err != nil {
 		t.Fatal(err)
 	}
-	copy(l.Buffers[2].Host(), make([]byte, l.Buffers[2].Bytes)) // the first moment, unlike the gradient
-	if _, err := b.row(k, l, 1); err != nil {
-		t.Fatal(err)
+	after := w.launch.Buffers[0].Host()
+	if slices.Equal(after, before) {
+		t.Error("no weight changed: nothing was updated")
 	}
-	if !slices.Equal(l.Buffers[2].Host(), l.Buffers[1].Host()) { // beta is 0
-		t.Error("the first moment is not the gradient: nothing was updated")
+	for i := 0; i < len(after); i += 4 {
+		if x := math.Float32frombits(binary.LittleEndian.Uint32(after[i:])); x != x {
+			t.Fatalf("weight %d became NaN, which updates of a training do not make", i/4)
+		}
+	}
+}
+
+// noting is a device that notes what its queues are given, and repeats it in hardly any time; or
+// one that refuses to.
+type noting struct {
+	device.Device
+	refuses       bool
+	noted, closed int
+}
+
+func (n *noting) Capture([]device.Queue, func() error) (device.Repeat, error) {
+	if n.refuses {
+		return nil, device.ErrNotRepeatable
+	}
+	n.noted++
+	return (*repeat)(n), nil
+}
+
+type repeat noting
+
+func (r *repeat) Run() error {
+	time.Sleep(time.Microsecond) // longer than no time, by any clock
+	return nil
+}
+
+func (r *repeat) Close() error {
+	r.closed++
+	return nil
+}
+
+// Small kernels are timed without what handing them over takes, where the device can.
+func TestKernelsAreTimedUnhanded(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		dev := &noting{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: refuses}
+		var r Rates
+		if err := r.measureLaunches(dev); err != nil {
+			t.Fatal(err)
+		}
+		if r.Launch <= 0 || r.Kernel >= r.Launch || (r.Kernel > 0) == refuses {
+			t.Errorf("a device that refuses to note (%v): %v to hand over, %v by itself", refuses, r.Launch, r.Kernel)
+		}
+		if dev.noted != dev.closed || (dev.noted > 0) == refuses {
+			t.Errorf("a device that refuses to note (%v): noted %d times, closed %d", refuses, dev.noted, dev.closed)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -51,7 +51,11 @@ const settled = 0.4
 
 // lasting is how long a launch takes in a row of launches that takes span.
 func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error) {
-	_, row, err := b.rows(call, largeSpan)
+	w, err := b.prepare(call)
+	if err != nil {
+		return 0, err
+	}
+	once, err := w.row(1)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +63,7 @@ func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error)
 	rows := 0
 	for start := time.Now(); rows == 0 || time.Since(start) < span; {
 		counts := time.Since(start) >= time.Duration(settled*float64(span))
-		took, err := row()
+		took, err := w.row(launchesIn(largeSpan, once))
 		if err != nil {
 			return 0, err
 		}

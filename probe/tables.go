@@ -24,6 +24,9 @@ type Grid struct {
 	// Lines are the rows of everything else, Line their width.
 	Lines []int64
 	Line  int64
+	// Rest is how long the device does nothing before rows of products, at most: cards
+	// lower their clock otherwise.
+	Rest time.Duration
 }
 
 // UsualGrid reaches from what hides no launch to what fills any card, in some seconds.
@@ -32,6 +35,16 @@ var UsualGrid = Grid{
 	Positions: []int64{512, 4096}, Heads: []int64{16, 128}, Head: []int64{64, 128},
 	Rows: []int64{512, 2048, 8192}, Vocabulary: []int64{8192, 131072}, Width: []int64{1024, 4096},
 	Lines: []int64{64, 1024, 16384}, Line: 4096,
+	Rest: usualRest,
+}
+
+// ProcessorGrid does the same for processors, in some seconds: what fits their caches and
+// what does not.
+var ProcessorGrid = Grid{
+	Sides:     []int64{64, 256, 1024},
+	Positions: []int64{128, 512}, Heads: []int64{4, 16}, Head: []int64{32, 128},
+	Rows: []int64{64, 256}, Vocabulary: []int64{ids}, Width: []int64{128, 512},
+	Lines: []int64{16, 128, 1024}, Line: 1024,
 }
 
 // tableSpan is how long the launches of one measurement take together.
@@ -45,6 +58,7 @@ func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	b.rest = g.Rest
 	tables = machine.ByVariant{}
 	for v, make := range shaped {
 		if v.Dropout && t == dtype.F32 {

@@ -48,13 +48,13 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 	if err != nil {
 		return 0, err
 	}
-	k, l, err := b.prepare(call)
+	w, err := b.prepare(call)
 	if err != nil {
 		return 0, err
 	}
 	before, start, bytes := copied(), time.Now(), int64(0)
 	for bytes == 0 || time.Since(start) < trafficTime {
-		if _, err := b.row(k, l, 1); err != nil {
+		if _, err := w.row(1); err != nil {
 			return 0, err
 		}
 		bytes += call.Cost().Bytes

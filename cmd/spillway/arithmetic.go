@@ -12,6 +12,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/probe"
 	"spillway/shape"
@@ -55,6 +56,13 @@ func updateRate() (rate units.Rate, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	return probe.Updates(dev, updateParams())
+}
+
+// callRates measures calls of many sizes on all cores.
+func callRates(t dtype.Type) (rates machine.ByVariant, err error) {
+	dev := cpu.Open(cpu.Options{})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	return probe.Tables(dev, t, probe.ProcessorGrid)
 }
 
 // registerPeak is the rate of multiply-adds that all cores reach in registers, in units

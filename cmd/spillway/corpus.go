@@ -92,6 +92,9 @@ func endToken(model string) (*int32, error) {
 	return &end, nil
 }
 
+// tokensExt is how names of files end that hold tokens.
+const tokensExt = ".bin"
+
 // corpus is the text to train on, from files that stay open.
 type corpus struct {
 	data.Source
@@ -125,7 +128,7 @@ func (o *dataOptions) openFile(c *corpus, name string, r reading, progress func(
 	var records *data.Records
 	var err error
 	switch filepath.Ext(name) {
-	case ".bin":
+	case tokensExt:
 		return o.openTokens(c, name, r)
 	case ".json":
 		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)

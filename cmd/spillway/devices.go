@@ -88,6 +88,6 @@ func describeMachine(w io.Writer, m machine.Machine) error {
 // probe looks at this computer. The rates come from the cache folder where they
 // are kept there.
 func (sh shell) probe(o machine.Options) (machine.Machine, error) {
-	o.CacheDir, o.Version, o.Arithmetic, o.Updates = sh.cache, version, arithmetic, updateRate
+	o.CacheDir, o.Version, o.Arithmetic, o.Updates, o.Tables = sh.cache, version, arithmetic, updateRate, callRates
 	return machine.Probe(o)
 }

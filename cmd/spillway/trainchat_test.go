@@ -103,6 +103,19 @@ func TestTrainOnTokenFiles(t *testing.T) {
 	}
 }
 
+// A model without a tokenizer trains on tokens, and asks for one to read text.
+func TestTrainWithoutTokenizer(t *testing.T) {
+	train := func(data string) result {
+		return command(t, "train", filepath.Join("..", "..", "testdata", "reference", "llama"), "--seq", "32", "--steps", "1", "--data", data, "--out", filepath.Join(t.TempDir(), "run"), "--json")
+	}
+	if r := train(write(t, "tokens.bin", strings.Repeat("A\x00B\x00", 500))); r.code != 0 {
+		t.Errorf("tokens: %d %s", r.code, r.err)
+	}
+	if r := train(prose(t)); r.code != exitFailed || !strings.Contains(r.err, "--tokenizer") {
+		t.Errorf("text: %d %s", r.code, r.err)
+	}
+}
+
 // Evaluations are told, stop the run, and the best one's checkpoint stays; every
 // iteration is a line of the log.
 func TestTrainEvaluates(t *testing.T) {

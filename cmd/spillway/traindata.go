@@ -91,20 +91,27 @@ func (o *dataOptions) day() (time.Time, error) {
 
 // reading is what files are read with.
 type reading struct {
-	tokenizer  data.Tokenizer
+	tokenizer  data.Tokenizer // nil where all files hold tokens
 	vocabulary int64
 	end        *int32
 	template   func() (*chat.Template, error)
 }
 
 func (o *dataOptions) reading(m *spillway.Model, arg string) (r reading, err error) {
-	if r.tokenizer, err = findTokenizer(m, o.tokenizer); err != nil {
-		return r, err
+	if o.readsText() || o.tokenizer != "" {
+		if r.tokenizer, err = findTokenizer(m, o.tokenizer); err != nil {
+			return r, err
+		}
 	}
 	r.vocabulary = m.Info.Vocab
 	r.end, err = endToken(arg)
 	r.template = func() (*chat.Template, error) { return o.openTemplate(m) }
 	return r, err
+}
+
+// readsText says whether some file holds anything but tokens.
+func (o *dataOptions) readsText() bool {
+	return slices.ContainsFunc(slices.Concat(o.files, o.held), func(name string) bool { return filepath.Ext(name) != tokensExt })
 }
 
 // openTemplate is the one of the flag, or the model's.

@@ -20,12 +20,14 @@ type racer struct {
 	took  []time.Duration // by way
 	last  uint64          // way run last
 	run   int             // products run
+	of    []int           // of them, by way
 	timed int             // times taken
 }
 
 func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
 	t.Helper()
-	r := &racer{fake: newFake(), took: took}
+	r := &racer{fake: newFake(), took: took, of: make([]int, len(took))}
+	lap := 0 // products since a time was taken
 	r.d = openFake(t, r.fake, Options{Cache: cache})
 	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Product, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 		var ways []driver.Algorithm
@@ -38,12 +40,15 @@ func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
 	r.d.lib.BLAS.Run = func(_ driver.BLASHandle, p *driver.Prepared, _, _, _, _, _ driver.Pointer, _ driver.Stream) error {
 		r.last = p.Algorithm.Opaque[0]
 		r.run++
+		r.of[r.last]++
+		lap++
 		return r.call("Run")
 	}
 	r.d.lib.CUDA.Elapsed = func(_, _ driver.Event) (time.Duration, error) {
-		const runs = 16 // of a small product
+		took := time.Duration(lap) * r.took[r.last]
 		r.timed++
-		return runs * r.took[r.last], r.call("Elapsed")
+		lap = 0
+		return took, r.call("Elapsed")
 	}
 	return r
 }
@@ -92,6 +97,20 @@ func TestFastestIsRemembered(t *testing.T) {
 		t.Errorf("%d times taken and %d products run; the choice is kept, and its code to be loaded", again.timed, again.run)
 	}
 	again.want(t, 4096, 2) // another product
+}
+
+// Laps are of about the same time whatever a product takes, and who is far behind runs few.
+func TestRacesAreShort(t *testing.T) {
+	for took, most := range map[time.Duration]int{10 * us: 16, 500 * us: 4, 20 * time.Millisecond: 2} {
+		r := newRacer(t, t.TempDir(), 2*took, took)
+		r.want(t, 2048, 1)
+		if want := 2 * fewest; r.of[0] != want {
+			t.Errorf("the way that takes %v was run %d times, want %d", 2*took, r.of[0], want)
+		}
+		if want := 2*fewest + 2*most + 1; r.of[1] != want { // once more to load it
+			t.Errorf("the way that takes %v was run %d times, want %d", took, r.of[1], want)
+		}
+	}
 }
 
 func TestFavouriteStaysUnlessBeaten(t *testing.T) {

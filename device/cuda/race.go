@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -20,21 +21,38 @@ func (d *Device) race(c contest) (seconds []float64, err error) {
 	if err := t.fill(); err != nil {
 		return nil, err
 	}
-	const rounds = 4
-	best := make([]time.Duration, len(c.ways))
+	return t.times()
+}
+
+// Rounds of a race: the first warms up and loads code, the second says how many products
+// make a lap, and who is far behind drops out after it.
+const (
+	warmUp, rounds = 1, 4
+	fewest, most   = 2, 16 // products of a lap
+	lapTime        = 2 * time.Millisecond
+	farBehind      = 1.25
+)
+
+// times is how long a product takes in each way.
+func (t *track) times() ([]float64, error) {
+	seconds, laps, fastest := make([]float64, len(t.ways)), fewest, 0.0
 	for round := range rounds {
-		for i, way := range c.ways {
-			took, err := t.lap(way)
+		for i, way := range t.ways {
+			if fastest > 0 && seconds[i] > farBehind*fastest {
+				continue
+			}
+			took, err := t.lap(way, laps)
 			if err != nil {
 				return nil, err
 			}
-			if round == 1 || round > 1 && took < best[i] { // the first round warms up
-				best[i] = took
+			if round == warmUp || round > warmUp && took.Seconds() < seconds[i] {
+				seconds[i] = took.Seconds()
 			}
 		}
-	}
-	for _, b := range best {
-		seconds = append(seconds, b.Seconds())
+		if round == warmUp {
+			fastest = slices.Min(seconds)
+			laps = min(max(int(lapTime.Seconds()/max(fastest, 1e-9)), fewest), most)
+		}
 	}
 	return seconds, nil
 }
@@ -143,10 +161,8 @@ func (t *track) run() error {
 	return t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream)
 }
 
-// lap is the time of one product computed in a way.
-func (t *track) lap(way driver.Algorithm) (time.Duration, error) {
-	const often = 1 << 40 // multiplications that take a millisecond or two
-	n := max(2, min(16, often/t.work))
+// lap is the time of one of n products computed in a way.
+func (t *track) lap(way driver.Algorithm, n int) (time.Duration, error) {
 	t.prepared.Algorithm = way
 	if err := errors.Join(t.begin(), t.cuda.Record(t.from, t.stream)); err != nil {
 		return 0, err

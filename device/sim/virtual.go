@@ -35,7 +35,9 @@ type Rates struct {
 	// Traffic is what the host's memory carries while its processor updates and copies go
 	// both ways; 0: all they ask for.
 	Traffic units.Rate
-	Launch  time.Duration // per kernel
+	Launch  time.Duration // what handing a kernel over takes
+	// Kernel is the least a kernel takes that was handed over in time; 0: as long as Launch.
+	Kernel  time.Duration
 	Latency time.Duration // per copy
 	// Tables are the rates of calls by their size, where they were measured.
 	Tables machine.ByVariant
@@ -58,6 +60,9 @@ type Virtual struct {
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
 	NoScratch bool
+	// OneByOne: kernels are handed over one by one, and wait for that.
+	OneByOne bool
+	handed   time.Duration // when the last one was
 }
 
 // NewVirtual makes a device; a limit of 0 is none.
@@ -129,6 +134,7 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 	for _, k := range list {
 		vk := k.(*virtualKernel)
 		all.took += vk.took
+		all.launches += vk.launches
 		all.products += vk.products
 		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
@@ -162,6 +168,7 @@ func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
 		q.now = max(q.now, at)
 	}
+	v.handed = max(v.handed, at)
 }
 
 // full: the operands are f32, though products are mostly of a narrower type.
@@ -179,7 +186,7 @@ func (r Rates) Time(c op.Call) time.Duration {
 		if cost.Matrix && r.Memory > 0 {
 			took = max(took, float64(cost.Bytes)/float64(r.Memory))
 		}
-		return max(r.Launch, time.Duration(took*float64(time.Second)))
+		return max(r.least(), time.Duration(took*float64(time.Second)))
 	}
 	flops := r.Vector
 	if cost.Matrix {
@@ -192,7 +199,15 @@ func (r Rates) Time(c op.Call) time.Duration {
 	if r.Memory > 0 {
 		t = max(t, float64(cost.Bytes)/float64(r.Memory))
 	}
-	return r.Launch + time.Duration(t*float64(time.Second))
+	return r.least() + time.Duration(t*float64(time.Second))
+}
+
+// least is what the smallest kernel takes.
+func (r Rates) least() time.Duration {
+	if r.Kernel > 0 {
+		return r.Kernel
+	}
+	return r.Launch
 }
 
 // lossRows is how many rows of logits a fused loss is assumed to hold at once.
@@ -230,11 +245,12 @@ type virtualKernel struct {
 	products  time.Duration // of that, what slows down with the clock
 	energy    float64       // seconds of the power that clock counts in
 	workspace int64
+	launches  int
 }
 
 // kernel of a call, without its scratch memory.
 func (r Rates) kernel(c op.Call) *virtualKernel {
-	k := &virtualKernel{took: r.Time(c)}
+	k := &virtualKernel{took: r.Time(c), launches: 1}
 	if cost := c.Cost(); cost.Matrix && !r.full(c) && r.Matrix > 0 {
 		k.products, k.energy = k.took, cost.Flops/float64(r.Matrix)
 	} else {
@@ -281,13 +297,27 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
 	}
+	last := q.hand(vk.launches)
 	took := q.v.clock.run(q.now, vk)
 	if q.v.beside == nil {
 		q.pass(took)
 	} else {
 		q.v.beside.carry(q, processor, took)
 	}
+	q.now = max(q.now, last)
 	return nil
+}
+
+// hand has the queue wait for the first of some launches to be handed over, and says when
+// the last one is. Where kernels take Launch each in any case, nobody waits.
+func (q *virtualQueue) hand(launches int) (last time.Duration) {
+	v := q.v
+	if !v.OneByOne || v.rates.Kernel == 0 || launches == 0 {
+		return 0
+	}
+	q.now = max(q.now, v.handed+v.rates.Launch)
+	v.handed += time.Duration(launches) * v.rates.Launch
+	return v.handed
 }
 
 func (q *virtualQueue) pass(d time.Duration) {
