@@ -121,9 +121,17 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 }
 
 // EncodeState codes a block and returns its absmax. It is Encode, but for a number that
-// is not zero it takes the code beside that of zero.
+// is not zero it takes the code beside that of zero; a block of nothing but numbers below
+// the normal ones becomes zero, where decay alone would not bring it.
 func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
+	const leastNormal = 0x1p-126
 	absmax = Largest(src)
+	if absmax < leastNormal {
+		for i := range src {
+			dst[i] = d.zero
+		}
+		return 0
+	}
 	zero := uint32(d.zero)
 	d.code(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
 	return absmax

@@ -142,6 +142,12 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 		}
 	}
 	back := random(300, 1)
+	for i := range back {
+		back[i] *= 0x1p-135
+	}
+	if b := make([]byte, dtype.Dyn8.Bytes(300)); Encode(dtype.Dyn8, b, back) != nil || Decode(dtype.Dyn8, back, b) != nil || Largest(back) != 0 || b[8] != Signed.Zero() {
+		t.Errorf("blocks below the normal numbers hold %v, of codes like %d, want zeros", Largest(back), b[8])
+	}
 	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || Largest(back) != 0 {
 		t.Errorf("zero bytes hold %v (%v), want zeros", Largest(back), err)
 	}

@@ -99,6 +99,12 @@ func finite(f float32) bool {
 	return math.Float32bits(f)&infinity != infinity
 }
 
+// flushed says whether numbers of a state below the normal ones become zero before they are
+// used: in the types that would keep them. In f16 they become 2^-24 and stay so, since the
+// mean does and the root of the square divides it; in 8 bits blocks become zero, see
+// EncodeState of package quant.
+func flushed(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
+
 // state is one tensor, in f32 or in fewer bits: then a part of it is widened, changed and
 // rounded again in a worker's own memory, and never all of it.
 type state struct {

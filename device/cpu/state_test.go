@@ -2,7 +2,9 @@ package cpu
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +106,80 @@ func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 			t.Errorf("weight %d is %v, want %v", i, got[i], want[i])
 		}
 	}
+}
+
+// stepped are both states, the same before, after one step of AdamW with one gradient for all.
+func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float32) (after [2][]float32) {
+	t.Helper()
+	d := Open(Options{Threads: 2, Limit: 64 << 20})
+	defer d.Close()
+	q := openQueue(t, d)
+	defer q.Close()
+	n := len(before)
+	l, k, memory := adamLaunch(t, d, int64(n), dtype.F32, kept[:]...)
+	l.Args.F = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+	view[float32](l.Buffers[4])[0] = 1
+	copy(view[float32](l.Buffers[1]), slices.Repeat([]float32{gradient}, n))
+	for i, typ := range kept {
+		copy(l.Buffers[2+i].Host(), encoded(t, typ, before))
+	}
+	must(t, q.Launch(k, l))
+	must(t, q.Sync())
+	for i, typ := range kept {
+		after[i] = numbers(t, typ, n, l.Buffers[2+i].Host())
+	}
+	must(t, memory.Free())
+	return after
+}
+
+// Moments that decay below the normal numbers become zero: each of them in f32 and bf16, in
+// 8 bits those of a block that has no others.
+func TestStatesDecayToZero(t *testing.T) {
+	const n, block, large = 600, dtype.Dyn8Elements, 0x1p-106
+	before := slices.Repeat([]float32{0x1p-126 * 1.0078125}, n)
+	before[block] = large
+	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}} {
+		for i, after := range stepped(t, kept, 0, before) {
+			for j, got := range after {
+				zero := j != block && (!kept[i].Block() || j/block != 1)
+				if (got == 0) != zero || got > large {
+					t.Fatalf("%v: state %d of %v is %v, want zero: %v", kept, j, before[j], got, zero)
+				}
+			}
+		}
+	}
+}
+
+// Squares that are small but not zero stay so where means become larger by rounding: their
+// roots are divided by.
+func TestSmallSquaresStay(t *testing.T) {
+	const n, gradient = 20, 1e-20 // whose square is below the normal numbers
+	for i, after := range stepped(t, [2]dtype.Type{dtype.F16, dtype.F16}, gradient, make([]float32, n)) {
+		if after[n-1] != 0x1p-24 {
+			t.Errorf("state %d in f16 is %v, want 2^-24", i, after[n-1])
+		}
+	}
+}
+
+// encoded is numbers as a state holds them.
+func encoded(t *testing.T, typ dtype.Type, list []float32) []byte {
+	t.Helper()
+	out := make([]byte, typ.Bytes(int64(len(list))))
+	if typ.Block() {
+		must(t, quant.Encode(typ, out, list))
+		return out
+	}
+	for i, f := range list {
+		switch typ {
+		case dtype.F32:
+			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(f))
+		case dtype.BF16:
+			binary.LittleEndian.PutUint16(out[2*i:], dtype.ToBF16(f))
+		case dtype.F16:
+			binary.LittleEndian.PutUint16(out[2*i:], dtype.ToF16(f))
+		}
+	}
+	return out
 }
 
 // adamLaunch places the operands of AdamW in one memory, all zero.

@@ -56,7 +56,7 @@ func argsOf(l *device.Launch) op.Args {
 }
 
 func adam(c op.Call, workers int) program {
-	a := &kernel.Adam{}
+	a := &kernel.Adam{Flush: [2]bool{flushed(c.In[2]), flushed(c.In[3])}}
 	set := func(l *device.Launch) (clip float32) {
 		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), f32(l, 4)[0]
 		return a.Clip
@@ -65,7 +65,7 @@ func adam(c op.Call, workers int) program {
 }
 
 func sgd(c op.Call, workers int) program {
-	last, o := len(c.In)-1, &kernel.SGD{}
+	last, o := len(c.In)-1, &kernel.SGD{Flush: flushed(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
 		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), f32(l, last)[0]
 		o.Keeps = o.Keeps && last > 2
@@ -75,7 +75,7 @@ func sgd(c op.Call, workers int) program {
 }
 
 func lion(c op.Call, workers int) program {
-	o := &kernel.Lion{}
+	o := &kernel.Lion{Flush: flushed(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
 		o.LionStep, o.Clip = argsOf(l).LionStep(), f32(l, 3)[0]
 		return o.Clip

@@ -65,7 +65,7 @@ func (u updating) call(t *testing.T, n int, weight, copied, gradient dtype.Type,
 }
 
 // edges are what most numbers are not.
-var edges = []float32{0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-130, 0x1p-126, -1e-30, 1e-25, 1e15, -1e18,
+var edges = []float32{0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-130, -0x1.fffffcp-127, 0x1p-126, -1e-30, 1e-25, 1e15, -1e18,
 	math.MaxFloat32, -math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
 
 // hostileNumbers have an edge, up to a size, for every so many usual ones.
@@ -149,8 +149,48 @@ func (u updating) operands(t *testing.T, c op.Call, hostile bool) (list [][]byte
 	return append(list, raw(t, dtype.F32, []float32{0.75, 2}))
 }
 
+// decayedNumbers are zeros of both signs, and in the first two blocks of 256 numbers near
+// 2^-100, in the two after them near 2^-107, and so on, down to the least there is.
+func decayedNumbers(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 4))
+	signs := []float32{1, -1, 0, float32(math.Copysign(0, -1))}
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(math.Ldexp(1+r.Float64(), -100-7*(i/512%8)-r.IntN(4))) * signs[r.IntN(4)]
+	}
+	return list
+}
+
+// decayedOperands of a call: means that decayed, beside weights of which half are zero. Of
+// each two blocks the first has usual squares and no gradients, so that nothing but the means
+// is small; in the second squares decayed too, and some gradients or their squares are small.
+func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
+	t.Helper()
+	for i, typ := range c.In[:len(c.In)-1] {
+		usual, numbers := spreadNumbers(int(typ.Shape.Elements()), uint64(i)), decayedNumbers(int(typ.Shape.Elements()), uint64(i))
+		for k := range numbers {
+			first := k/256%2 == 0
+			switch {
+			case i == 0:
+				numbers[k] = usual[k] * float32(k%2)
+			case i == 1 && first:
+				numbers[k] *= 0
+			case i == 1:
+				numbers[k] *= []float32{0, 1, 0x1p50, 0}[k%4]
+			case i == 3 && first:
+				numbers[k] = usual[k] * usual[k]
+			case i == 3:
+				numbers[k] = float32(math.Abs(float64(numbers[k])))
+			}
+		}
+		list = append(list, raw(t, typ.DType, numbers))
+	}
+	return append(list, raw(t, dtype.F32, []float32{0.75, 2}))
+}
+
 // Updates on the card have the processor's bits: every rule, with weights, gradients and
-// moments of every type, on usual numbers and on those at the edges of the types.
+// moments of every type, on usual numbers, on those at the edges of the types, and on moments
+// below the normal numbers.
 func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
 	on := openTwins(t)
 	const n = 8*256*2 + 77
@@ -172,8 +212,8 @@ func (w twins) updateAlike(t *testing.T, u updating, n int, kept [2]dtype.Type, 
 	for _, gradient := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for _, weight := range [][2]dtype.Type{{dtype.F32, dtype.Invalid}, {dtype.F32, dtype.BF16}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.Invalid}} {
 			c := u.call(t, n, weight[0], weight[1], gradient, kept)
-			for _, hostile := range []bool{false, true} {
-				w.same(t, fmt.Sprintf("hostile %v", hostile), c, op.Args{F: u.f, Key: 5, Row: 1 << 40}, shift, u.operands(t, c, hostile)...)
+			for name, operands := range map[string][][]byte{"usual": u.operands(t, c, false), "hostile": u.operands(t, c, true), "decayed": u.decayedOperands(t, c)} {
+				w.same(t, name, c, op.Args{F: u.f, Key: 5, Row: 1 << 40}, shift, operands...)
 			}
 		}
 	}

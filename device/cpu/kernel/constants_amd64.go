@@ -5,7 +5,7 @@ import "math"
 // constants are the numbers the vector functions read, each named in math.h. The
 // polynomials are minimax fits of relative error on the interval given.
 type constants struct {
-	one, two, half, minusInf, signless float32
+	one, two, half, minusInf, signless, sign float32
 	// bias is the exponent bias as an integer: 2^n is (n+bias)<<23.
 	bias int32
 
@@ -30,7 +30,7 @@ type constants struct {
 
 // c is read by the assembly.
 var c = constants{
-	one: 1, two: 2, half: 0.5, minusInf: float32(math.Inf(-1)), signless: math.Float32frombits(0x7fffffff), bias: 127,
+	one: 1, two: 2, half: 0.5, minusInf: float32(math.Inf(-1)), signless: math.Float32frombits(0x7fffffff), sign: math.Float32frombits(1 << 31), bias: 127,
 	expLow: -104, expHigh: 89, log2e: math.Log2E, ln2Hi: 0.693359375, ln2Lo: -2.12194440e-4,
 	e0: 0.49999994, e1: 0.16666515, e2: 0.041668456, e3: 0.008369419, e4: 0.0013813145,
 	tanhSmall: 0.625, t0: -0.3333328, t1: 0.13331442, t2: -0.053739715, t3: 0.020639088, t4: -0.0057049873,

@@ -1,7 +1,7 @@
 // The vocabulary in which the vector bodies (*.h without a processor in their name)
 // are written, for AVX2: 8 lanes. V12 to V15 belong to the words below: scratch of
-// SCALE2, mask of the tail, mask of LESS, the number from memory; so does V11, the mask of
-// KEEP, where e^x is computed.
+// SCALE2 and FLUSH, mask of the tail, mask of LESS, the number from memory; so does V11, the
+// mask of KEEP, where e^x is computed.
 
 #define LANES 8
 #define BYTES 32
@@ -64,6 +64,14 @@
 // LESS compares lanes, CHOOSE takes yes where a was less than b.
 #define LESS(a, b) VCMPPS $0x11, b, a, Y14
 #define CHOOSE(yes, dst) VBLENDVPS Y14, yes, dst, dst
+
+// FLUSH leaves the sign of lanes that have none of the bits c.
+#define FLUSH(c, v) \
+	VPXOR Y12, Y12, Y12; \
+	ANDC(c, v, Y15); \
+	VPCMPEQD Y12, Y15, Y15; \
+	VPSRLD $1, Y15, Y15; \
+	VPANDN v, Y15, v
 
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES SUM_EIGHT

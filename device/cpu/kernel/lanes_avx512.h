@@ -1,5 +1,5 @@
 // The vocabulary in which the vector bodies (*.h without a processor in their name)
-// are written, for AVX-512: 16 lanes, masks in K1 (tail), K2 (LESS) and K3 (KEEP).
+// are written, for AVX-512: 16 lanes, masks in K1 (tail), K2 (LESS, FLUSH) and K3 (KEEP).
 
 #define LANES 16
 #define BYTES 64
@@ -50,6 +50,9 @@
 // LESS compares lanes, CHOOSE takes yes where a was less than b.
 #define LESS(a, b) VCMPPS $0x11, b, a, K2
 #define CHOOSE(yes, dst) VMOVAPS yes, K2, dst
+
+// FLUSH leaves the sign of lanes that have none of the bits c.
+#define FLUSH(c, v) VPTESTNMD.BCST c, v, K2; VANDPS.BCST SIGN, v, K2, v
 
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES VEXTRACTF32X8 $1, Z0, Y1; VADDPS Y1, Y0, Y0; SUM_EIGHT

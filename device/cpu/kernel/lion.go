@@ -7,6 +7,8 @@ type Lion struct {
 	op.LionStep
 	// Clip multiplies the gradient.
 	Clip float32
+	// Flush makes numbers of m below the normal ones zero, see flush.
+	Flush bool
 }
 
 // Update changes w and m in place.
@@ -17,10 +19,11 @@ func (o *Lion) Update(w, g, m []float32) {
 // lionScalars are the numbers of one step, see lionGo.
 type lionScalars struct {
 	clip, beta1, rest1, beta2, rest2, rate, shrink float32
+	unless                                         uint32 // see flush
 }
 
 func (o *Lion) scalars() lionScalars {
-	return lionScalars{o.Clip, o.Beta1, o.Rest1, o.Beta2, o.Rest2, o.Rate, o.Shrink}
+	return lionScalars{o.Clip, o.Beta1, o.Rest1, o.Beta2, o.Rest2, o.Rate, o.Shrink, unless(o.Flush)}
 }
 
 func lionGo(w, g, m []float32, s lionScalars) {
@@ -28,7 +31,7 @@ func lionGo(w, g, m []float32, s lionScalars) {
 		d := float32(g[i] * s.clip)
 		step := sign(fma(m[i], s.beta1, float32(d*s.rest1)))
 		w[i] = fma(w[i], s.shrink, -float32(step*s.rate))
-		m[i] = fma(m[i], s.beta2, float32(d*s.rest2))
+		m[i] = flush(fma(m[i], s.beta2, float32(d*s.rest2)), s.unless)
 	}
 }
 

@@ -5,6 +5,7 @@
 #define TWO ·c+constants_two(SB)
 #define HALF ·c+constants_half(SB)
 #define SIGNLESS ·c+constants_signless(SB)
+#define SIGN ·c+constants_sign(SB)
 
 // The loop of most functions: FULL for each whole vector, PART for what is left. CX
 // holds the number of elements, BX the offset in bytes. It ends at the label done.

@@ -19,9 +19,9 @@
 #define ADAM_OF(LOAD, STORE) \
 	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); \
 	VMULPS V10, V1, V1; VFMADD231PS V11, V0, V1; \
-	LOAD((DX)(BX*1), V2); MULC(s+96+adamScalars_rest1(FP), V1, V3); VFMADD213PS V3, V4, V2; STORE(V2, (DX)(BX*1)); \
+	LOAD((DX)(BX*1), V2); MULC(s+96+adamScalars_rest1(FP), V1, V3); VFMADD213PS V3, V4, V2; FLUSH(s+96+adamScalars_unlessM(FP), V2); STORE(V2, (DX)(BX*1)); \
 	VMULPS V1, V1, V1; \
-	LOAD((R8)(BX*1), V3); MULC(s+96+adamScalars_rest2(FP), V1, V1); VFMADD213PS V1, V5, V3; STORE(V3, (R8)(BX*1)); \
+	LOAD((R8)(BX*1), V3); MULC(s+96+adamScalars_rest2(FP), V1, V1); VFMADD213PS V1, V5, V3; FLUSH(s+96+adamScalars_unlessV(FP), V3); STORE(V3, (R8)(BX*1)); \
 	VSQRTPS V3, V3; VFMADD213PS V6, V7, V3; \
 	VMULPS V8, V2, V2; VDIVPS V3, V2, V2; \
 	VFMSUB213PS V2, V9, V0; STORE(V0, (DI)(BX*1))
@@ -36,7 +36,7 @@
 #define SGD_OF(LOAD, STORE) \
 	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); \
 	MULC(s+72+sgdScalars_clip(FP), V1, V1); ADDMULC(s+72+sgdScalars_decay(FP), V0, V1); \
-	MULC(s+72+sgdScalars_momentum(FP), V2, V2); ADDMULC(s+72+sgdScalars_fresh(FP), V1, V2); STORE(V2, (DX)(BX*1)); \
+	MULC(s+72+sgdScalars_momentum(FP), V2, V2); ADDMULC(s+72+sgdScalars_fresh(FP), V1, V2); FLUSH(s+72+sgdScalars_unless(FP), V2); STORE(V2, (DX)(BX*1)); \
 	MULC(s+72+sgdScalars_through(FP), V2, V3); ADDMULC(s+72+sgdScalars_direct(FP), V1, V3); \
 	SUBMULC(s+72+sgdScalars_rate(FP), V3, V0); STORE(V0, (DI)(BX*1))
 
@@ -64,6 +64,6 @@
 	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); \
 	MULC(s+72+lionScalars_clip(FP), V1, V1); \
 	MULC(s+72+lionScalars_rest1(FP), V1, V3); ADDMULC(s+72+lionScalars_beta1(FP), V2, V3); \
-	MULC(s+72+lionScalars_rest2(FP), V1, V1); ADDMULC(s+72+lionScalars_beta2(FP), V2, V1); STORE(V1, (DX)(BX*1)); \
+	MULC(s+72+lionScalars_rest2(FP), V1, V1); ADDMULC(s+72+lionScalars_beta2(FP), V2, V1); FLUSH(s+72+lionScalars_unless(FP), V1); STORE(V1, (DX)(BX*1)); \
 	VMOVAPS V3, V2; LESS(V4, V3); CHOOSE(V5, V2); LESS(V3, V4); CHOOSE(V6, V2); \
 	MULC(s+72+lionScalars_rate(FP), V2, V2); VFMSUB213PS V2, V7, V0; STORE(V0, (DI)(BX*1))

@@ -20,7 +20,7 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5}
+					a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
 					a.Update(w, g, m, v)
 					for i := range pw {
 						d := 0.5 * float64(g[i])
@@ -54,7 +54,7 @@ func TestSGD(t *testing.T) {
 				for step := range 4 {
 					first := float32(1 - min(step, 1))
 					g := random(rng, n)
-					o := SGD{op.Args{F: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5}
+					o := SGD{op.Args{F: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
 					o.Update(w, g, m)
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
@@ -81,7 +81,7 @@ func TestSGD(t *testing.T) {
 // hostile are n numbers of all sizes: most as training has them, between them zeros of
 // both signs, the smallest and the largest there are, and some that are not finite.
 func hostile(rng *rand.Rand, n int) []float32 {
-	edges := []float32{0, negativeZero, 0x1p-149, -0x1p-130, 0x1p-126, 1e-30, math.MaxFloat32, -math.MaxFloat32, infinity, -infinity, float32(math.NaN())}
+	edges := []float32{0, negativeZero, 0x1p-149, -0x1p-130, -0x1.fffffcp-127, 0x1p-126, 1e-30, math.MaxFloat32, -math.MaxFloat32, infinity, -infinity, float32(math.NaN())}
 	x := make([]float32, n)
 	for i := range x {
 		switch rng.IntN(8) {
@@ -111,45 +111,64 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 // A rule with scalars of an iteration, on a weight, a gradient and two states.
 type ruleStep func(a op.Args, w, g, m, v []float32)
 
-func adamStep(decoupled bool) ruleStep {
-	return func(a op.Args, w, g, m, v []float32) { (&Adam{a.AdamStep(decoupled), 0.7}).Update(w, g, m, v) }
+func adamStep(decoupled bool, flush ...bool) ruleStep {
+	return func(a op.Args, w, g, m, v []float32) {
+		(&Adam{a.AdamStep(decoupled), 0.7, [2]bool(flush)}).Update(w, g, m, v)
+	}
 }
 
-func sgdStep(nesterov bool) ruleStep {
-	return func(a op.Args, w, g, m, _ []float32) { (&SGD{a.SGDStep(nesterov), 0.7}).Update(w, g, m) }
+func sgdStep(nesterov, flush bool) ruleStep {
+	return func(a op.Args, w, g, m, _ []float32) { (&SGD{a.SGDStep(nesterov), 0.7, flush}).Update(w, g, m) }
 }
 
-func lionStep(a op.Args, w, g, m, _ []float32) { (&Lion{a.LionStep(), 0.7}).Update(w, g, m) }
+func lionStep(flush bool) ruleStep {
+	return func(a op.Args, w, g, m, _ []float32) { (&Lion{a.LionStep(), 0.7, flush}).Update(w, g, m) }
+}
 
-// Every path gives the bits of the plain one, whatever the numbers are.
+// Every path gives the bits of the plain one, whatever the numbers are, and however many.
 func TestUpdatesHaveTheSameBits(t *testing.T) {
-	const n = 5003
 	for name, c := range map[string]struct {
 		step ruleStep
 		f    [8]float32 // rate, decay, beta1, beta2, eps, bias1, bias2
 	}{
-		"adam":              {adamStep(false), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"adamw without eps": {adamStep(true), [8]float32{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
-		"sgd":               {sgdStep(false), [8]float32{0.1, 0.01, 0.9, 0.2}},
-		"sgd first":         {sgdStep(false), [8]float32{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
-		"nesterov":          {sgdStep(true), [8]float32{0.1, 0, 0.9}},
-		"no momentum":       {sgdStep(false), [8]float32{0.1, 0.01}},
-		"lion":              {lionStep, [8]float32{0.01, 0.1, 0.9, 0.99}},
+		"adam":              {adamStep(false, true, true), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"adam as it is":     {adamStep(false, false, false), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"adamw without eps": {adamStep(true, true, true), [8]float32{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
+		"adamw mixed":       {adamStep(true, false, true), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"sgd":               {sgdStep(false, true), [8]float32{0.1, 0.01, 0.9, 0.2}},
+		"sgd first":         {sgdStep(false, true), [8]float32{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
+		"sgd undecayed":     {sgdStep(false, true), [8]float32{0.1, 0, 0.9}},
+		"sgd as it is":      {sgdStep(false, false), [8]float32{0.1, 0, 0.9}},
+		"nesterov":          {sgdStep(true, true), [8]float32{0.1, 0, 0.9}},
+		"no momentum":       {sgdStep(false, true), [8]float32{0.1, 0.01}},
+		"lion":              {lionStep(true), [8]float32{0.01, 0.1, 0.9, 0.99}},
+		"lion as it is":     {lionStep(false), [8]float32{0.01, 0.1, 0.9, 0.99}},
 	} {
-		run := func(path *routines) [3][]float32 {
-			defer func(old *routines) { active = old }(active)
-			active = path
-			rng := newRand()
-			w, g, m, v := hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)
-			c.step(op.Args{F: c.f}, w, g, m, v)
-			return [3][]float32{w, m, v}
+		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), c.step, op.Args{F: c.f}, func(rng *rand.Rand) [4][]float32 {
+				return [4][]float32{hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)}
+			})
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d decaying moments", name, n), c.step, op.Args{F: c.f}, func(rng *rand.Rand) [4][]float32 {
+				return [4][]float32{hostile(rng, n), sparse(rng, n), decaying(rng, n), decaying(rng, n)}
+			})
 		}
-		want := run(portable())
-		for _, path := range available() {
-			got := run(path)
-			for i := range got {
-				sameBits(t, fmt.Sprintf("%s on %s, tensor %d", name, path.name, i), got[i], want[i])
-			}
+	}
+}
+
+// sameOnAllPaths tries a rule on weights, gradients and two moments.
+func sameOnAllPaths(t *testing.T, name string, step ruleStep, a op.Args, operands func(rng *rand.Rand) [4][]float32) {
+	t.Helper()
+	run := func(path *routines) [4][]float32 {
+		defer func(old *routines) { active = old }(active)
+		active = path
+		x := operands(newRand())
+		step(a, x[0], x[1], x[2], x[3])
+		return x
+	}
+	want := run(portable())
+	for _, path := range available() {
+		for i, got := range run(path) {
+			sameBits(t, fmt.Sprintf("%s on %s, tensor %d", name, path.name, i), got, want[i])
 		}
 	}
 }
@@ -157,7 +176,7 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1}
+	a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
 	b.SetBytes(28 * n)
 	for b.Loop() {
 		a.Update(w, g, m, v)
@@ -167,7 +186,7 @@ func BenchmarkAdam(b *testing.B) {
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1}
+	o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
 	b.SetBytes(20 * n)
 	for b.Loop() {
 		o.Update(w, g, m)
@@ -187,7 +206,7 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5}
+		o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
 		o.Update(w, g, m)
 		for i := range pw {
 			d := 0.5 * float64(g[i])

@@ -56,30 +56,37 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
 
 // What a rule keeps of a weight: nothing, plain numbers, or 8-bit dynamic codes behind
 // the absmax of their blocks. fetch comes first, then open; close writes. KNOWN says that
-// the type is.
+// the type is, flushed that numbers below the normal ones become zero before they are used,
+// as flushed of device/cpu says. A block of codes of nothing but such numbers becomes zero;
+// careful says that there may be some.
 struct Nothing {
     static const bool KNOWN = true;
     __device__ bool coded() const { return false; }
+    __device__ bool flushed() const { return false; }
     __device__ void fetch(const Span &) {}
     __device__ void soon(const Span &) const {}
     __device__ void open(const Dynamic &, float (&f)[MINE]) const {
         for (int k = 0; k < MINE; k++) f[k] = 0;
     }
-    __device__ void close(const Dynamic &, const Span &, const float (&)[MINE]) {}
+    __device__ void close(const Dynamic &, const Span &, const float (&)[MINE], bool) {}
 };
+
+template <class E> const bool FLUSHED = true;
+template <> const bool FLUSHED<f16> = false;
 
 template <class E> struct Plain {
     static const bool KNOWN = true;
     void *memory;
     Pack<E, 4> x[2];
     __device__ bool coded() const { return false; }
+    __device__ bool flushed() const { return FLUSHED<E>; }
     __device__ __forceinline__ void fetch(const Span &s) { ::fetch((const E *)memory, s, x); }
     __device__ __forceinline__ void soon(const Span &s) const { ::soon((const E *)memory, s); }
     __device__ __forceinline__ void open(const Dynamic &, float (&f)[MINE]) const {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
     }
-    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE]) {
+    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE], bool) {
 #pragma unroll
         for (int k = 0; k < MINE; k++) keep(f[k], &x[k / 4].x[k % 4]);
         put((E *)memory, s, x);
@@ -93,6 +100,7 @@ template <int KIND> struct Coded {
     float absmax;
     Pack<u8, 4> x[2];
     __device__ bool coded() const { return true; }
+    __device__ bool flushed() const { return false; }
     __device__ __forceinline__ u8 *codes(const Span &s) const { return (u8 *)memory + 4 * ((s.n + BLOCK - 1) / BLOCK); }
     __device__ __forceinline__ void fetch(const Span &s) {
         absmax = ((const float *)memory)[s.block];
@@ -103,14 +111,20 @@ template <int KIND> struct Coded {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = __fmul_rn(d.values[KIND][x[k / 4].x[k % 4]], absmax);
     }
-    __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
+    __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
         for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
         most = __reduce_max_sync(0xffffffffu, most);
-        float r = reciprocal(__uint_as_float(most));
+        if (careful && most < __float_as_uint(0x1p-126f)) { // as EncodeState of package quant
+            most = 0;
 #pragma unroll
-        for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode<KIND>(f[k], r);
+            for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = KIND ? 0 : ZERO_CODE;
+        } else {
+            float r = reciprocal(__uint_as_float(most));
+#pragma unroll
+            for (int k = 0; k < MINE; k++) x[k / 4].x[k % 4] = (u8)d.stateCode<KIND>(f[k], r);
+        }
         if (threadIdx.x % 32 == 0) ((float *)memory)[s.block] = __uint_as_float(most);
         put(codes(s), s, x);
     }
@@ -125,6 +139,7 @@ struct Any {
     int type;
     Span span;
     __device__ bool coded() const { return type >= Dyn8; }
+    __device__ bool flushed() const { return type == F32 || type == BF16; }
     __device__ void fetch(const Span &s) { span = s; }
     __device__ void soon(const Span &) const {}
     template <class M> __device__ void openAs(M m, const Dynamic &d, float (&f)[MINE]) const {
@@ -140,13 +155,13 @@ struct Any {
         case UDyn8: return openAs(Coded<1>{memory}, d, f);
         }
     }
-    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE]) {
+    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful) {
         switch (type) {
-        case F32: return Plain<float>{memory}.close(d, s, f);
-        case BF16: return Plain<bf16>{memory}.close(d, s, f);
-        case F16: return Plain<f16>{memory}.close(d, s, f);
-        case Dyn8: return Coded<0>{memory}.close(d, s, f);
-        case UDyn8: return Coded<1>{memory}.close(d, s, f);
+        case F32: return Plain<float>{memory}.close(d, s, f, careful);
+        case BF16: return Plain<bf16>{memory}.close(d, s, f, careful);
+        case F16: return Plain<f16>{memory}.close(d, s, f, careful);
+        case Dyn8: return Coded<0>{memory}.close(d, s, f, careful);
+        case UDyn8: return Coded<1>{memory}.close(d, s, f, careful);
         }
     }
 };
@@ -217,12 +232,12 @@ template <class W, class M, class V> struct Fetched {
             worst += 0.0f * grad[k];
             x[k] = w.open(k);
         }
-        bool counts = rule.step(x, grad, mean, square), coded = m.coded() || v.coded();
+        bool counts = rule.step(x, grad, mean, square, m.flushed(), v.flushed()), coded = m.coded() || v.coded();
         if (CARE && coded) spare(x, grad, mean, square);
         if (!CARE && (coded || !Rule::SURE) && !__all_sync(0xffffffffu, Rule::SURE ? worst == 0 : counts)) return false;
         w.close(s, x);
-        m.close(codes, s, mean);
-        v.close(codes, s, square);
+        m.close(codes, s, mean, CARE || Rule::SURE);
+        v.close(codes, s, square, CARE || Rule::SURE);
         return true;
     }
 
@@ -331,6 +346,6 @@ LION(lion, Plain<float>)
 LION(lionBF16, Plain<bf16>)
 LION(lionF16, Plain<f16>)
 LION(lion8, Coded<0>)
-extern "C" __global__ void __launch_bounds__(256) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
+extern "C" __global__ void __launch_bounds__(256, 4) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
     update<false>(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
 }
