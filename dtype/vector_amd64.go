@@ -9,10 +9,10 @@ import (
 func available() []path {
 	all := []path{portable()}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every processor that has both converts halves
-		all = append(all, path{"avx2", widenBF16AVX2, widenF16AVX2, narrowBF16AVX2, narrowF16AVX2})
+		all = append(all, path{"avx2", widenBF16AVX2, widenF16AVX2, narrowBF16AVX2, narrowF16AVX2, awayBF16AVX2, awayF16AVX2})
 	}
 	if cpu.X86.HasAVX512F {
-		all = append(all, path{"avx512", widenBF16AVX512, widenF16AVX512, narrowBF16AVX512, narrowF16AVX512})
+		all = append(all, path{"avx512", widenBF16AVX512, widenF16AVX512, narrowBF16AVX512, narrowF16AVX512, awayBF16AVX512, awayF16AVX512})
 	}
 	return all
 }
@@ -31,10 +31,16 @@ func widenBF16AVX512(dst []float32, src []uint16)
 func narrowBF16AVX512(dst []uint16, src []float32)
 
 //go:noescape
+func awayBF16AVX512(dst []uint16, src []float32)
+
+//go:noescape
 func widenF16AVX512(dst []float32, src []uint16)
 
 //go:noescape
 func narrowF16AVX512(dst []uint16, src []float32)
+
+//go:noescape
+func awayF16AVX512(dst []uint16, src []float32)
 
 //go:noescape
 func widenBF16AVX2(dst []float32, src []uint16)
@@ -43,7 +49,13 @@ func widenBF16AVX2(dst []float32, src []uint16)
 func narrowBF16AVX2(dst []uint16, src []float32)
 
 //go:noescape
+func awayBF16AVX2(dst []uint16, src []float32)
+
+//go:noescape
 func widenF16AVX2(dst []float32, src []uint16)
 
 //go:noescape
 func narrowF16AVX2(dst []uint16, src []float32)
+
+//go:noescape
+func awayF16AVX2(dst []uint16, src []float32)

@@ -1,5 +1,7 @@
 package dtype
 
+import "unsafe"
+
 // Widen reads numbers of a type of 16 bits, BF16 or F16; dst is as long as src.
 func (t Type) Widen(dst []float32, src []uint16) {
 	n := len(dst) &^ (lanesMost - 1)
@@ -25,12 +27,38 @@ func (t Type) Narrow(dst []uint16, src []float32) {
 	narrowF16(dst[n:], src[n:len(dst)])
 }
 
+// NarrowAway is Narrow of much that nobody reads soon: it is written past the caches, which
+// spares reading what was there before.
+func (t Type) NarrowAway(dst []uint16, src []float32) {
+	head := toLine(dst)
+	n := head + (len(dst)-head)&^(lanesMost-1)
+	t.Narrow(dst[:head], src[:head])
+	if t == BF16 {
+		active.awayBF16(dst[head:n], src[head:n])
+	} else {
+		active.awayF16(dst[head:n], src[head:n])
+	}
+	t.Narrow(dst[n:], src[n:len(dst)])
+}
+
+// toLine is how many elements come before the first whose address is a multiple of what is
+// written at once; all of them where there is none.
+func toLine(dst []uint16) int {
+	const line, size = 2 * lanesMost, 2
+	past := uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line
+	if past%size != 0 {
+		return len(dst)
+	}
+	return min(int((line-past)%line/size), len(dst))
+}
+
 // path is one way to convert runs of numbers. All give the same bits; a NaN only has to
 // stay one.
 type path struct {
 	name                  string
 	widenBF16, widenF16   func(dst []float32, src []uint16) // of a multiple of lanesMost
 	narrowBF16, narrowF16 func(dst []uint16, src []float32)
+	awayBF16, awayF16     func(dst []uint16, src []float32) // to a multiple of 2·lanesMost bytes
 }
 
 // lanesMost is the largest number of lanes of a path.
@@ -40,7 +68,7 @@ const lanesMost = 16
 var active = available()[len(available())-1]
 
 func portable() path {
-	return path{"portable", widenBF16, widenF16, narrowBF16, narrowF16}
+	return path{"portable", widenBF16, widenF16, narrowBF16, narrowF16, narrowBF16, narrowF16}
 }
 
 func widenBF16(dst []float32, src []uint16) {

@@ -2,6 +2,7 @@ package dtype
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -38,10 +39,40 @@ func TestRuns(t *testing.T) {
 			for i := range wide { // between the representable numbers
 				wide[i] = math.Float32frombits(math.Float32bits(wide[i]) + uint32(i*2654435761>>19&0x1fff))
 			}
-			typ.Narrow(narrowed, wide)
-			for i, v := range wide {
-				if want := c.back(v); narrowed[i] != want {
-					t.Fatalf("%v of %v (%#x) is %#04x, want %#04x", typ, v, math.Float32bits(v), narrowed[i], want)
+			for name, narrow := range map[string]func([]uint16, []float32){"Narrow": typ.Narrow, "NarrowAway": typ.NarrowAway} {
+				narrow(narrowed, wide)
+				for i, v := range wide {
+					if want := c.back(v); narrowed[i] != want {
+						t.Fatalf("%s: %v of %v (%#x) is %#04x, want %#04x", name, typ, v, math.Float32bits(v), narrowed[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What is written past the caches goes where it should, wherever that begins and however
+// long it is, and nowhere else.
+func TestAwayAnywhere(t *testing.T) {
+	const guard = 0xabcd
+	wide := make([]float32, 100)
+	for i := range wide {
+		wide[i] = float32(i + 1)
+	}
+	eachPath(t, func(t *testing.T) {
+		for _, typ := range []Type{BF16, F16} {
+			for from := range 40 {
+				for _, n := range []int{0, 1, 15, 16, 17, 31, 32, 50, 60} {
+					room := make([]uint16, len(wide)+2)
+					for i := range room {
+						room[i] = guard
+					}
+					typ.NarrowAway(room[from:from+n], wide[:n])
+					want := make([]uint16, n)
+					typ.Narrow(want, wide[:n])
+					if !slices.Equal(room[from:from+n], want) || slices.ContainsFunc(append(room[:from:from], room[from+n:]...), func(x uint16) bool { return x != guard }) {
+						t.Fatalf("%v: %d elements from %d on: %x", typ, n, from, room)
+					}
 				}
 			}
 		}

@@ -34,7 +34,7 @@ const vectorRow = 4 << 10
 
 func newAdafactor(c op.Call, workers int) program {
 	s := c.In[0].Shape
-	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: &mirror{to: c.Attr.To}}
+	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newMirror(c)}
 	n, squares := int(s.Elements()), 1
 	if a.factored {
 		squares = 2

@@ -88,17 +88,19 @@ func lion(c op.Call, workers int) program {
 // a factor that is not positive all stay as they are.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
-	copied, leave := &mirror{to: c.Attr.To}, false
+	copied, leave := newMirror(c), false
 	work := stretchesOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
-		if !leave {
-			g.each(worker, from, to, func(i, j int, g []float32) {
-				kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
-					step(w.open(worker, i, j), g, s)
-					w.close(worker, i, j)
-				})
-			})
+		if leave {
+			copied.write(w.wide, from, to)
+			return
 		}
-		copied.write(w.wide, from, to)
+		g.each(worker, from, to, func(i, j int, g []float32) {
+			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
+				step(w.open(worker, i, j), g, s)
+				w.close(worker, i, j)
+			})
+			copied.write(w.wide, i, j)
+		})
 	})
 	return program{run: func(p *kernel.Pool, l *device.Launch) {
 		w.set(l)
@@ -157,9 +159,21 @@ func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)
 
 // mirror is the copy of an updated weight in another type, if the call makes one.
 type mirror struct {
-	to     dtype.Type
-	narrow []uint16
-	wide   []float32
+	to      dtype.Type
+	narrow  []uint16
+	narrows func(dst []uint16, src []float32)
+	wide    []float32
+}
+
+// muchElements are more than caches hold with all that is read before the copy is.
+const muchElements = 1 << 20
+
+func newMirror(c op.Call) *mirror {
+	m := &mirror{to: c.Attr.To, narrows: narrowing[c.Attr.To]}
+	if narrow(m.to) && c.Out[0].Shape.Elements() >= muchElements {
+		m.narrows = m.to.NarrowAway
+	}
+	return m
 }
 
 // set takes the last output of a launch.
@@ -178,6 +192,6 @@ func (m *mirror) write(w []float32, from, to int) {
 	case dtype.F32:
 		copy(m.wide[from:to], w[from:to])
 	case dtype.BF16, dtype.F16:
-		narrowing[m.to](m.narrow[from:to], w[from:to])
+		m.narrows(m.narrow[from:to], w[from:to])
 	}
 }
