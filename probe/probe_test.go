@@ -208,6 +208,39 @@ func (r *repeat) Close() error {
 	return nil
 }
 
+// slowHand is a device whose queues take long to be given something, and none to do it.
+type slowHand struct{ noting }
+
+func (s *slowHand) Queue(name string) (device.Queue, error) { return &slowQueue{}, nil }
+
+type slowQueue struct{ device.Queue }
+
+func (*slowQueue) Launch(device.Kernel, *device.Launch) error {
+	time.Sleep(100 * time.Microsecond)
+	return nil
+}
+
+func (*slowQueue) Copy(_, _ device.Buffer) error { return nil }
+func (*slowQueue) Sync() error                   { return nil }
+func (*slowQueue) Close() error                  { return nil }
+
+// A call is noted where the device waits for it to be handed over, and nowhere else.
+func TestOnlyAwaitedCallsAreNoted(t *testing.T) {
+	quick := &noting{Device: cpu.Open(cpu.Options{Threads: 1})}
+	slow := &slowHand{noting{Device: quick.Device}}
+	for dev, notes := range map[device.Device]*int{quick: &quick.noted, slow: &slow.noted} {
+		if _, err := Product(dev, dtype.F32, 256); err != nil {
+			t.Fatal(err)
+		}
+		if (*notes > 0) != (dev == device.Device(slow)) {
+			t.Errorf("%T: noted %d times", dev, *notes)
+		}
+	}
+	if err := quick.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Small kernels are timed without what handing them over takes, where the device can.
 func TestKernelsAreTimedUnhanded(t *testing.T) {
 	for _, refuses := range []bool{false, true} {

@@ -52,12 +52,12 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	best, err := w.row(1)
+	once, err := w.row(1)
 	if err != nil {
 		return 0, err
 	}
-	launches := launchesIn(span, best)
-	pause := time.Duration(launches) * best
+	best, launches := once, launchesIn(span, once)
+	pause := time.Duration(launches) * once
 	for range workTries {
 		if call.Cost().Matrix {
 			time.Sleep(min(2*pause, b.rest))
@@ -68,8 +68,15 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 		}
 		best = min(best, took)
 	}
+	if float64(w.handed) < waited*float64(best) {
+		return best, nil
+	}
 	return w.unhanded(best)
 }
+
+// waited is the share of a row's time in which it is handed over from which on the device
+// is taken to have waited for that.
+const waited = 0.9
 
 // work is a call that is ready to be launched.
 type work struct {
@@ -77,6 +84,7 @@ type work struct {
 	call   op.Call
 	kernel device.Kernel
 	launch *device.Launch
+	handed time.Duration // what handing over a launch of the last row took
 }
 
 // prepare gives a call its kernel and operands, and loads what is loaded at first use.
@@ -105,6 +113,7 @@ const mostLaunches = 1000
 func (w *work) row(launches int) (time.Duration, error) {
 	start := time.Now()
 	err := w.hand(launches)
+	w.handed = time.Since(start) / time.Duration(launches)
 	if err == nil {
 		err = w.queue.Sync()
 	}
@@ -124,19 +133,17 @@ func (w *work) hand(launches int) error {
 	return nil
 }
 
-// Launches that take no longer than quick may have waited to be handed over. So many of
-// them are noted and done again, where a device can.
+// Launches that waited to be handed over are noted and done again, so many at once.
 const (
-	quick        = 20 * time.Microsecond
 	notedAtOnce  = 512
 	notedRepeats = 3
 )
 
-// unhanded is how long a launch takes that need not be handed over, if a row of those that
-// must took so long.
+// unhanded is how long a launch takes that need not be handed over, where the device can
+// repeat; as long as took elsewhere.
 func (w *work) unhanded(took time.Duration) (best time.Duration, err error) {
 	d, can := w.dev.(device.Repeater)
-	if !can || took > quick {
+	if !can {
 		return took, nil
 	}
 	run, err := d.Capture([]device.Queue{w.queue}, func() error { return w.hand(notedAtOnce) })
