@@ -1,9 +1,6 @@
 package data
 
-import (
-	"fmt"
-	"iter"
-)
+import "fmt"
 
 // TokenizeOptions say what is put around the tokens of a text.
 type TokenizeOptions struct {
@@ -35,21 +32,6 @@ func (s tokenized) Document(i int64) (Document, error) {
 		return Document{}, fmt.Errorf("%s, record %d: %w", s.records.name, i, err)
 	}
 	return d, nil
-}
-
-// TokenizeStream makes documents of a stream of records.
-func TokenizeStream(records iter.Seq2[Record, error], t Tokenizer, o TokenizeOptions) iter.Seq2[Document, error] {
-	return func(yield func(Document, error) bool) {
-		for rec, err := range records {
-			var d Document
-			if err == nil {
-				d, err = document(rec, t, o)
-			}
-			if !yield(d, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // document encodes prompt and text apart, so that the border between them is the
