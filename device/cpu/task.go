@@ -120,10 +120,10 @@ func rowsOf(n, width int64, do func(worker, from, to int)) *rows {
 	return &rows{n: int(n), step: int(max(1, grain/max(width, 1))), do: do}
 }
 
-// stretchesOf cuts n elements of work that memory binds into pieces of several grains that
-// follow each other, where each worker still gets a few: memory is read faster the longer
+// runsOf cuts n elements of work that memory binds into runs of several grains that follow
+// each other, where each worker still gets a few: memory is read faster the longer
 // it is read in order. do gets a grain at a time.
-func stretchesOf(n int64, workers int, do func(worker, from, to int)) *rows {
+func runsOf(n int64, workers int, do func(worker, from, to int)) *rows {
 	const longest, each = 4, 8 // grains a piece has, pieces a worker gets
 	grains := min(max(1, n/int64(grain*workers*each)), longest)
 	return &rows{n: int(n), step: int(grains) * grain, do: func(worker, from, to int) {

@@ -89,7 +89,7 @@ func lion(c op.Call, workers int) program {
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := newMirror(c), false
-	work := stretchesOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
+	work := runsOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
 		if leave {
 			copied.write(w.wide, from, to)
 			return
