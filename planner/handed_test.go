@@ -1,0 +1,32 @@
+package planner
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"spillway/executor"
+	"spillway/graph"
+)
+
+// What handing kernels over takes is part of a forecast where an iteration has more of them
+// than are noted; else their own time is.
+func TestForecastsHandOverWhatIsNotNoted(t *testing.T) {
+	rates := tinyRates
+	rates.Kernel, rates.Launch = time.Microsecond, time.Millisecond
+	for _, layers := range []int{4, 400} {
+		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, rates).itself())
+		p, err := s.b.emit(s.choice(mix{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := forecast(p, s.b.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := time.Duration(handed(p)) * rates.Launch
+		if waits := f.StepSeconds > 0.9*all.Seconds(); waits == executor.Notes(1, handed(p)) {
+			t.Errorf("%d kernels and copies, %v to hand over: foretold are %.3g s", handed(p), all, f.StepSeconds)
+		}
+	}
+}
