@@ -46,17 +46,25 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 
 // updateParams is how many params are updated to measure that: several times what caches
 // hold, which are hundreds of megabytes where there are many cores and keep a part of what
-// passes through them.
-func updateParams() int64 {
-	const least, perCore, most = 16 << 20, 8 << 20, 128 << 20
-	return min(max(least, perCore*int64(runtime.GOMAXPROCS(0))), most)
+// passes through them; but no more than a quarter of the memory that is left.
+func updateParams() (int64, error) {
+	const least, perCore, most, adamHeld = 16 << 20, 8 << 20, 128 << 20, 16 // the last, bytes of a param
+	usable, err := machine.System{}.Usable()
+	if err != nil {
+		return 0, err
+	}
+	return min(max(least, perCore*int64(runtime.GOMAXPROCS(0))), most, int64(usable)/4/adamHeld), nil
 }
 
 // updateRate measures AdamW on all cores, as traffic on the memory bus.
 func updateRate() (rate units.Rate, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	return probe.Updates(dev, updateParams())
+	params, err := updateParams()
+	if err != nil {
+		return 0, err
+	}
+	return probe.Updates(dev, params)
 }
 
 // callRates measures calls of many sizes on all cores.

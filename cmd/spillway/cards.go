@@ -161,10 +161,13 @@ func (sh shell) measureCard(c openCard, o cuda.Options, sizes probe.Sizes, tell 
 	sizes.Tell = func(what string) {
 		tell(fmt.Sprintf("measuring %s, %.0f s: %s", c.Info().Name, time.Since(start).Seconds(), what))
 	}
-	host := cpu.Open(cpu.Options{})
-	sizes.Host, sizes.Params = host, updateParams()
+	var err error
+	if sizes.Params, err = updateParams(); err != nil {
+		return probe.Rates{}, err
+	}
+	sizes.Host = cpu.Open(cpu.Options{})
 	rates, err := probe.Measure(c.card, sizes) // the bare card, which can also note and repeat
-	if err = errors.Join(err, host.Close()); err != nil {
+	if err = errors.Join(err, sizes.Host.Close()); err != nil {
 		return rates, err
 	}
 	err = sh.tf32(o, sizes, &rates)
