@@ -6,23 +6,43 @@ import (
 	"spillway/dtype"
 )
 
-// Uniform is the random number in [0, 1) of a position of a stream: a pure
-// function, so that recomputing, splitting or moving work never changes it.
-// Backends must give exactly these 24 bits.
-func Uniform(key uint64, stream uint32, position uint64) float32 {
-	return float32(mix(mix(key^uint64(stream)*0x9e3779b97f4a7c15)+position)>>40) * (1.0 / (1 << 24))
+// Stream is a stream of random numbers. Each is a pure function of the stream's name and
+// its position there, so that recomputing, splitting or moving work never changes it.
+type Stream uint64
+
+// NewStream is one of the streams of a key, by its number.
+func NewStream(key uint64, number uint32) Stream {
+	return Stream(mix(key ^ uint64(number)*0x9e3779b97f4a7c15))
 }
 
-// RoundRandomly rounds to one of the two neighbouring bfloat16 numbers, up with the
-// chance of how near that one is: what is added again and again in steps smaller than
-// half a unit is not lost, on the average. It takes the first 16 random bits of a
-// position of a stream; numbers that bfloat16 has, and those that are none, stay.
-func RoundRandomly(f float32, key uint64, position uint64) uint16 {
+// Bits are the 24 random bits of a position. Backends must give exactly these.
+func (s Stream) Bits(position uint64) uint32 { return uint32(mix(uint64(s)+position) >> 40) }
+
+// Uniform is the random number in [0, 1) of a position.
+func (s Stream) Uniform(position uint64) float32 {
+	return float32(s.Bits(position)) * (1.0 / (1 << 24))
+}
+
+// Round rounds to one of the two neighbouring bfloat16 numbers, up with the chance of how
+// near that one is: what is added again and again in steps smaller than half a unit is not
+// lost, on the average. It takes the first 16 random bits of a position; numbers that
+// bfloat16 has, and those that are none, stay.
+func (s Stream) Round(f float32, position uint64) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7f800000 == 0x7f800000 {
 		return dtype.ToBF16(f)
 	}
-	return uint16((bits + uint32(mix(mix(key)+position)>>48)) >> 16)
+	return uint16((bits + s.Bits(position)>>8) >> 16)
+}
+
+// Uniform is one random number of a stream.
+func Uniform(key uint64, stream uint32, position uint64) float32 {
+	return NewStream(key, stream).Uniform(position)
+}
+
+// RoundRandomly rounds with the first stream of a key.
+func RoundRandomly(f float32, key uint64, position uint64) uint16 {
+	return NewStream(key, 0).Round(f, position)
 }
 
 // Key of a random stream from numbers that name it: seed, iteration, block.

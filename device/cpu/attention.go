@@ -98,9 +98,8 @@ func newAttention(c op.Call) *kernel.Attention {
 // maskSetter makes what takes the optional operands, which start at position first,
 // and the random stream of a launch.
 func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch) {
-	d := newDropper(c.Attr)
 	if c.Attr.Prob > 0 {
-		a.Dropped = d.factor
+		a.Dropout = kernel.NewDropout(c.Attr.Prob)
 	}
 	perSample := uint64(a.Heads) * uint64(a.T) * uint64(a.S)
 	return func(l *device.Launch) {
@@ -116,6 +115,8 @@ func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch
 		if c.Attr.Mask {
 			a.Mask = f32(l, next)
 		}
-		d.start(l.Args, perSample)
+		if a.Dropout != nil {
+			startDropout(a.Dropout, c.Attr, l.Args, perSample)
+		}
 	}
 }

@@ -142,41 +142,20 @@ func gatedGrad(c op.Call, _ int) program {
 
 // dropout multiplies by what the random stream of its position says.
 func dropout(c op.Call, _ int) program {
-	o, d := &pair{}, newDropper(c.Attr)
+	o, d := &pair{}, kernel.NewDropout(c.Attr.Prob)
 	perSample := uint64(c.In[0].Shape[1:].Elements())
 	set := func(l *device.Launch) {
 		o.set(l)
-		d.start(l.Args, perSample)
+		startDropout(d, c.Attr, l.Args, perSample)
 	}
-	return elements(c, set, func(from, to int) {
-		for i, x := range o.x[from:to] {
-			o.y[from+i] = x * d.factor(uint64(from+i))
-		}
-	})
+	return elements(c, set, func(from, to int) { d.Apply(o.y[from:to], o.x[from:to], uint64(from), 1) })
 }
 
-// dropper gives the dropout factor of positions of one launch.
-type dropper struct {
-	prob, keep float32
-	stream     uint32
-	key, first uint64
-}
-
-func newDropper(a op.Attr) *dropper {
-	return &dropper{prob: float32(a.Prob), keep: float32(1 / (1 - a.Prob)), stream: a.Stream}
-}
-
-// start takes the stream of a launch whose samples have so many elements each.
-func (d *dropper) start(a *op.Args, perSample uint64) {
-	d.key, d.first = 0, 0
+// startDropout takes the stream of a launch whose samples have so many elements each.
+func startDropout(d *kernel.Dropout, attr op.Attr, a *op.Args, perSample uint64) {
+	var key, row uint64
 	if a != nil {
-		d.key, d.first = a.Key, a.Row*perSample
+		key, row = a.Key, a.Row
 	}
-}
-
-func (d *dropper) factor(position uint64) float32 {
-	if op.Uniform(d.key, d.stream, d.first+position) < d.prob {
-		return 0
-	}
-	return d.keep
+	d.Start(op.NewStream(key, attr.Stream), row*perSample)
 }

@@ -28,9 +28,8 @@ type Attention struct {
 	Window                     int
 	Segments, KeyMask          []int32   // [B S], or nil
 	Mask                       []float32 // [T S], or nil
-	// Dropped, if not nil, gives the factor of an attention weight: 0 or 1/(1-p).
-	// position counts [B Heads T S].
-	Dropped func(position uint64) float32
+	// Dropout, if not nil, multiplies attention weights; positions count [B Heads T S].
+	Dropout *Dropout
 
 	Q, K, V, O []float32
 	LSE        []float32

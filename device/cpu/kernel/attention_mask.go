@@ -105,13 +105,12 @@ func (a *Attention) hideElements(row []float32, q queries, key, from, to int) {
 
 // drop multiplies the weights of a tile by their dropout factors.
 func (a *Attention) drop(s []float32, q queries, j, n int) {
-	if a.Dropped == nil {
+	if a.Dropout == nil {
 		return
 	}
 	head := uint64(q.b*a.Heads+q.h) * uint64(a.T) * uint64(a.S)
 	for k := range n {
-		for c := range q.n {
-			s[k*tileQ+c] *= a.Dropped(head + uint64(q.i0+c)*uint64(a.S) + uint64(j+k))
-		}
+		row := s[k*tileQ:][:q.n]
+		a.Dropout.Apply(row, row, head+uint64(q.i0)*uint64(a.S)+uint64(j+k), uint64(a.S))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"spillway/op"
 )
 
 // sees is the definition of what query i sees, spelled out.
@@ -61,10 +63,13 @@ func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []f
 	}
 	mean := 0.0
 	factor := func(j int) float64 {
-		if a.Dropped == nil {
+		switch at := uint64(((b*a.Heads+h)*a.T+i)*a.S + j); {
+		case a.Dropout == nil:
 			return 1
+		case op.Uniform(dropKey, dropStream, dropFirst+at) < dropChance:
+			return 0
 		}
-		return float64(a.Dropped(uint64(((b*a.Heads+h)*a.T+i)*a.S + j)))
+		return 1 / (1 - dropChance)
 	}
 	for j := range a.S {
 		p[j] /= total
@@ -123,10 +128,14 @@ func (c attentionCase) make() *AttentionGrad {
 		}
 	}
 	if c.drop {
-		g.Dropped = func(at uint64) float32 { return float32(at*2654435761>>7&1) * 2 }
+		g.Dropout = NewDropout(dropChance)
+		g.Dropout.Start(op.NewStream(dropKey, dropStream), dropFirst)
 	}
 	return g
 }
+
+// What drops weights where a case has some dropped.
+const dropKey, dropStream, dropFirst, dropChance = 3, 1, 1000, 0.5
 
 func TestAttention(t *testing.T) {
 	pool := NewPool(2)

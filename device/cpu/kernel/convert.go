@@ -5,7 +5,8 @@ import "spillway/op"
 // ToBF16Randomly rounds each number as op.RoundRandomly does, at positions of a stream
 // that count up.
 func ToBF16Randomly(dst []uint16, src []float32, key, position uint64) {
+	s := op.NewStream(key, 0)
 	for i, f := range src {
-		dst[i] = op.RoundRandomly(f, key, position+uint64(i))
+		dst[i] = s.Round(f, position+uint64(i))
 	}
 }

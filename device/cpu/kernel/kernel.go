@@ -60,6 +60,8 @@ type routines struct {
 	columnExp  func(sum, m []float32, s *float32, step, rows int)
 	columnGrad func(delta []float32, d, p *float32, step, rows int, scale float32)
 
+	drop func(dst, x []float32, s dropScalars)
+
 	adam func(w, g, m, v []float32, s adamScalars)
 	sgd  func(w, g, m []float32, s sgdScalars)
 	lion func(w, g, m []float32, s lionScalars)

@@ -1,0 +1,4 @@
+package kernel
+
+//go:noescape
+func dropAVX512(dst, x []float32, s dropScalars)
