@@ -16,64 +16,77 @@ import (
 	"spillway/units"
 )
 
-// calibration is what was measured, and all that the cache keeps. Zero rates
-// could not be measured; Notes say why.
+// calibration is what was measured, of the host or of a disk, and all that the cache
+// keeps. Zero rates could not be measured; Notes say why.
 type calibration struct {
 	Key       string     `json:"key"`
 	At        time.Time  `json:"at"`
-	Copy      units.Rate `json:"copy"`
-	CopyOne   units.Rate `json:"copy_one"`
+	Copy      units.Rate `json:"copy,omitempty"`
+	CopyOne   units.Rate `json:"copy_one,omitempty"`
 	Update    units.Rate `json:"update,omitempty"`
-	Compute   Compute    `json:"compute"`
+	Compute   Compute    `json:"compute,omitzero"`
 	Tables    Tables     `json:"tables,omitempty"` // of the processor
 	DiskRead  units.Rate `json:"disk_read,omitempty"`
 	DiskWrite units.Rate `json:"disk_write,omitempty"`
 	Notes     []string   `json:"notes,omitempty"`
 }
 
-// calibrate fills the rates of host and disk from the cache, or measures them and
-// keeps them there. It never fails: rates can be assumed, with a note. It returns the
-// tables of the processor.
+// calibrate fills the rates of host and disk. It never fails: rates can be assumed, with a
+// note. It returns the tables of the processor.
 func (m *Machine) calibrate(o Options) Tables {
-	key := m.calibrationKey(o)
+	c := m.calibrated(o, m.hostKey(o), m.measureHost)
+	m.Calibrated = c.At
+	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Update: c.Update, Compute: c.Compute}
+	figures{m.Host.figures(), &m.Host.Sources}.fill(host.figures(), Measured)
+	switch {
+	case m.Disk.Free == 0:
+	case !o.MeasureDisk:
+		m.note("the rates of the disk were not measured: it was not asked for")
+	default:
+		d := m.calibrated(o, m.key(o, "disk "+o.DiskPath), m.measureDisk)
+		figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Read: d.DiskRead, Write: d.DiskWrite}).figures(), Measured)
+	}
+	return c.Tables
+}
+
+// calibrated is what the cache keeps under a key, or what is measured, and kept there where
+// measure says so.
+func (m *Machine) calibrated(o Options, key string, measure func(*calibration, Options) (keep bool)) calibration {
 	c, err := o.cached(key)
 	if err != nil {
 		if !errors.Is(err, errNoAnswer) {
 			m.note("the kept rates could not be used, so they are measured again: %v", err)
 		}
-		c = m.measure(o, key)
-		if err := o.keep(c); err != nil {
-			m.note("the measured rates could not be kept for next time: %v", err)
+		c = calibration{Key: key, At: o.Now().UTC().Truncate(time.Second)}
+		if measure(&c, o) {
+			if err := o.keep(c); err != nil {
+				m.note("the measured rates could not be kept for next time: %v", err)
+			}
 		}
 	}
-	m.Calibrated = c.At
 	m.Notes = append(m.Notes, c.Notes...)
-	host := Host{Copy: c.Copy, CopyOne: c.CopyOne, Update: c.Update, Compute: c.Compute}
-	figures{m.Host.figures(), &m.Host.Sources}.fill(host.figures(), Measured)
-	figures{m.Disk.figures(), &m.Disk.Sources}.fill((&Disk{Read: c.DiskRead, Write: c.DiskWrite}).figures(), Measured)
-	return c.Tables
+	return c
 }
 
-// calibrationKey names everything the rates depend on, and what was asked for.
-func (m *Machine) calibrationKey(o Options) string {
-	parts := []string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", o.Version}
-	if o.Arithmetic != nil {
-		parts = append(parts, "arithmetic")
-	}
-	if o.Updates != nil {
-		parts = append(parts, "updates alone")
-	}
-	if o.Tables != nil {
-		parts = append(parts, "tables")
-	}
-	if o.MeasureDisk {
-		parts = append(parts, "disk "+o.DiskPath)
-	}
-	return strings.Join(parts, "|")
+// key names everything that rates depend on, and what was asked for.
+func (m *Machine) key(o Options, asked ...string) string {
+	return strings.Join(append([]string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", o.Version}, asked...), "|")
 }
 
-func (m *Machine) measure(o Options, key string) calibration {
-	c := calibration{Key: key, At: o.Now().UTC().Truncate(time.Second)}
+func (m *Machine) hostKey(o Options) string {
+	var asked []string
+	for _, part := range []struct {
+		name string
+		is   bool
+	}{{"arithmetic", o.Arithmetic != nil}, {"updates alone", o.Updates != nil}, {"tables", o.Tables != nil}} {
+		if part.is {
+			asked = append(asked, part.name)
+		}
+	}
+	return m.key(o, asked...)
+}
+
+func (m *Machine) measureHost(c *calibration, o Options) bool {
 	n := min(o.CopyBytes, m.Host.Usable/8)
 	o.Tell("copies")
 	c.CopyOne = copyRate(n, 1)
@@ -83,9 +96,7 @@ func (m *Machine) measure(o Options, key string) calibration {
 	o.Tell("updates")
 	c.measureUpdates(o.Updates)
 	c.measureTables(o.Tables, o.Tell)
-	o.Tell("the disk")
-	c.measureDisk(m.Disk, o)
-	return c
+	return true
 }
 
 func (c *calibration) measureArithmetic(measure func(dtype.Type) (units.Flops, error)) {
@@ -134,24 +145,23 @@ func (c *calibration) measureTables(measure func(dtype.Type) (ByVariant, error),
 	}
 }
 
-func (c *calibration) measureDisk(d Disk, o Options) {
-	switch {
-	case d.Free == 0:
-	case !o.MeasureDisk:
-		c.note("the rates of the disk were not measured: it was not asked for")
-	case d.Free < 2*o.DiskBytes:
-		c.note("the rates of the disk were not measured: %v are free, the file to measure with is %v", d.Free, o.DiskBytes)
-	default:
-		r, err := diskRates(d.Path, int64(o.DiskBytes))
-		if err != nil {
-			c.note("the rates of the disk could not be measured: %v", err)
-			return
-		}
-		if !r.direct {
-			c.note("the disk knows no direct I/O: its rates are those of the page cache")
-		}
-		c.DiskRead, c.DiskWrite = r.read, r.write
+// measureDisk keeps nothing that went wrong: next time there may be room.
+func (m *Machine) measureDisk(c *calibration, o Options) bool {
+	if m.Disk.Free < 2*o.DiskBytes {
+		c.note("the rates of the disk were not measured: %v are free, the file to measure with is %v", m.Disk.Free, o.DiskBytes)
+		return false
 	}
+	o.Tell("the disk")
+	r, err := diskRates(m.Disk.Path, int64(o.DiskBytes))
+	if err != nil {
+		c.note("the rates of the disk could not be measured: %v", err)
+		return false
+	}
+	if !r.direct {
+		c.note("the disk knows no direct I/O: its rates are those of the page cache")
+	}
+	c.DiskRead, c.DiskWrite = r.read, r.write
+	return true
 }
 
 func (c *calibration) note(format string, args ...any) {
@@ -186,7 +196,7 @@ func (o Options) cached(key string) (calibration, error) {
 		return c, fmt.Errorf("%s: %w", o.cachePath(key), err)
 	}
 	age := o.Now().Sub(c.At)
-	if c.Key != key || !(c.Copy > 0) || !(c.CopyOne > 0) || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
+	if c.Key != key || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
 		return c, errNoAnswer
 	}
 	return c, nil

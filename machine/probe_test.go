@@ -218,6 +218,51 @@ func TestProbeKeepsRates(t *testing.T) {
 	}
 }
 
+// The host's rates are the same whether a disk is measured too: what was measured again with
+// one, as spillway devices does, counts without.
+func TestDisksAreKeptApart(t *testing.T) {
+	calls := 0
+	o := quick()
+	o.CacheDir = t.TempDir()
+	o.Arithmetic = func(dtype.Type) (units.Flops, error) { calls++; return units.Flops(calls) * 1e9, nil }
+	probe := func(disk, refresh bool) Machine {
+		t.Helper()
+		with := o
+		if with.Refresh = refresh; disk {
+			with.DiskPath, with.MeasureDisk, with.DiskBytes = t.TempDir(), true, units.MiB
+		}
+		m, err := Probe(with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := probe(false, false)
+	if with := probe(true, false); with.Host.Compute != first.Host.Compute || with.Disk.Sources["read"] != Measured {
+		t.Errorf("with a disk the host has %+v, without %+v; disk %+v", with.Host.Compute, first.Host.Compute, with.Disk)
+	}
+	again := probe(true, true)
+	if last := probe(false, false); last.Host.Compute != again.Host.Compute || last.Host.Compute == first.Host.Compute {
+		t.Errorf("measured again with a disk %+v, then without %+v, at first %+v", again.Host.Compute, last.Host.Compute, first.Host.Compute)
+	}
+}
+
+// A disk that had no room to be measured is measured when it has.
+func TestFullDisksAreMeasuredLater(t *testing.T) {
+	o := quick()
+	o.CacheDir, o.DiskPath, o.MeasureDisk, o.DiskBytes = t.TempDir(), t.TempDir(), true, 1<<60
+	for _, want := range []Source{Assumed, Measured} {
+		m, err := Probe(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Disk.Sources["read"] != want {
+			t.Errorf("a file of %v: the disk's rate is %v, want %v", o.DiskBytes, m.Disk.Sources["read"], want)
+		}
+		o.DiskBytes = units.MiB
+	}
+}
+
 // What calls of many sizes reach is the processor's; what could not be measured is said, and
 // large work's rates remain.
 func TestProbeMeasuresCalls(t *testing.T) {
