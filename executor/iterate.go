@@ -58,7 +58,7 @@ func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
 	if err := e.finish(n); err != nil {
 		return fmt.Errorf("iteration %d%s: %w", n.Iteration, before.text(), err)
 	}
-	e.repeat.watch(e.counters.handed()-had, time.Since(begin))
+	e.repeat.watch(len(e.devices), e.counters.handed()-had, time.Since(begin))
 	e.counters.Iterations++
 	e.tell()
 	return e.owe(n)

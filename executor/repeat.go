@@ -33,7 +33,7 @@ const unhindered = 128
 const mostNoted = 2048
 
 // Notes says whether an iteration on so many devices that hands over so much is noted, on
-// a device that can, where handing it over takes longer than doing it.
+// a device that can, where handing it over takes most of its time.
 func Notes(devices int, handed int64) bool { return devices == 1 && handed <= mostNoted }
 
 // pace is how long handing over took when the queues were not full.
@@ -58,12 +58,12 @@ func (p *pace) of(n int64) time.Duration {
 // watch decides, after an iteration that was issued step by step, whether repeating pays:
 // when more than half the time goes into handing over, not counting what is waited for
 // because the queues are full. The first one also loads code.
-func (r *repeat) watch(handed int64, all time.Duration) {
+func (r *repeat) watch(devices int, handed int64, all time.Duration) {
 	if r.run != nil || r.watched > 1 {
 		return
 	}
 	r.watched++
-	r.pays = r.watched > 1 && Notes(1, handed) && r.first.of(handed) > all/2
+	r.pays = r.watched > 1 && Notes(devices, handed) && r.first.of(handed) > all/2
 }
 
 // start gives an iteration to the queues, noted or step by step.
@@ -78,19 +78,12 @@ func (e *Executor) start(ctx context.Context) error {
 		e.count()
 		return e.repeat.run.Run() // nothing trails what is repeated
 	}
-	if d, can := e.repeater(); can && e.repeat.pays {
-		return e.capture(ctx, d)
+	if e.repeat.pays { // on the one device there is
+		if d, can := e.devices[0].(device.Repeater); can {
+			return e.capture(ctx, d)
+		}
 	}
 	return e.issueAll(ctx)
-}
-
-// repeater is the device of all steps, if it can repeat.
-func (e *Executor) repeater() (device.Repeater, bool) {
-	if len(e.devices) != 1 {
-		return nil, false
-	}
-	d, can := e.devices[0].(device.Repeater)
-	return d, can
 }
 
 // capture notes an iteration and starts it. A device that cannot note it is not asked

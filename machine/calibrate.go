@@ -196,7 +196,8 @@ func (o Options) cached(key string) (calibration, error) {
 		return c, fmt.Errorf("%s: %w", o.cachePath(key), err)
 	}
 	age := o.Now().Sub(c.At)
-	if c.Key != key || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
+	empty := !(c.Copy > 0 && c.CopyOne > 0) && !(c.DiskRead > 0) // neither of a host nor of a disk
+	if c.Key != key || empty || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
 		return c, errNoAnswer
 	}
 	return c, nil

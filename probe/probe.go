@@ -1,8 +1,9 @@
 // Package probe measures devices that are open and describes them for package
 // machine, which drives none itself. What was measured is kept in a folder.
 //
-// All rates are what large work reaches: copies of many MiB from page-locked memory,
-// products of thousands by thousands of random numbers, the best of several tries.
+// Rates are what large work reaches: copies of many MiB from page-locked memory, products of
+// thousands by thousands of random numbers, the best of several tries. Tables are of calls of
+// many sizes, without what handing small ones over takes.
 package probe
 
 import (

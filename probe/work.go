@@ -165,7 +165,8 @@ func (w *work) unhanded(took time.Duration) (best time.Duration, err error) {
 	return best, nil
 }
 
-// place gives operands and outputs of a call their memory, and the operands numbers.
+// place gives operands and outputs of a call their memory, as trainings do, and the operands
+// numbers.
 func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	align, size := max(b.dev.Info().Alignment, 1), int64(0)
 	place := func(bytes int64) device.Buffer {
@@ -174,7 +175,14 @@ func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 		return device.Buffer{Offset: at, Bytes: bytes}
 	}
 	l := &device.Launch{Args: &op.Args{F: usualStep}}
-	for _, t := range append(call.In[:len(call.In):len(call.In)], call.Out...) {
+	for _, t := range call.In {
+		l.Buffers = append(l.Buffers, place(t.Bytes()))
+	}
+	for i, t := range call.Out {
+		if same := call.InPlace(); i < len(same) {
+			l.Buffers = append(l.Buffers, l.Buffers[same[i]])
+			continue
+		}
 		l.Buffers = append(l.Buffers, place(t.Bytes()))
 	}
 	l.Workspace = place(workspace)
