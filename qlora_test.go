@@ -17,7 +17,7 @@ import (
 )
 
 // trainQLoRA trains adapters beside 4-bit weights for 20 iterations on one batch.
-func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.PlanOptions, feed train.Feed) []float64 {
+func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.Options, feed train.Feed) []float64 {
 	t.Helper()
 	o.Task = spillway.QLoRA
 	o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 4, Alpha: 8}
@@ -56,7 +56,7 @@ func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(i*5) % 32
 	}
-	o := spillway.PlanOptions{Rows: 2, Seq: 8}
+	o := spillway.Options{MicroBatchSize: 2, Seq: 8}
 	losses := trainQLoRA(t, m, o, tokens(ids, ids, 8))
 	if losses[19] > 0.8*losses[0] {
 		t.Errorf("the loss went from %v to %v", losses[0], losses[19])
@@ -122,7 +122,7 @@ func TestEveryBaseTrains(t *testing.T) {
 			continue // which columns hold outliers depends on the rows together
 		}
 		few := many
-		few.Rows, few.Micros = 1, int(s.rows)
+		few.MicroBatchSize, few.MicroBatches = 1, int(s.rows)
 		if got := lossOf(t, s.model, few, s.feed); math.Abs(got/whole-1) > 1e-5 {
 			t.Errorf("%v: the loss is %v row by row, %v together", c.base, got, whole)
 		}

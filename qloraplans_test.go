@@ -16,14 +16,14 @@ import (
 // weights of the plan are, to the byte, what the formulas of the formats say of the
 // shapes.
 func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
-	for _, name := range arch.Names() {
+	for _, name := range arch.Presets() {
 		for _, base := range []dtype.Type{dtype.NF4, dtype.RowI8, dtype.RowF8} {
 			if base != dtype.NF4 && !strings.HasSuffix(name, "7b") {
 				continue
 			}
 			m := open(t, name)
 			adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32, Base: base}
-			job, err := m.Standard(spillway.PlanOptions{Task: spillway.QLoRA, Rows: 1, Seq: 64, Precision: dtype.BF16, Adapters: adapters, Machine: parse(t, "gpu:4TiB,host:8TiB")})
+			job, err := m.Standard(spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: 64, Precision: dtype.BF16, Adapters: adapters, Machine: parse(t, "gpu:4TiB,host:8TiB")})
 			if err != nil {
 				t.Errorf("%s beside %v: %v", name, base, err)
 				continue
@@ -58,7 +58,7 @@ func weightHomes(p *plan.Plan) (n int64) {
 // bf16.
 func qloraBytes(t *testing.T, name string, base dtype.Type) (sum int64) {
 	t.Helper()
-	config, err := arch.Named(name)
+	config, err := arch.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}

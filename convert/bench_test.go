@@ -73,7 +73,7 @@ func quantized(b *testing.B, dir string, kind dtype.Type) (convert.Result, time.
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := convert.Folder(context.Background(), from, out, convert.Options{Products: kind})
+	r, err := convert.Folder(context.Background(), from, out, convert.Options{Linear: kind})
 	if err := errors.Join(err, from.Close()); err != nil {
 		b.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (f eightBit) step(c optim.Config, step int) {
 		f.t.Fatal(err)
 	}
 	var args op.Args
-	if args.F, err = c.Args(step, c.LR, true); err != nil {
+	if args.Scalars, err = c.Args(step, c.LR, true); err != nil {
 		f.t.Fatal(err)
 	}
 	out := []op.Array{in[0].Clone()}

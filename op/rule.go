@@ -27,7 +27,7 @@ func float(in []Type, which ...int) error {
 }
 
 // coded refuses an operand that is no weight in a block format.
-func coded(in []Type, i int) error {
+func quantized(in []Type, i int) error {
 	switch in[i].DType {
 	case dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8:
 		return nil

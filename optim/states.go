@@ -13,12 +13,12 @@ import (
 
 // leastCoded is how many elements a param must have for states in 8 bits: what
 // bitsandbytes codes.
-const leastCoded = 4096
+const min8BitSize = 4096
 
 // Keeping makes the function that says what the optimizer keeps of a param, in the
 // order in which its op takes it: states of the types that Storage, Codecs,
 // LeastCoded and StatesOf say. All are zero at the start.
-func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) {
+func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
 	r, err := find(c.Name)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 			if own, ok := codecs[name]; ok {
 				t = own
 			}
-			t = c.excepted(exceptions, param, t, s.Elements())
+			t = c.stateType(exceptions, param, t, s.Elements())
 			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
 		}
 		if r.factored != nil {
@@ -50,16 +50,16 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 }
 
 // excepted is the type of the states of a param, where t is that of others.
-func (c Config) excepted(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
+func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
 	for _, e := range exceptions {
 		if e.covers.MatchString(param) {
 			t = e.storage
 			break
 		}
 	}
-	least := int64(c.LeastCoded)
+	least := int64(c.Min8BitSize)
 	if least == 0 {
-		least = leastCoded
+		least = min8BitSize
 	}
 	if t == dtype.Invalid || t == dtype.Dyn8 && elements < least {
 		return dtype.F32
@@ -105,7 +105,7 @@ type exception struct {
 }
 
 func (c Config) exceptions() (list []exception, err error) {
-	for item := range strings.SplitSeq(c.StatesOf, ";") {
+	for item := range strings.SplitSeq(c.StateExceptions, ";") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
@@ -160,8 +160,8 @@ func (c Config) checkStates() error {
 	if c.Name == adafactor.defaults.Name && c.Storage == dtype.Dyn8 {
 		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
-	if c.LeastCoded < 0 {
-		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.LeastCoded)
+	if c.Min8BitSize < 0 {
+		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.Min8BitSize)
 	}
 	if _, err := parseCodecs(c.Codecs); err != nil {
 		return fmt.Errorf("optimizer %s: %w", c.Name, err)

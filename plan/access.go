@@ -12,52 +12,52 @@ type Access struct {
 // Accesses lists, for every step, the buffers it touches, each once. A free
 // touches none.
 func (p *Plan) Accesses() [][]Access {
-	flags := make([]regionFlags, len(p.Programs))
+	flags := make([]regionUses, len(p.Programs))
 	for i := range p.Programs {
 		flags[i] = p.Programs[i].regionAccess()
 	}
 	total := 0
-	for i := range p.Steps {
-		total += p.Steps[i].touches()
+	for i := range p.Instructions {
+		total += p.Instructions[i].bufferCount()
 	}
 	list := make([]Access, 0, total) // of all steps behind each other
-	all := make([][]Access, len(p.Steps))
-	for i := range p.Steps {
+	all := make([][]Access, len(p.Instructions))
+	for i := range p.Instructions {
 		from := len(list)
-		list = appendAccesses(list, &p.Steps[i], flags)
+		list = appendAccesses(list, &p.Instructions[i], flags)
 		all[i] = list[from:len(list):len(list)]
 	}
 	return all
 }
 
 // touches is how many buffers a step touches.
-func (s *Step) touches() int {
+func (s *Instruction) bufferCount() int {
 	switch s.Verb {
 	case Move:
 		return 2
 	case Free:
 		return 0
 	}
-	return len(s.Bind)
+	return len(s.Bindings)
 }
 
-func appendAccesses(list []Access, s *Step, programs []regionFlags) []Access {
+func appendAccesses(list []Access, s *Instruction, programs []regionUses) []Access {
 	switch s.Verb {
 	case Move:
 		return append(list, Access{Buffer: s.Src, Read: true}, Access{Buffer: s.Dst, Write: true})
 	case Run:
-		for _, b := range s.Bind {
+		for _, b := range s.Bindings {
 			f := programs[s.Program].of(b.Region, b.Index)
 			list = append(list, Access{b.Buffer, f.read, f.write})
 		}
 	case Reduce:
-		for _, b := range s.Bind {
+		for _, b := range s.Bindings {
 			read, write := reduceAccess(b)
 			list = append(list, Access{b.Buffer, read, write})
 		}
-	case UpdateRun:
+	case Update:
 		_, master := s.Bound(InMaster, 0)
-		for _, b := range s.Bind {
+		for _, b := range s.Bindings {
 			read, write := updateAccess(b, master)
 			list = append(list, Access{b.Buffer, read, write})
 		}
@@ -66,20 +66,20 @@ func appendAccesses(list []Access, s *Step, programs []regionFlags) []Access {
 }
 
 // reduceAccess: partial sums become the clip; gradients are added to the first.
-func reduceAccess(b Bind) (read, write bool) {
+func reduceAccess(b Binding) (read, write bool) {
 	return b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0
 }
 
 // updateAccess: the frame is only written, and so are weights that have a master.
-func updateAccess(b Bind, master bool) (read, write bool) {
+func updateAccess(b Binding, master bool) (read, write bool) {
 	if b.Region == InFrame || b.Region == InWeight && master {
 		return false, true
 	}
-	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InMoment
+	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InState
 }
 
 // regionFlags says how a program uses its regions: a handful, looked up in a row.
-type regionFlags []regionUse
+type regionUses []regionUse
 
 type regionUse struct {
 	region      Region
@@ -87,7 +87,7 @@ type regionUse struct {
 	read, write bool
 }
 
-func (f regionFlags) of(r Region, index int) regionUse {
+func (f regionUses) of(r Region, index int) regionUse {
 	for i := range f {
 		if f[i].index == index && f[i].region == r {
 			return f[i]
@@ -96,7 +96,7 @@ func (f regionFlags) of(r Region, index int) regionUse {
 	return regionUse{}
 }
 
-func (f regionFlags) mark(r Region, index int, read, write bool) regionFlags {
+func (f regionUses) mark(r Region, index int, read, write bool) regionUses {
 	for i := range f {
 		if f[i].index == index && f[i].region == r {
 			f[i].read, f[i].write = f[i].read || read, f[i].write || write
@@ -108,8 +108,8 @@ func (f regionFlags) mark(r Region, index int, read, write bool) regionFlags {
 
 // regionAccess follows from the ports of a program: inputs are read, outputs
 // written, and read too where they accumulate. The frame is written.
-func (g *Program) regionAccess() regionFlags {
-	flags := regionFlags{{region: InFrame, write: true}}
+func (g *Program) regionAccess() regionUses {
+	flags := regionUses{{region: InFrame, write: true}}
 	for _, in := range g.Graph.Inputs {
 		at := g.Places[in.Value]
 		flags = flags.mark(at.Region, at.Index, true, false)

@@ -37,22 +37,22 @@ type Plan struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 
-	Rows   int64 `json:"rows"`   // samples per micro-batch
-	Seq    int64 `json:"seq"`    // positions per sample
-	Micros int   `json:"micros"` // micro-batches per iteration
+	MicroBatchSize int64 `json:"rows"`   // samples per micro-batch
+	Seq            int64 `json:"seq"`    // positions per sample
+	MicroBatches   int   `json:"micros"` // micro-batches per iteration
 
-	Devices  []Device  `json:"devices"`
-	Arenas   []Arena   `json:"arenas"`
-	Buffers  []Buffer  `json:"buffers"`
-	Slabs    []Slab    `json:"slabs"`
-	Parts    []Part    `json:"parts"` // of a micro-batch
-	Consts   []Const   `json:"consts"`
-	Programs []Program `json:"programs"`
-	Update   *Update   `json:"update,omitempty"` // nil when nothing is trained
-	Steps    []Step    `json:"steps"`
+	Devices      []Device      `json:"devices"`
+	Arenas       []Arena       `json:"arenas"`
+	Buffers      []Buffer      `json:"buffers"`
+	Slabs        []Slab        `json:"slabs"`
+	Batch        []BatchTensor `json:"parts"` // of a micro-batch
+	Consts       []Const       `json:"consts"`
+	Programs     []Program     `json:"programs"`
+	Optimizer    *Optimizer    `json:"update,omitempty"` // nil when nothing is trained
+	Instructions []Instruction `json:"steps"`
 
-	Forecast *Forecast `json:"forecast,omitempty"`
-	Rejected []Option  `json:"rejected,omitempty"`
+	Forecast *Forecast     `json:"forecast,omitempty"`
+	Rejected []Alternative `json:"rejected,omitempty"`
 }
 
 // Device is one the plan was made for.
@@ -88,7 +88,7 @@ const (
 	Weight     Class = "weight"
 	Master     Class = "master" // weights at full precision
 	Gradient   Class = "gradient"
-	Moment     Class = "moment" // optimizer state
+	State      Class = "moment" // optimizer state
 	Activation Class = "activation"
 	Workspace  Class = "workspace" // values that live inside one run
 	BatchData  Class = "batch"
@@ -129,7 +129,7 @@ type Slab struct {
 
 // Trained is the element type of the trained params, which all have; Invalid where none
 // is trained.
-func (s *Slab) Trained() dtype.Type {
+func (s *Slab) TrainedType() dtype.Type {
 	for _, p := range s.Params {
 		if !p.Frozen() {
 			return p.Type.DType
@@ -144,7 +144,7 @@ type Piece struct {
 	From   int64 `json:"from"`
 	To     int64 `json:"to"`
 	Master int   `json:"master"`
-	Moment int   `json:"moment"`
+	State  int   `json:"moment"`
 }
 
 // Elements of the piece.
@@ -168,7 +168,7 @@ type SlabParam struct {
 func (p SlabParam) Frozen() bool { return p.Element < 0 }
 
 // Part is a tensor of a micro-batch at its place in the batch buffer.
-type Part struct {
+type BatchTensor struct {
 	Name   string  `json:"name"`
 	Type   op.Type `json:"type"`
 	Offset int64   `json:"offset"`
@@ -195,21 +195,21 @@ type Region string
 
 // The regions. Index tells apart several of one kind.
 const (
-	InFrame    Region = "frame"
-	InWeight   Region = "weight"   // index: slab of the block
-	InGrad     Region = "grad"     // index: slab of the block
-	InMaster   Region = "master"   // of an update
-	InMoment   Region = "moment"   // of an update
-	InClip     Region = "clip"     // of an update: clip factor and norm
-	InCarry    Region = "carry"    // from the block before
-	OutCarry   Region = "carryout" // to the block after
-	InKept     Region = "kept"     // from forward to backward
-	InGradOut  Region = "dout"     // gradient of what the block gives
-	OutGradIn  Region = "din"      // gradient of what the block takes
-	InBatch    Region = "batch"
-	InConst    Region = "const"
-	OutResult  Region = "result"
-	OutPartial Region = "partial" // sums of squares, one per slab
+	InFrame      Region = "frame"
+	InWeight     Region = "weight"   // index: slab of the block
+	InGrad       Region = "grad"     // index: slab of the block
+	InMaster     Region = "master"   // of an update
+	InState      Region = "moment"   // of an update
+	InClip       Region = "clip"     // of an update: clip factor and norm
+	InCarry      Region = "carry"    // from the block before
+	OutCarry     Region = "carryout" // to the block after
+	InSaved      Region = "kept"     // from forward to backward
+	InGradOutput Region = "dout"     // gradient of what the block gives
+	OutGradInput Region = "din"      // gradient of what the block takes
+	InBatch      Region = "batch"
+	InConst      Region = "const"
+	OutResult    Region = "result"
+	OutPartial   Region = "partial" // sums of squares, one per slab
 )
 
 // Place of a value.
@@ -221,10 +221,10 @@ type Place struct {
 
 // Update is the optimizer: what it keeps of a param stands with the param, its numbers
 // of one iteration come from the training loop.
-type Update struct {
-	Rule op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
-	Attr op.Attr    `json:"attr"`
-	Grad dtype.Type `json:"grad"` // element type of gradients, see GradOf
+type Optimizer struct {
+	Rule     op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
+	Attr     op.Attr    `json:"attr"`
+	GradType dtype.Type `json:"grad"` // element type of gradients, see GradOf
 	// Clip: a reduce makes the clip factor from the partial sums before updates.
 	Clip bool `json:"clip,omitempty"`
 }
@@ -247,46 +247,46 @@ type Verb string
 
 // The five verbs.
 const (
-	Move      Verb = "move"
-	Run       Verb = "run"
-	Reduce    Verb = "reduce"
-	UpdateRun Verb = "update"
-	Free      Verb = "free"
+	Move   Verb = "move"
+	Run    Verb = "run"
+	Reduce Verb = "reduce"
+	Update Verb = "update"
+	Free   Verb = "free"
 )
 
 // Step is one instruction. Which fields count depends on the verb.
-type Step struct {
+type Instruction struct {
 	Verb   Verb  `json:"verb"`
 	Device int   `json:"device"`
 	Lane   Lane  `json:"lane,omitempty"` // none for free
 	After  []int `json:"after,omitempty"`
 
 	// Trails: a copy to the host that the end of its iteration does not wait for.
-	Trails bool `json:"trails,omitempty"`
+	CarriesOver bool `json:"trails,omitempty"`
 	// Past names steps of the iteration before that must be done first. They trail, and
 	// stand behind this one: of those before it After says what there is to say.
-	Past []int `json:"past,omitempty"`
+	AfterPrevious []int `json:"past,omitempty"`
 
 	// Late: it completes the iteration before, of which an update waited for the norm of
 	// all gradients: that update, or a move for it.
-	Late bool `json:"late,omitempty"`
+	Deferred bool `json:"late,omitempty"`
 
-	Block int `json:"block"` // what the step is about, for people; -1 for none
-	Micro int `json:"micro"` // -1 for none
+	Block      int `json:"block"` // what the step is about, for people; -1 for none
+	MicroBatch int `json:"micro"` // -1 for none
 
 	Src int `json:"src,omitempty"` // move
 	Dst int `json:"dst,omitempty"` // move, free: the buffer
 	// Offset in Dst where a move's bytes go.
 	Offset int64 `json:"offset,omitempty"`
 
-	Program int    `json:"program,omitempty"` // run
-	Slab    int    `json:"slab,omitempty"`    // update, and a reduce of gradients
-	Piece   int    `json:"piece,omitempty"`   // update
-	Bind    []Bind `json:"bind,omitempty"`    // run, reduce, update
+	Program  int       `json:"program,omitempty"` // run
+	Slab     int       `json:"slab,omitempty"`    // update, and a reduce of gradients
+	Piece    int       `json:"piece,omitempty"`   // update
+	Bindings []Binding `json:"bind,omitempty"`    // run, reduce, update
 }
 
 // Bind gives a region a buffer, from an offset on.
-type Bind struct {
+type Binding struct {
 	Region Region `json:"region"`
 	Index  int    `json:"index,omitempty"`
 	Buffer int    `json:"buffer"`
@@ -300,16 +300,16 @@ type Forecast struct {
 	// Busy is each resource's share of the iteration.
 	Busy map[string]float64 `json:"busy"`
 	// AtBest is the time the busiest resource alone needs, over StepSeconds.
-	AtBest       float64        `json:"at_best"`
-	TokensPerSec float64        `json:"tokens_per_second"`
-	PeakBytes    map[Tier]int64 `json:"peak_bytes"`
-	BytesIn      int64          `json:"bytes_in"`
-	BytesOut     int64          `json:"bytes_out"`
-	Flops        float64        `json:"flops"`
+	RooflineShare float64        `json:"at_best"`
+	TokensPerSec  float64        `json:"tokens_per_second"`
+	PeakBytes     map[Tier]int64 `json:"peak_bytes"`
+	BytesIn       int64          `json:"bytes_in"`
+	BytesOut      int64          `json:"bytes_out"`
+	Flops         float64        `json:"flops"`
 }
 
 // Option is an alternative that was looked at.
-type Option struct {
+type Alternative struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 	Fits     bool   `json:"fits"`
@@ -318,7 +318,7 @@ type Option struct {
 	StepSeconds float64        `json:"step_seconds,omitempty"`
 	// AtLeast: no forecast was made, StepSeconds is what its products or transfers
 	// take alone.
-	AtLeast bool `json:"at_least,omitempty"`
+	LowerBound bool `json:"at_least,omitempty"`
 }
 
 // Peak is the memory of each tier the plan uses.
@@ -334,7 +334,7 @@ func (p *Plan) Peak() map[Tier]int64 {
 func (p *Plan) TierOf(buffer int) Tier { return p.Arenas[p.Buffers[buffer].Arena].Tier }
 
 // LaneNumber counts the lanes of all devices, from 0 on.
-func (s *Step) LaneNumber() int {
+func (s *Instruction) LaneIndex() int {
 	for i, l := range Lanes {
 		if s.Lane == l {
 			return s.Device*len(Lanes) + i
@@ -344,11 +344,11 @@ func (s *Step) LaneNumber() int {
 }
 
 // Bound finds what is bound to a region.
-func (s *Step) Bound(r Region, index int) (Bind, bool) {
-	for _, b := range s.Bind {
+func (s *Instruction) Bound(r Region, index int) (Binding, bool) {
+	for _, b := range s.Bindings {
 		if b.Region == r && b.Index == index {
 			return b, true
 		}
 	}
-	return Bind{}, false
+	return Binding{}, false
 }

@@ -19,10 +19,10 @@ func kept(t testing.TB) *plan.Plan {
 	t.Helper()
 	goal := tiny.AdamW(1, false)
 	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 	p, err := planner.Build(m, goal, tiny.Site(1<<20), func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepProducts, 2)(slabs, blocks)
-		c.Piece = 512
+		c := planner.Uniform(true, true, planner.SaveMatmuls, 2)(slabs, blocks)
+		c.PieceElements = 512
 		return c
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func TestStatesFillTheirHomes(t *testing.T) {
 		elements := map[string]int64{}
 		for _, piece := range s.Pieces {
 			var end, sum int64
-			stretches := p.Update.Stretches(s, piece)
+			stretches := p.Optimizer.Spans(s, piece)
 			for _, stretch := range stretches {
 				for _, state := range stretch.States {
 					if state.Offset < end || state.Offset%plan.StateAlignment != 0 {
@@ -50,7 +50,7 @@ func TestStatesFillTheirHomes(t *testing.T) {
 					sum += state.Type.Bytes()
 				}
 			}
-			if got := p.Buffers[piece.Moment].Bytes; got != end || got-sum >= plan.StateAlignment*int64(2*len(stretches)) {
+			if got := p.Buffers[piece.State].Bytes; got != end || got-sum >= plan.StateAlignment*int64(2*len(stretches)) {
 				t.Errorf("slab %s: the states from %d on take %d bytes up to %d, their home has %d", s.Name, piece.From, sum, end, got)
 			}
 			for _, q := range s.Params {
@@ -87,7 +87,7 @@ func TestStatesRoundTrip(t *testing.T) {
 // Neighbours are updated at once where that changes nothing: alike in every type, and
 // with blocks that end where a param does.
 func TestStretchesJoinWhatIsAlike(t *testing.T) {
-	u := &plan.Update{Rule: op.Lion, Grad: dtype.F32}
+	u := &plan.Optimizer{Rule: op.Lion, GradType: dtype.F32}
 	param := func(at, n int64, kept dtype.Type, decay bool) plan.SlabParam {
 		typ := op.Type{DType: dtype.F32, Shape: shape.Shape{n}}
 		return plan.SlabParam{Name: "p", Type: typ, Offset: 4 * at, Element: at, Decay: decay, States: []op.State{{Name: "exp_avg", Type: op.Type{DType: kept, Shape: typ.Shape}}}}
@@ -105,7 +105,7 @@ func TestStretchesJoinWhatIsAlike(t *testing.T) {
 		{"other decay", []plan.SlabParam{param(0, 512, dtype.Dyn8, true), param(512, 300, dtype.Dyn8, false)}, 2},
 	} {
 		s := &plan.Slab{Params: c.params}
-		if got := u.Stretches(s, plan.Piece{From: 0, To: 1024}); len(got) != c.want {
+		if got := u.Spans(s, plan.Piece{From: 0, To: 1024}); len(got) != c.want {
 			t.Errorf("%s: %d stretches, want %d", c.name, len(got), c.want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestVerifyFindsDamagedStates(t *testing.T) {
 	coded := func(p *plan.Plan) (slab, param int) {
 		for k, s := range p.Slabs {
 			for i, q := range s.Params {
-				if q.Blocks() && len(s.Pieces) > 1 {
+				if q.HasBlockState() && len(s.Pieces) > 1 {
 					return k, i
 				}
 			}

@@ -33,9 +33,9 @@ func Verify(p *Plan) error {
 		name  string
 		check func(*Plan) error
 	}{
-		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifySteps},
-		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates}, {"P8", verifyLate},
-		{"P9", verifyTrails},
+		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifyInstructions},
+		{"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates}, {"P8", verifyDeferred},
+		{"P9", verifyCarryOver},
 	} {
 		if err := rule.check(p); err != nil {
 			return fmt.Errorf("the plan for %s is not sound (%s): %w", p.Model, rule.name, err)
@@ -48,8 +48,8 @@ func verifyArenas(p *Plan) error {
 	if p.Version != Version {
 		return fmt.Errorf("its version is %d, this program reads %d; make it again", p.Version, Version)
 	}
-	if p.Micros < 1 || p.Rows < 1 || len(p.Devices) == 0 {
-		return fmt.Errorf("%d micro-batches of %d rows on %d devices", p.Micros, p.Rows, len(p.Devices))
+	if p.MicroBatches < 1 || p.MicroBatchSize < 1 || len(p.Devices) == 0 {
+		return fmt.Errorf("%d micro-batches of %d rows on %d devices", p.MicroBatches, p.MicroBatchSize, len(p.Devices))
 	}
 	used := make([]int64, len(p.Devices))
 	for _, a := range p.Arenas {
@@ -173,26 +173,26 @@ func (g *Program) verifyFrame() error {
 	return nil
 }
 
-func verifySteps(p *Plan) error {
-	for i := range p.Steps {
-		if err := p.verifyStep(i); err != nil {
-			return fmt.Errorf("step %d, %s: %w", i, p.Steps[i].Verb, err)
+func verifyInstructions(p *Plan) error {
+	for i := range p.Instructions {
+		if err := p.verifyInstruction(i); err != nil {
+			return fmt.Errorf("step %d, %s: %w", i, p.Instructions[i].Verb, err)
 		}
 	}
 	return nil
 }
 
-func (p *Plan) verifyStep(i int) error {
-	s := &p.Steps[i]
+func (p *Plan) verifyInstruction(i int) error {
+	s := &p.Instructions[i]
 	if s.Device < 0 || s.Device >= len(p.Devices) {
 		return fmt.Errorf("device %d of %d", s.Device, len(p.Devices))
 	}
 	for _, a := range s.After {
-		if a < 0 || a >= i || p.Steps[a].Verb == Free {
+		if a < 0 || a >= i || p.Instructions[a].Verb == Free {
 			return fmt.Errorf("it waits for step %d", a)
 		}
 	}
-	for _, b := range s.Bind {
+	for _, b := range s.Bindings {
 		if b.Buffer < 0 || b.Buffer >= len(p.Buffers) || b.Offset < 0 || b.Offset > p.Buffers[b.Buffer].Bytes {
 			return fmt.Errorf("it binds %s to buffer %d at %d", b.Region, b.Buffer, b.Offset)
 		}
@@ -213,14 +213,14 @@ func (p *Plan) verifyStep(i int) error {
 		return p.verifyRun(s)
 	case Reduce:
 		return p.verifyReduce(s)
-	case UpdateRun:
+	case Update:
 		return p.verifyUpdate(s)
 	}
 	return fmt.Errorf("there is no such verb")
 }
 
 // verifyMove: a move fills a buffer, or a part of one that is written in parts.
-func (p *Plan) verifyMove(s *Step) error {
+func (p *Plan) verifyMove(s *Instruction) error {
 	a, b := p.Buffers[s.Src].Bytes, p.Buffers[s.Dst].Bytes
 	whole := s.Offset == 0 && a == b
 	part := p.Buffers[s.Dst].Class == Workspace && s.Offset >= 0 && s.Offset <= b && a <= b-s.Offset
@@ -231,14 +231,14 @@ func (p *Plan) verifyMove(s *Step) error {
 }
 
 // verifyReduce: partial sums into a clip, or gradients of equal size.
-func (p *Plan) verifyReduce(s *Step) error {
+func (p *Plan) verifyReduce(s *Instruction) error {
 	if _, sums := s.Bound(OutPartial, 0); sums {
 		return p.bindsAtLeast(s, map[Region]int64{OutPartial: 8, InClip: 8})
 	}
-	if p.Update == nil || s.Slab < 0 || s.Slab >= len(p.Slabs) || len(s.Bind) < 2 {
-		return fmt.Errorf("%d gradients of slab %d of %d", len(s.Bind), s.Slab, len(p.Slabs))
+	if p.Optimizer == nil || s.Slab < 0 || s.Slab >= len(p.Slabs) || len(s.Bindings) < 2 {
+		return fmt.Errorf("%d gradients of slab %d of %d", len(s.Bindings), s.Slab, len(p.Slabs))
 	}
-	for i, b := range s.Bind {
+	for i, b := range s.Bindings {
 		if b.Region != InGrad || b.Index != i || b.Offset != 0 || p.Buffers[b.Buffer].Bytes != p.gradBytes(s.Slab) {
 			return fmt.Errorf("part %d of slab %s is %s %d of %d bytes", i, p.Slabs[s.Slab].Name, b.Region, b.Index, p.Buffers[b.Buffer].Bytes)
 		}
@@ -255,7 +255,7 @@ func (p *Plan) buffersExist(ids ...int) error {
 	return nil
 }
 
-func (p *Plan) bindsAtLeast(s *Step, bytes map[Region]int64) error {
+func (p *Plan) bindsAtLeast(s *Instruction, bytes map[Region]int64) error {
 	for r, n := range bytes {
 		b, ok := s.Bound(r, 0)
 		if !ok || p.Buffers[b.Buffer].Bytes-b.Offset < n {
@@ -266,7 +266,7 @@ func (p *Plan) bindsAtLeast(s *Step, bytes map[Region]int64) error {
 }
 
 // verifyRun checks that every value lies in what is bound to its region.
-func (p *Plan) verifyRun(s *Step) error {
+func (p *Plan) verifyRun(s *Instruction) error {
 	if s.Program < 0 || s.Program >= len(p.Programs) {
 		return fmt.Errorf("program %d of %d", s.Program, len(p.Programs))
 	}
@@ -316,11 +316,11 @@ func (g *Program) placed() error {
 // gradBytes is what the gradient of a slab takes.
 func (p *Plan) gradBytes(slab int) int64 {
 	s := &p.Slabs[slab]
-	return p.Update.GradOf(s.Trained()).Bytes(s.Elements)
+	return p.Optimizer.GradTypeOf(s.TrainedType()).Bytes(s.Elements)
 }
 
-func (p *Plan) verifyUpdate(s *Step) error {
-	if p.Update == nil {
+func (p *Plan) verifyUpdate(s *Instruction) error {
+	if p.Optimizer == nil {
 		return fmt.Errorf("the plan has no optimizer")
 	}
 	if s.Slab < 0 || s.Slab >= len(p.Slabs) {
@@ -335,8 +335,8 @@ func (p *Plan) verifyUpdate(s *Step) error {
 	if piece.Master >= 0 {
 		need[InMaster] = 4 * piece.Elements()
 	}
-	if n := StateBytes(p.Update.Stretches(&slab, piece)); n > 0 {
-		need[InMoment] = n
+	if n := StateBytes(p.Optimizer.Spans(&slab, piece)); n > 0 {
+		need[InState] = n
 	}
 	return p.bindsAtLeast(s, need)
 }

@@ -5,21 +5,21 @@ import "fmt"
 // The rule about late steps: an iteration completes the one before, and leaves as much to
 // the next.
 
-func verifyLate(p *Plan) error {
-	c := lateCheck{p: p, weights: map[int]held{}, gradients: map[int]int{}, read: make([]int, len(p.Slabs)), owed: make([]int, len(p.Slabs)), updates: make([]int, len(p.Slabs))}
+func verifyDeferred(p *Plan) error {
+	c := deferredCheck{p: p, weights: map[int]slabWeights{}, gradients: map[int]int{}, read: make([]int, len(p.Slabs)), pending: make([]int, len(p.Slabs)), updates: make([]int, len(p.Slabs))}
 	for k, s := range p.Slabs {
 		c.gradients[s.Gradient] = k
 		for _, id := range append([]int{s.Weight}, s.Replicas...) {
-			c.weights[id] = held{slab: k}
+			c.weights[id] = slabWeights{slab: k}
 		}
 	}
 	delete(c.gradients, -1)
-	for i := range p.Steps {
-		if err := c.step(i); err != nil {
-			return fmt.Errorf("step %d, %s: %w", i, p.Steps[i].Verb, err)
+	for i := range p.Instructions {
+		if err := c.instruction(i); err != nil {
+			return fmt.Errorf("step %d, %s: %w", i, p.Instructions[i].Verb, err)
 		}
 	}
-	for k, at := range c.owed {
+	for k, at := range c.pending {
 		if at > 0 {
 			return fmt.Errorf("slab %s is updated late in step %d, and no gradient goes home for the next iteration", p.Slabs[k].Name, at-1)
 		}
@@ -28,27 +28,27 @@ func verifyLate(p *Plan) error {
 }
 
 // lateCheck follows weights and gradients from their homes.
-type lateCheck struct {
+type deferredCheck struct {
 	p         *Plan
-	weights   map[int]held // by buffer that holds some
-	gradients map[int]int  // by buffer that holds some: the slab
-	read      []int        // by slab: the first run that read its weights, from 1 on
-	updates   []int        // by slab: how many late ones there were
-	owed      []int        // by slab: a late update after which no gradient went home, from 1 on
-	clip      bool         // the norm was made anew
+	weights   map[int]slabWeights // by buffer that holds some
+	gradients map[int]int         // by buffer that holds some: the slab
+	read      []int               // by slab: the first run that read its weights, from 1 on
+	updates   []int               // by slab: how many late ones there were
+	pending   []int               // by slab: a late update after which no gradient went home, from 1 on
+	clip      bool                // the norm was made anew
 }
 
 // held is weights of a slab, as they are after so many of its late updates.
-type held struct{ slab, updates int }
+type slabWeights struct{ slab, updates int }
 
-func (c *lateCheck) step(i int) error {
-	s := &c.p.Steps[i]
+func (c *deferredCheck) instruction(i int) error {
+	s := &c.p.Instructions[i]
 	switch {
 	case s.Verb == Move:
 		c.move(s)
-	case s.Verb == UpdateRun && s.Late:
+	case s.Verb == Update && s.Deferred:
 		return c.update(i)
-	case s.Late:
+	case s.Deferred:
 		return fmt.Errorf("it is neither a move nor an update, and late")
 	case s.Verb == Run:
 		return c.run(i)
@@ -60,8 +60,8 @@ func (c *lateCheck) step(i int) error {
 }
 
 // run notes what is read, which must be as the late updates have left it.
-func (c *lateCheck) run(i int) error {
-	for _, b := range c.p.Steps[i].Bind {
+func (c *deferredCheck) run(i int) error {
+	for _, b := range c.p.Instructions[i].Bindings {
 		h, ok := c.weights[b.Buffer]
 		if !ok || b.Region != InWeight {
 			continue
@@ -77,21 +77,21 @@ func (c *lateCheck) run(i int) error {
 }
 
 // move follows what is carried from home and back, and gradients that go there.
-func (c *lateCheck) move(s *Step) {
+func (c *deferredCheck) move(s *Instruction) {
 	if h, ok := c.weights[s.Src]; ok {
 		c.weights[s.Dst] = h
 	}
 	if k, ok := c.gradients[s.Dst]; ok && c.p.Buffers[s.Dst].Home {
-		c.owed[k] = 0
+		c.pending[k] = 0
 		return
 	}
-	if k, ok := c.gradients[s.Src]; ok && s.Late {
+	if k, ok := c.gradients[s.Src]; ok && s.Deferred {
 		c.gradients[s.Dst] = k
 	}
 }
 
-func (c *lateCheck) update(i int) error {
-	s := &c.p.Steps[i]
+func (c *deferredCheck) update(i int) error {
+	s := &c.p.Instructions[i]
 	name := c.p.Slabs[s.Slab].Name
 	grad, _ := s.Bound(InGrad, 0)
 	if k, ok := c.gradients[grad.Buffer]; !ok || k != s.Slab {
@@ -100,12 +100,12 @@ func (c *lateCheck) update(i int) error {
 	if c.read[s.Slab] > 0 {
 		return fmt.Errorf("slab %s is updated late, after step %d has read its weights", name, c.read[s.Slab]-1)
 	}
-	if !c.p.Update.Clip || c.clip {
+	if !c.p.Optimizer.Clip || c.clip {
 		return fmt.Errorf("slab %s is updated late without the norm of its gradients", name)
 	}
 	weight, _ := s.Bound(InWeight, 0)
 	c.updates[s.Slab]++
-	c.weights[weight.Buffer] = held{s.Slab, c.updates[s.Slab]}
-	c.owed[s.Slab] = i + 1
+	c.weights[weight.Buffer] = slabWeights{s.Slab, c.updates[s.Slab]}
+	c.pending[s.Slab] = i + 1
 	return nil
 }

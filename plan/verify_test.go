@@ -16,8 +16,8 @@ import (
 // streamed is a sound plan that moves, recomputes, clips and updates.
 func streamed(t testing.TB, clip bool) *plan.Plan {
 	t.Helper()
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), planner.Alike(true, true, planner.KeepProducts, 2))
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), planner.Uniform(true, true, planner.SaveMatmuls, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +51,14 @@ func TestRoundTrip(t *testing.T) {
 func TestEveryWaitIsNeeded(t *testing.T) {
 	p := streamed(t, true)
 	waits := 0
-	for i := range p.Steps {
-		for j := range p.Steps[i].After {
+	for i := range p.Instructions {
+		for j := range p.Instructions[i].After {
 			waits++
 			q := *p
-			q.Steps = slices.Clone(p.Steps)
-			q.Steps[i].After = slices.Delete(slices.Clone(p.Steps[i].After), j, j+1)
+			q.Instructions = slices.Clone(p.Instructions)
+			q.Instructions[i].After = slices.Delete(slices.Clone(p.Instructions[i].After), j, j+1)
 			if err := plan.Verify(&q); err == nil || !strings.Contains(err.Error(), "(P6)") {
-				t.Fatalf("step %d without its wait for %d: %v", i, p.Steps[i].After[j], err)
+				t.Fatalf("step %d without its wait for %d: %v", i, p.Instructions[i].After[j], err)
 			}
 		}
 	}
@@ -68,19 +68,19 @@ func TestEveryWaitIsNeeded(t *testing.T) {
 }
 
 // find gives the first step that satisfies a condition.
-func find(t testing.TB, p *plan.Plan, is func(*plan.Step) bool) *plan.Step {
+func find(t testing.TB, p *plan.Plan, is func(*plan.Instruction) bool) *plan.Instruction {
 	t.Helper()
-	for i := range p.Steps {
-		if is(&p.Steps[i]) {
-			return &p.Steps[i]
+	for i := range p.Instructions {
+		if is(&p.Instructions[i]) {
+			return &p.Instructions[i]
 		}
 	}
 	t.Fatal("the plan has no such step")
 	return nil
 }
 
-func verb(v plan.Verb) func(*plan.Step) bool {
-	return func(s *plan.Step) bool { return s.Verb == v }
+func verb(v plan.Verb) func(*plan.Instruction) bool {
+	return func(s *plan.Instruction) bool { return s.Verb == v }
 }
 
 // Damage of every kind is found, by the rule made for it.
@@ -115,38 +115,38 @@ func TestVerifyFindsDamage(t *testing.T) {
 		}},
 		{"a region bound to nothing", "P4", func(p *plan.Plan) {
 			s := find(t, p, verb(plan.Run))
-			s.Bind = s.Bind[:0]
+			s.Bindings = s.Bindings[:0]
 		}},
 		{"a move of another size", "P4", func(p *plan.Plan) {
 			s := find(t, p, verb(plan.Move))
 			p.Buffers[s.Dst].Bytes--
 		}},
-		{"a wait for a later step", "P4", func(p *plan.Plan) { p.Steps[0].After = []int{5} }},
-		{"an unknown verb", "P4", func(p *plan.Plan) { p.Steps[0].Verb = "jump" }},
-		{"an unknown lane", "P4", func(p *plan.Plan) { p.Steps[0].Lane = "left" }},
+		{"a wait for a later step", "P4", func(p *plan.Plan) { p.Instructions[0].After = []int{5} }},
+		{"an unknown verb", "P4", func(p *plan.Plan) { p.Instructions[0].Verb = "jump" }},
+		{"an unknown lane", "P4", func(p *plan.Plan) { p.Instructions[0].Lane = "left" }},
 		{"a free too early", "P5", func(p *plan.Plan) {
-			i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Verb == plan.Free })
-			p.Steps[i], p.Steps[i-1] = p.Steps[i-1], p.Steps[i]
-			for j := range p.Steps {
-				p.Steps[j].After = nil
+			i := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Free })
+			p.Instructions[i], p.Instructions[i-1] = p.Instructions[i-1], p.Instructions[i]
+			for j := range p.Instructions {
+				p.Instructions[j].After = nil
 			}
 		}},
 		{"a free left out", "P5", func(p *plan.Plan) {
-			i := len(p.Steps) - 1
-			for p.Steps[i].Verb != plan.Free {
+			i := len(p.Instructions) - 1
+			for p.Instructions[i].Verb != plan.Free {
 				i--
 			}
-			p.Steps = append(p.Steps[:i:i], p.Steps[i+1:]...)
-			for j := range p.Steps {
-				for k, a := range p.Steps[j].After {
+			p.Instructions = append(p.Instructions[:i:i], p.Instructions[i+1:]...)
+			for j := range p.Instructions {
+				for k, a := range p.Instructions[j].After {
 					if a > i {
-						p.Steps[j].After[k] = a - 1
+						p.Instructions[j].After[k] = a - 1
 					}
 				}
 			}
 		}},
 		{"live buffers in one place", "P5", func(p *plan.Plan) {
-			s := find(t, p, func(s *plan.Step) bool {
+			s := find(t, p, func(s *plan.Instruction) bool {
 				_, carry := s.Bound(plan.OutCarry, 0)
 				_, frame := s.Bound(plan.InFrame, 0)
 				return carry && frame
@@ -156,13 +156,13 @@ func TestVerifyFindsDamage(t *testing.T) {
 			p.Buffers[out.Buffer].Offset = p.Buffers[frame.Buffer].Offset
 		}},
 		{"an update twice", "P7", func(p *plan.Plan) {
-			first := find(t, p, func(s *plan.Step) bool { return s.Verb == plan.UpdateRun && s.Block == 2 })
-			second := find(t, p, func(s *plan.Step) bool { return s.Verb == plan.UpdateRun && s.Block == 1 })
+			first := find(t, p, func(s *plan.Instruction) bool { return s.Verb == plan.Update && s.Block == 2 })
+			second := find(t, p, func(s *plan.Instruction) bool { return s.Verb == plan.Update && s.Block == 1 })
 			first.Slab = second.Slab
 		}},
-		{"frozen slab updated", "P7", func(p *plan.Plan) { p.Slabs[find(t, p, verb(plan.UpdateRun)).Slab].Elements = 0 }},
+		{"frozen slab updated", "P7", func(p *plan.Plan) { p.Slabs[find(t, p, verb(plan.Update)).Slab].Elements = 0 }},
 		{"a piece left out", "P7", func(p *plan.Plan) {
-			s := &p.Slabs[find(t, p, verb(plan.UpdateRun)).Slab]
+			s := &p.Slabs[find(t, p, verb(plan.Update)).Slab]
 			s.Pieces[0].To--
 		}},
 	} {
@@ -178,15 +178,15 @@ func TestVerifyFindsDamage(t *testing.T) {
 // What an update changed must go home.
 func TestVerifyWantsChangesMovedHome(t *testing.T) {
 	p := streamed(t, false)
-	i := slices.IndexFunc(p.Steps, func(s plan.Step) bool {
+	i := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool {
 		return s.Verb == plan.Move && s.Lane == plan.Out && p.Buffers[s.Src].Class == plan.Weight
 	})
 	if i < 0 {
 		t.Fatal("no weights are moved home")
 	}
 	// The move now goes to the home of another class of the same size, or nowhere.
-	p.Steps[i].Verb, p.Steps[i].Program = plan.Reduce, 0
-	p.Steps[i].Bind = []plan.Bind{{Region: plan.OutPartial, Buffer: p.Steps[i].Dst}, {Region: plan.InClip, Buffer: p.Steps[i].Dst}}
+	p.Instructions[i].Verb, p.Instructions[i].Program = plan.Reduce, 0
+	p.Instructions[i].Bindings = []plan.Binding{{Region: plan.OutPartial, Buffer: p.Instructions[i].Dst}, {Region: plan.InClip, Buffer: p.Instructions[i].Dst}}
 	if err := plan.Verify(p); err == nil {
 		t.Error("accepted a plan that forgets its updates")
 	}

@@ -9,11 +9,11 @@ import (
 // The rules about time: what is alive when, and what is ordered before what.
 
 func verifyLives(p *Plan) error {
-	lives := make([]life, len(p.Buffers))
+	lives := make([]lifeState, len(p.Buffers))
 	held := make([]tenancy.Map, len(p.Arenas))
 	accesses := p.Accesses()
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
 		if s.Verb == Free {
 			if p.Buffers[s.Dst].Home || lives[s.Dst] != alive {
 				return fmt.Errorf("step %d: buffer %s is freed but is a home or not alive", i, p.Buffers[s.Dst].Name)
@@ -36,16 +36,16 @@ func verifyLives(p *Plan) error {
 }
 
 // life of a buffer that is no home.
-type life byte
+type lifeState byte
 
 const (
-	unborn life = iota
+	unborn lifeState = iota
 	alive
 	freed
 )
 
 // live begins the life of a buffer that a step touches first.
-func (p *Plan) live(a Access, lives []life, held []tenancy.Map) error {
+func (p *Plan) live(a Access, lives []lifeState, held []tenancy.Map) error {
 	b := &p.Buffers[a.Buffer]
 	switch {
 	case b.Home || lives[a.Buffer] == alive:
@@ -71,8 +71,8 @@ func (p *Plan) live(a Access, lives []life, held []tenancy.Map) error {
 func verifyOrder(p *Plan) error { return newOrderCheck(p, 1).walk(p.Accesses()) }
 
 func newOrderCheck(p *Plan, rounds int) *orderCheck {
-	o := &orderCheck{p: p, lanes: len(p.Devices) * len(Lanes), held: make([]tenancy.Map, len(p.Arenas)), past: make([]past, len(p.Buffers))}
-	o.done = make([]int32, rounds*len(p.Steps)*o.lanes)
+	o := &orderCheck{p: p, lanes: len(p.Devices) * len(Lanes), tenants: make([]tenancy.Map, len(p.Arenas)), history: make([]history, len(p.Buffers))}
+	o.done = make([]int32, rounds*len(p.Instructions)*o.lanes)
 	o.last, o.ended = make([]int32, o.lanes), make([]int32, o.lanes)
 	return o
 }
@@ -80,7 +80,7 @@ func newOrderCheck(p *Plan, rounds int) *orderCheck {
 // walk checks the steps of an iteration.
 func (o *orderCheck) walk(accesses [][]Access) error {
 	for i, list := range accesses {
-		if o.p.Steps[i].Verb == Free {
+		if o.p.Instructions[i].Verb == Free {
 			continue
 		}
 		o.learn(i)
@@ -95,33 +95,33 @@ func (o *orderCheck) walk(accesses [][]Access) error {
 
 // again begins the iteration behind one: what does not trail is done, and buffers that
 // are no homes have new lives.
-func (o *orderCheck) again() {
-	for i := range o.p.Steps {
-		if s := &o.p.Steps[i]; s.Verb != Free && !s.Trails {
+func (o *orderCheck) nextIteration() {
+	for i := range o.p.Instructions {
+		if s := &o.p.Instructions[i]; s.Verb != Free && !s.CarriesOver {
 			o.add(o.ended, o.number(i))
 		}
 	}
-	o.base += int32(len(o.p.Steps))
-	for id := range o.past {
-		o.past[id].began = o.p.Buffers[id].Home
+	o.base += int32(len(o.p.Instructions))
+	for id := range o.history {
+		o.history[id].began = o.p.Buffers[id].Home
 	}
 }
 
 // orderCheck numbers steps from 1 on, those of a second iteration behind those of the
 // first; 0 is none.
 type orderCheck struct {
-	p     *Plan
-	lanes int
-	base  int32   // steps of iterations before
-	done  []int32 // by step and lane: the last step that is surely done before it
-	last  []int32 // by lane: its last step so far
-	ended []int32 // by lane: the last step that was done before the iteration began
-	held  []tenancy.Map
-	past  []past // by buffer
+	p       *Plan
+	lanes   int
+	base    int32   // steps of iterations before
+	done    []int32 // by step and lane: the last step that is surely done before it
+	last    []int32 // by lane: its last step so far
+	ended   []int32 // by lane: the last step that was done before the iteration began
+	tenants []tenancy.Map
+	history []history // by buffer
 }
 
 // past are the accesses to a buffer that later ones may conflict with.
-type past struct {
+type history struct {
 	began   bool
 	writer  int32
 	readers []int32 // since: the last of each lane that has one
@@ -131,7 +131,7 @@ type past struct {
 func (o *orderCheck) number(i int) int32 { return o.base + int32(i) + 1 }
 
 // index of a step in the plan.
-func (o *orderCheck) index(step int32) int { return int(step-1) % len(o.p.Steps) }
+func (o *orderCheck) index(step int32) int { return int(step-1) % len(o.p.Instructions) }
 
 func (o *orderCheck) before(step int32) []int32 {
 	return o.done[int(step-1)*o.lanes : int(step)*o.lanes]
@@ -140,16 +140,16 @@ func (o *orderCheck) before(step int32) []int32 {
 // learn finds what is done before a step: what the one before it in its lane and
 // those it waits for know, and they themselves.
 func (o *orderCheck) learn(i int) {
-	s := &o.p.Steps[i]
-	known, lane := o.before(o.number(i)), s.LaneNumber()
+	s := &o.p.Instructions[i]
+	known, lane := o.before(o.number(i)), s.LaneIndex()
 	copy(known, o.ended)
 	o.add(known, o.last[lane])
 	for _, a := range s.After {
 		o.add(known, o.number(a))
 	}
 	if o.base > 0 {
-		for _, a := range s.Past {
-			o.add(known, o.number(a)-int32(len(o.p.Steps)))
+		for _, a := range s.AfterPrevious {
+			o.add(known, o.number(a)-int32(len(o.p.Instructions)))
 		}
 	}
 	o.last[lane] = o.number(i)
@@ -167,21 +167,21 @@ func (o *orderCheck) add(known []int32, step int32) {
 	known[l] = max(known[l], step)
 }
 
-func (o *orderCheck) laneOf(step int32) int { return o.p.Steps[o.index(step)].LaneNumber() }
+func (o *orderCheck) laneOf(step int32) int { return o.p.Instructions[o.index(step)].LaneIndex() }
 
 func (o *orderCheck) check(i int, a Access) error {
-	b, h, now := &o.p.Buffers[a.Buffer], &o.past[a.Buffer], o.number(i)
+	b, h, now := &o.p.Buffers[a.Buffer], &o.history[a.Buffer], o.number(i)
 	if !h.began {
 		h.began = true
 		if !b.Home {
-			for _, before := range o.held[b.Arena].Take(a.Buffer, b.Offset, b.Offset+b.Bytes) {
-				if err := o.follows(now, &o.past[before], true); err != nil {
+			for _, before := range o.tenants[b.Arena].Take(a.Buffer, b.Offset, b.Offset+b.Bytes) {
+				if err := o.sameLine(now, &o.history[before], true); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	if err := o.follows(now, h, a.Write); err != nil {
+	if err := o.sameLine(now, h, a.Write); err != nil {
 		return err
 	}
 	if a.Write {
@@ -200,7 +200,7 @@ func (o *orderCheck) check(i int, a Access) error {
 
 // follows checks that a step is ordered behind who wrote, and where it writes itself
 // behind who read.
-func (o *orderCheck) follows(now int32, h *past, write bool) error {
+func (o *orderCheck) sameLine(now int32, h *history, write bool) error {
 	known := o.before(now)
 	ordered := func(step int32) error {
 		if step == 0 || step == now || known[o.laneOf(step)] >= step {
@@ -210,7 +210,7 @@ func (o *orderCheck) follows(now int32, h *past, write bool) error {
 		if step <= o.base {
 			next = " of the next iteration"
 		}
-		return fmt.Errorf("steps %d (%s) and %d (%s)%s touch the same bytes in no order", i, o.p.Steps[i].Verb, j, o.p.Steps[j].Verb, next)
+		return fmt.Errorf("steps %d (%s) and %d (%s)%s touch the same bytes in no order", i, o.p.Instructions[i].Verb, j, o.p.Instructions[j].Verb, next)
 	}
 	if err := ordered(h.writer); err != nil || !write {
 		return err

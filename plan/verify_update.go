@@ -13,8 +13,8 @@ func verifyUpdates(p *Plan) error {
 			return err
 		}
 	}
-	for i := range p.Steps {
-		if err := c.step(i); err != nil {
+	for i := range p.Instructions {
+		if err := c.instruction(i); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (p *Plan) verifyPieces(s Slab) error {
 		end = piece.To
 	}
 	want := s.Elements
-	if p.Update == nil {
+	if p.Optimizer == nil {
 		want = 0
 	}
 	if end != want {
@@ -64,18 +64,18 @@ type changed struct {
 	slab       string
 }
 
-func (c *updateCheck) step(i int) error {
-	s := &c.p.Steps[i]
+func (c *updateCheck) instruction(i int) error {
+	s := &c.p.Instructions[i]
 	switch s.Verb {
 	case Move:
 		c.carryHome(s)
 	case Run:
 		if b, ok := s.Bound(InGrad, 0); ok {
 			if at, used := c.used[b.Buffer]; used {
-				return fmt.Errorf("step %d adds to the gradient of slab %s after its update in step %d", i, c.p.Slabs[c.p.Steps[at].Slab].Name, at)
+				return fmt.Errorf("step %d adds to the gradient of slab %s after its update in step %d", i, c.p.Slabs[c.p.Instructions[at].Slab].Name, at)
 			}
 		}
-	case UpdateRun:
+	case Update:
 		return c.update(i)
 	}
 	return nil
@@ -84,7 +84,7 @@ func (c *updateCheck) step(i int) error {
 // update notes what an update changes away from home, and that the gradient it used
 // is to stay as it is.
 func (c *updateCheck) update(i int) error {
-	s := &c.p.Steps[i]
+	s := &c.p.Instructions[i]
 	slab := c.p.Slabs[s.Slab]
 	if before := c.updated[s.Slab][s.Piece]; before > 0 {
 		return fmt.Errorf("slab %s, piece %d, is updated in steps %d and %d", slab.Name, s.Piece, before, i)
@@ -94,7 +94,7 @@ func (c *updateCheck) update(i int) error {
 	for _, at := range [...]struct {
 		region Region
 		home   int
-	}{{InWeight, slab.Weight}, {InMaster, piece.Master}, {InMoment, piece.Moment}} {
+	}{{InWeight, slab.Weight}, {InMaster, piece.Master}, {InState, piece.State}} {
 		if b, ok := s.Bound(at.region, 0); ok && b.Buffer != at.home {
 			c.home[b.Buffer] = changed{at.home, i, slab.Name}
 		}
@@ -106,7 +106,7 @@ func (c *updateCheck) update(i int) error {
 
 // carryHome follows a changed copy: once it is home it is done; a stop on the way,
 // on the host, must go on home.
-func (c *updateCheck) carryHome(t *Step) {
+func (c *updateCheck) carryHome(t *Instruction) {
 	copied, ok := c.home[t.Src]
 	switch {
 	case !ok:

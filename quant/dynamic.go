@@ -10,9 +10,9 @@ import (
 // Dynamic is an 8-bit dynamic code: 256 values in [-1, 1] or [0, 1], seven decades of
 // them, the larger the finer. Codes are in ascending order of value.
 type Dynamic struct {
-	Values [256]float32
-	zero   byte    // the code of 0
-	ladder *ladder // of the middles between values
+	Values  [256]float32
+	zero    byte     // the code of 0
+	encoder *encoder // of the middles between values
 }
 
 // Signed and Unsigned are the two fixed maps, as PyTorch computes them wherever its
@@ -42,7 +42,7 @@ func newDynamic(signed bool) *Dynamic {
 		}
 		size := float32(math.Pow10(decade - 6))
 		for k := range parts {
-			v := size * ((part(k, parts) + part(k+1, parts)) / 2)
+			v := size * ((linspace(k, parts) + linspace(k+1, parts)) / 2)
 			values = append(values, v)
 			if signed {
 				values = append(values, -v)
@@ -55,13 +55,13 @@ func newDynamic(signed bool) *Dynamic {
 	for c := range codes {
 		codes[c] = byte(c)
 	}
-	d.ladder = newLadder(middles(values), codes)
+	d.encoder = newEncoder(midpoints(values), codes)
 	return d
 }
 
 // part is the k-th of the points that cut [0.1, 1] into equal parts, counted from the
 // nearer end, product and sum rounded once.
-func part(k, parts int) float32 {
+func linspace(k, parts int) float32 {
 	from, to := float64(float32(0.1)), 1.0
 	step := float64((1 - float32(0.1)) / float32(parts))
 	if k < (parts+1)/2 {
@@ -70,7 +70,7 @@ func part(k, parts int) float32 {
 	return float32(math.FMA(-step, float64(parts-k), to))
 }
 
-func middles(values []float32) []float32 {
+func midpoints(values []float32) []float32 {
 	mid := make([]float32, len(values)-1)
 	for i := range mid {
 		mid[i] = (values[i] + values[i+1]) / 2
@@ -82,18 +82,18 @@ func middles(values []float32) []float32 {
 // Halfway between two values the lower one is taken.
 func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
 	const none = 256 // no code stands apart
-	d.code(dst[:len(src)], src, Reciprocal(absmax), none, 0)
+	d.encodeScaled(dst[:len(src)], src, Reciprocal(absmax), none, 0)
 }
 
 // code writes the codes of src·r. Numbers that are not zero and would get the code zero get
 // the one above, or that many below.
-func (d *Dynamic) code(dst []byte, src []float32, r float32, zero, below uint32) {
+func (d *Dynamic) encodeScaled(dst []byte, src []float32, r float32, zero, below uint32) {
 	if active.dynamic != nil {
-		n := len(src) &^ (lanesMost - 1)
-		active.dynamic(dst[:n], src[:n], r, d.ladder.cells, zero, below)
+		n := len(src) &^ (maxLanes - 1)
+		active.dynamic(dst[:n], src[:n], r, d.encoder.cells, zero, below)
 		dst, src = dst[n:], src[n:]
 	}
-	d.ladder.findAll(dst, src, r)
+	d.encoder.findAll(dst, src, r)
 	for i, c := range dst {
 		switch {
 		case uint32(c) != zero:
@@ -109,7 +109,7 @@ func (d *Dynamic) code(dst []byte, src []float32, r float32, zero, below uint32)
 func (d *Dynamic) encodePlain(dst []byte, src []float32, absmax float32) {
 	r := Reciprocal(absmax)
 	for i, x := range src {
-		dst[i] = d.ladder.plain(x * r)
+		dst[i] = d.encoder.plain(x * r)
 	}
 }
 
@@ -125,7 +125,7 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 // the normal ones becomes zero, where decay alone would not bring it.
 func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 	const leastNormal = 0x1p-126
-	absmax = Largest(src)
+	absmax = AbsMax(src)
 	if absmax < leastNormal {
 		for i := range src {
 			dst[i] = d.zero
@@ -133,12 +133,12 @@ func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 		return 0
 	}
 	zero := uint32(d.zero)
-	d.code(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
+	d.encodeScaled(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
 	return absmax
 }
 
 // Cells are what Encode searches in, for those who do it on another device.
-func (d *Dynamic) Cells() *Cells { return d.ladder.cells }
+func (d *Dynamic) Cells() *Cells { return d.encoder.cells }
 
 // Zero is the code of 0.
 func (d *Dynamic) Zero() byte { return d.zero }

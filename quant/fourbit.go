@@ -12,9 +12,9 @@ import (
 type FourBit struct {
 	Values [16]float32 // by code
 	// pairs are the two values of a byte.
-	pairs  [256][2]float32
-	ladder *ladder
-	search *search
+	pairs   [256][2]float32
+	encoder *encoder
+	search  *search
 }
 
 // NF4 has values at equal shares of a normal distribution; its codes ascend.
@@ -41,11 +41,11 @@ func newFourBit(values [16]float32) *FourBit {
 	for i, c := range codes {
 		ascending[i] = values[c]
 	}
-	rungs := middles(ascending)
+	rungs := midpoints(ascending)
 	if zero := slices.Index(rungs, 0); zero >= 0 { // between two codes of zero
 		rungs[zero] = math.Nextafter32(0, -1)
 	}
-	f.ladder, f.search = newLadder(rungs, codes), newSearch(rungs, codes)
+	f.encoder, f.search = newEncoder(rungs, codes), newSearch(rungs, codes)
 	for b := range f.pairs {
 		f.pairs[b] = [2]float32{values[b>>4], values[b&15]}
 	}
@@ -75,11 +75,11 @@ func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
 func (f *FourBit) encode(codes []byte, absmax, src []float32, block int) {
 	for b := range ceil(len(src), block) {
 		from, to := b*block, min((b+1)*block, len(src))
-		absmax[b] = Largest(src[from:to])
+		absmax[b] = AbsMax(src[from:to])
 		r := Reciprocal(absmax[b])
-		f.ladder.findPairs(codes[from/2:to/2], src[from:to], r)
+		f.encoder.findPairs(codes[from/2:to/2], src[from:to], r)
 		if to%2 == 1 {
-			codes[to/2] = f.ladder.find(src[to-1]*r)<<4 | f.ladder.find(0)
+			codes[to/2] = f.encoder.find(src[to-1]*r)<<4 | f.encoder.find(0)
 		}
 	}
 }
@@ -90,13 +90,13 @@ func (f *FourBit) encodePlain(codes []byte, absmax, src []float32, block int) {
 		x := float32(0)
 		if i < len(src) {
 			part := src[i/block*block : min((i/block+1)*block, len(src))]
-			absmax[i/block] = Largest(part)
+			absmax[i/block] = AbsMax(part)
 			x = src[i] * Reciprocal(absmax[i/block])
 		}
 		if i%2 == 0 {
-			codes[i/2] = f.ladder.plain(x) << 4
+			codes[i/2] = f.encoder.plain(x) << 4
 		} else {
-			codes[i/2] |= f.ladder.plain(x)
+			codes[i/2] |= f.encoder.plain(x)
 		}
 	}
 }

@@ -48,13 +48,13 @@ func TestMapsAreFixed(t *testing.T) {
 // The fast search finds what counting finds: at every rung and the floats beside it,
 // at powers of two, at both ends and at a million other numbers.
 func TestLadderFindsWhatCountingFinds(t *testing.T) {
-	for name, l := range map[string]*ladder{"nf4": NF4.ladder, "fp4": FP4.ladder, "signed": Signed.ladder, "unsigned": Unsigned.ladder} {
+	for name, l := range map[string]*encoder{"nf4": NF4.encoder, "fp4": FP4.encoder, "signed": Signed.encoder, "unsigned": Unsigned.encoder} {
 		check := func(x float32) {
 			if got, want := l.find(x), l.plain(x); got != want {
 				t.Fatalf("%s: %v has code %d, want %d", name, x, got, want)
 			}
 		}
-		for _, r := range l.rungs {
+		for _, r := range l.bounds {
 			for _, x := range []float32{r, math.Nextafter32(r, 2), math.Nextafter32(r, -2), -r} {
 				check(x)
 			}
@@ -90,7 +90,7 @@ func TestErrorIsHalfAGapAtMost(t *testing.T) {
 			block, slack = dtype.Dyn8Elements, 0
 		}
 		for i := range x {
-			most := float64(Largest(x[i/block*block : min((i/block+1)*block, len(x))]))
+			most := float64(AbsMax(x[i/block*block : min((i/block+1)*block, len(x))]))
 			if d := math.Abs(float64(x[i] - back[i])); d > most*(gap/2+slack) {
 				t.Fatalf("%v: element %d of a block to %v is %v and became %v", kind, i, most, x[i], back[i])
 			}
@@ -120,8 +120,8 @@ func TestStorageIsItsParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	absmax, codes := View8(300, b)
-	if len(absmax) != 8 || len(codes) != 300 || getF32(absmax, 1) != Largest(x[256:]) {
-		t.Errorf("%d bytes of absmax, %d codes, the second absmax %v, want %v", len(absmax), len(codes), getF32(absmax, 1), Largest(x[256:]))
+	if len(absmax) != 8 || len(codes) != 300 || getF32(absmax, 1) != AbsMax(x[256:]) {
+		t.Errorf("%d bytes of absmax, %d codes, the second absmax %v, want %v", len(absmax), len(codes), getF32(absmax, 1), AbsMax(x[256:]))
 	}
 }
 
@@ -145,11 +145,11 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 	for i := range back {
 		back[i] *= 0x1p-135
 	}
-	if b := make([]byte, dtype.Dyn8.Bytes(300)); Encode(dtype.Dyn8, b, back) != nil || Decode(dtype.Dyn8, back, b) != nil || Largest(back) != 0 || b[8] != Signed.Zero() {
-		t.Errorf("blocks below the normal numbers hold %v, of codes like %d, want zeros", Largest(back), b[8])
+	if b := make([]byte, dtype.Dyn8.Bytes(300)); Encode(dtype.Dyn8, b, back) != nil || Decode(dtype.Dyn8, back, b) != nil || AbsMax(back) != 0 || b[8] != Signed.Zero() {
+		t.Errorf("blocks below the normal numbers hold %v, of codes like %d, want zeros", AbsMax(back), b[8])
 	}
-	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || Largest(back) != 0 {
-		t.Errorf("zero bytes hold %v (%v), want zeros", Largest(back), err)
+	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || AbsMax(back) != 0 {
+		t.Errorf("zero bytes hold %v (%v), want zeros", AbsMax(back), err)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestStreamsOfRowsAndPlainNumbers(t *testing.T) {
 
 func TestStreamsStopAtErrors(t *testing.T) {
 	broken := errors.New("disk gone")
-	for want, from := range map[string]Numbers{
+	for want, from := range map[string]ReadFunc{
 		"disk gone": func(first int64, _ []float32) error {
 			if first > 0 {
 				return broken

@@ -95,7 +95,7 @@ func TestDynamicCodesAreBitsandbytes(t *testing.T) {
 				if sign == "unsigned" {
 					part = magnitudes(part)
 				}
-				if got := Largest(part); got != most && most > 1.001e-38 {
+				if got := AbsMax(part); got != most && most > 1.001e-38 {
 					t.Errorf("%s: absmax of block %d is %v, want %v", name, b, got, most)
 				}
 				d.Encode(got[from:to], part, most)
@@ -183,7 +183,7 @@ func TestRowTypes(t *testing.T) {
 		}
 		for i, x := range w {
 			row := w[i/cols*cols : (i/cols+1)*cols]
-			scale := Largest(row) / 448
+			scale := AbsMax(row) / 448
 			want := float32(0)
 			if scale > 0 {
 				want = dtype.FromF8E4M3(dtype.ToF8E4M3(x/scale)) * scale
@@ -193,7 +193,7 @@ func TestRowTypes(t *testing.T) {
 				t.Fatalf("element %d is %v, coded %v, want %v", i, x, back[i], want)
 			}
 		}
-		if got := RowScale(packed, len(w), 2); got != Largest(w[2*cols:3*cols])/448 {
+		if got := RowScale(packed, len(w), 2); got != AbsMax(w[2*cols:3*cols])/448 {
 			t.Errorf("the scale of row 2 is %v", got)
 		}
 	}

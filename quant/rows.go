@@ -14,17 +14,17 @@ import (
 func Rows8(dst []int8, absmax, src []float32, cols int) {
 	for r := range absmax {
 		row := src[r*cols : (r+1)*cols]
-		most, factor := rangeI8(row)
+		most, factor := absMaxI8(row)
 		absmax[r] = most
 		for i, x := range row {
-			dst[r*cols+i] = int8(wholeOf(x, factor))
+			dst[r*cols+i] = int8(int8Of(x, factor))
 		}
 	}
 }
 
 // rangeI8 is the absmax of a row, in f16, and what brings the row to whole numbers.
-func rangeI8(row []float32) (absmax, factor float32) {
-	absmax = dtype.FromF16(dtype.ToF16(Largest(row)))
+func absMaxI8(row []float32) (absmax, factor float32) {
+	absmax = dtype.FromF16(dtype.ToF16(AbsMax(row)))
 	if absmax > 0 {
 		factor = 1 / absmax * 127 // in this order, as PyTorch divides a constant
 	}
@@ -32,14 +32,14 @@ func rangeI8(row []float32) (absmax, factor float32) {
 }
 
 // wholeOf is the code of x, rounded to f16 before and to a whole number after.
-func wholeOf(x, factor float32) byte {
+func int8Of(x, factor float32) byte {
 	half := dtype.FromF16(dtype.ToF16(x))
 	return byte(int8(math.RoundToEven(float64(half * factor))))
 }
 
 func rowI8Go(codes []byte, row []float32, factor float32) {
 	for i, x := range row {
-		codes[i] = wholeOf(x, factor)
+		codes[i] = int8Of(x, factor)
 	}
 }
 
@@ -68,7 +68,7 @@ func encodeRow(t dtype.Type, codes []byte, row []float32) (scale float32, err er
 	if t == dtype.RowI8 {
 		return encodeRowI8(codes, row)
 	}
-	scale = Largest(row) / largestF8
+	scale = AbsMax(row) / largestF8
 	for i, x := range row {
 		codes[i] = 0
 		if scale > 0 {
@@ -79,11 +79,11 @@ func encodeRow(t dtype.Type, codes []byte, row []float32) (scale float32, err er
 }
 
 func encodeRowI8(codes []byte, row []float32) (float32, error) {
-	absmax, factor := rangeI8(row)
+	absmax, factor := absMaxI8(row)
 	if math.IsInf(float64(absmax), 0) {
-		return 0, fmt.Errorf("its largest number is %v, which f16 cannot hold", Largest(row))
+		return 0, fmt.Errorf("its largest number is %v, which f16 cannot hold", AbsMax(row))
 	}
-	n := len(row) &^ (lanesMost - 1)
+	n := len(row) &^ (maxLanes - 1)
 	active.rowI8(codes[:n], row[:n], factor)
 	rowI8Go(codes[n:], row[n:], factor)
 	return absmax, nil
@@ -105,10 +105,10 @@ func DecodeRow(t dtype.Type, dst []float32, codes []byte, scale float32) {
 // EncodeRows writes numbers in a row type, rows of cols. Infinities and what is not a
 // number are refused.
 func EncodeRows(t dtype.Type, dst []byte, src []float32, cols int) error {
-	if err := sizedRows(t, len(src), cols, dst); err != nil {
+	if err := checkRowsSize(t, len(src), cols, dst); err != nil {
 		return err
 	}
-	if first := notFinite(src); first >= 0 {
+	if first := firstNonFinite(src); first >= 0 {
 		return fmt.Errorf("element %d is %v, which %v cannot hold", first, src[first], t)
 	}
 	codes, scales := dst[:len(src)], dst[len(src):]
@@ -124,7 +124,7 @@ func EncodeRows(t dtype.Type, dst []byte, src []float32, cols int) error {
 
 // DecodeRows reads what EncodeRows wrote.
 func DecodeRows(t dtype.Type, dst []float32, src []byte, cols int) error {
-	if err := sizedRows(t, len(dst), cols, src); err != nil {
+	if err := checkRowsSize(t, len(dst), cols, src); err != nil {
 		return err
 	}
 	codes, scales := src[:len(dst)], src[len(dst):]
@@ -138,7 +138,7 @@ func DecodeRows(t dtype.Type, dst []float32, src []byte, cols int) error {
 func RowScale(b []byte, n, row int) float32 { return getF32(b[n:], row) }
 
 // sizedRows refuses storage that is not that of n elements in rows.
-func sizedRows(t dtype.Type, n, cols int, b []byte) error {
+func checkRowsSize(t dtype.Type, n, cols int, b []byte) error {
 	if !t.ByRows() {
 		return fmt.Errorf("%v is not a type of rows", t)
 	}

@@ -13,29 +13,29 @@ import (
 type RowCodes struct {
 	// Scales of the rows; all are known after io.EOF.
 	Scales []float32
-	ahead
+	parallelReader
 
 	kind dtype.Type
 	cols int64
-	from Numbers
+	from ReadFunc
 }
 
 // NewRowCodes codes a tensor of a row type.
-func NewRowCodes(kind dtype.Type, rows, cols int64, from Numbers) *RowCodes {
+func NewRowCodes(kind dtype.Type, rows, cols int64, from ReadFunc) *RowCodes {
 	c := &RowCodes{Scales: make([]float32, rows), kind: kind, cols: cols, from: from}
-	c.parts, c.make = (rows+c.step()-1)/c.step(), c.some
+	c.parts, c.make = (rows+c.rowsPerPart()-1)/c.rowsPerPart(), c.encodePart
 	return c
 }
 
 // step is how many rows are one part.
-func (c *RowCodes) step() int64 { return max(1, pieceElements/max(c.cols, 1)) }
+func (c *RowCodes) rowsPerPart() int64 { return max(1, partElements/max(c.cols, 1)) }
 
 // some codes the rows of a part.
-func (c *RowCodes) some(part int64, r *room) ([]byte, error) {
-	first := part * c.step()
-	scales := c.Scales[first:min(first+c.step(), int64(len(c.Scales)))]
+func (c *RowCodes) encodePart(part int64, r *buffer) ([]byte, error) {
+	first := part * c.rowsPerPart()
+	scales := c.Scales[first:min(first+c.rowsPerPart(), int64(len(c.Scales)))]
 	n := len(scales) * int(c.cols)
-	r.size(n, n)
+	r.resize(n, n)
 	if err := c.from(first*c.cols, r.numbers); err != nil {
 		return nil, err
 	}
@@ -52,15 +52,15 @@ func (c *RowCodes) some(part int64, r *room) ([]byte, error) {
 
 func (c *RowCodes) row(codes []byte, row []float32) (float32, error) {
 	scale, err := encodeRow(c.kind, codes, row)
-	if bad := notFinite([]float32{scale}); bad >= 0 && err == nil {
-		bad = notFinite(row)
+	if bad := firstNonFinite([]float32{scale}); bad >= 0 && err == nil {
+		bad = firstNonFinite(row)
 		err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, row[bad])
 	}
 	return scale, err
 }
 
 // Floats are numbers as the bytes of f32.
-func Floats(list []float32) []byte {
+func F32Bytes(list []float32) []byte {
 	b := make([]byte, 0, 4*len(list))
 	for _, f := range list {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))

@@ -42,7 +42,7 @@ func (s *Scales) encode(absmax []float32, offset float32) {
 		for i := range rest {
 			rest[i] = absmax[first+i] - offset
 		}
-		most := Largest(rest)
+		most := AbsMax(rest)
 		putF32(s.Groups, first/dtype.GroupBlocks, most)
 		Signed.Encode(s.Codes[first:], rest, most)
 	}

@@ -10,16 +10,16 @@ import (
 
 // Numbers gives the elements of a tensor from the first-th on. It is called from
 // several goroutines.
-type Numbers func(first int64, dst []float32) error
+type ReadFunc func(first int64, dst []float32) error
 
 // Storage reads as the storage of a weight, a matrix of rows and columns in a 4-bit or a
 // row type. Numbers are pulled and coded as it is read, so that a tensor may be larger
 // than memory; what is held is a scale for every 64 of them, or for every row.
-func Storage(t dtype.Type, rows, cols int64, from Numbers) (io.Reader, error) {
+func Storage(t dtype.Type, rows, cols int64, from ReadFunc) (io.Reader, error) {
 	switch {
 	case t.ByRows():
 		codes := NewRowCodes(t, rows, cols, from)
-		return io.MultiReader(codes, &tailReader{tail: func() []byte { return Floats(codes.Scales) }}), nil
+		return io.MultiReader(codes, &tailReader{tail: func() []byte { return F32Bytes(codes.Scales) }}), nil
 	case t == dtype.NF4 || t == dtype.FP4:
 		codes := NewCodes(FourBitOf(t), dtype.BlockElements, rows*cols, from)
 		return io.MultiReader(codes, &tailReader{tail: func() []byte { return NewScales(codes.Absmax).Append(nil) }}), nil
@@ -44,39 +44,39 @@ func (r *tailReader) Read(p []byte) (int, error) {
 type Codes struct {
 	// Absmax of the blocks; all are known after io.EOF.
 	Absmax []float32
-	ahead
+	parallelReader
 
 	code  *FourBit
 	block int64
 	n     int64
-	from  Numbers
+	from  ReadFunc
 }
 
 // NewCodes codes n numbers in blocks of a given even size that divides 65536.
-func NewCodes(code *FourBit, block int, n int64, from Numbers) *Codes {
+func NewCodes(code *FourBit, block int, n int64, from ReadFunc) *Codes {
 	c := &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), n: n, from: from}
-	c.parts, c.make = pieces(n), c.piece
+	c.parts, c.make = partsOf(n), c.encodePart
 	return c
 }
 
-func (c *Codes) piece(part int64, r *room) ([]byte, error) {
-	first := part * pieceElements
-	n := int(min(c.n-first, pieceElements))
-	r.size(n, ceil(n, 2))
+func (c *Codes) encodePart(part int64, r *buffer) ([]byte, error) {
+	first := part * partElements
+	n := int(min(c.n-first, partElements))
+	r.resize(n, ceil(n, 2))
 	if err := c.from(first, r.numbers); err != nil {
 		return nil, err
 	}
 	absmax := c.Absmax[first/c.block:][:ceil(n, int(c.block))]
 	c.code.Encode(r.bytes, absmax, r.numbers, int(c.block))
-	if notFinite(absmax) < 0 {
+	if firstNonFinite(absmax) < 0 {
 		return r.bytes, nil
 	}
-	bad := notFinite(r.numbers)
+	bad := firstNonFinite(r.numbers)
 	return nil, fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), r.numbers[bad])
 }
 
 // pieceElements is how many elements are one part of a stream: whole blocks of every size
 // there is.
-const pieceElements = 64 << 10
+const partElements = 64 << 10
 
-func pieces(n int64) int64 { return (n + pieceElements - 1) / pieceElements }
+func partsOf(n int64) int64 { return (n + partElements - 1) / partElements }

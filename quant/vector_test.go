@@ -52,7 +52,7 @@ func hard(values []float32, n int, seed uint64) []float32 {
 // ascending are the values of a 4-bit code in order.
 func (f *FourBit) ascending() []float32 {
 	values := make([]float32, 16)
-	for place, c := range f.ladder.codes {
+	for place, c := range f.encoder.codes {
 		values[place] = f.Values[c]
 	}
 	return values
@@ -70,8 +70,8 @@ func TestFastFormsAreThePlainOnes(t *testing.T) {
 				}
 			}
 			fast, plain := make([]byte, n), make([]byte, n)
-			Signed.Encode(fast, x, Largest(x))
-			Signed.encodePlain(plain, x, Largest(x))
+			Signed.Encode(fast, x, AbsMax(x))
+			Signed.encodePlain(plain, x, AbsMax(x))
 			if !bytes.Equal(fast, plain) {
 				t.Fatalf("dynamic codes of %d numbers differ", n)
 			}
@@ -162,15 +162,15 @@ func TestLargestShowsWhatIsNoNumber(t *testing.T) {
 		for at := range 40 {
 			x := random(40, 1)
 			x[at] = -1000
-			if got := Largest(x); got != 1000 {
+			if got := AbsMax(x); got != 1000 {
 				t.Errorf("with -1000 at %d it is %v", at, got)
 			}
 			x[at] = float32(math.Inf(-1))
-			if got := Largest(x); !math.IsInf(float64(got), 1) {
+			if got := AbsMax(x); !math.IsInf(float64(got), 1) {
 				t.Errorf("with an infinity at %d it is %v", at, got)
 			}
 			x[at] = float32(math.NaN())
-			if got := Largest(x); got == got {
+			if got := AbsMax(x); got == got {
 				t.Errorf("with a NaN at %d it is %v", at, got)
 			}
 		}

@@ -29,7 +29,7 @@ func virtual(t *testing.T, dir, policy string, iterations, every int64) (reports
 		t.Fatal(err)
 	}
 	o := optimizer(t, "adamw:lr=0.01")
-	j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o, Policy: p})
+	j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o, StatePolicy: p})
 	_, err = j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o,
 		Report: func(r train.Report) { reports = append(reports, r) }, Notice: func(text string) { notices = append(notices, text) },
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: every}})
@@ -136,9 +136,9 @@ func TestPoliciesBeginAtOnce(t *testing.T) {
 
 func TestPoliciesThatCannotBe(t *testing.T) {
 	o := optimizer(t, "adamw")
-	e := start(t, plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o}))
+	e := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o}))
 	for says, c := range map[string]train.Config{
-		"none can be negative": {Optimizer: o, Policy: optim.Policy{Preset: "auto", Warmup: -1}},
+		"none can be negative": {Optimizer: o, StatePolicy: optim.Policy{Preset: "auto", Warmup: -1}},
 	} {
 		if _, err := train.New(e, feed(t, data.Config{}), c); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

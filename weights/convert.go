@@ -20,22 +20,22 @@ type converted struct {
 // convertible says whether a state can be converted: it has the same elements, in types
 // that states may be in.
 func convertible(from, to op.Type) bool {
-	return from.Shape.Equal(to.Shape) && stateType(from.DType) && stateType(to.DType)
+	return from.Shape.Equal(to.Shape) && isStateType(from.DType) && isStateType(to.DType)
 }
 
-func stateType(t dtype.Type) bool {
+func isStateType(t dtype.Type) bool {
 	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == dtype.Dyn8 || t == dtype.UDyn8
 }
 
 // convertedAtOnce is how many elements are converted at a time: whole blocks.
-const convertedAtOnce = 64 * dtype.Dyn8Elements
+const convertElements = 64 * dtype.Dyn8Elements
 
 // ReadAt fills p from a byte of the new storage on.
 func (c converted) ReadAt(p []byte, at int64) (int, error) {
 	n, end := c.to.Shape.Elements(), at+int64(len(p))
 	first, last := c.touched(at, end)
-	for i := first; i < last; i += convertedAtOnce {
-		numbers := make([]float32, min(convertedAtOnce, n-i))
+	for i := first; i < last; i += convertElements {
+		numbers := make([]float32, min(convertElements, n-i))
 		if err := c.numbers(numbers, i); err != nil {
 			return 0, err
 		}

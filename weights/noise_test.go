@@ -15,7 +15,7 @@ import (
 	"spillway/weights"
 )
 
-func noise(t *testing.T, seed uint64, init nn.Init, n int) weights.Source {
+func noise(t *testing.T, seed uint64, init nn.Init, n int) weights.Values {
 	t.Helper()
 	s, err := weights.Noise([]spec.Param{{Name: "w", Type: op.Type{DType: dtype.NF4, Shape: shape.Of(n)}, Init: init}}, seed)
 	if err != nil {
@@ -25,7 +25,7 @@ func noise(t *testing.T, seed uint64, init nn.Init, n int) weights.Source {
 }
 
 // packedNoise is the storage and what it stands for.
-func packedNoise(t *testing.T, s weights.Source, kind dtype.Type, n int) (storage []byte, values []float32) {
+func packedNoise(t *testing.T, s weights.Values, kind dtype.Type, n int) (storage []byte, values []float32) {
 	t.Helper()
 	r, ok := s.(weights.Packed).Packed("w", kind)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 // of it that stays in the cache.
 func dequantize(c op.Call, workers int) program {
 	to := c.Out[0].DType
-	o := &decoding{weight: newCodedWeight(c.In[0]), narrowing: narrowing[to], room: make([]decodingRoom, workers)}
+	o := &decoding{weight: newQuantizedWeight(c.In[0]), narrowing: narrowing[to], scratch: make([]decodeScratch, workers)}
 	work := &rows{n: o.weight.n, step: decodedPiece, do: o.piece}
 	if to != dtype.F32 {
 		o.wide = make([]float32, workers*decodedPiece)
@@ -31,19 +31,19 @@ func dequantize(c op.Call, workers int) program {
 const decodedPiece = decodedBlocks * dtype.BlockElements
 
 type decoding struct {
-	weight    *codedWeight
+	weight    *quantizedWeight
 	wide      []float32 // the output, or a piece for each worker
 	narrow    []uint16
 	narrowing func(dst []uint16, src []float32) // nil for f32
-	room      []decodingRoom
+	scratch   []decodeScratch
 }
 
 func (o *decoding) piece(worker, from, to int) {
 	if o.narrowing == nil {
-		o.weight.decode(&o.room[worker], o.wide[from:to], from)
+		o.weight.decode(&o.scratch[worker], o.wide[from:to], from)
 		return
 	}
 	wide := o.wide[worker*decodedPiece:][:to-from]
-	o.weight.decode(&o.room[worker], wide, from)
+	o.weight.decode(&o.scratch[worker], wide, from)
 	o.narrowing(o.narrow[from:to], wide)
 }

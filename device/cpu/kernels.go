@@ -15,9 +15,9 @@ type maker func(c op.Call, workers int) program
 
 // makers lists the kinds there are kernels for, a file per family.
 var makers = map[op.Kind]maker{
-	op.MatMul:       matMul,
-	op.CodedProduct: codedProduct,
-	op.InverseNorm:  inverseNorm,
+	op.MatMul:          matMul,
+	op.QuantizedMatmul: quantizedMatmul,
+	op.InverseNorm:     inverseNorm,
 
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,

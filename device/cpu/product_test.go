@@ -97,7 +97,7 @@ func TestCodedProductsHaveTheBitsOfTwoSteps(t *testing.T) {
 			fill(t, at, x, 1)
 			fill(t, weight, w, 2)
 			steps := b.decodeThenMultiply(t, x, w, at, weight)
-			fused := b.prepare(t, op.CodedProduct, op.Attr{}, []op.Type{x, w}, at, weight)
+			fused := b.prepare(t, op.QuantizedMatmul, op.Attr{}, []op.Type{x, w}, at, weight)
 			b.run(t, append(steps, fused)...)
 			if !bytes.Equal(fused.out.Host(), steps[1].out.Host()) {
 				t.Errorf("%v of %v has other bits than decoding first", s, kind)
@@ -131,7 +131,7 @@ func TestOutliersAreBitsandbytes(t *testing.T) {
 	copy(at.Host(), read("x"))
 	copy(weight.Host(), append(read("codes"), read("scales")...))
 	copy(biases.Host(), read("bias"))
-	p := b.prepare(t, op.CodedProduct, op.Attr{Outliers: 6, Bias: true}, []op.Type{x, w, bias}, at, weight, biases)
+	p := b.prepare(t, op.QuantizedMatmul, op.Attr{OutlierThreshold: 6, Bias: true}, []op.Type{x, w, bias}, at, weight, biases)
 	b.run(t, p)
 	got, want := make([]float32, p.out.Bytes/4), make([]float32, p.out.Bytes/4)
 	dtype.F32.Decode(got, p.out.Host())
@@ -157,7 +157,7 @@ func BenchmarkCodedProduct(b *testing.B) {
 				x, w := op.Type{DType: dtype.F32, Shape: shape.Of(rows, in)}, op.Type{DType: kind, Shape: shape.Of(out, in)}
 				at, weight := m.take(x.Bytes()), m.take(w.Bytes())
 				steps := m.decodeThenMultiply(b, x, w, at, weight)
-				fused := m.prepare(b, op.CodedProduct, op.Attr{}, []op.Type{x, w}, at, weight)
+				fused := m.prepare(b, op.QuantizedMatmul, op.Attr{}, []op.Type{x, w}, at, weight)
 				one, two := time.Duration(1<<62), time.Duration(1<<62)
 				for b.Loop() {
 					start := time.Now()

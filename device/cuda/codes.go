@@ -9,7 +9,7 @@ import (
 
 // coded are the files whose kernels read or write block formats: package quant has the
 // fixed values, so that all devices know the same, and codes.h what is done with them.
-var coded = map[string]bool{"dequantize": true, "coded": true, "update": true}
+var quantizedFiles = map[string]bool{"dequantize": true, "coded": true, "update": true}
 
 // codeCells is how many cells of a sign package quant searches in: all from its first
 // to that of 1.
@@ -34,7 +34,7 @@ func cells(d *quant.Dynamic) []uint32 {
 		c := d.Cells()[i]
 		rung := uint32(1 << 16)
 		if c.Codes[0] != c.Codes[1] {
-			rung = uint32(c.Rung) & 0xffff
+			rung = uint32(c.Bound) & 0xffff
 		}
 		all[i] = uint32(c.Codes[0])<<17 | (1<<17 - 1 - rung)
 	}

@@ -14,8 +14,8 @@ var rowKernels = map[dtype.Type]string{dtype.RowI8: "dequantizeRowI8", dtype.Row
 func dequantize(d *Device, c op.Call) (program, error) {
 	n := c.In[0].Shape.Elements()
 	if name, ok := rowKernels[c.In[0].DType]; ok {
-		return just(d.line(of("dequantize", c.Out[0].DType), name, d.stride(parts(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
+		return single(d.line(unitFor("dequantize", c.Out[0].DType), name, d.strideBlocks(ceilDiv(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 	}
-	return just(d.line(of("dequantize", c.Out[0].DType), "dequantize", parts(n, decodedAtOnce), threads,
+	return single(d.line(unitFor("dequantize", c.Out[0].DType), "dequantize", ceilDiv(n, decodedAtOnce), threads,
 		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))
 }

@@ -27,7 +27,7 @@ func launched(t testing.TB, d device.Device, c op.Call, args op.Args, shift int6
 	var size int64
 	place := func(typ op.Type) {
 		l.Buffers = append(l.Buffers, device.Buffer{Offset: size + shift*elementBytes(typ.DType), Bytes: typ.Bytes()})
-		size += blocked(typ.Bytes() + 16)
+		size += aligned(typ.Bytes() + 16)
 	}
 	for _, typ := range c.In {
 		place(typ)
@@ -120,7 +120,7 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 
 // The card decodes the bits that package quant decodes.
 func TestDequantizeIsExact(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, n := range []int{1, 2, 63, 64, 65, 8191, 8192, 8193, 3*16384 + 8192 + 77, 1 << 20} {
 		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
@@ -143,7 +143,7 @@ func TestDequantizeIsExact(t *testing.T) {
 
 // So it does where blocks are rows.
 func TestDequantizeRowsIsExact(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, dims := range [][2]int{{1, 1}, {3, 7}, {5, 64}, {77, 1024}} {
 		n := dims[0] * dims[1]
@@ -192,7 +192,7 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 // A fused update on codes gives the bits of its parts: all moments decoded, a step on
 // f32 moments, all coded again. It does so wherever the buffers begin.
 func TestCodedUpdateIsItsParts(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, second := range []dtype.Type{dtype.UDyn8, dtype.F32} {
 		for _, n := range []int{1, 255, 256, 257, 8*256*3 + 5, 1<<20 + 3} {
@@ -207,7 +207,7 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 // compareWithParts holds an update to the same one on f32 moments.
 func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
 	t.Helper()
-	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	n := int(coded.In[0].Shape.Elements())
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
 	operands, wide := [][]byte{w, g}, [][]byte{w, g}
@@ -260,10 +260,10 @@ func numbersIn(b []byte) []float32 {
 // Gradients that are no numbers leave the weight as it is and clear its moments, and
 // change nothing else.
 func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	const n = 1000
-	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})

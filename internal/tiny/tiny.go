@@ -86,6 +86,6 @@ func Keep(names ...string) func(spec.Param) []op.State {
 
 // AdamW is a training goal.
 func AdamW(micros int, clip bool) planner.Goal {
-	return planner.Goal{Micros: micros, Decay: func(string) bool { return true },
+	return planner.Goal{MicroBatches: micros, Decay: func(string) bool { return true },
 		Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: clip}}
 }

@@ -156,8 +156,8 @@ func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
 			for _, double := range []bool{true, false} {
 				w := written(t, s, x, kind, double)
-				if w.Type != kind || !w.Shape.Equal(s) || w.Double() != (double && !kind.ByRows()) {
-					t.Errorf("%v%v became %v%v, double %v", kind, s, w.Type, w.Shape, w.Double())
+				if w.Type != kind || !w.Shape.Equal(s) || w.DoubleQuantized() != (double && !kind.ByRows()) {
+					t.Errorf("%v%v became %v%v, double %v", kind, s, w.Type, w.Shape, w.DoubleQuantized())
 				}
 				if !sameBits(numbers(t, w, 0, n), coded(t, kind, s, x, double)) {
 					t.Errorf("%v%v: the numbers differ", kind, s)
@@ -174,7 +174,7 @@ func written(t *testing.T, s shape.Shape, x []float32, kind dtype.Type, double b
 		copy(dst, x[first:])
 		return nil
 	}}
-	sources, err := w.Sources(kind, dtype.F16, double)
+	sources, err := w.Outputs(kind, dtype.F16, double)
 	if err != nil {
 		t.Fatal(err)
 	}
