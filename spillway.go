@@ -190,6 +190,9 @@ func (m *Model) files(t dtype.Type) (hf.Model, error) {
 	return files, nil
 }
 
+// Config is the model's config.json.
+func (m *Model) Config() (*hf.Config, error) { return hf.ParseConfig(m.config) }
+
 // Close closes the folder.
 func (m *Model) Close() error {
 	if m.Folder == nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway/convert"
-	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/recipe"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -42,7 +42,7 @@ nothing behind.`,
 		Example: `  spillway quantize ./model ./model-nf4
   spillway quantize ./model ./model-int8 --format int8
   spillway quantize ./model ./model-nf4 --no-quantize down_proj
-  spillway quantize ./model ./model-nf4 --double=false     scales in f32: 4.5 bits, a little more precise
+  spillway quantize ./model ./model-nf4 --double-quant=false     scales in f32: 4.5 bits, a little more precise
   spillway init llama-3-70b --out big && spillway quantize big big-nf4`,
 		Args: exactly(2, "MODEL OUT"),
 	}
@@ -50,7 +50,7 @@ nothing behind.`,
 	var o quantizeOptions
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "nf4", "`nf4|fp4|int8|fp8`")
-	f.BoolVar(&o.double, "double", true, "quantize the scales of nf4 and fp4 too (double quantization)")
+	f.BoolVar(&o.double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -63,13 +63,10 @@ nothing behind.`,
 	return cmd
 }
 
-// codedTypes are the formats by the names people know.
-var quantFormats = map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8, "fp8": dtype.RowF8}
-
 func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
-	kind, ok := quantFormats[o.format]
-	if !ok {
-		return r, usageErrorf("--format %q; it is nf4, fp4, int8 or fp8", o.format)
+	kind, err := recipe.QuantFormat(o.format)
+	if err != nil {
+		return r, usageErrorf("--format %q; %v", o.format, err)
 	}
 	c := convert.Options{Linear: kind, NoDoubleQuant: !o.double, Skip: o.skip}
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
