@@ -5,6 +5,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -14,7 +15,7 @@ const StateAlignment = 256
 
 // StateBlockElements is the number of elements that share a scale in an 8-bit state. Where
 // a param has such a state, it and each of its parts in pieces begin at a multiple of it.
-const StateBlockElements = dtype.Dyn8Elements
+const StateBlockElements = quant.DynamicBlock
 
 // Span is a part of a piece that one launch updates: a param, a part of one, or several
 // adjacent ones with the same settings.
