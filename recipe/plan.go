@@ -19,6 +19,7 @@ import (
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/planner"
+	"spillway/quant"
 )
 
 // Plan is what a plan is made from. A setting of the planner becomes a flag and a key of
@@ -103,8 +104,8 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
 	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
 	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
-	parsed(f, "", "quantization", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
-		a.Base, err = QuantFormat(text)
+	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
+		a.Base, err = quant.ParseWeights(text)
 		return err
 	})
 	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
@@ -171,28 +172,6 @@ func precision(o *spillway.Options) flag.Value {
 			return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
 		},
 	}
-}
-
-// quantFormats are the formats of quantized weights by the names users know.
-var quantFormats = map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8, "fp8": dtype.RowF8}
-
-// QuantFormat is the type that a name such as nf4 or int8 stands for.
-func QuantFormat(name string) (dtype.Type, error) {
-	t, ok := quantFormats[name]
-	if !ok {
-		return t, fmt.Errorf("it is nf4, fp4, int8 or fp8")
-	}
-	return t, nil
-}
-
-// QuantName is the name of a type of quantized weights.
-func QuantName(t dtype.Type) string {
-	for name, of := range quantFormats {
-		if of == t {
-			return name
-		}
-	}
-	return t.String()
 }
 
 // readDeviceMap takes the map from the text, or from the file it names.

@@ -20,8 +20,8 @@ import (
 	"spillway/hf"
 	"spillway/internal/term"
 	"spillway/nn"
+	"spillway/quant"
 	"spillway/quant/stored"
-	"spillway/recipe"
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/tokenizer"
@@ -232,7 +232,7 @@ func (r *folderReport) quantized(t dtype.Type) {
 	if r.Quantized == nil {
 		r.Quantized = map[string]int{}
 	}
-	r.Quantized[recipe.QuantName(t)]++
+	r.Quantized[quant.Of(t).Alias]++
 }
 
 // inspectTokenizer reads the tokenizer.json, if there is one.

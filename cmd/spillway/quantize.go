@@ -9,7 +9,7 @@ import (
 	"spillway/convert"
 	"spillway/hf"
 	"spillway/internal/vfs"
-	"spillway/recipe"
+	"spillway/quant"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -49,7 +49,7 @@ nothing behind.`,
 	asJSON := jsonFlag(cmd)
 	var o quantizeOptions
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "nf4", "`nf4|fp4|int8|fp8`")
+	f.StringVar(&o.format, "format", "nf4", "`"+quant.Aliases("|")+"`")
 	f.BoolVar(&o.double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
@@ -64,9 +64,9 @@ nothing behind.`,
 }
 
 func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
-	kind, err := recipe.QuantFormat(o.format)
+	kind, err := quant.ParseWeights(o.format)
 	if err != nil {
-		return r, usageErrorf("--format %q; %v", o.format, err)
+		return r, usageError{err}
 	}
 	c := convert.Options{Linear: kind, NoDoubleQuant: !o.double, Skip: o.skip}
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {

@@ -12,7 +12,7 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/recipe"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -198,7 +198,7 @@ func describeGoal(o spillway.Options, clip float64) goalReport {
 	if o.Task == spillway.LoRA || o.Task == spillway.QLoRA {
 		r.Rank, r.Adapters = o.Adapters.Rank, adapterTraits(o.Adapters)
 		if o.Task == spillway.QLoRA {
-			r.Base = recipe.QuantName(o.Adapters.Base)
+			r.Base = quant.Of(o.Adapters.Base).Alias
 		}
 	}
 	return r
