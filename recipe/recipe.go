@@ -310,7 +310,8 @@ const (
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {
 	set := map[string][]string{versionKey: {strconv.Itoa(Version)}}
-	for _, k := range r.keys() {
+	known := slices.DeleteFunc(r.keys(), func(k key) bool { return Aliases[k.name] != "" })
+	for _, k := range known {
 		f := r.flags.Lookup(k.name)
 		if f == nil || !r.Given(k.name) {
 			continue
@@ -320,7 +321,7 @@ func (r *Recipe) Write(w io.Writer) error {
 			set[k.name] = list.values
 		}
 	}
-	return write(w, slices.DeleteFunc(r.keys(), func(k key) bool { return Aliases[k.name] != "" }), set)
+	return write(w, known, set)
 }
 
 // keys are the settings as recipes have them, the version first.

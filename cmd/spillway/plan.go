@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/dtype"
 	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/plan"
@@ -96,7 +97,15 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		return nil, err
 	}
 	defer at.close() // nothing is allocated on it
-	_, notices, err := p.ApplyDeepSpeed(max(len(at.on), 1), given)
+	devices := len(at.on)
+	if devices == 0 {
+		site, err := planner.SiteOf(at.machine, at.device.Name, dtype.F32)
+		if err != nil {
+			return nil, err
+		}
+		devices = site.Devices
+	}
+	_, notices, err := p.ApplyDeepSpeed(max(devices, 1), given)
 	if err != nil {
 		return nil, err
 	}

@@ -175,7 +175,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"", exitUsage, "--data is missing"},
 		{"--data " + text + " --method infer", exitUsage, "full, lora, qlora"},
 		{"--data " + text + " --lr-scheduler sine", exitUsage, "sine"},
-		{"--data " + text + " --format song", exitUsage, "auto, text, completion, instruct, chat"},
+		{"--data " + text + " --format song", exitUsage, "auto, chat, completion, instruct, text"},
 		{"--data " + text + " --packing loose", exitUsage, "split, whole"},
 		{"--data " + text + " --patience 3", exitUsage, "--eval-steps"},
 		{"--data " + text + " --today yesterday", exitUsage, "2024-07-26"},
