@@ -8,6 +8,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/shape"
 	"spillway/weights"
@@ -15,7 +16,7 @@ import (
 
 // Weights is where the job's params come from: the model, and for what LoRA trains the
 // adapter to begin from, or fresh ones.
-func (j *Job) Weights() (weights.Source, error) {
+func (j *Job) Weights() (weights.Values, error) {
 	trained := j.trained()
 	from, err := j.Model.weights(j.Spec.Params, func(param string) bool { _, ok := trained[param]; return ok })
 	if err != nil || j.Options.Adapter == nil {
@@ -38,7 +39,7 @@ func (m *Model) quantized() dtype.Type {
 			}
 		}
 	}
-	return dtype.NF4
+	return quant.NF4
 }
 
 // trained is what adapters train, by name; none where all weights are trained.
@@ -71,7 +72,7 @@ func (j *Job) adapterConfig() (*hf.AdapterConfig, error) {
 
 // Switch gives the adapters of a started job other values, those of an adapter of the
 // same options: one of many can be in use at a time, and the base stays where it is.
-func (j *Job) Switch(e *executor.Executor, to *lora.Adapter) error {
+func (j *Job) SwitchAdapter(e *executor.Executor, to *lora.Adapter) error {
 	if err := j.fits(to); err != nil {
 		return err
 	}

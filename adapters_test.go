@@ -11,10 +11,10 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/device"
-	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/lora"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/train"
 )
@@ -83,7 +83,7 @@ func TestTrainingGoesOnFromAdapters(t *testing.T) {
 // checkpoint is.
 func trainAdapters(t *testing.T, m *spillway.Model, a *lora.Adapter, feed train.Feed, dir string) (losses []float64, saved string) {
 	t.Helper()
-	job, err := m.Plan(spillway.PlanOptions{Task: spillway.LoRA, Rows: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}})
+	job, err := m.Plan(spillway.Options{Task: spillway.LoRA, MicroBatchSize: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestFreshAdaptersAddNothing(t *testing.T) {
 }
 
 // lossOf is the loss of one iteration.
-func lossOf(t *testing.T, m *spillway.Model, o spillway.PlanOptions, feed train.Feed) (loss float64) {
+func lossOf(t *testing.T, m *spillway.Model, o spillway.Options, feed train.Feed) (loss float64) {
 	t.Helper()
 	o.Machine, o.On = parse(t, "cpu:1GiB,host:4GiB"), []device.Device{openDevice(t)}
 	job, err := m.Plan(o)
@@ -176,13 +176,13 @@ func TestQLoRAGoesOnFromItsCheckpoint(t *testing.T) {
 func TestAdaptersAreSwitched(t *testing.T) {
 	m := open(t, "testdata/reference/llama")
 	first, second := openAdapter(t, filepath.Join(adapterFolders, "llama")), openAdapter(t, otherAdapter(t))
-	job, e := start(t, m, spillway.PlanOptions{Task: spillway.Infer, Rows: 1, Seq: 10, Adapter: first})
+	job, e := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: first})
 	before := logitsOf(t, e)
-	if err := job.Switch(e, second); err != nil {
+	if err := job.SwitchAdapter(e, second); err != nil {
 		t.Fatal(err)
 	}
 	between := logitsOf(t, e)
-	if err := job.Switch(e, first); err != nil {
+	if err := job.SwitchAdapter(e, first); err != nil {
 		t.Fatal(err)
 	}
 	after := logitsOf(t, e)
@@ -192,11 +192,11 @@ func TestAdaptersAreSwitched(t *testing.T) {
 	if d := apart(between, before); d < 1e-3 {
 		t.Errorf("another adapter changes logits by %v", d)
 	}
-	_, fresh := start(t, m, spillway.PlanOptions{Task: spillway.Infer, Rows: 1, Seq: 10, Adapter: second})
+	_, fresh := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: second})
 	if !slices.Equal(logitsOf(t, fresh), between) {
 		t.Error("switched to the second adapter logits differ from starting with it")
 	}
-	if err := job.Switch(e, openAdapter(t, filepath.Join(adapterFolders, "patterns"))); err == nil || !strings.Contains(err.Error(), "another model") {
+	if err := job.SwitchAdapter(e, openAdapter(t, filepath.Join(adapterFolders, "patterns"))); err == nil || !strings.Contains(err.Error(), "another model") {
 		t.Errorf("an adapter that does not fit: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestAdaptersForOtherModelsAreRefused(t *testing.T) {
 	for name, want := range map[string]string{"dora": "the model wants", "dora-gpt2": "no layer is named"} {
 		m := open(t, "testdata/reference/llama")
 		a := openAdapter(t, filepath.Join(adapterFolders, name))
-		o := spillway.PlanOptions{Task: spillway.Infer, Rows: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}}
+		o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}}
 		job, err := m.Plan(o)
 		if err == nil {
 			_, err = job.Start()
@@ -232,7 +232,7 @@ func logitsOf(t *testing.T, e *executor.Executor) []float32 {
 	if _, err := feed.Next(train.PartsOf(e)); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		t.Fatal(err)
 	}
 	return slices.Clone(e.Result(0))
@@ -243,17 +243,17 @@ func logitsOf(t *testing.T, e *executor.Executor) []float32 {
 func TestPlacementOfAdaptersChangesNoBit(t *testing.T) {
 	const iterations, seq = 3, 12
 	for name, o := range map[string]lora.Options{
-		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: dtype.NF4},
-		"biases beside fp4":    {Bias: lora.AllBiases, AddBias: true, Base: dtype.FP4},
-		"outliers beside int8": {Base: dtype.RowI8, Outliers: 1},
-		"fp8, head whole":      {Base: dtype.RowF8, Save: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
+		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: quant.NF4},
+		"biases beside fp4":    {Bias: lora.AllBiases, LoRABias: true, Base: quant.FP4},
+		"outliers beside int8": {Base: quant.RowI8, Outliers: 1},
+		"fp8, head whole":      {Base: quant.RowF8, ModulesToSave: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o.Targets, o.Rank, o.Alpha = []string{lora.AllLinear}, 3, 6
 			first := ""
 			for way, choose := range strategies {
-				job, e := start(t, open(t, configFile(t, tinyLlama(false, 0.1))), spillway.PlanOptions{Task: spillway.QLoRA, Rows: 1, Seq: seq, Micros: 2, Clip: true, Packed: true, Adapters: o, Choose: choose})
+				job, e := start(t, open(t, configFile(t, tinyLlama(false, 0.1))), spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: seq, MicroBatches: 2, Clip: true, Packed: true, Adapters: o, Choose: choose})
 				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: 0.5, Seed: 3})
 				if err != nil {
 					t.Fatal(err)

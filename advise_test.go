@@ -42,7 +42,7 @@ func TestDeviceMapTrains(t *testing.T) {
 		"planner": "", "device 0": `{"": 0}`, "host": `{"": "cpu"}`,
 		"all over": `{"model.embed_tokens": 1, "model.layers.0": 0, "model.layers.1": "cpu", "model.layers.2": 1, "model.norm": 1, "lm_head": 1}`,
 	} {
-		o := spillway.PlanOptions{Task: spillway.Train, Rows: 2, Seq: seq, Packed: true, Clip: true, On: two, Machine: parse(t, "2xcpu:1GiB,host:4GiB")}
+		o := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, Seq: seq, Packed: true, Clip: true, On: two, Machine: parse(t, "2xcpu:1GiB,host:4GiB")}
 		if text != "" {
 			o.DeviceMap = deviceMap(t, text)
 		}
@@ -87,7 +87,7 @@ func TestDeviceMapTrains(t *testing.T) {
 // the device with weights would leave none.
 func TestAutoLeavesRoomForActivations(t *testing.T) {
 	m := open(t, "llama-3.2-1b")
-	o := spillway.PlanOptions{Task: spillway.Infer, Rows: 2, Seq: 2048, Precision: dtype.BF16, Machine: parse(t, "gpu:3584MiB@25GB/s,host:32GiB"), DeviceMap: deviceMap(t, "auto")}
+	o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 2, Seq: 2048, Precision: dtype.BF16, Machine: parse(t, "gpu:3584MiB@25GB/s,host:32GiB"), DeviceMap: deviceMap(t, "auto")}
 	job, err := m.Plan(o)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAutoLeavesRoomForActivations(t *testing.T) {
 
 func TestMaxMemory(t *testing.T) {
 	m := open(t, configFile(t, tinyLlama(false, 0)))
-	o := spillway.PlanOptions{Task: spillway.Train, Rows: 1, Seq: 16, Machine: parse(t, "2xcpu:1GiB,host:1GiB")}
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, Seq: 16, Machine: parse(t, "2xcpu:1GiB,host:1GiB")}
 	here, err := o.Memory()
 	if err != nil || len(here.Devices) != 2 || here.Host != 1<<30 {
 		t.Fatalf("%+v, %v", here, err)
@@ -145,8 +145,8 @@ func TestMaxMemory(t *testing.T) {
 // The ladder's settings are those of the options, changed one by one.
 func TestLadderOfAModel(t *testing.T) {
 	m := open(t, "llama-3.2-1b")
-	o := spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 512, Machine: parse(t, "gpu:24GiB@25GB/s,host:64GiB")}
-	base, rungs, err := m.Ladder(o)
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 512, Machine: parse(t, "gpu:24GiB@25GB/s,host:64GiB")}
+	base, rungs, err := m.Savings(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,19 +171,19 @@ func TestLadderOfAModel(t *testing.T) {
 // Batches found by planning are planned for, and one more is not.
 func TestLargestBatchOfAModel(t *testing.T) {
 	m := open(t, "gpt2")
-	o := spillway.PlanOptions{Task: spillway.Train, Seq: 512, Precision: dtype.BF16, Machine: parse(t, "gpu:8GiB@25GB/s,host:8GiB")}
+	o := spillway.Options{Task: spillway.Train, Seq: 512, Precision: dtype.BF16, Machine: parse(t, "gpu:8GiB@25GB/s,host:8GiB")}
 	job, next, err := m.LargestBatch(o, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next == nil || job.Options.Rows < 8 || job.Plan.Rows != job.Options.Rows {
-		t.Errorf("%d rows, next %v", job.Options.Rows, next)
+	if next == nil || job.Options.MicroBatchSize < 8 || job.Plan.MicroBatchSize != job.Options.MicroBatchSize {
+		t.Errorf("%d rows, next %v", job.Options.MicroBatchSize, next)
 	}
 	fast, _, err := m.FastestBatch(o, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if fast.Plan.Forecast.TokensPerSec < job.Plan.Forecast.TokensPerSec*0.99 {
-		t.Errorf("%d rows have %.0f tokens/s, the largest batch %d has %.0f", fast.Options.Rows, fast.Plan.Forecast.TokensPerSec, job.Options.Rows, job.Plan.Forecast.TokensPerSec)
+		t.Errorf("%d rows have %.0f tokens/s, the largest batch %d has %.0f", fast.Options.MicroBatchSize, fast.Plan.Forecast.TokensPerSec, job.Options.MicroBatchSize, job.Plan.Forecast.TokensPerSec)
 	}
 }

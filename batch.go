@@ -154,7 +154,7 @@ func (m *matched) count() {
 // counted is what the loss of the batch is the mean over.
 func (m *matched) counted() (n int64) {
 	for _, id := range m.batch["targets"].Ints {
-		if id != op.Ignored {
+		if id != op.IgnoreIndex {
 			n++
 		}
 	}
@@ -166,7 +166,7 @@ func (m *matched) counted() (n int64) {
 func (m *matched) fill(to train.Parts) error {
 	for _, p := range m.parts {
 		t := m.batch[p.name]
-		for j := range to.Micros {
+		for j := range to.MicroBatches {
 			dst, err := to.Part(j, p.name)
 			if err != nil {
 				return err

@@ -23,11 +23,11 @@ type Config struct {
 	// without positions), and Task is Train ("" counts as that), Infer or Eval: with
 	// sizes given Wrap makes the plan for them at once. Whatever else a batch has or is
 	// used for is planned for when it comes.
-	Task         Task
-	Samples, Seq int64
+	Task           Task
+	BatchSize, Seq int64
 	// Micros is into how many micro-batches a batch is cut; 0 lets the planner
 	// decide: as few as fit and are fast.
-	Micros int
+	MicroBatches int
 	// Packed: samples hold several documents, told apart by batch part "segments".
 	Packed bool
 	// Adapters to train beside frozen weights, where a rank is given.
@@ -40,14 +40,14 @@ type Config struct {
 	// up or down at random, by how near each is.
 	Pure bool
 	// Kept are modules that compute in another type, or are not quantized.
-	Kept      []Kept
-	Optimizer optim.Config // the zero value is AdamW as PyTorch has it
+	Exceptions []Exception
+	Optimizer  optim.Config // the zero value is AdamW as PyTorch has it
 	// Policy compresses what the optimizer keeps later on; the zero value never does.
-	Policy   optim.Policy
-	Schedule optim.Schedule // of its rate; the zero value is constant
-	NoDecay  optim.NoDecay  // params without weight decay
-	Clip     float64        // greatest global norm of the gradients; 0 clips nothing
-	Seed     uint64         // of dropout, and of fresh weights where Wrap makes them
+	StatePolicy optim.Policy
+	Schedule    optim.Schedule // of its rate; the zero value is constant
+	NoDecay     optim.NoDecay  // params without weight decay
+	Clip        float64        // greatest global norm of the gradients; 0 clips nothing
+	Seed        uint64         // of dropout, and of fresh weights where Wrap makes them
 
 	// Devices to run on, by the names their drivers know: "cpu:threads=1", "cuda:0".
 	// None takes all cards that drivers in the program find, else the processor. On
@@ -57,13 +57,13 @@ type Config struct {
 	// Machine describes what the devices are part of; the zero value is this computer.
 	Machine machine.Machine
 	// Folder is where bytes may rest when the host is full; "" uses no disk.
-	Folder string
+	Disk string
 
 	// MaxMemory is the most to take of each device, like "10GiB", or of devices by
 	// number and of the host: "0=10GiB,1=20GiB,cpu=100GiB". "" is all that is usable.
 	MaxMemory string
 	// MinGPUMemory is what is left free on each device.
-	MinGPUMemory units.Bytes
+	ReservedMemory units.Bytes
 	// Strategy is one of Strategies, to be taken whatever is faster; "" leaves it to
 	// the planner. One that cannot be is an error.
 	Strategy string
@@ -74,7 +74,7 @@ type Config struct {
 	CheckpointThreshold, OffloadThreshold float64
 	// PrefetchSize is how many streamed blocks may be on a device at once, the one at
 	// work included; 0 lets the planner decide.
-	PrefetchSize int
+	Prefetch int
 	// PreferDataParallel takes data parallel devices where that fits, whatever is
 	// faster. With DataParallelThreshold above 0 they are considered only for models
 	// whose weights take less than that share of a device.
@@ -95,26 +95,26 @@ type Config struct {
 var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-1", "zero-3", "model parallel", "pipeline"}
 
 // insists are what strategies demand of the planner.
-var insists = map[string]planner.Insist{
-	"standard":          {Weights: plan.OnDevice, State: plan.OnDevice, Activations: planner.Kept},
+var insists = map[string]planner.Constraints{
+	"standard":          {Weights: plan.OnDevice, State: plan.OnDevice, Activations: planner.Saved},
 	"checkpointing":     {Weights: plan.OnDevice, State: plan.OnDevice, Activations: planner.Recomputed},
 	"optimizer offload": {Weights: plan.OnDevice, State: plan.OnHost},
 	"cpu offload":       {Weights: plan.OnHost, State: plan.OnHost},
 	"disk offload":      {Weights: plan.OnDisk, State: plan.OnDisk},
-	"data parallel":     {Way: planner.DataParallel},
-	"zero-1":            {Way: planner.ShardedState},
-	"zero-3":            {Way: planner.ShardedData},
-	"model parallel":    {Way: planner.ModelSplit},
-	"pipeline":          {Way: planner.Pipeline},
+	"data parallel":     {Parallelism: planner.ZeRO2},
+	"zero-1":            {Parallelism: planner.ZeRO1},
+	"zero-3":            {Parallelism: planner.ZeRO3},
+	"model parallel":    {Parallelism: planner.ModelParallel},
+	"pipeline":          {Parallelism: planner.Pipeline},
 }
 
 // folder is where a task's bytes may rest: each has its own, since one disk at a time
 // uses a folder; "" for none.
 func (c Config) folder(t Task) string {
-	if c.Folder == "" {
+	if c.Disk == "" {
 		return ""
 	}
-	return filepath.Join(c.Folder, string(t))
+	return filepath.Join(c.Disk, string(t))
 }
 
 // check refuses what cannot work, whatever the model.
@@ -122,13 +122,13 @@ func (c Config) check() error {
 	switch {
 	case c.Strategy != "" && !slices.Contains(Strategies, c.Strategy):
 		return fmt.Errorf("there is no strategy %q; there are %q", c.Strategy, Strategies)
-	case c.Strategy == "disk offload" && c.Folder == "":
+	case c.Strategy == "disk offload" && c.Disk == "":
 		return fmt.Errorf("strategy disk offload needs a folder to offload to; name one in Config.Folder")
 	case insists[c.Strategy].Weights != "" && c.CheckpointThreshold+c.OffloadThreshold > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do thresholds of %v and %v; keep one", c.Strategy, c.CheckpointThreshold, c.OffloadThreshold)
-	case c.Samples < 0 || c.Seq < 0 || c.Micros < 0 || c.ProfileInterval < 0 || c.MinGPUMemory < 0:
+	case c.BatchSize < 0 || c.Seq < 0 || c.MicroBatches < 0 || c.ProfileInterval < 0 || c.ReservedMemory < 0:
 		return fmt.Errorf("samples %d, positions %d, micro-batches %d, profile interval %d, memory left free %v: none can be negative",
-			c.Samples, c.Seq, c.Micros, c.ProfileInterval, c.MinGPUMemory)
+			c.BatchSize, c.Seq, c.MicroBatches, c.ProfileInterval, c.ReservedMemory)
 	case !(c.DataParallelThreshold >= 0 && c.DataParallelThreshold <= 1):
 		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", c.DataParallelThreshold)
 	case len(c.Devices) > 0 && len(c.On) > 0:
@@ -138,21 +138,21 @@ func (c Config) check() error {
 }
 
 // options is the configuration as a request for a plan.
-func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
+func (w *Wrapped) options(task Task, s sizes, micros int) (Options, error) {
 	c := w.c
-	o := PlanOptions{
-		Task: task, Rows: s.samples / int64(micros), Seq: s.seq, Micros: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure, Kept: c.Kept,
-		Optimizer: c.Optimizer, Policy: c.Policy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
-		Insist: insists[c.Strategy],
-		Bounds: planner.Bounds{KeepBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Window: c.PrefetchSize},
+	o := Options{
+		Task: task, MicroBatchSize: s.samples / int64(micros), Seq: s.seq, MicroBatches: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure, Exceptions: c.Exceptions,
+		Optimizer: c.Optimizer, StatePolicy: c.StatePolicy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
+		Constraints: insists[c.Strategy],
+		Bounds:      planner.Bounds{SaveBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Prefetch: c.Prefetch},
 	}
 	if task != Train { // nothing is kept, no state is there, and a pipeline is an order of training
-		o.Insist.State, o.Insist.Activations = "", ""
-		if o.Insist.Way == planner.Pipeline {
-			o.Insist.Way = planner.ModelSplit
+		o.Constraints.State, o.Constraints.Activations = "", ""
+		if o.Constraints.Parallelism == planner.Pipeline {
+			o.Constraints.Parallelism = planner.ModelParallel
 		}
 	}
-	if c.Strategy != "" && o.Insist.Way == "" {
+	if c.Strategy != "" && o.Constraints.Parallelism == "" {
 		o.On = o.On[:1]
 	}
 	o = o.withDefaults(w.model)
@@ -160,14 +160,14 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (PlanOptions, error) {
 		return o, err
 	}
 	if way, err := w.replicas(o); way != "" || err != nil {
-		o.Bounds.Without = append(o.Bounds.Without, way, planner.ShardedState) // both have all weights on each
+		o.Bounds.Without = append(o.Bounds.Without, way, planner.ZeRO1) // both have all weights on each
 		return o, err
 	}
 	return o, nil
 }
 
 // limit applies the limits on memory.
-func (w *Wrapped) limit(o *PlanOptions) error {
+func (w *Wrapped) limit(o *Options) error {
 	here, err := o.Memory()
 	if err != nil {
 		return err
@@ -179,21 +179,21 @@ func (w *Wrapped) limit(o *PlanOptions) error {
 		}
 		o.MaxMemory = &given
 	}
-	if w.c.MinGPUMemory == 0 {
+	if w.c.ReservedMemory == 0 {
 		return nil
 	}
 	for _, free := range here.Devices {
-		if free <= int64(w.c.MinGPUMemory) {
-			return fmt.Errorf("%v are to be left free on each device, and one has %v; leave less", w.c.MinGPUMemory, units.Bytes(free))
+		if free <= int64(w.c.ReservedMemory) {
+			return fmt.Errorf("%v are to be left free on each device, and one has %v; leave less", w.c.ReservedMemory, units.Bytes(free))
 		}
-		o.Budget = free - int64(w.c.MinGPUMemory)
+		o.Budget = free - int64(w.c.ReservedMemory)
 	}
 	return nil
 }
 
 // replicas names the way that keeps all weights on each device if the model is too
 // large for it.
-func (w *Wrapped) replicas(o PlanOptions) (planner.Way, error) {
+func (w *Wrapped) replicas(o Options) (planner.Parallelism, error) {
 	share := w.c.DataParallelThreshold
 	if share == 0 || len(o.On) == 1 {
 		return "", nil
@@ -210,7 +210,7 @@ func (w *Wrapped) replicas(o PlanOptions) (planner.Way, error) {
 		if w.c.Strategy == "data parallel" {
 			return "", fmt.Errorf("strategy data parallel: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", units.Bytes(weights), units.Bytes(limit))
 		}
-		return planner.DataParallel, nil
+		return planner.ZeRO2, nil
 	}
 	return "", nil
 }

@@ -49,7 +49,7 @@ func TestThresholds(t *testing.T) {
 		peak, losses, _, _ := standard(t, o, 3)
 		run := func(checkpoint, offload float64) (spillway.MemoryStats, string) {
 			c := described(t)
-			c.MaxMemory, c.Micros, c.CheckpointThreshold, c.OffloadThreshold = fmt.Sprint(peak), 1, checkpoint, offload
+			c.MaxMemory, c.MicroBatches, c.CheckpointThreshold, c.OffloadThreshold = fmt.Sprint(peak), 1, checkpoint, offload
 			w := wrap(t, o.net(), c)
 			if got := step(t, w, o.batch, 3); !slices.Equal(got, losses) {
 				t.Errorf("%s, thresholds %v and %v: losses %v, want %v", o.name, checkpoint, offload, got, losses)
@@ -81,7 +81,7 @@ func TestPrefetchSizeIsTheWindow(t *testing.T) {
 	var last int64
 	for _, n := range []int{1, 2, 4} {
 		c := described(t)
-		c.Strategy, c.PrefetchSize = "cpu offload", n
+		c.Strategy, c.Prefetch = "cpu offload", n
 		w := wrap(t, o.net(), c)
 		forward(t, w, o.inputs())
 		if want := fmt.Sprintf("window %d", n); !strings.Contains(w.Strategy(), want) {
@@ -101,7 +101,7 @@ func TestMemoryIsLeftFree(t *testing.T) {
 	peak, _, _, _ := standard(t, o, 1)
 	c := described(t)
 	c.Devices = []string{fmt.Sprintf("cpu:threads=1,limit=%d", peak)}
-	c.MinGPUMemory = units.Bytes(peak / 4)
+	c.ReservedMemory = units.Bytes(peak / 4)
 	w := wrap(t, o.net(), c)
 	step(t, w, o.batch, 1)
 	if d := w.MemoryStats().Devices[0]; d.Limit-d.Peak < peak/4 || d.Budget != peak-peak/4 {
@@ -114,8 +114,8 @@ func TestMemoryIsLeftFree(t *testing.T) {
 	if s := v.MemoryStats(); s.Devices[0].Reserved > peak*3/4 || s.Host.Reserved > peak || s.Host.Reserved == 0 {
 		t.Errorf("%+v and %+v of %d", s.Devices[0], s.Host, peak)
 	}
-	c.MaxMemory, c.Micros = fmt.Sprintf("0=%d,cpu=%d", peak*3/4, 1000), 1
-	c.Samples, c.Seq = 4, 10
+	c.MaxMemory, c.MicroBatches = fmt.Sprintf("0=%d,cpu=%d", peak*3/4, 1000), 1
+	c.BatchSize, c.Seq = 4, 10
 	if _, err := spillway.Wrap(o.net(), c); err == nil || !strings.Contains(err.Error(), "host memory") && !strings.Contains(err.Error(), "device memory") {
 		t.Errorf("offloading to a host of 1000 bytes: %v", err)
 	}
@@ -162,8 +162,8 @@ func TestBatchesAreCutToFit(t *testing.T) {
 	w := wrap(t, o.net(), c)
 	got := step(t, w, o.batch, 3)
 	x := w.Explain()
-	if x.Micros != 2 || len(told) != 1 || !slices.Equal(x.Notices, told) || !strings.Contains(told[0], "2 micro-batches") {
-		t.Errorf("%d micro-batches, told %q", x.Micros, told)
+	if x.MicroBatches != 2 || len(told) != 1 || !slices.Equal(x.Notices, told) || !strings.Contains(told[0], "2 micro-batches") {
+		t.Errorf("%d micro-batches, told %q", x.MicroBatches, told)
 	}
 	for i := range got {
 		if d := got[i]/losses[i] - 1; d > 1e-5 || d < -1e-5 {
@@ -232,7 +232,7 @@ func checkModules(t *testing.T, s spillway.MemoryStats, d spillway.StateDict, st
 
 func checkSwaps(t *testing.T, s spillway.MemoryStats, strategy string, iterations int64) {
 	t.Helper()
-	var in, out executor.Traffic
+	var in, out executor.Transfers
 	for _, r := range s.Routes {
 		if r.Class == plan.BatchData && r.Moves != iterations {
 			t.Errorf("%s: %d batches went to the device in %d iterations", strategy, r.Moves, iterations)
@@ -259,14 +259,14 @@ func TestExplain(t *testing.T) {
 	o := ownModels()[2]
 	peak, _, _, _ := standard(t, o, 1)
 	c := described(t)
-	c.MaxMemory, c.Micros = fmt.Sprint(peak*2/3), 1
+	c.MaxMemory, c.MicroBatches = fmt.Sprint(peak*2/3), 1
 	w := wrap(t, o.net(), c)
 	step(t, w, o.batch, 1)
 	x := w.Explain()
-	if x.Strategy != w.Strategy() || x.Task != spillway.Train || x.StepSeconds <= 0 || x.Peak[plan.OnDevice] > peak*2/3 || x.Samples != 4 || x.Seq != 10 {
+	if x.Strategy != w.Strategy() || x.Task != spillway.Train || x.StepSeconds <= 0 || x.Peak[plan.OnDevice] > peak*2/3 || x.BatchSize != 4 || x.Seq != 10 {
 		t.Errorf("%+v", x)
 	}
-	i := slices.IndexFunc(x.Rejected, func(o plan.Option) bool { return o.Strategy == "standard" })
+	i := slices.IndexFunc(x.Rejected, func(o plan.Alternative) bool { return o.Strategy == "standard" })
 	if i < 0 || x.Rejected[i].Fits || x.Rejected[i].PeakBytes[plan.OnDevice] != peak {
 		t.Errorf("standard is not among the rejected, with the %d bytes it needs: %+v", peak, x.Rejected)
 	}

@@ -84,13 +84,13 @@ func (h *hashed) Seek(at json.RawMessage) error      { return json.Unmarshal(at,
 
 // losses trains the curve's iterations on a device, with AdamW unless the options name
 // another optimizer.
-func (c curve) losses(t *testing.T, dev device.Device, o spillway.PlanOptions) []float64 {
+func (c curve) losses(t *testing.T, dev device.Device, o spillway.Options) []float64 {
 	t.Helper()
 	m := open(t, *curveFolder)
 	if o.Optimizer.Name == "" {
 		o.Optimizer = optimizer(t, fmt.Sprintf("adamw:lr=%g", c.Rate))
 	}
-	o.Task, o.Rows, o.Seq, o.On = spillway.Train, c.Rows, c.Tokens, []device.Device{dev}
+	o.Task, o.MicroBatchSize, o.Seq, o.On = spillway.Train, c.Rows, c.Tokens, []device.Device{dev}
 	job, err := m.Plan(o)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ const longRuns = 1e-3
 func TestCurveFollowsPyTorch(t *testing.T) {
 	c := openCurve(t)
 	dev := openDevice(t)
-	c.inF32(t, c.losses(t, dev, spillway.PlanOptions{Machine: parse(t, "cpu:1GiB,host:4GiB")}))
+	c.inF32(t, c.losses(t, dev, spillway.Options{Machine: parse(t, "cpu:1GiB,host:4GiB")}))
 }
 
 func (c curve) inF32(t *testing.T, ours []float64) {
@@ -190,8 +190,8 @@ func openCard(t *testing.T) (*cuda.Device, machine.Machine) {
 func TestCurveOnTheCard(t *testing.T) {
 	c := openCurve(t)
 	dev, m := openCard(t)
-	c.inF32(t, c.losses(t, dev, spillway.PlanOptions{Machine: m}))
-	ours := c.losses(t, dev, spillway.PlanOptions{Machine: m, Precision: dtype.BF16})
+	c.inF32(t, c.losses(t, dev, spillway.Options{Machine: m}))
+	ours := c.losses(t, dev, spillway.Options{Machine: m, Precision: dtype.BF16})
 	mean, most := nearest(ours, c.BF16)
 	apart, farthest := spread(c.BF16)
 	t.Logf("bf16: loss %.4f to %.4f, off by %.2g on average and %.2g at most; PyTorch from itself %.2g and %.2g", ours[0], ours[len(ours)-1], mean, most, apart, farthest)
@@ -210,7 +210,7 @@ func optimizer(t *testing.T, text string) optim.Config {
 }
 
 // agree trains on the card by several plans and compares their losses.
-func (c curve) agree(t *testing.T, what string, like spillway.PlanOptions, others map[string]planner.Insist) {
+func (c curve) agree(t *testing.T, what string, like spillway.Options, others map[string]planner.Constraints) {
 	t.Helper()
 	c.Iterations = 20
 	dev, m := openCard(t)
@@ -218,7 +218,7 @@ func (c curve) agree(t *testing.T, what string, like spillway.PlanOptions, other
 	want := c.losses(t, dev, like)
 	for name, insist := range others {
 		o := like
-		o.Insist, o.Disk = insist, t.TempDir()
+		o.Constraints, o.Disk = insist, t.TempDir()
 		for i, loss := range c.losses(t, dev, o) {
 			if loss != want[i] {
 				t.Errorf("%s, %s: loss %d is %v, resident %v", what, name, i, loss, want[i])
@@ -233,12 +233,12 @@ func (c curve) agree(t *testing.T, what string, like spillway.PlanOptions, other
 func TestPlacesAgreeOnTheCard(t *testing.T) {
 	c := openCurve(t)
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		c.agree(t, precision.String(), spillway.PlanOptions{Precision: precision}, map[string]planner.Insist{
+		c.agree(t, precision.String(), spillway.Options{Precision: precision}, map[string]planner.Constraints{
 			"recomputed":              {Activations: planner.Recomputed},
 			"streamed from host":      {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByDevice},
 			"streamed from disk":      {Weights: plan.OnDisk, State: plan.OnDisk},
-			"updated by the host":     {Updates: planner.ByHost},
-			"streamed and so updated": {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByHost},
+			"updated by the host":     {Updates: planner.ByCPU},
+			"streamed and so updated": {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByCPU},
 			"updated by both":         {Updates: planner.ByBoth},
 		})
 	}
@@ -250,8 +250,8 @@ func TestUpdatersAgreeOnTheCard(t *testing.T) {
 	c := openCurve(t)
 	for _, name := range []string{"adamw_bf16:lr=1e-3", "adamw_8bit:lr=1e-3", "adam:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd:lr=1e-2,momentum=0.9", "sgd:lr=1e-2"} {
 		for _, pure := range []bool{false, true} {
-			o := spillway.PlanOptions{Precision: dtype.BF16, Pure: pure, Optimizer: optimizer(t, name)}
-			c.agree(t, fmt.Sprintf("%s, pure %t", name, pure), o, map[string]planner.Insist{"updated by the host": {Updates: planner.ByHost}, "updated by both": {Updates: planner.ByBoth}})
+			o := spillway.Options{Precision: dtype.BF16, Pure: pure, Optimizer: optimizer(t, name)}
+			c.agree(t, fmt.Sprintf("%s, pure %t", name, pure), o, map[string]planner.Constraints{"updated by the host": {Updates: planner.ByCPU}, "updated by both": {Updates: planner.ByBoth}})
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 // plan finds the plan for a task and batches of some sizes: into how many
 // micro-batches they are cut, then everything else. Limit, if not nil, changes what
 // may be used.
-func (w *Wrapped) plan(task Task, s sizes, limit func(PlanOptions) (PlanOptions, error)) (*Job, error) {
+func (w *Wrapped) plan(task Task, s sizes, limit func(Options) (Options, error)) (*Job, error) {
 	if _, err := w.trace(task); err != nil {
 		return nil, err
 	}
-	try := func(micros int, way planner.Way) (*Job, error) {
+	try := func(micros int, way planner.Parallelism) (*Job, error) {
 		o, err := w.options(task, s, micros)
 		if way != "" {
-			o.Insist.Way = way
+			o.Constraints.Parallelism = way
 		}
 		if err == nil && limit != nil {
 			o, err = limit(o)
@@ -51,7 +51,7 @@ func (w *Wrapped) planned(task Task) *Model {
 
 // try plans for a number of micro-batches, and for a way to share the work if one is
 // given.
-type try func(micros int, way planner.Way) (*Job, error)
+type try func(micros int, way planner.Parallelism) (*Job, error)
 
 // preferred is the data parallel plan where that is preferred and can be, else nil.
 func (w *Wrapped) preferred(task Task, s sizes, plan try) (*Job, error) {
@@ -62,7 +62,7 @@ func (w *Wrapped) preferred(task Task, s sizes, plan try) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := plan(cuts[len(cuts)-1], planner.DataParallel)
+	job, err := plan(cuts[len(cuts)-1], planner.ZeRO2)
 	if err != nil {
 		w.notice(fmt.Sprintf("data parallel devices are preferred for %s and cannot be had: %v", task, err))
 		return nil, nil
@@ -89,7 +89,7 @@ func (w *Wrapped) fastest(s sizes, plan try) (*Job, error) {
 		}
 	}
 	var fit *planner.FitError
-	if best != nil || w.c.Micros > 0 || !errors.As(first, &fit) {
+	if best != nil || w.c.MicroBatches > 0 || !errors.As(first, &fit) {
 		if best != nil {
 			first = nil
 		}
@@ -115,17 +115,17 @@ func (w *Wrapped) leanest(s sizes, plan try, tried []int, first error) (*Job, er
 // cuts lists the numbers of micro-batches worth trying: the one that is configured, or
 // one and, where several devices can share the work, one and two for each.
 func (w *Wrapped) cuts(s sizes) ([]int, error) {
-	if n := w.c.Micros; n > 0 {
+	if n := w.c.MicroBatches; n > 0 {
 		if s.samples%int64(n) != 0 {
 			return nil, fmt.Errorf("a batch of %d samples cannot be cut into %d micro-batches of one size; give a number of samples that %d divides", s.samples, n, n)
 		}
 		return []int{n}, nil
 	}
 	if w.state != nil && w.state.sizes == s { // another cut would sum in another order
-		return []int{w.state.job.Plan.Micros}, nil
+		return []int{w.state.job.Plan.MicroBatches}, nil
 	}
 	var list []int
-	if way := insists[w.c.Strategy].Way; way == "" || way == planner.ModelSplit {
+	if way := insists[w.c.Strategy].Parallelism; way == "" || way == planner.ModelParallel {
 		list = []int{1}
 	}
 	if n := len(w.devices); n > 1 && (w.c.Strategy == "" || len(list) == 0) {

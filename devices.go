@@ -25,9 +25,9 @@ func (w *Wrapped) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if w.c.Folder != "" {
-		if err := vfs.MkdirAll(vfs.OS, w.c.Folder); err != nil {
-			return fmt.Errorf("making the folder %s: %w", w.c.Folder, err)
+	if w.c.Disk != "" {
+		if err := vfs.MkdirAll(vfs.OS, w.c.Disk); err != nil {
+			return fmt.Errorf("making the folder %s: %w", w.c.Disk, err)
 		}
 	}
 	w.here, err = w.c.machine(w.devices)

@@ -122,7 +122,7 @@ func TestDevicesAreUsedWhereThatPays(t *testing.T) {
 func TestCardsAreLookedFor(t *testing.T) {
 	o := ownModels()[2]
 	_, want, _, _ := standard(t, o, 3)
-	w := wrap(t, o.net(), spillway.Config{Seed: 3, Micros: 1})
+	w := wrap(t, o.net(), spillway.Config{Seed: 3, MicroBatches: 1})
 	got := step(t, w, o.batch, 3)
 	if !near(got, want) {
 		t.Errorf("losses %v, on the processor %v", got, want)

@@ -28,10 +28,10 @@ const (
 const generations = 2
 
 // trains says whether weights change.
-func (o PlanOptions) trains() bool { return o.Task != Infer && o.Task != Eval }
+func (o Options) trains() bool { return o.Task != Infer && o.Task != Eval }
 
 // disk is the disk to plan for: the folder's, or for what is not here the machine's.
-func (o PlanOptions) disk() (d planner.Disk, err error) {
+func (o Options) disk() (d planner.Disk, err error) {
 	m := o.Machine.Disk
 	d = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
 	if d.Read == 0 || d.Write == 0 {
@@ -39,7 +39,7 @@ func (o PlanOptions) disk() (d planner.Disk, err error) {
 	}
 	switch {
 	case o.Disk != "":
-		if d.Budget, err = store.Room(o.Disk); err != nil {
+		if d.Budget, err = store.Capacity(o.Disk); err != nil {
 			return d, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
 		}
 	case len(o.On) > 0:
@@ -56,7 +56,7 @@ func (o PlanOptions) disk() (d planner.Disk, err error) {
 
 // inPlaceBytes is what frozen weights that lie in the model's files as they are wanted
 // may take besides: on disk they cost nothing.
-func (m *Model) inPlaceBytes(o PlanOptions) (bytes int64) {
+func (m *Model) inPlaceBytes(o Options) (bytes int64) {
 	if m.Folder == nil || o.Disk == "" || o.Task == Train {
 		return 0
 	}
@@ -75,7 +75,7 @@ func (j *Job) checkDisk() error {
 	if o.Disk == "" || !hasDisk(p) {
 		return nil
 	}
-	room, err := store.Room(o.Disk)
+	room, err := store.Capacity(o.Disk)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (j *Job) regions(keep bool) (list []store.Region) {
 		case never:
 			list = append(list, j.fixedRegions(s, b.Offset)...)
 		case keep && b.Class != plan.Gradient:
-			list = append(list, store.Region{Kind: store.Kept, Offset: b.Offset, Bytes: b.Bytes})
+			list = append(list, store.Region{Kind: store.Journaled, Offset: b.Offset, Bytes: b.Bytes})
 		default:
 			list = append(list, store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes})
 		}
@@ -215,7 +215,7 @@ func (j *Job) regions(keep bool) (list []store.Region) {
 }
 
 // changes says whether a slab is trained.
-func changes(p *plan.Plan, s plan.Slab) bool { return p.Update != nil && s.Elements > 0 }
+func changes(p *plan.Plan, s plan.Slab) bool { return p.Optimizer != nil && s.Elements > 0 }
 
 func (j *Job) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 	for _, p := range s.Params {
@@ -246,7 +246,7 @@ func (j *Job) inPlace(p plan.SlabParam) (t safetensors.Tensor, ok bool) {
 
 // load gives the params their values, but those that have them: trained ones that
 // were recovered, and those read in place. After an error the executor is closed.
-func (j *Job) load(e *executor.Executor, from weights.Source, recovered bool) error {
+func (j *Job) load(e *executor.Executor, from weights.Values, recovered bool) error {
 	has := map[string]bool{}
 	for _, s := range j.Plan.Slabs {
 		fixed, onDisk := !changes(j.Plan, s), j.Plan.TierOf(s.Weight) == plan.OnDisk
@@ -268,7 +268,7 @@ const none = int64(-1)
 // the plan is kept beside it: the memory that is free another time may differ.
 func (j *Job) recover(disk *store.Disk) (last int64, err error) {
 	last, err = disk.Recover()
-	if errors.Is(err, store.ErrNone) {
+	if errors.Is(err, store.ErrNoCommit) {
 		return none, j.savePlan()
 	}
 	return last, err
@@ -280,7 +280,7 @@ func closeDisk(disk *store.Disk, dir string) (err error) {
 	if disk == nil {
 		return nil
 	}
-	if _, none := store.Held(dir); errors.Is(none, store.ErrNone) {
+	if _, none := store.LastCommit(dir); errors.Is(none, store.ErrNoCommit) {
 		err = vfs.RemoveAll(vfs.OS, filepath.Join(dir, diskPlanName))
 	}
 	return errors.Join(err, disk.Close(), removeInner(dir))

@@ -38,7 +38,7 @@ func diskChild(job string) error {
 	if err != nil {
 		return err
 	}
-	resident, err := machine.MostResident()
+	resident, err := machine.PeakResident()
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func TestKilledDiskTraining(t *testing.T) {
 // held is the iteration on disk, -1 for none.
 func held(t *testing.T, dir string) int64 {
 	t.Helper()
-	i, err := store.Held(dir)
-	if errors.Is(err, store.ErrNone) {
+	i, err := store.LastCommit(dir)
+	if errors.Is(err, store.ErrNoCommit) {
 		return -1
 	}
 	if err != nil {

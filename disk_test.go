@@ -59,7 +59,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if err != nil {
 		return nil, nil, err
 	}
-	o := spillway.PlanOptions{Task: spillway.Train, Rows: 1, Micros: 2, Seq: 12, Packed: true, Clip: true, Machine: here,
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 2, Seq: 12, Packed: true, Clip: true, Machine: here,
 		On: []device.Device{dev}, Disk: d.Disk, DiskBudget: d.DiskBudget, Budget: d.Device, MaxMemory: &placement.Memory{Host: d.Host}}
 	if d.Mixed {
 		o.Choose = everywhere
@@ -69,7 +69,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 			return nil, nil, err
 		}
 	}
-	if o.Policy, err = optim.ParsePolicy(d.Policy); err != nil {
+	if o.StatePolicy, err = optim.ParsePolicy(d.Policy); err != nil {
 		return nil, nil, err
 	}
 	job, err := m.Plan(o)
@@ -97,10 +97,10 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 
 // everywhere puts weights and optimizer state on the device, on the host and on disk.
 func everywhere(slabs, blocks int) planner.Choice {
-	c := planner.Alike(false, false, planner.KeepAll, 2)(slabs, blocks)
-	c.Vertical, c.OnDisk = true, make([]bool, slabs)
+	c := planner.Uniform(false, false, planner.SaveAll, 2)(slabs, blocks)
+	c.BreadthFirst, c.OnDisk = true, make([]bool, slabs)
 	for i := range slabs {
-		c.Streamed[i], c.Offloaded[i], c.OnDisk[i] = i%4 > 1, i%4 > 0, i%4 == 3
+		c.Streamed[i], c.OffloadedState[i], c.OnDisk[i] = i%4 > 1, i%4 > 0, i%4 == 3
 	}
 	return c
 }
@@ -108,7 +108,7 @@ func everywhere(slabs, blocks int) planner.Choice {
 // state is what is trained and what the optimizer keeps of it, in bytes.
 func state(p *plan.Plan) (bytes int64) {
 	for _, b := range p.Buffers {
-		if b.Home && (b.Class == plan.Weight || b.Class == plan.Master || b.Class == plan.Moment) {
+		if b.Home && (b.Class == plan.Weight || b.Class == plan.Master || b.Class == plan.State) {
 			bytes += b.Bytes
 		}
 	}
@@ -262,11 +262,11 @@ func TestReadsInPlace(t *testing.T) {
 	folder := filepath.Join("testdata", "reference", "llama")
 	m, disk := open(t, folder), t.TempDir()
 	allOnDisk := func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepAll, 1)(slabs, blocks)
+		c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)
 		c.OnDisk = slices.Repeat([]bool{true}, slabs)
 		return c
 	}
-	for _, o := range []spillway.PlanOptions{
+	for _, o := range []spillway.Options{
 		{Task: spillway.Infer, Seq: 8},
 		{Task: spillway.LoRA, Seq: 8, Adapters: lora.Options{Rank: 2, Alpha: 4, Targets: []string{lora.AllLinear}}},
 	} {
@@ -283,7 +283,7 @@ func TestReadsInPlace(t *testing.T) {
 		}
 		var fixed int64
 		for _, s := range job.Plan.Slabs {
-			if job.Plan.Update == nil || s.Elements == 0 {
+			if job.Plan.Optimizer == nil || s.Elements == 0 {
 				fixed += s.WeightBytes
 			}
 		}

@@ -36,12 +36,12 @@ func (j *Job) savePlan() error {
 
 // earlier is the plan of the training that the disk holds the state of; nil for none.
 // A plan of what is free now might put things elsewhere, and the state would be lost.
-func (o PlanOptions) earlier(r planner.Request) (*plan.Plan, *spec.Model, error) {
+func (o Options) earlier(r planner.Request) (*plan.Plan, *spec.Model, error) {
 	if o.Disk == "" || !o.trains() {
 		return nil, nil, nil
 	}
-	iteration, err := store.Held(o.Disk)
-	if errors.Is(err, store.ErrNone) {
+	iteration, err := store.LastCommit(o.Disk)
+	if errors.Is(err, store.ErrNoCommit) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func readEarlier(dir string, r planner.Request) (*plan.Plan, *spec.Model, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := r.Trace(r.Rows, r.Seq)
+	s, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,8 +76,8 @@ func readEarlier(dir string, r planner.Request) (*plan.Plan, *spec.Model, error)
 // sameGoal holds a plan against what is asked for now.
 func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	const hint = "go on with the settings it had, or use another folder"
-	if p.Model != s.Name || p.Rows != s.Config.Rows || p.Seq != s.Config.Seq || p.Micros != max(g.Micros, 1) || p.Update == nil {
-		return fmt.Errorf("it is of %s, %d × %d tokens × %d, now it is %s, %d × %d × %d: %s", p.Model, p.Rows, p.Seq, p.Micros, s.Name, s.Config.Rows, s.Config.Seq, g.Micros, hint)
+	if p.Model != s.Name || p.MicroBatchSize != s.Config.MicroBatchSize || p.Seq != s.Config.Seq || p.MicroBatches != max(g.MicroBatches, 1) || p.Optimizer == nil {
+		return fmt.Errorf("it is of %s, %d × %d tokens × %d, now it is %s, %d × %d × %d: %s", p.Model, p.MicroBatchSize, p.Seq, p.MicroBatches, s.Name, s.Config.MicroBatchSize, s.Config.Seq, g.MicroBatches, hint)
 	}
 	have := map[string]plan.SlabParam{}
 	for _, slab := range p.Slabs {
@@ -92,8 +92,8 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 			return fmt.Errorf("param %s was of another type or trained otherwise: %s", q.Name, hint)
 		}
 	}
-	if len(have) != len(s.Params) || p.Update.Rule != g.Optimizer.Rule || p.Update.Clip != g.Optimizer.Clip {
-		return fmt.Errorf("it had %d params and the optimizer %s, now there are %d and %s: %s", len(have), p.Update.Rule, len(s.Params), g.Optimizer.Rule, hint)
+	if len(have) != len(s.Params) || p.Optimizer.Rule != g.Optimizer.Rule || p.Optimizer.Clip != g.Optimizer.Clip {
+		return fmt.Errorf("it had %d params and the optimizer %s, now there are %d and %s: %s", len(have), p.Optimizer.Rule, len(s.Params), g.Optimizer.Rule, hint)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func fitsSite(p *plan.Plan, site planner.Site) error {
 		if a.Tier == plan.OnDevice && a.Bytes > site.Budget {
 			return fmt.Errorf("its plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(site.Budget))
 		}
-		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && site.SharedPools {
+		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && site.SharedMemory {
 			host += a.Bytes
 		}
 	}

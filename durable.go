@@ -55,7 +55,7 @@ func tapeBytes(p *plan.Plan) int64 {
 		if !changes(p, s) {
 			continue
 		}
-		weight, master, states := s.Weight, s.Pieces[0].Master, s.Pieces[0].Moment
+		weight, master, states := s.Weight, s.Pieces[0].Master, s.Pieces[0].State
 		for _, q := range s.Params {
 			if elsewhereThanDisk(p, weight) {
 				bytes += q.Type.Bytes()
@@ -103,7 +103,7 @@ func homeOf(t executor.Tensor, s plan.Slab) int {
 	case executor.Master:
 		return s.Pieces[0].Master
 	}
-	return s.Pieces[0].Moment
+	return s.Pieces[0].State
 }
 
 // Recovered is what the disk held when it was opened.
@@ -130,7 +130,7 @@ func (d *durable) Begin(iteration int64) error {
 
 // Commit makes the state that of an iteration.
 func (d *durable) Commit(iteration int64, state []byte) error {
-	if err := d.e.Settle(); err != nil {
+	if err := d.e.Flush(); err != nil {
 		return err
 	}
 	if err := d.record(state); err != nil {

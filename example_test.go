@@ -27,7 +27,7 @@ func Example() {
 	}
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	options := spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 32, Packed: true, Machine: here, On: []device.Device{dev}}
+	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 32, Packed: true, Machine: here, On: []device.Device{dev}}
 	ordinary, err := model.Plan(options)
 	if err != nil {
 		log.Fatal(err)
@@ -53,12 +53,12 @@ func Example() {
 	fmt.Println("two thirds of the memory:", job.Plan.Peak()["device"] <= options.Budget)
 	fmt.Println("the loss fell:", result.Loss < first)
 
-	options.Task, options.Rows, options.Budget = spillway.Infer, 1, 0
+	options.Task, options.MicroBatchSize, options.Budget = spillway.Infer, 1, 0
 	infer, err := model.Plan(options)
 	if err != nil {
 		log.Fatal(err)
 	}
-	text, err := infer.Generate([]int32{3, 4, 5}, generate.Options{Limit: 4})
+	text, err := infer.Generate([]int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,16 +16,16 @@ type Explanation struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 	// Samples in a batch, each of Seq positions, cut into Micros micro-batches.
-	Samples int64 `json:"samples"`
-	Seq     int64 `json:"seq"`
-	Micros  int   `json:"micros"`
+	BatchSize    int64 `json:"samples"`
+	Seq          int64 `json:"seq"`
+	MicroBatches int   `json:"micros"`
 	// Peak is what the plan takes of each tier, StepSeconds how long a batch is
 	// forecast to take, and Bound the resource that is busiest.
 	Peak        map[plan.Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64             `json:"step_seconds"`
 	Bound       string              `json:"bound"`
 	// Rejected strategies, with what spoke against each.
-	Rejected []plan.Option `json:"rejected"`
+	Rejected []plan.Alternative `json:"rejected"`
 	// Notices of what was done otherwise than asked or planned, oldest first.
 	Notices []string `json:"notices,omitempty"`
 }
@@ -38,8 +38,8 @@ func (w *Wrapped) Explain() Explanation {
 		return x
 	}
 	p := w.latest.job.Plan
-	x.Task, x.Strategy, x.Reason, x.Micros = w.latest.job.Options.Task, p.Strategy, p.Reason, p.Micros
-	x.Samples, x.Seq = w.latest.samples, w.latest.seq
+	x.Task, x.Strategy, x.Reason, x.MicroBatches = w.latest.job.Options.Task, p.Strategy, p.Reason, p.MicroBatches
+	x.BatchSize, x.Seq = w.latest.samples, w.latest.seq
 	x.Peak, x.StepSeconds, x.Bound, x.Rejected = p.Peak(), p.Forecast.StepSeconds, p.Forecast.Bound, p.Rejected
 	return x
 }
@@ -52,7 +52,7 @@ func (x Explanation) String() string {
 	}
 	fmt.Fprintf(&s, "  because %s\n", x.Reason)
 	if x.Strategy != "" {
-		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.Samples, x.Seq, x.Samples/int64(x.Micros), amounts(x.Peak), x.StepSeconds, x.Bound)
+		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), amounts(x.Peak), x.StepSeconds, x.Bound)
 	}
 	for _, o := range x.Rejected {
 		fmt.Fprintf(&s, "  not %s: %s\n", o.Strategy, o.Reason)

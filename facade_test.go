@@ -43,7 +43,7 @@ func TestOpenRefuses(t *testing.T) {
 // A folder that lacks its weights can be planned for, but does not start.
 func TestFoldersNeedWeights(t *testing.T) {
 	dev := openDevice(t)
-	o := spillway.PlanOptions{Task: spillway.Infer, Seq: 8, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
+	o := spillway.Options{Task: spillway.Infer, Seq: 8, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
 	config := configFile(t, tinyLlama(true, 0))
 	job, err := open(t, filepath.Dir(config)).Plan(o)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestFoldersNeedWeights(t *testing.T) {
 }
 
 func TestPlansForWhatIsNotHere(t *testing.T) {
-	job, err := open(t, "llama-3-8b").Plan(spillway.PlanOptions{Task: spillway.LoRA, Seq: 512, Precision: dtype.BF16, Machine: parse(t, "gpu:24GiB@25GB/s,host:64GiB")})
+	job, err := open(t, "llama-3-8b").Plan(spillway.Options{Task: spillway.LoRA, Seq: 512, Precision: dtype.BF16, Machine: parse(t, "gpu:24GiB@25GB/s,host:64GiB")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,15 +75,15 @@ func TestPlansForWhatIsNotHere(t *testing.T) {
 
 func TestImpossiblePlansSayWhatWouldFit(t *testing.T) {
 	m := open(t, configFile(t, tinyLlama(false, 0)))
-	o := spillway.PlanOptions{Task: spillway.Train, Rows: 8, Seq: 64, Machine: parse(t, "cpu:1GiB,host:4GiB"), Budget: 100_000}
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 8, Seq: 64, Machine: parse(t, "cpu:1GiB,host:4GiB"), Budget: 100_000}
 	_, err := m.Plan(o)
 	var fit *planner.FitError
 	if !errors.As(err, &fit) || len(fit.Options) == 0 {
 		t.Fatalf("%v, want options", err)
 	}
 	for _, choice := range fit.Options {
-		o.Rows, o.Seq, o.Micros, o.Budget = choice.Rows, choice.Seq, choice.Micros, choice.Device
-		if o.Optimizer = (optim.Config{}); choice.Coded {
+		o.MicroBatchSize, o.Seq, o.MicroBatches, o.Budget = choice.MicroBatchSize, choice.Seq, choice.MicroBatches, choice.Device
+		if o.Optimizer = (optim.Config{}); choice.States8Bit {
 			o.Optimizer, _ = optim.Parse("adamw_8bit")
 		}
 		if _, err := m.Plan(o); err != nil {
@@ -100,7 +100,7 @@ func TestOwnModelsTrain(t *testing.T) {
 	feed := &repeated{counted: 4, parts: map[string][]byte{
 		"input": floatBytes([]float32{0, 0, 0, 1, 1, 0, 1, 1}), "target": floatBytes([]float32{0, 1, 1, 0})}}
 	dev := openDevice(t)
-	job, err := spillway.Define("xor", build).Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
+	job, err := spillway.Define("xor", build).Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestMastersKeepFullPrecision(t *testing.T) {
 func TestPredictedMemoryIsThePeak(t *testing.T) {
 	for name, choose := range strategies {
 		m := open(t, configFile(t, tinyLlama(true, 0)))
-		o := spillway.PlanOptions{Task: spillway.Train, Rows: 2, Seq: 12, Packed: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), Choose: choose}
+		o := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, Seq: 12, Packed: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), Choose: choose}
 		probe := cpu.Open(cpu.Options{})
 		o.On = []device.Device{probe}
 		job, err := m.Plan(o)

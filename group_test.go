@@ -38,8 +38,8 @@ func groupChild(config string) error {
 		return err
 	}
 	dev := cpu.Open(cpu.Options{})
-	job, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 1, Seq: 12, Packed: true, Machine: here, On: []device.Device{dev},
-		Choose: planner.Alike(false, true, planner.KeepAll, 0)})
+	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 1, Seq: 12, Packed: true, Machine: here, On: []device.Device{dev},
+		Choose: planner.Uniform(false, true, planner.SaveAll, 0)})
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func groupChild(config string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("predicted", own+int64(machine.Program)+job.Plan.Peak()[plan.OnDevice]+job.Plan.Peak()[plan.OnHost])
+	fmt.Println("predicted", own+int64(machine.ProgramOverhead)+job.Plan.Peak()[plan.OnDevice]+job.Plan.Peak()[plan.OnHost])
 	l, err := data.NewLoader(documents(40), data.Config{Length: 12, Seed: 5})
 	if err != nil {
 		return err

@@ -47,11 +47,11 @@ func (t Task) graph() (graph.Task, error) {
 }
 
 // PlanOptions say what is to be done, with what, and where.
-type PlanOptions struct {
-	Task   Task
-	Rows   int64 // samples in a micro-batch; 0 counts as 1
-	Seq    int64 // positions per sample; 0 is the model's context, at most 2048
-	Micros int   // micro-batches per iteration; 0 counts as 1
+type Options struct {
+	Task           Task
+	MicroBatchSize int64 // samples in a micro-batch; 0 counts as 1
+	Seq            int64 // positions per sample; 0 is the model's context, at most 2048
+	MicroBatches   int   // micro-batches per iteration; 0 counts as 1
 	// Packed: samples hold several documents.
 	Packed bool
 	// Precision computed in: F32, or BF16 or F16 with full-precision masters; F16 scales
@@ -61,13 +61,13 @@ type PlanOptions struct {
 	// up or down at random, by how near each is.
 	Pure bool
 	// Kept are modules that compute in another type, or are not quantized.
-	Kept []Kept
+	Exceptions []Exception
 
 	Optimizer optim.Config // of training tasks; the zero value is AdamW as PyTorch has it
 	// Policy compresses what the optimizer keeps later on; zero: never.
-	Policy  optim.Policy
-	NoDecay optim.NoDecay // params without weight decay
-	Clip    bool          // gradients are clipped, or their norm is wanted
+	StatePolicy optim.Policy
+	NoDecay     optim.NoDecay // params without weight decay
+	Clip        bool          // gradients are clipped, or their norm is wanted
 	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all products. Infer
 	// and Eval have adapters where a rank is given.
 	Adapters lora.Options
@@ -85,8 +85,8 @@ type PlanOptions struct {
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
 	// Insist leaves the planner no choice about some things, Bounds narrow its search.
-	Insist planner.Insist
-	Bounds planner.Bounds
+	Constraints planner.Constraints
+	Bounds      planner.Bounds
 	// DeviceMap says where blocks rest; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// MaxMemory is the most to take of each device and of the host; nil is all that
@@ -109,9 +109,9 @@ type PlanOptions struct {
 
 const usualSeq = 2048
 
-func (o PlanOptions) withDefaults(m *Model) PlanOptions {
-	o.Rows = max(o.Rows, 1)
-	o.Micros = max(o.Micros, 1)
+func (o Options) withDefaults(m *Model) Options {
+	o.MicroBatchSize = max(o.MicroBatchSize, 1)
+	o.MicroBatches = max(o.MicroBatches, 1)
 	if o.Seq == 0 {
 		o.Seq = usualSeq
 		if m.Info.Context > 0 {
@@ -129,7 +129,7 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 		o.Adapters = o.Adapter.Options
 		o.Adapters.Base = base
 	}
-	o.compressed = o.compressed || o.Policy.Begin().Active
+	o.compressed = o.compressed || o.StatePolicy.Begin().Active
 	if o.Adapters.Rank == 0 && o.adapters() {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
 	}
@@ -143,7 +143,7 @@ func (o PlanOptions) withDefaults(m *Model) PlanOptions {
 }
 
 // adapters says whether the model has adapters.
-func (o PlanOptions) adapters() bool {
+func (o Options) adapters() bool {
 	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
 }
 
@@ -152,7 +152,7 @@ type Job struct {
 	Model   *Model
 	Plan    *plan.Plan
 	Spec    *spec.Model
-	Options PlanOptions
+	Options Options
 	// Notices are about what was asked for and means nothing here.
 	Notices []string
 
@@ -161,7 +161,7 @@ type Job struct {
 
 // Plan makes the fastest plan that fits. Where none does, the error is a
 // *planner.FitError with changes that do fit.
-func (m *Model) Plan(o PlanOptions) (*Job, error) {
+func (m *Model) Plan(o Options) (*Job, error) {
 	o = o.withDefaults(m).furthest()
 	r, err := m.request(o)
 	if err != nil {
@@ -184,7 +184,7 @@ func (m *Model) Plan(o PlanOptions) (*Job, error) {
 }
 
 // request is what the planner is asked for options that are complete.
-func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
+func (m *Model) request(o Options) (r planner.Request, err error) {
 	task, err := o.Task.graph()
 	if err != nil {
 		return r, err
@@ -196,8 +196,8 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 	if err != nil {
 		return r, err
 	}
-	r = planner.Request{Rows: o.Rows, Seq: o.Seq, Trace: func(rows, seq int64) (*spec.Model, error) {
-		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+	r = planner.Request{MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, Trace: func(rows, seq int64) (*spec.Model, error) {
+		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: rows, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
 	}}
 	if r.Site, err = o.site(); err != nil {
 		return r, err
@@ -208,11 +208,11 @@ func (m *Model) request(o PlanOptions) (r planner.Request, err error) {
 }
 
 // ask asks the planner for the fastest plan, or for the one insisted on.
-func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
+func (o Options) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 	if o.Choose == nil {
 		return r.Plan()
 	}
-	s, err := r.Trace(r.Rows, r.Seq)
+	s, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +221,7 @@ func (o PlanOptions) ask(r planner.Request) (*plan.Plan, *spec.Model, error) {
 }
 
 // network builds the model, with adapters where the task wants them.
-func (m *Model) network(o PlanOptions) (nn.Model, error) {
+func (m *Model) network(o Options) (nn.Model, error) {
 	net, err := m.build()
 	if err == nil && o.adapters() {
 		_, err = lora.Attach(net, o.Adapters)
@@ -233,7 +233,7 @@ func (m *Model) network(o PlanOptions) (nn.Model, error) {
 }
 
 // site is the device to plan for.
-func (o PlanOptions) site() (planner.Site, error) {
+func (o Options) site() (planner.Site, error) {
 	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
 	if err != nil {
 		return site, err
@@ -254,8 +254,8 @@ func (o PlanOptions) site() (planner.Site, error) {
 	return o.limited(site)
 }
 
-func (o PlanOptions) goal() (planner.Goal, error) {
-	g := planner.Goal{Micros: o.Micros, Insist: o.Insist, Bounds: o.Bounds}
+func (o Options) goal() (planner.Goal, error) {
+	g := planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds}
 	if o.Task == Infer || o.Task == Eval {
 		return g, nil
 	}
@@ -266,8 +266,8 @@ func (o PlanOptions) goal() (planner.Goal, error) {
 	if g.Decay, err = o.NoDecay.Decays(); err != nil {
 		return g, err
 	}
-	if tier := o.stateTier(); tier != "" && g.Insist.State == "" {
-		g.Insist.State = tier
+	if tier := o.stateTier(); tier != "" && g.Constraints.State == "" {
+		g.Constraints.State = tier
 	}
 	g.Master = o.Precision != dtype.F32 && !o.Pure
 	return g, nil
@@ -316,7 +316,7 @@ func (j *Job) allocate(keep bool) (*executor.Executor, *durable, error) {
 		e.CloseWith(on[at])
 	}
 	var kept *durable
-	if err = e.Prepare(); err == nil && keep && disk != nil {
+	if err = e.WriteConstants(); err == nil && keep && disk != nil {
 		kept, err = newDurable(disk, e, last)
 	}
 	if disk != nil {

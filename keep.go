@@ -11,7 +11,7 @@ import (
 // Kept are modules that are an exception: they, and what is inside them, compute in a type
 // and rest in it, whatever Precision is and whatever the base rests in. Values are cast
 // where they enter and leave such a module; a weight that is kept in f32 needs no master.
-type Kept struct {
+type Exception struct {
 	// Modules are names, whole or their last parts ("lm_head", "norm"), or regular
 	// expressions of whole names behind "re:".
 	Modules []string
@@ -21,8 +21,8 @@ type Kept struct {
 }
 
 // keep makes the exceptions of the options in a network.
-func (o PlanOptions) keep(net nn.Model) error {
-	for _, k := range o.Kept {
+func (o Options) keep(net nn.Model) error {
+	for _, k := range o.Exceptions {
 		t := k.Type
 		if t == dtype.Invalid {
 			t = o.Precision
@@ -37,13 +37,13 @@ func (o PlanOptions) keep(net nn.Model) error {
 	return nil
 }
 
-func (k Kept) apply(net nn.Model, t dtype.Type) error {
-	chosen, err := nn.NewChosen(k.Modules)
+func (k Exception) apply(net nn.Model, t dtype.Type) error {
+	chosen, err := nn.NewModuleSet(k.Modules)
 	if err != nil {
 		return err
 	}
-	if _, err = nn.Keep(net, chosen.Has, t); err == nil {
-		err = chosen.Missed()
+	if _, err = nn.Except(net, chosen.Has, t); err == nil {
+		err = chosen.Unmatched()
 	}
 	if err != nil {
 		return fmt.Errorf("keeping modules in %v: %w", t, err)

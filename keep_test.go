@@ -14,6 +14,7 @@ import (
 	"spillway/executor"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/train"
 )
@@ -32,7 +33,7 @@ func TestKeptModulesAreTorchs(t *testing.T) {
 	}
 	defer file.Close()
 	o := s.options(spillway.Train)
-	o.Precision, o.Kept = dtype.BF16, []spillway.Kept{{Modules: keptModules, Type: dtype.F32}}
+	o.Precision, o.Exceptions = dtype.BF16, []spillway.Exception{{Modules: keptModules, Type: dtype.F32}}
 	_, e := start(t, s.model, o)
 	sameAsFile(t, e, s)
 	gradients := map[string][]float32{}
@@ -122,7 +123,7 @@ func rounded(list []float32) bool {
 func TestKeptModulesAreSaved(t *testing.T) {
 	s := decoder(t, "llama")
 	o := s.options(spillway.Train)
-	o.Precision, o.Kept = dtype.BF16, []spillway.Kept{{Modules: keptModules, Type: dtype.F32}}
+	o.Precision, o.Exceptions = dtype.BF16, []spillway.Exception{{Modules: keptModules, Type: dtype.F32}}
 	losses := func(iterations int64, dir string) (list []float64) {
 		job, _ := start(t, s.model, o)
 		c := train.Config{Iterations: iterations, Optimizer: job.Options.Optimizer, Report: func(r train.Report) { list = append(list, r.Loss) }}
@@ -144,17 +145,17 @@ func TestKeptModulesAreSaved(t *testing.T) {
 // Beside a quantized base, modules can be left as they are, or kept in f32.
 func TestKeptModulesAreNotQuantized(t *testing.T) {
 	m := open(t, "llama-2-7b")
-	o := spillway.PlanOptions{Task: spillway.QLoRA, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"),
-		Adapters: lora.Options{Targets: []string{"q_proj"}, Rank: 8, Alpha: 8, Base: dtype.NF4},
-		Kept:     []spillway.Kept{{Modules: []string{"down_proj"}}, {Modules: []string{"model.layers.7.self_attn"}, Type: dtype.F32}}}
+	o := spillway.Options{Task: spillway.QLoRA, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"),
+		Adapters:   lora.Options{Targets: []string{"q_proj"}, Rank: 8, Alpha: 8, Base: quant.NF4},
+		Exceptions: []spillway.Exception{{Modules: []string{"down_proj"}}, {Modules: []string{"model.layers.7.self_attn"}, Type: dtype.F32}}}
 	job, err := m.Standard(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]dtype.Type{
-		"model.layers.3.mlp.up_proj.weight": dtype.NF4, "model.layers.3.mlp.down_proj.weight": dtype.BF16,
+		"model.layers.3.mlp.up_proj.weight": quant.NF4, "model.layers.3.mlp.down_proj.weight": dtype.BF16,
 		"model.layers.7.self_attn.k_proj.weight": dtype.F32, "model.layers.7.self_attn.q_proj.lora_A.weight": dtype.F32,
-		"model.layers.8.self_attn.k_proj.weight": dtype.NF4,
+		"model.layers.8.self_attn.k_proj.weight": quant.NF4,
 	} {
 		if got := typeOf(job.Plan, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -175,12 +176,12 @@ func typeOf(p *plan.Plan, param string) dtype.Type {
 
 func TestKeptRefuses(t *testing.T) {
 	m := open(t, "gpt2")
-	for want, k := range map[string]spillway.Kept{
+	for want, k := range map[string]spillway.Exception{
 		`none is named "nose"; there are attn`:       {Modules: []string{"lm_head", "nose"}, Type: dtype.F32},
 		"in f16: it can be f32, or bf16 as the rest": {Modules: []string{"lm_head"}, Type: dtype.F16},
 		"missing closing":                            {Modules: []string{"re:(h"}, Type: dtype.F32},
 	} {
-		_, err := m.Standard(spillway.PlanOptions{Task: spillway.Train, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"), Kept: []spillway.Kept{k}})
+		_, err := m.Standard(spillway.Options{Task: spillway.Train, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"), Exceptions: []spillway.Exception{k}})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, " attn")) {
 			t.Errorf("got %v, want %q", err, want)
 		}

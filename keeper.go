@@ -20,18 +20,18 @@ const compressedName = "compressed"
 func compressedDir(disk string) string { return filepath.Join(disk, compressedName) }
 
 // furthest is the options of a training on disk whose policy had begun before it ended.
-func (o PlanOptions) furthest() PlanOptions {
-	if o.Disk == "" || o.Policy == (optim.Policy{}) || o.compressed || !o.trains() {
+func (o Options) furthest() Options {
+	if o.Disk == "" || o.StatePolicy == (optim.Policy{}) || o.compressed || !o.trains() {
 		return o
 	}
-	if _, err := store.Held(compressedDir(o.Disk)); err == nil {
+	if _, err := store.LastCommit(compressedDir(o.Disk)); err == nil {
 		return o.compressing()
 	}
 	return o
 }
 
 // compressing is the options once the policy has begun.
-func (o PlanOptions) compressing() PlanOptions {
+func (o Options) compressing() Options {
 	if o.compressed = true; o.Disk != "" {
 		o.Disk = compressedDir(o.Disk)
 	}
@@ -47,7 +47,7 @@ type keeper struct {
 // newKeeper goes on with what a plan's disk keeps.
 func newKeeper(now *durable, dir string) *keeper {
 	k := &keeper{now: now}
-	if _, err := store.Held(filepath.Dir(dir)); filepath.Base(dir) == compressedName && err == nil {
+	if _, err := store.LastCommit(filepath.Dir(dir)); filepath.Base(dir) == compressedName && err == nil {
 		k.before = filepath.Dir(dir) // a kill came before it was forgotten
 	}
 	return k
@@ -95,7 +95,7 @@ func (k *keeper) forget() (err error) {
 	if _, err = disk.Recover(); err == nil {
 		err = disk.Discard()
 	}
-	if errors.Is(err, store.ErrNone) {
+	if errors.Is(err, store.ErrNoCommit) {
 		err = nil
 	}
 	if err = errors.Join(err, closeDisk(disk, k.before)); err == nil {

@@ -76,7 +76,7 @@ func child(job string) error {
 	}
 	dev := cpu.Open(cpu.Options{})
 	names := slices.Sorted(maps.Keys(strategies))
-	planned, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 12, Packed: true, Clip: true,
+	planned, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 12, Packed: true, Clip: true,
 		Machine: here, On: []device.Device{dev}, Choose: strategies[names[strategy%len(names)]]})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type traced struct {
 // trace finds what a model reads when it does a task.
 func (m *Model) trace(net nn.Model, task graph.Task, precision dtype.Type, packed bool) (traced, error) {
 	of := func(s sizes) (*spec.Model, error) {
-		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{Rows: s.samples, Seq: s.seq, DType: precision, Task: task, Packed: packed})
+		return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: s.samples, Seq: s.seq, DType: precision, Task: task, Packed: packed})
 	}
 	small, err := of(few)
 	if err != nil {
@@ -36,15 +36,15 @@ func (m *Model) trace(net nn.Model, task graph.Task, precision dtype.Type, packe
 	if err != nil {
 		return traced{}, err
 	}
-	if len(small.Parts) != len(large.Parts) {
-		return traced{}, fmt.Errorf("%s reads %d batch parts for micro-batches of %v and %d for %v; it must read the same of all", m.Name, len(small.Parts), few, len(large.Parts), more)
+	if len(small.BatchTensors) != len(large.BatchTensors) {
+		return traced{}, fmt.Errorf("%s reads %d batch parts for micro-batches of %v and %d for %v; it must read the same of all", m.Name, len(small.BatchTensors), few, len(large.BatchTensors), more)
 	}
 	t := traced{spec: small}
-	for i, p := range small.Parts {
+	for i, p := range small.BatchTensors {
 		if p.Name == "scale" {
 			continue // the loop's
 		}
-		dims, err := dimensions(p.Type, large.Parts[i].Type)
+		dims, err := dimensions(p.Type, large.BatchTensors[i].Type)
 		if err != nil {
 			return t, fmt.Errorf("batch part %s of %s: %w", p.Name, m.Name, err)
 		}

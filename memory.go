@@ -26,9 +26,9 @@ type MemoryStats struct {
 	Modules []ModuleMemory `json:"modules"`
 	// SwapsIn and SwapsOut count what went to devices and came back since the model was
 	// wrapped, batches and results left out; Routes count everything that moved.
-	SwapsIn  executor.Traffic `json:"swaps_in"`
-	SwapsOut executor.Traffic `json:"swaps_out"`
-	Routes   []RouteTraffic   `json:"routes"`
+	SwapsIn  executor.Transfers `json:"swaps_in"`
+	SwapsOut executor.Transfers `json:"swaps_out"`
+	Routes   []RouteTraffic     `json:"routes"`
 }
 
 // TierMemory is the memory of a tier, by the plans and as it was allocated.
@@ -70,7 +70,7 @@ type Resident struct {
 // RouteTraffic is what moved on a route.
 type RouteTraffic struct {
 	executor.Route
-	executor.Traffic
+	executor.Transfers
 }
 
 // MemoryStats of the model as it is now.
@@ -111,22 +111,22 @@ func (s *MemoryStats) reserve(r *running) {
 			to = &s.Disk
 		}
 		to.Predicted += a.Bytes
-		to.Reserved += r.e.Reserved(i)
+		to.Reserved += r.e.ArenaBytes(i)
 	}
 }
 
 // moved is the traffic of all executors since the model was wrapped.
-func (w *Wrapped) moved() map[executor.Route]executor.Traffic {
+func (w *Wrapped) moved() map[executor.Route]executor.Transfers {
 	all := maps.Clone(w.past)
 	for _, r := range []*running{w.state, w.view} {
 		if r != nil && r.e != nil {
-			add(all, r.e.Traffic())
+			add(all, r.e.Transfers())
 		}
 	}
 	return all
 }
 
-func (s *MemoryStats) count(moved map[executor.Route]executor.Traffic) {
+func (s *MemoryStats) count(moved map[executor.Route]executor.Transfers) {
 	for r, t := range moved {
 		s.Routes = append(s.Routes, RouteTraffic{r, t})
 		if r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To {
@@ -134,9 +134,9 @@ func (s *MemoryStats) count(moved map[executor.Route]executor.Traffic) {
 		}
 		switch plan.OnDevice {
 		case r.To:
-			s.SwapsIn = executor.Traffic{Moves: s.SwapsIn.Moves + t.Moves, Bytes: s.SwapsIn.Bytes + t.Bytes}
+			s.SwapsIn = executor.Transfers{Moves: s.SwapsIn.Moves + t.Moves, Bytes: s.SwapsIn.Bytes + t.Bytes}
 		case r.From:
-			s.SwapsOut = executor.Traffic{Moves: s.SwapsOut.Moves + t.Moves, Bytes: s.SwapsOut.Bytes + t.Bytes}
+			s.SwapsOut = executor.Transfers{Moves: s.SwapsOut.Moves + t.Moves, Bytes: s.SwapsOut.Bytes + t.Bytes}
 		}
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteTraffic) int {
@@ -171,7 +171,7 @@ func modules(j *Job) []ModuleMemory {
 		count(id, b.Home)
 	}
 	for i, touched := range p.Accesses() {
-		if s := &p.Steps[i]; s.Verb == plan.Free {
+		if s := &p.Instructions[i]; s.Verb == plan.Free {
 			count(s.Dst, false)
 		}
 		for _, a := range touched {
@@ -191,7 +191,7 @@ func owners(j *Job) []int {
 	for i, touched := range j.Plan.Accesses() {
 		for _, a := range touched {
 			if of[a.Buffer] < 0 {
-				of[a.Buffer] = j.Plan.Steps[i].Block
+				of[a.Buffer] = j.Plan.Instructions[i].Block
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func owners(j *Job) []int {
 	for _, s := range j.Plan.Slabs {
 		homes := append([]int{s.Weight, s.Gradient}, s.Replicas...)
 		for _, piece := range s.Pieces {
-			homes = append(homes, piece.Master, piece.Moment)
+			homes = append(homes, piece.Master, piece.State)
 		}
 		for _, id := range homes {
 			if id >= 0 {
@@ -210,8 +210,8 @@ func owners(j *Job) []int {
 			}
 		}
 	}
-	for _, s := range j.Plan.Steps {
-		if grad, ok := s.Bound(plan.InGrad, 0); ok && s.Verb == plan.UpdateRun {
+	for _, s := range j.Plan.Instructions {
+		if grad, ok := s.Bound(plan.InGrad, 0); ok && s.Verb == plan.Update {
 			of[grad.Buffer] = block[j.Plan.Slabs[s.Slab].Name]
 		}
 	}
@@ -226,7 +226,7 @@ func (m *ModuleMemory) of(c plan.Class) *Resident {
 		return &m.Weights
 	case plan.Gradient:
 		return &m.Gradients
-	case plan.Master, plan.Moment:
+	case plan.Master, plan.State:
 		return &m.OptimizerState
 	case plan.Activation:
 		return &m.Activations

@@ -7,12 +7,13 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/train"
 )
 
 // optimizer is what the planner must know of the one in the options.
-func (o PlanOptions) optimizer() (*planner.Optimizer, error) {
+func (o Options) optimizer() (*planner.Optimizer, error) {
 	c := o.kept()
 	kind, attr, err := c.Op()
 	if err != nil {
@@ -22,33 +23,33 @@ func (o PlanOptions) optimizer() (*planner.Optimizer, error) {
 	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}
-	if coded := c; coded.Storage != dtype.Dyn8 && len(coded.States()) > 0 {
-		coded.Storage, coded.Codecs = dtype.Dyn8, ""
-		known.Coded, err = statesOf(coded)
+	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
+		coded.Storage, coded.Codecs = quant.Dyn8, ""
+		known.States8Bit, err = statesOf(coded)
 	}
 	return known, err
 }
 
 // kept is the optimizer with the states it keeps now.
-func (o PlanOptions) kept() optim.Config {
+func (o Options) kept() optim.Config {
 	if o.compressed {
-		return o.Policy.Compressed(o.Optimizer)
+		return o.StatePolicy.Compressed(o.Optimizer)
 	}
 	return o.Optimizer
 }
 
 // stateTier is where the policy wants compressed states to rest; "" leaves it to the
 // planner.
-func (o PlanOptions) stateTier() plan.Tier {
+func (o Options) stateTier() plan.Tier {
 	if !o.compressed {
 		return ""
 	}
-	return map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.Policy.Rest]
+	return map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
 }
 
 // statesOf is what an optimizer keeps of a param.
 func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
-	keeping, err := c.Keeping()
+	keeping, err := c.StatesFor()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
 // Compressed is the job once its policy has begun, planned by itself; nil where it has
 // none or begins with it.
 func (j *Job) Compressed() (*Job, error) {
-	if j.Options.Policy == (optim.Policy{}) || j.Options.compressed {
+	if j.Options.StatePolicy == (optim.Policy{}) || j.Options.compressed {
 		return nil, nil
 	}
 	return j.Model.Plan(j.Options.compressing())

@@ -62,7 +62,7 @@ func (w *Wrapped) LoadOptimizerState(s OptimizerState) error {
 		}
 	}
 	w.feed.row = s.Samples
-	return w.trainer.GoOnFrom(s.Iterations)
+	return w.trainer.SetIterations(s.Iterations)
 }
 
 // optimizerStates are where the optimizer's states are, by the names they have outside.

@@ -19,7 +19,7 @@ func TestOptimizerStateGoesOn(t *testing.T) {
 		}
 		for _, o := range ownModels() {
 			c := described(t)
-			c.Micros, c.Optimizer = 1, config
+			c.MicroBatches, c.Optimizer = 1, config
 			first := wrap(t, o.net(), c)
 			step(t, first, o.batch, 3)
 			weights := stateDict(t, first)

@@ -12,7 +12,7 @@ import (
 
 // Memory is what there is of each device that can share the work, and of the host:
 // what placement.ParseMemory starts from.
-func (o PlanOptions) Memory() (placement.Memory, error) {
+func (o Options) Memory() (placement.Memory, error) {
 	o.MaxMemory = nil
 	if o.Device == "" && len(o.Machine.Devices) > 0 {
 		o.Device = o.Machine.Devices[0].Name
@@ -35,7 +35,7 @@ func found(site planner.Site) placement.Memory {
 
 // limited is a site of which no more is taken than MaxMemory allows. Without a map,
 // devices it does not name are not used.
-func (o PlanOptions) limited(site planner.Site) (planner.Site, error) {
+func (o Options) limited(site planner.Site) (planner.Site, error) {
 	limit := o.MaxMemory
 	if limit == nil {
 		return site, nil
@@ -63,14 +63,14 @@ func (o PlanOptions) limited(site planner.Site) (planner.Site, error) {
 
 // place adds to a request where the device map puts the blocks, and gives notices
 // of what in the map means nothing.
-func (o PlanOptions) place(r *planner.Request) (notices []string, err error) {
+func (o Options) place(r *planner.Request) (notices []string, err error) {
 	if o.DeviceMap == nil {
 		return nil, nil
 	}
-	if o.Choose != nil || len(o.Insist.Places) > 0 {
+	if o.Choose != nil || len(o.Constraints.Places) > 0 {
 		return nil, fmt.Errorf("a device map beside another choice of places; keep one")
 	}
-	m, err := r.Trace(r.Rows, r.Seq)
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (o PlanOptions) place(r *planner.Request) (notices []string, err error) {
 	}
 	blocks := placement.Blocks(m)
 	for {
-		if r.Goal.Insist.Places, notices, err = o.DeviceMap.Places(blocks, memory); err != nil || o.DeviceMap.Word == "" {
+		if r.Goal.Constraints.Places, notices, err = o.DeviceMap.Places(blocks, memory); err != nil || o.DeviceMap.Word == "" {
 			return notices, err
 		}
-		lacks, err := r.Misfit()
+		lacks, err := r.Shortfall()
 		if err != nil || lacks == nil || lacks.Tier != plan.OnDevice || !shrink(memory.Devices, lacks.Needed-lacks.Budget) {
 			return notices, err // planning says what is wrong, if anything
 		}

@@ -17,16 +17,16 @@ import (
 
 // strategies are the ways to place one training.
 var strategies = map[string]func(slabs, blocks int) planner.Choice{
-	"resident":                        planner.Alike(false, false, planner.KeepAll, 0),
-	"products kept":                   planner.Alike(false, false, planner.KeepProducts, 0),
-	"attention kept":                  planner.Alike(false, false, planner.KeepAttention, 0),
-	"recomputed":                      planner.Alike(false, false, planner.KeepNone, 0),
-	"optimizer on the host":           planner.Alike(false, true, planner.KeepAll, 2),
-	"streamed, window 1":              planner.Alike(true, true, planner.KeepAll, 1),
-	"streamed, window 3, recomputed":  planner.Alike(true, true, planner.KeepNone, 3),
+	"resident":                        planner.Uniform(false, false, planner.SaveAll, 0),
+	"products kept":                   planner.Uniform(false, false, planner.SaveMatmuls, 0),
+	"attention kept":                  planner.Uniform(false, false, planner.SaveAttention, 0),
+	"recomputed":                      planner.Uniform(false, false, planner.SaveNone, 0),
+	"optimizer on the host":           planner.Uniform(false, true, planner.SaveAll, 2),
+	"streamed, window 1":              planner.Uniform(true, true, planner.SaveAll, 1),
+	"streamed, window 3, recomputed":  planner.Uniform(true, true, planner.SaveNone, 3),
 	"every other slab, mixed keeping": alternating,
-	"updated by the host":             hosted(planner.Alike(false, true, planner.KeepAll, 0), 1),
-	"streamed, updated by both":       hosted(planner.Alike(true, true, planner.KeepNone, 2), 2),
+	"updated by the host":             hosted(planner.Uniform(false, true, planner.SaveAll, 0), 1),
+	"streamed, updated by both":       hosted(planner.Uniform(true, true, planner.SaveNone, 2), 2),
 }
 
 // hosted has the host update every n-th slab of a choice.
@@ -34,7 +34,7 @@ func hosted(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, bl
 	return func(slabs, blocks int) planner.Choice {
 		c := choose(slabs, blocks)
 		for i := range slabs {
-			c.Hosted = append(c.Hosted, i%n == 0)
+			c.UpdatedByCPU = append(c.UpdatedByCPU, i%n == 0)
 		}
 		return c
 	}
@@ -42,10 +42,10 @@ func hosted(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, bl
 
 // alternating treats neighbours differently.
 func alternating(slabs, blocks int) planner.Choice {
-	c := planner.Alike(false, false, planner.KeepAll, 2)(slabs, blocks)
-	c.Vertical = true
+	c := planner.Uniform(false, false, planner.SaveAll, 2)(slabs, blocks)
+	c.BreadthFirst = true
 	for i := range slabs {
-		c.Streamed[i], c.Offloaded[i] = i%2 == 0, i%3 != 0
+		c.Streamed[i], c.OffloadedState[i] = i%2 == 0, i%3 != 0
 	}
 	for i := range blocks {
 		c.Level[i] = planner.Level(i % 4)
@@ -134,7 +134,7 @@ func TestPlacementChangesNoBit(t *testing.T) {
 			var losses []float64
 			for name, choose := range strategies {
 				m := open(t, configFile(t, v.config))
-				job, e := start(t, m, spillway.PlanOptions{Task: spillway.Train, Rows: v.rows, Seq: seq, Micros: v.micros, Clip: v.clip > 0, Packed: true, Choose: choose})
+				job, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: v.rows, Seq: seq, MicroBatches: v.micros, Clip: v.clip > 0, Packed: true, Choose: choose})
 				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: v.clip, Seed: 3})
 				if err != nil {
 					t.Fatal(err)

@@ -27,9 +27,9 @@ func TestWrappedModelsFollowPolicies(t *testing.T) {
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			c := described(t)
-			c.Micros = 1
+			c.MicroBatches = 1
 			plain := step(t, wrap(t, o.net(), c), o.batch, 7)
-			c.Policy = policy
+			c.StatePolicy = policy
 			calm := wrap(t, o.net(), c)
 			want := step(t, calm, o.batch, 2)
 			before := stateBytes(calm)

@@ -24,7 +24,7 @@ func (w *Wrapped) pass(r *running, run func() error) error {
 	if n := w.c.ProfileInterval; n == 0 || w.passes%n != 0 {
 		return run()
 	}
-	ring := trace.NewRing(len(r.job.Plan.Steps))
+	ring := trace.NewRing(len(r.job.Plan.Instructions))
 	if err := r.e.Trace(ring); err != nil {
 		return err
 	}
@@ -41,9 +41,9 @@ func (w *Wrapped) pass(r *running, run func() error) error {
 }
 
 // add adds traffic up.
-func add(to, more map[executor.Route]executor.Traffic) {
+func add(to, more map[executor.Route]executor.Transfers) {
 	for r, t := range more {
-		to[r] = executor.Traffic{Moves: to[r].Moves + t.Moves, Bytes: to[r].Bytes + t.Bytes}
+		to[r] = executor.Transfers{Moves: to[r].Moves + t.Moves, Bytes: to[r].Bytes + t.Bytes}
 	}
 }
 

@@ -12,12 +12,13 @@ import (
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/lora"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/train"
 )
 
 // trainQLoRA trains adapters beside 4-bit weights for 20 iterations on one batch.
-func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.PlanOptions, feed train.Feed) []float64 {
+func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.Options, feed train.Feed) []float64 {
 	t.Helper()
 	o.Task = spillway.QLoRA
 	o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 4, Alpha: 8}
@@ -56,12 +57,12 @@ func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(i*5) % 32
 	}
-	o := spillway.PlanOptions{Rows: 2, Seq: 8}
+	o := spillway.Options{MicroBatchSize: 2, Seq: 8}
 	losses := trainQLoRA(t, m, o, tokens(ids, ids, 8))
 	if losses[19] > 0.8*losses[0] {
 		t.Errorf("the loss went from %v to %v", losses[0], losses[19])
 	}
-	o.Task, o.Adapters = spillway.Infer, lora.Options{Targets: []string{"q_proj"}, Rank: 1, Alpha: 1, Base: dtype.NF4}
+	o.Task, o.Adapters = spillway.Infer, lora.Options{Targets: []string{"q_proj"}, Rank: 1, Alpha: 1, Base: quant.NF4}
 	_, e := start(t, m, o)
 	list, err := stored.Collect(m.Folder.Tensors())
 	if err != nil {
@@ -110,7 +111,7 @@ func TestEveryBaseTrains(t *testing.T) {
 		base     dtype.Type
 		outliers float64
 		off      float64 // of the loss without quantization
-	}{{dtype.NF4, 0, 0.1}, {dtype.FP4, 0, 0.2}, {dtype.RowI8, 0, 0.01}, {dtype.RowI8, 6, 0.02}, {dtype.RowF8, 0, 0.02}} {
+	}{{quant.NF4, 0, 0.1}, {quant.FP4, 0, 0.2}, {quant.RowI8, 0, 0.01}, {quant.RowI8, 6, 0.02}, {quant.RowF8, 0, 0.02}} {
 		adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 2, Alpha: 4, Base: c.base, Outliers: c.outliers}
 		many := s.options(spillway.QLoRA)
 		many.Adapters = adapters
@@ -122,7 +123,7 @@ func TestEveryBaseTrains(t *testing.T) {
 			continue // which columns hold outliers depends on the rows together
 		}
 		few := many
-		few.Rows, few.Micros = 1, int(s.rows)
+		few.MicroBatchSize, few.MicroBatches = 1, int(s.rows)
 		if got := lossOf(t, s.model, few, s.feed); math.Abs(got/whole-1) > 1e-5 {
 			t.Errorf("%v: the loss is %v row by row, %v together", c.base, got, whole)
 		}

@@ -10,20 +10,21 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/plan"
+	"spillway/quant"
 )
 
 // The task qlora is planned for every published shape, and what it takes is exact: the
 // weights of the plan are, to the byte, what the formulas of the formats say of the
 // shapes.
 func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
-	for _, name := range arch.Names() {
-		for _, base := range []dtype.Type{dtype.NF4, dtype.RowI8, dtype.RowF8} {
-			if base != dtype.NF4 && !strings.HasSuffix(name, "7b") {
+	for _, name := range arch.Presets() {
+		for _, base := range []dtype.Type{quant.NF4, quant.RowI8, quant.RowF8} {
+			if base != quant.NF4 && !strings.HasSuffix(name, "7b") {
 				continue
 			}
 			m := open(t, name)
 			adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32, Base: base}
-			job, err := m.Standard(spillway.PlanOptions{Task: spillway.QLoRA, Rows: 1, Seq: 64, Precision: dtype.BF16, Adapters: adapters, Machine: parse(t, "gpu:4TiB,host:8TiB")})
+			job, err := m.Standard(spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: 64, Precision: dtype.BF16, Adapters: adapters, Machine: parse(t, "gpu:4TiB,host:8TiB")})
 			if err != nil {
 				t.Errorf("%s beside %v: %v", name, base, err)
 				continue
@@ -58,7 +59,7 @@ func weightHomes(p *plan.Plan) (n int64) {
 // bf16.
 func qloraBytes(t *testing.T, name string, base dtype.Type) (sum int64) {
 	t.Helper()
-	config, err := arch.Named(name)
+	config, err := arch.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func qloraBytes(t *testing.T, name string, base dtype.Type) (sum int64) {
 		switch {
 		case !product:
 			sum += 2 * n
-		case base == dtype.NF4:
+		case base == quant.NF4:
 			blocks := (n + 63) / 64
 			sum += (n+1)/2 + blocks + 4*((blocks+255)/256) + 4
 		default:

@@ -58,7 +58,7 @@ func (w *Wrapped) startTraining(s sizes) (*running, error) {
 	w.feed = &handed{}
 	if err = weights.Load(r.e, w.source); err == nil {
 		w.trainer, err = train.New(r.e, w.feed, train.Config{Optimizer: job.Options.Optimizer, Schedule: w.c.Schedule, Clip: w.c.Clip, Seed: w.c.Seed, Notice: w.notice,
-			Policy: w.c.Policy, Compress: w.compress})
+			StatePolicy: w.c.StatePolicy, Compress: w.compress})
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.e.Close())
@@ -92,7 +92,7 @@ func (w *Wrapped) readyToView(task Task, s sizes) (*running, error) {
 }
 
 func (w *Wrapped) newView(task Task, s sizes) (*running, error) {
-	var beside func(PlanOptions) (PlanOptions, error)
+	var beside func(Options) (Options, error)
 	if w.state != nil && w.state.e != nil {
 		beside = w.state.job.beside
 	}
@@ -131,10 +131,10 @@ func (w *Wrapped) park() error {
 	if err != nil {
 		return err
 	}
-	if w.c.Folder == "" && need > int64(usable) {
+	if w.c.Disk == "" && need > int64(usable) {
 		return fmt.Errorf("the weights and the optimizer's state take %v while another plan is made room for, and the host has %v left; name a folder for them in Config.Folder", units.Bytes(need), usable)
 	}
-	p, err := weights.Park(w.state.e, w.c.Folder)
+	p, err := weights.Park(w.state.e, w.c.Disk)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (w *Wrapped) release(r *running) error {
 	if r == nil || r.e == nil {
 		return nil
 	}
-	add(w.past, r.e.Traffic())
+	add(w.past, r.e.Transfers())
 	err := r.e.Close()
 	r.e = nil
 	return err
@@ -203,7 +203,7 @@ type handed struct {
 
 // Next fills in the batch at hand.
 func (h *handed) Next(to train.Parts) (train.Filled, error) {
-	f := train.Filled{FirstRow: h.row, Counted: h.next.counted(), Tokens: h.next.samples * h.next.seq}
+	f := train.Filled{FirstSequence: h.row, Counted: h.next.counted(), Tokens: h.next.samples * h.next.seq}
 	h.row += h.next.samples
 	return f, h.next.fill(to)
 }

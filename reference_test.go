@@ -95,8 +95,8 @@ func each(t *testing.T, test func(t *testing.T, s subject)) {
 	}
 }
 
-func (s subject) options(task spillway.Task) spillway.PlanOptions {
-	return spillway.PlanOptions{Task: task, Rows: s.rows, Seq: s.seq, Clip: true}
+func (s subject) options(task spillway.Task) spillway.Options {
+	return spillway.Options{Task: task, MicroBatchSize: s.rows, Seq: s.seq, Clip: true}
 }
 
 // outputs of an inference.
@@ -106,7 +106,7 @@ func (s subject) outputs(t *testing.T) []float32 {
 	if _, err := s.feed.Next(train.PartsOf(e)); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		t.Fatal(err)
 	}
 	return e.Result(0)
@@ -193,8 +193,8 @@ func follow(t *testing.T, s subject, want reference10, c train.Config) {
 			t.Fatal(err)
 		}
 		near("loss", r.Loss, want.Losses[i])
-		near("norm", r.Norm, want.GradientNorms[i])
-		near("rate", r.Rate, want.Rates[i])
+		near("norm", r.GradNorm, want.GradientNorms[i])
+		near("rate", r.LR, want.Rates[i])
 	}
 	var squares float64
 	for _, w := range e.Weights() {

@@ -85,7 +85,7 @@ func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durabl
 
 // within is the options for what is left after a refusal. It says whether that is
 // less than what was planned for, so that trying again comes to an end.
-func (o PlanOptions) within(r *device.OutOfMemoryError) (PlanOptions, bool) {
+func (o Options) within(r *device.OutOfMemoryError) (Options, bool) {
 	left := r.Limit - r.Allocated
 	if left <= 0 || left >= r.Asked || r.Device == planner.DiskName {
 		return o, false
@@ -100,7 +100,7 @@ func (o PlanOptions) within(r *device.OutOfMemoryError) (PlanOptions, bool) {
 
 // withinHost is the options for a computer with less host memory. Devices without
 // memory of their own take from the same.
-func (o PlanOptions) withinHost(usable units.Bytes) PlanOptions {
+func (o Options) withinHost(usable units.Bytes) Options {
 	m := &o.Machine
 	m.Host.Usable = min(m.Host.Usable, usable)
 	m.Devices = append(m.Devices[:0:0], m.Devices...)
@@ -170,9 +170,9 @@ func (c Config) sameRun(d Config) error {
 		name string
 		a, b any
 	}{
-		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Kept", c.Kept, d.Kept}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Policy", c.Policy, d.Policy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
+		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Kept", c.Exceptions, d.Exceptions}, {"Optimizer", c.Optimizer, d.Optimizer}, {"Policy", c.StatePolicy, d.StatePolicy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
 		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
-		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Folder, d.Folder},
+		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Folder", c.Disk, d.Disk},
 	} {
 		if !reflect.DeepEqual(f.a, f.b) {
 			return fmt.Errorf("%s was %v and would be %v; start from what Config gives, or wrap the model anew", f.name, f.a, f.b)

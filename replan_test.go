@@ -29,12 +29,12 @@ func TestReplanChangesNoBit(t *testing.T) {
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			c := described(t)
-			c.Folder, c.Clip, c.Micros = t.TempDir(), 0.5, 1
+			c.Disk, c.Clip, c.MicroBatches = t.TempDir(), 0.5, 1
 			c.Schedule = optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 20}
 			calm := wrap(t, o.net(), c)
 			want := step(t, calm, o.batch, 12)
 			peak := calm.MemoryStats().Devices[0].Predicted
-			c.Folder = t.TempDir()
+			c.Disk = t.TempDir()
 			w := wrap(t, o.net(), c)
 			got := step(t, w, o.batch, 2)
 			strategies := map[string]bool{w.Strategy(): true}
@@ -119,7 +119,7 @@ func TestInferenceBesideTraining(t *testing.T) {
 	for _, room := range []int64{4 * peak, peak} {
 		for _, folder := range []string{"", t.TempDir()} {
 			c := described(t)
-			c.Devices, c.Strategy, c.Folder = []string{fmt.Sprintf("cpu:threads=1,limit=%d", room)}, "standard", folder
+			c.Devices, c.Strategy, c.Disk = []string{fmt.Sprintf("cpu:threads=1,limit=%d", room)}, "standard", folder
 			before := offheap.Mapped()
 			w, err := spillway.Wrap(o.net(), c)
 			if err != nil {
@@ -173,7 +173,7 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 		peak, want, dict, out := standard(t, o, steps)
 		r := rand.New(rand.NewPCG(uint64(i), 9))
 		c := described(t)
-		c.Micros, c.Folder = 1, t.TempDir()
+		c.MicroBatches, c.Disk = 1, t.TempDir()
 		c.Devices = []string{fmt.Sprintf("cpu:threads=1,limit=%d", peak*5/4)}
 		w := wrap(t, o.net(), c)
 		var done []string
@@ -194,7 +194,7 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 			{"replan", func() error {
 				c := w.Config()
 				c.Strategy = []string{"", "standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload"}[r.IntN(6)]
-				c.PrefetchSize, c.ProfileInterval = r.IntN(3), r.IntN(3)
+				c.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
 				if c.CheckpointThreshold, c.OffloadThreshold = 0, 0; c.Strategy == "" {
 					c.CheckpointThreshold, c.OffloadThreshold = float64(r.IntN(3))/2, float64(r.IntN(3))/2
 				}
@@ -243,7 +243,7 @@ func TestSizesMayChange(t *testing.T) {
 // remaining is a computer of which only so much host memory is left.
 func remaining(t testing.TB, bytes int64) machine.System {
 	t.Helper()
-	bytes += int64(machine.Program)
+	bytes += int64(machine.ProgramOverhead)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -255,10 +255,10 @@ func remaining(t testing.TB, bytes int64) machine.System {
 
 // smallJob plans a training of a tiny Llama with room for everything, and gives what it
 // takes and its losses.
-func smallJob(t *testing.T, o spillway.PlanOptions) (job *spillway.Job, peak int64, losses []float64) {
+func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, losses []float64) {
 	t.Helper()
 	dev := openDevice(t)
-	o.Task, o.Rows, o.Seq, o.Packed, o.Machine, o.On = spillway.Train, 2, 12, true, parse(t, "cpu:1GiB,host:4GiB"), []device.Device{dev}
+	o.Task, o.MicroBatchSize, o.Seq, o.Packed, o.Machine, o.On = spillway.Train, 2, 12, true, parse(t, "cpu:1GiB,host:4GiB"), []device.Device{dev}
 	job, err := open(t, configFile(t, tinyLlama(true, 0))).Plan(o)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 		},
 		"host": func(j *spillway.Job, peak int64) { j.Options.System = remaining(t, peak*7/8) },
 	} {
-		job, peak, want := smallJob(t, spillway.PlanOptions{})
+		job, peak, want := smallJob(t, spillway.Options{})
 		before := job.Plan.Strategy
 		shrink(job, peak)
 		got, told, err := trainFor(t, job, 5)
@@ -318,13 +318,13 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 // What was insisted on has no other plan, and what fits nowhere is an error with what
 // there is and what is needed.
 func TestTrainingThatCannotStart(t *testing.T) {
-	job, peak, _ := smallJob(t, spillway.PlanOptions{Choose: planner.Alike(false, false, planner.KeepAll, 0)})
+	job, peak, _ := smallJob(t, spillway.Options{Choose: planner.Uniform(false, false, planner.SaveAll, 0)})
 	job.Options.System = remaining(t, peak-1024)
 	var full *device.OutOfMemoryError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
 		t.Errorf("insisted on: %v", err)
 	}
-	job, _, _ = smallJob(t, spillway.PlanOptions{})
+	job, _, _ = smallJob(t, spillway.Options{})
 	job.Options.System = remaining(t, 64<<10)
 	var fit *planner.FitError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || !errors.As(err, &fit) || fit.Budget > 64<<10 {

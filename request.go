@@ -13,7 +13,7 @@ import (
 
 // requests holds what a running training was asked to change, until its iteration ends.
 type requests struct {
-	change atomic.Pointer[func(*PlanOptions)]
+	change atomic.Pointer[func(*Options)]
 }
 
 // Request asks a training that runs to plan again when its iteration ends: change gets
@@ -21,12 +21,12 @@ type requests struct {
 // later request takes the place of one that waits. Weights and states are carried over
 // bit for bit. Where no plan can be made, Notice is told and the training goes on as it
 // was. It may be called from anywhere.
-func (j *Job) Request(change func(*PlanOptions)) { j.requested.change.Store(&change) }
+func (j *Job) RequestReplan(change func(*Options)) { j.requested.change.Store(&change) }
 
 // FreeNow is a request to use the memory of the computer that is free when it is done,
 // more than before or less.
-func FreeNow(o *PlanOptions) {
-	usable, err := o.Machine.FreeHost(o.System)
+func FreeNow(o *Options) {
+	usable, err := o.Machine.UsableHost(o.System)
 	if err != nil {
 		return // the system does not say; claiming finds out
 	}

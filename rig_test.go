@@ -52,7 +52,7 @@ func open(t testing.TB, name string) *spillway.Model {
 }
 
 // start plans a job with room for everything and starts it on a device.
-func start(t testing.TB, m *spillway.Model, o spillway.PlanOptions) (*spillway.Job, *executor.Executor) {
+func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
 	t.Helper()
 	dev := openDevice(t)
 	o.On = []device.Device{dev}
@@ -91,7 +91,7 @@ func (r *repeated) Next(p train.Parts) (train.Filled, error) {
 		if !ok {
 			return train.Filled{}, fmt.Errorf("the test has no part %q", name)
 		}
-		for j := range p.Micros {
+		for j := range p.MicroBatches {
 			to, err := p.Part(j, name)
 			if err != nil {
 				return train.Filled{}, err
@@ -104,8 +104,8 @@ func (r *repeated) Next(p train.Parts) (train.Filled, error) {
 		}
 	}
 	first := r.row
-	r.row += p.Rows * int64(p.Micros)
-	return train.Filled{FirstRow: first, Counted: r.counted, Tokens: r.counted}, nil
+	r.row += p.MicroBatchSize * int64(p.MicroBatches)
+	return train.Filled{FirstSequence: first, Counted: r.counted, Tokens: r.counted}, nil
 }
 
 func (r *repeated) Position() (json.RawMessage, error) { return json.Marshal(r.row) }

@@ -34,9 +34,9 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	var on *keeper
-	if kept != nil && c.Durable == nil {
+	if kept != nil && c.Journal == nil {
 		on = newKeeper(kept, j.Options.Disk)
-		c.Durable = on
+		c.Journal = on
 	}
 	if c, err = j.completeSave(c); err != nil {
 		return r, err
@@ -51,13 +51,13 @@ func (j *Job) Train(ctx context.Context, feed train.Feed, c train.Config) (r tra
 	if c.Memory == nil {
 		c.Memory = func() int64 { return allocated(j.Options.On) }
 	}
-	if c.Policy != (optim.Policy{}) && c.Policy != j.Options.Policy {
-		return r, fmt.Errorf("states are to follow policy %s, the job was planned for %q; plan with it", c.Policy, j.Options.Policy)
+	if c.StatePolicy != (optim.Policy{}) && c.StatePolicy != j.Options.StatePolicy {
+		return r, fmt.Errorf("states are to follow policy %s, the job was planned for %q; plan with it", c.StatePolicy, j.Options.StatePolicy)
 	}
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
-	c.Policy, c.Compress, c.Again = j.Options.Policy, j.compress(&e, c, on), j.answer(&e, c, kept != nil)
+	c.StatePolicy, c.Compress, c.Again = j.Options.StatePolicy, j.compress(&e, c, on), j.answer(&e, c, kept != nil)
 	t, err := train.New(e, feed, c)
 	if err != nil {
 		return r, err
@@ -121,7 +121,7 @@ func (j *Job) completeEvaluate(c train.Config) (train.Config, *executor.Executor
 // evaluation plans the task eval in the memory that the job leaves.
 func (j *Job) evaluation() (*Job, error) {
 	o := j.Options
-	o.Task, o.Micros, o.Choose, o.Insist, o.DeviceMap = Eval, 1, nil, planner.Insist{}, nil
+	o.Task, o.MicroBatches, o.Choose, o.Constraints, o.DeviceMap = Eval, 1, nil, planner.Constraints{}, nil
 	o, err := j.beside(o)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (j *Job) evaluation() (*Job, error) {
 
 // beside limits options to the memory that the job leaves. Its folder of the
 // disk is another.
-func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
+func (j *Job) beside(o Options) (Options, error) {
 	site, err := o.site()
 	if err != nil {
 		return o, err
@@ -141,7 +141,7 @@ func (j *Job) beside(o PlanOptions) (PlanOptions, error) {
 		switch {
 		case a.Tier == plan.OnDevice:
 			left.Devices[a.Device] -= a.Bytes
-			if site.SharedPools {
+			if site.SharedMemory {
 				left.Host -= a.Bytes
 			}
 		case a.Tier != plan.OnDisk:

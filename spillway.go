@@ -63,7 +63,7 @@ func Open(name string) (*Model, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
 	}
-	config, err := arch.Named(name)
+	config, err := arch.Preset(name)
 	if err != nil {
 		return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
 	}
@@ -118,21 +118,21 @@ func Define(name string, build func() (nn.Model, error)) *Model {
 
 // weights is where the params of a traced model come from: the folder, and fresh
 // ones for adapters that it does not have.
-func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
+func (m *Model) weights(params []spec.Param, adapter func(param string) bool) (weights.Values, error) {
 	from, err := m.plainWeights(params, adapter)
 	if err != nil {
 		return nil, err
 	}
 	lengths := map[string]bool{}
 	for _, p := range params {
-		lengths[p.Name] = weights.IsLength(p)
+		lengths[p.Name] = weights.IsMagnitude(p)
 	}
-	return weights.Join(func(param string) bool { return lengths[param] }, weights.Lengths(params, from), from), nil
+	return weights.Join(func(param string) bool { return lengths[param] }, weights.Magnitudes(params, from), from), nil
 }
 
 // plainWeights is weights for all but what starts as the lengths of others.
-func (m *Model) plainWeights(params []spec.Param, adapter func(param string) bool) (weights.Source, error) {
-	fresh, err := weights.Fresh(params, m.Seed)
+func (m *Model) plainWeights(params []spec.Param, adapter func(param string) bool) (weights.Values, error) {
+	fresh, err := weights.Random(params, m.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (m *Model) plainWeights(params []spec.Param, adapter func(param string) boo
 			return held
 		})
 	}
-	held, err := weights.FromTensors(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
+	held, err := weights.FromSource(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
@@ -160,7 +160,7 @@ func (m *Model) plainWeights(params []spec.Param, adapter func(param string) boo
 
 // untrained is the weights of a model of no folder. What is packed in it is never
 // trained, so any numbers will do that are quickly made.
-func (m *Model) untrained(params []spec.Param, fresh weights.Source) (weights.Source, error) {
+func (m *Model) untrained(params []spec.Param, fresh weights.Values) (weights.Values, error) {
 	packed := map[string]bool{}
 	var list []spec.Param
 	for _, p := range params {

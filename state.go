@@ -40,7 +40,7 @@ func (w *Wrapped) StateDict() (StateDict, error) {
 		if t.State != "" && t.State != executor.Master {
 			continue
 		}
-		values, err := weights.Values(w.state.e, t)
+		values, err := weights.ReadF32(w.state.e, t)
 		if err != nil {
 			return nil, fmt.Errorf("reading the weights of %s: %w", w.model.Name, err)
 		}
@@ -59,7 +59,7 @@ func (w *Wrapped) hold() error {
 }
 
 // collect reads all params of a source.
-func collect(params []spec.Param, from weights.Source) (StateDict, error) {
+func collect(params []spec.Param, from weights.Values) (StateDict, error) {
 	d := StateDict{}
 	for _, p := range params {
 		t := Floats(make([]float32, p.Type.Shape.Elements()), p.Type.Shape...)
@@ -88,7 +88,7 @@ func (w *Wrapped) Load(dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	from, err := weights.FromTensors(folder, w.model.Info, w.params)
+	from, err := weights.FromSource(folder, w.model.Info, w.params)
 	if err != nil {
 		return fmt.Errorf("loading %s: %w", dir, err)
 	}
@@ -101,7 +101,7 @@ func (w *Wrapped) Load(dir string) (err error) {
 }
 
 // load takes weights over: to the state, or as what training starts from.
-func (w *Wrapped) load(from weights.Source) error {
+func (w *Wrapped) load(from weights.Values) error {
 	if err := w.hold(); err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (w *Wrapped) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	if files.Tensors = weights.Files(w.params, w.source); w.state != nil {
-		files.Tensors = weights.FilesOf(w.state.e)
+	if files.Tensors = weights.Outputs(w.params, w.source); w.state != nil {
+		files.Tensors = weights.ExecutorOutputs(w.state.e)
 	}
 	if err := files.Write(dir); err != nil {
 		return fmt.Errorf("saving %s: %w", w.model.Name, err)

@@ -271,7 +271,7 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := described(t)
-	c.Strategy, c.Folder = "disk offload", filepath.Join(t.TempDir(), "spill")
+	c.Strategy, c.Disk = "disk offload", filepath.Join(t.TempDir(), "spill")
 	w, err := s.model.Wrap(c)
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("the model's file was changed, %v", err)
 	}
-	filepath.WalkDir(c.Folder, func(path string, d os.DirEntry, err error) error {
+	filepath.WalkDir(c.Disk, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			t.Errorf("%s is left, %v", path, err)
 		}

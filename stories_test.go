@@ -53,8 +53,8 @@ func openStories(t *testing.T) stories {
 
 func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
 	s := openStories(t)
-	_, e := start(t, open(t, s.dir), spillway.PlanOptions{Task: spillway.Infer, Seq: 80})
-	g, err := generate.New(e, s.Prompt, generate.Options{Limit: len(s.Greedy) - len(s.Prompt)})
+	_, e := start(t, open(t, s.dir), spillway.Options{Task: spillway.Infer, Seq: 80})
+	g, err := generate.New(e, s.Prompt, generate.Options{MaxNewTokens: len(s.Greedy) - len(s.Prompt)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
 
 func TestStoriesHaveTransformersLossAndGradients(t *testing.T) {
 	s := openStories(t)
-	_, e := start(t, open(t, s.dir), spillway.PlanOptions{Task: spillway.Train, Seq: 64})
+	_, e := start(t, open(t, s.dir), spillway.Options{Task: spillway.Train, Seq: 64})
 	seen := 0
 	e.OnGradient(func(g executor.Tensor) error {
 		seen++
@@ -133,7 +133,7 @@ func TestFineTuningStories(t *testing.T) {
 		return train.NewTokens(l)
 	}
 	dev := openDevice(t)
-	options := spillway.PlanOptions{Task: spillway.Train, Rows: 2, Micros: 2, Seq: 40, Packed: true, Clip: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
+	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 40, Packed: true, Clip: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
 	job, err := open(t, s.dir).Plan(options)
 	if err != nil {
 		t.Fatal(err)
@@ -160,9 +160,9 @@ func TestFineTuningStories(t *testing.T) {
 }
 
 // evaluated is the loss of a folder's model.
-func evaluated(t *testing.T, dir string, feed train.Feed, o spillway.PlanOptions) float64 {
+func evaluated(t *testing.T, dir string, feed train.Feed, o spillway.Options) float64 {
 	t.Helper()
-	o.Task, o.Micros = spillway.Eval, 1
+	o.Task, o.MicroBatches = spillway.Eval, 1
 	_, e := start(t, open(t, dir), o)
 	loss, err := (&train.Evaluation{Executor: e, Feed: feed}).Loss()
 	if err != nil {

@@ -37,7 +37,7 @@ type Wrapped struct {
 
 	traced  map[Task]traced
 	params  []spec.Param
-	source  weights.Source  // of the weights, until they are trained
+	source  weights.Values  // of the weights, until they are trained
 	loaded  bool            // and the source is not the model's own
 	state   *running        // trains and holds the state; nil until there is training
 	parked  *weights.Parked // the state while no executor holds it
@@ -49,7 +49,7 @@ type Wrapped struct {
 	feed       *handed
 	broken     error // what left the state undefined
 
-	past    map[executor.Route]executor.Traffic // of executors that are closed
+	past    map[executor.Route]executor.Transfers // of executors that are closed
 	passes  int
 	profile Profile
 	notices []string
@@ -89,7 +89,7 @@ func typeName(net nn.Model) string {
 // Wrap prepares a model that was opened for use. The caller closes both.
 func (m *Model) Wrap(c Config) (*Wrapped, error) {
 	own := *m // which builds one network
-	w := &Wrapped{model: &own, c: c, traced: map[Task]traced{}, past: map[executor.Route]executor.Traffic{}}
+	w := &Wrapped{model: &own, c: c, traced: map[Task]traced{}, past: map[executor.Route]executor.Transfers{}}
 	if err := w.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("wrapping %s: %w", m.Name, err), w.Close())
 	}
@@ -112,7 +112,7 @@ func (w *Wrapped) prepare() error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	s := sizes{w.c.Samples, w.c.Seq}
+	s := sizes{w.c.BatchSize, w.c.Seq}
 	if !slices.ContainsFunc(w.traced[w.c.Task].parts, part.hasPositions) {
 		s.seq = 1
 	}
@@ -235,7 +235,7 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, fmt.Errorf("running %s: %w", w.model.Name, err)
 	}
-	if err := w.pass(r, func() error { return r.e.Iterate(context.Background(), executor.Numbers{}) }); err != nil {
+	if err := w.pass(r, func() error { return r.e.Iterate(context.Background(), executor.IterationArgs{}) }); err != nil {
 		return Tensor{}, fmt.Errorf("running %s: %w", w.model.Name, err)
 	}
 	return r.outputs(), nil
@@ -245,8 +245,8 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 func (r *running) outputs() Tensor {
 	p := r.job.Spec.Program(len(r.job.Spec.Blocks) - 1)
 	out := Tensor{Shape: append(shape.Shape(nil), p.Type(p.Outputs[0].Value).Shape...)}
-	out.Shape[0] *= int64(r.job.Plan.Micros)
-	for j := range r.job.Plan.Micros {
+	out.Shape[0] *= int64(r.job.Plan.MicroBatches)
+	for j := range r.job.Plan.MicroBatches {
 		out.Floats = append(out.Floats, r.e.Result(j)...)
 	}
 	return out

@@ -206,7 +206,7 @@ func TestStrategiesAreTakenAndChangeNoBit(t *testing.T) {
 			for strategy, word := range words {
 				c := described(t)
 				if c.Strategy = strategy; strategy == "disk offload" {
-					c.Folder = t.TempDir()
+					c.Disk = t.TempDir()
 				}
 				w := wrap(t, o.net(), c)
 				got := step(t, w, o.batch, 5)
@@ -243,7 +243,7 @@ func TestBudgetsDecide(t *testing.T) {
 			if d := stats.Devices[0]; d.Predicted > int64(share*float64(peak)) || d.Reserved != d.Predicted || d.Peak != d.Predicted {
 				t.Errorf("%s at %v of the memory: %+v", o.name, share, d)
 			}
-			if w.Explain().Micros == 1 && (!slices.Equal(got, losses) || !sameDict(stateDict(t, w), dict)) {
+			if w.Explain().MicroBatches == 1 && (!slices.Equal(got, losses) || !sameDict(stateDict(t, w), dict)) {
 				t.Errorf("%s at %v of the memory (%s): other losses or weights", o.name, share, w.Strategy())
 			}
 			seen[w.Strategy()] = true
@@ -256,7 +256,7 @@ func TestBudgetsDecide(t *testing.T) {
 	o := ownModels()[2]
 	peak, _, _, _ := standard(t, o, 1)
 	c := described(t)
-	c.MaxMemory, c.Micros = fmt.Sprint(peak), 1
+	c.MaxMemory, c.MicroBatches = fmt.Sprint(peak), 1
 	w := wrap(t, o.net(), c)
 	step(t, w, o.batch, 1)
 	before := w.Strategy()
@@ -304,13 +304,13 @@ func TestNoSilentFallback(t *testing.T) {
 		set  func(*spillway.Config)
 		want []string
 	}{
-		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.Micros = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are free"}},
+		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.MicroBatches = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are free"}},
 		"unknown strategy":         {func(c *spillway.Config) { c.Strategy = "hybrid" }, []string{"hybrid", "checkpointing"}},
 		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk offload" }, []string{"folder"}},
 		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "data parallel" }, []string{"several devices, there is one"}},
 		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model parallel" }, []string{"several devices, there is one"}},
-		"more free than there is":  {func(c *spillway.Config) { c.MinGPUMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
-		"odd micro-batches":        {func(c *spillway.Config) { c.Micros = 3 }, []string{"4 samples", "3 micro-batches"}},
+		"more free than there is":  {func(c *spillway.Config) { c.ReservedMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
+		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 samples", "3 micro-batches"}},
 		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.OffloadThreshold = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
 		"a share above one":        {func(c *spillway.Config) { c.OffloadThreshold = 1.5 }, []string{"1.5"}},
 		"a device that is not":     {func(c *spillway.Config) { c.Devices = []string{"tpu:0"} }, []string{"tpu"}},
@@ -318,7 +318,7 @@ func TestNoSilentFallback(t *testing.T) {
 		"adapters out of thin air": {func(c *spillway.Config) { c.Task = spillway.LoRA }, []string{"Config.Adapters"}},
 	} {
 		config := described(t)
-		config.Samples, config.Seq = 4, 10
+		config.BatchSize, config.Seq = 4, 10
 		c.set(&config)
 		_, err := spillway.Wrap(o.net(), config)
 		for _, word := range c.want {
@@ -416,7 +416,7 @@ func TestWrappedTrainingIsTraining(t *testing.T) {
 		}
 		m := spillway.Define(o.name, func() (nn.Model, error) { return o.net(), nil })
 		m.Seed = 3
-		_, e := start(t, m, spillway.PlanOptions{Task: spillway.Train, Rows: rows, Seq: seq})
+		_, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq})
 		run, err := train.New(e, feed, train.Config{Seed: 3})
 		if err != nil {
 			t.Fatal(err)

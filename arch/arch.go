@@ -109,7 +109,7 @@ func (i Info) FileNames(param string) []string {
 
 // Buffer says whether a tensor of a folder is known not to be a weight: a table
 // saved by mistake of old versions, or the second copy of a tied head.
-func (i Info) Buffer(tensor string) bool {
+func (i Info) IsBuffer(tensor string) bool {
 	if i.Tied && tensor == "lm_head.weight" {
 		return true
 	}

@@ -24,7 +24,7 @@ func activation(name string) (op.Func, error) {
 }
 
 // values reads what hf.Config has no fields for into a struct of the file's words.
-func values(c *hf.Config, into any) error {
+func extraConfig(c *hf.Config, into any) error {
 	raw, err := c.Encode()
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"spillway/spec"
 )
 
-var train = graph.Config{Rows: 1, Seq: 512, DType: dtype.BF16, Task: graph.Train}
+var train = graph.Config{MicroBatchSize: 1, Seq: 512, DType: dtype.BF16, Task: graph.Train}
 
 // trace makes and traces the model of a config, or ends the test.
 func trace(t testing.TB, config string, c graph.Config) *spec.Model {
@@ -141,7 +141,7 @@ func TestDropoutOnlyTrains(t *testing.T) {
 func TestResults(t *testing.T) {
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for task, want := range map[graph.Task]string{graph.Infer: d.String() + "[2 6 50]", graph.Eval: "f32[1]", graph.Train: "f32[1]"} {
-			m := trace(t, small("llama", ""), graph.Config{Rows: 2, Seq: 6, DType: d, Task: task, Packed: true})
+			m := trace(t, small("llama", ""), graph.Config{MicroBatchSize: 2, Seq: 6, DType: d, Task: task, Packed: true})
 			p := m.Program(len(m.Blocks) - 1)
 			if got := p.Type(p.Outputs[0].Value).String(); got != want {
 				t.Errorf("%s in %v gives %s, want %s", task, d, got, want)
@@ -185,7 +185,7 @@ func TestNamesInFiles(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"h.0.attn.bias": true, "transformer.h.3.attn.masked_bias": true, "lm_head.weight": true,
 		"h.0.attn.c_attn.bias": false, "wte.weight": false} {
-		if info.Buffer(name) != want {
+		if info.IsBuffer(name) != want {
 			t.Errorf("%s is a buffer: %v, want %v", name, !want, want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestGPT2RefusesPositionsItHasNotLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = spec.Trace("gpt2", "gpt2", m, graph.Config{Rows: 1, Seq: 33, DType: dtype.F32, Task: graph.Eval})
+	_, err = spec.Trace("gpt2", "gpt2", m, graph.Config{MicroBatchSize: 1, Seq: 33, DType: dtype.F32, Task: graph.Eval})
 	if err == nil || !strings.Contains(err.Error(), "33 positions, the model has learned 32") {
 		t.Errorf("got %v", err)
 	}
@@ -244,7 +244,7 @@ func TestRegistry(t *testing.T) {
 }
 
 func BenchmarkTrace405b(b *testing.B) {
-	config, err := Named("llama-3-405b")
+	config, err := Preset("llama-3-405b")
 	if err != nil {
 		b.Fatal(err)
 	}

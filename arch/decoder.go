@@ -10,15 +10,15 @@ import (
 )
 
 // Decoder is a causal language model of the Llama family.
-type Decoder struct {
-	Embed  *nn.Embedding   `hf:"model.embed_tokens"`
-	Layers []*DecoderLayer `hf:"model.layers"`
-	Norm   *nn.RMSNorm     `hf:"model.norm"`
-	Head   *nn.Linear      `hf:"lm_head"`
+type Llama struct {
+	Embed  *nn.Embedding `hf:"model.embed_tokens"`
+	Layers []*LlamaLayer `hf:"model.layers"`
+	Norm   *nn.RMSNorm   `hf:"model.norm"`
+	Head   *nn.Linear    `hf:"lm_head"`
 }
 
 // DecoderLayer is attention and a gated MLP, each behind a norm and added to x.
-type DecoderLayer struct {
+type LlamaLayer struct {
 	Attention     *nn.SelfAttention `hf:"self_attn"`
 	MLP           *nn.GatedMLP      `hf:"mlp"`
 	InputNorm     *nn.RMSNorm       `hf:"input_layernorm"`
@@ -27,7 +27,7 @@ type DecoderLayer struct {
 }
 
 // Blocks are the embedding, each layer, and the head with the last norm.
-func (m *Decoder) Blocks() []nn.Block {
+func (m *Llama) Blocks() []nn.Block {
 	blocks := make([]nn.Block, 0, len(m.Layers)+2)
 	blocks = append(blocks, nn.Block{Name: "model.embed_tokens", Forward: m.embed})
 	for i, l := range m.Layers {
@@ -37,32 +37,32 @@ func (m *Decoder) Blocks() []nn.Block {
 }
 
 // Output is the product that makes the logits.
-func (m *Decoder) Output() *nn.Linear { return m.Head }
+func (m *Llama) Output() *nn.Linear { return m.Head }
 
-func (m *Decoder) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
+func (m *Llama) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
 	return []graph.Value{m.Embed.Forward(b, nn.Tokens(b))}
 }
 
-func (l *DecoderLayer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
+func (l *LlamaLayer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
 	return []graph.Value{l.In(b, in[0], func(x graph.Value) graph.Value {
 		x = b.Add(x, l.Attention.Forward(b, l.InputNorm.Forward(b, x)))
 		return b.Add(x, l.MLP.Forward(b, l.AttentionNorm.Forward(b, x)))
 	})}
 }
 
-func (m *Decoder) head(b *graph.Builder, in []graph.Value) []graph.Value {
+func (m *Llama) head(b *graph.Builder, in []graph.Value) []graph.Value {
 	return []graph.Value{nn.NextToken(b, m.Norm.Forward(b, in[0]), m.Head)}
 }
 
 // variant is what tells an architecture of the family from another.
-type variant struct {
+type llamaVariant struct {
 	qkvBias, outputBias bool
 	headNorms           bool
 	window              func(layer int) int // positions a layer looks back, 0 for all
 }
 
 // decoder makes the model of a config.
-func decoder(c *hf.Config, v variant) (nn.Model, Info, error) {
+func llamaFamily(c *hf.Config, v llamaVariant) (nn.Model, Info, error) {
 	rope, err := rope(c)
 	if err != nil {
 		return nil, Info{}, err
@@ -71,8 +71,8 @@ func decoder(c *hf.Config, v variant) (nn.Model, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	d := decoderMaker{
-		Config: c, variant: v, rope: rope, f: f,
+	d := llamaBuilder{
+		Config: c, llamaVariant: v, rope: rope, f: f,
 		width: int64(c.HiddenSize), inner: int64(c.IntermediateSize), head: int64(c.HeadDim),
 	}
 	info := infoOf(c)
@@ -81,16 +81,16 @@ func decoder(c *hf.Config, v variant) (nn.Model, Info, error) {
 }
 
 // decoderMaker makes the parts of a model.
-type decoderMaker struct {
+type llamaBuilder struct {
 	*hf.Config
-	variant
+	llamaVariant
 	rope               *nn.Rope
 	f                  op.Func
 	width, inner, head int64
 }
 
-func (d *decoderMaker) model() *Decoder {
-	m := &Decoder{
+func (d *llamaBuilder) model() *Llama {
+	m := &Llama{
 		Embed: &nn.Embedding{Weight: nn.NewParam(nn.Normal(d.InitializerRange), int64(d.VocabSize), d.width)},
 		Norm:  nn.NewRMSNorm(d.width, d.NormEps),
 		Head:  d.linear(d.width, int64(d.VocabSize), false),
@@ -104,8 +104,8 @@ func (d *decoderMaker) model() *Decoder {
 	return m
 }
 
-func (d *decoderMaker) layer(i int) *DecoderLayer {
-	return &DecoderLayer{
+func (d *llamaBuilder) layer(i int) *LlamaLayer {
+	return &LlamaLayer{
 		Attention: d.attention(i),
 		MLP: &nn.GatedMLP{
 			Gate: d.linear(d.width, d.inner, d.MLPBias),
@@ -118,7 +118,7 @@ func (d *decoderMaker) layer(i int) *DecoderLayer {
 	}
 }
 
-func (d *decoderMaker) attention(i int) *nn.SelfAttention {
+func (d *llamaBuilder) attention(i int) *nn.SelfAttention {
 	heads, kvHeads := int64(d.Heads), int64(d.KVHeads)
 	a := &nn.SelfAttention{
 		Query:  d.linear(d.width, heads*d.head, d.qkvBias),
@@ -134,7 +134,7 @@ func (d *decoderMaker) attention(i int) *nn.SelfAttention {
 	return a
 }
 
-func (d *decoderMaker) linear(in, out int64, bias bool) *nn.Linear {
+func (d *llamaBuilder) linear(in, out int64, bias bool) *nn.Linear {
 	l := &nn.Linear{Weight: nn.NewParam(nn.Normal(d.InitializerRange), out, in)}
 	if bias {
 		l.Bias = nn.NewParam(nn.Constant(0), out)

@@ -37,7 +37,7 @@ const (
 // encoder is torch.nn.TransformerEncoder, trained for the mean square.
 func encoder(config *hf.Config) (nn.Model, Info, error) {
 	c := encoderConfig{Inner: 2048, Dropout: 0.1, Activation: "relu", Eps: 1e-5, Bias: true}
-	if err := values(config, &c); err != nil {
+	if err := extraConfig(config, &c); err != nil {
 		return nil, Info{}, err
 	}
 	if err := c.check(); err != nil {

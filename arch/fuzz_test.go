@@ -13,7 +13,7 @@ import (
 // with memory in proportion: at most some megabytes of structs.
 func FuzzFromConfig(f *testing.F) {
 	for _, name := range []string{"llama-3.2-1b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b", "gpt2", "tiny-llama"} {
-		config, err := Named(name)
+		config, err := Preset(name)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func FuzzFromConfig(f *testing.F) {
 			return // tracing thousands of layers is slow, not wrong
 		}
 		// A model that can be made can be traced, or says why not (a context shorter than the sequence).
-		s, err := spec.Trace("fuzzed", info.Type, m, graph.Config{Rows: 1, Seq: 2, DType: dtype.F32, Task: graph.Train})
+		s, err := spec.Trace("fuzzed", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: 2, DType: dtype.F32, Task: graph.Train})
 		if err == nil && s.Count() <= 0 {
 			t.Errorf("a model of %d params", s.Count())
 		}

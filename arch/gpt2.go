@@ -23,7 +23,7 @@ type gpt2Config struct {
 // gpt2 has learned positions, layer norms, and products stored as [in out].
 func gpt2(c *hf.Config) (nn.Model, Info, error) {
 	own := gpt2Config{ScaleAttn: true}
-	if err := values(c, &own); err != nil {
+	if err := extraConfig(c, &own); err != nil {
 		return nil, Info{}, err
 	}
 	f, err := activation(c.Activation)
@@ -37,7 +37,7 @@ func gpt2(c *hf.Config) (nn.Model, Info, error) {
 	}
 	info := infoOf(c)
 	info.Transposed, info.Prefix, info.Buffers = true, "transformer.", []string{".attn.bias", ".attn.masked_bias"}
-	maker := gpt2Maker{Config: c, own: own, f: f, width: int64(c.HiddenSize), inner: int64(c.IntermediateSize)}
+	maker := gpt2Builder{Config: c, own: own, f: f, width: int64(c.HiddenSize), inner: int64(c.IntermediateSize)}
 	return maker.model(), info, nil
 }
 
@@ -66,14 +66,14 @@ type GPT2Layer struct {
 }
 
 // gpt2Maker makes the parts of a model.
-type gpt2Maker struct {
+type gpt2Builder struct {
 	*hf.Config
 	own          gpt2Config
 	f            op.Func
 	width, inner int64
 }
 
-func (g *gpt2Maker) model() *GPT2 {
+func (g *gpt2Builder) model() *GPT2 {
 	embedding := func(rows int) *nn.Embedding {
 		return &nn.Embedding{Weight: nn.NewParam(nn.Normal(g.InitializerRange), int64(rows), g.width)}
 	}
@@ -93,7 +93,7 @@ func (g *gpt2Maker) model() *GPT2 {
 	return m
 }
 
-func (g *gpt2Maker) layer(i int) *GPT2Layer {
+func (g *gpt2Builder) layer(i int) *GPT2Layer {
 	std := g.InitializerRange
 	// What is added to x starts smaller the more layers add to it.
 	added := std / math.Sqrt(2*float64(g.Layers))
@@ -112,7 +112,7 @@ func (g *gpt2Maker) layer(i int) *GPT2Layer {
 }
 
 // scale of the attention scores of a layer.
-func (g *gpt2Maker) scale(layer int) float64 {
+func (g *gpt2Builder) scale(layer int) float64 {
 	s := 1.0
 	if g.own.ScaleAttn {
 		s = 1 / math.Sqrt(float64(g.HiddenSize/g.Heads))

@@ -9,5 +9,5 @@ func init() { Register("mistral", mistral) }
 
 // mistral is Llama with a sliding window in every layer.
 func mistral(c *hf.Config) (nn.Model, Info, error) {
-	return decoder(c, variant{window: func(int) int { return c.SlidingWindow }})
+	return llamaFamily(c, llamaVariant{window: func(int) int { return c.SlidingWindow }})
 }

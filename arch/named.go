@@ -11,11 +11,11 @@ import (
 // and llama-50m are ours, for demonstrations and benchmarks.
 //
 //go:embed named/*.json
-var named embed.FS
+var presetFiles embed.FS
 
 // Names lists the shapes that are known without files, sorted.
-func Names() []string {
-	entries, err := named.ReadDir("named")
+func Presets() []string {
+	entries, err := presetFiles.ReadDir("named")
 	if err != nil { // the folder is part of the binary
 		panic(err)
 	}
@@ -28,10 +28,10 @@ func Names() []string {
 }
 
 // Named is the config.json of a known shape.
-func Named(name string) ([]byte, error) {
-	config, err := named.ReadFile("named/" + name + ".json")
+func Preset(name string) ([]byte, error) {
+	config, err := presetFiles.ReadFile("named/" + name + ".json")
 	if err != nil {
-		return nil, fmt.Errorf("no model is named %q; known are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("no model is named %q; known are %s", name, strings.Join(Presets(), ", "))
 	}
 	return config, nil
 }

@@ -43,7 +43,7 @@ var published = map[string]int64{
 
 func TestNamedShapesHaveThePublishedCounts(t *testing.T) {
 	for name, want := range published {
-		config, err := Named(name)
+		config, err := Preset(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -57,8 +57,8 @@ func TestNamedShapesHaveThePublishedCounts(t *testing.T) {
 // Every name traces for every task and type, is short in kinds, and is either
 // published or one of ours.
 func TestNamedShapesTrace(t *testing.T) {
-	for _, name := range Names() {
-		config, err := Named(name)
+	for _, name := range Presets() {
+		config, err := Preset(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,26 +67,26 @@ func TestNamedShapesTrace(t *testing.T) {
 			t.Errorf("%s has no published count to compare with", name)
 		}
 		for _, c := range []graph.Config{
-			{Rows: 2, Seq: 128, DType: dtype.F32, Task: graph.Infer},
-			{Rows: 1, Seq: 64, DType: dtype.BF16, Task: graph.Eval, Packed: true},
-			{Rows: 4, Seq: 256, DType: dtype.F16, Task: graph.Train},
+			{MicroBatchSize: 2, Seq: 128, DType: dtype.F32, Task: graph.Infer},
+			{MicroBatchSize: 1, Seq: 64, DType: dtype.BF16, Task: graph.Eval, Packed: true},
+			{MicroBatchSize: 4, Seq: 256, DType: dtype.F16, Task: graph.Train},
 		} {
 			if kinds := len(trace(t, string(config), c).Kinds); kinds != 3 {
 				t.Errorf("%s has %d kinds of blocks, want embedding, layer and head", name, kinds)
 			}
 		}
 	}
-	if !slices.IsSorted(Names()) {
-		t.Errorf("names are not sorted: %v", Names())
+	if !slices.IsSorted(Presets()) {
+		t.Errorf("names are not sorted: %v", Presets())
 	}
 }
 
 func TestUnknownNameListsTheKnown(t *testing.T) {
-	_, err := Named("llama-9")
+	_, err := Preset("llama-9")
 	if err == nil || !strings.Contains(err.Error(), "llama-3-8b") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Named("../named/gpt2"); err == nil {
+	if _, err := Preset("../named/gpt2"); err == nil {
 		t.Error("a path is no name")
 	}
 }

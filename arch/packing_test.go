@@ -19,15 +19,15 @@ func TestPackedDocumentsDoNotMeet(t *testing.T) {
 			ids := f.expect["input_ids"].Type.Shape
 			together := packed(apart)
 
-			c := graph.Config{Rows: ids[0], Seq: ids[1], DType: dtype.F32, Task: graph.Train}
+			c := graph.Config{MicroBatchSize: ids[0], Seq: ids[1], DType: dtype.F32, Task: graph.Train}
 			one := trace(t, string(f.config), c)
-			c.Rows, c.Seq, c.Packed = 1, ids[0]*ids[1], true
+			c.MicroBatchSize, c.Seq, c.Packed = 1, ids[0]*ids[1], true
 			all := trace(t, string(f.config), c)
-			wantLoss, want, err := spectest.Gradients(one, spectest.Inputs{Params: f.weights, Parts: apart})
+			wantLoss, want, err := spectest.Gradients(one, spectest.Inputs{Params: f.weights, Batch: apart})
 			if err != nil {
 				t.Fatal(err)
 			}
-			loss, got, err := spectest.Gradients(all, spectest.Inputs{Params: f.weights, Parts: together})
+			loss, got, err := spectest.Gradients(all, spectest.Inputs{Params: f.weights, Batch: together})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ func qwen2(c *hf.Config) (nn.Model, Info, error) {
 	if err := qwenWindows(c); err != nil {
 		return nil, Info{}, err
 	}
-	return decoder(c, variant{qkvBias: true, window: c.Window})
+	return llamaFamily(c, llamaVariant{qkvBias: true, window: c.Window})
 }
 
 // qwenWindows refuses layer_types that the config's Window cannot mean.

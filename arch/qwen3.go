@@ -13,7 +13,7 @@ func qwen3(c *hf.Config) (nn.Model, Info, error) {
 	if err := qwenWindows(c); err != nil {
 		return nil, Info{}, err
 	}
-	return decoder(c, variant{
+	return llamaFamily(c, llamaVariant{
 		qkvBias: c.AttentionBias, outputBias: c.AttentionBias,
 		headNorms: true, window: c.Window,
 	})

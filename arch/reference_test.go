@@ -102,9 +102,9 @@ func TestDecodersAgreeWithTransformers(t *testing.T) {
 	for _, name := range []string{"gpt2", "llama", "llama2-tied", "mistral", "qwen2", "qwen3"} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, name)
-			in := spectest.Inputs{Params: f.weights, Parts: languageBatch(f.expect["input_ids"], f.expect["targets"])}
+			in := spectest.Inputs{Params: f.weights, Batch: languageBatch(f.expect["input_ids"], f.expect["targets"])}
 			ids := f.expect["input_ids"].Type.Shape
-			c := graph.Config{Rows: ids[0], Seq: ids[1], DType: dtype.F32, Task: graph.Infer}
+			c := graph.Config{MicroBatchSize: ids[0], Seq: ids[1], DType: dtype.F32, Task: graph.Infer}
 
 			logits, err := spectest.Forward(trace(t, string(f.config), c), in)
 			if err != nil {
@@ -122,7 +122,7 @@ func languageBatch(ids, targets op.Array) map[string]op.Array {
 	positions, counted := ids.Clone(), 0
 	for i := range positions.I {
 		positions.I[i] = int32(i % int(ids.Type.Shape[1]))
-		if targets.I[i] != op.Ignored {
+		if targets.I[i] != op.IgnoreIndex {
 			counted++
 		}
 	}
@@ -136,10 +136,10 @@ func TestEncodersAgreeWithPyTorch(t *testing.T) {
 		for _, mask := range []string{"none", "src_mask", "src_key_padding_mask", "both"} {
 			t.Run(name+"/"+mask, func(t *testing.T) {
 				f := open(t, name)
-				in := spectest.Inputs{Params: f.weights, Parts: f.encoderBatch()}
+				in := spectest.Inputs{Params: f.weights, Batch: f.encoderBatch()}
 				config := withMask(t, f.config, mask)
 				src := f.expect["src"].Type.Shape
-				c := graph.Config{Rows: src[0], Seq: src[1], DType: dtype.F32, Task: graph.Infer}
+				c := graph.Config{MicroBatchSize: src[0], Seq: src[1], DType: dtype.F32, Task: graph.Infer}
 
 				out, err := spectest.Forward(trace(t, config, c), in)
 				if err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 // maxHead bounds the elements of a head that rotates: each pair has a frequency.
-const maxHead = 1 << 14
+const maxHeadDim = 1 << 14
 
 // rope computes the frequencies of a config's heads.
 func rope(c *hf.Config) (*nn.Rope, error) {
 	switch {
-	case c.HeadDim%2 != 0 || c.HeadDim > maxHead:
-		return nil, fmt.Errorf("heads of %d elements cannot be rotated; want an even number of at most %d", c.HeadDim, maxHead)
+	case c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
+		return nil, fmt.Errorf("heads of %d elements cannot be rotated; want an even number of at most %d", c.HeadDim, maxHeadDim)
 	case c.Rope.PartialFactor != 1:
 		return nil, fmt.Errorf("partial_rotary_factor %v is not supported, only 1", c.Rope.PartialFactor)
 	}
@@ -98,7 +98,7 @@ type yarnExtra struct {
 // yarnRope divides slow frequencies by the factor and keeps fast ones, with a ramp
 // between two numbers of turns, and scales the attention.
 func yarnRope(freq []float32, c *hf.Config) (*nn.Rope, error) {
-	extra, err := yarnWords(c)
+	extra, err := yarnConfig(c)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func yarnRope(freq []float32, c *hf.Config) (*nn.Rope, error) {
 	return &nn.Rope{Freq: freq, Scale: scale}, positive("the attention factor of yarn", scale)
 }
 
-func yarnWords(c *hf.Config) (extra yarnExtra, err error) {
+func yarnConfig(c *hf.Config) (extra yarnExtra, err error) {
 	for _, key := range []string{"rope_parameters", "rope_scaling"} { // the second wins, as in hf
 		if raw, ok := c.Value(key); ok {
 			if err := json.Unmarshal(raw, &extra); err != nil {

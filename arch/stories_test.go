@@ -35,8 +35,8 @@ func TestStories260kAgreesWithTransformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(ids []int32, task graph.Task) ([]op.Array, error) {
-		c := graph.Config{Rows: 1, Seq: int64(len(ids)), DType: dtype.F32, Task: task}
-		return spectest.Forward(trace(t, config, c), spectest.Inputs{Params: params, Parts: textBatch(ids)})
+		c := graph.Config{MicroBatchSize: 1, Seq: int64(len(ids)), DType: dtype.F32, Task: task}
+		return spectest.Forward(trace(t, config, c), spectest.Inputs{Params: params, Batch: textBatch(ids)})
 	}
 
 	logits, err := run(want.Prompt, graph.Infer)
@@ -56,8 +56,8 @@ func TestStories260kAgreesWithTransformers(t *testing.T) {
 	}
 
 	ids := want.Greedy[:64]
-	m := trace(t, config, graph.Config{Rows: 1, Seq: 64, DType: dtype.F32, Task: graph.Train})
-	loss, grads, err := spectest.Gradients(m, spectest.Inputs{Params: params, Parts: textBatch(ids)})
+	m := trace(t, config, graph.Config{MicroBatchSize: 1, Seq: 64, DType: dtype.F32, Task: graph.Train})
+	loss, grads, err := spectest.Gradients(m, spectest.Inputs{Params: params, Batch: textBatch(ids)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func textBatch(ids []int32) map[string]op.Array {
 	copy(tokens.I, ids)
 	targets := tokens.Clone()
 	copy(targets.I, ids[1:])
-	targets.I[len(ids)-1] = op.Ignored
+	targets.I[len(ids)-1] = op.IgnoreIndex
 	return languageBatch(tokens, targets)
 }
 

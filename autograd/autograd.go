@@ -19,7 +19,7 @@ import (
 
 // Seed is the batch part that starts the backward pass of the last block: the
 // gradient of the loss, f32[1].
-const Seed = "seed"
+const LossScale = "seed"
 
 // Options of Differentiate.
 type Options struct {
@@ -53,20 +53,20 @@ type Joint struct {
 }
 
 // reverse is one walk back over a program.
-type reverse struct {
-	joint *Joint
-	needs []bool                      // by value: leads back to something that wants a gradient
-	grads map[graph.Value]graph.Value // the gradient of a value, as far as summed
-	at    string                      // model code of the node being reversed
-	fresh int                         // the first node its rule made
-	err   error                       // the first mistake; later emits do nothing
+type Reverse struct {
+	joint     *Joint
+	needs     []bool                      // by value: leads back to something that wants a gradient
+	grads     map[graph.Value]graph.Value // the gradient of a value, as far as summed
+	at        string                      // model code of the node being reversed
+	firstNode int                         // the first node its rule made
+	err       error                       // the first mistake; later emits do nothing
 }
 
 // Differentiate appends the gradient of a block's program.
 func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 	joint := *p
 	joint.Types, joint.Inputs, joint.Nodes = slices.Clone(p.Types), slices.Clone(p.Inputs), slices.Clone(p.Nodes)
-	r := &reverse{
+	r := &Reverse{
 		joint: &Joint{Program: &joint, Forward: len(p.Nodes)},
 		needs: needs(p, o),
 		grads: map[graph.Value]graph.Value{},
@@ -77,7 +77,7 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 	return r.joint, joint.Verify()
 }
 
-func (r *reverse) differentiate(p *graph.Program) error {
+func (r *Reverse) differentiate(p *graph.Program) error {
 	if err := r.start(p.Outputs); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func needs(p *graph.Program, o Options) []bool {
 }
 
 // start makes the gradients of the outputs, which come from outside.
-func (r *reverse) start(outputs []graph.Port) error {
+func (r *Reverse) start(outputs []graph.Port) error {
 	j := r.joint
 	for i, out := range outputs {
 		t := j.Program.Type(out.Value)
@@ -118,7 +118,7 @@ func (r *reverse) start(outputs []graph.Port) error {
 			return fmt.Errorf("its result is %v among %d, want one loss f32[1]; trace it for training", t, len(outputs))
 		case out.Role == graph.Result:
 			j.Loss = out.Value
-			port = graph.Port{Role: graph.Batch, Name: Seed, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}
+			port = graph.Port{Role: graph.Batch, Name: LossScale, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}
 		}
 		j.Outputs = append(j.Outputs, out.Value)
 		if !t.DType.Float() {
@@ -138,7 +138,7 @@ func loss(outputs []graph.Port, t op.Type) bool {
 }
 
 // node applies the rule of one forward node to the gradients of its outputs.
-func (r *reverse) node(n graph.Node) error {
+func (r *Reverse) node(n graph.Node) error {
 	dy := make([]graph.Value, len(n.Out))
 	reached := false
 	for i, v := range n.Out {
@@ -152,7 +152,7 @@ func (r *reverse) node(n graph.Node) error {
 	if !ok {
 		return fmt.Errorf("has no gradient rule; freeze the params before it")
 	}
-	r.at, r.fresh = n.At, len(r.joint.Program.Nodes)
+	r.at, r.firstNode = n.At, len(r.joint.Program.Nodes)
 	dx := rule(r, n, dy)
 	for i, v := range n.In {
 		if r.err != nil {
@@ -168,11 +168,11 @@ func (r *reverse) node(n graph.Node) error {
 
 // add puts a part of a value's gradient to what is there. Parts are summed as
 // they come, in the order of the walk, so that few of them live at once.
-func (r *reverse) add(v, part graph.Value) {
+func (r *Reverse) add(v, part graph.Value) {
 	if r.err != nil || !r.needs[v] {
 		return
 	}
-	part = r.fit(part, r.typeOf(v))
+	part = r.fit(part, r.TypeOf(v))
 	if sum := r.grads[v]; sum != 0 {
 		part = r.sum(sum, part)
 	}
@@ -181,21 +181,21 @@ func (r *reverse) add(v, part graph.Value) {
 
 // sum adds a part to a gradient. Where a product makes the part it adds it too, which saves
 // a walk over both.
-func (r *reverse) sum(sum, part graph.Value) graph.Value {
+func (r *Reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
-	for i := r.fresh; i < len(nodes); i++ {
+	for i := r.firstNode; i < len(nodes); i++ {
 		if n := &nodes[i]; n.Kind == op.MatMul && n.Out[0] == part {
 			n.Attr.Plus, n.In = true, append(n.In, sum)
 			return part
 		}
 	}
-	return r.one(op.Add, op.Attr{}, sum, part)
+	return r.EmitOne(op.Add, op.Attr{}, sum, part)
 }
 
 // fit casts a gradient to the element type of its value and refuses other
 // differences.
-func (r *reverse) fit(g graph.Value, want op.Type) graph.Value {
-	got := r.typeOf(g)
+func (r *Reverse) fit(g graph.Value, want op.Type) graph.Value {
+	got := r.TypeOf(g)
 	if !got.Shape.Equal(want.Shape) {
 		r.fail(fmt.Errorf("the gradient of a %v would be %v", want, got))
 		return 0
@@ -203,11 +203,11 @@ func (r *reverse) fit(g graph.Value, want op.Type) graph.Value {
 	if got.DType == want.DType {
 		return g
 	}
-	return r.one(op.Cast, op.Attr{To: want.DType}, g)
+	return r.EmitOne(op.Cast, op.Attr{To: want.DType}, g)
 }
 
 // finish makes ports of the gradients of the inputs.
-func (r *reverse) finish(inputs []graph.Port) error {
+func (r *Reverse) finish(inputs []graph.Port) error {
 	r.at = ""
 	j, taken := r.joint, map[graph.Value]bool{}
 	for _, v := range j.GradOut {
@@ -224,7 +224,7 @@ func (r *reverse) finish(inputs []graph.Port) error {
 			return 0
 		}
 		if taken[g] {
-			g = r.one(op.Copy, op.Attr{}, g)
+			g = r.EmitOne(op.Copy, op.Attr{}, g)
 		}
 		taken[g] = true
 		j.Program.Outputs = append(j.Program.Outputs, graph.Port{Value: g, Role: role, Index: in.Index, Name: in.Name})
@@ -240,10 +240,10 @@ func (r *reverse) finish(inputs []graph.Port) error {
 }
 
 // emit appends a gradient node.
-func (r *reverse) emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Value {
+func (r *Reverse) Emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Value {
 	types := make([]op.Type, len(in))
 	for i, v := range in {
-		types[i] = r.typeOf(v)
+		types[i] = r.TypeOf(v)
 	}
 	call, err := op.Make(kind, attr, types...)
 	if err != nil {
@@ -262,19 +262,19 @@ func (r *reverse) emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Va
 }
 
 // one is emit for ops with one output.
-func (r *reverse) one(kind op.Kind, attr op.Attr, in ...graph.Value) graph.Value {
-	return r.emit(kind, attr, in...)[0]
+func (r *Reverse) EmitOne(kind op.Kind, attr op.Attr, in ...graph.Value) graph.Value {
+	return r.Emit(kind, attr, in...)[0]
 }
 
-func (r *reverse) fail(err error) {
+func (r *Reverse) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-func (r *reverse) typeOf(v graph.Value) op.Type { return r.joint.Program.Types[v] }
+func (r *Reverse) TypeOf(v graph.Value) op.Type { return r.joint.Program.Types[v] }
 
-func (r *reverse) value(t op.Type) graph.Value {
+func (r *Reverse) value(t op.Type) graph.Value {
 	p := r.joint.Program
 	p.Types = append(p.Types, t)
 	return graph.Value(len(p.Types) - 1)

@@ -136,7 +136,7 @@ func adapters(b *graph.Builder) (graph.Role, []graph.Value) {
 // trace builds a block's program, with the named params frozen.
 func trace(t *testing.T, name string) *graph.Program {
 	t.Helper()
-	b := graph.NewBuilder(name, graph.Config{Rows: samples, Seq: length, DType: dtype.F32, Task: graph.Train})
+	b := graph.NewBuilder(name, graph.Config{MicroBatchSize: samples, Seq: length, DType: dtype.F32, Task: graph.Train})
 	role, out := blocks[name](b)
 	p, err := b.Program(role, out...)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 // rule gives the gradient of each operand of node n, 0 where there is none or
 // none is needed, from the gradients dy of its outputs (0 for outputs that reach
 // nothing; at least one is not 0).
-type rule func(r *reverse, n graph.Node, dy []graph.Value) []graph.Value
+type Rule func(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value
 
 // rules of all ops that model code uses. An op without one stops gradients with
 // an error when something trainable lies before it.
-var rules = map[op.Kind]rule{
+var rules = map[op.Kind]Rule{
 	op.MatMul:             gradMatMul,
-	op.CodedProduct:       gradCodedProduct,
+	op.QuantizedMatmul:    gradQuantizedMatmul,
 	op.Embedding:          gradEmbedding,
 	op.Copy:               gradCopy,
 	op.Add:                gradAdd,
@@ -40,26 +40,26 @@ var constants = map[op.Kind]bool{op.InverseNorm: true}
 
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC; for the transposed forms the
 // same with factors and flags turned so that the result lies as the operand does.
-func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a, b, dc := n.In[0], n.In[1], dy[0]
 	ta, tb := n.Attr.TransA, n.Attr.TransB
 	dx := make([]graph.Value, len(n.In))
 	if r.needs[a] {
 		if ta {
-			dx[0] = r.one(op.MatMul, op.Attr{TransA: tb, TransB: true}, b, dc)
+			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransA: tb, TransB: true}, b, dc)
 		} else {
-			dx[0] = r.one(op.MatMul, op.Attr{TransB: !tb}, dc, b)
+			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransB: !tb}, dc, b)
 		}
 	}
 	if r.needs[b] {
 		if tb {
-			dx[1] = r.one(op.MatMul, op.Attr{TransA: true, TransB: ta}, dc, a)
+			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: true, TransB: ta}, dc, a)
 		} else {
-			dx[1] = r.one(op.MatMul, op.Attr{TransA: !ta}, a, dc)
+			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: !ta}, a, dc)
 		}
 	}
 	if n.Attr.Bias && r.needs[n.In[2]] {
-		dx[2] = r.one(op.SumRows, op.Attr{Keep: 1}, dc)
+		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dc)
 	}
 	if n.Attr.Plus {
 		dx[2] = dc
@@ -68,32 +68,32 @@ func gradMatMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
 }
 
 // gradCodedProduct decodes the weight for dx = dy·W.
-func gradCodedProduct(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradQuantizedMatmul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
 	if r.needs[n.In[0]] {
-		w := r.one(op.Dequantize, op.Attr{To: r.typeOf(dy[0]).DType}, n.In[1])
-		dx[0] = r.one(op.MatMul, op.Attr{}, dy[0], w)
+		w := r.EmitOne(op.Dequantize, op.Attr{To: r.TypeOf(dy[0]).DType}, n.In[1])
+		dx[0] = r.EmitOne(op.MatMul, op.Attr{}, dy[0], w)
 	}
 	if n.Attr.Bias && r.needs[n.In[2]] {
-		dx[2] = r.one(op.SumRows, op.Attr{Keep: 1}, dy[0])
+		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dy[0])
 	}
 	return dx
 }
 
-func gradEmbedding(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	rows := r.typeOf(n.In[1]).Shape.Rows()
-	return []graph.Value{0, r.one(op.EmbeddingGrad, op.Attr{Rows: rows}, n.In[0], dy[0])}
+func gradEmbedding(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	rows := r.TypeOf(n.In[1]).Shape.Rows()
+	return []graph.Value{0, r.EmitOne(op.EmbeddingGrad, op.Attr{Rows: rows}, n.In[0], dy[0])}
 }
 
-func gradCopy(r *reverse, n graph.Node, dy []graph.Value) []graph.Value { return dy }
+func gradCopy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value { return dy }
 
 // gradSame: linear ops that are their own gradient. Dropout makes the same mask
 // again from the same stream.
-func gradSame(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return []graph.Value{r.one(n.Kind, n.Attr, dy[0])}
+func gradSame(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return []graph.Value{r.EmitOne(n.Kind, n.Attr, dy[0])}
 }
 
-func gradAdd(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradAdd(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := []graph.Value{dy[0], 0}
 	if r.needs[n.In[1]] {
 		dx[1] = r.unbroadcast(dy[0], n.In[1])
@@ -101,97 +101,97 @@ func gradAdd(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	return dx
 }
 
-func gradMul(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, 2)
 	if r.needs[n.In[0]] {
-		dx[0] = r.one(op.Mul, op.Attr{}, dy[0], n.In[1])
+		dx[0] = r.EmitOne(op.Mul, op.Attr{}, dy[0], n.In[1])
 	}
 	if r.needs[n.In[1]] {
-		dx[1] = r.unbroadcast(r.one(op.Mul, op.Attr{}, dy[0], n.In[0]), n.In[1])
+		dx[1] = r.unbroadcast(r.EmitOne(op.Mul, op.Attr{}, dy[0], n.In[0]), n.In[1])
 	}
 	return dx
 }
 
 // unbroadcast sums a gradient over the outer dimensions that v was repeated over.
-func (r *reverse) unbroadcast(g, v graph.Value) graph.Value {
-	rank := len(r.typeOf(v).Shape)
-	if rank == len(r.typeOf(g).Shape) {
+func (r *Reverse) unbroadcast(g, v graph.Value) graph.Value {
+	rank := len(r.TypeOf(v).Shape)
+	if rank == len(r.TypeOf(g).Shape) {
 		return g
 	}
-	return r.one(op.SumRows, op.Attr{Keep: int64(rank)}, g)
+	return r.EmitOne(op.SumRows, op.Attr{InnerDims: int64(rank)}, g)
 }
 
-func gradUnary(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return r.emit(op.UnaryGrad, n.Attr, n.In[0], dy[0])
+func gradUnary(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return r.Emit(op.UnaryGrad, n.Attr, n.In[0], dy[0])
 }
 
-func gradGated(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return r.emit(op.GatedGrad, n.Attr, n.In[0], n.In[1], dy[0])
+func gradGated(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return r.Emit(op.GatedGrad, n.Attr, n.In[0], n.In[1], dy[0])
 }
 
-func gradCast(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return r.emit(op.Cast, op.Attr{To: r.typeOf(n.In[0]).DType}, dy[0])
+func gradCast(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return r.Emit(op.Cast, op.Attr{To: r.TypeOf(n.In[0]).DType}, dy[0])
 }
 
 // gradSplit joins the gradients of the parts; a part that reaches nothing has a
 // gradient of zeros.
-func gradSplit(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradSplit(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	parts := make([]graph.Value, len(dy))
 	for i, g := range dy {
 		parts[i] = g
 		if g == 0 {
-			parts[i] = r.one(op.Scale, op.Attr{Scale: 0}, n.Out[i])
+			parts[i] = r.EmitOne(op.Scale, op.Attr{Scale: 0}, n.Out[i])
 		}
 	}
-	return r.emit(op.Concat, op.Attr{}, parts...)
+	return r.Emit(op.Concat, op.Attr{}, parts...)
 }
 
-func gradConcat(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradConcat(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	sizes := make([]int64, len(n.In))
 	for i, v := range n.In {
-		sizes[i] = r.typeOf(v).Shape.Last()
+		sizes[i] = r.TypeOf(v).Shape.Last()
 	}
-	return r.emit(op.Split, op.Attr{Sizes: sizes}, dy[0])
+	return r.Emit(op.Split, op.Attr{Sizes: sizes}, dy[0])
 }
 
 // gradNorm: one op gives the gradients of x, the weight and the bias.
-func gradNorm(kind op.Kind) rule {
-	return func(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradNorm(kind op.Kind) Rule {
+	return func(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 		a := n.Attr
 		a.InputOnly = true
 		for _, param := range n.In[1:] {
 			a.InputOnly = a.InputOnly && !r.needs[param]
 		}
 		dx := make([]graph.Value, len(n.In))
-		copy(dx, r.emit(kind, a, n.In[0], n.In[1], dy[0]))
+		copy(dx, r.Emit(kind, a, n.In[0], n.In[1], dy[0]))
 		return dx
 	}
 }
 
 // gradRope turns back: the transpose of a rotation.
-func gradRope(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradRope(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a := n.Attr
 	a.Inverse = !a.Inverse
-	return []graph.Value{r.one(op.Rope, a, dy[0], n.In[1], n.In[2]), 0, 0}
+	return []graph.Value{r.EmitOne(op.Rope, a, dy[0], n.In[1], n.In[2]), 0, 0}
 }
 
 // gradAttention reads the forward outputs again: o and the logarithms of the row
 // sums, from which the weights are remade.
-func gradAttention(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
 	if dy[0] == 0 || dy[1] != 0 {
 		return dx // gradients of the row sums do not exist
 	}
 	in := append([]graph.Value{n.In[0], n.In[1], n.In[2], n.Out[0], n.Out[1], dy[0]}, n.In[3:]...)
-	copy(dx, r.emit(op.AttentionGrad, n.Attr, in...))
+	copy(dx, r.Emit(op.AttentionGrad, n.Attr, in...))
 	return dx
 }
 
 // gradLinearCrossEntropy takes the loss from the gradient op too, which computes
 // it in the same pass.
-func gradLinearCrossEntropy(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
+func gradLinearCrossEntropy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a := op.Attr{InputOnly: !r.needs[n.In[1]]}
-	out := r.emit(op.LinearCrossEntropyGrad, a, n.In[0], n.In[1], n.In[2], n.In[3], dy[0])
+	out := r.Emit(op.LinearCrossEntropyGrad, a, n.In[0], n.In[1], n.In[2], n.In[3], dy[0])
 	if r.joint.Loss == n.Out[0] {
 		r.joint.Loss = out[0]
 	}
@@ -200,10 +200,10 @@ func gradLinearCrossEntropy(r *reverse, n graph.Node, dy []graph.Value) []graph.
 	return dx
 }
 
-func gradCrossEntropy(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return []graph.Value{r.one(op.CrossEntropyGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
+func gradCrossEntropy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return []graph.Value{r.EmitOne(op.CrossEntropyGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
 }
 
-func gradMeanSquare(r *reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return []graph.Value{r.one(op.MeanSquareGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
+func gradMeanSquare(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return []graph.Value{r.EmitOne(op.MeanSquareGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
 }

@@ -13,14 +13,14 @@ import (
 // differentiable says which operands of an op the rule gives gradients for: all
 // real ones unless named here.
 var differentiable = map[op.Kind]int{
-	op.CodedProduct: 1, op.Rope: 1, op.Attention: 3, op.LinearCrossEntropy: 2, op.CrossEntropy: 1, op.MeanSquare: 1,
+	op.QuantizedMatmul: 1, op.Rope: 1, op.Attention: 3, op.LinearCrossEntropy: 2, op.CrossEntropy: 1, op.MeanSquare: 1,
 }
 
 // Every small case of every op with a rule, as a program of one op.
 func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
 	tried := map[op.Kind]int{}
 	for _, c := range op.Cases(dtype.F32) {
-		if _, ok := rules[c.Call.Kind]; !ok || c.Big || c.Call.Attr.Accumulate || c.Call.Attr.Outliers > 0 { // rounded to whole numbers, outputs have steps
+		if _, ok := rules[c.Call.Kind]; !ok || c.Large || c.Call.Attr.Accumulate || c.Call.Attr.OutlierThreshold > 0 { // rounded to whole numbers, outputs have steps
 			continue
 		}
 		tried[c.Call.Kind]++
@@ -70,7 +70,7 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		build      func(b *graph.Builder) graph.Value
 	}{
 		{"no rule", "sum_rows at rules_test.go", graph.Carry, func(b *graph.Builder) graph.Value {
-			return b.Apply(op.SumRows, op.Attr{Keep: 1}, b.Param("w", f, false))[0]
+			return b.Apply(op.SumRows, op.Attr{InnerDims: 1}, b.Param("w", f, false))[0]
 		}},
 		{"operand", "has no gradient for its operand 1", graph.Carry, func(b *graph.Builder) graph.Value {
 			return b.MeanSquare(b.Part("x", f.DType, 2, 3), b.Param("w", f, false), b.Part("scale", one.DType, 1))

@@ -28,7 +28,7 @@ func (j *Joint) Saved() []graph.Value {
 // carries or result, then Kept ports; the backward one takes those Kept ports it
 // reads, their index being the position in keep.
 func (j *Joint) Split(keep []graph.Value, accumulate func(param int) bool) (forward, backward *graph.Program, err error) {
-	kept, err := j.keptPorts(keep)
+	kept, err := j.savedPorts(keep)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,7 +64,7 @@ func (j *Joint) made() (all []graph.Value) {
 	return all
 }
 
-func (j *Joint) keptPorts(keep []graph.Value) ([]graph.Port, error) {
+func (j *Joint) savedPorts(keep []graph.Value) ([]graph.Port, error) {
 	made := j.made()
 	ports := make([]graph.Port, len(keep))
 	for i, v := range keep {
@@ -74,7 +74,7 @@ func (j *Joint) keptPorts(keep []graph.Value) ([]graph.Port, error) {
 		case slices.Contains(keep[:i], v):
 			return nil, fmt.Errorf("program %s: value %d is kept twice", j.Program.Name, v)
 		}
-		ports[i] = graph.Port{Value: v, Role: graph.Kept, Index: i}
+		ports[i] = graph.Port{Value: v, Role: graph.Saved, Index: i}
 	}
 	return ports, nil
 }

@@ -33,8 +33,8 @@ func runSplit(t *testing.T, j *Joint, keep []graph.Value, accumulate func(int) b
 	}
 	forward = collect(f, mustRun(t, f, only(f.Inputs, in), args))
 	given := only(b.Inputs, in)
-	for _, port := range graph.Ports(b.Inputs, graph.Kept) {
-		given[port.Value] = forward[graph.Kept][port.Index]
+	for _, port := range graph.Ports(b.Inputs, graph.Saved) {
+		given[port.Value] = forward[graph.Saved][port.Index]
 	}
 	for _, port := range b.Outputs {
 		if port.Role == graph.GradParam && accumulate != nil && accumulate(port.Index) {
@@ -51,7 +51,7 @@ func start(t op.Type, param int) op.Array { return numtest.Random(t, uint64(500+
 func only(ports []graph.Port, in values) values {
 	some := values{}
 	for _, port := range ports {
-		if a, ok := in[port.Value]; ok && port.Role != graph.Kept {
+		if a, ok := in[port.Value]; ok && port.Role != graph.Saved {
 			some[port.Value] = a
 		}
 	}
@@ -123,7 +123,7 @@ func TestKeepingAllRecomputesNothing(t *testing.T) {
 		if len(forward.Nodes) != j.Forward {
 			t.Errorf("%s: forward has %d nodes of %d", name, len(forward.Nodes), j.Forward)
 		}
-		if got := len(graph.Ports(backward.Inputs, graph.Kept)); got != len(j.Saved()) {
+		if got := len(graph.Ports(backward.Inputs, graph.Saved)); got != len(j.Saved()) {
 			t.Errorf("%s: backward takes %d kept values of %d", name, got, len(j.Saved()))
 		}
 		for _, v := range j.Saved() {
@@ -145,7 +145,7 @@ func TestKeepingOneOutputOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := graph.Ports(backward.Inputs, graph.Kept); len(kept) != 0 {
+	if kept := graph.Ports(backward.Inputs, graph.Saved); len(kept) != 0 {
 		t.Errorf("backward asks for %v and makes it again", kept)
 	}
 	_, want := runSplit(t, j, j.Saved(), nil, in)

@@ -27,7 +27,7 @@ import (
 type Template struct {
 	Name string // for errors: the file it is from
 	// Special are the words that templates find by name, such as bos_token.
-	Special map[string]string
+	SpecialTokens map[string]string
 	// Now is what a template that asks for the date is told. A fixed day makes a
 	// training repeatable; the zero value is the present.
 	Now time.Time
@@ -49,7 +49,7 @@ func Parse(name, source string) (*Template, error) {
 type Message struct {
 	fields *jinja.Dict
 	// Given: it is not to be learned, although it is an answer.
-	Given bool
+	ExcludeFromLoss bool
 }
 
 // NewMessage is a turn with text.
@@ -67,7 +67,7 @@ func (m Message) Role() string {
 }
 
 // answer says whether the model speaks.
-func (m Message) answer() bool { return m.Role() == "assistant" }
+func (m Message) isAnswer() bool { return m.Role() == "assistant" }
 
 // Conversation is some turns, and what is said about all of them.
 type Conversation struct {
@@ -95,7 +95,7 @@ func (t *Template) Render(c Conversation, prompt bool) (string, error) {
 // render writes the first n messages.
 func (t *Template) render(c Conversation, n int, prompt bool) (jinja.Rendered, error) {
 	v := map[string]any{"messages": messageList(c.Messages[:n]), "tools": c.tools, "documents": nil, "add_generation_prompt": prompt}
-	for name, word := range t.Special {
+	for name, word := range t.SpecialTokens {
 		v[name] = word
 	}
 	maps.Copy(v, c.extra)
@@ -121,27 +121,27 @@ var errNoAnswer = errors.New("no message is from the assistant, so there is noth
 func (t *Template) Texts(c Conversation) ([]Text, error) {
 	learned := false
 	for _, m := range c.Messages {
-		learned = learned || m.answer() && !m.Given
+		learned = learned || m.isAnswer() && !m.ExcludeFromLoss
 	}
 	if !learned {
 		return nil, errNoAnswer
 	}
 	if t.jinja.Generation() {
-		return t.marked(c)
+		return t.markedTexts(c)
 	}
-	return t.found(c)
+	return t.comparedTexts(c)
 }
 
 // marked takes the answers from the template's own marks. The marks of answers that
 // are given are left out.
-func (t *Template) marked(c Conversation) ([]Text, error) {
+func (t *Template) markedTexts(c Conversation) ([]Text, error) {
 	r, err := t.render(c, len(c.Messages), false)
 	if err != nil {
 		return nil, err
 	}
 	var answers []Message
 	for _, m := range c.Messages {
-		if m.answer() {
+		if m.isAnswer() {
 			answers = append(answers, m)
 		}
 	}
@@ -150,7 +150,7 @@ func (t *Template) marked(c Conversation) ([]Text, error) {
 	}
 	text := Text{Text: r.Text}
 	for i, m := range answers {
-		if !m.Given {
+		if !m.ExcludeFromLoss {
 			text.Answers = append(text.Answers, r.Generated[i])
 		}
 	}
@@ -158,7 +158,7 @@ func (t *Template) marked(c Conversation) ([]Text, error) {
 }
 
 // found finds each answer by writing the conversation without and with it.
-func (t *Template) found(c Conversation) ([]Text, error) {
+func (t *Template) comparedTexts(c Conversation) ([]Text, error) {
 	whole, err := t.render(c, len(c.Messages), false)
 	if err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func (t *Template) found(c Conversation) ([]Text, error) {
 	var apart []Text
 	fits := true
 	for i, m := range c.Messages {
-		if !m.answer() || m.Given {
+		if !m.isAnswer() || m.ExcludeFromLoss {
 			continue
 		}
-		text, err := t.upTo(c, i)
+		text, err := t.textUpTo(c, i)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i+1, err)
 		}
@@ -185,7 +185,7 @@ func (t *Template) found(c Conversation) ([]Text, error) {
 }
 
 // upTo is the conversation up to answer i, the only one to be learned in it.
-func (t *Template) upTo(c Conversation, i int) (Text, error) {
+func (t *Template) textUpTo(c Conversation, i int) (Text, error) {
 	given, err := t.render(c, i, true)
 	if err != nil {
 		return Text{}, err
@@ -195,7 +195,7 @@ func (t *Template) upTo(c Conversation, i int) (Text, error) {
 		return Text{}, err
 	}
 	start := commonPrefix(given.Text, with.Text)
-	end := turnEnd(with.Text, start, given.Text, c.Messages[i])
+	end := answerEnd(with.Text, start, given.Text, c.Messages[i])
 	if start < len(given.Text) || end < len(with.Text) {
 		// What stands before the answer, without what asks for one, tells the rest.
 		before, err := t.render(c, i, false)
@@ -220,7 +220,7 @@ var marker = regexp.MustCompile(`^<[^<>\s]+>`)
 // answer is wanted. What it writes after the answer may then hold the start of the
 // next one: that is so where the text given ends alike. The answer then ends with the
 // marker after it.
-func turnEnd(text string, start int, given string, m Message) int {
+func answerEnd(text string, start int, given string, m Message) int {
 	content, _ := m.fields.Values["content"].(string)
 	content = strings.TrimSpace(content)
 	at := strings.LastIndex(text[start:], content)

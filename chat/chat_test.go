@@ -73,7 +73,7 @@ func ours(t *testing.T, name string) *Template {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl.Special = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
+	tmpl.SpecialTokens = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
 	tmpl.Now = clock
 	return tmpl
 }
@@ -255,7 +255,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if _, err := Open(dir); !errors.Is(err, ErrNone) {
+	if _, err := Open(dir); !errors.Is(err, ErrNoTemplate) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	write(dir, configFile, `{"bos_token":{"content":"<b>"},"eos_token":"<e>","pad_token":null,"chat_template":[{"name":"tool_use","template":"x"},{"name":"default","template":"{{ bos_token }}config{{ eos_token }}"}]}`)

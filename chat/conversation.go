@@ -40,13 +40,13 @@ func parseMessage(v any) (m Message, err error) {
 	}
 	m.fields = d
 	if from, ok := d.Values["from"].(string); ok && d.Values["role"] == nil {
-		m.fields = fromValue(d, from)
+		m.fields = fromLegacy(d, from)
 	}
 	role, ok := m.fields.Values["role"].(string)
 	if !ok || role == "" {
 		return m, fmt.Errorf("it has no role; it has %s", strings.Join(d.Names(), ", "))
 	}
-	m.Given = d.Values["weight"] == int64(0) || d.Values["weight"] == 0.0
+	m.ExcludeFromLoss = d.Values["weight"] == int64(0) || d.Values["weight"] == 0.0
 	aliasReasoning(m.fields)
 	return m, m.checkContent()
 }
@@ -66,7 +66,7 @@ func (m Message) checkContent() error {
 }
 
 // fromValue is a message of the older form in the usual one.
-func fromValue(old *jinja.Dict, from string) *jinja.Dict {
+func fromLegacy(old *jinja.Dict, from string) *jinja.Dict {
 	d := jinja.NewDict()
 	if role, ok := roles[from]; ok {
 		from = role

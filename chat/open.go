@@ -14,13 +14,13 @@ import (
 // Files of a model's folder that templates are found in, the first that is there.
 const (
 	templateFile = "chat_template.jinja"
-	oldFile      = "chat_template.json"
+	legacyFile   = "chat_template.json"
 	configFile   = "tokenizer_config.json"
 	specialFile  = "special_tokens_map.json"
 )
 
 // ErrNone says that a model has no chat template.
-var ErrNone = errors.New("there is no chat template")
+var ErrNoTemplate = errors.New("there is no chat template")
 
 // maxFile is the size of the largest file that is read.
 const maxFile = 16 << 20
@@ -40,9 +40,9 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Special = specialWords(words)
-	for name, word := range specialWords(config) {
-		t.Special[name] = word
+	t.SpecialTokens = specialTokens(words)
+	for name, word := range specialTokens(config) {
+		t.SpecialTokens[name] = word
 	}
 	return t, nil
 }
@@ -62,7 +62,7 @@ func OpenFile(path, dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Special = specialWords(config)
+	t.SpecialTokens = specialTokens(config)
 	return t, nil
 }
 
@@ -75,7 +75,7 @@ func openSource(dir string, config map[string]json.RawMessage) (*Template, error
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading a chat template: %w", err)
 	}
-	path = filepath.Join(dir, oldFile)
+	path = filepath.Join(dir, legacyFile)
 	old, err := readObject(path)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func openSource(dir string, config map[string]json.RawMessage) (*Template, error
 // templateText is a template, or the default of several with names.
 func templateText(raw json.RawMessage) (string, error) {
 	if raw == nil || string(raw) == "null" {
-		return "", ErrNone
+		return "", ErrNoTemplate
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -110,12 +110,12 @@ func templateText(raw json.RawMessage) (string, error) {
 		}
 		names = append(names, t.Name)
 	}
-	return "", fmt.Errorf("%w called default, only %s; give one in a file of its own", ErrNone, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w called default, only %s; give one in a file of its own", ErrNoTemplate, strings.Join(names, ", "))
 }
 
 // specialWords are the entries whose names end in _token: texts, or objects that
 // have one.
-func specialWords(fields map[string]json.RawMessage) map[string]string {
+func specialTokens(fields map[string]json.RawMessage) map[string]string {
 	words := map[string]string{}
 	for name, raw := range fields {
 		if !strings.HasSuffix(name, "_token") {

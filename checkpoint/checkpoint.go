@@ -56,15 +56,15 @@ type Dir struct {
 	Path string
 	Keep int // how many checkpoints a save leaves; 0 is all
 	// Spared is the iteration of a checkpoint that is left however old it is; 0 is none.
-	Spared int64
-	Disk   vfs.FS // nil is the real one
+	AlwaysKeep int64
+	FS         vfs.FS // nil is the real one
 }
 
-func (d Dir) disk() vfs.FS {
-	if d.Disk == nil {
+func (d Dir) fs() vfs.FS {
+	if d.FS == nil {
 		return vfs.OS
 	}
-	return d.Disk
+	return d.FS
 }
 
 // Snapshot is what a checkpoint is made from. Tensors are pulled while saving and
@@ -73,7 +73,7 @@ type Snapshot struct {
 	Iteration int64 // optimizer steps done
 	Model     hf.Model
 	Adapter   *hf.Adapter          // instead of the model, where adapters are trained
-	State     []safetensors.Source // optimizer state, named like "exp_avg.<param>"
+	State     []safetensors.Output // optimizer state, named like "exp_avg.<param>"
 	Trainer   any                  // kept as JSON: schedule, position in the data, seeds
 }
 
@@ -110,7 +110,7 @@ type Entry struct {
 // the others, newest first. Order is by time of saving: after a return to an earlier
 // iteration the newest need not be the furthest.
 func (d Dir) List() ([]Entry, error) {
-	names, err := d.disk().List(d.Path)
+	names, err := d.fs().List(d.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (d Dir) List() ([]Entry, error) {
 			continue
 		}
 		e := Entry{Path: filepath.Join(d.Path, n), Iteration: iteration}
-		m, err := readManifest(d.disk(), e.Path)
+		m, err := readManifest(d.fs(), e.Path)
 		if err == nil && m.Iteration != iteration {
 			err = fmt.Errorf("%s: its manifest is of iteration %d", e.Path, m.Iteration)
 		}

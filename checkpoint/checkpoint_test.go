@@ -15,6 +15,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -39,10 +40,10 @@ func bits(x safetensors.Info, iteration int64, variant uint64) []byte {
 	return p
 }
 
-func sources(infos []safetensors.Info, iteration int64, variant uint64) []safetensors.Source {
-	var out []safetensors.Source
+func sources(infos []safetensors.Info, iteration int64, variant uint64) []safetensors.Output {
+	var out []safetensors.Output
 	for _, x := range infos {
-		out = append(out, safetensors.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		out = append(out, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			_, err := w.Write(bits(x, iteration, variant))
 			return err
 		}})
@@ -121,12 +122,12 @@ func latest(t testing.TB, d Dir) (iteration int64, variant uint64) {
 
 func inMemory(keep int) (Dir, *vfs.Memory) {
 	disk := vfs.NewMemory(1 << 20)
-	return Dir{Path: "/run", Keep: keep, Disk: disk}, disk
+	return Dir{Path: "/run", Keep: keep, FS: disk}, disk
 }
 
 func names(t testing.TB, d Dir) []string {
 	t.Helper()
-	n, err := d.disk().List(d.Path)
+	n, err := d.fs().List(d.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestKeepAll(t *testing.T) {
 // The one spared stays however old it is, and takes no place from the newest.
 func TestSpared(t *testing.T) {
 	d, _ := inMemory(2)
-	d.Spared = 2
+	d.AlwaysKeep = 2
 	for i := range int64(6) {
 		save(t, d, i, 0)
 	}
@@ -229,7 +230,7 @@ func TestSaveRefuses(t *testing.T) {
 		"large trainer": func(s *Snapshot) { s.Trainer = strings.Repeat("x", maxJSON) },
 		"a name taken":  func(s *Snapshot) { s.Model.Files = []string{"/other/" + TrainerName} },
 		"missing file":  func(s *Snapshot) { s.Model.Files = []string{"/none"} },
-		"bad tensor":    func(s *Snapshot) { s.State[0].Type = dtype.NF4 },
+		"bad tensor":    func(s *Snapshot) { s.State[0].Type = quant.NF4 },
 		"bad config":    func(s *Snapshot) { s.Model.Config.Layers = -1 },
 	} {
 		s := snapshot(2, 0)
@@ -261,7 +262,7 @@ func TestBitFlips(t *testing.T) {
 		for range 60 {
 			at, bit := rng.Int64N(info.Size), byte(1)<<rng.IntN(8)
 			flipped := d
-			flipped.Disk = &vfs.Faults{Disk: disk, Corrupt: func(name string, off int64, p []byte) {
+			flipped.FS = &vfs.Faults{Disk: disk, Corrupt: func(name string, off int64, p []byte) {
 				if name == newest+"/"+f && at >= off && at < off+int64(len(p)) {
 					p[at-off] ^= bit
 				}
@@ -317,7 +318,7 @@ func TestDamage(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	for _, room := range []int64{100, 9_000} { // too little to begin, and to end
 		disk := vfs.NewMemory(10_000 + room)
-		d := Dir{Path: "/run", Keep: 1, Disk: disk}
+		d := Dir{Path: "/run", Keep: 1, FS: disk}
 		save(t, d, 1, 0)
 		free, err := disk.Free("/run")
 		if err != nil {

@@ -70,10 +70,10 @@ func TestCrashAtEveryCall(t *testing.T) {
 			d, before := w.prepare(t)
 			disk := copyOf(before)
 			count := &vfs.Faults{Disk: disk}
-			d.Disk = count
+			d.FS = count
 			save(t, d, w.iteration, 1)
 			for _, after := range losses(disk, 8, 0) {
-				d.Disk = after
+				d.FS = after
 				w.verify(t, d, true)
 			}
 			for at := 1; at <= count.Calls(); at++ {
@@ -93,18 +93,18 @@ func losses(disk *vfs.Memory, n, seed int) []*vfs.Memory {
 }
 
 func (w world) crashAt(t *testing.T, d Dir, disk *vfs.Memory, at int) {
-	d.Disk = &vfs.Faults{Disk: disk, CrashAt: at}
+	d.FS = &vfs.Faults{Disk: disk, CrashAt: at}
 	path, err := d.Save(snapshot(w.iteration, 1))
 	if err != nil && !errors.Is(err, vfs.ErrCrashed) {
 		t.Fatalf("crash at call %d: %v", at, err)
 	}
 	after := append([]*vfs.Memory{disk}, losses(disk, 4, at)...)
 	for _, disk := range after {
-		d.Disk = disk
+		d.FS = disk
 		w.verify(t, d, path != "")
 	}
 	for _, disk := range after[:2] {
-		d.Disk = disk
+		d.FS = disk
 		save(t, d, 9, 0)
 		if i, _ := latest(t, d); i != 9 {
 			t.Fatalf("after a crash at call %d and another save the latest is %d", at, i)
@@ -123,12 +123,12 @@ func TestCrashWhileClearingUp(t *testing.T) {
 	for range 100 {
 		disk := copyOf(before)
 		for range 3 {
-			d.Disk = &vfs.Faults{Disk: disk, CrashAt: 1 + rng.IntN(70)}
+			d.FS = &vfs.Faults{Disk: disk, CrashAt: 1 + rng.IntN(70)}
 			d.Save(snapshot(w.iteration, 1))
 			if rng.IntN(2) == 0 {
 				disk = disk.AfterPowerLoss(rng)
 			}
-			d.Disk = disk
+			d.FS = disk
 			w.verify(t, d, false)
 		}
 	}
@@ -142,22 +142,22 @@ func TestFailureAtEveryCall(t *testing.T) {
 	for _, w := range worlds {
 		d, before := w.prepare(t)
 		count := &vfs.Faults{Disk: copyOf(before)}
-		d.Disk = count
+		d.FS = count
 		save(t, d, w.iteration, 1)
 		for at := 1; at <= count.Calls(); at++ {
 			disk := copyOf(before)
-			d.Disk = &vfs.Faults{Disk: disk, FailAt: at, Err: boom}
+			d.FS = &vfs.Faults{Disk: disk, FailAt: at, Err: boom}
 			path, err := d.Save(snapshot(w.iteration, 1))
 			if path == "" && !errors.Is(err, boom) {
 				t.Errorf("%s: call %d failed and Save gave %v", w.name, at, err)
 			}
-			d.Disk = disk
+			d.FS = disk
 			w.verify(t, d, path != "")
 			if w.before != nil && !slices.ContainsFunc(names(t, d), visible) {
 				t.Errorf("%s: call %d failed and left only %v", w.name, at, names(t, d))
 			}
 			for _, after := range losses(disk, 2, at) {
-				d.Disk = after
+				d.FS = after
 				w.verify(t, d, path != "")
 			}
 		}

@@ -16,10 +16,10 @@ import (
 
 // manifest describes a checkpoint. It is the last file written.
 type manifest struct {
-	Format    int            `json:"format"`
-	Iteration int64          `json:"iteration"`
-	Saved     int64          `json:"saved_unix_nano"`
-	Files     map[string]sum `json:"files"`
+	Format    int                 `json:"format"`
+	Iteration int64               `json:"iteration"`
+	Saved     int64               `json:"saved_unix_nano"`
+	Files     map[string]checksum `json:"files"`
 }
 
 // formatVersion is raised when older programs could no longer read what is written.
@@ -30,7 +30,7 @@ const maxJSON = 16 << 20
 
 // sum is the size and CRC-32C of a file: it finds damage, not malice, at the speed
 // of memory.
-type sum struct {
+type checksum struct {
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc32c"`
 }
@@ -38,7 +38,7 @@ type sum struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sealed is the file's form: the manifest and a checksum of its own compact text.
-type sealed struct {
+type sealedManifest struct {
 	Manifest json.RawMessage `json:"manifest"`
 	CRC      uint32          `json:"crc32c"`
 }
@@ -48,11 +48,11 @@ func (m manifest) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.MarshalIndent(sealed{text, crc32.Checksum(text, castagnoli)}, "", "  ")
+	return json.MarshalIndent(sealedManifest{text, crc32.Checksum(text, castagnoli)}, "", "  ")
 }
 
 func parseManifest(raw []byte) (manifest, error) {
-	var s sealed
+	var s sealedManifest
 	var m manifest
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return m, err
@@ -108,7 +108,7 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 func (m manifest) verify(disk vfs.FS, dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		path := filepath.Join(dir, name)
-		got, err := sumOf(disk, path)
+		got, err := checksumOf(disk, path)
 		if err != nil {
 			return err
 		}
@@ -119,29 +119,29 @@ func (m manifest) verify(disk vfs.FS, dir string) error {
 	return nil
 }
 
-func sumOf(disk vfs.FS, path string) (s sum, err error) {
+func checksumOf(disk vfs.FS, path string) (s checksum, err error) {
 	f, err := disk.Open(path)
 	if err != nil {
-		return sum{}, err
+		return checksum{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := f.Size()
 	if err != nil {
-		return sum{}, err
+		return checksum{}, err
 	}
 	w := crc32.New(castagnoli)
 	n, err := io.CopyBuffer(w, io.NewSectionReader(f, 0, size), make([]byte, min(1<<20, size+1)))
-	return sum{n, w.Sum32()}, err
+	return checksum{n, w.Sum32()}, err
 }
 
 // summing is a disk that notes the sum of each file written to it, by name.
-type summing struct {
+type checksumFS struct {
 	vfs.FS
-	files map[string]*summingFile
+	files map[string]*checksumFile
 }
 
 // Create implements vfs.FS.
-func (d summing) Create(path string) (vfs.File, error) {
+func (d checksumFS) Create(path string) (vfs.File, error) {
 	name := filepath.Base(path)
 	if d.files[name] != nil {
 		return nil, fmt.Errorf("%s would be written twice", path)
@@ -150,30 +150,30 @@ func (d summing) Create(path string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.files[name] = &summingFile{File: f}
+	d.files[name] = &checksumFile{File: f}
 	return d.files[name], nil
 }
 
 // sums is what has been written.
-func (d summing) sums() map[string]sum {
-	out := make(map[string]sum, len(d.files))
+func (d checksumFS) sums() map[string]checksum {
+	out := make(map[string]checksum, len(d.files))
 	for name, f := range d.files {
 		out[name] = f.sum
 	}
 	return out
 }
 
-type summingFile struct {
+type checksumFile struct {
 	vfs.File
-	sum sum
+	sum checksum
 }
 
 // WriteAt is refused: what was written before is in the sum.
-func (f *summingFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *checksumFile) WriteAt(p []byte, off int64) (int, error) {
 	return 0, fmt.Errorf("writing %d bytes at %d again, in a file that is summed as it is written", len(p), off)
 }
 
-func (f *summingFile) Write(p []byte) (int, error) {
+func (f *checksumFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
 	f.sum.Bytes += int64(n)
 	f.sum.CRC = crc32.Update(f.sum.CRC, castagnoli, p[:n])

@@ -41,7 +41,7 @@ func (d Dir) Latest() (*Checkpoint, error) {
 	}
 	var skipped []error
 	for _, e := range found {
-		c, err := OpenOn(d.disk(), e.Path)
+		c, err := OpenOn(d.fs(), e.Path)
 		if err == nil {
 			c.Skipped = skipped
 			return c, nil

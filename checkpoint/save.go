@@ -31,11 +31,11 @@ func (d Dir) Save(s Snapshot) (path string, err error) {
 }
 
 func (d Dir) write(s Snapshot, path string) error {
-	disk := d.disk()
+	disk := d.fs()
 	if err := vfs.MkdirAll(disk, d.Path); err != nil {
 		return err
 	}
-	if err := d.clean(); err != nil {
+	if err := d.removeLeftovers(); err != nil {
 		return err
 	}
 	saved, err := d.saveTime()
@@ -51,11 +51,11 @@ func (d Dir) write(s Snapshot, path string) error {
 			if err := s.fill(disk, partial, saved); err != nil {
 				return err
 			}
-			return d.setAside(path)
+			return d.hideReplaced(path)
 		})
 	})
 	if err != nil {
-		return errors.Join(err, d.putBack(path))
+		return errors.Join(err, d.restoreReplaced(path))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (d Dir) saveTime() (int64, error) {
 
 // fill writes all files of a checkpoint, the manifest last.
 func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
-	sums := summing{disk, map[string]*summingFile{}}
+	sums := checksumFS{disk, map[string]*checksumFile{}}
 	if err := s.weights().Fill(sums, dir); err != nil {
 		return err
 	}
@@ -106,33 +106,33 @@ func writeText(disk vfs.FS, path string, text []byte) error {
 
 // setAside hides an older checkpoint of the same iteration, where Latest still finds
 // it, so that the new one can have its name.
-func (d Dir) setAside(path string) error {
-	exists, err := vfs.Exists(d.disk(), path)
+func (d Dir) hideReplaced(path string) error {
+	exists, err := vfs.Exists(d.fs(), path)
 	if err != nil || !exists {
 		return err
 	}
-	return d.disk().Rename(path, hidden(path, replacedSuffix))
+	return d.fs().Rename(path, hidden(path, replacedSuffix))
 }
 
 // putBack undoes setAside where the new checkpoint did not get its name.
-func (d Dir) putBack(path string) error {
-	aside, err := vfs.Exists(d.disk(), hidden(path, replacedSuffix))
+func (d Dir) restoreReplaced(path string) error {
+	aside, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
 	if err != nil || !aside {
 		return err
 	}
-	taken, err := vfs.Exists(d.disk(), path)
+	taken, err := vfs.Exists(d.fs(), path)
 	if err != nil || taken {
 		return err
 	}
-	if err := d.disk().Rename(hidden(path, replacedSuffix), path); err != nil {
+	if err := d.fs().Rename(hidden(path, replacedSuffix), path); err != nil {
 		return err
 	}
-	return d.disk().SyncDir(d.Path)
+	return d.fs().SyncDir(d.Path)
 }
 
 // clean clears away what killed saves left.
-func (d Dir) clean() error {
-	names, err := d.disk().List(d.Path)
+func (d Dir) removeLeftovers() error {
+	names, err := d.fs().List(d.Path)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (d Dir) clean() error {
 		case replacedSuffix:
 			replaced = append(replaced, d.At(iteration))
 		case partialSuffix:
-			err = vfs.RemoveAll(d.disk(), filepath.Join(d.Path, n))
+			err = vfs.RemoveAll(d.fs(), filepath.Join(d.Path, n))
 		case removingSuffix:
 			err = d.finishRemoving(filepath.Join(d.Path, n))
 		}
@@ -152,7 +152,7 @@ func (d Dir) clean() error {
 		}
 	}
 	for _, path := range replaced {
-		if err := d.putBack(path); err != nil {
+		if err := d.restoreReplaced(path); err != nil {
 			return err
 		}
 		if err := d.removeReplaced(path); err != nil {
@@ -174,7 +174,7 @@ func (d Dir) prune(newest string) error {
 	}
 	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
 	for _, e := range readable[min(d.Keep, len(readable)):] {
-		if d.Spared > 0 && e.Iteration == d.Spared {
+		if d.AlwaysKeep > 0 && e.Iteration == d.AlwaysKeep {
 			continue
 		}
 		if err := d.remove(e.Path, hidden(e.Path, removingSuffix)); err != nil {
@@ -187,7 +187,7 @@ func (d Dir) prune(newest string) error {
 // removeReplaced removes what setAside hid, if it did.
 func (d Dir) removeReplaced(path string) error {
 	replaced := hidden(path, replacedSuffix)
-	exists, err := vfs.Exists(d.disk(), replaced)
+	exists, err := vfs.Exists(d.fs(), replaced)
 	if err != nil || !exists {
 		return err
 	}
@@ -196,7 +196,7 @@ func (d Dir) removeReplaced(path string) error {
 
 // remove takes a checkpoint its name before it takes its files.
 func (d Dir) remove(path, doomed string) error {
-	if err := d.disk().Rename(path, doomed); err != nil {
+	if err := d.fs().Rename(path, doomed); err != nil {
 		return err
 	}
 	return d.finishRemoving(doomed)
@@ -205,8 +205,8 @@ func (d Dir) remove(path, doomed string) error {
 // finishRemoving removes the files once the doomed name is durable: otherwise a loss
 // of power could bring the old name back with half of them.
 func (d Dir) finishRemoving(doomed string) error {
-	if err := d.disk().SyncDir(d.Path); err != nil {
+	if err := d.fs().SyncDir(d.Path); err != nil {
 		return err
 	}
-	return vfs.RemoveAll(d.disk(), doomed)
+	return vfs.RemoveAll(d.fs(), doomed)
 }

@@ -25,13 +25,13 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 	for _, x := range from.Tensors() {
 		r.Tensors++
 		r.Before += x.Bytes
-		a.Tensors = append(a.Tensors, adapterTensor(x, t, &r))
+		a.Tensors = append(a.Tensors, adapterOutput(x, t, &r))
 	}
 	var err error
 	if r.Bytes, err = a.Bytes(); err != nil {
 		return Result{}, err
 	}
-	a.Tensors = watched(ctx, a.Tensors, r.Bytes, nil)
+	a.Tensors = withProgress(ctx, a.Tensors, r.Bytes, nil)
 	if err := a.WriteOn(vfs.OS, dir); err != nil {
 		return Result{}, err
 	}
@@ -39,15 +39,15 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 	return r, nil
 }
 
-func adapterTensor(x safetensors.Tensor, t dtype.Type, r *Result) safetensors.Source {
+func adapterOutput(x safetensors.Tensor, t dtype.Type, r *Result) safetensors.Output {
 	if t == dtype.Invalid || t == x.Type {
-		return safetensors.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		return safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 			return err
 		}}
 	}
 	r.Changed++
-	return safetensors.Source{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
+	return safetensors.Output{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
 		numbers, err := quant.Plain(t, x.Shape.Elements(), func(first int64, dst []float32) error { return x.ReadF32(dst, first) })
 		if err == nil {
 			_, err = io.Copy(w, numbers)

@@ -33,7 +33,7 @@ import (
 type Options struct {
 	// Products is the type of the model's products, the output one left out: NF4, FP4,
 	// RowI8, RowF8 or a plain one. Invalid leaves them as they are.
-	Products dtype.Type
+	Linear dtype.Type
 	// Skip are modules whose products are taken for other weights: names or patterns, as
 	// nn.NewChosen has them.
 	Skip []string
@@ -41,7 +41,7 @@ type Options struct {
 	Others dtype.Type
 	// Single leaves the scales of 4-bit weights in f32, instead of coding them again.
 	// Weights that are coded already, and stay so, keep theirs.
-	Single bool
+	NoDoubleQuant bool
 	// Adapters are merged into the weights.
 	Adapters []lora.Weighted
 
@@ -71,7 +71,7 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	}
 	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes, Offloaded: o.Offloaded}
 	for _, t := range c.list {
-		sources, err := c.sources(t)
+		sources, err := c.outputs(t)
 		if err != nil {
 			return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
 		}
@@ -80,7 +80,7 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	if c.result.Bytes, err = m.Bytes(); err != nil {
 		return Result{}, err
 	}
-	m.Tensors = watched(ctx, m.Tensors, c.result.Bytes, o.Progress)
+	m.Tensors = withProgress(ctx, m.Tensors, c.result.Bytes, o.Progress)
 	disk := o.Disk
 	if disk == nil {
 		disk = vfs.OS
@@ -95,14 +95,14 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 // conversion is a folder about to be converted.
 type conversion struct {
 	Options
-	config   *hf.Config
-	list     []stored.Tensor
-	params   map[string]string // by the names of tensors
-	products map[string]bool   // params
-	skipped  []string          // modules that would be among them
-	merged   *lora.Merged      // nil where no adapters are merged
-	plain    dtype.Type        // of weights beside coded ones
-	result   Result
+	config    *hf.Config
+	list      []stored.Tensor
+	params    map[string]string // by the names of tensors
+	linear    map[string]bool   // params
+	skipped   []string          // modules that would be among them
+	merged    *lora.Merged      // nil where no adapters are merged
+	plainType dtype.Type        // of weights beside coded ones
+	result    Result
 }
 
 // prepare checks everything that can be wrong before anything is written.
@@ -116,7 +116,7 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 		return nil, err
 	}
 	c := &conversion{Options: o, params: map[string]string{}}
-	if c.products, err = lora.Products(net); err != nil {
+	if c.linear, err = lora.LinearWeights(net); err != nil {
 		return nil, err
 	}
 	if err := c.skip(); err != nil {
@@ -129,7 +129,7 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := weights.FromTensors(from, info, params)
+	base, err := weights.FromSource(from, info, params)
 	if err != nil {
 		return nil, err
 	}
@@ -151,17 +151,17 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 
 // skip takes modules out of the products.
 func (c *conversion) skip() error {
-	chosen, err := nn.NewChosen(c.Skip)
+	chosen, err := nn.NewModuleSet(c.Skip)
 	if err != nil {
 		return err
 	}
-	for _, param := range slices.Sorted(maps.Keys(c.products)) {
+	for _, param := range slices.Sorted(maps.Keys(c.linear)) {
 		if module := strings.TrimSuffix(param, ".weight"); nn.Within(module, chosen.Has) {
 			c.skipped = append(c.skipped, module)
-			delete(c.products, param)
+			delete(c.linear, param)
 		}
 	}
-	if err := chosen.Missed(); err != nil {
+	if err := chosen.Unmatched(); err != nil {
 		return fmt.Errorf("products that are left as they are: %w", err)
 	}
 	return nil
@@ -169,10 +169,10 @@ func (c *conversion) skip() error {
 
 // check refuses types that make no sense.
 func (o Options) check(c *hf.Config) error {
-	coded := o.Products.Block()
+	coded := o.Linear.Block()
 	switch {
-	case o.Products != dtype.Invalid && !coded && !o.Products.IsPlain():
-		return fmt.Errorf("products cannot be stored as %v; use nf4, fp4, i8row, f8row, f32, bf16 or f16", o.Products)
+	case o.Linear != dtype.Invalid && !coded && !o.Linear.IsPlain():
+		return fmt.Errorf("products cannot be stored as %v; use nf4, fp4, i8row, f8row, f32, bf16 or f16", o.Linear)
 	case o.Others != dtype.Invalid && !o.Others.IsPlain():
 		return fmt.Errorf("weights cannot be stored as %v; use f32, bf16 or f16", o.Others)
 	case coded && stored.Quantized(c):
@@ -184,7 +184,7 @@ func (o Options) check(c *hf.Config) error {
 // checkTransposed refuses to code products that lie as [in out]: the libraries have them
 // the other way round.
 func (c *conversion) checkTransposed(info arch.Info) error {
-	if info.Transposed && c.Products.Block() {
+	if info.Transposed && c.Linear.Block() {
 		return fmt.Errorf("it is a %s model, whose products are kept as [in out]; coded weights lie the other way round, which is not written here", info.Type)
 	}
 	return nil
@@ -205,21 +205,21 @@ func (c *conversion) configure(from *hf.Config, net nn.Model) (err error) {
 	if c.Others != dtype.Invalid {
 		config.Type = c.Others
 	}
-	c.config, c.plain = &config, config.Type
-	if c.plain == dtype.Invalid {
-		c.plain = dtype.F32
+	c.config, c.plainType = &config, config.Type
+	if c.plainType == dtype.Invalid {
+		c.plainType = dtype.F32
 	}
 	switch {
-	case c.Products.Block():
-		c.config, err = stored.Configure(&config, c.Products, !c.Single, outputOf(net), c.skipped...)
-	case c.Products != dtype.Invalid && stored.Quantized(from):
-		c.config = stored.Plain(&config)
+	case c.Linear.Block():
+		c.config, err = stored.Configure(&config, c.Linear, !c.NoDoubleQuant, lmHead(net), c.skipped...)
+	case c.Linear != dtype.Invalid && stored.Quantized(from):
+		c.config = stored.Unquantized(&config)
 	}
 	return err
 }
 
 // outputOf is the name of the module that makes the logits.
-func outputOf(net nn.Model) (name string) {
+func lmHead(net nn.Model) (name string) {
 	h, ok := net.(interface{ Output() *nn.Linear })
 	if !ok {
 		return ""
@@ -235,7 +235,7 @@ func outputOf(net nn.Model) (name string) {
 }
 
 // sources are the tensors a weight becomes.
-func (c *conversion) sources(t stored.Tensor) ([]safetensors.Source, error) {
+func (c *conversion) outputs(t stored.Tensor) ([]safetensors.Output, error) {
 	param, known := c.params[t.Name]
 	changed := known && c.merged != nil && c.merged.Changes(param)
 	to := c.typeOf(t, param, known)
@@ -244,7 +244,7 @@ func (c *conversion) sources(t stored.Tensor) ([]safetensors.Source, error) {
 		c.result.Before += p.Bytes
 	}
 	if !changed && to == t.Type {
-		return copies(t), nil
+		return copyOutputs(t), nil
 	}
 	c.result.Changed++
 	read := t.ReadF32
@@ -254,24 +254,24 @@ func (c *conversion) sources(t stored.Tensor) ([]safetensors.Source, error) {
 	from := func(first int64, dst []float32) error { return read(dst, first) }
 	if to.Block() {
 		w := stored.Weight{Name: t.Name, Shape: t.Shape, From: from}
-		return w.Sources(to, c.plain, c.double(t))
+		return w.Outputs(to, c.plainType, c.doubleQuant(t))
 	}
-	return []safetensors.Source{plainSource(t, to, from)}, nil
+	return []safetensors.Output{plainOutput(t, to, from)}, nil
 }
 
 // double says whether the scales of a weight are coded again.
-func (c *conversion) double(t stored.Tensor) bool {
+func (c *conversion) doubleQuant(t stored.Tensor) bool {
 	if t.Type.Block() {
-		return t.Double()
+		return t.DoubleQuantized()
 	}
-	return !c.Single
+	return !c.NoDoubleQuant
 }
 
 // typeOf is what a weight is stored as. Tensors that are no weights stay as they are.
 func (c *conversion) typeOf(t stored.Tensor, param string, known bool) dtype.Type {
 	to := c.Others
-	if c.products[param] {
-		to = c.Products
+	if c.linear[param] {
+		to = c.Linear
 	}
 	if !known || to == dtype.Invalid || !t.Type.Float() || !strings.HasSuffix(t.Name, ".weight") && to.Block() {
 		return t.Type

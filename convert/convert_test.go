@@ -22,6 +22,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/spec"
@@ -81,8 +82,8 @@ func content(t *testing.T, f *hf.Folder, name string) []byte {
 // sum. In 4 bits that leaves out the absmax, which transformers' CPU build codes only
 // roughly, and everything that follows from their mean.
 func TestQuantizedFoldersAreWhatTransformersWrites(t *testing.T) {
-	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "int8": dtype.RowI8} {
-		ours, theirs := open(t, converted(t, plain, name, convert.Options{Products: kind})), open(t, filepath.Join(folders, name))
+	for name, kind := range map[string]dtype.Type{"nf4": quant.NF4, "int8": quant.RowI8} {
+		ours, theirs := open(t, converted(t, plain, name, convert.Options{Linear: kind})), open(t, filepath.Join(folders, name))
 		if a, b := len(ours.Tensors()), len(theirs.Tensors()); a != b {
 			t.Errorf("%s: %d tensors, want %d", name, a, b)
 		}
@@ -189,11 +190,11 @@ func TestFormatsHoldTheNumbers(t *testing.T) {
 		o     convert.Options
 		error float64 // half the widest gap between values, or the rounding of a type
 	}{
-		{"nf4", convert.Options{Products: dtype.NF4, Others: dtype.F32}, 0.16},
-		{"fp4", convert.Options{Products: dtype.FP4, Others: dtype.F32, Single: true}, 0.17},
-		{"int8", convert.Options{Products: dtype.RowI8, Others: dtype.F32}, 0.5 / 127 * 1.001},
-		{"fp8", convert.Options{Products: dtype.RowF8}, 1.0 / 28 * 1.001},
-		{"f16", convert.Options{Products: dtype.F16, Others: dtype.F16}, 0.0005},
+		{"nf4", convert.Options{Linear: quant.NF4, Others: dtype.F32}, 0.16},
+		{"fp4", convert.Options{Linear: quant.FP4, Others: dtype.F32, NoDoubleQuant: true}, 0.17},
+		{"int8", convert.Options{Linear: quant.RowI8, Others: dtype.F32}, 0.5 / 127 * 1.001},
+		{"fp8", convert.Options{Linear: quant.RowF8}, 1.0 / 28 * 1.001},
+		{"f16", convert.Options{Linear: dtype.F16, Others: dtype.F16}, 0.0005},
 	} {
 		dir := converted(t, plain, c.name, c.o)
 		leaveLogits(t, dir)
@@ -201,7 +202,7 @@ func TestFormatsHoldTheNumbers(t *testing.T) {
 		if d := apart(coded, want); d > c.error || d == 0 {
 			t.Errorf("%s is off by %v of the largest, want at most %v", c.name, d, c.error)
 		}
-		back := converted(t, dir, "back", convert.Options{Products: dtype.F32, Others: dtype.F32})
+		back := converted(t, dir, "back", convert.Options{Linear: dtype.F32, Others: dtype.F32})
 		if d := apart(numbers(t, back, weight), coded); d != 0 {
 			t.Errorf("%s in f32 is off by %v", c.name, d)
 		}
@@ -268,19 +269,19 @@ func TestAdaptersAreMergedIntoQuantizedWeights(t *testing.T) {
 	base := filepath.Join(models, "llama")
 	a := adapter(t, "llama")
 	const name = "model.layers.0.self_attn.q_proj.weight"
-	for _, o := range []convert.Options{{Products: dtype.NF4}, {Products: dtype.FP4, Single: true}, {Products: dtype.RowI8}, {Products: dtype.RowF8}} {
+	for _, o := range []convert.Options{{Linear: quant.NF4}, {Linear: quant.FP4, NoDoubleQuant: true}, {Linear: quant.RowI8}, {Linear: quant.RowF8}} {
 		quantized := converted(t, base, "quantized", o)
 		merged := converted(t, quantized, "merged", convert.Options{Adapters: []lora.Weighted{{Adapter: a, Weight: 1}}})
-		decoded := converted(t, quantized, "decoded", convert.Options{Products: dtype.F32})
+		decoded := converted(t, quantized, "decoded", convert.Options{Linear: dtype.F32})
 		added := converted(t, decoded, "added", convert.Options{Adapters: []lora.Weighted{{Adapter: a, Weight: 1}}})
 		again := converted(t, added, "again", o)
 		same(t, again, merged, name)
 		same(t, quantized, merged, "model.layers.0.mlp.up_proj.weight")
 		if d := apart(numbers(t, merged, name), numbers(t, quantized, name)); d < 0.05 {
-			t.Errorf("%v: merging changed the weights by %v", o.Products, d)
+			t.Errorf("%v: merging changed the weights by %v", o.Linear, d)
 		}
 		if got, want := quantization(t, merged), quantization(t, quantized); got != want {
-			t.Errorf("%v: quantization_config is %s, was %s", o.Products, got, want)
+			t.Errorf("%v: quantization_config is %s, was %s", o.Linear, got, want)
 		}
 	}
 }
@@ -304,10 +305,10 @@ func TestRefusals(t *testing.T) {
 	}
 	llama := filepath.Join(models, "llama")
 	for says, err := range map[string]error{
-		"quantized already":               try(folders+"/nf4", convert.Options{Products: dtype.NF4}),
-		"[in out]":                        try(models+"/gpt2", convert.Options{Products: dtype.NF4}),
-		"products cannot be stored as i8": try(plain, convert.Options{Products: dtype.I8}),
-		"cannot be stored as nf4":         try(plain, convert.Options{Others: dtype.NF4}),
+		"quantized already":               try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
+		"[in out]":                        try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
+		"products cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
+		"cannot be stored as nf4":         try(plain, convert.Options{Others: quant.NF4}),
 		"no layer is named":               try(llama, convert.Options{Adapters: once("gpt2", 1)}),
 		"is it for another model?":        try(llama, convert.Options{Adapters: once("dora", 1)}),
 		"changes lengths":                 try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
@@ -332,7 +333,7 @@ func empty(t *testing.T, dir string) {
 func TestNothingIsWrittenHalf(t *testing.T) {
 	root := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := convert.Folder(ctx, open(t, plain), filepath.Join(root, "out"), convert.Options{Products: dtype.NF4, Progress: func(done, total int64) {
+	_, err := convert.Folder(ctx, open(t, plain), filepath.Join(root, "out"), convert.Options{Linear: quant.NF4, Progress: func(done, total int64) {
 		if done > total/2 {
 			cancel()
 		}
@@ -342,7 +343,7 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	}
 	empty(t, root)
 	full := vfs.NewMemory(1000)
-	_, err = convert.Folder(context.Background(), open(t, plain), "/out", convert.Options{Products: dtype.NF4, Disk: full})
+	_, err = convert.Folder(context.Background(), open(t, plain), "/out", convert.Options{Linear: quant.NF4, Disk: full})
 	var space *vfs.SpaceError
 	if !errors.As(err, &space) || space.Needed <= space.Free {
 		t.Errorf("on a full disk: %v", err)
@@ -363,11 +364,11 @@ func leaveLogits(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := spec.Trace("kept", "test", net, graph.Config{Rows: 1, Seq: 12, DType: dtype.F32, Task: graph.Infer})
+	m, err := spec.Trace("kept", "test", net, graph.Config{MicroBatchSize: 1, Seq: 12, DType: dtype.F32, Task: graph.Infer})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}
+	in := spectest.Inputs{Params: map[string]op.Array{}, Batch: map[string]op.Array{}}
 	for _, p := range m.Params {
 		a := op.NewArray(p.Type)
 		for i, f := range numbers(t, dir, p.Name) {
@@ -375,12 +376,12 @@ func leaveLogits(t *testing.T, dir string) {
 		}
 		in.Params[p.Name] = a
 	}
-	for _, p := range m.Parts {
+	for _, p := range m.BatchTensors {
 		a := op.NewArray(p.Type)
 		for i := range a.I {
 			a.I[i] = int32(i)
 		}
-		in.Parts[p.Name] = a
+		in.Batch[p.Name] = a
 	}
 	out, err := spectest.Forward(m, in)
 	if err != nil {
@@ -390,15 +391,15 @@ func leaveLogits(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logits := safetensors.Source{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
-	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []safetensors.Source{logits}); err != nil {
+	logits := safetensors.Output{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
+	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []safetensors.Output{logits}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // Products that are skipped stay as they are, and the config tells transformers so.
 func TestSkippedModulesAreLeft(t *testing.T) {
-	dir := converted(t, plain, "skipped", convert.Options{Products: dtype.NF4, Skip: []string{"down_proj"}})
+	dir := converted(t, plain, "skipped", convert.Options{Linear: quant.NF4, Skip: []string{"down_proj"}})
 	out := open(t, dir)
 	list, err := stored.Collect(out.Tensors())
 	if err != nil {
@@ -421,12 +422,12 @@ func TestSkippedModulesAreLeft(t *testing.T) {
 		t.Errorf("%d coded, %d left, %s", coded, left, raw)
 	}
 	for _, skip := range []string{"mlp", `re:model\.layers\.\d+\.mlp`} { // what is inside is left as it is, too
-		around := open(t, converted(t, plain, "around"+skip[:2], convert.Options{Products: dtype.NF4, Skip: []string{skip}}))
+		around := open(t, converted(t, plain, "around"+skip[:2], convert.Options{Linear: quant.NF4, Skip: []string{skip}}))
 		if w, ok := around.Tensor("model.layers.0.mlp.gate_proj.weight"); !ok || !w.Type.IsPlain() {
 			t.Errorf("without %s: %v, %v", skip, w.Type, ok)
 		}
 	}
-	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Products: dtype.NF4, Skip: []string{"nose"}})
+	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Linear: quant.NF4, Skip: []string{"nose"}})
 	if err == nil || !strings.Contains(err.Error(), `none is named "nose"; there are down_proj`) {
 		t.Errorf("a module that is not there: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/quant"
 	"spillway/safetensors"
 )
 
@@ -39,7 +40,7 @@ func patterned(t testing.TB, text string) string {
 	m := hf.Model{Config: config}
 	row := bytes.Repeat([]byte{0x12, 0x3c, 0x80, 0xbb, 0x00, 0x3d, 0x77, 0x3a}, 1024) // four numbers below 0.1
 	for _, p := range params {
-		m.Tensors = append(m.Tensors, safetensors.Source{Name: p.Name, Type: dtype.BF16, Shape: p.Shape, Write: func(w io.Writer) error {
+		m.Tensors = append(m.Tensors, safetensors.Output{Name: p.Name, Type: dtype.BF16, Shape: p.Shape, Write: func(w io.Writer) error {
 			for left := dtype.BF16.Bytes(p.Shape.Elements()); left > 0; left -= int64(len(row)) {
 				if _, err := w.Write(row[:min(left, int64(len(row)))]); err != nil {
 					return err
@@ -85,7 +86,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	allowed := uint64(3<<20 + runtime.GOMAXPROCS(0)<<20) // each core works on some rows
 	a := adapterFor(t, dir)
 	for name, o := range map[string]convert.Options{
-		"nf4": {Products: dtype.NF4}, "int8": {Products: dtype.RowI8}, "f32": {Products: dtype.F32, Others: dtype.F32},
+		"nf4": {Linear: quant.NF4}, "int8": {Linear: quant.RowI8}, "f32": {Linear: dtype.F32, Others: dtype.F32},
 		"merged": {Adapters: []lora.Weighted{{Adapter: a, Weight: 1}}},
 	} {
 		if got := peak(t, dir, o); got > allowed {
@@ -105,7 +106,7 @@ func adapterFor(t *testing.T, base string) *lora.Adapter {
 	out := hf.Adapter{Config: config}
 	for name, s := range map[string][2]int64{"up_proj": {1024, 4096}, "down_proj": {4096, 1024}} {
 		for part, dims := range map[string][]int64{"lora_A": {4, s[0]}, "lora_B": {s[1], 4}} {
-			out.Tensors = append(out.Tensors, safetensors.Source{Name: "model.layers.0.mlp." + name + "." + part + ".weight", Type: dtype.F32, Shape: dims, Write: func(w io.Writer) error {
+			out.Tensors = append(out.Tensors, safetensors.Output{Name: "model.layers.0.mlp." + name + "." + part + ".weight", Type: dtype.F32, Shape: dims, Write: func(w io.Writer) error {
 				_, err := w.Write(bytes.Repeat([]byte{0, 0, 0x80, 0x3c}, int(dims[0]*dims[1])))
 				return err
 			}})

@@ -14,12 +14,12 @@ import (
 )
 
 // copies are the tensors of a weight as they lie. Those that belong together stay so.
-func copies(t stored.Tensor) []safetensors.Source {
-	list := make([]safetensors.Source, len(t.Parts))
+func copyOutputs(t stored.Tensor) []safetensors.Output {
+	list := make([]safetensors.Output, len(t.Parts))
 	for i, p := range t.Parts {
-		list[i] = safetensors.Source{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
-			room := copyRooms.Get().(*[copyBuffer]byte)
-			defer copyRooms.Put(room)
+		list[i] = safetensors.Output{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
+			room := copyBuffers.Get().(*[copyBytes]byte)
+			defer copyBuffers.Put(room)
 			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), room[:])
 			return err
 		}}
@@ -28,14 +28,14 @@ func copies(t stored.Tensor) []safetensors.Source {
 }
 
 // copyBuffer is how many bytes are read at a time.
-const copyBuffer = 1 << 20
+const copyBytes = 1 << 20
 
 // copyRooms are kept from tensor to tensor.
-var copyRooms = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
 // plainSource is a weight in a plain type.
-func plainSource(t stored.Tensor, to dtype.Type, from quant.Numbers) safetensors.Source {
-	return safetensors.Source{Name: t.Name, Type: to, Shape: t.Shape, Write: func(w io.Writer) error {
+func plainOutput(t stored.Tensor, to dtype.Type, from quant.ReadFunc) safetensors.Output {
+	return safetensors.Output{Name: t.Name, Type: to, Shape: t.Shape, Write: func(w io.Writer) error {
 		r, err := quant.Plain(to, t.Shape.Elements(), from)
 		if err == nil {
 			_, err = io.Copy(w, r)
@@ -45,35 +45,35 @@ func plainSource(t stored.Tensor, to dtype.Type, from quant.Numbers) safetensors
 }
 
 // watched are sources that stop when ctx does, and tell how far they are.
-func watched(ctx context.Context, sources []safetensors.Source, total int64, progress func(done, total int64)) []safetensors.Source {
-	p := &progressing{ctx: ctx, total: total, tell: progress}
-	list := make([]safetensors.Source, len(sources))
+func withProgress(ctx context.Context, sources []safetensors.Output, total int64, progress func(done, total int64)) []safetensors.Output {
+	p := &progressState{ctx: ctx, total: total, report: progress}
+	list := make([]safetensors.Output, len(sources))
 	for i, s := range sources {
 		list[i] = s
-		list[i].Write = func(w io.Writer) error { return s.Write(&watchedWriter{w, p}) }
+		list[i].Write = func(w io.Writer) error { return s.Write(&progressWriter{w, p}) }
 	}
 	return list
 }
 
 // progressing is how far the writing of a folder is. Tensors are written one by one.
-type progressing struct {
+type progressState struct {
 	ctx         context.Context
 	done, total int64
-	tell        func(done, total int64)
+	report      func(done, total int64)
 }
 
-type watchedWriter struct {
+type progressWriter struct {
 	to io.Writer
-	p  *progressing
+	p  *progressState
 }
 
-func (w *watchedWriter) Write(b []byte) (int, error) {
+func (w *progressWriter) Write(b []byte) (int, error) {
 	if err := w.p.ctx.Err(); err != nil {
 		return 0, fmt.Errorf("interrupted with %v of %v written: %w", units.Bytes(w.p.done), units.Bytes(w.p.total), err)
 	}
 	n, err := w.to.Write(b)
-	if w.p.done += int64(n); w.p.tell != nil {
-		w.p.tell(w.p.done, w.p.total)
+	if w.p.done += int64(n); w.p.report != nil {
+		w.p.report(w.p.done, w.p.total)
 	}
 	return n, err
 }

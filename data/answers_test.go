@@ -24,7 +24,7 @@ func TestAnswersAreThoseOfTransformers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.Special = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
+	template.SpecialTokens = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
 	for name, list := range want {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join("..", "testdata", "tokenizers", name+".json")
@@ -86,7 +86,7 @@ func documentOf(t *testing.T, line json.RawMessage, template *chat.Template, tok
 // mask has a 1 for every token that is learned.
 func mask(d data.Document) []int32 {
 	m := make([]int32, len(d.Tokens))
-	for _, r := range d.Learned {
+	for _, r := range d.InLoss {
 		for i := r.Start; i < r.End; i++ {
 			m[i] = 1
 		}

@@ -11,13 +11,13 @@ type Batch struct {
 	Rows   int
 	Length int
 	// First is the place of the first row in the stream; the others follow it.
-	First     int64
-	Tokens    []int32
-	Targets   []int32 // the next token of the same document, else Ignored
-	Positions []int32 // of a token within its document, as far as the row has it
-	Segments  []int32 // number of the document in its row, from 0, or Padding
-	Counted   int     // targets that are learned
-	Real      int     // tokens that are not padding
+	First      int64
+	Tokens     []int32
+	Targets    []int32 // the next token of the same document, else Ignored
+	Positions  []int32 // of a token within its document, as far as the row has it
+	Segments   []int32 // number of the document in its row, from 0, or Padding
+	LossTokens int     // targets that are learned
+	NonPadding int     // tokens that are not padding
 }
 
 // NewBatch makes an empty batch for Loader.Next to fill.
@@ -34,7 +34,7 @@ type row struct {
 	tokens, targets, positions, segments []int32
 	used                                 int // positions filled so far
 	documents                            int32
-	counted                              int
+	lossTokens                           int
 }
 
 func (b *Batch) row(i int) row {
@@ -42,7 +42,7 @@ func (b *Batch) row(i int) row {
 	return row{tokens: b.Tokens[lo:hi], targets: b.Targets[lo:hi], positions: b.Positions[lo:hi], segments: b.Segments[lo:hi]}
 }
 
-func (r *row) room() int { return len(r.tokens) - r.used }
+func (r *row) free() int { return len(r.tokens) - r.used }
 
 // place adds n tokens of a document, from its token number offset on. Each predicts
 // the one after it; the last one's is not in this row.
@@ -54,21 +54,21 @@ func (r *row) place(d Document, offset, n int) {
 		r.segments[at+i] = r.documents
 		r.targets[at+i] = Ignored
 	}
-	if d.Learned == nil {
-		r.learn(tokens, 1, n)
+	if d.InLoss == nil {
+		r.addTargets(tokens, 1, n)
 	}
-	for _, l := range d.Learned {
-		r.learn(tokens, max(l.Start-offset, 1), min(l.End-offset, n))
+	for _, l := range d.InLoss {
+		r.addTargets(tokens, max(l.Start-offset, 1), min(l.End-offset, n))
 	}
 	r.used += n
 	r.documents++
 }
 
 // learn makes some of the tokens placed now targets of those before them.
-func (r *row) learn(tokens []int32, from, to int) {
+func (r *row) addTargets(tokens []int32, from, to int) {
 	for i := from; i < to; i++ {
 		r.targets[r.used+i-1] = tokens[i]
-		r.counted++
+		r.lossTokens++
 	}
 }
 

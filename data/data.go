@@ -27,18 +27,18 @@ type Document struct {
 	Tokens []int32
 	// Learned are the ranges of tokens that the model is to predict, in order; the
 	// others are given to it. Nil learns all.
-	Learned []Range
+	InLoss []Range
 }
 
 // Range is from a token up to another.
 type Range struct{ Start, End int }
 
 // Counted is how many tokens are learned. The first one never is: nothing predicts it.
-func (d Document) Counted() (n int) {
-	if d.Learned == nil {
+func (d Document) LossTokens() (n int) {
+	if d.InLoss == nil {
 		return max(len(d.Tokens)-1, 0)
 	}
-	for _, r := range d.Learned {
+	for _, r := range d.InLoss {
 		n += max(r.End-max(r.Start, 1), 0)
 	}
 	return n

@@ -74,7 +74,7 @@ func collect(t testing.TB, records iter.Seq2[Record, error]) []Record {
 // TestGSM8K packs a real data set: no token is lost, prompts are not learned.
 func TestGSM8K(t *testing.T) {
 	name := findAsset(t, "gsm8k/train.jsonl")
-	r, err := OpenJSONL(name, JSONLOptions{Fields: []string{"question", "answer"}, Join: "\n"})
+	r, err := OpenJSONL(name, JSONLOptions{Fields: []string{"question", "answer"}, PromptSeparator: "\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func TestGSM8K(t *testing.T) {
 			t.Fatal(err)
 		}
 		tokens += len(d.Tokens)
-		learned += d.Counted()
+		learned += d.LossTokens()
 	}
-	l := newLoader(t, source, Config{Length: 4096, Seed: 1, Whole: true, Epochs: 1})
+	l := newLoader(t, source, Config{Length: 4096, Seed: 1, WholeDocuments: true, Epochs: 1})
 	b := NewBatch(8, 4096)
 	gotTokens, gotLearned, rows := 0, 0, 0
 	for l.Next(b) == nil {
-		gotTokens, gotLearned = gotTokens+b.Real, gotLearned+b.Counted
+		gotTokens, gotLearned = gotTokens+b.NonPadding, gotLearned+b.LossTokens
 		rows = int(b.First) + b.Rows
 	}
 	if gotTokens != tokens || gotLearned != learned {

@@ -12,18 +12,18 @@ import (
 )
 
 // Form is what the lines of a file hold.
-type Form string
+type Format string
 
 // The forms, each with the names its fields usually have.
 const (
-	Plain      Form = "text"       // a text, all of it learned: text
-	Completion Form = "completion" // a prompt and what is to follow it: prompt, completion
-	Instruct   Form = "instruct"   // an instruction, input to it if any, and the answer: instruction, input, output
-	Chat       Form = "chat"       // a conversation, of which answers are learned: messages; or a question and an answer
+	Plain      Format = "text"       // a text, all of it learned: text
+	Completion Format = "completion" // a prompt and what is to follow it: prompt, completion
+	Instruct   Format = "instruct"   // an instruction, input to it if any, and the answer: instruction, input, output
+	Chat       Format = "chat"       // a conversation, of which answers are learned: messages; or a question and an answer
 )
 
 // Forms lists them.
-var Forms = []Form{Plain, Completion, Instruct, Chat}
+var Formats = []Format{Plain, Completion, Instruct, Chat}
 
 // object is a line as JSON has it.
 type object map[string]json.RawMessage
@@ -51,10 +51,10 @@ func (o object) names() string {
 }
 
 // reader makes records of the lines of one form.
-type reader func(o object) ([]Record, error)
+type lineReader func(o object) ([]Record, error)
 
 // recognise finds the form of a line by its fields.
-func recognise(o object) (form Form, fields []string, err error) {
+func detectFormat(o object) (form Format, fields []string, err error) {
 	switch {
 	case o.has("messages"):
 		return Chat, []string{"messages"}, nil
@@ -75,10 +75,10 @@ func recognise(o object) (form Form, fields []string, err error) {
 }
 
 // formReader is the reader of a form whose fields have given names; none are the usual.
-func (o JSONLOptions) formReader(form Form, fields []string) (reader, error) {
-	usual := map[Form][]string{Plain: {"text"}, Completion: {"prompt", "completion"}, Instruct: {"instruction", "input", "output"}, Chat: {"messages"}}[form]
+func (o JSONLOptions) formatReader(form Format, fields []string) (lineReader, error) {
+	usual := map[Format][]string{Plain: {"text"}, Completion: {"prompt", "completion"}, Instruct: {"instruction", "input", "output"}, Chat: {"messages"}}[form]
 	if usual == nil {
-		return nil, fmt.Errorf("there is no form %q of data; there are %v", form, Forms)
+		return nil, fmt.Errorf("there is no form %q of data; there are %v", form, Formats)
 	}
 	if len(fields) == 0 {
 		fields = usual
@@ -91,7 +91,7 @@ func (o JSONLOptions) formReader(form Form, fields []string) (reader, error) {
 	case Plain:
 		return func(l object) ([]Record, error) { return plainRecord(l, fields[0]) }, nil
 	case Completion:
-		return func(l object) ([]Record, error) { return completionRecord(l, fields, o.Join) }, nil
+		return func(l object) ([]Record, error) { return completionRecord(l, fields, o.PromptSeparator) }, nil
 	case Instruct:
 		return func(l object) ([]Record, error) { return instructRecord(l, fields) }, nil
 	}
@@ -165,12 +165,12 @@ func conversation(o object, fields []string) (c chat.Conversation, err error) {
 		if !ok {
 			return c, &fieldError{"", fmt.Errorf("there is no field %q; the line has %s", field, o.names())}
 		}
-		messages, err := turns(o, raw, field, i)
+		messages, err := fieldMessages(o, raw, field, i)
 		if err != nil {
 			return c, &fieldError{field, err}
 		}
 		for k := range messages {
-			messages[k].Given = messages[k].Given || i == 0 && len(fields) == 2
+			messages[k].ExcludeFromLoss = messages[k].ExcludeFromLoss || i == 0 && len(fields) == 2
 		}
 		c.Messages = append(c.Messages, messages...)
 	}
@@ -184,7 +184,7 @@ func conversation(o object, fields []string) (c chat.Conversation, err error) {
 
 // turns are the messages of a field; a text is what the user says in the first, the
 // assistant in the second.
-func turns(o object, raw json.RawMessage, field string, i int) ([]chat.Message, error) {
+func fieldMessages(o object, raw json.RawMessage, field string, i int) ([]chat.Message, error) {
 	if isList(raw) {
 		return chat.ParseMessages(raw)
 	}

@@ -21,7 +21,7 @@ func template(source string) func() (*chat.Template, error) {
 func shown(d Document) string {
 	var b strings.Builder
 	edge := map[int]string{}
-	for _, r := range d.Learned {
+	for _, r := range d.InLoss {
 		edge[r.Start] += "["
 		edge[r.End] += "]"
 	}
@@ -44,7 +44,7 @@ func TestForms(t *testing.T) {
 		want []string
 	}{
 		"text":        {`{"text":"a b"}`, JSONLOptions{}, []string{"a b"}},
-		"completion":  {`{"prompt":"q","completion":"a"}`, JSONLOptions{Join: " "}, []string{"q [a]"}},
+		"completion":  {`{"prompt":"q","completion":"a"}`, JSONLOptions{PromptSeparator: " "}, []string{"q [a]"}},
 		"named":       {`{"text":"t","body":"b"}`, JSONLOptions{Fields: []string{"body"}}, []string{"b"}},
 		"instruct":    {`{"instruction":"Add","input":"1 1","output":"2"}`, JSONLOptions{}, []string{"### Instruction:\nAdd\n\n### Input:\n1 1\n\n### Response:\n[2]"}},
 		"no input":    {`{"instruction":"Go","output":"ok"}`, JSONLOptions{}, []string{"### Instruction:\nGo\n\n### Response:\n[ok]"}},
@@ -52,7 +52,7 @@ func TestForms(t *testing.T) {
 		"messages": {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`,
 			JSONLOptions{Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]<user>r</user><assistant>[b</assistant>]"}},
 		"conversations":     {`{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]}`, JSONLOptions{Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]"}},
-		"question as chat":  {`{"question":"q","answer":"a"}`, JSONLOptions{Form: Chat, Fields: []string{"question", "answer"}, Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]"}},
+		"question as chat":  {`{"question":"q","answer":"a"}`, JSONLOptions{Format: Chat, Fields: []string{"question", "answer"}, Template: simple}, []string{"<user>q</user><assistant>[a</assistant>]"}},
 		"lists of messages": {`{"prompt":[{"role":"user","content":"q"},{"role":"assistant","content":"x"},{"role":"user","content":"r"}],"completion":[{"role":"assistant","content":"a"}]}`, JSONLOptions{Template: simple}, []string{"<user>q</user><assistant>x</assistant><user>r</user><assistant>[a</assistant>]"}},
 		"turns apart": {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"r"},{"role":"assistant","content":"b"}]}`,
 			JSONLOptions{Template: template(lastTemplate)}, []string{"<user>q;<assistant>[hm a;]", "<user>q;<assistant>a;<user>r;<assistant>[hm b;]"}},
@@ -137,8 +137,8 @@ func (merging) Encode(text string, _ bool) (ids []int32, err error) {
 // what is around the answer.
 func TestAnswersWithinTokens(t *testing.T) {
 	rec := Record{Text: "q\na\nb", Answers: []chat.Span{{Start: 2, End: 4}}}
-	d, err := document(rec, merging{}, TokenizeOptions{})
-	if err != nil || len(d.Tokens) != 3 || len(d.Learned) != 1 || d.Learned[0] != (Range{1, 3}) {
+	d, err := encodeRecord(rec, merging{}, TokenizeOptions{})
+	if err != nil || len(d.Tokens) != 3 || len(d.InLoss) != 1 || d.InLoss[0] != (Range{1, 3}) {
 		t.Errorf("%v, %v", d, err)
 	}
 }

@@ -15,11 +15,11 @@ import (
 type JSONLOptions struct {
 	// Form of the lines; "" finds out from the fields of the first, or is Plain for
 	// one name in Fields and Completion for two.
-	Form Form
+	Format Format
 	// Fields are their names, in the order of the form; none are the usual ones.
 	Fields []string
 	// Join stands between prompt and completion, as part of the prompt.
-	Join string
+	PromptSeparator string
 	// Template gives what writes conversations; it is asked once such lines are met.
 	// Nil where there is none.
 	Template func() (*chat.Template, error)
@@ -37,11 +37,11 @@ func (o JSONLOptions) withDefaults() JSONLOptions {
 	if o.LineBytes == 0 {
 		o.LineBytes = lineBytes
 	}
-	if o.Form == "" && len(o.Fields) == 1 {
-		o.Form = Plain
+	if o.Format == "" && len(o.Fields) == 1 {
+		o.Format = Plain
 	}
-	if o.Form == "" && len(o.Fields) > 1 {
-		o.Form = Completion
+	if o.Format == "" && len(o.Fields) > 1 {
+		o.Format = Completion
 	}
 	return o
 }
@@ -50,20 +50,20 @@ func (o JSONLOptions) withDefaults() JSONLOptions {
 // shows.
 type lines struct {
 	JSONLOptions
-	read reader // nil until the form is known
+	read lineReader // nil until the form is known
 }
 
 func (o JSONLOptions) lines() (*lines, error) {
 	l := &lines{JSONLOptions: o.withDefaults()}
 	var err error
-	if l.Form != "" {
-		l.read, err = l.formReader(l.Form, l.Fields)
+	if l.Format != "" {
+		l.read, err = l.formatReader(l.Format, l.Fields)
 	}
 	return l, err
 }
 
 // unreadable is what keeps all lines from being used, not only one.
-type unreadable struct{ error }
+type fileError struct{ error }
 
 // parse makes records of a line that had this length in the file.
 func (l *lines) parse(line []byte, length int64) ([]Record, error) {
@@ -72,15 +72,15 @@ func (l *lines) parse(line []byte, length int64) ([]Record, error) {
 		return nil, err
 	}
 	if l.read == nil {
-		form, fields, err := recognise(o)
+		form, fields, err := detectFormat(o)
 		if err != nil {
 			return nil, err
 		}
-		read, err := l.formReader(form, fields)
+		read, err := l.formatReader(form, fields)
 		if err != nil {
-			return nil, unreadable{err}
+			return nil, fileError{err}
 		}
-		l.read, l.Form = read, form
+		l.read, l.Format = read, form
 	}
 	return l.read(o)
 }
@@ -93,7 +93,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
-		seen := newMeter(o.Progress, r.size)
+		seen := newProgressMeter(o.Progress, r.size)
 		return l.scan(in, name, func(at int64, records []Record, wrong error) error {
 			for range records {
 				r.index = append(r.index, at)
@@ -105,7 +105,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.form = l.Form
+	r.format = l.Format
 	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(i, l) }
 	return r, nil
 }
@@ -118,7 +118,7 @@ func StreamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, er
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
-		in, _, err := skipMark(in)
+		in, _, err := skipBOM(in)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
@@ -152,7 +152,7 @@ func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records
 		}
 		if length > int64(len(line)) || len(bytes.TrimSpace(line)) > 0 {
 			records, wrong := l.parse(line, length)
-			var all unreadable
+			var all fileError
 			if errors.As(wrong, &all) {
 				return fmt.Errorf("%s:%d: %w", name, number, all.error)
 			}

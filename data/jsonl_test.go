@@ -22,7 +22,7 @@ func TestJSONL(t *testing.T) {
 	if streamed := collect(t, StreamJSONL(strings.NewReader(content), "pipe", JSONLOptions{})); !reflect.DeepEqual(streamed, want) {
 		t.Errorf("streamed %+v", streamed)
 	}
-	o := JSONLOptions{Fields: []string{"q", "a"}, Join: "\n"}
+	o := JSONLOptions{Fields: []string{"q", "a"}, PromptSeparator: "\n"}
 	r, err = OpenJSONL(file(t, `{"q":"1+1?","a":"2"}`), o)
 	if err != nil {
 		t.Fatal(err)
@@ -30,14 +30,14 @@ func TestJSONL(t *testing.T) {
 	defer r.Close()
 	end := int32(0)
 	d, err := Tokenize(r, byteTokens{}, TokenizeOptions{End: &end}).Document(0)
-	if want := []int32{256, '1', '+', '1', '?', '\n', '2', 0}; err != nil || !slices.Equal(d.Tokens, want) || !slices.Equal(d.Learned, []Range{{6, 8}}) {
+	if want := []int32{256, '1', '+', '1', '?', '\n', '2', 0}; err != nil || !slices.Equal(d.Tokens, want) || !slices.Equal(d.InLoss, []Range{{6, 8}}) {
 		t.Errorf("%v, %v; want %v with a prompt of 6", d, err, want)
 	}
-	d, err = Tokenize(r, byteTokens{}, TokenizeOptions{LearnPrompts: true}).Document(0)
-	if err != nil || d.Learned != nil || len(d.Tokens) != 7 {
+	d, err = Tokenize(r, byteTokens{}, TokenizeOptions{TrainOnPrompts: true}).Document(0)
+	if err != nil || d.InLoss != nil || len(d.Tokens) != 7 {
 		t.Errorf("with prompts learned: %v, %v", d, err)
 	}
-	for _, bad := range []JSONLOptions{{Fields: []string{"q", ""}}, {Fields: []string{"q", "a", "b"}}, {Form: Chat}, {Form: "song"}} {
+	for _, bad := range []JSONLOptions{{Fields: []string{"q", ""}}, {Fields: []string{"q", "a", "b"}}, {Format: Chat}, {Format: "song"}} {
 		if _, err := OpenJSONL(file(t, content), bad); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}

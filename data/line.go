@@ -114,7 +114,7 @@ func stringField(o object, name string) (string, error) {
 	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
 		return "", &fieldError{name, errors.New("it is not a string")}
 	}
-	if halfCharacter(raw, *text) {
+	if loneSurrogate(raw, *text) {
 		return "", &fieldError{name, errors.New(`it has half a character (a lone \ud800 to \udfff)`)}
 	}
 	return *text, nil
@@ -122,7 +122,7 @@ func stringField(o object, name string) (string, error) {
 
 // halfCharacter finds the replacement the JSON reader puts for a lone surrogate,
 // unless the text has such a character itself.
-func halfCharacter(raw []byte, text string) bool {
+func loneSurrogate(raw []byte, text string) bool {
 	return strings.ContainsRune(text, utf8.RuneError) &&
 		!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
 }

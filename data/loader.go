@@ -15,7 +15,7 @@ type Config struct {
 	// Whole moves a document that does not fit into what is left of a row to the
 	// next one, and pads; otherwise documents are cut at the end of a row. What is
 	// longer than a row is cut in any case: no token is lost.
-	Whole bool
+	WholeDocuments bool
 	// Digest is of the documents, as Survey has it, so that a position in other data is
 	// recognised; 0 recognises it by the number of documents alone.
 	Digest uint64
@@ -34,11 +34,11 @@ type Position struct {
 	Document int64 `json:"document"` // place in the epoch's order
 	Offset   int64 `json:"offset"`   // tokens of that document used already
 	// The rest are those of the stream, to recognise it.
-	Documents int64  `json:"documents"`
-	Seed      uint64 `json:"seed"`
-	Length    int    `json:"length,omitempty"`
-	Whole     bool   `json:"whole,omitempty"`
-	Digest    uint64 `json:"digest,omitempty"`
+	Documents      int64  `json:"documents"`
+	Seed           uint64 `json:"seed"`
+	Length         int    `json:"length,omitempty"`
+	WholeDocuments bool   `json:"whole,omitempty"`
+	Digest         uint64 `json:"digest,omitempty"`
 }
 
 // stream is what two positions of one stream have alike.
@@ -76,7 +76,7 @@ func NewLoader(s Source, c Config) (*Loader, error) {
 	}
 	l := &Loader{source: s, config: c, spare: NewBatch(1, c.Length)}
 	l.setEpoch(0)
-	l.at.Documents, l.at.Seed, l.at.Length, l.at.Whole, l.at.Digest = s.Len(), c.Seed, c.Length, c.Whole, c.Digest
+	l.at.Documents, l.at.Seed, l.at.Length, l.at.WholeDocuments, l.at.Digest = s.Len(), c.Seed, c.Length, c.WholeDocuments, c.Digest
 	return l, nil
 }
 
@@ -85,7 +85,7 @@ func (l *Loader) Position() Position { return l.at }
 
 // Seek goes to a position of this stream, as Position gave it.
 func (l *Loader) Seek(p Position) error {
-	if err := p.recognise(l.at); err != nil {
+	if err := p.checkStream(l.at); err != nil {
 		return fmt.Errorf("resuming at row %d: %w", p.Row, err)
 	}
 	if p.Row < 0 || p.Epoch < 0 || p.Document < 0 || p.Document > p.Documents || p.Offset < 0 || p.Offset > 0 && p.Document == p.Documents {
@@ -105,7 +105,7 @@ func (l *Loader) Seek(p Position) error {
 }
 
 // recognise refuses a position of another stream than that of now.
-func (p Position) recognise(now Position) error {
+func (p Position) checkStream(now Position) error {
 	if p.Digest == 0 || now.Digest == 0 {
 		p.Digest, now.Digest = 0, 0 // one was not counted
 	}
@@ -116,9 +116,9 @@ func (p Position) recognise(now Position) error {
 	case was.Documents != is.Documents || was.Seed != is.Seed:
 		return fmt.Errorf("that run had %d documents and seed %d, this data has %d and seed %d; use the same files and seed",
 			was.Documents, was.Seed, is.Documents, is.Seed)
-	case was.Length != is.Length || was.Whole != is.Whole:
+	case was.Length != is.Length || was.WholeDocuments != is.WholeDocuments:
 		return fmt.Errorf("that run had rows of %d tokens (documents whole: %v), this one has rows of %d (%v); use the same length and packing",
-			was.Length, was.Whole, is.Length, is.Whole)
+			was.Length, was.WholeDocuments, is.Length, is.WholeDocuments)
 	}
 	return errors.New("the documents have other tokens than those of that run; use the same files, tokenizer, template and fields")
 }
@@ -130,7 +130,7 @@ func (l *Loader) Next(b *Batch) error {
 	if b.Length != l.config.Length || b.Rows < 1 {
 		return fmt.Errorf("a batch of %d rows of %d tokens: this loader makes rows of %d", b.Rows, b.Length, l.config.Length)
 	}
-	b.Counted, b.Real = 0, 0
+	b.LossTokens, b.NonPadding = 0, 0
 	b.First = l.at.Row + int64(l.config.Rank*b.Rows)
 	var err error
 	for k := range l.config.World * b.Rows {
@@ -146,8 +146,8 @@ func (l *Loader) Next(b *Batch) error {
 		}
 		r.pad()
 		if mine {
-			b.Counted += r.counted
-			b.Real += r.used
+			b.LossTokens += r.lossTokens
+			b.NonPadding += r.used
 		}
 	}
 	return nil
@@ -155,7 +155,7 @@ func (l *Loader) Next(b *Batch) error {
 
 // fill packs the next row of the stream, but for its padding.
 func (l *Loader) fill(r *row) error {
-	for r.room() > 0 {
+	for r.free() > 0 {
 		if l.at.Document == l.at.Documents {
 			if r.used > 0 {
 				break // an epoch ends with its row
@@ -169,10 +169,10 @@ func (l *Loader) fill(r *row) error {
 			return err
 		}
 		rest := l.document.Tokens[l.at.Offset:]
-		if l.config.Whole && r.used > 0 && len(rest) > r.room() {
+		if l.config.WholeDocuments && r.used > 0 && len(rest) > r.free() {
 			break
 		}
-		n := min(len(rest), r.room())
+		n := min(len(rest), r.free())
 		if n > 0 {
 			r.place(l.document, int(l.at.Offset), n)
 		}

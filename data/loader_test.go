@@ -16,7 +16,7 @@ type made []int // lengths
 func (m made) Len() int64 { return int64(len(m)) }
 
 func (m made) Document(i int64) (Document, error) {
-	d := Document{Tokens: make([]int32, m[i]), Learned: []Range{{m[i] / 3, m[i]}}}
+	d := Document{Tokens: make([]int32, m[i]), InLoss: []Range{{m[i] / 3, m[i]}}}
 	for k := range d.Tokens {
 		d.Tokens[k] = int32(1000*i) + int32(k)
 	}
@@ -71,13 +71,13 @@ func TestBatchByHand(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %v", name, c.got, c.want)
 		}
 	}
-	if b.Counted != 4 || b.Real != 8 || b.First != 0 {
-		t.Errorf("%d counted, %d real, first %d", b.Counted, b.Real, b.First)
+	if b.LossTokens != 4 || b.NonPadding != 8 || b.First != 0 {
+		t.Errorf("%d counted, %d real, first %d", b.LossTokens, b.NonPadding, b.First)
 	}
 	if err := l.Next(b); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last row: %v", err)
 	}
-	whole := next(t, newLoader(t, made{3, 4, 1}, Config{Length: 5, InOrder: true, Whole: true, Epochs: 1}), 2)
+	whole := next(t, newLoader(t, made{3, 4, 1}, Config{Length: 5, InOrder: true, WholeDocuments: true, Epochs: 1}), 2)
 	if want := []int32{0, 1, 2, 0, 0, 1000, 1001, 1002, 1003, 2000}; !slices.Equal(whole.Tokens, want) {
 		t.Errorf("kept whole: %v, want %v", whole.Tokens, want)
 	}
@@ -89,8 +89,8 @@ func TestBatchByHand(t *testing.T) {
 func TestPromptsAreNotLearned(t *testing.T) {
 	// 9 tokens, 3 of them prompt: the targets 1000·0+3 to 8 are learned, 1 and 2 are not.
 	b := next(t, newLoader(t, made{9}, Config{Length: 9, InOrder: true}), 1)
-	if want := []int32{Ignored, Ignored, 3, 4, 5, 6, 7, 8, Ignored}; !slices.Equal(b.Targets, want) || b.Counted != 6 {
-		t.Errorf("targets %v, %d counted", b.Targets, b.Counted)
+	if want := []int32{Ignored, Ignored, 3, 4, 5, 6, 7, 8, Ignored}; !slices.Equal(b.Targets, want) || b.LossTokens != 6 {
+		t.Errorf("targets %v, %d counted", b.Targets, b.LossTokens)
 	}
 	// Cut at 2 the rest of the prompt is in the next row, and still not learned.
 	b = next(t, newLoader(t, made{9}, Config{Length: 2, InOrder: true}), 2)
@@ -105,7 +105,7 @@ func TestPackingConservesTokens(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		for _, length := range []int{2, 3, 7, 16, 100} {
 			source := someLengths(60, 9)
-			l := newLoader(t, source, Config{Length: length, Seed: 5, Whole: whole, Epochs: 1})
+			l := newLoader(t, source, Config{Length: length, Seed: 5, WholeDocuments: whole, Epochs: 1})
 			seen := map[int32]int{}
 			total := 0
 			b := NewBatch(3, length)
@@ -126,8 +126,8 @@ func TestPackingConservesTokens(t *testing.T) {
 						t.Fatalf("whole %v, length %d: the target of %d is %d", whole, length, token, b.Targets[i])
 					}
 				}
-				if counted != b.Counted || real != b.Real {
-					t.Fatalf("counted %d and %d real, the batch says %d and %d", counted, real, b.Counted, b.Real)
+				if counted != b.LossTokens || real != b.NonPadding {
+					t.Fatalf("counted %d and %d real, the batch says %d and %d", counted, real, b.LossTokens, b.NonPadding)
 				}
 			}
 			for _, n := range source {
@@ -148,7 +148,7 @@ func TestPackingConservesTokens(t *testing.T) {
 func TestWholeDocumentsAreNotCut(t *testing.T) {
 	source := someLengths(60, 9)
 	const length = 64 // longer than any document
-	l := newLoader(t, source, Config{Length: length, Whole: true, Epochs: 1})
+	l := newLoader(t, source, Config{Length: length, WholeDocuments: true, Epochs: 1})
 	b := NewBatch(1, length)
 	for l.Next(b) == nil {
 		for i := range length {
@@ -186,7 +186,7 @@ func TestRowsDoNotDependOnBatchesOrRanks(t *testing.T) {
 func TestResumeEqualsStraightRun(t *testing.T) {
 	const length, batches = 16, 150 // several epochs
 	source := someLengths(25, 8)
-	for _, config := range []Config{{Length: length, Seed: 4}, {Length: length, Seed: 4, Whole: true}, {Length: length, Seed: 4, World: 2, Rank: 1}} {
+	for _, config := range []Config{{Length: length, Seed: 4}, {Length: length, Seed: 4, WholeDocuments: true}, {Length: length, Seed: 4, World: 2, Rank: 1}} {
 		l := newLoader(t, source, config)
 		positions := []Position{l.Position()}
 		var straight []string

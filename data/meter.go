@@ -3,29 +3,29 @@ package data
 import "sync"
 
 // meter tells of progress, a hundred times at most from start to end.
-type meter struct {
-	tell        func(done, total int64)
+type progressMeter struct {
+	report      func(done, total int64)
 	total, next int64
 	done        int64
 	lock        sync.Mutex
 }
 
 // newMeter tells nobody where tell is nil.
-func newMeter(tell func(done, total int64), total int64) *meter {
-	return &meter{tell: tell, total: total}
+func newProgressMeter(tell func(done, total int64), total int64) *progressMeter {
+	return &progressMeter{report: tell, total: total}
 }
 
 // at says how far things are.
-func (m *meter) at(done int64) {
-	if m.tell == nil || done < m.next {
+func (m *progressMeter) at(done int64) {
+	if m.report == nil || done < m.next {
 		return
 	}
 	m.next = done + max(m.total/100, 1)
-	m.tell(done, m.total)
+	m.report(done, m.total)
 }
 
 // add says that so much more is done. It may be called from several goroutines.
-func (m *meter) add(n int64) {
+func (m *progressMeter) add(n int64) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.done += n

@@ -27,13 +27,13 @@ type Record struct {
 // Records is an open file of records. Record may be called from several
 // goroutines.
 type Records struct {
-	name  string
-	file  *os.File
-	start int64 // where the text begins, after a byte order mark
-	size  int64
-	index []int64 // what each entry means is up to the format; offsets count from start
-	read  func(r *Records, i int) (Record, error)
-	form  Form
+	name   string
+	file   *os.File
+	start  int64 // where the text begins, after a byte order mark
+	size   int64
+	index  []int64 // what each entry means is up to the format; offsets count from start
+	read   func(r *Records, i int) (Record, error)
+	format Format
 
 	skipped  int64
 	firstBad error
@@ -43,10 +43,12 @@ type Records struct {
 func (r *Records) Len() int64 { return int64(len(r.index)) }
 
 // Form is what the file holds; "" where it has no records.
-func (r *Records) Form() Form { return r.form }
+func (r *Records) Format() Format { return r.format }
 
 // follows says whether record i is of the same line as the one before it.
-func (r *Records) follows(i int64) bool { return r.form == Chat && i > 0 && r.index[i] == r.index[i-1] }
+func (r *Records) sameLine(i int64) bool {
+	return r.format == Chat && i > 0 && r.index[i] == r.index[i-1]
+}
 
 // Record reads one.
 func (r *Records) Record(i int64) (Record, error) {
@@ -69,7 +71,7 @@ func (r *Records) bad(skip bool, wrong error) error {
 		return nil
 	}
 	if !skip {
-		return advise(wrong)
+		return withHint(wrong)
 	}
 	if r.skipped++; r.firstBad == nil {
 		r.firstBad = wrong
@@ -77,7 +79,7 @@ func (r *Records) bad(skip bool, wrong error) error {
 	return nil
 }
 
-func advise(wrong error) error { return fmt.Errorf("%w; correct it, or skip bad records", wrong) }
+func withHint(wrong error) error { return fmt.Errorf("%w; correct it, or skip bad records", wrong) }
 
 // openRecords opens a file and lets index run over it once, from the start.
 func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_ *Records, err error) {
@@ -98,7 +100,7 @@ func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_
 		return nil, fmt.Errorf("%s is not a regular file, so it cannot be indexed; copy it to one", name)
 	}
 	r := &Records{name: name, file: f, size: st.Size()}
-	in, mark, err := skipMark(io.NewSectionReader(f, 0, r.size))
+	in, mark, err := skipBOM(io.NewSectionReader(f, 0, r.size))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -117,7 +119,7 @@ func trim(index []int64) []int64 { return append(make([]int64, 0, len(index)), i
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
 // skipMark passes over a byte order mark and says how long it was.
-func skipMark(in io.Reader) (*bufio.Reader, int64, error) {
+func skipBOM(in io.Reader) (*bufio.Reader, int64, error) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	head, err := b.Peek(len(byteOrderMark))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -140,7 +142,7 @@ func stream(scan func(yield func(Record, error) error) error, skipBad bool) iter
 				return nil
 			}
 			if wrong != nil {
-				return advise(wrong)
+				return withHint(wrong)
 			}
 			if !yield(rec, nil) {
 				return stopped

@@ -21,23 +21,23 @@ func Split(s Source, fraction float64, seed uint64) (train, eval Source, err err
 	n := s.Len()
 	held := int64(math.Round(float64(n) * fraction))
 	o := newOrder(n, seed, splitEpoch)
-	return picked{s, o, 0, n - held}, picked{s, o, n - held, held}, nil
+	return recordSelection{s, o, 0, n - held}, recordSelection{s, o, n - held, held}, nil
 }
 
 // splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
 const splitEpoch = math.MaxUint64
 
 // picked is a range of another source in another order.
-type picked struct {
+type recordSelection struct {
 	from  Source
 	order order
 	first int64
 	n     int64
 }
 
-func (p picked) Len() int64 { return p.n }
+func (p recordSelection) Len() int64 { return p.n }
 
-func (p picked) Document(i int64) (Document, error) {
+func (p recordSelection) Document(i int64) (Document, error) {
 	if err := inRange(i, p.n); err != nil {
 		return Document{}, err
 	}
@@ -45,25 +45,25 @@ func (p picked) Document(i int64) (Document, error) {
 }
 
 // follower is a source of which a document may belong to the one before it.
-type follower interface{ follows(i int64) bool }
+type lineGrouper interface{ sameLine(i int64) bool }
 
-func (s tokenized) follows(i int64) bool { return s.records.follows(i) }
+func (s tokenized) sameLine(i int64) bool { return s.records.sameLine(i) }
 
-func (c concat) follows(i int64) bool {
+func (c concat) sameLine(i int64) bool {
 	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
-	s, ok := c.sources[k].(follower)
+	s, ok := c.sources[k].(lineGrouper)
 	within := i - (c.ends[k] - c.sources[k].Len())
-	return ok && within > 0 && s.follows(within)
+	return ok && within > 0 && s.sameLine(within)
 }
 
 // groups are where documents that belong together start; nil where none do.
 func groups(s Source) (starts []int64) {
-	f, ok := s.(follower)
+	f, ok := s.(lineGrouper)
 	if !ok {
 		return nil
 	}
 	for i := range s.Len() {
-		if !f.follows(i) {
+		if !f.sameLine(i) {
 			starts = append(starts, i)
 		}
 	}
@@ -74,21 +74,21 @@ func groups(s Source) (starts []int64) {
 }
 
 // listed is some documents of another source.
-type listed struct {
+type documentList struct {
 	from Source
 	list []int64
 }
 
-func (l listed) Len() int64 { return int64(len(l.list)) }
+func (l documentList) Len() int64 { return int64(len(l.list)) }
 
-func (l listed) Document(i int64) (Document, error) {
+func (l documentList) Document(i int64) (Document, error) {
 	if err := inRange(i, l.Len()); err != nil {
 		return Document{}, err
 	}
 	return l.from.Document(l.list[i])
 }
 
-func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval listed) {
+func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval documentList) {
 	n := int64(len(starts))
 	kept := n - int64(math.Round(float64(n)*fraction))
 	o := newOrder(n, seed, splitEpoch)

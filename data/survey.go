@@ -10,12 +10,12 @@ import (
 // Survey is what all documents of a source come to. Making one reads and tokenizes
 // everything once, so a document that cannot be read is met before a run starts.
 type Survey struct {
-	Documents int64
-	Tokens    int64
-	Learned   int64  // tokens the model is to predict
-	Longest   int    // tokens of the longest document
-	Digest    uint64 // of all tokens and of which are learned, in order; never 0
-	lengths   []int32
+	Documents  int64
+	Tokens     int64
+	LossTokens int64  // tokens the model is to predict
+	Longest    int    // tokens of the longest document
+	Digest     uint64 // of all tokens and of which are learned, in order; never 0
+	lengths    []int32
 }
 
 // surveyBlock is how many documents a goroutine takes at a time.
@@ -25,7 +25,7 @@ const surveyBlock = 64
 // many are done, of how many.
 func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
-	seen := newMeter(progress, s.Len())
+	seen := newProgressMeter(progress, s.Len())
 	var next, tokens, learned atomic.Int64
 	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
@@ -52,7 +52,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.Learned, v.Digest = tokens.Load(), learned.Load(), 1
+	v.Tokens, v.LossTokens, v.Digest = tokens.Load(), learned.Load(), 1
 	for _, sum := range sums {
 		v.Digest = max(mix(v.Digest^sum), 1)
 	}
@@ -71,7 +71,7 @@ func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, learned
 		}
 		v.lengths[i] = int32(len(d.Tokens))
 		tokens += int64(len(d.Tokens))
-		learned += int64(d.Counted())
+		learned += int64(d.LossTokens())
 		*sum = mix(*sum ^ d.digest())
 	}
 	return tokens, learned, nil
@@ -83,7 +83,7 @@ func (d Document) digest() uint64 {
 	for _, t := range d.Tokens {
 		sum = mix(sum ^ uint64(t))
 	}
-	for _, r := range d.Learned {
+	for _, r := range d.InLoss {
 		sum = mix(mix(sum^uint64(r.Start)) ^ uint64(r.End))
 	}
 	return sum
@@ -110,7 +110,7 @@ func (v Survey) Rows(c Config) (rows int64) {
 				i = o.at(i)
 			}
 			n := int(v.lengths[i])
-			if c.Whole && n > room {
+			if c.WholeDocuments && n > room {
 				room = 0
 			}
 			for n > 0 {

@@ -12,7 +12,7 @@ import (
 func TestSurvey(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, Whole: r.IntN(2) == 0, Epochs: int64(1 + r.IntN(3))}
+		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, WholeDocuments: r.IntN(2) == 0, Epochs: int64(1 + r.IntN(3))}
 		source := someLengths(1+r.IntN(200), r.Uint64())
 		source[0] = 5
 		var told int64
@@ -31,7 +31,7 @@ func TestSurvey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, tokens = rows+1, tokens+int64(b.Real)
+			rows, tokens = rows+1, tokens+int64(b.NonPadding)
 		}
 		if got := v.Rows(c); got != rows || v.Tokens*c.Epochs != tokens {
 			t.Fatalf("%+v: %d rows of %d tokens, the loader gives %d of %d", c, got, v.Tokens*c.Epochs, rows, tokens)
@@ -40,7 +40,7 @@ func TestSurvey(t *testing.T) {
 			t.Errorf("told of %d, the longest is %d", told, v.Longest)
 		}
 	}
-	if v, err := NewSurvey(made{4, 4}, nil); err != nil || v.Learned != 6 || v.Rows(Config{Length: 4}) != 0 {
+	if v, err := NewSurvey(made{4, 4}, nil); err != nil || v.LossTokens != 6 || v.Rows(Config{Length: 4}) != 0 {
 		t.Errorf("%+v, %v: 2 times 3 tokens after a given one are learned, and without an end there is no count", v, err)
 	}
 }
@@ -83,6 +83,6 @@ type whole struct{ Source }
 
 func (w whole) Document(i int64) (Document, error) {
 	d, err := w.Source.Document(i)
-	d.Learned = nil
+	d.InLoss = nil
 	return d, err
 }

@@ -67,7 +67,7 @@ func OpenText(name string, o TextOptions) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.form = Plain
+	r.format = Plain
 	r.read = func(r *Records, i int) (Record, error) { return r.piece(i, o) }
 	return r, nil
 }
@@ -79,7 +79,7 @@ func StreamText(in io.Reader, name string, o TextOptions) iter.Seq2[Record, erro
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
-		in, _, err := skipMark(in)
+		in, _, err := skipBOM(in)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
@@ -127,7 +127,7 @@ func scanText(in *bufio.Reader, name string, o TextOptions, yield func(p textPie
 		}
 		cut, separated := cutText(buffer[:held], []byte(o.Separator), last)
 		p.bytes, p.unfinished = buffer[:cut], !separated && !last
-		if err := yield(p, badText(p.bytes, name, line)); err != nil {
+		if err := yield(p, checkText(p.bytes, name, line)); err != nil {
 			return err
 		}
 		line += bytes.Count(p.bytes, []byte{'\n'})
@@ -160,7 +160,7 @@ func cutText(buffer, separator []byte, last bool) (cut int, separated bool) {
 }
 
 // badText says what in a piece is not text; line is where the piece starts.
-func badText(piece []byte, name string, line int) error {
+func checkText(piece []byte, name string, line int) error {
 	if utf8.Valid(piece) && bytes.IndexByte(piece, 0) < 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ type TokenizeOptions struct {
 	// End is appended to every document that does not end with it; nil for nothing.
 	End *int32
 	// LearnPrompts counts the tokens of prompts as targets too.
-	LearnPrompts bool
+	TrainOnPrompts bool
 }
 
 // Tokenize makes documents of records. The tokenizer must be safe for concurrent
@@ -27,7 +27,7 @@ func (s tokenized) Document(i int64) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	d, err := document(rec, s.tokenizer, s.options)
+	d, err := encodeRecord(rec, s.tokenizer, s.options)
 	if err != nil {
 		return Document{}, fmt.Errorf("%s, record %d: %w", s.records.name, i, err)
 	}
@@ -37,9 +37,9 @@ func (s tokenized) Document(i int64) (Document, error) {
 // document encodes prompt and text apart, so that the border between them is the
 // same for every completion. Special tokens go where a text starts, the end token
 // where it ends, not where it was only cut.
-func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
+func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
 	if rec.Answers != nil {
-		return answered(rec, t, o)
+		return encodeConversation(rec, t, o)
 	}
 	if rec.Prompt == "" && rec.Text == "" {
 		return d, nil
@@ -58,8 +58,8 @@ func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error
 	if n := len(d.Tokens); o.End != nil && !rec.Unfinished && (n == 0 || d.Tokens[n-1] != *o.End) {
 		d.Tokens = append(d.Tokens, *o.End)
 	}
-	if prompt > 0 && !o.LearnPrompts {
-		d.Learned = []Range{{prompt, len(d.Tokens)}}
+	if prompt > 0 && !o.TrainOnPrompts {
+		d.InLoss = []Range{{prompt, len(d.Tokens)}}
 	}
 	return d, nil
 }
@@ -67,11 +67,11 @@ func document(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error
 // answered encodes a conversation as a whole, as the model will read it. An answer
 // begins with the first token that what is before it does not have by itself, and
 // ends with the last that has something of it.
-func answered(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
-	if d.Tokens, err = encode(t, rec.Text, false); err != nil || o.LearnPrompts {
+func encodeConversation(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
+	if d.Tokens, err = encode(t, rec.Text, false); err != nil || o.TrainOnPrompts {
 		return d, err
 	}
-	d.Learned = make([]Range, len(rec.Answers))
+	d.InLoss = make([]Range, len(rec.Answers))
 	for i, a := range rec.Answers {
 		before, err := encode(t, rec.Text[:a.Start], false)
 		if err != nil {
@@ -81,17 +81,17 @@ func answered(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error
 		if err != nil {
 			return d, err
 		}
-		end := shared(d.Tokens, with)
+		end := commonPrefix(d.Tokens, with)
 		if end < len(with) {
 			end++ // a token of the answer and of what follows it
 		}
-		d.Learned[i] = Range{shared(d.Tokens, before), end}
+		d.InLoss[i] = Range{commonPrefix(d.Tokens, before), end}
 	}
 	return d, nil
 }
 
 // shared is how many tokens two texts begin with alike.
-func shared(a, b []int32) int {
+func commonPrefix(a, b []int32) int {
 	n := min(len(a), len(b))
 	for i := range n {
 		if a[i] != b[i] {

@@ -24,7 +24,7 @@ func (c *Config) batch(r *reader, root *object) {
 	case hasRows && !hasTimes && !root.open("gradient_accumulation_steps"):
 		times = 1
 	}
-	c.Rows, c.Micros = rows, int(times*n)
+	c.MicroBatchSize, c.MicroBatches = rows, int(times*n)
 }
 
 // divide is total / (by × devices), which must be whole.

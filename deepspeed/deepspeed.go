@@ -20,15 +20,15 @@ import (
 
 // Config is what a file asks for. Zero fields are left open by it.
 type Config struct {
-	Rows   int64 // samples of a micro-batch, on one device
-	Micros int   // micro-batches of an iteration, on all devices together
+	MicroBatchSize int64 // samples of a micro-batch, on one device
+	MicroBatches   int   // micro-batches of an iteration, on all devices together
 
-	Precision dtype.Type
-	LossScale optim.LossScale // where Precision is F16
-	Clip      float64         // greatest norm of the gradients
-	Optimizer *optim.Config
-	Schedule  *optim.Schedule
-	Rate      float64 // learning rate at its highest
+	Precision    dtype.Type
+	LossScale    optim.LossScale // where Precision is F16
+	Clip         float64         // greatest norm of the gradients
+	Optimizer    *optim.Config
+	Schedule     *optim.Schedule
+	LearningRate float64 // learning rate at its highest
 
 	Stage int // of ZeRO
 	// Weights and State are the tier all weights, or all the optimizer keeps, rest in.
@@ -36,21 +36,21 @@ type Config struct {
 	// DiskPath is the folder for what rests on disk.
 	DiskPath string
 
-	devices     int
-	brainStates bool // the optimizer keeps bf16
+	devices    int
+	bf16States bool // the optimizer keeps bf16
 }
 
 // Insist is what the planner has no choice about.
-func (c Config) Insist() planner.Insist {
-	i := planner.Insist{Weights: c.Weights, State: c.State}
+func (c Config) Constraints() planner.Constraints {
+	i := planner.Constraints{Weights: c.Weights, State: c.State}
 	switch {
 	case c.devices < 2:
 	case c.Stage == 3:
-		i.Way = planner.ShardedData
+		i.Parallelism = planner.ZeRO3
 	case c.Stage == 1:
-		i.Way = planner.ShardedState
+		i.Parallelism = planner.ZeRO1
 	default:
-		i.Way = planner.DataParallel
+		i.Parallelism = planner.ZeRO2
 	}
 	return i
 }
@@ -104,7 +104,7 @@ func (c *Config) precision(r *reader, root *object) {
 	half, brain := root.child("fp16"), root.child("bf16")
 	fp16, _ := half.flag("enabled")
 	bf16, _ := brain.flag("enabled")
-	c.brainStates, _ = brain.flag("bf16_optimizer_states")
+	c.bf16States, _ = brain.flag("bf16_optimizer_states")
 	switch {
 	case fp16 && bf16:
 		r.fail("fp16.enabled and bf16.enabled are both true; enable one")
@@ -119,7 +119,7 @@ func (c *Config) precision(r *reader, root *object) {
 
 // lossScale is dynamic where loss_scale is 0 or absent, as large as it says otherwise.
 func lossScale(r *reader, half *object) optim.LossScale {
-	s := optim.UsualLossScale()
+	s := optim.DefaultLossScale()
 	s.Interval = 1000
 	if power, ok := half.whole("initial_scale_power"); ok {
 		if power < 0 || power > 100 {

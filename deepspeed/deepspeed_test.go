@@ -35,10 +35,10 @@ func parseFile(t *testing.T, name string, devices int) (deepspeed.Config, map[st
 // The configuration that guides show: ZeRO-2, optimizer on the CPU, fp16.
 func TestZero2WithOffload(t *testing.T) {
 	c, kinds := parseFile(t, "zero2-offload.json", 1)
-	if c.Rows != 8 || c.Micros != 4 || c.Precision != dtype.F16 || c.LossScale.Scale != 65536 || c.Stage != 2 || c.State != plan.OnHost || c.Weights != "" || c.Clip != 0 {
+	if c.MicroBatchSize != 8 || c.MicroBatches != 4 || c.Precision != dtype.F16 || c.LossScale.Scale != 65536 || c.Stage != 2 || c.State != plan.OnHost || c.Weights != "" || c.Clip != 0 {
 		t.Errorf("%+v", c)
 	}
-	if i := c.Insist(); i.Way != "" || i.State != plan.OnHost {
+	if i := c.Constraints(); i.Parallelism != "" || i.State != plan.OnHost {
 		t.Errorf("on one device: %+v", i)
 	}
 	want := map[string]deepspeed.Kind{"gradient_clipping": deepspeed.Open, "zero_optimization.stage": deepspeed.Unused}
@@ -51,7 +51,7 @@ func TestZero2WithOffload(t *testing.T) {
 		}
 	}
 	c, _ = parseFile(t, "zero2-offload.json", 4)
-	if c.Rows != 2 || c.Micros != 16 || c.Insist().Way != planner.DataParallel {
+	if c.MicroBatchSize != 2 || c.MicroBatches != 16 || c.Constraints().Parallelism != planner.ZeRO2 {
 		t.Errorf("on four devices: %+v", c)
 	}
 }
@@ -66,7 +66,7 @@ func TestZero3OnDisk(t *testing.T) {
 	if path, err := deepspeed.DiskPath(text); err != nil || path != c.DiskPath {
 		t.Errorf("the folder on disk is %q (%v)", path, err)
 	}
-	if c.Rows != 2 || c.Micros != 16 || c.Clip != 1 || c.Rate != 3e-4 || c.DiskPath != "/scratch" {
+	if c.MicroBatchSize != 2 || c.MicroBatches != 16 || c.Clip != 1 || c.LearningRate != 3e-4 || c.DiskPath != "/scratch" {
 		t.Errorf("%+v", c)
 	}
 	if got := c.Optimizer.String(); got != "adamw:lr=0.0003,beta2=0.95,weight_decay=0.1" {
@@ -75,7 +75,7 @@ func TestZero3OnDisk(t *testing.T) {
 	if got := c.Schedule.String(); got != "cosine:warmup=100,total=1000,log=true,floor=0.1" {
 		t.Errorf("schedule %s", got)
 	}
-	if i := c.Insist(); i.Way != planner.ShardedData || i.Weights != plan.OnDisk || i.State != plan.OnDisk {
+	if i := c.Constraints(); i.Parallelism != planner.ZeRO3 || i.Weights != plan.OnDisk || i.State != plan.OnDisk {
 		t.Errorf("%+v", i)
 	}
 	for path, kind := range map[string]deepspeed.Kind{
@@ -113,8 +113,8 @@ func TestBatchArithmetic(t *testing.T) {
 		{`"steps_per_print": 1`, 3, 0, 0},
 	} {
 		got, _, err := deepspeed.Parse([]byte("{"+c.text+"}"), c.devices)
-		if err != nil || got.Rows != c.rows || got.Micros != c.micros {
-			t.Errorf("%s on %d: %d × %d, want %d × %d (%v)", c.text, c.devices, got.Rows, got.Micros, c.rows, c.micros, err)
+		if err != nil || got.MicroBatchSize != c.rows || got.MicroBatches != c.micros {
+			t.Errorf("%s on %d: %d × %d, want %d × %d (%v)", c.text, c.devices, got.MicroBatchSize, got.MicroBatches, c.rows, c.micros, err)
 		}
 	}
 }
@@ -176,10 +176,10 @@ func TestOffloadFollowsTheStage(t *testing.T) {
 }
 
 func TestStagesAreWaysToShare(t *testing.T) {
-	for stage, want := range []planner.Way{planner.DataParallel, planner.ShardedState, planner.DataParallel, planner.ShardedData} {
+	for stage, want := range []planner.Parallelism{planner.ZeRO2, planner.ZeRO1, planner.ZeRO2, planner.ZeRO3} {
 		got, _, err := deepspeed.Parse(fmt.Appendf(nil, `{"zero_optimization": {"stage": %d}}`, stage), 2)
-		if err != nil || got.Insist().Way != want {
-			t.Errorf("stage %d: %q, want %q (%v)", stage, got.Insist().Way, want, err)
+		if err != nil || got.Constraints().Parallelism != want {
+			t.Errorf("stage %d: %q, want %q (%v)", stage, got.Constraints().Parallelism, want, err)
 		}
 	}
 }
@@ -243,8 +243,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, devices int) {
 		c, _, err := deepspeed.Parse(text, devices%64)
-		if err == nil && (c.Rows < 0 || c.Micros < 0) {
-			t.Errorf("%d × %d", c.Rows, c.Micros)
+		if err == nil && (c.MicroBatchSize < 0 || c.MicroBatches < 0) {
+			t.Errorf("%d × %d", c.MicroBatchSize, c.MicroBatches)
 		}
 	})
 }

@@ -13,7 +13,7 @@ func (c *Config) optimizer(r *reader, root *object) {
 	section := root.child("optimizer")
 	kind, ok := section.text("type")
 	if !ok {
-		if c.brainStates {
+		if c.bf16States {
 			r.notice("bf16.bf16_optimizer_states", Unused, "no optimizer is named that would keep any")
 		}
 		return
@@ -53,16 +53,16 @@ func (c *Config) optimizer(r *reader, root *object) {
 	if err := o.Check(); err != nil {
 		r.fail("%s: %v", section.path, err)
 	}
-	c.Optimizer, c.Rate = &o, o.LR
+	c.Optimizer, c.LearningRate = &o, o.LR
 	if p.open("lr") {
-		c.Rate = 0
+		c.LearningRate = 0
 	}
 }
 
 // storage is the type of what the optimizer keeps: DeepSpeed can have it in that of the
 // weights.
 func (c *Config) storage(p *object, o *optim.Config) {
-	if c.brainStates {
+	if c.bf16States {
 		o.Storage = dtype.BF16
 	}
 	if full, said := p.flag("fp32_optimizer_states"); said && !full && c.Precision != dtype.F32 {
@@ -162,15 +162,15 @@ func (c *Config) rates(r *reader, p *object, s *optim.Schedule) {
 		return
 	}
 	if p.open("warmup_max_lr") {
-		high = c.Rate
+		high = c.LearningRate
 	}
-	if c.Rate > 0 && c.Rate != high {
+	if c.LearningRate > 0 && c.LearningRate != high {
 		r.notice("optimizer.params.lr", Unused, "the scheduler sets the rate, at its highest %v", high)
 	}
 	if high > 0 {
 		s.Start = low / high
 	}
-	c.Rate = high
+	c.LearningRate = high
 	if c.Optimizer != nil && high > 0 {
 		c.Optimizer.LR = high
 	}

@@ -78,13 +78,13 @@ func TestSchedulesAgainstDeepSpeed(t *testing.T) {
 func compareRates(t *testing.T, kind string, linear bool, early int, c deepspeed.Config, want []float64) {
 	t.Helper()
 	for i := range want {
-		got := c.Rate * c.Schedule.Factor(i)
+		got := c.LearningRate * c.Schedule.Factor(i)
 		near := math.Abs(got-want[i]) < 1e-12
 		if early > 0 && i+early < len(want) {
 			near = near || math.Abs(got-want[i+early]) < 1e-12
 		}
 		if kind == "WarmupCosineLR" && linear && i == c.Schedule.Warmup {
-			near = got == c.Rate // which theirs never quite reaches
+			near = got == c.LearningRate // which theirs never quite reaches
 		}
 		if !near && i+early < len(want) {
 			t.Errorf("%s, linear %v, iteration %d: rate %g, DeepSpeed has %g", kind, linear, i, got, want[i])

@@ -47,23 +47,23 @@ type Meter interface {
 
 // Repeater is implemented by devices that can note what their queues are given and do
 // it again with one call, which is quicker than giving it again.
-type Repeater interface {
+type GraphCapturer interface {
 	// Capture notes what issue gives to queues, all of this device, instead of doing
 	// it. Nothing in it may wait for an event that was recorded before.
 	// ErrNotRepeatable when there is something that cannot be noted.
-	Capture(queues []Queue, issue func() error) (Repeat, error)
+	Capture(queues []Queue, issue func() error) (Graph, error)
 }
 
 // Repeat is what queues were given once.
-type Repeat interface {
+type Graph interface {
 	// Run does it all, behind what the queues were given so far, with the numbers that
 	// the Args of the launches hold now.
-	Run() error
+	Launch() error
 	Close() error
 }
 
 // ErrNotRepeatable says that a device cannot note what its queues were given.
-var ErrNotRepeatable = errors.New("this cannot be noted to be repeated")
+var ErrNotCapturable = errors.New("this cannot be noted to be repeated")
 
 // Info describes a device.
 type Info struct {

@@ -17,7 +17,7 @@ func (t Type) IsPlain() bool { return slices.Contains(Plain, t) }
 func (t Type) Encode(dst []byte, src []float32) {
 	switch t {
 	case F32:
-		if whole, ok := inOrder[float32](dst); ok {
+		if whole, ok := asElements[float32](dst); ok {
 			copy(whole, src)
 			return
 		}
@@ -25,7 +25,7 @@ func (t Type) Encode(dst []byte, src []float32) {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
 		}
 	case BF16, F16:
-		if halves, ok := inOrder[uint16](dst); ok {
+		if halves, ok := asElements[uint16](dst); ok {
 			t.Narrow(halves[:len(src)], src)
 			return
 		}
@@ -48,7 +48,7 @@ func (t Type) encodeHalves(dst []byte, src []float32) {
 func (t Type) Decode(dst []float32, src []byte) {
 	switch t {
 	case F32:
-		if whole, ok := inOrder[float32](src); ok {
+		if whole, ok := asElements[float32](src); ok {
 			copy(dst, whole)
 			return
 		}
@@ -56,7 +56,7 @@ func (t Type) Decode(dst []float32, src []byte) {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
 	case BF16, F16:
-		if halves, ok := inOrder[uint16](src); ok {
+		if halves, ok := asElements[uint16](src); ok {
 			t.Widen(dst, halves)
 			return
 		}

@@ -19,7 +19,7 @@ func available() []path {
 
 // inOrder sees bytes as elements without copying: this processor keeps them little endian,
 // at any address.
-func inOrder[E float32 | uint16](b []byte) ([]E, bool) {
+func asElements[E float32 | uint16](b []byte) ([]E, bool) {
 	var e E
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e))), true
 }

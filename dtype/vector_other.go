@@ -6,4 +6,4 @@ func available() []path { return []path{portable()} }
 
 // inOrder sees bytes as elements where the processor can; here they are put together one
 // by one.
-func inOrder[E float32 | uint16]([]byte) ([]E, bool) { return nil, false }
+func asElements[E float32 | uint16]([]byte) ([]E, bool) { return nil, false }

@@ -4,7 +4,7 @@ import "unsafe"
 
 // Widen reads numbers of a type of 16 bits, BF16 or F16; dst is as long as src.
 func (t Type) Widen(dst []float32, src []uint16) {
-	n := len(dst) &^ (lanesMost - 1)
+	n := len(dst) &^ (maxLanes - 1)
 	if t == BF16 {
 		active.widenBF16(dst[:n], src[:n])
 		widenBF16(dst[n:], src[n:len(dst)])
@@ -17,7 +17,7 @@ func (t Type) Widen(dst []float32, src []uint16) {
 // Narrow rounds numbers to a type of 16 bits, BF16 or F16, to nearest even; dst is as long
 // as src.
 func (t Type) Narrow(dst []uint16, src []float32) {
-	n := len(dst) &^ (lanesMost - 1)
+	n := len(dst) &^ (maxLanes - 1)
 	if t == BF16 {
 		active.narrowBF16(dst[:n], src[:n])
 		narrowBF16(dst[n:], src[n:len(dst)])
@@ -29,22 +29,22 @@ func (t Type) Narrow(dst []uint16, src []float32) {
 
 // NarrowAway is Narrow of much that nobody reads soon: it is written past the caches, which
 // spares reading what was there before.
-func (t Type) NarrowAway(dst []uint16, src []float32) {
-	head := toLine(dst)
-	n := head + (len(dst)-head)&^(lanesMost-1)
+func (t Type) NarrowNonTemporal(dst []uint16, src []float32) {
+	head := elementsToLine(dst)
+	n := head + (len(dst)-head)&^(maxLanes-1)
 	t.Narrow(dst[:head], src[:head])
 	if t == BF16 {
-		active.awayBF16(dst[head:n], src[head:n])
+		active.nonTemporalBF16(dst[head:n], src[head:n])
 	} else {
-		active.awayF16(dst[head:n], src[head:n])
+		active.nonTemporalF16(dst[head:n], src[head:n])
 	}
 	t.Narrow(dst[n:], src[n:len(dst)])
 }
 
 // toLine is how many elements come before the first whose address is a multiple of what is
 // written at once; all of them where there is none.
-func toLine(dst []uint16) int {
-	const line, size = 2 * lanesMost, 2
+func elementsToLine(dst []uint16) int {
+	const line, size = 2 * maxLanes, 2
 	past := uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line
 	if past%size != 0 {
 		return len(dst)
@@ -55,14 +55,14 @@ func toLine(dst []uint16) int {
 // path is one way to convert runs of numbers. All give the same bits; a NaN only has to
 // stay one.
 type path struct {
-	name                  string
-	widenBF16, widenF16   func(dst []float32, src []uint16) // of a multiple of lanesMost
-	narrowBF16, narrowF16 func(dst []uint16, src []float32)
-	awayBF16, awayF16     func(dst []uint16, src []float32) // to a multiple of 2·lanesMost bytes
+	name                            string
+	widenBF16, widenF16             func(dst []float32, src []uint16) // of a multiple of lanesMost
+	narrowBF16, narrowF16           func(dst []uint16, src []float32)
+	nonTemporalBF16, nonTemporalF16 func(dst []uint16, src []float32) // to a multiple of 2·lanesMost bytes
 }
 
 // lanesMost is the largest number of lanes of a path.
-const lanesMost = 16
+const maxLanes = 16
 
 // active is the best path of this processor; available lists slowest first.
 var active = available()[len(available())-1]

@@ -39,7 +39,7 @@ func TestRuns(t *testing.T) {
 			for i := range wide { // between the representable numbers
 				wide[i] = math.Float32frombits(math.Float32bits(wide[i]) + uint32(i*2654435761>>19&0x1fff))
 			}
-			for name, narrow := range map[string]func([]uint16, []float32){"Narrow": typ.Narrow, "NarrowAway": typ.NarrowAway} {
+			for name, narrow := range map[string]func([]uint16, []float32){"Narrow": typ.Narrow, "NarrowAway": typ.NarrowNonTemporal} {
 				narrow(narrowed, wide)
 				for i, v := range wide {
 					if want := c.back(v); narrowed[i] != want {
@@ -67,7 +67,7 @@ func TestAwayAnywhere(t *testing.T) {
 					for i := range room {
 						room[i] = guard
 					}
-					typ.NarrowAway(room[from:from+n], wide[:n])
+					typ.NarrowNonTemporal(room[from:from+n], wide[:n])
 					want := make([]uint16, n)
 					typ.Narrow(want, wide[:n])
 					if !slices.Equal(room[from:from+n], want) || slices.ContainsFunc(append(room[:from:from], room[from+n:]...), func(x uint16) bool { return x != guard }) {

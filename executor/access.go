@@ -17,11 +17,11 @@ type Tensor struct {
 	State string
 	Type  op.Type
 	// at are the buffers that hold it, behind each other: one, or one per piece.
-	at []located
+	at []deviceBuffer
 	// scales is how many of them come before the codes of a state in blocks.
 	scales int
 	// copies are the same bytes in replicas, written together.
-	copies []located
+	copies []deviceBuffer
 }
 
 // States besides those that an optimizer's rule names.
@@ -40,7 +40,7 @@ func (e *Executor) Weights() []Tensor {
 		for _, p := range s.Params {
 			t := e.tensor(p, "", p.Type, s.Weight, p.Offset)
 			for _, id := range s.Replicas {
-				t.copies = append(t.copies, e.part(id, p.Offset, p.Type.Bytes()))
+				t.copies = append(t.copies, e.partOf(id, p.Offset, p.Type.Bytes()))
 			}
 			list = append(list, t)
 		}
@@ -49,23 +49,23 @@ func (e *Executor) Weights() []Tensor {
 }
 
 func (e *Executor) tensor(p plan.SlabParam, state string, t op.Type, in int, offset int64) Tensor {
-	return Tensor{Param: p, State: state, Type: t, at: []located{e.part(in, offset, t.Bytes())}}
+	return Tensor{Param: p, State: state, Type: t, at: []deviceBuffer{e.partOf(in, offset, t.Bytes())}}
 }
 
 // part of a buffer of the plan.
-func (e *Executor) part(in int, offset, bytes int64) located {
+func (e *Executor) partOf(in int, offset, bytes int64) deviceBuffer {
 	b := e.buffer(in)
 	b.Offset, b.Bytes = b.Offset+offset, bytes
-	return located{b, e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
+	return deviceBuffer{b, e.plan.Arenas[e.plan.Buffers[in].Arena].Device}
 }
 
 // Write fills a tensor; fill is given chunks in order, with the offset of each.
 // Replicas are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
-	if err := e.Settle(); err != nil {
+	if err := e.Flush(); err != nil {
 		return err
 	}
-	if err := e.each(t, "filling", func(b located, off int64, bad *error) error {
+	if err := e.eachChunk(t, "filling", func(b deviceBuffer, off int64, bad *error) error {
 		return e.access(b, nil, func(chunk []byte) { *bad = fill(off, chunk) })
 	}); err != nil || len(t.copies) == 0 {
 		return err
@@ -84,11 +84,11 @@ func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) 
 // Read gives the bytes of a tensor in chunks, in order, as they are after all updates.
 func (e *Executor) Read(t Tensor, use func(offset int64, chunk []byte) error) error {
 	if t.State != Gradient {
-		if err := e.Settle(); err != nil {
+		if err := e.Flush(); err != nil {
 			return err
 		}
 	}
-	return e.each(t, "reading", func(b located, off int64, bad *error) error {
+	return e.eachChunk(t, "reading", func(b deviceBuffer, off int64, bad *error) error {
 		return e.access(b, func(chunk []byte) { *bad = use(off, chunk) }, nil)
 	})
 }
@@ -98,7 +98,7 @@ const stagingBytes = 16 << 20
 
 // each visits a tensor in chunks: whole buffers where the host reaches them, else as
 // much as the staging memory takes.
-func (e *Executor) each(t Tensor, doing string, visit func(b located, off int64, bad *error) error) error {
+func (e *Executor) eachChunk(t Tensor, doing string, visit func(b deviceBuffer, off int64, bad *error) error) error {
 	var off int64
 	for _, at := range t.at {
 		step := at.Bytes
@@ -123,14 +123,14 @@ func (e *Executor) each(t Tensor, doing string, visit func(b located, off int64,
 }
 
 // located is a buffer and the device that reaches it.
-type located struct {
+type deviceBuffer struct {
 	device.Buffer
 	dev int
 }
 
 // access lets the host read or write a buffer: in place where the CPU reaches it,
 // else through a staging buffer.
-func (e *Executor) access(b located, read, write func([]byte)) error {
+func (e *Executor) access(b deviceBuffer, read, write func([]byte)) error {
 	if h := b.Host(); h != nil {
 		if read != nil {
 			read(h)
@@ -145,7 +145,7 @@ func (e *Executor) access(b located, read, write func([]byte)) error {
 		return err
 	}
 	if read != nil {
-		q := e.queues[lane{b.dev, plan.Compute}] // which nothing trails
+		q := e.queues[laneKey{b.dev, plan.Compute}] // which nothing trails
 		if err := q.Copy(stage, b.Buffer); err != nil {
 			return err
 		}
@@ -158,14 +158,14 @@ func (e *Executor) access(b located, read, write func([]byte)) error {
 		return nil
 	}
 	write(stage.Host())
-	q := e.queues[lane{b.dev, plan.In}]
+	q := e.queues[laneKey{b.dev, plan.In}]
 	if err := q.Copy(b.Buffer, stage); err != nil {
 		return err
 	}
 	return q.Sync()
 }
 
-func (e *Executor) stage(b located) (device.Buffer, error) {
+func (e *Executor) stage(b deviceBuffer) (device.Buffer, error) {
 	if e.staging == nil {
 		m, err := e.devices[b.dev].HostAlloc(stagingBytes)
 		if err != nil {
@@ -182,8 +182,8 @@ func (e *Executor) stage(b located) (device.Buffer, error) {
 
 // Prepare writes what programs expect to find: constants, and a clip factor of 1, or
 // where updates come late 0, since none is owed yet.
-func (e *Executor) Prepare() error {
-	if err := e.land(); err != nil {
+func (e *Executor) WriteConstants() error {
+	if err := e.awaitCarried(); err != nil {
 		return err
 	}
 	for id, b := range e.plan.Buffers {
@@ -193,12 +193,12 @@ func (e *Executor) Prepare() error {
 		for _, c := range e.plan.Consts {
 			part := e.buffer(id)
 			part.Offset, part.Bytes = part.Offset+c.Offset, int64(len(c.Data))
-			if err := e.access(located{part, e.plan.Arenas[b.Arena].Device}, nil, func(dst []byte) { copy(dst, c.Data) }); err != nil {
+			if err := e.access(deviceBuffer{part, e.plan.Arenas[b.Arena].Device}, nil, func(dst []byte) { copy(dst, c.Data) }); err != nil {
 				return fmt.Errorf("constant %s: %w", c.Name, err)
 			}
 		}
 	}
-	if e.late {
+	if e.deferred {
 		return e.setClip(0, 0)
 	}
 	return e.setClip(1, 0)
@@ -219,16 +219,16 @@ func (e *Executor) setClip(factor, norm float32) error {
 }
 
 // clipBuffers hold the clip factor and the norm, one per device.
-func (e *Executor) clipBuffers() []located {
+func (e *Executor) clipBuffers() []deviceBuffer {
 	seen := map[int]bool{}
-	var list []located
-	for i := range e.plan.Steps {
-		bind, ok := e.plan.Steps[i].Bound(plan.InClip, 0)
+	var list []deviceBuffer
+	for i := range e.plan.Instructions {
+		bind, ok := e.plan.Instructions[i].Bound(plan.InClip, 0)
 		if !ok || seen[bind.Buffer] {
 			continue
 		}
 		seen[bind.Buffer] = true
-		list = append(list, located{e.buffer(bind.Buffer), e.plan.Steps[i].Device})
+		list = append(list, deviceBuffer{e.buffer(bind.Buffer), e.plan.Instructions[i].Device})
 	}
 	return list
 }

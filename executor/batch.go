@@ -36,19 +36,19 @@ func batchLimits(p *plan.Plan) map[string]op.IDs {
 // CheckBatch refuses ids in the parts of the batch that name nothing: kernels would
 // take them for others.
 func (e *Executor) CheckBatch() error {
-	for _, part := range e.plan.Parts {
+	for _, part := range e.plan.Batch {
 		limit, ok := e.limits[part.Name]
 		if !ok {
 			continue
 		}
-		for micro := range e.plan.Micros {
-			raw, err := e.Part(micro, part.Name)
+		for micro := range e.plan.MicroBatches {
+			raw, err := e.BatchTensor(micro, part.Name)
 			if err != nil {
 				return err
 			}
 			for i := 0; i < len(raw); i += 4 {
 				id := int32(binary.LittleEndian.Uint32(raw[i:]))
-				if (id < 0 || int64(id) >= limit.Count) && !(limit.Ignores && id == op.Ignored) {
+				if (id < 0 || int64(id) >= limit.Count) && !(limit.AllowsIgnored && id == op.IgnoreIndex) {
 					return fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d; do the tokenizer and the model belong together?", part.Name, i/4, micro, id, limit.Count-1)
 				}
 			}

@@ -22,39 +22,39 @@ type Executor struct {
 	plan    *plan.Plan
 	devices []device.Device
 	arenas  []device.Memory
-	queues  map[lane]device.Queue
+	queues  map[laneKey]device.Queue
 	kernels map[programOn][]device.Kernel // by program and device: one per node
 	// What devices that join kernels were given, by what it depends on.
 	joined        map[programOn]func(device.Queue) error
 	joinedUpdates map[updateOn]func(device.Queue) error
 	updateKernels map[string]device.Kernel // by what updateKernel writes to keyRoom
-	keyRoom       []byte
-	steps         []prepared
-	ends          []end // by queue, as opened
-	trail         trail
+	keyBuffer     []byte
+	instructions  []prepared
+	ends          []laneEnd // by queue, as opened
+	carried       carriedOver
 	// Numbers of the iteration, where launches read them.
-	runs     []runArgs
-	updates  []updateArgs
-	clipArgs *op.Args
-	norm     located // where the clip factor and the norm are made
-	late     bool    // the plan leaves updates to the next iteration
-	owed     Numbers // of the iteration that late steps complete
-	owes     bool    // there is one
-	staging  device.Memory
-	opened   []device.Queue
-	with     []io.Closer
+	runs       []runArgs
+	updates    []updateArgs
+	clipArgs   *op.Args
+	norm       deviceBuffer  // where the clip factor and the norm are made
+	deferred   bool          // the plan leaves updates to the next iteration
+	pending    IterationArgs // of the iteration that late steps complete
+	hasPending bool          // there is one
+	staging    device.Memory
+	opened     []device.Queue
+	with       []io.Closer
 
 	result     dtype.Type        // of the last block
 	limits     map[string]op.IDs // of ids in parts of the batch
 	onGradient func(Tensor) error
-	trace      traced
-	repeat     repeat
+	trace      tracer
+	graph      capture
 
-	counters Counters
-	traffic  map[Route]*Traffic
+	counters  Counters
+	transfers map[Route]*Transfers
 }
 
-type lane struct {
+type laneKey struct {
 	device int
 	lane   plan.Lane
 }
@@ -68,7 +68,7 @@ type Counters struct {
 	Launches   int64
 	// Live is the most bytes of the device arenas that buffers in use took at
 	// once: what the plan said, seen from the steps.
-	Live int64
+	PeakLive int64
 }
 
 // prepared is a step ready to be issued.
@@ -87,7 +87,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if len(devices) != len(p.Devices) {
 		return nil, fmt.Errorf("the plan is for %d devices, got %d", len(p.Devices), len(devices))
 	}
-	e = &Executor{plan: p, devices: devices, queues: map[lane]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, updateKernels: map[string]device.Kernel{}, traffic: map[Route]*Traffic{}}
+	e = &Executor{plan: p, devices: devices, queues: map[laneKey]device.Queue{}, kernels: map[programOn][]device.Kernel{}, joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, updateKernels: map[string]device.Kernel{}, transfers: map[Route]*Transfers{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -102,7 +102,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 			if err != nil {
 				return e, fmt.Errorf("opening the %s queue of %s: %w", l, p.Devices[d].Name, err)
 			}
-			e.queues[lane{d, l}] = q
+			e.queues[laneKey{d, l}] = q
 			e.opened = append(e.opened, q)
 		}
 	}
@@ -131,61 +131,61 @@ func (e *Executor) allocate() error {
 
 // prepare makes the launches and events of all steps.
 func (e *Executor) prepare() error {
-	e.steps = make([]prepared, len(e.plan.Steps))
-	for i := range e.plan.Steps {
-		s := &e.plan.Steps[i]
+	e.instructions = make([]prepared, len(e.plan.Instructions))
+	for i := range e.plan.Instructions {
+		s := &e.plan.Instructions[i]
 		if s.Verb == plan.Free {
 			continue
 		}
-		issue, err := e.prepareStep(s)
+		issue, err := e.prepareInstruction(s)
 		if err != nil {
 			return fmt.Errorf("step %d, %s: %w", i, s.Verb, err)
 		}
-		p := &e.steps[i]
-		e.late = e.late || s.Late
-		p.queue, p.issue = e.queues[lane{s.Device, s.Lane}], issue
+		p := &e.instructions[i]
+		e.deferred = e.deferred || s.Deferred
+		p.queue, p.issue = e.queues[laneKey{s.Device, s.Lane}], issue
 		if p.queue == nil {
 			return fmt.Errorf("step %d, %s: no lane %q", i, s.Verb, s.Lane)
 		}
 	}
-	e.ends = findEnds(e.plan)
+	e.ends = laneEnds(e.plan)
 	if err := e.prepareEvents(); err != nil {
 		return err
 	}
-	e.counters.Live, e.result = e.liveMost(), resultType(e.plan)
+	e.counters.PeakLive, e.result = e.liveMost(), resultType(e.plan)
 	e.limits = batchLimits(e.plan)
 	return nil
 }
 
 // prepareEvents gives events to the steps that somebody waits for.
 func (e *Executor) prepareEvents() (err error) {
-	done, last := make([]bool, len(e.steps)), make([]bool, len(e.steps))
-	for i := range e.plan.Steps {
-		for _, a := range e.plan.Steps[i].After {
+	done, last := make([]bool, len(e.instructions)), make([]bool, len(e.instructions))
+	for i := range e.plan.Instructions {
+		for _, a := range e.plan.Instructions[i].After {
 			done[a] = true
 		}
-		for _, a := range e.plan.Steps[i].Past {
+		for _, a := range e.plan.Instructions[i].AfterPrevious {
 			done[a], last[a] = true, true
 		}
 	}
 	for _, end := range e.ends {
-		if end.trails && end.until >= 0 {
+		if end.carriesOver && end.until >= 0 {
 			done[end.until] = true
 		}
 	}
-	for i := range e.steps {
-		dev := e.devices[e.plan.Steps[i].Device]
+	for i := range e.instructions {
+		dev := e.devices[e.plan.Instructions[i].Device]
 		if done[i] && err == nil {
-			e.steps[i].done, err = dev.Event()
+			e.instructions[i].done, err = dev.Event()
 		}
 		if last[i] && err == nil {
-			e.steps[i].last, err = dev.Event()
+			e.instructions[i].last, err = dev.Event()
 		}
 	}
 	return err
 }
 
-func (e *Executor) prepareStep(s *plan.Step) (func(device.Queue) error, error) {
+func (e *Executor) prepareInstruction(s *plan.Instruction) (func(device.Queue) error, error) {
 	switch s.Verb {
 	case plan.Move:
 		return e.prepareMove(s)
@@ -193,7 +193,7 @@ func (e *Executor) prepareStep(s *plan.Step) (func(device.Queue) error, error) {
 		return e.prepareRun(s)
 	case plan.Reduce:
 		return e.prepareReduce(s)
-	case plan.UpdateRun:
+	case plan.Update:
 		return e.prepareUpdate(s)
 	}
 	return nil, fmt.Errorf("unknown verb")
@@ -240,9 +240,9 @@ func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
 	var errs []error
-	if e.repeat.run != nil {
-		errs = append(errs, e.Sync(), e.repeat.run.Close())
-		e.repeat.run = nil
+	if e.graph.graph != nil {
+		errs = append(errs, e.Sync(), e.graph.graph.Close())
+		e.graph.graph = nil
 	}
 	for _, q := range e.opened {
 		errs = append(errs, q.Sync(), q.Close())

@@ -29,8 +29,8 @@ func streamed(t testing.TB) *plan.Plan {
 	defer kernels.Close()
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, planner.Alike(true, true, planner.KeepNone, 2))
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(2, true), site, planner.Uniform(true, true, planner.SaveNone, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor 
 func filled(t testing.TB, e *executor.Executor) *executor.Executor {
 	t.Helper()
 	t.Cleanup(func() { e.Close() })
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
-	source, err := weights.Fresh(m.Params, 1)
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
+	source, err := weights.Random(m.Params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
+	if err := errors.Join(e.WriteConstants(), weights.Load(e, source)); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -68,7 +68,7 @@ func TestIterationsAllocateNothing(t *testing.T) {
 	dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Devices[0].Budget, sim.Faults{})
 	e := prepared(t, p, dev)
 	iterate := func() {
-		if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+		if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,11 +93,11 @@ func TestIterationsAllocateNothing(t *testing.T) {
 func TestCountersFollowThePlan(t *testing.T) {
 	p := streamed(t)
 	e := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
-	if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		t.Fatal(err)
 	}
 	var in, out int64
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		switch {
 		case s.Verb != plan.Move:
 		case s.Lane == plan.In:
@@ -111,8 +111,8 @@ func TestCountersFollowThePlan(t *testing.T) {
 		t.Errorf("counted %d in and %d out, the plan says %d and %d", c.BytesIn, c.BytesOut, in, out)
 	}
 	checkTraffic(t, e, in+out)
-	if arena := p.Arenas[0].Bytes; c.Live > arena || c.Live < arena*9/10 {
-		t.Errorf("at most %d bytes in use of an arena of %d", c.Live, arena)
+	if arena := p.Arenas[0].Bytes; c.PeakLive > arena || c.PeakLive < arena*9/10 {
+		t.Errorf("at most %d bytes in use of an arena of %d", c.PeakLive, arena)
 	}
 }
 
@@ -120,9 +120,9 @@ func TestCountersFollowThePlan(t *testing.T) {
 // which no weight goes back to the host but updated ones.
 func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
 	t.Helper()
-	want := map[executor.Route]executor.Traffic{}
+	want := map[executor.Route]executor.Transfers{}
 	p := e.Plan()
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb != plan.Move {
 			continue
 		}
@@ -130,9 +130,9 @@ func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
 		if s.Lane == plan.Out {
 			r.From, r.To = r.To, r.From
 		}
-		want[r] = executor.Traffic{Moves: want[r].Moves + 1, Bytes: want[r].Bytes + p.Buffers[s.Src].Bytes}
+		want[r] = executor.Transfers{Moves: want[r].Moves + 1, Bytes: want[r].Bytes + p.Buffers[s.Src].Bytes}
 	}
-	got := e.Traffic()
+	got := e.Transfers()
 	if !maps.Equal(got, want) {
 		t.Errorf("counted %v, the plan says %v", got, want)
 	}
@@ -143,8 +143,8 @@ func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
 		t.Errorf("routes lack %d bytes", bytes)
 	}
 	for i, a := range p.Arenas {
-		if e.Reserved(i) != a.Bytes {
-			t.Errorf("arena %s has %d bytes, the plan says %d", a.Name, e.Reserved(i), a.Bytes)
+		if e.ArenaBytes(i) != a.Bytes {
+			t.Errorf("arena %s has %d bytes, the plan says %d", a.Name, e.ArenaBytes(i), a.Bytes)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestFaultsAreReportedAndLeakNothing(t *testing.T) {
 		}
 		var met error
 		for range 3 {
-			if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+			if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 				if met != nil {
 					t.Errorf("%s: reported twice: %v, then %v", name, met, err)
 				}
@@ -200,12 +200,12 @@ func TestNoMemoryIsAnErrorAtTheStart(t *testing.T) {
 // between devices whose clocks began at other times.
 func TestTraceTellsEveryStep(t *testing.T) {
 	goal := tiny.AdamW(2, false)
-	for name, updates := range map[string]planner.Updater{"one device": planner.ByDevice, "with the host": planner.ByHost} {
+	for name, updates := range map[string]planner.Updater{"one device": planner.ByDevice, "with the host": planner.ByCPU} {
 		t.Run(name, func(t *testing.T) {
-			goal.Insist.Updates = updates
+			goal.Constraints.Updates = updates
 			site := tiny.Site(1 << 20)
 			site.Kernels = devicetest.NewPlain(0)
-			p, err := planner.Make(tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train}), goal, site)
+			p, err := planner.Make(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}), goal, site)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,22 +225,22 @@ func tellsEveryStep(t *testing.T, p *plan.Plan) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	ring := trace.NewRing(len(p.Steps))
-	if err := errors.Join(e.Trace(ring), e.Iterate(context.Background(), executor.Numbers{})); err != nil {
+	ring := trace.NewRing(len(p.Instructions))
+	if err := errors.Join(e.Trace(ring), e.Iterate(context.Background(), executor.IterationArgs{})); err != nil {
 		t.Fatal(err)
 	}
 	events := ring.Events()
-	if len(events) != len(p.Steps) {
-		t.Fatalf("%d events for %d steps", len(events), len(p.Steps))
+	if len(events) != len(p.Instructions) {
+		t.Fatalf("%d events for %d steps", len(events), len(p.Instructions))
 	}
-	for i, s := range p.Steps {
+	for i, s := range p.Instructions {
 		if events[i].End < events[i].Start {
 			t.Errorf("step %d ends before it starts", i)
 		}
 		for _, a := range s.After {
-			between := p.Steps[a].Device != s.Device // where clocks are only set so well
+			between := p.Instructions[a].Device != s.Device // where clocks are only set so well
 			if early := events[a].End - events[i].Start; early > 0 && !between || early > int64(5*time.Millisecond) {
-				t.Errorf("step %d of device %d started at %d, before step %d of device %d ended at %d", i, s.Device, events[i].Start, a, p.Steps[a].Device, events[a].End)
+				t.Errorf("step %d of device %d started at %d, before step %d of device %d ended at %d", i, s.Device, events[i].Start, a, p.Instructions[a].Device, events[a].End)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func (e *Executor) liveMost() int64 {
 		count(id, b.Home)
 	}
 	for i, accesses := range e.plan.Accesses() {
-		if s := &e.plan.Steps[i]; s.Verb == plan.Free {
+		if s := &e.plan.Instructions[i]; s.Verb == plan.Free {
 			count(s.Dst, false)
 		}
 		for _, a := range accesses {

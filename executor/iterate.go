@@ -17,11 +17,11 @@ import (
 )
 
 // Numbers are what differs from one iteration to the next besides the batch.
-type Numbers struct {
+type IterationArgs struct {
 	Seed      uint64
 	Iteration uint64
 	// FirstRow is the global index of the iteration's first sample.
-	FirstRow uint64
+	FirstSequence uint64
 	// Optimizer holds the scalars of the update rule, as op.ArgRate and its
 	// neighbours name them, with the weight decay of params that decay.
 	Optimizer [8]float32
@@ -37,56 +37,56 @@ type runArgs struct {
 
 // updateArgs are the numbers of one update launch.
 type updateArgs struct {
-	args    *op.Args
-	decay   bool
-	slab    int
-	element int64 // of the slab, the first one updated
-	late    bool  // with the numbers of the iteration before
+	args     *op.Args
+	decay    bool
+	slab     int
+	element  int64 // of the slab, the first one updated
+	deferred bool  // with the numbers of the iteration before
 }
 
 // Iterate runs all steps once. The parts of the batch must be in place (Part). Copies of
 // the plan that trail may be under way when it returns; everything else is done, results
 // and the norm are there. An error of such a copy comes with whoever waits for it: the next
 // Iterate, a reader or a writer, Sync or Close. After an error the contents of the arenas are undefined: restore a checkpoint.
-func (e *Executor) Iterate(ctx context.Context, n Numbers) error {
-	e.setNumbers(n)
-	before := e.trail
-	begin, had := time.Now(), e.counters.handed()
+func (e *Executor) Iterate(ctx context.Context, n IterationArgs) error {
+	e.setArgs(n)
+	before := e.carried
+	begin, had := time.Now(), e.counters.launched()
 	if err := e.start(ctx); err != nil {
 		return errors.Join(err, e.Sync())
 	}
 	if err := e.finish(n); err != nil {
 		return fmt.Errorf("iteration %d%s: %w", n.Iteration, before.text(), err)
 	}
-	e.repeat.watch(len(e.devices), e.counters.handed()-had, time.Since(begin))
+	e.graph.observe(len(e.devices), e.counters.launched()-had, time.Since(begin))
 	e.counters.Iterations++
-	e.tell()
-	return e.owe(n)
+	e.reportEvents()
+	return e.postpone(n)
 }
 
 // issueAll gives all steps to their queues.
 func (e *Executor) issueAll(ctx context.Context) error {
-	e.turn()
-	had := e.counters.handed()
-	e.repeat.first = pace{start: time.Now()}
+	e.swapEvents()
+	had := e.counters.launched()
+	e.graph.pace = pace{start: time.Now()}
 	if err := e.trace.begin(e.queues); err != nil {
 		return err
 	}
-	for i := range e.steps {
-		if e.steps[i].queue == nil {
+	for i := range e.instructions {
+		if e.instructions[i].queue == nil {
 			continue
 		}
 		var err error
-		if !e.plan.Steps[i].Late { // what is owed is looked at when it is settled
-			err = e.observe(&e.plan.Steps[i])
+		if !e.plan.Instructions[i].Deferred { // what is owed is looked at when it is settled
+			err = e.observe(&e.plan.Instructions[i])
 		}
 		if err == nil {
-			err = e.issueStep(&e.plan.Steps[i], &e.steps[i])
+			err = e.issueInstruction(&e.plan.Instructions[i], &e.instructions[i])
 		}
 		if err != nil {
-			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Steps[i].Verb, err)
+			return fmt.Errorf("issuing step %d (%s): %w", i, e.plan.Instructions[i].Verb, err)
 		}
-		e.repeat.first.count(e.counters.handed() - had)
+		e.graph.pace.count(e.counters.launched() - had)
 		if i%64 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -94,8 +94,8 @@ func (e *Executor) issueAll(ctx context.Context) error {
 	return nil
 }
 
-func (e *Executor) issueStep(s *plan.Step, p *prepared) error {
-	if err := e.waits(s, p.queue); err != nil {
+func (e *Executor) issueInstruction(s *plan.Instruction, p *prepared) error {
+	if err := e.waitFor(s, p.queue); err != nil {
 		return err
 	}
 	if p.start != nil {
@@ -119,17 +119,17 @@ func (e *Executor) issueStep(s *plan.Step, p *prepared) error {
 
 // waits has a queue wait for what must be done before a step: of its iteration, and of the
 // one before as long as that may be under way.
-func (e *Executor) waits(s *plan.Step, q device.Queue) error {
+func (e *Executor) waitFor(s *plan.Instruction, q device.Queue) error {
 	for _, a := range s.After {
-		if err := q.Wait(e.steps[a].done); err != nil {
+		if err := q.Wait(e.instructions[a].done); err != nil {
 			return err
 		}
 	}
-	if !e.trail.underway {
+	if !e.carried.underway {
 		return nil
 	}
-	for _, a := range s.Past {
-		if err := q.Wait(e.steps[a].last); err != nil {
+	for _, a := range s.AfterPrevious {
+		if err := q.Wait(e.instructions[a].last); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (e *Executor) waits(s *plan.Step, q device.Queue) error {
 
 // Sync waits for all queues, also for what trails, and returns their errors.
 func (e *Executor) Sync() error {
-	e.trail.underway = false
+	e.carried.underway = false
 	var first error
 	for _, q := range e.opened {
 		if err := q.Sync(); err != nil {
@@ -148,51 +148,51 @@ func (e *Executor) Sync() error {
 	return first
 }
 
-func (e *Executor) setNumbers(n Numbers) {
+func (e *Executor) setArgs(n IterationArgs) {
 	for _, r := range e.runs {
 		r.args.Key = runKey(n, r.block)
-		r.args.Row = n.FirstRow + uint64(max(r.micro, 0))*uint64(e.plan.Rows)
+		r.args.Row = n.FirstSequence + uint64(max(r.micro, 0))*uint64(e.plan.MicroBatchSize)
 	}
 	for _, u := range e.updates {
-		if u.late {
-			u.set(e.owed)
+		if u.deferred {
+			u.set(e.pending)
 		} else {
 			u.set(n)
 		}
 	}
 	if e.clipArgs != nil {
-		e.clipArgs.F[op.ArgMaxNorm], e.clipArgs.F[op.ArgScale] = n.MaxNorm, n.LossScale
+		e.clipArgs.Scalars[op.ArgMaxNorm], e.clipArgs.Scalars[op.ArgScale] = n.MaxNorm, n.LossScale
 	}
 }
 
-func (u *updateArgs) set(n Numbers) {
-	u.args.F, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
+func (u *updateArgs) set(n IterationArgs) {
+	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
 	if !u.decay {
-		u.args.F[op.ArgDecay] = 0
+		u.args.Scalars[op.ArgDecay] = 0
 	}
 }
 
 // runKey gives each block of each iteration its random streams, whatever order or
 // device it runs on.
-func runKey(n Numbers, block int) uint64 {
+func runKey(n IterationArgs, block int) uint64 {
 	return op.Key(n.Seed, n.Iteration, uint64(block))
 }
 
 // updateKey gives each slab of each iteration the random stream its weights are rounded
 // with, another than any block's.
-func updateKey(n Numbers, slab int) uint64 {
+func updateKey(n IterationArgs, slab int) uint64 {
 	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
 }
 
 // Part is a tensor of a micro-batch as bytes to be filled before Iterate.
-func (e *Executor) Part(micro int, name string) ([]byte, error) {
+func (e *Executor) BatchTensor(micro int, name string) ([]byte, error) {
 	home := e.host(plan.BatchData, micro)
-	for _, p := range e.plan.Parts {
+	for _, p := range e.plan.Batch {
 		if p.Name != name {
 			continue
 		}
 		if home == nil {
-			return nil, fmt.Errorf("micro-batch %d of %d has no host memory", micro, e.plan.Micros)
+			return nil, fmt.Errorf("micro-batch %d of %d has no host memory", micro, e.plan.MicroBatches)
 		}
 		return home[p.Offset : p.Offset+p.Type.Bytes()], nil
 	}
@@ -213,7 +213,7 @@ func (e *Executor) Result(micro int) []float32 {
 
 // resultType is the element type of what the last block gives.
 func resultType(p *plan.Plan) dtype.Type {
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if _, ok := s.Bound(plan.OutResult, 0); ok {
 			g := p.Programs[s.Program].Graph
 			return g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value).DType
@@ -233,7 +233,7 @@ func widen(raw []byte, from func(uint16) float32) []float32 {
 // Loss is the sum of the micro-batches' losses, in order.
 func (e *Executor) Loss() float64 {
 	var sum float64
-	for j := range e.plan.Micros {
+	for j := range e.plan.MicroBatches {
 		if r := e.Result(j); len(r) > 0 {
 			sum += float64(r[0])
 		}

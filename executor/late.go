@@ -14,36 +14,36 @@ import (
 
 // owe remembers the numbers of an iteration whose updates are not all made. Whoever looks
 // at gradients is shown them at once.
-func (e *Executor) owe(n Numbers) error {
-	if !e.late {
+func (e *Executor) postpone(n IterationArgs) error {
+	if !e.deferred {
 		return nil
 	}
-	e.owed, e.owes = n, true
+	e.pending, e.hasPending = n, true
 	if e.onGradient == nil {
 		return nil
 	}
-	return e.Settle()
+	return e.Flush()
 }
 
 // Settle makes the updates that the last iteration left to the next one. Reading and
 // writing weights or states settles by itself. It waits for what trails, too.
-func (e *Executor) Settle() error {
-	if err := e.land(); err != nil || !e.owes {
+func (e *Executor) Flush() error {
+	if err := e.awaitCarried(); err != nil || !e.hasPending {
 		return err
 	}
 	for i := range e.updates {
-		if e.updates[i].late {
-			e.updates[i].set(e.owed)
+		if e.updates[i].deferred {
+			e.updates[i].set(e.pending)
 		}
 	}
-	err := e.issueLate()
+	err := e.issueDeferred()
 	if err == nil {
 		err = e.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("completing iteration %d: %w", e.owed.Iteration, err)
+		return fmt.Errorf("completing iteration %d: %w", e.pending.Iteration, err)
 	}
-	e.owes = false
+	e.hasPending = false
 	norm, err := e.Norm()
 	if err != nil {
 		return err
@@ -51,23 +51,23 @@ func (e *Executor) Settle() error {
 	return e.setClip(0, float32(norm))
 }
 
-func nothing(device.Queue) error { return nil }
+func noop(device.Queue) error { return nil }
 
 // issueLate gives the late steps to their queues. All others only pass on what they wait
 // for: two late steps may touch the same bytes and be ordered by one between them.
-func (e *Executor) issueLate() error {
-	for i := range e.steps {
-		s, p := &e.plan.Steps[i], e.steps[i]
+func (e *Executor) issueDeferred() error {
+	for i := range e.instructions {
+		s, p := &e.plan.Instructions[i], e.instructions[i]
 		if p.queue == nil {
 			continue
 		}
 		p.start, p.end = nil, nil
-		if !s.Late {
-			p.issue = nothing
+		if !s.Deferred {
+			p.issue = noop
 		} else if err := e.observe(s); err != nil {
 			return err
 		}
-		if err := e.issueStep(s, &p); err != nil {
+		if err := e.issueInstruction(s, &p); err != nil {
 			return fmt.Errorf("issuing step %d (%s): %w", i, s.Verb, err)
 		}
 	}

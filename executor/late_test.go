@@ -23,33 +23,33 @@ func clipped(t testing.TB, delayed bool) *plan.Plan {
 	defer kernels.Close()
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Delayed = delayed
+		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+		c.DelayedUpdates = delayed
 		return c
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if late := slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Late }); late != delayed {
+	if late := slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }); late != delayed {
 		t.Fatalf("late steps: %t, want %t", late, delayed)
 	}
 	return p
 }
 
 // rates of iteration i: each has its own, and its own limit of the norm.
-func ratesOf(i int) executor.Numbers {
-	n := executor.Numbers{Iteration: uint64(i), MaxNorm: 0.01 * float32(i+1)}
+func ratesOf(i int) executor.IterationArgs {
+	n := executor.IterationArgs{Iteration: uint64(i), MaxNorm: 0.01 * float32(i+1)}
 	n.Optimizer = [8]float32{op.ArgRate: 0.01 / float32(i+1), op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 0.1 * float32(i+1), op.ArgBias2: 0.2}
 	return n
 }
 
 func iterate(t testing.TB, e *executor.Executor, i int) {
 	t.Helper()
-	for micro := range e.Plan().Micros {
+	for micro := range e.Plan().MicroBatches {
 		for _, name := range []string{"scale", "seed"} {
-			raw, err := e.Part(micro, name)
+			raw, err := e.BatchTensor(micro, name)
 			if err != nil {
 				t.Fatal(err)
 			}

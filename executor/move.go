@@ -8,7 +8,7 @@ import (
 )
 
 // prepareMove: one copy of a whole buffer, into one or a part of one.
-func (e *Executor) prepareMove(s *plan.Step) (func(device.Queue) error, error) {
+func (e *Executor) prepareMove(s *plan.Instruction) (func(device.Queue) error, error) {
 	src, dst := e.buffer(s.Src), e.buffer(s.Dst)
 	if src.Bytes > dst.Bytes-s.Offset {
 		return nil, fmt.Errorf("from %d bytes to %d at %d", src.Bytes, dst.Bytes, s.Offset)

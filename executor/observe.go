@@ -14,8 +14,8 @@ import (
 func (e *Executor) OnGradient(f func(Tensor) error) { e.onGradient = f }
 
 // observe shows the gradients an update is about to use.
-func (e *Executor) observe(s *plan.Step) error {
-	if e.onGradient == nil || s.Verb != plan.UpdateRun {
+func (e *Executor) observe(s *plan.Instruction) error {
+	if e.onGradient == nil || s.Verb != plan.Update {
 		return nil
 	}
 	if err := e.Sync(); err != nil {
@@ -26,7 +26,7 @@ func (e *Executor) observe(s *plan.Step) error {
 		if p.Frozen() {
 			continue
 		}
-		t := op.Type{DType: e.plan.Update.GradOf(p.Type.DType), Shape: p.Type.Shape}
+		t := op.Type{DType: e.plan.Optimizer.GradTypeOf(p.Type.DType), Shape: p.Type.Shape}
 		if err := e.onGradient(e.tensor(p, Gradient, t, bind.Buffer, bind.Offset+t.DType.Bytes(p.Element))); err != nil {
 			return fmt.Errorf("looking at the gradient of %s: %w", p.Name, err)
 		}

@@ -14,27 +14,27 @@ import (
 // is the same, in the same order between the same waits, so the bits are too.
 
 // repeat is what is known of repeating.
-type repeat struct {
+type capture struct {
 	watched int // iterations timed
 	pays    bool
-	first   pace          // of the iteration that is being handed over
-	run     device.Repeat // nil until an iteration was noted
+	pace    pace         // of the iteration that is being handed over
+	graph   device.Graph // nil until an iteration was noted
 	// What one iteration adds to what is counted.
-	counters Counters
-	traffic  map[*Traffic]Traffic
+	counters  Counters
+	transfers map[*Transfers]Transfers
 }
 
 // unhindered is how many launches and copies a device takes at least before whoever hands
 // them over has to wait for it: a card a thousand, and some of ours are several of its own.
-const unhindered = 128
+const unblocked = 128
 
 // mostNoted is how many launches and copies an iteration has at most that is noted: a card
 // keeps some KiB of each, whose sum is to stay within what is set aside for first runs.
-const mostNoted = 2048
+const maxCaptured = 2048
 
 // Notes says whether an iteration on so many devices that hands over so much is noted, on
 // a device that can, where handing it over takes most of its time.
-func Notes(devices int, handed int64) bool { return devices == 1 && handed <= mostNoted }
+func CanCapture(devices int, handed int64) bool { return devices == 1 && handed <= maxCaptured }
 
 // pace is how long handing over took when the queues were not full.
 type pace struct {
@@ -45,7 +45,7 @@ type pace struct {
 
 // count says how many launches and copies have been handed over.
 func (p *pace) count(n int64) {
-	if p.n < unhindered {
+	if p.n < unblocked {
 		p.n, p.took = n, time.Since(p.start)
 	}
 }
@@ -58,12 +58,12 @@ func (p *pace) of(n int64) time.Duration {
 // watch decides, after an iteration that was issued step by step, whether repeating pays:
 // when more than half the time goes into handing over, not counting what is waited for
 // because the queues are full. The first one also loads code.
-func (r *repeat) watch(devices int, handed int64, all time.Duration) {
-	if r.run != nil || r.watched > 1 {
+func (r *capture) observe(devices int, handed int64, all time.Duration) {
+	if r.graph != nil || r.watched > 1 {
 		return
 	}
 	r.watched++
-	r.pays = r.watched > 1 && Notes(devices, handed) && r.first.of(handed) > all/2
+	r.pays = r.watched > 1 && CanCapture(devices, handed) && r.pace.of(handed) > all/2
 }
 
 // start gives an iteration to the queues, noted or step by step.
@@ -71,16 +71,16 @@ func (e *Executor) start(ctx context.Context) error {
 	if e.trace.sink != nil || e.onGradient != nil {
 		return e.issueAll(ctx)
 	}
-	if e.repeat.run != nil {
+	if e.graph.graph != nil {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e.count()
-		return e.repeat.run.Run() // nothing trails what is repeated
+		e.countReplay()
+		return e.graph.graph.Launch() // nothing trails what is repeated
 	}
-	if e.repeat.pays { // on the one device there is
-		if d, can := e.devices[0].(device.Repeater); can {
-			return e.capture(ctx, d)
+	if e.graph.pays { // on the one device there is
+		if d, can := e.devices[0].(device.GraphCapturer); can {
+			return e.captureGraph(ctx, d)
 		}
 	}
 	return e.issueAll(ctx)
@@ -88,17 +88,17 @@ func (e *Executor) start(ctx context.Context) error {
 
 // capture notes an iteration and starts it. A device that cannot note it is not asked
 // again.
-func (e *Executor) capture(ctx context.Context, d device.Repeater) error {
-	e.repeat.pays = false
-	if err := e.land(); err != nil {
+func (e *Executor) captureGraph(ctx context.Context, d device.GraphCapturer) error {
+	e.graph.pays = false
+	if err := e.awaitCarried(); err != nil {
 		return err
 	}
-	before, moved := e.counters, map[*Traffic]Traffic{}
-	for _, t := range e.traffic {
+	before, moved := e.counters, map[*Transfers]Transfers{}
+	for _, t := range e.transfers {
 		moved[t] = *t
 	}
 	run, err := d.Capture(e.opened, func() error { return e.issueAll(ctx) })
-	if errors.Is(err, device.ErrNotRepeatable) {
+	if errors.Is(err, device.ErrNotCapturable) {
 		e.counters = before
 		for t, was := range moved {
 			*t = was
@@ -108,27 +108,27 @@ func (e *Executor) capture(ctx context.Context, d device.Repeater) error {
 	if err != nil {
 		return fmt.Errorf("noting an iteration: %w", err)
 	}
-	e.repeat.run, e.repeat.traffic = run, moved
+	e.graph.graph, e.graph.transfers = run, moved
 	after := e.counters
-	e.repeat.counters = Counters{Moves: after.Moves - before.Moves, BytesIn: after.BytesIn - before.BytesIn,
+	e.graph.counters = Counters{Moves: after.Moves - before.Moves, BytesIn: after.BytesIn - before.BytesIn,
 		BytesOut: after.BytesOut - before.BytesOut, Launches: after.Launches - before.Launches}
 	for t, was := range moved {
-		moved[t] = Traffic{Moves: t.Moves - was.Moves, Bytes: t.Bytes - was.Bytes}
+		moved[t] = Transfers{Moves: t.Moves - was.Moves, Bytes: t.Bytes - was.Bytes}
 	}
-	return run.Run()
+	return run.Launch()
 }
 
 // handed is how many launches and copies were handed over so far.
-func (c *Counters) handed() int64 { return c.Launches + c.Moves }
+func (c *Counters) launched() int64 { return c.Launches + c.Moves }
 
 // count adds what a noted iteration does.
-func (e *Executor) count() {
-	c, one := &e.counters, e.repeat.counters
+func (e *Executor) countReplay() {
+	c, one := &e.counters, e.graph.counters
 	c.Moves, c.BytesIn, c.BytesOut, c.Launches = c.Moves+one.Moves, c.BytesIn+one.BytesIn, c.BytesOut+one.BytesOut, c.Launches+one.Launches
-	for t, one := range e.repeat.traffic {
+	for t, one := range e.graph.transfers {
 		t.Moves, t.Bytes = t.Moves+one.Moves, t.Bytes+one.Bytes
 	}
 }
 
 // Repeats says whether iterations are repeated from a note.
-func (e *Executor) Repeats() bool { return e.repeat.run != nil }
+func (e *Executor) ReplaysGraph() bool { return e.graph.graph != nil }

@@ -61,7 +61,7 @@ func (q *tapeQueue) Wait(e device.Event) error {
 	return q.do(func() error { return q.Queue.Wait(e) })
 }
 
-func (t *tape) Capture(_ []device.Queue, issue func() error) (device.Repeat, error) {
+func (t *tape) Capture(_ []device.Queue, issue func() error) (device.Graph, error) {
 	t.captured++
 	t.noting, t.notes = true, nil
 	err := issue()
@@ -72,7 +72,7 @@ func (t *tape) Capture(_ []device.Queue, issue func() error) (device.Repeat, err
 // played is what a tape has noted.
 type played struct{ t *tape }
 
-func (p played) Run() error {
+func (p played) Launch() error {
 	for _, f := range p.t.notes {
 		if err := f(); err != nil {
 			return err
@@ -90,12 +90,12 @@ func (p played) Close() error {
 func runs(t *testing.T, e *executor.Executor, n int) (losses []float64, c executor.Counters, routes string) {
 	t.Helper()
 	for i := range n {
-		if err := e.Iterate(context.Background(), executor.Numbers{Seed: 7, Iteration: uint64(i), Optimizer: [8]float32{1e-2 / float32(i+1), 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01}}); err != nil {
+		if err := e.Iterate(context.Background(), executor.IterationArgs{Seed: 7, Iteration: uint64(i), Optimizer: [8]float32{1e-2 / float32(i+1), 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01}}); err != nil {
 			t.Fatal(err)
 		}
 		losses = append(losses, e.Loss())
 	}
-	return losses, e.Counters(), fmt.Sprint(e.Traffic())
+	return losses, e.Counters(), fmt.Sprint(e.Transfers())
 }
 
 // An iteration that takes longer to hand over than to do is noted once and repeated: the
@@ -108,15 +108,15 @@ func TestRepeatedIterations(t *testing.T) {
 	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1})}
 	e := prepared(t, p, dev)
 	got, c, m := runs(t, e, n)
-	if !e.Repeats() || plain.Repeats() || dev.captured != 1 {
-		t.Fatalf("repeats %v, the processor %v, captured %d times", e.Repeats(), plain.Repeats(), dev.captured)
+	if !e.ReplaysGraph() || plain.ReplaysGraph() || dev.captured != 1 {
+		t.Fatalf("repeats %v, the processor %v, captured %d times", e.ReplaysGraph(), plain.ReplaysGraph(), dev.captured)
 	}
 	if !slices.Equal(got, want) || c != counted || m != moved {
 		t.Errorf("losses %v, counts %+v, %v; want %v, %+v, %v", got, c, m, want, counted, moved)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := e.Iterate(ctx, executor.Numbers{}); !errors.Is(err, context.Canceled) {
+	if err := e.Iterate(ctx, executor.IterationArgs{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled iteration gives %v", err)
 	}
 }
@@ -128,7 +128,7 @@ func TestTracedIterationsAreNotRepeated(t *testing.T) {
 	if err := e.Trace(trace.NewRing(1)); err != nil {
 		t.Fatal(err)
 	}
-	if runs(t, e, 4); e.Repeats() {
+	if runs(t, e, 4); e.ReplaysGraph() {
 		t.Error("repeated")
 	}
 }
@@ -137,15 +137,15 @@ func TestTracedIterationsAreNotRepeated(t *testing.T) {
 func TestRefusedRepeat(t *testing.T) {
 	p := streamed(t)
 	want, counted, _ := runs(t, prepared(t, p, cpu.Open(cpu.Options{Threads: 1})), 5)
-	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: device.ErrNotRepeatable}
+	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: device.ErrNotCapturable}
 	e := prepared(t, p, dev)
-	if got, c, _ := runs(t, e, 5); !slices.Equal(got, want) || c != counted || dev.captured != 1 || e.Repeats() {
+	if got, c, _ := runs(t, e, 5); !slices.Equal(got, want) || c != counted || dev.captured != 1 || e.ReplaysGraph() {
 		t.Errorf("losses %v, counts %+v after %d captures; want %v, %+v", got, c, dev.captured, want, counted)
 	}
 	bad := &tape{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: errors.New("made up")}
 	e = prepared(t, p, bad)
 	runs(t, e, 2)
-	if err := e.Iterate(context.Background(), executor.Numbers{}); !errors.Is(err, bad.refuses) {
+	if err := e.Iterate(context.Background(), executor.IterationArgs{}); !errors.Is(err, bad.refuses) {
 		t.Errorf("got %v", err)
 	}
 }

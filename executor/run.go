@@ -16,7 +16,7 @@ type launch struct {
 }
 
 // prepareRun resolves every operand of every node of the program.
-func (e *Executor) prepareRun(s *plan.Step) (func(device.Queue) error, error) {
+func (e *Executor) prepareRun(s *plan.Instruction) (func(device.Queue) error, error) {
 	prog := &e.plan.Programs[s.Program]
 	kernels, err := e.programKernels(s.Program, s.Device)
 	if err != nil {
@@ -69,19 +69,19 @@ func (e *Executor) issue(q device.Queue, list []launch) error {
 }
 
 // runArgs are the numbers a run's random ops read; Iterate fills them.
-func (e *Executor) runArgs(s *plan.Step) *op.Args {
+func (e *Executor) runArgs(s *plan.Instruction) *op.Args {
 	a := &op.Args{}
-	e.runs = append(e.runs, runArgs{args: a, block: s.Block, micro: s.Micro})
+	e.runs = append(e.runs, runArgs{args: a, block: s.Block, micro: s.MicroBatch})
 	return a
 }
 
 // operand finds where a value lies.
-func (e *Executor) operand(prog *plan.Program, s *plan.Step, v graph.Value) (device.Buffer, error) {
+func (e *Executor) operand(prog *plan.Program, s *plan.Instruction, v graph.Value) (device.Buffer, error) {
 	return e.region(s, prog.Places[v], prog.Graph.Type(v).Bytes())
 }
 
 // region is a part of what the step binds to a region.
-func (e *Executor) region(s *plan.Step, at plan.Place, bytes int64) (device.Buffer, error) {
+func (e *Executor) region(s *plan.Instruction, at plan.Place, bytes int64) (device.Buffer, error) {
 	bind, ok := s.Bound(at.Region, at.Index)
 	if !ok {
 		return device.Buffer{}, fmt.Errorf("nothing is bound to %s %d", at.Region, at.Index)

@@ -4,12 +4,13 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/quant"
 )
 
 // States lists what the optimizer keeps: masters and states of trained params.
 func (e *Executor) States() []Tensor {
 	var list []Tensor
-	if e.plan.Update == nil {
+	if e.plan.Optimizer == nil {
 		return nil
 	}
 	for k := range e.plan.Slabs {
@@ -19,9 +20,9 @@ func (e *Executor) States() []Tensor {
 }
 
 func (e *Executor) slabStates(s *plan.Slab) (list []Tensor) {
-	stretches := make([][]plan.Stretch, len(s.Pieces))
+	stretches := make([][]plan.Span, len(s.Pieces))
 	for i, piece := range s.Pieces {
-		stretches[i] = e.plan.Update.Stretches(s, piece)
+		stretches[i] = e.plan.Optimizer.Spans(s, piece)
 	}
 	for _, p := range s.Params {
 		if p.Frozen() {
@@ -42,7 +43,7 @@ func (e *Executor) master(p plan.SlabParam, s *plan.Slab) Tensor {
 	t := Tensor{Param: p, State: Master, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
 	for _, piece := range s.Pieces {
 		if part := p.Within(piece); !part.Frozen() {
-			t.at = append(t.at, e.part(piece.Master, 4*(part.Element-piece.From), 4*part.Type.Shape.Elements()))
+			t.at = append(t.at, e.partOf(piece.Master, 4*(part.Element-piece.From), 4*part.Type.Shape.Elements()))
 		}
 	}
 	return t
@@ -50,9 +51,9 @@ func (e *Executor) master(p plan.SlabParam, s *plan.Slab) Tensor {
 
 // state is the i-th state of a param, from the stretches of its slab's pieces. In a
 // block type the scales of all pieces come first, then all codes, as in one tensor.
-func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]plan.Stretch) Tensor {
+func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]plan.Span) Tensor {
 	t := Tensor{Param: p, State: p.States[i].Name, Type: p.States[i].Type}
-	var codes []located
+	var codes []deviceBuffer
 	for k, piece := range s.Pieces {
 		part := p.Within(piece)
 		if part.Frozen() {
@@ -62,13 +63,13 @@ func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]pl
 		place, first, n := stretch.States[i], part.Element-stretch.Element, part.Type.Shape.Elements()
 		switch {
 		case !t.Type.Shape.Equal(p.Type.Shape): // of the param whole
-			t.at = append(t.at, e.part(piece.Moment, place.Offset, t.Type.Bytes()))
+			t.at = append(t.at, e.partOf(piece.State, place.Offset, t.Type.Bytes()))
 		case t.Type.DType.Block():
 			scales := scaleBytes(stretch.Elements())
-			t.at = append(t.at, e.part(piece.Moment, place.Offset+scaleBytes(first), scaleBytes(n)))
-			codes = append(codes, e.part(piece.Moment, place.Offset+scales+first, n))
+			t.at = append(t.at, e.partOf(piece.State, place.Offset+scaleBytes(first), scaleBytes(n)))
+			codes = append(codes, e.partOf(piece.State, place.Offset+scales+first, n))
 		default:
-			t.at = append(t.at, e.part(piece.Moment, place.Offset+t.Type.DType.Bytes(first), t.Type.DType.Bytes(n)))
+			t.at = append(t.at, e.partOf(piece.State, place.Offset+t.Type.DType.Bytes(first), t.Type.DType.Bytes(n)))
 		}
 	}
 	t.scales = len(t.at)
@@ -77,18 +78,18 @@ func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]pl
 }
 
 // holding finds the stretch that an element is in; there is one.
-func holding(list []plan.Stretch, element int64) plan.Stretch {
+func holding(list []plan.Span, element int64) plan.Span {
 	for _, s := range list {
 		if element < s.Element+s.Elements() {
 			return s
 		}
 	}
-	return plan.Stretch{}
+	return plan.Span{}
 }
 
 // scaleBytes is what the scales of n elements take.
 func scaleBytes(n int64) int64 {
-	return 4 * ((n + dtype.Dyn8Elements - 1) / dtype.Dyn8Elements)
+	return 4 * ((n + quant.DynamicBlock - 1) / quant.DynamicBlock)
 }
 
 // Absmax is the suffix of the state that the scales of one in blocks are called.

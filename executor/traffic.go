@@ -11,15 +11,15 @@ type Route struct {
 }
 
 // Traffic is how often something was moved, and how many bytes in all.
-type Traffic struct {
+type Transfers struct {
 	Moves int64 `json:"moves"`
 	Bytes int64 `json:"bytes"`
 }
 
 // Traffic of all routes since the executor was made.
-func (e *Executor) Traffic() map[Route]Traffic {
-	all := map[Route]Traffic{}
-	for r, t := range e.traffic {
+func (e *Executor) Transfers() map[Route]Transfers {
+	all := map[Route]Transfers{}
+	for r, t := range e.transfers {
 		if t.Moves > 0 {
 			all[r] = *t
 		}
@@ -28,12 +28,12 @@ func (e *Executor) Traffic() map[Route]Traffic {
 }
 
 // route finds where moves from one buffer to another are counted.
-func (e *Executor) route(src, dst int) *Traffic {
+func (e *Executor) route(src, dst int) *Transfers {
 	r := Route{e.counted(src), e.counted(dst), e.plan.Buffers[src].Class}
-	if e.traffic[r] == nil {
-		e.traffic[r] = &Traffic{}
+	if e.transfers[r] == nil {
+		e.transfers[r] = &Transfers{}
 	}
-	return e.traffic[r]
+	return e.transfers[r]
 }
 
 func (e *Executor) counted(buffer int) plan.Tier {
@@ -44,4 +44,4 @@ func (e *Executor) counted(buffer int) plan.Tier {
 }
 
 // Reserved is how many bytes of memory an arena of the plan really has.
-func (e *Executor) Reserved(arena int) int64 { return e.arenas[arena].Size() }
+func (e *Executor) ArenaBytes(arena int) int64 { return e.arenas[arena].Size() }

@@ -13,31 +13,31 @@ import (
 // looks at memory waits for them first.
 
 // trail is what is known of such copies.
-type trail struct {
+type carriedOver struct {
 	underway bool   // there may be some
 	of       uint64 // the iteration they are of
 }
 
 // end is where an iteration ends in a lane: all of it is done, or where steps trail, all
 // before them.
-type end struct {
-	trails bool
-	until  int // the last step before those that trail, -1 for none
+type laneEnd struct {
+	carriesOver bool
+	until       int // the last step before those that trail, -1 for none
 }
 
 // findEnds of all lanes, in the order of their numbers.
-func findEnds(p *plan.Plan) []end {
-	ends := make([]end, len(p.Devices)*len(plan.Lanes))
+func laneEnds(p *plan.Plan) []laneEnd {
+	ends := make([]laneEnd, len(p.Devices)*len(plan.Lanes))
 	for i := range ends {
 		ends[i].until = -1
 	}
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
 		if s.Verb == plan.Free {
 			continue
 		}
-		if e := &ends[s.LaneNumber()]; s.Trails {
-			e.trails = true
+		if e := &ends[s.LaneIndex()]; s.CarriesOver {
+			e.carriesOver = true
 		} else {
 			e.until = i
 		}
@@ -47,8 +47,8 @@ func findEnds(p *plan.Plan) []end {
 
 // finish waits until an iteration has ended. Whoever is told the times of its steps, or
 // repeats it as a whole, waits for what trails too.
-func (e *Executor) finish(n Numbers) error {
-	if e.trace.sink != nil || e.repeat.run != nil {
+func (e *Executor) finish(n IterationArgs) error {
+	if e.trace.sink != nil || e.graph.graph != nil {
 		return e.Sync()
 	}
 	var met error
@@ -56,8 +56,8 @@ func (e *Executor) finish(n Numbers) error {
 		if err := e.await(q, e.ends[i]); err != nil {
 			met = errors.Join(met, err)
 		}
-		if e.ends[i].trails {
-			e.trail = trail{true, n.Iteration}
+		if e.ends[i].carriesOver {
+			e.carried = carriedOver{true, n.Iteration}
 		}
 	}
 	if met != nil {
@@ -67,27 +67,27 @@ func (e *Executor) finish(n Numbers) error {
 }
 
 // await waits for the end of an iteration in a lane.
-func (e *Executor) await(q device.Queue, end end) error {
+func (e *Executor) await(q device.Queue, end laneEnd) error {
 	switch {
-	case !end.trails:
+	case !end.carriesOver:
 		return q.Sync()
 	case end.until >= 0:
-		return q.SyncTo(e.steps[end.until].done)
+		return q.SyncTo(e.instructions[end.until].done)
 	}
 	return nil
 }
 
 // turn makes what the last iteration has recorded the past of the next.
-func (e *Executor) turn() {
-	for i := range e.steps {
-		if p := &e.steps[i]; p.last != nil {
+func (e *Executor) swapEvents() {
+	for i := range e.instructions {
+		if p := &e.instructions[i]; p.last != nil {
 			p.done, p.last = p.last, p.done
 		}
 	}
 }
 
 // text says in an error of an iteration that it may be one of these copies.
-func (t trail) text() string {
+func (t carriedOver) text() string {
 	if !t.underway {
 		return ""
 	}
@@ -95,12 +95,12 @@ func (t trail) text() string {
 }
 
 // land waits for what trails the last iteration.
-func (e *Executor) land() error {
-	if !e.trail.underway {
+func (e *Executor) awaitCarried() error {
+	if !e.carried.underway {
 		return nil
 	}
 	if err := e.Sync(); err != nil {
-		return fmt.Errorf("the copies that trail iteration %d: %w", e.trail.of, err)
+		return fmt.Errorf("the copies that trail iteration %d: %w", e.carried.of, err)
 	}
 	return nil
 }

@@ -23,18 +23,18 @@ import (
 )
 
 // changed is the plan with other steps.
-func changed(p *plan.Plan, change func(*plan.Step)) *plan.Plan {
+func changed(p *plan.Plan, change func(*plan.Instruction)) *plan.Plan {
 	q := *p
-	q.Steps = slices.Clone(p.Steps)
-	for i := range q.Steps {
-		change(&q.Steps[i])
+	q.Instructions = slices.Clone(p.Instructions)
+	for i := range q.Instructions {
+		change(&q.Instructions[i])
 	}
 	return &q
 }
 
 // whole is the plan in which nothing trails.
 func whole(p *plan.Plan) *plan.Plan {
-	return changed(p, func(s *plan.Step) { s.Trails, s.Past = false, nil })
+	return changed(p, func(s *plan.Instruction) { s.CarriesOver, s.AfterPrevious = false, nil })
 }
 
 // shared is a plan in which everything streams, for some devices, of which the host may
@@ -45,12 +45,12 @@ func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
 	defer kernels.Close()
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Devices, c.Delayed, c.Hosted = devices, clipped, make([]bool, slabs)
-		for k := range c.Hosted {
-			c.Hosted[k] = hosted && k%2 == 1
+		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+		c.Devices, c.DelayedUpdates, c.UpdatedByCPU = devices, clipped, make([]bool, slabs)
+		for k := range c.UpdatedByCPU {
+			c.UpdatedByCPU[k] = hosted && k%2 == 1
 		}
 		return c
 	})
@@ -78,7 +78,7 @@ func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executo
 }
 
 func trails(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Trails })
+	return slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.CarriesOver })
 }
 
 // trained is everything after some iterations, with the losses on the way and the norms;
@@ -126,9 +126,9 @@ func TestOverlapChangesNothing(t *testing.T) {
 func TestTheHostWaitsForThePastOfCards(t *testing.T) {
 	p := shared(t, 1, true, true)
 	waits := 0
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if p.Devices[s.Device].Name == planner.HostName {
-			waits += len(s.Past)
+			waits += len(s.AfterPrevious)
 		}
 	}
 	if waits == 0 {
@@ -151,7 +151,7 @@ func TestTheHostWaitsForThePastOfCards(t *testing.T) {
 // carried out, it gives other numbers.
 func TestWaitsForThePastMatter(t *testing.T) {
 	p := streamed(t)
-	bad := changed(p, func(s *plan.Step) { s.Past = nil })
+	bad := changed(p, func(s *plan.Instruction) { s.AfterPrevious = nil })
 	if err := plan.Verify(bad); err == nil || !strings.Contains(err.Error(), "(P9)") {
 		t.Errorf("a plan without its waits: %v", err)
 	}
@@ -176,11 +176,11 @@ func (h *held) before() error {
 
 // outCopies counts the copies to the host of an iteration, and those of them that trail.
 func outCopies(p *plan.Plan) (all, trailing int64) {
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb == plan.Move && s.Lane == plan.Out {
 			all++
 		}
-		if s.Trails {
+		if s.CarriesOver {
 			trailing++
 		}
 	}
@@ -225,12 +225,12 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 	p := streamed(t)
 	fault := errors.New("injected")
 	iterates := func(e *executor.Executor) error {
-		return e.Iterate(context.Background(), executor.Numbers{Iteration: 8})
+		return e.Iterate(context.Background(), executor.IterationArgs{Iteration: 8})
 	}
 	for name, wait := range map[string]func(e *executor.Executor) error{
 		"the next iteration": iterates,
-		"settling":           (*executor.Executor).Settle,
-		"preparing":          (*executor.Executor).Prepare,
+		"settling":           (*executor.Executor).Flush,
+		"preparing":          (*executor.Executor).WriteConstants,
 		"tracing":            func(e *executor.Executor) error { return e.Trace(nil) },
 		"reading": func(e *executor.Executor) error {
 			return e.Read(e.Weights()[0], func(int64, []byte) error { return nil })
@@ -248,13 +248,13 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 			}
 			return nil
 		}))
-		if err := e.Iterate(context.Background(), executor.Numbers{Iteration: 7}); err != nil {
+		if err := e.Iterate(context.Background(), executor.IterationArgs{Iteration: 7}); err != nil {
 			t.Fatal(err)
 		}
 		if err := wait(e); !errors.Is(err, fault) || !strings.Contains(err.Error(), "trail iteration 7") {
 			t.Errorf("%s: %v, want the injected fault of what trails iteration 7", name, err)
 		}
-		if err := errors.Join(e.Settle(), iterates(e), e.Close()); err != nil {
+		if err := errors.Join(e.Flush(), iterates(e), e.Close()); err != nil {
 			t.Errorf("%s: reported again: %v", name, err)
 		}
 	}
@@ -265,11 +265,11 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 func TestRefusedCopiesThatTrail(t *testing.T) {
 	p := streamed(t)
 	fault, moves := errors.New("injected"), 0
-	for i, s := range p.Steps {
+	for i, s := range p.Instructions {
 		if s.Verb != plan.Move {
 			continue
 		}
-		if moves++; !s.Trails {
+		if moves++; !s.CarriesOver {
 			continue
 		}
 		dev := sim.NewCapped(cpu.Open(cpu.Options{Threads: 1}), p.Devices[0].Budget, sim.Faults{Copy: moves, Err: fault})
@@ -277,11 +277,11 @@ func TestRefusedCopiesThatTrail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = e.Iterate(context.Background(), executor.Numbers{})
+		err = e.Iterate(context.Background(), executor.IterationArgs{})
 		if !errors.Is(err, fault) || !strings.Contains(err.Error(), fmt.Sprintf("step %d ", i)) {
 			t.Errorf("%v, want the injected fault of step %d", err, i)
 		}
-		if err := errors.Join(e.Iterate(context.Background(), executor.Numbers{}), e.Close(), dev.Close()); err != nil {
+		if err := errors.Join(e.Iterate(context.Background(), executor.IterationArgs{}), e.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // prepareUpdate: the optimizer's kernel on the stretches of a piece.
-func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error) {
-	u := e.plan.Update
+func (e *Executor) prepareUpdate(s *plan.Instruction) (func(device.Queue) error, error) {
+	u := e.plan.Optimizer
 	if u == nil {
 		return nil, fmt.Errorf("the plan has no optimizer")
 	}
@@ -20,7 +20,7 @@ func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error)
 	}
 	var list []launch
 	slab := &e.plan.Slabs[s.Slab]
-	for _, stretch := range u.Stretches(slab, slab.Pieces[s.Piece]) {
+	for _, stretch := range u.Spans(slab, slab.Pieces[s.Piece]) {
 		l, err := e.updateLaunch(s, u, stretch)
 		if err != nil {
 			return nil, fmt.Errorf("params from %s on: %w", stretch.Name, err)
@@ -32,14 +32,14 @@ func (e *Executor) prepareUpdate(s *plan.Step) (func(device.Queue) error, error)
 
 // joinedUpdate updates a piece with one kernel, the same for all pieces that are laid
 // out alike.
-func (e *Executor) joinedUpdate(s *plan.Step, j device.Joiner) (func(device.Queue) error, error) {
-	u, slab := e.plan.Update, &e.plan.Slabs[s.Slab]
+func (e *Executor) joinedUpdate(s *plan.Instruction, j device.Joiner) (func(device.Queue) error, error) {
+	u, slab := e.plan.Optimizer, &e.plan.Slabs[s.Slab]
 	key := updateOn{s.Device, string(appendLayout(nil, slab, slab.Pieces[s.Piece]))}
 	if issue, ok := e.joinedUpdates[key]; ok {
 		return issue, nil
 	}
 	var kernels []device.Kernel
-	for _, stretch := range u.Stretches(slab, slab.Pieces[s.Piece]) {
+	for _, stretch := range u.Spans(slab, slab.Pieces[s.Piece]) {
 		call, err := u.Call(stretch)
 		if err != nil {
 			return nil, fmt.Errorf("params from %s on: %w", stretch.Name, err)
@@ -81,7 +81,7 @@ func appendLayout(key []byte, s *plan.Slab, piece plan.Piece) []byte {
 	return binary.AppendVarint(key, piece.Elements())
 }
 
-func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stretch) (launch, error) {
+func (e *Executor) updateLaunch(s *plan.Instruction, u *plan.Optimizer, stretch plan.Span) (launch, error) {
 	k, err := e.updateKernel(s.Device, u, stretch)
 	if err != nil {
 		return launch{}, err
@@ -91,7 +91,7 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 		return launch{}, err
 	}
 	args := &op.Args{}
-	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element, s.Late})
+	e.updates = append(e.updates, updateArgs{args, stretch.Decay, s.Slab, stretch.Element, s.Deferred})
 	l := launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}
 	if w := k.Workspace(); w > 0 {
 		l.launch.Workspace, err = e.region(s, plan.Place{Region: plan.InFrame}, w)
@@ -101,15 +101,15 @@ func (e *Executor) updateLaunch(s *plan.Step, u *plan.Update, stretch plan.Stret
 
 // updateKernel is the kernel of an update, one for all that are the same call: a slab in
 // small pieces has very many, so that looking for one makes no garbage.
-func (e *Executor) updateKernel(dev int, u *plan.Update, s plan.Stretch) (device.Kernel, error) {
-	key := append(e.keyRoom[:0], byte(dev), byte(s.Type))
+func (e *Executor) updateKernel(dev int, u *plan.Optimizer, s plan.Span) (device.Kernel, error) {
+	key := append(e.keyBuffer[:0], byte(dev), byte(s.Type))
 	for _, n := range s.Shape {
 		key = binary.AppendVarint(key, n)
 	}
 	for _, state := range s.States {
 		key = append(key, byte(state.Type.DType))
 	}
-	e.keyRoom = key
+	e.keyBuffer = key
 	if k, ok := e.updateKernels[string(key)]; ok {
 		return k, nil
 	}
@@ -126,7 +126,7 @@ func (e *Executor) updateKernel(dev int, u *plan.Update, s plan.Stretch) (device
 
 // updateOperands: weight (or master), gradient, states, clip; then what is
 // written: weight, states, and the computed-with copy when there is a master.
-func (e *Executor) updateOperands(s *plan.Step, u *plan.Update, stretch plan.Stretch) (in, out []device.Buffer, err error) {
+func (e *Executor) updateOperands(s *plan.Instruction, u *plan.Optimizer, stretch plan.Span) (in, out []device.Buffer, err error) {
 	get := func(region plan.Region, offset, bytes int64) device.Buffer {
 		b, bad := e.region(s, plan.Place{Region: region, Offset: offset}, bytes)
 		if bad != nil && err == nil {
@@ -136,13 +136,13 @@ func (e *Executor) updateOperands(s *plan.Step, u *plan.Update, stretch plan.Str
 	}
 	piece, n := e.plan.Slabs[s.Slab].Pieces[s.Piece], stretch.Elements()
 	weight := get(plan.InWeight, stretch.Offset, stretch.Type.Bytes(n))
-	main, grad := weight, u.GradOf(stretch.Type)
+	main, grad := weight, u.GradTypeOf(stretch.Type)
 	if u.HasMaster(stretch.Type) {
 		main = get(plan.InMaster, 4*(stretch.Element-piece.From), 4*n)
 	}
 	in, out = []device.Buffer{main, get(plan.InGrad, grad.Bytes(stretch.Element), grad.Bytes(n))}, []device.Buffer{main}
 	for _, state := range stretch.States {
-		b := get(plan.InMoment, state.Offset, state.Type.Bytes())
+		b := get(plan.InState, state.Offset, state.Type.Bytes())
 		in, out = append(in, b), append(out, b)
 	}
 	in = append(in, get(plan.InClip, 0, 8))

@@ -24,7 +24,7 @@ type Options struct {
 	// Stop are tokens that end the text; the one met is not part of it.
 	Stop []int32
 	// Limit is how many tokens to add at most; 0 sets no limit.
-	Limit int
+	MaxNewTokens int
 }
 
 // Generator continues one text.
@@ -33,15 +33,15 @@ type Generator struct {
 	o      Options
 	text   []int32
 	prompt int // how much of the text was given
-	done   bool
+	ended  bool
 }
 
 // New prepares a generator on an executor of a plan for the task infer, one sample
 // per batch. The prompt needs at least one token.
 func New(e *executor.Executor, prompt []int32, o Options) (*Generator, error) {
 	p := e.Plan()
-	if p.Task != string(graph.Infer) || p.Rows != 1 || p.Micros != 1 {
-		return nil, fmt.Errorf("generating with a plan for %s of %d rows and %d micro-batches; plan the task infer with one of each", p.Task, p.Rows, p.Micros)
+	if p.Task != string(graph.Infer) || p.MicroBatchSize != 1 || p.MicroBatches != 1 {
+		return nil, fmt.Errorf("generating with a plan for %s of %d rows and %d micro-batches; plan the task infer with one of each", p.Task, p.MicroBatchSize, p.MicroBatches)
 	}
 	if len(prompt) == 0 {
 		return nil, fmt.Errorf("generating from an empty prompt; give at least the token that begins a text")
@@ -57,7 +57,7 @@ func (g *Generator) Text() []int32 { return g.text }
 
 // Next adds a token and returns it. io.EOF says that the text has ended.
 func (g *Generator) Next(ctx context.Context) (int32, error) {
-	if added := len(g.text) - g.prompt; g.done || g.o.Limit > 0 && added >= g.o.Limit {
+	if added := len(g.text) - g.prompt; g.ended || g.o.MaxNewTokens > 0 && added >= g.o.MaxNewTokens {
 		return 0, io.EOF
 	}
 	logits, err := g.Logits(ctx)
@@ -66,7 +66,7 @@ func (g *Generator) Next(ctx context.Context) (int32, error) {
 	}
 	token := g.o.Sampler.Pick(logits, uint64(len(g.text)))
 	if slices.Contains(g.o.Stop, token) {
-		g.done = true
+		g.ended = true
 		return 0, io.EOF
 	}
 	g.text = append(g.text, token)
@@ -92,7 +92,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 	if err := g.fill(window, seq); err != nil {
 		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
 	}
-	if err := g.e.Iterate(ctx, executor.Numbers{}); err != nil {
+	if err := g.e.Iterate(ctx, executor.IterationArgs{}); err != nil {
 		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
 	}
 	all := g.e.Result(0)
@@ -103,7 +103,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 
 // fill writes the window into the batch; the rest is padding.
 func (g *Generator) fill(window []int32, seq int) error {
-	for _, part := range g.e.Plan().Parts {
+	for _, part := range g.e.Plan().Batch {
 		at := func(i int) int32 { return int32(i) }
 		switch part.Name {
 		case "tokens":
@@ -119,7 +119,7 @@ func (g *Generator) fill(window []int32, seq int) error {
 		default:
 			return fmt.Errorf("the model reads the batch part %q, which a text does not have", part.Name)
 		}
-		to, err := g.e.Part(0, part.Name)
+		to, err := g.e.BatchTensor(0, part.Name)
 		if err != nil {
 			return err
 		}

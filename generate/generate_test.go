@@ -18,7 +18,7 @@ import (
 )
 
 // tell starts a small model of random weights with a window of seq positions.
-func tell(t *testing.T, o spillway.PlanOptions) *executor.Executor {
+func tell(t *testing.T, o spillway.Options) *executor.Executor {
 	t.Helper()
 	m, err := spillway.Open("../testdata/reference/llama")
 	if err != nil {
@@ -70,12 +70,12 @@ var prompt = []int32{5, 17, 3, 80}
 // What stands behind the text changes nothing: the logits are those of a window
 // that just fits.
 func TestPaddingIsHarmless(t *testing.T) {
-	tight := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: int64(len(prompt))})
+	tight := tell(t, spillway.Options{Task: spillway.Infer, Seq: int64(len(prompt))})
 	want, err := generator(t, tight, prompt, generate.Options{}).Logits(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	wide := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 24})
+	wide := tell(t, spillway.Options{Task: spillway.Infer, Seq: 24})
 	got, err := generator(t, wide, prompt, generate.Options{}).Logits(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestPaddingIsHarmless(t *testing.T) {
 
 // A text longer than the window goes on as its end alone would.
 func TestTheWindowSlides(t *testing.T) {
-	e := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 8})
-	long := run(t, generator(t, e, prompt, generate.Options{Limit: 20}))
+	e := tell(t, spillway.Options{Task: spillway.Infer, Seq: 8})
+	long := run(t, generator(t, e, prompt, generate.Options{MaxNewTokens: 20}))
 	if len(long) != len(prompt)+20 {
 		t.Fatalf("%d tokens", len(long))
 	}
@@ -107,9 +107,9 @@ func TestTheWindowSlides(t *testing.T) {
 }
 
 func TestTextsEnd(t *testing.T) {
-	e := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 16, Packed: true})
-	free := run(t, generator(t, e, prompt, generate.Options{Limit: 6}))
-	g := generator(t, e, prompt, generate.Options{Limit: 6, Stop: []int32{free[6]}})
+	e := tell(t, spillway.Options{Task: spillway.Infer, Seq: 16, Packed: true})
+	free := run(t, generator(t, e, prompt, generate.Options{MaxNewTokens: 6}))
+	g := generator(t, e, prompt, generate.Options{MaxNewTokens: 6, Stop: []int32{free[6]}})
 	at := slices.Index(free[4:], free[6]) + 4
 	if got := run(t, g); !slices.Equal(got, free[:at]) {
 		t.Errorf("stopping at token %d the text is %v, want %v", free[6], got, free[:at])
@@ -120,9 +120,9 @@ func TestTextsEnd(t *testing.T) {
 }
 
 func TestSampledTextsRepeat(t *testing.T) {
-	e := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 16})
+	e := tell(t, spillway.Options{Task: spillway.Infer, Seq: 16})
 	text := func(seed uint64) []int32 {
-		return run(t, generator(t, e, prompt, generate.Options{Limit: 10, Sampler: generate.Sampler{Temperature: 1.5, TopK: 40, Seed: seed}}))
+		return run(t, generator(t, e, prompt, generate.Options{MaxNewTokens: 10, Sampler: generate.Sampler{Temperature: 1.5, TopK: 40, Seed: seed}}))
 	}
 	if !slices.Equal(text(1), text(1)) {
 		t.Error("one seed gave two texts")
@@ -133,15 +133,15 @@ func TestSampledTextsRepeat(t *testing.T) {
 }
 
 func TestGeneratorsThatCannotWork(t *testing.T) {
-	infer := tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 8})
+	infer := tell(t, spillway.Options{Task: spillway.Infer, Seq: 8})
 	for name, c := range map[string]struct {
 		e      *executor.Executor
 		prompt []int32
 		o      generate.Options
 		says   string
 	}{
-		"task":    {tell(t, spillway.PlanOptions{Task: spillway.Eval, Seq: 8}), prompt, generate.Options{}, "plan the task infer"},
-		"rows":    {tell(t, spillway.PlanOptions{Task: spillway.Infer, Seq: 8, Rows: 2}), prompt, generate.Options{}, "2 rows"},
+		"task":    {tell(t, spillway.Options{Task: spillway.Eval, Seq: 8}), prompt, generate.Options{}, "plan the task infer"},
+		"rows":    {tell(t, spillway.Options{Task: spillway.Infer, Seq: 8, MicroBatchSize: 2}), prompt, generate.Options{}, "2 rows"},
 		"prompt":  {infer, nil, generate.Options{}, "empty prompt"},
 		"sampler": {infer, prompt, generate.Options{Sampler: generate.Sampler{TopK: -1}}, "top-k -1"},
 	} {

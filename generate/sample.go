@@ -32,14 +32,14 @@ func (s Sampler) Pick(logits []float32, place uint64) int32 {
 	if s.Temperature == 0 || s.TopK == 1 {
 		return greedy(logits)
 	}
-	likely := s.chances(logits)
+	likely := s.candidates(logits)
 	var total float64
 	for _, c := range likely {
-		total += c.weight
+		total += c.probability
 	}
 	left := total * float64(op.Uniform(s.Seed, 0, place))
 	for _, c := range likely {
-		if left -= c.weight; left < 0 {
+		if left -= c.probability; left < 0 {
 			return c.token
 		}
 	}
@@ -57,28 +57,28 @@ func greedy(logits []float32) int32 {
 }
 
 // chance of a token, not yet divided by the sum of all.
-type chance struct {
-	token  int32
-	weight float64
+type candidate struct {
+	token       int32
+	probability float64
 }
 
 // chances of the tokens that TopK and TopP leave, likeliest first.
-func (s Sampler) chances(logits []float32) []chance {
+func (s Sampler) candidates(logits []float32) []candidate {
 	top := float64(slices.Max(logits))
-	list := make([]chance, len(logits))
+	list := make([]candidate, len(logits))
 	var total float64
 	for i, l := range logits {
-		list[i] = chance{int32(i), math.Exp((float64(l) - top) / s.Temperature)}
-		total += list[i].weight
+		list[i] = candidate{int32(i), math.Exp((float64(l) - top) / s.Temperature)}
+		total += list[i].probability
 	}
-	slices.SortFunc(list, func(a, b chance) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.token, b.token))
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.probability, a.probability), cmp.Compare(a.token, b.token))
 	})
 	if s.TopK > 0 && s.TopK < len(list) {
 		list = list[:s.TopK]
 		total = 0
 		for _, c := range list {
-			total += c.weight
+			total += c.probability
 		}
 	}
 	if s.TopP == 0 {
@@ -86,7 +86,7 @@ func (s Sampler) chances(logits []float32) []chance {
 	}
 	var sum float64
 	for i, c := range list {
-		if sum += c.weight; sum >= s.TopP*total {
+		if sum += c.probability; sum >= s.TopP*total {
 			return list[:i+1]
 		}
 	}

@@ -26,10 +26,10 @@ const (
 
 // Config is what model code may know while it is traced.
 type Config struct {
-	Rows  int64      // samples in a micro-batch
-	Seq   int64      // positions per sample
-	DType dtype.Type // of activations and weights
-	Task  Task
+	MicroBatchSize int64      // samples in a micro-batch
+	Seq            int64      // positions per sample
+	DType          dtype.Type // of activations and weights
+	Task           Task
 	// Packed: samples hold several documents, told apart by the batch part "segments".
 	Packed bool
 }
@@ -72,7 +72,7 @@ func (b *Builder) Err() error { return b.err }
 // Fail records a mistake of model code, with the line it was called from.
 func (b *Builder) Fail(format string, args ...any) {
 	if b.err == nil {
-		b.err = fmt.Errorf("%s: %s: %w", b.program.Name, caller(), fmt.Errorf(format, args...))
+		b.err = fmt.Errorf("%s: %s: %w", b.program.Name, modelLine(), fmt.Errorf(format, args...))
 	}
 }
 
@@ -163,7 +163,7 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	for i, t := range call.Out {
 		out[i] = b.value(t)
 	}
-	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: caller()})
+	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: modelLine()})
 	return out
 }
 
@@ -183,17 +183,17 @@ var lines sync.Map // uintptr to string, "" for a line of layers
 
 // caller is the nearest line of model code; of nn itself where a layer is asked
 // directly. It is mostly a few calls away, and looking further takes longer.
-func caller() string {
+func modelLine() string {
 	var pcs [24]uintptr
-	line, outside := nearest(pcs[:runtime.Callers(3, pcs[:6])])
+	line, outside := nearestLine(pcs[:runtime.Callers(3, pcs[:6])])
 	if !outside {
-		line, _ = nearest(pcs[:runtime.Callers(3, pcs[:])])
+		line, _ = nearestLine(pcs[:runtime.Callers(3, pcs[:])])
 	}
 	return line
 }
 
 // nearest is the first line of model code among callers, or the last of them.
-func nearest(pcs []uintptr) (line string, outside bool) {
+func nearestLine(pcs []uintptr) (line string, outside bool) {
 	for _, pc := range pcs {
 		if line, outside = lineOf(pc); outside {
 			break

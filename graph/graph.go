@@ -21,7 +21,7 @@ const (
 	Param     Role = "param"      // a weight
 	Batch     Role = "batch"      // part of the batch, by name
 	Const     Role = "const"      // numbers known when tracing
-	Kept      Role = "kept"       // handed from forward to backward
+	Saved     Role = "kept"       // handed from forward to backward
 	GradCarry Role = "grad_carry" // the gradient of a carry, from block to block, backward
 	GradParam Role = "grad_param" // the gradient of a weight
 	Result    Role = "result"     // what the model is run for: logits or the loss

@@ -9,13 +9,13 @@ import (
 
 // Linear is x·Wᵀ (+ bias), W [out in]. A bias of no value is left out.
 func (b *Builder) Linear(x, w, bias Value) Value {
-	return b.product(op.Attr{TransB: true}, x, w, bias)
+	return b.matmul(op.Attr{TransB: true}, x, w, bias)
 }
 
 // MatMul is x·w (+ bias), w [in out].
-func (b *Builder) MatMul(x, w, bias Value) Value { return b.product(op.Attr{}, x, w, bias) }
+func (b *Builder) MatMul(x, w, bias Value) Value { return b.matmul(op.Attr{}, x, w, bias) }
 
-func (b *Builder) product(a op.Attr, x, w, bias Value) Value {
+func (b *Builder) matmul(a op.Attr, x, w, bias Value) Value {
 	if bias == 0 {
 		return b.Apply(op.MatMul, a, x, w)[0]
 	}
@@ -36,12 +36,12 @@ func (b *Builder) InverseNorm(w, a, up Value, scale float64, rows bool) Value {
 
 // CodedLinear is x·Wᵀ (+ bias) of a weight in a block format; outliers is the threshold
 // of LLM.int8, 0 for none.
-func (b *Builder) CodedLinear(x, w, bias Value, outliers float64) Value {
-	a := op.Attr{Outliers: outliers, Bias: bias != 0}
+func (b *Builder) QuantizedLinear(x, w, bias Value, outliers float64) Value {
+	a := op.Attr{OutlierThreshold: outliers, Bias: bias != 0}
 	if bias == 0 {
-		return b.Apply(op.CodedProduct, a, x, w)[0]
+		return b.Apply(op.QuantizedMatmul, a, x, w)[0]
 	}
-	return b.Apply(op.CodedProduct, a, x, w, bias)[0]
+	return b.Apply(op.QuantizedMatmul, a, x, w, bias)[0]
 }
 
 // Embedding looks ids up in a table.

@@ -112,10 +112,10 @@ func (r *Rope) check() error {
 }
 
 // stretched are the types that need a factor.
-var stretched = map[string]bool{"linear": true, "dynamic": true, "llama3": true, "yarn": true}
+var needsFactor = map[string]bool{"linear": true, "dynamic": true, "llama3": true, "yarn": true}
 
 func (r *Rope) checkFactors() error {
-	if stretched[r.Type] && r.Factor == 0 {
+	if needsFactor[r.Type] && r.Factor == 0 {
 		return fmt.Errorf("the rotation of type %q has no factor", r.Type)
 	}
 	factors := []float64{r.Factor, r.LowFreqFactor, r.HighFreqFactor, r.AttentionFactor, r.BetaFast, r.BetaSlow}

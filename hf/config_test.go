@@ -27,7 +27,7 @@ func parse(t *testing.T, text string) *Config {
 func differences(a, b *Config) []string {
 	var out []string
 	for _, f := range fields {
-		if !reflect.DeepEqual(f.at(a), f.at(b)) {
+		if !reflect.DeepEqual(f.pointer(a), f.pointer(b)) {
 			out = append(out, f.keys[0])
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // field ties a place in Config to its names in config.json: the usual one first,
 // then those of other model types and older versions.
 type field struct {
-	keys []string
-	at   func(*Config) any // a pointer to int, float64, bool, string, []string, []int or dtype.Type
+	keys    []string
+	pointer func(*Config) any // a pointer to int, float64, bool, string, []string, []int or dtype.Type
 }
 
 var fields = []field{
@@ -70,7 +70,7 @@ func (c *Config) read(o object) error {
 				return fmt.Errorf("%s is %s and %s, which means the same, is %s", key, o[key], other, text)
 			}
 		}
-		if err := parseInto(f.at(c), o[key]); err != nil {
+		if err := parseInto(f.pointer(c), o[key]); err != nil {
 			return fmt.Errorf("%s is %.80s: %w", key, o[key], err)
 		}
 	}
@@ -156,7 +156,7 @@ func (c *Config) merge(before *Config) (object, bool, error) {
 	base, _ := defaults(c.ModelType)
 	changed := false
 	for _, f := range fields {
-		if reflect.DeepEqual(f.at(c), f.at(before)) {
+		if reflect.DeepEqual(f.pointer(c), f.pointer(before)) {
 			continue
 		}
 		key := f.find(out)
@@ -170,7 +170,7 @@ func (c *Config) merge(before *Config) (object, bool, error) {
 		if key == "" {
 			key = f.keys[0]
 		}
-		text, err := format(f.at(c))
+		text, err := format(f.pointer(c))
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w", key, err)
 		}

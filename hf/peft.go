@@ -81,7 +81,7 @@ func orNull(text json.RawMessage) json.RawMessage {
 }
 
 // places ties keys to fields, all of kinds that encoding/json reads by itself.
-func (c *AdapterConfig) places() map[string]any {
+func (c *AdapterConfig) pointers() map[string]any {
 	return map[string]any{
 		"base_model_name_or_path": &c.BaseModel, "task_type": &c.Task, "r": &c.Rank, "lora_alpha": &c.Alpha, "lora_dropout": &c.Dropout,
 		"use_rslora": &c.RankStabilized, "use_dora": &c.DoRA, "bias": &c.Bias, "lora_bias": &c.LoRABias, "fan_in_fan_out": &c.FanInFanOut,
@@ -92,7 +92,7 @@ func (c *AdapterConfig) places() map[string]any {
 }
 
 func (c *AdapterConfig) read(o object) error {
-	for key, at := range c.places() {
+	for key, at := range c.pointers() {
 		if !o.has(key) {
 			continue
 		}
@@ -156,7 +156,7 @@ func (c *AdapterConfig) Encode() ([]byte, error) {
 	}
 	out := maps.Clone(base)
 	maps.Copy(out, c.values)
-	for key, at := range c.places() {
+	for key, at := range c.pointers() {
 		if out[key], err = adapterValue(at); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}

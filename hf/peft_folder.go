@@ -65,16 +65,16 @@ func (f *AdapterFolder) checkNames() error {
 func (f *AdapterFolder) Tensors() []safetensors.Tensor {
 	all := f.file.Tensors()
 	for i := range all {
-		all[i].Name = strings.Replace(strings.TrimPrefix(all[i].Name, adapterPrefix), adaptedPart, ".", 1)
+		all[i].Name = strings.Replace(strings.TrimPrefix(all[i].Name, adapterPrefix), baseLayerInfix, ".", 1)
 	}
 	return all
 }
 
 // adaptedPart is in the names of biases of modules that have an adapter.
-const adaptedPart = ".base_layer."
+const baseLayerInfix = ".base_layer."
 
 // fileNames are the names params have in an adapter's file.
-func fileNames(tensors []safetensors.Source) []string {
+func fileNames(tensors []safetensors.Output) []string {
 	adapted := map[string]bool{}
 	for _, t := range tensors {
 		if module, _, ok := strings.Cut(t.Name, ".lora_"); ok {
@@ -85,7 +85,7 @@ func fileNames(tensors []safetensors.Source) []string {
 	for i, t := range tensors {
 		names[i] = adapterPrefix + t.Name
 		if module, ok := strings.CutSuffix(t.Name, ".bias"); ok && adapted[module] {
-			names[i] = adapterPrefix + module + adaptedPart + "bias"
+			names[i] = adapterPrefix + module + baseLayerInfix + "bias"
 		}
 	}
 	return names
@@ -108,7 +108,7 @@ func (f *AdapterFolder) Close() error { return f.file.Close() }
 // model's params.
 type Adapter struct {
 	Config  *AdapterConfig
-	Tensors []safetensors.Source
+	Tensors []safetensors.Output
 }
 
 // Write makes a folder, whole or not at all. A folder of that name must not exist.
@@ -132,7 +132,7 @@ func (a Adapter) Fill(disk vfs.FS, dir string) error {
 	if err := writeBytes(disk, filepath.Join(dir, AdapterConfigName), config); err != nil {
 		return err
 	}
-	tensors := make([]safetensors.Source, len(a.Tensors))
+	tensors := make([]safetensors.Output, len(a.Tensors))
 	for i, name := range fileNames(a.Tensors) {
 		tensors[i] = a.Tensors[i]
 		tensors[i].Name = name

@@ -31,7 +31,7 @@ const PerLayer = "per layer"
 const defaultTheta = 10000
 
 // parts are the numbers of a Rope and their names in config.json.
-func (r *Rope) parts() map[string]any {
+func (r *Rope) pointers() map[string]any {
 	return map[string]any{
 		"rope_theta": &r.Theta, "partial_rotary_factor": &r.PartialFactor, "factor": &r.Factor,
 		"original_max_position_embeddings": &r.OriginalMaxPositions,
@@ -54,7 +54,7 @@ func (r *Rope) read(o object) error {
 	}
 	*r = Rope{Type: "default", Theta: defaultTheta, PartialFactor: 1}
 	for _, key := range []string{"rope_theta", "partial_rotary_factor"} {
-		if err := o.readRope(key, r.parts()[key]); err != nil {
+		if err := o.readRope(key, r.pointers()[key]); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (r *Rope) read(o object) error {
 		r.Type = PerLayer
 		return nil
 	}
-	for key, p := range r.parts() {
+	for key, p := range r.pointers() {
 		if err := given.readRope(key, p); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (r *Rope) write(o object) error {
 		return fmt.Errorf("a rotation per layer can only be kept, not written")
 	}
 	out := object{}
-	for key, p := range r.parts() {
+	for key, p := range r.pointers() {
 		if err := out.setRope(key, p); err != nil {
 			return err
 		}

@@ -100,15 +100,15 @@ func (a *Adapter) Fits(trained map[string]shape.Shape) error {
 	}
 	switch {
 	case len(missing) > 0:
-		return fmt.Errorf("adapter %s lacks %s; is it for another model?", a.Name, few(missing))
+		return fmt.Errorf("adapter %s lacks %s; is it for another model?", a.Name, shortList(missing))
 	case len(foreign) > 0:
-		return fmt.Errorf("adapter %s has %s, which the model has not; is it for another model?", a.Name, few(foreign))
+		return fmt.Errorf("adapter %s has %s, which the model has not; is it for another model?", a.Name, shortList(foreign))
 	}
 	return nil
 }
 
 // few names some of a list, so that an error stays readable.
-func few(names []string) string {
+func shortList(names []string) string {
 	const shown = 3
 	slices.Sort(names)
 	if n := len(names); n > shown {

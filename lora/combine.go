@@ -23,15 +23,15 @@ func Combine(name string, list []Weighted) (*Adapter, error) {
 		return nil, fmt.Errorf("combining no adapters")
 	}
 	c := &Adapter{Name: name, Transposed: list[0].Adapter.Transposed, tensors: map[string]tensor{}, close: func() error { return nil }}
-	parts := map[string][]side{} // by layer
+	parts := map[string][]lowRankPart{} // by layer
 	for _, w := range list {
-		if err := sides(w, parts); err != nil {
+		if err := collectParts(w, parts); err != nil {
 			return nil, fmt.Errorf("combining %s: %w", w.Adapter.Name, err)
 		}
 	}
 	c.Options = Options{Rank: 1, Alpha: 1, RankPattern: map[string]int64{}, AlphaPattern: map[string]float64{}}
 	for layer, p := range parts {
-		rank := c.join(layer, p)
+		rank := c.joinParts(layer, p)
 		exact := regexp.QuoteMeta(layer)
 		c.Options.Targets = append(c.Options.Targets, layer)
 		c.Options.RankPattern[exact], c.Options.AlphaPattern[exact] = rank, float64(rank) // a scale of 1
@@ -41,7 +41,7 @@ func Combine(name string, list []Weighted) (*Adapter, error) {
 }
 
 // side is an adapter of a layer and the factor it counts with.
-type side struct {
+type lowRankPart struct {
 	adapter      *Adapter
 	factor       float64
 	rank         int64
@@ -50,9 +50,9 @@ type side struct {
 }
 
 // sides finds the layers of an adapter.
-func sides(w Weighted, parts map[string][]side) error {
+func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 	a := w.Adapter
-	sizes, err := a.Options.sizes()
+	sizes, err := a.Options.rankAndAlpha()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func sides(w Weighted, parts map[string][]side) error {
 		}
 		down := a.Shape(name)
 		rank, alpha := sizes(layer)
-		s := side{a, w.Weight * a.Options.scale(rank, alpha), down[0], down[1], a.Shape(up)[0], name, up}
+		s := lowRankPart{a, w.Weight * a.Options.scale(rank, alpha), down[0], down[1], a.Shape(up)[0], name, up}
 		if other := parts[layer]; len(other) > 0 && (other[0].in != s.in || other[0].out != s.out) {
 			return fmt.Errorf("its layer %s is [%d %d], another adapter's is [%d %d]", layer, s.out, s.in, other[0].out, other[0].in)
 		}
@@ -78,22 +78,22 @@ func sides(w Weighted, parts map[string][]side) error {
 }
 
 // join puts the sides of a layer beside each other and gives their rank.
-func (c *Adapter) join(layer string, parts []side) (rank int64) {
+func (c *Adapter) joinParts(layer string, parts []lowRankPart) (rank int64) {
 	for _, s := range parts {
 		rank += s.rank
 	}
 	in, out := parts[0].in, parts[0].out
 	c.tensors[layer+".lora_A.weight"] = tensor{shape.Shape{rank, in}, func(dst []float32, first int64) error {
-		return window(dst, first, rank*in, func(all []float32) error { return stack(all, parts) })
+		return readRange(dst, first, rank*in, func(all []float32) error { return stackRows(all, parts) })
 	}}
 	c.tensors[layer+".lora_B.weight"] = tensor{shape.Shape{out, rank}, func(dst []float32, first int64) error {
-		return window(dst, first, out*rank, func(all []float32) error { return beside(all, int(rank), parts) })
+		return readRange(dst, first, out*rank, func(all []float32) error { return joinColumns(all, int(rank), parts) })
 	}}
 	return rank
 }
 
 // window makes a whole tensor, which is small, and keeps a part of it.
-func window(dst []float32, first, n int64, fill func(all []float32) error) error {
+func readRange(dst []float32, first, n int64, fill func(all []float32) error) error {
 	all := make([]float32, n)
 	err := fill(all)
 	copy(dst, all[first:])
@@ -101,7 +101,7 @@ func window(dst []float32, first, n int64, fill func(all []float32) error) error
 }
 
 // stack puts the rows of the lower matrices under each other.
-func stack(all []float32, parts []side) error {
+func stackRows(all []float32, parts []lowRankPart) error {
 	for _, s := range parts {
 		n := s.rank * s.in
 		if err := s.adapter.Read(s.down, 0, all[:n]); err != nil {
@@ -113,7 +113,7 @@ func stack(all []float32, parts []side) error {
 }
 
 // beside puts the columns of the upper matrices beside each other, with their factors.
-func beside(all []float32, rank int, parts []side) error {
+func joinColumns(all []float32, rank int, parts []lowRankPart) error {
 	column := 0
 	for _, s := range parts {
 		up, err := s.adapter.values(s.upName)
@@ -134,12 +134,12 @@ func (a *Adapter) Folder(base string) (hf.Adapter, error) {
 	out := hf.Adapter{Config: config}
 	for _, name := range a.Params() {
 		t := a.tensors[name]
-		out.Tensors = append(out.Tensors, safetensors.Source{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
+		out.Tensors = append(out.Tensors, safetensors.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
 			all := make([]float32, t.shape.Elements())
 			if err := t.read(all, 0); err != nil {
 				return err
 			}
-			_, err := w.Write(quant.Floats(all))
+			_, err := w.Write(quant.F32Bytes(all))
 			return err
 		}})
 	}

@@ -16,6 +16,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/nn"
+	"spillway/quant"
 )
 
 // AllLinear as the only target chooses every product but the output one.
@@ -26,9 +27,9 @@ type Bias string
 
 // The biases that can be trained. The zero value is NoBias.
 const (
-	NoBias      Bias = "none"
-	AllBiases   Bias = "all"
-	AdaptedOnly Bias = "lora_only" // those of layers with adapters
+	NoBias    Bias = "none"
+	AllBiases Bias = "all"
+	LoRAOnly  Bias = "lora_only" // those of layers with adapters
 )
 
 // Options of the adapters.
@@ -36,7 +37,7 @@ type Options struct {
 	// Targets are names of layers, whole or their last parts ("q_proj"), or AllLinear.
 	Targets []string
 	// Pattern, instead of Targets, is a regular expression of whole names.
-	Pattern string
+	TargetPattern string
 	// Exclude, or the pattern instead of it, names layers that get none all the same.
 	Exclude        []string
 	ExcludePattern string
@@ -58,12 +59,12 @@ type Options struct {
 	// DoRA trains the lengths of the adapted weights apart from their directions.
 	DoRA bool
 	// AddBias gives adapters a bias of their own.
-	AddBias bool
+	LoRABias bool
 
 	Bias Bias
 	// Save names modules, by how their names end, that are trained whole and kept with
 	// the adapters: "lm_head".
-	Save []string
+	ModulesToSave []string
 	// Init is how adapters start; "" is hf.InitDefault.
 	Init hf.AdapterInit
 
@@ -95,7 +96,7 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := products(m)
+	all, err := linears(m)
 	if err != nil {
 		return nil, err
 	}
@@ -103,22 +104,22 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	saved, err := o.saved(m)
+	saved, err := o.savedParams(m)
 	if err != nil {
 		return nil, err
 	}
 	o.freeze(params, chosen, saved)
 	for _, p := range all {
-		if !p.output && o.Base != dtype.Invalid && !saved[p.weight] {
-			p.weight.Storage, p.weight.Outliers = o.Base, o.Outliers
+		if !p.isHead && o.Base != dtype.Invalid && !saved[p.weight] {
+			p.weight.Storage, p.weight.OutlierThreshold = o.Base, o.Outliers
 		}
 	}
 	return o.add(chosen)
 }
 
 // add gives layers their adapters.
-func (o Options) add(chosen []product) ([]string, error) {
-	sizes, err := o.sizes()
+func (o Options) add(chosen []linear) ([]string, error) {
+	sizes, err := o.rankAndAlpha()
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +141,11 @@ func (o Options) check() error {
 		return fmt.Errorf("dropout is %v, want 0 ≤ p < 1", o.Dropout)
 	case o.Base != dtype.Invalid && !o.Base.Float():
 		return fmt.Errorf("the base cannot rest as %v; use nf4, fp4 or a plain real type", o.Base)
-	case (o.Pattern == "") == (len(o.Targets) == 0):
+	case (o.TargetPattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
-	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != dtype.RowI8:
-		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, dtype.RowI8)
-	case o.DoRA && o.AddBias:
+	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != quant.RowI8:
+		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, quant.RowI8)
+	case o.DoRA && o.LoRABias:
 		return fmt.Errorf("adapters of DoRA can have no bias of their own")
 	}
 	return o.checkWords()
@@ -153,9 +154,9 @@ func (o Options) check() error {
 // checkWords refuses words that mean nothing.
 func (o Options) checkWords() error {
 	switch o.Bias {
-	case "", NoBias, AllBiases, AdaptedOnly:
+	case "", NoBias, AllBiases, LoRAOnly:
 	default:
-		return fmt.Errorf("bias is %q; known are %s, %s and %s", o.Bias, NoBias, AllBiases, AdaptedOnly)
+		return fmt.Errorf("bias is %q; known are %s, %s and %s", o.Bias, NoBias, AllBiases, LoRAOnly)
 	}
 	switch o.Init {
 	case "", hf.InitDefault, hf.InitGaussian, hf.InitRandom:
@@ -176,7 +177,7 @@ func (o Options) scale(rank int64, alpha float64) float64 {
 
 // adapter makes a fresh one. The lengths of DoRA start as those of the weights, which is
 // for whoever knows them to say.
-func (o Options) adapter(p product, rank int64, scale float64) *nn.Adapter {
+func (o Options) adapter(p linear, rank int64, scale float64) *nn.Adapter {
 	within := func(n int64) nn.Init { return nn.Uniform(1 / math.Sqrt(float64(n))) }
 	down, up := within(p.in), nn.Constant(0)
 	switch o.Init {
@@ -186,11 +187,11 @@ func (o Options) adapter(p product, rank int64, scale float64) *nn.Adapter {
 		up = within(rank)
 	}
 	a := &nn.Adapter{A: nn.NewParam(down, rank, p.in), B: nn.NewParam(up, p.out, rank), Scale: scale, Dropout: o.Dropout}
-	if o.AddBias {
+	if o.LoRABias {
 		a.Bias = nn.NewParam(up, p.out)
 	}
 	if o.DoRA {
-		a.Magnitude = nn.NewParam(nn.Lengths(scale, p.rows), p.out)
+		a.Magnitude = nn.NewParam(nn.Magnitudes(scale, p.outIn), p.out)
 	}
 	return a
 }

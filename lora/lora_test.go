@@ -13,6 +13,7 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/spec/spectest"
 )
@@ -23,7 +24,7 @@ const (
 	gpt2 = `{"model_type":"gpt2","vocab_size":20,"n_embd":8,"n_head":2,"n_layer":2,"n_positions":16}`
 )
 
-var train = graph.Config{Rows: 2, Seq: 4, DType: dtype.F32, Task: graph.Train}
+var train = graph.Config{MicroBatchSize: 2, Seq: 4, DType: dtype.F32, Task: graph.Train}
 
 func model(t *testing.T, config string) nn.Model {
 	t.Helper()
@@ -65,17 +66,17 @@ func TestTargets(t *testing.T) {
 		{lora.Options{Targets: []string{"q_proj", "v_proj"}}, append(layer("0", "self_attn.q_proj", "self_attn.v_proj"), layer("1", "self_attn.q_proj", "self_attn.v_proj")...)},
 		{lora.Options{Targets: []string{"model.layers.1.mlp.up_proj"}}, layer("1", "mlp.up_proj")},
 		{lora.Options{Targets: []string{lora.AllLinear}}, append(layer("0", every...), layer("1", every...)...)},
-		{lora.Options{Pattern: `.*\.0\.mlp\.(up|down)_proj`}, layer("0", "mlp.up_proj", "mlp.down_proj")},
+		{lora.Options{TargetPattern: `.*\.0\.mlp\.(up|down)_proj`}, layer("0", "mlp.up_proj", "mlp.down_proj")},
 		{lora.Options{Targets: []string{"q_proj"}, Layers: []int{1}}, layer("1", "self_attn.q_proj")},
 		{lora.Options{Targets: []string{"q_proj", "model.layers.0.mlp.up_proj"}, Layers: []int{1}, LayersPattern: []string{"layers"}},
 			append(layer("0", "mlp.up_proj"), layer("1", "self_attn.q_proj")...)},
 		{lora.Options{Targets: []string{lora.AllLinear}, ExcludePattern: `.*(self_attn|\.0\.).*`}, layer("1", every[4:]...)},
-		{lora.Options{Targets: []string{lora.AllLinear}, Exclude: []string{"self_attn.q_proj", "k_proj", "v_proj", "o_proj"}, Save: []string{"layers.1.mlp"}},
+		{lora.Options{Targets: []string{lora.AllLinear}, Exclude: []string{"self_attn.q_proj", "k_proj", "v_proj", "o_proj"}, ModulesToSave: []string{"layers.1.mlp"}},
 			layer("0", every[4:]...)},
 	} {
 		c.o.Rank, c.o.Alpha = 2, 4
 		if _, got := attached(t, llama, c.o, train); !slices.Equal(got, c.want) {
-			t.Errorf("%v%s chooses %q, want %q", c.o.Targets, c.o.Pattern, got, c.want)
+			t.Errorf("%v%s chooses %q, want %q", c.o.Targets, c.o.TargetPattern, got, c.want)
 		}
 	}
 	_, got := attached(t, gpt2, lora.Options{Targets: []string{"c_attn"}, Rank: 2, Alpha: 4}, train)
@@ -87,17 +88,17 @@ func TestTargets(t *testing.T) {
 func TestMistakesAreExplained(t *testing.T) {
 	for want, o := range map[string]lora.Options{
 		`no layer is named "query"; there are q_proj, k_proj`: {Rank: 1, Alpha: 1, Targets: []string{"q_proj", "query"}},
-		`no layer has a name of pattern "q_proj"`:             {Rank: 1, Alpha: 1, Pattern: "q_proj"}, // must match whole names
-		`pattern "("`:                    {Rank: 1, Alpha: 1, Pattern: "("},
+		`no layer has a name of pattern "q_proj"`:             {Rank: 1, Alpha: 1, TargetPattern: "q_proj"}, // must match whole names
+		`pattern "("`:                    {Rank: 1, Alpha: 1, TargetPattern: "("},
 		"layer lm_head makes the logits": {Rank: 1, Alpha: 1, Targets: []string{"lm_head"}},
 		"rank is 0":                      {Alpha: 1, Targets: []string{"q_proj"}},
 		"alpha is 0":                     {Rank: 1, Targets: []string{"q_proj"}},
 		"dropout is 1":                   {Rank: 1, Alpha: 1, Dropout: 1, Targets: []string{"q_proj"}},
 		"give targets":                   {Rank: 1, Alpha: 1},
 		"all layers that are targets are excluded":            {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Layers: []int{7}},
-		`ends in "score"`:                                     {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"score"}},
-		"lm_head.weight is tied to model.embed_tokens.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"lm_head"}},
-		"model.embed_tokens.weight is tied to lm_head.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Save: []string{"embed_tokens"}},
+		`ends in "score"`:                                     {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, ModulesToSave: []string{"score"}},
+		"lm_head.weight is tied to model.embed_tokens.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, ModulesToSave: []string{"lm_head"}},
+		"model.embed_tokens.weight is tied to lm_head.weight": {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, ModulesToSave: []string{"embed_tokens"}},
 		`bias is "some"`:                                      {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Bias: "some"},
 		`cannot start as "svd"`:                               {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Init: "svd"},
 		"rank of q_proj is 0":                                 {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, RankPattern: map[string]int64{"q_proj": 0}},
@@ -138,13 +139,13 @@ func TestOnlyAdaptersTrain(t *testing.T) {
 
 // numbers are random params and a batch for a model of 20 tokens.
 func numbers(m *spec.Model) spectest.Inputs {
-	in := spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}
+	in := spectest.Inputs{Params: map[string]op.Array{}, Batch: map[string]op.Array{}}
 	for i, p := range m.Params {
 		typ := p.Type
 		typ.DType = dtype.F32
 		in.Params[p.Name] = numtest.Random(typ, uint64(i+1))
 	}
-	for _, p := range m.Parts {
+	for _, p := range m.BatchTensors {
 		a := numtest.Random(p.Type, 99)
 		for i := range a.I {
 			a.I[i] = int32(i*7) % 20
@@ -152,7 +153,7 @@ func numbers(m *spec.Model) spectest.Inputs {
 				a.I[i] = int32(i % 4)
 			}
 		}
-		in.Parts[p.Name] = a
+		in.Batch[p.Name] = a
 	}
 	return in
 }
@@ -170,7 +171,7 @@ func TestAdapterEqualsMergedWeight(t *testing.T) {
 		{gpt2, "c_attn", "[in out]", lora.Options{Rank: 2, Alpha: 1}, 0.5},
 	} {
 		c.o.Targets = []string{c.target}
-		infer := graph.Config{Rows: 2, Seq: 4, DType: dtype.F32, Task: graph.Infer}
+		infer := graph.Config{MicroBatchSize: 2, Seq: 4, DType: dtype.F32, Task: graph.Infer}
 		m, names := attached(t, c.config, c.o, infer)
 		in := numbers(m)
 		got, err := spectest.Forward(m, in)
@@ -246,11 +247,11 @@ func TestAdaptersLearn(t *testing.T) {
 // With a base of 4 bits every product reads its weight through a dequantization, the
 // embedding and the head stay as they are, and all programs have gradients.
 func TestQLoRAHoldsTheBaseIn4Bits(t *testing.T) {
-	c := graph.Config{Rows: 3, Seq: 16, DType: dtype.BF16, Task: graph.Train}
-	m, _ := attached(t, llama, lora.Options{Rank: 2, Alpha: 4, Dropout: 0.1, Targets: []string{lora.AllLinear}, Base: dtype.NF4}, c)
+	c := graph.Config{MicroBatchSize: 3, Seq: 16, DType: dtype.BF16, Task: graph.Train}
+	m, _ := attached(t, llama, lora.Options{Rank: 2, Alpha: 4, Dropout: 0.1, Targets: []string{lora.AllLinear}, Base: quant.NF4}, c)
 	for _, p := range m.Params {
 		base := strings.HasSuffix(p.Name, "_proj.weight")
-		if (p.Type.DType == dtype.NF4) != base {
+		if (p.Type.DType == quant.NF4) != base {
 			t.Errorf("%s rests as %v", p.Name, p.Type)
 		}
 	}

@@ -3,10 +3,10 @@ package lora
 // lowRank is a matrix of low rank as a sum of terms, up·down each, lying as a weight
 // does. With lengths, what it is added to is then multiplied by one for each output.
 type lowRank struct {
-	in, out int
-	rows    bool // [out in], else [in out]
-	terms   []term
-	lengths []float32 // nil for none
+	in, out     int
+	outIn       bool // [out in], else [in out]
+	terms       []term
+	outputScale []float32 // nil for none
 }
 
 // term is a column times a row: element (o, i) is up[o]·down[i].
@@ -14,15 +14,15 @@ type term struct{ down, up []float32 }
 
 // width is the length of a row as it lies.
 func (l *lowRank) width() int {
-	if l.rows {
+	if l.outIn {
 		return l.in
 	}
 	return l.out
 }
 
 // output is the output that an element belongs to.
-func (l *lowRank) output(element int) int {
-	if l.rows {
+func (l *lowRank) outputOf(element int) int {
+	if l.outIn {
 		return element / l.in
 	}
 	return element % l.out
@@ -37,9 +37,9 @@ func (l *lowRank) add(dst []float32, first int64) {
 		l.addRow(part, row, from)
 		at += len(part)
 	}
-	if l.lengths != nil {
+	if l.outputScale != nil {
 		for i := range dst {
-			dst[i] *= l.lengths[l.output(int(first)+i)]
+			dst[i] *= l.outputScale[l.outputOf(int(first)+i)]
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (l *lowRank) add(dst []float32, first int64) {
 // the row keeps busy.
 func (l *lowRank) addRow(dst []float32, row, from int) {
 	along := func(t term) ([]float32, float32) {
-		if l.rows {
+		if l.outIn {
 			return t.down[from : from+len(dst)], t.up[row]
 		}
 		return t.up[from : from+len(dst)], t.down[row]

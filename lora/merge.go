@@ -42,7 +42,7 @@ type addition struct {
 	adapter *Adapter
 	module  string
 	factor  float64 // scale times weight
-	rows    bool    // the weight is [out in]
+	outIn   bool    // the weight is [out in]
 	in, out int64
 	dora    bool
 }
@@ -53,14 +53,14 @@ type addition struct {
 func Merge(build func() (nn.Model, error), base Values, list []Weighted) (*Merged, error) {
 	m := &Merged{base: base, weights: map[string][]*addition{}, biases: map[string][]*addition{}, whole: map[string]*Adapter{}}
 	for _, w := range list {
-		if err := m.take(build, w); err != nil {
+		if err := m.addAdapter(build, w); err != nil {
 			return nil, fmt.Errorf("merging %s: %w", w.Adapter.Name, err)
 		}
 	}
 	return m, nil
 }
 
-func (m *Merged) take(build func() (nn.Model, error), w Weighted) error {
+func (m *Merged) addAdapter(build func() (nn.Model, error), w Weighted) error {
 	net, err := build()
 	if err != nil {
 		return err
@@ -68,13 +68,13 @@ func (m *Merged) take(build func() (nn.Model, error), w Weighted) error {
 	if _, err := Attach(net, w.Adapter.Options); err != nil {
 		return err
 	}
-	layers, err := fitted(net, w.Adapter)
+	layers, err := adaptedLayers(net, w.Adapter)
 	if err != nil {
 		return err
 	}
 	inLayers := map[string]bool{}
 	for _, p := range layers {
-		if err := m.layer(p, w); err != nil {
+		if err := m.addLayer(p, w); err != nil {
 			return fmt.Errorf("layer %s: %w", p.name, err)
 		}
 		for _, part := range []string{"lora_A.weight", "lora_B.weight", "lora_B.bias", "lora_magnitude_vector"} {
@@ -94,7 +94,7 @@ func (m *Merged) take(build func() (nn.Model, error), w Weighted) error {
 }
 
 // fitted are the layers with adapters of a model, which the adapter's values are for.
-func fitted(net nn.Model, a *Adapter) ([]product, error) {
+func adaptedLayers(net nn.Model, a *Adapter) ([]linear, error) {
 	params, err := nn.Bind(net)
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func fitted(net nn.Model, a *Adapter) ([]product, error) {
 	if err := a.Fits(trained); err != nil {
 		return nil, err
 	}
-	all, err := products(net)
-	var layers []product
+	all, err := linears(net)
+	var layers []linear
 	for _, p := range all {
 		if *p.adapter != nil {
 			layers = append(layers, p)
@@ -119,9 +119,9 @@ func fitted(net nn.Model, a *Adapter) ([]product, error) {
 }
 
 // layer notes what is added to a layer.
-func (m *Merged) layer(p product, w Weighted) error {
+func (m *Merged) addLayer(p linear, w Weighted) error {
 	at := *p.adapter
-	a := &addition{w.Adapter, p.name, at.Scale * w.Weight, p.rows, p.in, p.out, at.Magnitude != nil}
+	a := &addition{w.Adapter, p.name, at.Scale * w.Weight, p.outIn, p.in, p.out, at.Magnitude != nil}
 	others := m.weights[p.weight.Name]
 	switch {
 	case a.dora && (w.Weight != 1 || len(others) > 0) || len(others) > 0 && others[0].dora:
@@ -186,7 +186,7 @@ func (m *Merged) load(param string) ([]*lowRank, error) {
 	for _, a := range m.weights[param] {
 		l, err := a.load()
 		if err == nil && a.dora {
-			err = l.measure(m.base, param, a)
+			err = l.findOutputScale(m.base, param, a)
 		}
 		if err != nil {
 			return nil, err
@@ -198,7 +198,7 @@ func (m *Merged) load(param string) ([]*lowRank, error) {
 }
 
 func (a *addition) load() (*lowRank, error) {
-	l := &lowRank{in: int(a.in), out: int(a.out), rows: a.rows}
+	l := &lowRank{in: int(a.in), out: int(a.out), outIn: a.outIn}
 	down, err := a.adapter.values(a.module + ".lora_A.weight")
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (a *addition) load() (*lowRank, error) {
 }
 
 // measure finds the lengths the outputs have before and after, for DoRA.
-func (l *lowRank) measure(base Values, weight string, a *addition) error {
+func (l *lowRank) findOutputScale(base Values, weight string, a *addition) error {
 	lengths, err := a.adapter.values(a.module + ".lora_magnitude_vector")
 	if err != nil {
 		return err
@@ -232,13 +232,13 @@ func (l *lowRank) measure(base Values, weight string, a *addition) error {
 		}
 		l.add(row, int64(first))
 		for i, w := range row {
-			sums[l.output(first+i)] += float64(w) * float64(w)
+			sums[l.outputOf(first+i)] += float64(w) * float64(w)
 		}
 	}
-	l.lengths = make([]float32, l.out)
+	l.outputScale = make([]float32, l.out)
 	for o, s := range sums {
 		if s > 0 {
-			l.lengths[o] = float32(float64(lengths[o]) / math.Sqrt(s))
+			l.outputScale[o] = float32(float64(lengths[o]) / math.Sqrt(s))
 		}
 	}
 	return nil

@@ -47,11 +47,11 @@ func filled(t *testing.T, build func() (nn.Model, error), values lora.Values) ad
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Trace("plain", "test", net, graph.Config{Rows: 1, Seq: 10, DType: dtype.F32, Task: graph.Infer})
+	s, err := spec.Trace("plain", "test", net, graph.Config{MicroBatchSize: 1, Seq: 10, DType: dtype.F32, Task: graph.Infer})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := adapted{s, spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}}
+	a := adapted{s, spectest.Inputs{Params: map[string]op.Array{}, Batch: map[string]op.Array{}}}
 	for _, p := range s.Params {
 		a.in.Params[p.Name] = read(t, values, p)
 	}

@@ -18,13 +18,13 @@ func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 		return Options{}, fmt.Errorf("the adapter was made with %s, which is not known here", strings.Join(unknown, ", "))
 	}
 	o := Options{
-		Targets: c.Targets.Names, Pattern: c.Targets.Pattern, Exclude: c.Exclude.Names, ExcludePattern: c.Exclude.Pattern,
+		Targets: c.Targets.Names, TargetPattern: c.Targets.Pattern, Exclude: c.Exclude.Names, ExcludePattern: c.Exclude.Pattern,
 		Layers: c.Layers.Numbers, LayersPattern: c.LayersPattern.Names,
 		Rank: int64(c.Rank), Alpha: c.Alpha, Dropout: c.Dropout, AlphaPattern: c.AlphaPattern, RankStabilized: c.RankStabilized,
-		DoRA: c.DoRA, AddBias: c.LoRABias, Bias: Bias(c.Bias), Save: c.ModulesToSave, Init: c.Init,
+		DoRA: c.DoRA, LoRABias: c.LoRABias, Bias: Bias(c.Bias), ModulesToSave: c.ModulesToSave, Init: c.Init,
 	}
-	if strings.EqualFold(o.Pattern, AllLinear) {
-		o.Targets, o.Pattern = []string{AllLinear}, ""
+	if strings.EqualFold(o.TargetPattern, AllLinear) {
+		o.Targets, o.TargetPattern = []string{AllLinear}, ""
 	}
 	if c.LayersPattern.Pattern != "" {
 		o.LayersPattern = []string{c.LayersPattern.Pattern}
@@ -65,8 +65,8 @@ func (o Options) PEFT(base string, transposed bool) (*hf.AdapterConfig, error) {
 	}
 	c.BaseModel, c.Task, c.FanInFanOut = base, "CAUSAL_LM", transposed
 	c.Rank, c.Alpha, c.Dropout, c.RankStabilized = int(o.Rank), o.Alpha, o.Dropout, o.RankStabilized
-	c.DoRA, c.LoRABias, c.ModulesToSave, c.AlphaPattern = o.DoRA, o.AddBias, o.Save, o.AlphaPattern
-	c.Targets = hf.Modules{Names: o.Targets, Pattern: o.Pattern}
+	c.DoRA, c.LoRABias, c.ModulesToSave, c.AlphaPattern = o.DoRA, o.LoRABias, o.ModulesToSave, o.AlphaPattern
+	c.Targets = hf.Modules{Names: o.Targets, Pattern: o.TargetPattern}
 	if len(o.Targets) == 1 && o.Targets[0] == AllLinear {
 		c.Targets = hf.Modules{Pattern: AllLinear}
 	}

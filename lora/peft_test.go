@@ -55,11 +55,11 @@ func attachTo(t *testing.T, dir string, o lora.Options, task graph.Task) adapted
 	if _, err := lora.Attach(m, o); err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Trace("adapted", "test", m, graph.Config{Rows: 1, Seq: 10, DType: dtype.F32, Task: task})
+	s, err := spec.Trace("adapted", "test", m, graph.Config{MicroBatchSize: 1, Seq: 10, DType: dtype.F32, Task: task})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := adapted{s, spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}}
+	a := adapted{s, spectest.Inputs{Params: map[string]op.Array{}, Batch: map[string]op.Array{}}}
 	a.take(t, base.Tensors())
 	return a
 }
@@ -101,7 +101,7 @@ func array(t *testing.T, x safetensors.Tensor) op.Array {
 // feed is the batch of the fixtures: ten tokens, each to be told from those before.
 func (a adapted) feed(vocab int) {
 	token := func(i int) int32 { return int32(i * 3 % vocab) }
-	for _, p := range a.Parts {
+	for _, p := range a.BatchTensors {
 		x := op.NewArray(p.Type)
 		for i := range x.I {
 			switch {
@@ -112,13 +112,13 @@ func (a adapted) feed(vocab int) {
 			case p.Name == "targets" && i < 9:
 				x.I[i] = token(i + 1)
 			case p.Name == "targets":
-				x.I[i] = op.Ignored
+				x.I[i] = op.IgnoreIndex
 			}
 		}
 		if p.Name == "scale" {
 			x.F[0] = 1.0 / 9
 		}
-		a.in.Parts[p.Name] = x
+		a.in.Batch[p.Name] = x
 	}
 }
 
@@ -229,9 +229,9 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 	for base, o := range map[string]lora.Options{
 		"llama": {Targets: []string{lora.AllLinear}, Rank: 3, Alpha: 4, Dropout: 0.25},
 		"gpt2":  {Targets: []string{"c_attn", "c_fc"}, Rank: 2, Alpha: 5, RankStabilized: true},
-		"qwen3": {Pattern: `model\.layers\.1\..*_proj`, Rank: 4, Alpha: 8},
+		"qwen3": {TargetPattern: `model\.layers\.1\..*_proj`, Rank: 4, Alpha: 8},
 		"qwen2": {Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8, DoRA: true, Bias: lora.AllBiases, Layers: []int{1}},
-		"mistral": {Targets: []string{lora.AllLinear}, Exclude: []string{"up_proj"}, Rank: 2, Alpha: 4, Save: []string{"lm_head"},
+		"mistral": {Targets: []string{lora.AllLinear}, Exclude: []string{"up_proj"}, Rank: 2, Alpha: 4, ModulesToSave: []string{"lm_head"},
 			RankPattern: map[string]int64{"k_proj": 3}, AlphaPattern: map[string]float64{"v_proj": 9}},
 	} {
 		a := attachTo(t, "../testdata/reference/"+base, o, graph.Infer)
@@ -255,7 +255,7 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer back.Close()
-		if again, err := lora.FromPEFT(back.Config); err != nil || again.Scale() != o.Scale() || again.Pattern != o.Pattern || strings.Join(again.Targets, " ") != strings.Join(o.Targets, " ") {
+		if again, err := lora.FromPEFT(back.Config); err != nil || again.Scale() != o.Scale() || again.TargetPattern != o.TargetPattern || strings.Join(again.Targets, " ") != strings.Join(o.Targets, " ") {
 			t.Errorf("%s: %+v became %+v (%v)", base, o, again, err)
 		}
 		if len(back.Tensors()) != len(out.Tensors) {
@@ -270,14 +270,14 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 		}
 		logits := op.NewArray(op.Type{DType: dtype.F32, Shape: shape.Of(len(a.logits(t, 7)))})
 		copy(logits.F, a.logits(t, 7))
-		if err := safetensors.WriteFile(vfs.OS, filepath.Join(path, "expect.safetensors"), []safetensors.Source{source("logits", logits)}); err != nil {
+		if err := safetensors.WriteFile(vfs.OS, filepath.Join(path, "expect.safetensors"), []safetensors.Output{source("logits", logits)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func source(name string, a op.Array) safetensors.Source {
-	return safetensors.Source{Name: name, Type: dtype.F32, Shape: a.Type.Shape, Write: func(w io.Writer) error {
+func source(name string, a op.Array) safetensors.Output {
+	return safetensors.Output{Name: name, Type: dtype.F32, Shape: a.Type.Shape, Write: func(w io.Writer) error {
 		var b []byte
 		for _, f := range a.F {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(f)))

@@ -14,11 +14,11 @@ type selection struct {
 	names   []string
 	pattern *regexp.Regexp
 	all     bool // AllLinear is among the names
-	met     map[string]bool
+	matched map[string]bool
 }
 
 func newSelection(names []string, pattern string) (*selection, error) {
-	s := &selection{names: names, all: slices.Contains(names, AllLinear), met: map[string]bool{AllLinear: true}}
+	s := &selection{names: names, all: slices.Contains(names, AllLinear), matched: map[string]bool{AllLinear: true}}
 	if pattern == "" {
 		return s, nil
 	}
@@ -41,7 +41,7 @@ func compile(before, pattern, after string) (*regexp.Regexp, error) {
 func (s *selection) has(layer string) (found bool) {
 	for _, name := range s.names {
 		if s.matches(name, layer) {
-			s.met[name], found = true, true
+			s.matched[name], found = true, true
 		}
 	}
 	return found
@@ -55,10 +55,10 @@ func (s *selection) matches(name, layer string) bool {
 }
 
 // missed is an error if a name met no layer.
-func (s *selection) missed() error {
+func (s *selection) unmatched() error {
 	for _, name := range s.names {
 		switch {
-		case s.met[name]:
+		case s.matched[name]:
 		case s.pattern != nil:
 			return fmt.Errorf("no layer has a name of pattern %q", name)
 		default:
@@ -69,12 +69,12 @@ func (s *selection) missed() error {
 }
 
 // sizes is the rank and strength of a layer's adapter.
-func (o Options) sizes() (func(layer string) (rank int64, alpha float64), error) {
-	ranks, err := byEnding(o.RankPattern)
+func (o Options) rankAndAlpha() (func(layer string) (rank int64, alpha float64), error) {
+	ranks, err := bySuffix(o.RankPattern)
 	if err != nil {
 		return nil, err
 	}
-	alphas, err := byEnding(o.AlphaPattern)
+	alphas, err := bySuffix(o.AlphaPattern)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (o Options) sizes() (func(layer string) (rank int64, alpha float64), error)
 
 // byEnding finds the value of the first pattern, in alphabetical order, that is the end
 // of a name.
-func byEnding[V any](values map[string]V) (func(name string, usual V) V, error) {
+func bySuffix[V any](values map[string]V) (func(name string, usual V) V, error) {
 	patterns := slices.Sorted(maps.Keys(values))
 	compiled := make([]*regexp.Regexp, len(patterns))
 	for i, p := range patterns {

@@ -10,22 +10,22 @@ import (
 )
 
 // product is a layer that can have an adapter.
-type product struct {
+type linear struct {
 	name         string
 	weight, bias *nn.Param // a nil bias is none
 	adapter      **nn.Adapter
 	in, out      int64
-	rows         bool // the weight is [out in]
-	output       bool // it makes the logits
+	outIn        bool // the weight is [out in]
+	isHead       bool // it makes the logits
 }
 
 // products lists the layers of a model, each once.
-func products(m nn.Model) ([]product, error) {
+func linears(m nn.Model) ([]linear, error) {
 	var output *nn.Linear
 	if h, ok := m.(interface{ Output() *nn.Linear }); ok {
 		output = h.Output()
 	}
-	var all []product
+	var all []linear
 	seen := map[any]bool{}
 	err := nn.Walk(m, func(name string, part any) error {
 		if seen[part] {
@@ -34,9 +34,9 @@ func products(m nn.Model) ([]product, error) {
 		seen[part] = true
 		switch l := part.(type) {
 		case *nn.Linear:
-			all = append(all, product{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Last(), l.Weight.Shape.Rows(), true, l == output})
+			all = append(all, linear{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Last(), l.Weight.Shape.Rows(), true, l == output})
 		case *nn.Conv1D:
-			all = append(all, product{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Rows(), l.Weight.Shape.Last(), false, false})
+			all = append(all, linear{name, l.Weight, l.Bias, &l.Adapter, l.Weight.Shape.Rows(), l.Weight.Shape.Last(), false, false})
 		}
 		return nil
 	})
@@ -44,30 +44,30 @@ func products(m nn.Model) ([]product, error) {
 }
 
 // choose picks the products the options name. Every target must be met.
-func (o Options) choose(all []product) ([]product, error) {
-	targets, err := newSelection(o.Targets, o.Pattern)
+func (o Options) choose(all []linear) ([]linear, error) {
+	targets, err := newSelection(o.Targets, o.TargetPattern)
 	if err != nil {
 		return nil, err
 	}
-	left, err := o.leftOut()
+	left, err := o.excluded()
 	if err != nil {
 		return nil, err
 	}
-	var chosen []product
+	var chosen []linear
 	for _, p := range all {
-		if !targets.has(p.name) && !(targets.all && !p.output) || left(p.name) {
+		if !targets.has(p.name) && !(targets.all && !p.isHead) || left(p.name) {
 			continue
 		}
 		switch {
-		case p.output:
+		case p.isHead:
 			return nil, fmt.Errorf("layer %s makes the logits, which are fused with the loss and can have no adapter", p.name)
 		case *p.adapter != nil:
 			return nil, fmt.Errorf("layer %s has an adapter already", p.name)
 		}
 		chosen = append(chosen, p)
 	}
-	if err := targets.missed(); err != nil {
-		return nil, fmt.Errorf("%w; there are %s", err, endings(all))
+	if err := targets.unmatched(); err != nil {
+		return nil, fmt.Errorf("%w; there are %s", err, suffixes(all))
 	}
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("all layers that are targets are excluded, saved whole or in other layers than %v", o.Layers)
@@ -76,25 +76,25 @@ func (o Options) choose(all []product) ([]product, error) {
 }
 
 // leftOut says which layers get no adapter though targets name them.
-func (o Options) leftOut() (func(name string) bool, error) {
+func (o Options) excluded() (func(name string) bool, error) {
 	excluded, err := newSelection(o.Exclude, o.ExcludePattern)
 	if err != nil {
 		return nil, fmt.Errorf("excluding: %w", err)
 	}
-	within, err := o.within()
+	within, err := o.inLayers()
 	if err != nil {
 		return nil, err
 	}
 	return func(name string) bool {
-		inSaved := slices.ContainsFunc(o.Save, func(m string) bool { return strings.Contains("."+name+".", "."+m+".") })
+		inSaved := slices.ContainsFunc(o.ModulesToSave, func(m string) bool { return strings.Contains("."+name+".", "."+m+".") })
 		return excluded.has(name) || inSaved || !within(name)
 	}, nil
 }
 
 // within says whether a layer is in one of the numbered ones that are wanted. Layers
 // given by their whole names always are.
-func (o Options) within() (func(name string) bool, error) {
-	if len(o.Layers) == 0 || o.Pattern != "" {
+func (o Options) inLayers() (func(name string) bool, error) {
+	if len(o.Layers) == 0 || o.TargetPattern != "" {
 		return func(string) bool { return true }, nil
 	}
 	lists := o.LayersPattern
@@ -119,7 +119,7 @@ func (o Options) within() (func(name string) bool, error) {
 }
 
 // endings are the distinct last parts of the names, to show what could be chosen.
-func endings(all []product) string {
+func suffixes(all []linear) string {
 	var list []string
 	for _, p := range all {
 		if end := p.name[strings.LastIndexByte(p.name, '.')+1:]; !slices.Contains(list, end) {
@@ -131,11 +131,11 @@ func endings(all []product) string {
 
 // Products names the weights of a model's products, the output one left out: what is
 // worth quantizing.
-func Products(m nn.Model) (map[string]bool, error) {
-	all, err := products(m)
+func LinearWeights(m nn.Model) (map[string]bool, error) {
+	all, err := linears(m)
 	names := map[string]bool{}
 	for _, p := range all {
-		if !p.output {
+		if !p.isHead {
 			names[p.weight.Name] = true
 		}
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // freeze freezes all params but biases and saved modules that are to be trained.
-func (o Options) freeze(params []*nn.Param, chosen []product, saved map[*nn.Param]bool) {
+func (o Options) freeze(params []*nn.Param, chosen []linear, saved map[*nn.Param]bool) {
 	for _, p := range params {
 		p.Frozen = !saved[p] && !(o.Bias == AllBiases && strings.Contains(p.Name, "bias"))
 	}
 	for _, p := range chosen {
-		if o.Bias == AdaptedOnly && p.bias != nil {
+		if o.Bias == LoRAOnly && p.bias != nil {
 			p.bias.Frozen = false
 		}
 	}
@@ -22,7 +22,7 @@ func (o Options) freeze(params []*nn.Param, chosen []product, saved map[*nn.Para
 
 // saved finds the params of the modules that are trained whole. PEFT would train a copy
 // of one that is tied to another module, which is then tied no more; that is refused.
-func (o Options) saved(m nn.Model) (map[*nn.Param]bool, error) {
+func (o Options) savedParams(m nn.Model) (map[*nn.Param]bool, error) {
 	saved, met := map[*nn.Param]bool{}, map[string]bool{}
 	var inside []string // names of modules that are saved
 	err := nn.Walk(m, func(name string, part any) error {
@@ -37,7 +37,7 @@ func (o Options) saved(m nn.Model) (map[*nn.Param]bool, error) {
 			saved[p] = within
 			return nil
 		}
-		for _, ending := range o.Save {
+		for _, ending := range o.ModulesToSave {
 			if strings.HasSuffix(name, ending) {
 				inside, met[ending] = append(inside, name), true
 			}
@@ -47,7 +47,7 @@ func (o Options) saved(m nn.Model) (map[*nn.Param]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("modules to save: %w", err)
 	}
-	for _, ending := range o.Save {
+	for _, ending := range o.ModulesToSave {
 		if !met[ending] {
 			return nil, fmt.Errorf("no module to save has a name that ends in %q", ending)
 		}

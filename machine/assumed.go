@@ -17,22 +17,22 @@ const (
 	hostShare = 0.92
 	// hostPerDevice is the RAM per byte of device memory of a usual server.
 	hostPerDevice = 2
-	leastHost     = 16 * units.GiB
+	minHost       = 16 * units.GiB
 
-	gpuCompute   units.Flops = 120e12 // bf16, a 24 GiB card of today
-	gpuBandwidth units.Rate  = 900e9
-	gpuLaunch                = 5 * time.Microsecond
-	linkLatency              = 10 * time.Microsecond
-	linkDuplex   Duplex      = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
+	gpuCompute        units.Flops   = 120e12 // bf16, a 24 GiB card of today
+	gpuBandwidth      units.Rate    = 900e9
+	gpuLaunch                       = 5 * time.Microsecond
+	linkLatency                     = 10 * time.Microsecond
+	linkBidirectional Bidirectional = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
 	hostCores               = 16
 	copyPerCore units.Rate  = 5e9
-	coresToFill             = 5    // cores that fill the memory bus
+	busCores                = 5    // cores that fill the memory bus
 	corePeak    units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
 	cpuLaunch               = time.Microsecond
 	// trafficShare is what a host's memory carries of updates and copies together, for each
 	// card, where updates alone are 1: 165 GB/s and 138 on 16 cores beside an H200.
-	trafficShare = 1.2
+	hostBandwidthShare = 1.2
 
 	diskRead units.Rate = 2e9 // a plain NVMe drive; it writes half as fast
 )
@@ -58,8 +58,8 @@ func (m *Machine) assume() {
 			d.assumeCPU(m.Host, cpus)
 			continue
 		}
-		traffic := trafficShare * m.Host.Update * units.Rate(gpus)
-		figures{d.figures(), &d.Sources}.fill((&Device{Link: Link{Traffic: traffic}}).figures(), Assumed)
+		traffic := hostBandwidthShare * m.Host.Update * units.Rate(gpus)
+		figures{d.figures(), &d.Sources}.fill((&Device{Link: Link{HostBandwidth: traffic}}).figures(), Assumed)
 	}
 	if m.HasDisk() {
 		m.Disk.assume()
@@ -69,7 +69,7 @@ func (m *Machine) assume() {
 // assumeGPU takes a named card's published figures first, then typical ones.
 func (d *Device) assumeGPU() {
 	f := figures{d.figures(), &d.Sources}
-	c, known := findCard(d.Model)
+	c, known := findModel(d.Model)
 	if known {
 		published := c.device()
 		f.fill(published.figures(), Published)
@@ -78,7 +78,7 @@ func (d *Device) assumeGPU() {
 		Usable:    d.Memory - contextOverhead,
 		Bandwidth: gpuBandwidth,
 		Launch:    gpuLaunch,
-		Link:      Link{In: pcie4, Out: pcie4, Duplex: linkDuplex, Latency: linkLatency},
+		Link:      Link{In: pcie4, Out: pcie4, Bidirectional: linkBidirectional, Latency: linkLatency},
 	}
 	if !known {
 		typical.Compute = d.typicalCompute()
@@ -107,7 +107,7 @@ func (d *Device) assumeCPU(h Host, cpus int) {
 	f.fill((&Device{Compute: Compute{F16: h.Compute.F16 / part}}).figures(), follow(h.Sources["f16"]))
 	link := h.Copy / units.Rate(cpus)
 	f.fill((&Device{Bandwidth: 2 * link, Link: Link{In: link, Out: link}}).figures(), follow(h.Sources["copy"]))
-	f.fill((&Device{Launch: cpuLaunch, Link: Link{Duplex: FullDuplex}}).figures(), Assumed)
+	f.fill((&Device{Launch: cpuLaunch, Link: Link{Bidirectional: FullDuplex}}).figures(), Assumed)
 }
 
 // follow is the source of a figure computed from one with source s.
@@ -121,7 +121,7 @@ func follow(s Source) Source {
 // assume fills the host; it is exact where no GPU is described, as in tests.
 func (h *Host) assume(onDevices units.Bytes, besideGPU bool) {
 	f := figures{h.figures(), &h.Sources}
-	f.fill((&Host{Memory: max(hostPerDevice*onDevices, leastHost), Cores: hostCores}).figures(), Assumed)
+	f.fill((&Host{Memory: max(hostPerDevice*onDevices, minHost), Cores: hostCores}).figures(), Assumed)
 	allowed := h.Memory
 	if h.Limit > 0 {
 		allowed = min(allowed, h.Limit)
@@ -132,7 +132,7 @@ func (h *Host) assume(onDevices units.Bytes, besideGPU bool) {
 	f.fill((&Host{Usable: allowed}).figures(), Derived)
 	rest := Host{
 		CopyOne: copyPerCore,
-		Copy:    copyPerCore * units.Rate(min(h.Cores, coresToFill)),
+		Copy:    copyPerCore * units.Rate(min(h.Cores, busCores)),
 		Compute: Compute{F32: corePeak * units.Flops(h.Cores)},
 	}
 	f.fill(rest.figures(), Assumed)

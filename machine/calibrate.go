@@ -52,14 +52,14 @@ func (m *Machine) calibrate(o Options) Tables {
 // calibrated is what the cache keeps under a key, or what is measured, and kept there where
 // measure says so.
 func (m *Machine) calibrated(o Options, key string, measure func(*calibration, Options) (keep bool)) calibration {
-	c, err := o.cached(key)
+	c, err := o.load(key)
 	if err != nil {
-		if !errors.Is(err, errNoAnswer) {
+		if !errors.Is(err, errNotCached) {
 			m.note("the kept rates could not be used, so they are measured again: %v", err)
 		}
 		c = calibration{Key: key, At: o.Now().UTC().Truncate(time.Second)}
 		if measure(&c, o) {
-			if err := o.keep(c); err != nil {
+			if err := o.store(c); err != nil {
 				m.note("the measured rates could not be kept for next time: %v", err)
 			}
 		}
@@ -88,14 +88,14 @@ func (m *Machine) hostKey(o Options) string {
 
 func (m *Machine) measureHost(c *calibration, o Options) bool {
 	n := min(o.CopyBytes, m.Host.Usable/8)
-	o.Tell("copies")
+	o.Report("copies")
 	c.CopyOne = copyRate(n, 1)
 	c.Copy = max(copyRate(n, m.Host.Cores), c.CopyOne)
-	o.Tell("products")
+	o.Report("products")
 	c.measureArithmetic(o.Arithmetic)
-	o.Tell("updates")
+	o.Report("updates")
 	c.measureUpdates(o.Updates)
-	c.measureTables(o.Tables, o.Tell)
+	c.measureTables(o.Tables, o.Report)
 	return true
 }
 
@@ -151,7 +151,7 @@ func (m *Machine) measureDisk(c *calibration, o Options) bool {
 		c.note("the rates of the disk were not measured: %v are free, the file to measure with is %v", m.Disk.Free, o.DiskBytes)
 		return false
 	}
-	o.Tell("the disk")
+	o.Report("the disk")
 	r, err := diskRates(m.Disk.Path, int64(o.DiskBytes))
 	if err != nil {
 		c.note("the rates of the disk could not be measured: %v", err)
@@ -169,7 +169,7 @@ func (c *calibration) note(format string, args ...any) {
 }
 
 // errNoAnswer means that the cache has nothing to say, as opposed to being damaged.
-var errNoAnswer = errors.New("nothing kept")
+var errNotCached = errors.New("nothing kept")
 
 func (o Options) cachePath(key string) string {
 	h := fnv.New64a()
@@ -177,14 +177,14 @@ func (o Options) cachePath(key string) string {
 	return filepath.Join(o.CacheDir, fmt.Sprintf("machine-%016x.json", h.Sum64()))
 }
 
-func (o Options) cached(key string) (calibration, error) {
+func (o Options) load(key string) (calibration, error) {
 	var c calibration
 	if o.CacheDir == "" || o.Refresh {
-		return c, errNoAnswer
+		return c, errNotCached
 	}
 	text, err := os.ReadFile(o.cachePath(key))
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, errNoAnswer
+		return c, errNotCached
 	}
 	if err != nil {
 		return c, err
@@ -198,13 +198,13 @@ func (o Options) cached(key string) (calibration, error) {
 	age := o.Now().Sub(c.At)
 	empty := !(c.Copy > 0 && c.CopyOne > 0) && !(c.DiskRead > 0) // neither of a host nor of a disk
 	if c.Key != key || empty || o.MaxAge > 0 && (age > o.MaxAge || age < 0) {
-		return c, errNoAnswer
+		return c, errNotCached
 	}
 	return c, nil
 }
 
 // keep writes the calibration so that a reader sees the old file or the new one.
-func (o Options) keep(c calibration) error {
+func (o Options) store(c calibration) error {
 	if o.CacheDir == "" {
 		return nil
 	}

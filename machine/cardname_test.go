@@ -34,7 +34,7 @@ func TestNamedCard(t *testing.T) {
 		"NVIDIA B200":                        {183359, "b200"},
 		"":                                   {24564, ""},
 	} {
-		if got, ok := NamedCard(driver, c.memory*units.MiB); got != c.want || ok != (c.want != "") {
+		if got, ok := FindGPU(driver, c.memory*units.MiB); got != c.want || ok != (c.want != "") {
 			t.Errorf("%s with %d MiB is %q, want %q", driver, c.memory, got, c.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestNamedCard(t *testing.T) {
 // Devices that others found come first, keep their names and are completed.
 func TestProbeTakesDevices(t *testing.T) {
 	found := []Device{
-		{Name: "cuda:0", Kind: GPU, Model: "h200", Memory: 100 * units.GiB, Usable: 90 * units.GiB, Link: Link{Duplex: FullDuplex},
+		{Name: "cuda:0", Kind: GPU, Model: "h200", Memory: 100 * units.GiB, Usable: 90 * units.GiB, Link: Link{Bidirectional: FullDuplex},
 			Bandwidth: 7e12, Sources: Sources{"memory": Measured, "usable": Measured, "bandwidth": Measured}},
 		{Name: "cuda:1", Kind: GPU, Model: "Unheard Of", Memory: 10 * units.GiB, Usable: 9 * units.GiB,
 			Sources: Sources{"memory": Measured, "usable": Measured}},
@@ -55,7 +55,7 @@ func TestProbeTakesDevices(t *testing.T) {
 	if len(m.Devices) != 3 || m.Devices[1].Name != "cuda:1" || m.Devices[2].Name != "cpu0" {
 		t.Fatalf("devices %+v", m.Devices)
 	}
-	listed, _ := findCard("h200")
+	listed, _ := findModel("h200")
 	d := m.Devices[0]
 	if d.Bandwidth != 7e12 || d.Compute != listed.device().Compute || d.Sources["bf16"] != Published || d.Sources["bandwidth"] != Measured {
 		t.Errorf("%+v", d)

@@ -24,7 +24,7 @@ const (
 // reports, which is less than the box says where error correction takes a part.
 // Arithmetic is dense (no sparsity) on tensor cores with fp32 accumulation, in
 // TFLOP/s; f32 is on the ordinary cores. Bandwidth is the memory's, in GB/s.
-type card struct {
+type gpuModel struct {
 	name                     string
 	memory                   units.Bytes
 	bandwidth                float64
@@ -36,7 +36,7 @@ type card struct {
 // public tables of them; only the H200's were held against a measurement here.
 // For cards sold in two forms, the plain name is the SXM module. GeForce cards
 // halve their tensor rate when they accumulate in fp32: the halved rate is meant.
-var cards = []card{
+var gpuModels = []gpuModel{
 	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4},
 	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4},
 	{"a100-80", 81920 * units.MiB, 2039, 19.5, 156, 312, 312, 0, pcie4},
@@ -64,25 +64,25 @@ var cards = []card{
 }
 
 // Cards lists the GPUs that a description may name, sorted.
-func Cards() []string {
-	names := make([]string, len(cards))
-	for i, c := range cards {
+func GPUNames() []string {
+	names := make([]string, len(gpuModels))
+	for i, c := range gpuModels {
 		names[i] = c.name
 	}
 	return names
 }
 
-func findCard(name string) (card, bool) {
-	for _, c := range cards {
+func findModel(name string) (gpuModel, bool) {
+	for _, c := range gpuModels {
 		if c.name == name {
 			return c, true
 		}
 	}
-	return card{}, false
+	return gpuModel{}, false
 }
 
 // device is the card as a Device, at the rates it really reaches.
-func (c card) device() Device {
+func (c gpuModel) device() Device {
 	tera := func(v float64) units.Flops { return units.Flops(v * 1e12 * computeShare) }
 	return Device{
 		Kind: GPU, Model: c.name, Memory: c.memory,

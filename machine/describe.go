@@ -37,7 +37,7 @@ func (m Machine) String() string {
 // String is the device as a part of a machine's description.
 func (d Device) String() string {
 	kind, flops := string(d.Kind), "bf16"
-	if _, known := findCard(d.Model); known {
+	if _, known := findModel(d.Model); known {
 		kind = d.Model
 	}
 	if d.Kind == CPU {
@@ -77,7 +77,7 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 
 // named is the figure with its name, or the word for it.
 func (g figure) named() string {
-	if d, ok := g.field.(*duplex); ok && Duplex(*d) == HalfDuplex {
+	if d, ok := g.field.(*bidirectional); ok && Bidirectional(*d) == HalfDuplex {
 		return halfDuplex
 	}
 	return g.key + "=" + g.field.exact()
@@ -136,7 +136,7 @@ func (d *Device) title() string {
 	if d.Shared {
 		title += ", memory shared with the host"
 	}
-	if d.Link.Duplex == HalfDuplex {
+	if d.Link.Bidirectional == HalfDuplex {
 		title += ", link one way at a time"
 	}
 	return title

@@ -9,17 +9,17 @@ import (
 
 // Duplex is what a link carries while both its directions are busy, as a share of what
 // they carry alone, taken together: at 1 each has its full rate, at 1/2 they take turns.
-type Duplex float64
+type Bidirectional float64
 
 // The ends between which links lie.
 const (
-	HalfDuplex Duplex = 0.5
-	FullDuplex Duplex = 1
+	HalfDuplex Bidirectional = 0.5
+	FullDuplex Bidirectional = 1
 )
 
 // check refuses what no link is: two directions that carry less than in turns, or more
 // than alone.
-func (d Duplex) check() error {
+func (d Bidirectional) check() error {
 	if !(d >= HalfDuplex && d <= FullDuplex) {
 		return fmt.Errorf("both ways at once carry %v of what they carry alone; that is between %v, one way at a time, and %v", d, HalfDuplex, FullDuplex)
 	}
@@ -27,11 +27,11 @@ func (d Duplex) check() error {
 }
 
 // String is the share in percent.
-func (d Duplex) String() string { return strconv.FormatFloat(100*float64(d), 'f', 1, 64) + "%" }
+func (d Bidirectional) String() string { return strconv.FormatFloat(100*float64(d), 'f', 1, 64) + "%" }
 
 // UnmarshalJSON reads the number, or true and false as older files have them: both ways at
 // their full rate, or one at a time.
-func (d *Duplex) UnmarshalJSON(text []byte) error {
+func (d *Bidirectional) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case "true":
 		*d = FullDuplex
@@ -44,12 +44,12 @@ func (d *Duplex) UnmarshalJSON(text []byte) error {
 }
 
 // duplex is a link's figure: "duplex=92%".
-type duplex Duplex
+type bidirectional Bidirectional
 
 // halfDuplex is the word for a link whose directions take turns.
 const halfDuplex = "half-duplex"
 
-func (d *duplex) parse(text string) error {
+func (d *bidirectional) parse(text string) error {
 	number, percent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(number, 64)
 	if percent {
@@ -58,11 +58,11 @@ func (d *duplex) parse(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q is no share; write it like 92%%", text)
 	}
-	*d = duplex(v)
-	return Duplex(v).check()
+	*d = bidirectional(v)
+	return Bidirectional(v).check()
 }
 
-func (d *duplex) exact() string    { return strconv.FormatFloat(float64(*d), 'g', -1, 64) }
-func (d *duplex) String() string   { return Duplex(*d).String() }
-func (d *duplex) zero() bool       { return *d == 0 }
-func (d *duplex) copyFrom(f field) { *d = *f.(*duplex) }
+func (d *bidirectional) exact() string    { return strconv.FormatFloat(float64(*d), 'g', -1, 64) }
+func (d *bidirectional) String() string   { return Bidirectional(*d).String() }
+func (d *bidirectional) zero() bool       { return *d == 0 }
+func (d *bidirectional) copyFrom(f field) { *d = *f.(*bidirectional) }

@@ -28,12 +28,12 @@ type field interface {
 func (d *Device) figures() []figure {
 	return []figure{
 		{"memory", (*size)(&d.Memory)}, {"usable", (*size)(&d.Usable)},
-		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*duplex)(&d.Link.Duplex)}, {"latency", (*span)(&d.Link.Latency)},
-		{"traffic", (*rate)(&d.Link.Traffic)},
+		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*bidirectional)(&d.Link.Bidirectional)}, {"latency", (*span)(&d.Link.Latency)},
+		{"traffic", (*rate)(&d.Link.HostBandwidth)},
 		{"bf16", (*flops)(&d.Compute.BF16)}, {"f16", (*flops)(&d.Compute.F16)}, {"tf32", (*flops)(&d.Compute.TF32)},
 		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
-		{"bf16-lasting", (*flops)(&d.Lasting.BF16)}, {"f16-lasting", (*flops)(&d.Lasting.F16)},
-		{"tf32-lasting", (*flops)(&d.Lasting.TF32)}, {"f32-lasting", (*flops)(&d.Lasting.F32)},
+		{"bf16-lasting", (*flops)(&d.Sustained.BF16)}, {"f16-lasting", (*flops)(&d.Sustained.F16)},
+		{"tf32-lasting", (*flops)(&d.Sustained.TF32)}, {"f32-lasting", (*flops)(&d.Sustained.F32)},
 		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)}, {"kernel", (*span)(&d.Kernel)},
 	}
 }
@@ -95,8 +95,8 @@ type (
 // leastSize catches a size whose unit was forgotten, as in "gpu:24"; mostSize keeps
 // sums of sizes from overflowing.
 const (
-	leastSize = 4 * units.KiB
-	mostSize  = 4096 * units.TiB
+	minSize = 4 * units.KiB
+	maxSize = 4096 * units.TiB
 )
 
 func (s *size) parse(text string) error {
@@ -104,11 +104,11 @@ func (s *size) parse(text string) error {
 	if err != nil {
 		return err
 	}
-	if v < leastSize {
-		return fmt.Errorf("size %q is %d bytes, less than %v: write the unit, as in 24GiB", text, int64(v), leastSize)
+	if v < minSize {
+		return fmt.Errorf("size %q is %d bytes, less than %v: write the unit, as in 24GiB", text, int64(v), minSize)
 	}
-	if v > mostSize {
-		return fmt.Errorf("size %q is more than %v, larger than any one memory", text, mostSize)
+	if v > maxSize {
+		return fmt.Errorf("size %q is more than %v, larger than any one memory", text, maxSize)
 	}
 	*s = size(v)
 	return nil

@@ -57,7 +57,7 @@ type Device struct {
 	Compute Compute `json:"compute"`
 	// Lasting is what is left of Compute in work without pauses, in which a card lowers
 	// its clock to stay within its power; zero, where nobody looked: all of it.
-	Lasting   Compute       `json:"lasting,omitzero"`
+	Sustained Compute       `json:"lasting,omitzero"`
 	Bandwidth units.Rate    `json:"bandwidth"` // of its own memory, reads plus writes
 	Link      Link          `json:"link"`      // to the host
 	Launch    time.Duration `json:"launch_ns"` // from asking for a kernel to its start
@@ -104,13 +104,13 @@ func (c Compute) Or(others Compute) Compute {
 
 // Link is a path between a device and the host.
 type Link struct {
-	In      units.Rate    `json:"in"`     // host to device
-	Out     units.Rate    `json:"out"`    // device to host
-	Duplex  Duplex        `json:"duplex"` // what is left of both while both are busy
-	Latency time.Duration `json:"latency_ns"`
+	In            units.Rate    `json:"in"`     // host to device
+	Out           units.Rate    `json:"out"`    // device to host
+	Bidirectional Bidirectional `json:"duplex"` // what is left of both while both are busy
+	Latency       time.Duration `json:"latency_ns"`
 	// Traffic is all that the host's memory carries, reads plus writes, while its processor
 	// updates and the link is busy both ways; 0 of what has no link.
-	Traffic units.Rate `json:"traffic,omitempty"`
+	HostBandwidth units.Rate `json:"traffic,omitempty"`
 }
 
 // Host is the computer the devices sit in.
@@ -234,7 +234,7 @@ func (d Device) check() error {
 	if err := d.Tables.Check(); err != nil {
 		return err
 	}
-	if err := d.Link.Duplex.check(); err != nil {
+	if err := d.Link.Bidirectional.check(); err != nil {
 		return fmt.Errorf("link: %w", err)
 	}
 	if d.Launch < 0 || d.Kernel < 0 || d.Link.Latency < 0 {

@@ -150,14 +150,14 @@ func once(done *bool, read func() error) error {
 // devices adds the device of this part, as often as it says.
 func (c part) devices(m *Machine) error {
 	d := Device{Kind: GPU}
-	_, named := findCard(c.kind)
+	_, named := findModel(c.kind)
 	switch {
 	case c.kind == "cpu":
 		d.Kind = CPU
 	case named:
 		d.Model = c.kind
 	case c.kind != "gpu":
-		return fmt.Errorf("%q is no part and no card I know; cards: %s; %s", c.kind, strings.Join(Cards(), ", "), Grammar)
+		return fmt.Errorf("%q is no part and no card I know; cards: %s; %s", c.kind, strings.Join(GPUNames(), ", "), Grammar)
 	}
 	if !named && !c.sized {
 		return fmt.Errorf("it has no size; write %s:24GiB", c.kind)
@@ -217,14 +217,14 @@ func (m *Machine) add(d Device) {
 // rate and the arithmetic named here.
 func (c part) read(f figures, sizeKey, rateKey, flopsKey string) error {
 	if c.sized {
-		if err := f.give(sizeKey, c.size); err != nil {
+		if err := f.parse(sizeKey, c.size); err != nil {
 			return err
 		}
 	} else if sizeKey == "free" {
 		return errors.New("it has no size; write disk:2TiB")
 	}
 	for _, text := range c.figures {
-		if err := f.giveAny(text, rateKey, flopsKey); err != nil {
+		if err := f.parseFigure(text, rateKey, flopsKey); err != nil {
 			return err
 		}
 	}
@@ -232,22 +232,22 @@ func (c part) read(f figures, sizeKey, rateKey, flopsKey string) error {
 }
 
 // giveAny sets one figure, named or recognised by its unit.
-func (f figures) giveAny(text, rateKey, flopsKey string) error {
+func (f figures) parseFigure(text, rateKey, flopsKey string) error {
 	if key, value, named := strings.Cut(text, "="); named {
-		return f.give(strings.ToLower(strings.TrimSpace(key)), value)
+		return f.parse(strings.ToLower(strings.TrimSpace(key)), value)
 	}
 	lower := strings.ToLower(text)
 	switch {
 	case strings.HasSuffix(lower, "b/s"):
-		return f.give(rateKey, text)
+		return f.parse(rateKey, text)
 	case flopsKey != "" && (strings.HasSuffix(lower, "flops") || strings.HasSuffix(lower, "flop/s")):
-		return f.give(flopsKey, text)
+		return f.parse(flopsKey, text)
 	}
 	return fmt.Errorf("%q is not a figure I know after @; %s", text, Grammar)
 }
 
 // give sets a figure and marks it as given. "link" is both directions.
-func (f figures) give(key, text string) error {
+func (f figures) parse(key, text string) error {
 	keys := []string{key}
 	if key == "link" && f.find("in") != nil {
 		keys = []string{"in", "out"}

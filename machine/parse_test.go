@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/units"
 )
 
@@ -26,7 +27,7 @@ func TestParseTakesWhatIsGiven(t *testing.T) {
 	want := Device{
 		Name: "gpu0", Kind: GPU, Memory: 24 * units.GiB, Usable: 23 * units.GiB,
 		Compute:   Compute{BF16: 165e12, F16: 165e12, TF32: 82.5e12, F32: 41.25e12},
-		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Duplex: linkDuplex, Latency: linkLatency, Traffic: 72e9}, Launch: 4 * time.Microsecond,
+		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Bidirectional: linkBidirectional, Latency: linkLatency, HostBandwidth: 72e9}, Launch: 4 * time.Microsecond,
 		Sources: Sources{"memory": Given, "usable": Given, "in": Given, "out": Given, "bf16": Given, "bandwidth": Given, "launch": Given,
 			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "duplex": Assumed, "latency": Assumed, "traffic": Assumed},
 	}
@@ -105,7 +106,7 @@ func TestH200AgreesWithMeasurement(t *testing.T) {
 }
 
 func TestCardsAreSound(t *testing.T) {
-	names := Cards()
+	names := GPUNames()
 	for i, name := range names {
 		m := parse(t, name)
 		d := m.Devices[0]
@@ -125,7 +126,7 @@ func TestCardsAreSound(t *testing.T) {
 		t.Errorf("a T4 has no bf16 and computes it as f32: %+v", t4)
 	}
 	h := parse(t, "h100").Devices[0].Compute
-	if h.Rate(dtype.NF4) != h.BF16 || h.Rate(dtype.F8E4M3) != h.F8 || h.Rate(dtype.F64) != h.F32 {
+	if h.Rate(quant.NF4) != h.BF16 || h.Rate(dtype.F8E4M3) != h.F8 || h.Rate(dtype.F64) != h.F32 {
 		t.Errorf("rates by type: %+v", h)
 	}
 }

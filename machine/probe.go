@@ -31,7 +31,7 @@ type Options struct {
 	// forecasts take the rates of large work for small work too.
 	Tables func(dtype.Type) (ByVariant, error)
 	// Tell is told what is measured next; nil tells nobody.
-	Tell func(what string)
+	Report func(what string)
 	// DiskPath is a folder for the disk tier; "" means none. MeasureDisk writes and
 	// reads back DiskBytes (256 MiB if zero) there.
 	DiskPath    string
@@ -57,7 +57,7 @@ const measuredBytes = 256 * units.MiB
 // others. What could not be had is in Notes.
 func Probe(o Options) (Machine, error) {
 	o = o.withDefaults()
-	facts, err := o.System.facts()
+	facts, err := o.System.readFacts()
 	if err != nil {
 		return Machine{}, fmt.Errorf("looking at this computer: %w", err)
 	}
@@ -69,7 +69,7 @@ func Probe(o Options) (Machine, error) {
 	m.Host = Host{CPU: facts.cpu, Features: facts.features}
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows CPU quotas
 	if len(o.Devices) > 0 {
-		facts.usable = lessCards(facts.usable)
+		facts.usable = lessForGPUs(facts.usable)
 	}
 	measuredHost := Host{Cores: cores, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}
 	figures{m.Host.figures(), &m.Host.Sources}.fill(measuredHost.figures(), Measured)
@@ -93,8 +93,8 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Tell == nil {
-		o.Tell = func(string) {}
+	if o.Report == nil {
+		o.Report = func(string) {}
 	}
 	if o.CopyBytes == 0 {
 		o.CopyBytes = measuredBytes

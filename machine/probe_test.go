@@ -35,11 +35,11 @@ func TestMemoryLimits(t *testing.T) {
 		"full":         {1 * g, 0},
 		"damaged":      {0, 8 * g},
 	} {
-		f, err := fake(name).facts()
+		f, err := fake(name).readFacts()
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.usable = max(want.usable-Program, 0)
+		want.usable = max(want.usable-ProgramOverhead, 0)
 		if f.memory != 16*g || f.limit != want.limit || f.usable != want.usable {
 			t.Errorf("%s: %v installed, limit %v, usable %v; want 16 GiB, %v, %v", name, f.memory, f.limit, f.usable, want.limit, want.usable)
 		}
@@ -47,13 +47,13 @@ func TestMemoryLimits(t *testing.T) {
 			t.Errorf("%s: notes %q", name, f.notes)
 		}
 	}
-	if now, err := fake("nested").Usable(); now != 1*g-Program || err != nil {
+	if now, err := fake("nested").Usable(); now != 1*g-ProgramOverhead || err != nil {
 		t.Errorf("%v may be taken now, %v", now, err)
 	}
 	if _, err := fake("absent").Usable(); err == nil {
 		t.Error("nobody knows what is left, and nobody says so")
 	}
-	if _, err := fake("absent").facts(); err == nil {
+	if _, err := fake("absent").readFacts(); err == nil {
 		t.Error("a computer without meminfo was accepted")
 	}
 }
@@ -63,7 +63,7 @@ func TestCPUFacts(t *testing.T) {
 		"v1":   {"Intel(R) Xeon(R) Processor @ 2.80GHz", "avx avx2 fma f16c avx512f avx512bw avx512vl avx512_vnni"},
 		"none": {"arm implementer 0x41 part 0xd40", "asimd asimdhp asimddp bf16 i8mm sve"},
 	} {
-		f, err := fake(name).facts()
+		f, err := fake(name).readFacts()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestProbeFillsTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, ok := m.Device("cpu0")
-	if !ok || len(m.Devices) != 1 || !d.Shared || d.Usable != 3*units.GiB-Program || d.Compute.F32 != 90e9 || d.Sources["f32"] != Measured {
+	if !ok || len(m.Devices) != 1 || !d.Shared || d.Usable != 3*units.GiB-ProgramOverhead || d.Compute.F32 != 90e9 || d.Sources["f32"] != Measured {
 		t.Errorf("device %+v", d)
 	}
 	h := m.Host
@@ -126,7 +126,7 @@ func TestCardsTakeHostMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now, err := m.FreeHost(o.System); err != nil || now != m.Host.Usable {
+		if now, err := m.UsableHost(o.System); err != nil || now != m.Host.Usable {
 			t.Errorf("now %v, %v; when probed %v", now, err, m.Host.Usable)
 		}
 		usable = append(usable, m.Host.Usable)

@@ -14,17 +14,17 @@ import (
 
 // Resident is how much physical memory the process has now, as the system counts it;
 // where the system only knows the most it ever had, that. In bytes.
-func Resident() (int64, error) { return residentAs("VmRSS") }
+func Resident() (int64, error) { return readStatus("VmRSS") }
 
 // MostResident is the most physical memory the process ever had, in bytes.
-func MostResident() (int64, error) { return residentAs("VmHWM") }
+func PeakResident() (int64, error) { return readStatus("VmHWM") }
 
 // residentAs reads a line of the kernel's account. What getrusage says on Linux is of
 // no use: a process begins with the most its parent had.
-func residentAs(name string) (int64, error) {
+func readStatus(name string) (int64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		return usedAtMost()
+		return peakByRusage()
 	}
 	if err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func residentAs(name string) (int64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no %s", name)
 }
 
-func usedAtMost() (int64, error) {
+func peakByRusage() (int64, error) {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return 0, err

@@ -27,23 +27,23 @@ type System struct {
 // Program is what a running program takes besides the arenas of its plan, from the
 // moment it asks what is left: prepared steps and kernels, stacks, batches on their way.
 // It is taken off what is usable, so that a plan that takes all of that still runs.
-const Program = 10 * units.MiB
+const ProgramOverhead = 10 * units.MiB
 
 // Beside cards a program takes more: their libraries, of which most is loaded with the first
 // kernels, and of memory that is page-locked the driver and the kernel keep lists.
 const (
-	cardProgram = units.GiB
-	lockedShare = 64 // one 64th of it for its pages
+	gpuProgramOverhead = units.GiB
+	pageLockShare      = 64 // one 64th of it for its pages
 )
 
 // lessCards is what arenas may take of free host memory in a program that uses cards.
-func lessCards(free units.Bytes) units.Bytes {
-	free = max(free-cardProgram, 0)
-	return free - free/lockedShare
+func lessForGPUs(free units.Bytes) units.Bytes {
+	free = max(free-gpuProgramOverhead, 0)
+	return free - free/pageLockShare
 }
 
 // facts are what a computer says of itself.
-type facts struct {
+type systemFacts struct {
 	cpu      string
 	features []string
 	memory   units.Bytes // installed
@@ -55,7 +55,7 @@ type facts struct {
 // Usable is how much host memory arenas may take now without swapping or being killed:
 // what Host.Usable was when the computer was probed.
 func (s System) Usable() (units.Bytes, error) {
-	f, err := s.facts()
+	f, err := s.readFacts()
 	if err != nil {
 		return 0, fmt.Errorf("asking for the memory that is left: %w", err)
 	}
@@ -63,17 +63,17 @@ func (s System) Usable() (units.Bytes, error) {
 }
 
 // FreeHost is what Host.Usable would be now.
-func (m *Machine) FreeHost(s System) (units.Bytes, error) {
+func (m *Machine) UsableHost(s System) (units.Bytes, error) {
 	usable, err := s.Usable()
 	if slices.ContainsFunc(m.Devices, func(d Device) bool { return !d.Shared }) {
-		usable = lessCards(usable)
+		usable = lessForGPUs(usable)
 	}
 	return usable, err
 }
 
 // procFacts reads the files of a Linux kernel.
-func (s System) procFacts() (facts, error) {
-	var f facts
+func (s System) procFacts() (systemFacts, error) {
+	var f systemFacts
 	if err := f.readMemory(filepath.Join(s.Proc, "meminfo")); err != nil {
 		return f, err
 	}
@@ -85,13 +85,13 @@ func (s System) procFacts() (facts, error) {
 		f.notes = append(f.notes, fmt.Sprintf("the control group's memory limit could not be read, so none is taken into account: %v", err))
 		limit, room = 0, f.usable
 	}
-	f.limit, f.usable = limit, max(min(f.usable, room)-Program, 0)
+	f.limit, f.usable = limit, max(min(f.usable, room)-ProgramOverhead, 0)
 	return f, nil
 }
 
 // readMemory takes the installed and the available memory; kernels before 3.14
 // say only what is free.
-func (f *facts) readMemory(path string) error {
+func (f *systemFacts) readMemory(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ var instructionSets = []string{
 
 // readCPU takes the name and the instruction sets of the first processor. ARM
 // kernels give no name, only the numbers of maker and part.
-func (f *facts) readCPU(path string) error {
+func (f *systemFacts) readCPU(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

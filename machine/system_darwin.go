@@ -10,15 +10,15 @@ import (
 	"spillway/units"
 )
 
-func (s System) facts() (facts, error) {
+func (s System) readFacts() (systemFacts, error) {
 	if s.Proc != "" {
 		return s.procFacts()
 	}
 	memory, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
-		return facts{}, err
+		return systemFacts{}, err
 	}
-	f := facts{memory: units.Bytes(memory), usable: units.Bytes(memory)}
+	f := systemFacts{memory: units.Bytes(memory), usable: units.Bytes(memory)}
 	f.notes = append(f.notes, "this system does not say what memory is available; all of it is counted")
 	if f.cpu, err = unix.Sysctl("machdep.cpu.brand_string"); err != nil {
 		f.notes = append(f.notes, "the name of the CPU could not be read: "+err.Error())

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-func (s System) facts() (facts, error) {
+func (s System) readFacts() (systemFacts, error) {
 	if s.Proc == "" {
 		s.Proc = "/proc"
 	}

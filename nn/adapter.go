@@ -30,8 +30,8 @@ func (p base) of(b *graph.Builder, x graph.Value, bias *Param) graph.Value {
 	if !p.rows {
 		return b.MatMul(x, p.weight.Value(b), bias.Value(b))
 	}
-	if w := p.weight.coded(b, x); w != 0 {
-		return b.CodedLinear(x, w, bias.Value(b), p.weight.Outliers)
+	if w := p.weight.quantized(b, x); w != 0 {
+		return b.QuantizedLinear(x, w, bias.Value(b), p.weight.OutlierThreshold)
 	}
 	return b.Linear(x, p.weight.Value(b), bias.Value(b))
 }
@@ -44,7 +44,7 @@ func (a *Adapter) apply(b *graph.Builder, p base, x graph.Value) graph.Value {
 	case a.Magnitude == nil:
 		return a.onto(b, p.of(b, x, p.bias), b.Dropout(x, a.Dropout))
 	}
-	return a.directed(b, p, x)
+	return a.normalized(b, p, x)
 }
 
 // onto adds the low-rank part of x to y. The scale is applied where it is smallest: to
@@ -67,7 +67,7 @@ func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
 
 // directed is the product of DoRA. Where the input is dropped, PEFT gives the change the
 // dropped input and the product the whole one, and so does this.
-func (a *Adapter) directed(b *graph.Builder, p base, x graph.Value) graph.Value {
+func (a *Adapter) normalized(b *graph.Builder, p base, x graph.Value) graph.Value {
 	inverse := b.InverseNorm(p.weight.Value(b), a.A.Value(b), a.B.Value(b), a.Scale, p.rows)
 	length := b.Mul(a.Magnitude.Value(b), inverse)
 	dropped := b.Dropout(x, a.Dropout)

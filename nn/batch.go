@@ -10,10 +10,14 @@ import (
 // the samples of a micro-batch as first dimension B, but scale and mask.
 
 // Tokens are the ids [B T] of the text.
-func Tokens(b *graph.Builder) graph.Value { return b.Part("tokens", dtype.I32, b.Rows, b.Seq) }
+func Tokens(b *graph.Builder) graph.Value {
+	return b.Part("tokens", dtype.I32, b.MicroBatchSize, b.Seq)
+}
 
 // Positions [B T] of the tokens in their documents.
-func Positions(b *graph.Builder) graph.Value { return b.Part("positions", dtype.I32, b.Rows, b.Seq) }
+func Positions(b *graph.Builder) graph.Value {
+	return b.Part("positions", dtype.I32, b.MicroBatchSize, b.Seq)
+}
 
 // Segments [B T] number the documents packed into a sample; no value when samples
 // hold one each.
@@ -21,17 +25,19 @@ func Segments(b *graph.Builder) graph.Value {
 	if !b.Packed {
 		return 0
 	}
-	return b.Part("segments", dtype.I32, b.Rows, b.Seq)
+	return b.Part("segments", dtype.I32, b.MicroBatchSize, b.Seq)
 }
 
 // Input are the numbers [B dims..] a plain model starts from.
 func Input(b *graph.Builder, dims ...int64) graph.Value {
-	x := b.Part("input", dtype.F32, append([]int64{b.Rows}, dims...)...)
+	x := b.Part("input", dtype.F32, append([]int64{b.MicroBatchSize}, dims...)...)
 	return b.Cast(x, b.DType)
 }
 
 // KeyMask [B T] is 0 where a position is padding, which no other may look at.
-func KeyMask(b *graph.Builder) graph.Value { return b.Part("key_mask", dtype.I32, b.Rows, b.Seq) }
+func KeyMask(b *graph.Builder) graph.Value {
+	return b.Part("key_mask", dtype.I32, b.MicroBatchSize, b.Seq)
+}
 
 // Mask [T T] is added to the attention scores of query and key; -inf hides.
 func Mask(b *graph.Builder) graph.Value { return b.Part("mask", dtype.F32, b.Seq, b.Seq) }

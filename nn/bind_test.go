@@ -12,7 +12,7 @@ import (
 	"spillway/spec"
 )
 
-var config = graph.Config{Rows: 2, Seq: 5, DType: dtype.F32, Task: graph.Train}
+var config = graph.Config{MicroBatchSize: 2, Seq: 5, DType: dtype.F32, Task: graph.Train}
 
 // noBlocks makes a Model of a struct whose names alone matter.
 type noBlocks struct{}

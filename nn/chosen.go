@@ -10,10 +10,10 @@ import (
 
 // Chosen are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
 // or by regular expressions of whole names, behind Pattern.
-type Chosen struct {
+type ModuleSet struct {
 	names    []string
 	patterns []*regexp.Regexp // by name; nil for a plain one
-	met      map[string]bool  // names
+	matched  map[string]bool  // names
 	seen     map[string]bool  // last parts of modules asked about
 }
 
@@ -21,8 +21,8 @@ type Chosen struct {
 const Pattern = "re:"
 
 // NewChosen reads names and patterns.
-func NewChosen(names []string) (*Chosen, error) {
-	c := &Chosen{names: names, patterns: make([]*regexp.Regexp, len(names)), met: map[string]bool{}, seen: map[string]bool{}}
+func NewModuleSet(names []string) (*ModuleSet, error) {
+	c := &ModuleSet{names: names, patterns: make([]*regexp.Regexp, len(names)), matched: map[string]bool{}, seen: map[string]bool{}}
 	for i, name := range names {
 		pattern, is := strings.CutPrefix(name, Pattern)
 		if !is {
@@ -37,7 +37,7 @@ func NewChosen(names []string) (*Chosen, error) {
 }
 
 // Has says whether a module is chosen.
-func (c *Chosen) Has(module string) (chosen bool) {
+func (c *ModuleSet) Has(module string) (chosen bool) {
 	c.seen[module[strings.LastIndexByte(module, '.')+1:]] = true
 	for i, name := range c.names {
 		matches := module == name || strings.HasSuffix(module, "."+name)
@@ -45,7 +45,7 @@ func (c *Chosen) Has(module string) (chosen bool) {
 			matches = p.MatchString(module)
 		}
 		if matches {
-			c.met[name], chosen = true, true
+			c.matched[name], chosen = true, true
 		}
 	}
 	return chosen
@@ -53,9 +53,9 @@ func (c *Chosen) Has(module string) (chosen bool) {
 
 // Missed is an error where a name met no module that was asked about. Numbers of layers are
 // not worth telling.
-func (c *Chosen) Missed() error {
+func (c *ModuleSet) Unmatched() error {
 	for _, name := range c.names {
-		if c.met[name] {
+		if c.matched[name] {
 			continue
 		}
 		words := slices.DeleteFunc(slices.Sorted(maps.Keys(c.seen)), func(s string) bool { return strings.Trim(s, "0123456789") == "" })

@@ -51,7 +51,7 @@ func (r *Residual) forward(b *graph.Builder, in []graph.Value) []graph.Value {
 
 // A model of one's own is a struct with tags and a Blocks method.
 func Example() {
-	config := graph.Config{Rows: 8, Seq: 20, DType: dtype.F32, Task: graph.Train}
+	config := graph.Config{MicroBatchSize: 8, Seq: 20, DType: dtype.F32, Task: graph.Train}
 	m, err := spec.Trace("recommender", "own", NewRecommender(1000, 32, 3), config)
 	if err != nil {
 		fmt.Println(err)
@@ -76,7 +76,7 @@ func ExampleSequential() {
 	)
 	net.Input, net.Loss = []int64{4}, nn.CrossEntropy
 
-	m, err := spec.Trace("iris", "sequential", net, graph.Config{Rows: 30, Seq: 1, DType: dtype.F32, Task: graph.Train})
+	m, err := spec.Trace("iris", "sequential", net, graph.Config{MicroBatchSize: 30, Seq: 1, DType: dtype.F32, Task: graph.Train})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -84,7 +84,7 @@ func ExampleSequential() {
 	for _, p := range m.Params {
 		fmt.Println(p.Name, p.Type)
 	}
-	for _, p := range m.Parts {
+	for _, p := range m.BatchTensors {
 		fmt.Println(p.Name, p.Type)
 	}
 	// Output:

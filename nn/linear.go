@@ -23,10 +23,10 @@ func NewLinear(in, out int64) *Linear {
 
 // Forward maps [.. in] to [.. out].
 func (l *Linear) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return l.In(b, x, func(x graph.Value) graph.Value { return l.product(b, x) })
+	return l.In(b, x, func(x graph.Value) graph.Value { return l.matmul(b, x) })
 }
 
-func (l *Linear) product(b *graph.Builder, x graph.Value) graph.Value {
+func (l *Linear) matmul(b *graph.Builder, x graph.Value) graph.Value {
 	return l.Adapter.apply(b, base{l.Weight, l.Bias, true}, x)
 }
 

@@ -15,12 +15,12 @@ func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 func nextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 	switch {
 	case b.Task == graph.Infer:
-		return head.product(b, x)
+		return head.matmul(b, x)
 	case head.Bias != nil || head.Adapter != nil:
 		b.Fail("the loss is fused with the head, which can have no bias or adapter")
 		return 0
 	}
-	return b.LinearCrossEntropy(x, head.Weight.Value(b), targets(b, []int64{b.Rows, b.Seq}), scale(b))
+	return b.LinearCrossEntropy(x, head.Weight.Value(b), targets(b, []int64{b.MicroBatchSize, b.Seq}), scale(b))
 }
 
 // Loss is what a plain model is trained for.

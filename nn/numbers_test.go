@@ -9,6 +9,7 @@ import (
 	"spillway/internal/numtest"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/spec/spectest"
 )
@@ -20,16 +21,16 @@ func traced(t *testing.T, m nn.Model, c graph.Config, classes int32) (*spec.Mode
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := spectest.Inputs{Params: map[string]op.Array{}, Parts: map[string]op.Array{}}
+	in := spectest.Inputs{Params: map[string]op.Array{}, Batch: map[string]op.Array{}}
 	for i, p := range s.Params {
 		in.Params[p.Name] = numtest.Random(p.Type, uint64(i+1))
 	}
-	for i, p := range s.Parts {
+	for i, p := range s.BatchTensors {
 		a := numtest.Random(p.Type, uint64(100+i))
 		for k := range a.I {
 			a.I[k] = int32(k*5+i) % classes
 		}
-		in.Parts[p.Name] = a
+		in.Batch[p.Name] = a
 	}
 	return s, in
 }
@@ -47,14 +48,14 @@ func result(t *testing.T, m *spec.Model, in spectest.Inputs) []float64 {
 func TestSequentialIsItsFormula(t *testing.T) {
 	net := nn.NewSequential(nn.NewLinear(4, 6), nn.Tanh, nn.NewLayerNorm(6, 1e-5), nn.Dropout(0.5), nn.NewLinear(6, 3))
 	net.Input, net.Loss = []int64{4}, nn.CrossEntropy
-	c := graph.Config{Rows: 5, Seq: 1, DType: dtype.F32, Task: graph.Eval}
+	c := graph.Config{MicroBatchSize: 5, Seq: 1, DType: dtype.F32, Task: graph.Eval}
 	m, in := traced(t, net, c, 3)
 	if len(m.Blocks) != 3 {
 		t.Errorf("%d blocks, want one for each layer with weights", len(m.Blocks))
 	}
 	var want float64
 	for s := range 5 {
-		x := product(in.Params, "0", in.Parts["input"].F[s*4:][:4])
+		x := product(in.Params, "0", in.Batch["input"].F[s*4:][:4])
 		for i := range x {
 			x[i] = math.Tanh(x[i])
 		}
@@ -63,9 +64,9 @@ func TestSequentialIsItsFormula(t *testing.T) {
 		for _, v := range y {
 			sum += math.Exp(v)
 		}
-		want += math.Log(sum) - y[in.Parts["targets"].I[s]]
+		want += math.Log(sum) - y[in.Batch["targets"].I[s]]
 	}
-	want *= in.Parts["scale"].F[0]
+	want *= in.Batch["scale"].F[0]
 	if got := result(t, m, in)[0]; math.Abs(got-want) > 1e-12 {
 		t.Errorf("the loss is %v, by hand %v", got, want)
 	}
@@ -101,7 +102,7 @@ func TestEncoderIsTheChainOfItsBlocks(t *testing.T) {
 	c := nn.EncoderConfig{Width: 8, Heads: 2, Inner: 12, Layers: 3, Func: nn.GELU, Eps: 1e-5, FinalNorm: true, NoBias: true, Masks: nn.EncoderMasks{Causal: true}}
 	chain := nn.NewTransformerEncoder(c)
 	whole := &nn.Sequential{Layers: []nn.Layer{chain}, Input: []int64{5, 8}, Loss: nn.MeanSquare}
-	run := graph.Config{Rows: 2, Seq: 5, DType: dtype.F32, Task: graph.Infer}
+	run := graph.Config{MicroBatchSize: 2, Seq: 5, DType: dtype.F32, Task: graph.Infer}
 	m, in := traced(t, chain, run, 1)
 	got := result(t, m, in)
 	for name, p := range in.Params { // in a Sequential it is layer 0
@@ -122,13 +123,13 @@ func TestEncoderIsTheChainOfItsBlocks(t *testing.T) {
 // A constant causal mask is the additive mask with -inf above the diagonal.
 func TestCausalIsAMask(t *testing.T) {
 	c := nn.EncoderConfig{Width: 4, Heads: 2, Inner: 6, Layers: 1, Func: nn.ReLU, Eps: 1e-5}
-	run := graph.Config{Rows: 2, Seq: 5, DType: dtype.F32, Task: graph.Infer}
+	run := graph.Config{MicroBatchSize: 2, Seq: 5, DType: dtype.F32, Task: graph.Infer}
 	c.Masks = nn.EncoderMasks{Scores: true}
 	m, in := traced(t, nn.NewTransformerEncoder(c), run, 1)
-	for i := range in.Parts["mask"].F {
-		in.Parts["mask"].F[i] = 0
+	for i := range in.Batch["mask"].F {
+		in.Batch["mask"].F[i] = 0
 		if i%5 > i/5 {
-			in.Parts["mask"].F[i] = math.Inf(-1)
+			in.Batch["mask"].F[i] = math.Inf(-1)
 		}
 	}
 	want := result(t, m, in)
@@ -151,11 +152,11 @@ func TestStorage(t *testing.T) {
 		want     op.Kind
 	}{
 		{dtype.BF16, 0, 4, op.Cast}, {dtype.F32, 0, 4, op.MatMul},
-		{dtype.NF4, 0, 17, op.Dequantize}, {dtype.NF4, 0, 16, op.CodedProduct}, // few rows read the codes
-		{dtype.RowI8, 0, 17, op.Dequantize}, {dtype.RowI8, 6, 17, op.CodedProduct},
+		{quant.NF4, 0, 17, op.Dequantize}, {quant.NF4, 0, 16, op.QuantizedMatmul}, // few rows read the codes
+		{quant.RowI8, 0, 17, op.Dequantize}, {quant.RowI8, 6, 17, op.QuantizedMatmul},
 	} {
-		weight.Storage, weight.Frozen, weight.Outliers = c.storage, true, c.outliers
-		m, err := spec.Trace("stored", "test", net, graph.Config{Rows: c.rows, Seq: 1, DType: dtype.F32, Task: graph.Train})
+		weight.Storage, weight.Frozen, weight.OutlierThreshold = c.storage, true, c.outliers
+		m, err := spec.Trace("stored", "test", net, graph.Config{MicroBatchSize: c.rows, Seq: 1, DType: dtype.F32, Task: graph.Train})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestStorage(t *testing.T) {
 			t.Errorf("%d rows: stored as %v it is read by %v as %v, want %v", c.rows, c.storage, got, m.Params[0].Type, c.want)
 		}
 	}
-	weight.Storage, weight.Frozen, weight.Outliers = dtype.NF4, false, 0
+	weight.Storage, weight.Frozen, weight.OutlierThreshold = quant.NF4, false, 0
 	if _, err := spec.Trace("stored", "test", net, config); err == nil {
 		t.Error("a trained weight rests in 4 bits")
 	}

@@ -20,7 +20,7 @@ type Param struct {
 	Storage dtype.Type
 	// Outliers is the threshold of LLM.int8 for products with a weight of RowI8; 0
 	// multiplies by the decoded weight.
-	Outliers float64
+	OutlierThreshold float64
 }
 
 // Init says how a param starts when it is not read from a file.
@@ -32,17 +32,17 @@ type Init struct {
 // The two ways weights lie whose lengths a magnitude starts from: an output's are a row
 // of [out in] or a column of [in out].
 const (
-	RowLengths    = "row_lengths"
-	ColumnLengths = "column_lengths"
+	RowMagnitudes    = "row_lengths"
+	ColumnMagnitudes = "column_lengths"
 )
 
 // Lengths is how the magnitude of an adapter starts: as the lengths of the weights it is
 // beside, with what the adapter adds to them at first.
-func Lengths(scale float64, rows bool) Init {
+func Magnitudes(scale float64, rows bool) Init {
 	if rows {
-		return Init{RowLengths, scale}
+		return Init{RowMagnitudes, scale}
 	}
-	return Init{ColumnLengths, scale}
+	return Init{ColumnMagnitudes, scale}
 }
 
 // Normal starts with mean 0 and the given standard deviation.
@@ -71,17 +71,17 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 	case p.Storage == dtype.Invalid || p.Storage == b.DType:
 		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen)
 	}
-	return p.restored(b)
+	return p.dequantized(b)
 }
 
 // coded is the param as it rests, where that is a block format and a product should read
 // it so: with few rows, which are multiplied in the time it takes to read the weight, and
 // for LLM.int8. Otherwise it is no value.
-func (p *Param) coded(b *graph.Builder, x graph.Value) graph.Value {
+func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 	if p.Name == "" || !p.Storage.Block() || !p.Frozen || len(p.Shape) != 2 || b.Err() != nil {
 		return 0
 	}
-	if few := b.TypeOf(x).Shape.Rows() <= fewRows; !few && p.Outliers == 0 {
+	if few := b.TypeOf(x).Shape.Rows() <= fewRows; !few && p.OutlierThreshold == 0 {
 		return 0
 	}
 	return b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, true)
@@ -92,7 +92,7 @@ func (p *Param) coded(b *graph.Builder, x graph.Value) graph.Value {
 const fewRows = 16
 
 // restored turns the storage format into numbers to compute with.
-func (p *Param) restored(b *graph.Builder) graph.Value {
+func (p *Param) dequantized(b *graph.Builder) graph.Value {
 	if p.Storage.Block() && !p.Frozen {
 		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)
 		return 0

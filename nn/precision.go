@@ -11,14 +11,14 @@ import (
 // exception in a model that computes in another type: see Keep.
 type Precision struct {
 	// Computes is the type; Invalid is that of what is around the layer.
-	Computes dtype.Type
+	DType dtype.Type
 }
 
 // In lets a layer compute in its own type: x is cast where it comes in, and what the layer
 // gives where it goes out.
 func (p Precision) In(b *graph.Builder, x graph.Value, layer func(x graph.Value) graph.Value) graph.Value {
 	outer := b.DType
-	if p.Computes == dtype.Invalid || p.Computes == outer {
+	if p.DType == dtype.Invalid || p.DType == outer {
 		return layer(x)
 	}
 	return b.Cast(p.last(b, x, layer), outer)
@@ -26,9 +26,9 @@ func (p Precision) In(b *graph.Builder, x graph.Value, layer func(x graph.Value)
 
 // last is In of a model's last layer: what it gives stays as it is.
 func (p Precision) last(b *graph.Builder, x graph.Value, layer func(x graph.Value) graph.Value) graph.Value {
-	if p.Computes != dtype.Invalid {
+	if p.DType != dtype.Invalid {
 		defer func(outer dtype.Type) { b.DType = outer }(b.DType)
-		b.DType = p.Computes
+		b.DType = p.DType
 	}
 	return layer(b.Cast(x, b.DType))
 }
@@ -36,7 +36,7 @@ func (p Precision) last(b *graph.Builder, x graph.Value, layer func(x graph.Valu
 // Keep makes modules exceptions: they compute in a type, and their params rest in it, also
 // where they would be in a block format. Chosen is asked about the name of every module;
 // what is inside one that is chosen is kept too. It returns the names of params.
-func Keep(m Model, chosen func(module string) bool, t dtype.Type) ([]string, error) {
+func Except(m Model, chosen func(module string) bool, t dtype.Type) ([]string, error) {
 	if !t.IsPlain() {
 		return nil, fmt.Errorf("modules cannot be kept in %v; use f32, bf16 or f16", t)
 	}
@@ -50,11 +50,11 @@ func Keep(m Model, chosen func(module string) bool, t dtype.Type) ([]string, err
 		case *Param:
 			if !kept[p] && Within(outer(name), chosen) {
 				kept[p], names = true, append(names, p.Name)
-				p.Storage, p.Outliers = t, 0
+				p.Storage, p.OutlierThreshold = t, 0
 			}
 		case *Precision:
 			if Within(name, chosen) {
-				p.Computes = t
+				p.DType = t
 			}
 		}
 		return nil

@@ -89,7 +89,7 @@ func FactoredStates(s shape.Shape) []State {
 // costAdafactor: the gradient is read for rows, for columns, for the size of the step
 // and for the step, the weight for its size and its step.
 func costAdafactor(c Call) Cost {
-	return Cost{Flops: 20 * float64(c.In[0].Shape.Elements()), Bytes: c.traffic() + c.In[0].Bytes() + 3*c.In[1].Bytes()}
+	return Cost{Flops: 20 * float64(c.In[0].Shape.Elements()), Bytes: c.Traffic() + c.In[0].Bytes() + 3*c.In[1].Bytes()}
 }
 
 // matrices cuts a shape into its matrices: how many, and their rows and columns. A
@@ -106,7 +106,7 @@ func matrices(s shape.Shape) (n, rows, cols int) {
 }
 
 func referenceAdafactor(c Call, in, out []Array, args Args) {
-	if left(c, in, out) {
+	if skipped(c, in, out) {
 		return
 	}
 	a := scalarArgs(args)
@@ -129,7 +129,7 @@ func referenceAdafactor(c Call, in, out []Array, args Args) {
 		}
 		out[0].F[i] = w - rate*a[ArgDecay]*w - u
 	}
-	finishWeight(c, out, args)
+	storeWeight(c, out, args)
 }
 
 // referenceSteps changes the squares and gives the steps before their size is bounded.

@@ -31,7 +31,7 @@ func TestAdafactorAgreesWithPyTorch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeping, err := c.Keeping()
+		keeping, err := c.StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestAdafactorAgreesWithPyTorch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run(t, op.Adafactor, op.Attr{}, op.Args{F: f}, in, out)
+			run(t, op.Adafactor, op.Attr{}, op.Args{Scalars: f}, in, out)
 			if d := numtest.Compare(w.F, o.Values[i]); !(d.Max < 1e-6) {
 				t.Errorf("%s %v after %d updates: %v from theirs", o.Name, o.Shape, i+1, d)
 			}

@@ -16,15 +16,15 @@ type Case struct {
 	Call Call
 	Args Args
 	// Big cases are for kernels that work in tiles; too slow for finite differences.
-	Big bool
+	Large bool
 
-	fills  []fill
-	derive func(in []Array) // completes operands that follow from others
+	fills   []Fill
+	derived func(in []Array) // completes operands that follow from others
 }
 
 // fill writes the numbers of one operand; u gives a random number in [0, 1) by
 // position.
-type fill func(a Array, u func(i int) float64)
+type Fill func(a Array, u func(i int) float64)
 
 // Operands makes the numbers, the same every time, each one its element type can
 // hold.
@@ -35,8 +35,8 @@ func (c Case) Operands() []Array {
 		c.fills[k](in[k], c.uniform(uint32(k)))
 		in[k].Round()
 	}
-	if c.derive != nil {
-		c.derive(in)
+	if c.derived != nil {
+		c.derived(in)
 		for _, a := range in {
 			a.Round()
 		}
@@ -57,7 +57,7 @@ func (c Case) Outputs(operands []Array) []Array {
 		case k < len(inPlace):
 			out[k] = operands[inPlace[k]].Clone()
 		case c.Call.Attr.Accumulate && slices.Contains(adds, k):
-			spread(out[k], c.uniform(uint32(100+k)))
+			Spread(out[k], c.uniform(uint32(100+k)))
 			out[k].Round()
 		default:
 			for i := range out[k].F {
@@ -76,22 +76,22 @@ func (c Case) uniform(stream uint32) func(i int) float64 {
 }
 
 // operand is a type with the way to fill it.
-type operand struct {
-	t Type
-	f fill
+type Operand struct {
+	Type Type
+	Fill Fill
 }
 
 // caseList collects the cases of one element type.
-type caseList struct {
-	d   dtype.Type
-	all []Case
+type CaseList struct {
+	DType dtype.Type
+	all   []Case
 }
 
 // Cases lists all cases with activations and weights of type d.
 func Cases(d dtype.Type) []Case {
-	l := &caseList{d: d}
+	l := &CaseList{DType: d}
 	l.matMul()
-	l.codedProduct()
+	l.quantizedMatmul()
 	l.inverseNorm()
 	l.embedding()
 	l.elementwise()
@@ -107,12 +107,12 @@ func Cases(d dtype.Type) []Case {
 
 // add makes a case. One its rule refuses has no outputs, which the tests of this
 // package report.
-func (l *caseList) add(name string, kind Kind, attr Attr, in ...operand) *Case {
+func (l *CaseList) Add(name string, kind Kind, attr Attr, in ...Operand) *Case {
 	c := Case{Name: kind.String() + "/" + name, Args: Args{Key: 0x5eed, Row: 3}}
 	types := make([]Type, len(in))
 	for i, o := range in {
-		types[i] = o.t
-		c.fills = append(c.fills, o.f)
+		types[i] = o.Type
+		c.fills = append(c.fills, o.Fill)
 	}
 	made, err := Make(kind, attr, types...)
 	if err != nil {
@@ -124,18 +124,18 @@ func (l *caseList) add(name string, kind Kind, attr Attr, in ...operand) *Case {
 }
 
 // both adds a case that replaces and one that accumulates.
-func (l *caseList) both(name string, kind Kind, attr Attr, in ...operand) {
-	l.add(name, kind, attr, in...)
+func (l *CaseList) Both(name string, kind Kind, attr Attr, in ...Operand) {
+	l.Add(name, kind, attr, in...)
 	attr.Accumulate = true
-	l.add(name+" accumulate", kind, attr, in...)
+	l.Add(name+" accumulate", kind, attr, in...)
 }
 
 // x is an operand of the list's type, in [-1, 1).
-func (l *caseList) x(dims ...int) operand { return operand{Type{l.d, shape.Of(dims...)}, spread} }
+func (l *CaseList) X(dims ...int) Operand { return Operand{Type{l.DType, shape.Of(dims...)}, Spread} }
 
 // sized is x with numbers up to a size.
-func (l *caseList) sized(size float64, dims ...int) operand {
-	return operand{Type{l.d, shape.Of(dims...)}, func(a Array, u func(int) float64) {
+func (l *CaseList) Sized(size float64, dims ...int) Operand {
+	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, u func(int) float64) {
 		for i := range a.F {
 			a.F[i] = size * (2*u(i) - 1)
 		}
@@ -143,46 +143,46 @@ func (l *caseList) sized(size float64, dims ...int) operand {
 }
 
 // constant holds one number everywhere.
-func (l *caseList) constant(f float64, dims ...int) operand {
-	return operand{Type{l.d, shape.Of(dims...)}, func(a Array, _ func(int) float64) {
+func (l *CaseList) Constant(f float64, dims ...int) Operand {
+	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, _ func(int) float64) {
 		for i := range a.F {
 			a.F[i] = f
 		}
 	}}
 }
 
-func spread(a Array, u func(int) float64) {
+func Spread(a Array, u func(int) float64) {
 	for i := range a.F {
 		a.F[i] = 2*u(i) - 1
 	}
 }
 
 // spreadAs is x in a type of its own.
-func spreadAs(d dtype.Type, dims ...int) operand {
-	return operand{Type{d, shape.Of(dims...)}, spread}
+func SpreadAs(d dtype.Type, dims ...int) Operand {
+	return Operand{Type{d, shape.Of(dims...)}, Spread}
 }
 
 // f32 is an operand that is f32 in every list.
-func f32(f fill, dims ...int) operand {
-	return operand{Type{dtype.F32, shape.Of(dims...)}, f}
+func FilledF32(f Fill, dims ...int) Operand {
+	return Operand{Type{dtype.F32, shape.Of(dims...)}, f}
 }
 
 // scalar is a loss scale or the gradient of a loss.
-func scalar(f float64) operand { return numbers(f) }
+func scalar(f float64) Operand { return Numbers(f) }
 
 // numbers is a vector of given f32.
-func numbers(fs ...float64) operand {
-	return f32(func(a Array, _ func(int) float64) { copy(a.F, fs) }, len(fs))
+func Numbers(fs ...float64) Operand {
+	return FilledF32(func(a Array, _ func(int) float64) { copy(a.F, fs) }, len(fs))
 }
 
 // below is random integers in [0, n).
-func below(n int, dims ...int) operand {
-	return integers(func(i int, u float64) int32 { return int32(u * float64(n)) }, dims...)
+func Below(n int, dims ...int) Operand {
+	return Integers(func(i int, u float64) int32 { return int32(u * float64(n)) }, dims...)
 }
 
 // integers from position and a random number.
-func integers(f func(i int, u float64) int32, dims ...int) operand {
-	return operand{Type{dtype.I32, shape.Of(dims...)}, func(a Array, u func(int) float64) {
+func Integers(f func(i int, u float64) int32, dims ...int) Operand {
+	return Operand{Type{dtype.I32, shape.Of(dims...)}, func(a Array, u func(int) float64) {
 		for i := range a.I {
 			a.I[i] = f(i, u(i))
 		}

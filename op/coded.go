@@ -19,7 +19,7 @@ import (
 // multiplied as it is. Of the others each row becomes whole 127ths of its largest
 // magnitude below the threshold, rounded to even in f32, and whole numbers are multiplied.
 // The gradient of x is in both cases that of the product with the decoded weight.
-func inferCodedProduct(a Attr, in []Type) ([]Type, error) {
+func inferQuantizedMatmul(a Attr, in []Type) ([]Type, error) {
 	want := 2
 	if a.Bias {
 		want = 3
@@ -27,15 +27,15 @@ func inferCodedProduct(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, want); err != nil {
 		return nil, err
 	}
-	if err := check(float(in, 0), rank(in, 0, 1), coded(in, 1), matrix(in, 1)); err != nil {
+	if err := check(float(in, 0), rank(in, 0, 1), quantized(in, 1), matrix(in, 1)); err != nil {
 		return nil, err
 	}
 	n, k := in[1].Shape[0], in[1].Shape[1]
 	if in[0].Shape.Last() != k {
 		return nil, fmt.Errorf("%v times %v: inner dimensions %d and %d differ", in[0], in[1], in[0].Shape.Last(), k)
 	}
-	if !(a.Outliers >= 0) || a.Outliers > 0 && in[1].DType != dtype.RowI8 {
-		return nil, fmt.Errorf("outliers from %v on with a weight %v, want a threshold above 0 and i8row", a.Outliers, in[1])
+	if !(a.OutlierThreshold >= 0) || a.OutlierThreshold > 0 && in[1].DType != quant.RowI8 {
+		return nil, fmt.Errorf("outliers from %v on with a weight %v, want a threshold above 0 and i8row", a.OutlierThreshold, in[1])
 	}
 	if a.Bias {
 		if err := check(float(in, 2), vector(in, 2, n)); err != nil {
@@ -45,12 +45,12 @@ func inferCodedProduct(a Attr, in []Type) ([]Type, error) {
 	return []Type{{in[0].DType, in[0].Shape.WithLast(n)}}, nil
 }
 
-func costCodedProduct(c Call) Cost {
+func costQuantizedMatmul(c Call) Cost {
 	return Cost{Flops: 2 * float64(c.In[0].Shape.Elements()) * float64(c.In[1].Shape[0]), Matrix: true}
 }
 
-func referenceCodedProduct(c Call, in, out []Array, args Args) {
-	if c.Attr.Outliers > 0 {
+func referenceQuantizedMatmul(c Call, in, out []Array, args Args) {
+	if c.Attr.OutlierThreshold > 0 {
 		referenceOutliers(c, in, out)
 		return
 	}
@@ -61,12 +61,12 @@ func referenceCodedProduct(c Call, in, out []Array, args Args) {
 
 func referenceOutliers(c Call, in, out []Array) {
 	n, k := c.In[1].Shape[0], c.In[1].Shape[1]
-	x := rows(halves(in[0].F), k)
+	x := rows(roundToF16(in[0].F), k)
 	apart := make([]bool, k)
 	most := make([]float32, len(x))
 	for i, row := range x {
 		for l, f := range row {
-			if math.Abs(f) >= c.Attr.Outliers {
+			if math.Abs(f) >= c.Attr.OutlierThreshold {
 				apart[l] = true
 			} else {
 				most[i] = max(most[i], float32(math.Abs(f)))
@@ -82,7 +82,7 @@ func referenceOutliers(c Call, in, out []Array) {
 				if apart[l] {
 					plain += f * code * scale / 127
 				} else {
-					whole += WholePart(float32(f), most[i]) * code
+					whole += RoundInt8(float32(f), most[i]) * code
 				}
 			}
 			y := whole*float64(most[i])*scale/(127*127) + plain
@@ -96,7 +96,7 @@ func referenceOutliers(c Call, in, out []Array) {
 
 // WholePart is how many 127ths of a largest magnitude a number is, rounded to even in f32
 // as all devices do it.
-func WholePart(x, most float32) float64 {
+func RoundInt8(x, most float32) float64 {
 	if most == 0 {
 		return 0
 	}
@@ -104,7 +104,7 @@ func WholePart(x, most float32) float64 {
 }
 
 // halves rounds numbers to f16.
-func halves(list []float64) []float64 {
+func roundToF16(list []float64) []float64 {
 	out := make([]float64, len(list))
 	for i, f := range list {
 		out[i] = round(dtype.F16, f)

@@ -139,7 +139,7 @@ func inferDequantize(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
-	if err := check(coded(in, 0), rank(in, 0, 1)); err != nil {
+	if err := check(quantized(in, 0), rank(in, 0, 1)); err != nil {
 		return nil, err
 	}
 	if !a.To.Float() || a.To.Block() {
@@ -192,9 +192,9 @@ func inferSumRows(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
-	cut := int64(len(in[0].Shape)) - a.Keep
-	if a.Keep < 1 || cut < 0 {
-		return nil, fmt.Errorf("keeps %d dimensions of %v", a.Keep, in[0])
+	cut := int64(len(in[0].Shape)) - a.InnerDims
+	if a.InnerDims < 1 || cut < 0 {
+		return nil, fmt.Errorf("keeps %d dimensions of %v", a.InnerDims, in[0])
 	}
 	return []Type{{in[0].DType, shape.Shape(in[0].Shape[cut:])}}, float(in, 0)
 }

@@ -10,7 +10,7 @@ const (
 	Invalid Kind = iota
 
 	MatMul
-	CodedProduct
+	QuantizedMatmul
 	InverseNorm
 
 	Embedding
@@ -68,9 +68,9 @@ type def struct {
 }
 
 var defs = [kinds]def{
-	MatMul:       {"matmul", inferMatMul, costMatMul, matMulAccumulates, referenceMatMul},
-	CodedProduct: {"coded_product", inferCodedProduct, costCodedProduct, nil, referenceCodedProduct},
-	InverseNorm:  {"inverse_norm", inferInverseNorm, costInverseNorm, nil, referenceInverseNorm},
+	MatMul:          {"matmul", inferMatMul, costMatMul, matMulAccumulates, referenceMatMul},
+	QuantizedMatmul: {"coded_product", inferQuantizedMatmul, costQuantizedMatmul, nil, referenceQuantizedMatmul},
+	InverseNorm:     {"inverse_norm", inferInverseNorm, costInverseNorm, nil, referenceInverseNorm},
 
 	Embedding:     {"embedding", inferEmbedding, costEmbedding, nil, referenceEmbedding},
 	EmbeddingGrad: {"embedding_grad", inferEmbeddingGrad, costEmbeddingGrad, first, referenceEmbeddingGrad},

@@ -6,7 +6,7 @@ import (
 )
 
 // Ignored is the target that counts for nothing.
-const Ignored = -100
+const IgnoreIndex = -100
 
 // LinearCrossEntropy: scale · Σ -log softmax(x·Wᵀ)[target] over rows whose target
 // is not Ignored. The logits are never held whole.
@@ -92,12 +92,12 @@ func inferMeanSquareGrad(a Attr, in []Type) ([]Type, error) {
 	return []Type{in[0]}, check(float(in, 0), same(in, 0, 1), scalars(in, 2, 3))
 }
 
-func linearLossProduct(c Call) float64 {
+func linearLossFlops(c Call) float64 {
 	return 2 * float64(c.In[0].Shape.Elements()) * float64(c.In[1].Shape[0])
 }
 
 func costLinearCrossEntropy(c Call) Cost {
-	return Cost{Flops: linearLossProduct(c), Matrix: true}
+	return Cost{Flops: linearLossFlops(c), Matrix: true}
 }
 
 func costLinearCrossEntropyGrad(c Call) Cost {
@@ -105,7 +105,7 @@ func costLinearCrossEntropyGrad(c Call) Cost {
 	if c.Attr.InputOnly {
 		products = 2
 	}
-	return Cost{Flops: products * linearLossProduct(c), Matrix: true}
+	return Cost{Flops: products * linearLossFlops(c), Matrix: true}
 }
 
 func costCrossEntropy(c Call) Cost { return Cost{Flops: 4 * float64(c.In[0].Shape.Elements())} }
@@ -114,7 +114,7 @@ func referenceLinearCrossEntropy(c Call, in, out []Array, _ Args) {
 	targets, scale := in[2].I, in[3].F[0]
 	var sum float64
 	for n, x := range rows(in[0].F, c.In[0].Shape.Last()) {
-		sum += rowLoss(products(x, in[1]), targets[n])
+		sum += rowLoss(logits(x, in[1]), targets[n])
 	}
 	out[0].F[0] = scale * sum
 }
@@ -126,7 +126,7 @@ func referenceLinearCrossEntropyGrad(c Call, in, out []Array, _ Args) {
 	w, dx, dws := rows(in[1].F, width), rows(out[1].F, width), rows(dw, width)
 	clear(out[1].F)
 	for n, x := range rows(in[0].F, width) {
-		logits := products(x, in[1])
+		logits := logits(x, in[1])
 		for v, d := range rowLossGrad(logits, in[2].I[n], in[3].F[0]*in[4].F[0]) {
 			axpy(d, w[v], dx[n])
 			axpy(d, x, dws[v])
@@ -138,7 +138,7 @@ func referenceLinearCrossEntropyGrad(c Call, in, out []Array, _ Args) {
 }
 
 // products of x with each row of w.
-func products(x []float64, w Array) []float64 {
+func logits(x []float64, w Array) []float64 {
 	logits := make([]float64, 0, w.Type.Shape[0])
 	for _, row := range rows(w.F, int64(len(x))) {
 		logits = append(logits, dot(x, row))
@@ -164,7 +164,7 @@ func referenceCrossEntropyGrad(c Call, in, out []Array, _ Args) {
 
 // rowLoss is -log softmax(logits)[target].
 func rowLoss(logits []float64, target int32) float64 {
-	if target == Ignored {
+	if target == IgnoreIndex {
 		return 0
 	}
 	return logSumExp(logits) - logits[clamp(target, len(logits))]
@@ -173,7 +173,7 @@ func rowLoss(logits []float64, target int32) float64 {
 // rowLossGrad is by·(softmax(logits) - onehot(target)).
 func rowLossGrad(logits []float64, target int32, by float64) []float64 {
 	d := make([]float64, len(logits))
-	if target == Ignored {
+	if target == IgnoreIndex {
 		return d
 	}
 	total := logSumExp(logits)

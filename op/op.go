@@ -60,7 +60,7 @@ type Attr struct {
 	Scale float64 `json:"scale,omitempty"`
 
 	// Outliers: magnitudes from this on are multiplied apart; 0 for none.
-	Outliers float64 `json:"outliers,omitempty"`
+	OutlierThreshold float64 `json:"outliers,omitempty"`
 
 	Heads   int64 `json:"heads,omitempty"`
 	KVHeads int64 `json:"kv_heads,omitempty"`
@@ -82,7 +82,7 @@ type Attr struct {
 	// Rows of the table EmbeddingGrad makes.
 	Rows int64 `json:"rows,omitempty"`
 	// Keep is how many inner dimensions SumRows keeps.
-	Keep int64 `json:"keep,omitempty"`
+	InnerDims int64 `json:"keep,omitempty"`
 	// Sizes of the parts Split makes of the last dimension.
 	Sizes []int64 `json:"sizes,omitempty"`
 	// To is the element type Cast and Dequantize make.
@@ -128,7 +128,7 @@ type Args struct {
 	// meets the same random numbers however the batch is split.
 	Row uint64
 	// F are scalars of an op, named in its file: learning rate and so on.
-	F [8]float32
+	Scalars [8]float32
 }
 
 // Cost is what a call takes from a device: arithmetic and memory traffic.
@@ -178,7 +178,7 @@ func (c Call) Check() error {
 // Cost of the call. Kinds without a rule of their own cost one operation per
 // output element.
 func (c Call) Cost() Cost {
-	cost := Cost{Bytes: c.traffic()}
+	cost := Cost{Bytes: c.Traffic()}
 	d, err := c.Kind.def()
 	if err != nil {
 		return cost
@@ -197,7 +197,7 @@ func (c Call) Cost() Cost {
 	return cost
 }
 
-func (c Call) traffic() (n int64) {
+func (c Call) Traffic() (n int64) {
 	for _, t := range c.In {
 		n += t.Bytes()
 	}

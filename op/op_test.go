@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 func f(dims ...int) Type  { return Type{dtype.F32, shape.Of(dims...)} }
 func h(dims ...int) Type  { return Type{dtype.BF16, shape.Of(dims...)} }
 func i(dims ...int) Type  { return Type{dtype.I32, shape.Of(dims...)} }
-func nf(dims ...int) Type { return Type{dtype.NF4, shape.Of(dims...)} }
+func nf(dims ...int) Type { return Type{quant.NF4, shape.Of(dims...)} }
 
 // Every kind says what is wrong with its operands, with both of what does not fit.
 func TestRulesRefuse(t *testing.T) {
@@ -60,7 +61,7 @@ func TestRulesRefuse(t *testing.T) {
 		{Concat, Attr{}, nil, "takes operands"},
 		{Concat, Attr{}, []Type{f()}, "only the last dimension may differ"},
 		{Concat, Attr{}, []Type{f(2, 3), f(3, 3)}, "operand 1 is f32[3 3] beside f32[2 3]: only the last dimension may differ"},
-		{SumRows, Attr{Keep: 3}, []Type{f(2, 3)}, "keeps 3 dimensions of f32[2 3]"},
+		{SumRows, Attr{InnerDims: 3}, []Type{f(2, 3)}, "keeps 3 dimensions of f32[2 3]"},
 		{SumRows, Attr{}, []Type{f(2, 3)}, "keeps 0 dimensions"},
 		{RMSNorm, Attr{}, []Type{f(2, 6), f(4)}, "weight f32[4] does not divide the last dimension of f32[2 6]"},
 		{RMSNormGrad, Attr{}, []Type{f(2, 6), f(6), f(2, 5)}, "operands 0 and 2"},
@@ -90,7 +91,7 @@ func TestRulesRefuse(t *testing.T) {
 		{Adam, Attr{}, []Type{f(4), f(5), f(4), f(4), clip}, "gradient f32[5] beside weight f32[4]"},
 		{Adam, Attr{}, []Type{f(4), f(4), nf(4), f(4), clip}, "operand 2 is nf4[4] beside the weight f32[4]"},
 		{Adam, Attr{}, []Type{f(4), f(4), f(4), f(4), one}, "clip is f32[1], want f32[2]"},
-		{Adam, Attr{To: dtype.NF4}, []Type{f(4), f(4), f(4), f(4), clip}, "copy as nf4"},
+		{Adam, Attr{To: quant.NF4}, []Type{f(4), f(4), f(4), f(4), clip}, "copy as nf4"},
 		{SGD, Attr{}, []Type{f(4), f(4), f(3), clip}, "operand 2 is f32[3]"},
 	} {
 		_, err := Make(c.kind, c.attr, c.in...)
@@ -104,7 +105,7 @@ func TestRulesRefuse(t *testing.T) {
 func TestRulesSurviveAnyOperands(t *testing.T) {
 	types := []Type{{}, f(), f(1), f(0), f(2, 3), f(0, 0), i(2), i(), f(1, 2, 4), nf(64), {dtype.Type(99), shape.Of(2)}}
 	attrs := []Attr{{}, {Bias: true}, {TransA: true, TransB: true}, {Heads: 2, KVHeads: 1, Segments: true}, {Heads: 1, KVHeads: 1, Causal: true},
-		{Sizes: []int64{1, 2}, Keep: 1, Rows: 3, Func: SiLU, To: dtype.F16}, {Keep: -1, Rows: -1, Heads: -1, Func: 200, To: 200}}
+		{Sizes: []int64{1, 2}, InnerDims: 1, Rows: 3, Func: SiLU, To: dtype.F16}, {InnerDims: -1, Rows: -1, Heads: -1, Func: 200, To: 200}}
 	for _, kind := range Kinds() {
 		for n := range 7 {
 			for k := range types {

@@ -27,7 +27,7 @@ func (s Stream) Uniform(position uint64) float32 {
 // near that one is: what is added again and again in steps smaller than half a unit is not
 // lost, on the average. It takes the first 16 random bits of a position; numbers that
 // bfloat16 has, and those that are none, stay.
-func (s Stream) Round(f float32, position uint64) uint16 {
+func (s Stream) RoundStochastic(f float32, position uint64) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7f800000 == 0x7f800000 {
 		return dtype.ToBF16(f)
@@ -41,8 +41,8 @@ func Uniform(key uint64, stream uint32, position uint64) float32 {
 }
 
 // RoundRandomly rounds with the first stream of a key.
-func RoundRandomly(f float32, key uint64, position uint64) uint16 {
-	return NewStream(key, 0).Round(f, position)
+func RoundStochastic(f float32, key uint64, position uint64) uint16 {
+	return NewStream(key, 0).RoundStochastic(f, position)
 }
 
 // Key of a random stream from numbers that name it: seed, iteration, block.

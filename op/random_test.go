@@ -17,7 +17,7 @@ func TestRoundRandomly(t *testing.T) {
 		unit := float64(above - below)
 		var sum, both, ups float64
 		for i := range uint64(n) {
-			got, other := dtype.FromBF16(RoundRandomly(f, 5, i)), dtype.FromBF16(RoundRandomly(f, 6, i))
+			got, other := dtype.FromBF16(RoundStochastic(f, 5, i)), dtype.FromBF16(RoundStochastic(f, 6, i))
 			if got != below && got != above {
 				t.Fatalf("%v became %v, its neighbours are %v and %v", f, got, below, above)
 			}
@@ -33,11 +33,11 @@ func TestRoundRandomly(t *testing.T) {
 		}
 	}
 	for _, f := range []float32{0, 1, -0.5, float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32} {
-		if got := RoundRandomly(f, 1, 9); f != math.MaxFloat32 && got != dtype.ToBF16(f) {
+		if got := RoundStochastic(f, 1, 9); f != math.MaxFloat32 && got != dtype.ToBF16(f) {
 			t.Errorf("%v became %v", f, dtype.FromBF16(got))
 		}
 	}
-	if f := dtype.FromBF16(RoundRandomly(float32(math.NaN()), 1, 2)); f == f {
+	if f := dtype.FromBF16(RoundStochastic(float32(math.NaN()), 1, 2)); f == f {
 		t.Errorf("what is no number became %v", f)
 	}
 }

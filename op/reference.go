@@ -17,7 +17,7 @@ func (c Call) Reference(in, out []Array, args Args) error {
 	if err != nil {
 		return err
 	}
-	if err := check(fits("operand", c.In, in), fits("output", c.Out, out)); err != nil {
+	if err := check(checkArrays("operand", c.In, in), checkArrays("output", c.Out, out)); err != nil {
 		return fmt.Errorf("reference of %s: %w", c.Kind, err)
 	}
 	before := make([][]float64, len(out))
@@ -35,7 +35,7 @@ func (c Call) Reference(in, out []Array, args Args) error {
 	return nil
 }
 
-func fits(what string, types []Type, arrays []Array) error {
+func checkArrays(what string, types []Type, arrays []Array) error {
 	if len(types) != len(arrays) {
 		return fmt.Errorf("%d arrays for %d %ss", len(arrays), len(types), what)
 	}

@@ -33,7 +33,7 @@ type State struct {
 
 // Whole says that an update rule needs a param whole: a step depends on more than its own
 // element.
-func (k Kind) Whole() bool { return k == Adafactor }
+func (k Kind) WholeParam() bool { return k == Adafactor }
 
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }
@@ -51,7 +51,7 @@ func (s state) holds(t dtype.Type) bool {
 }
 
 // anyCoded says whether some state of a call is in 8 bits.
-func anyCoded(states []Array) bool {
+func anyQuantized(states []Array) bool {
 	for _, a := range states {
 		if a.Type.DType.Block() {
 			return true

@@ -10,7 +10,7 @@ type AdamStep struct{ Rate, Shrink, Couple, Beta1, Rest1, Beta2, Rest2, Root, Ep
 
 // AdamStep of an iteration. Decoupled decay shrinks the weight, other joins the gradient.
 func (a Args) AdamStep(decoupled bool) AdamStep {
-	f := a.F
+	f := a.Scalars
 	s := AdamStep{
 		Rate: f[ArgRate] / f[ArgBias1], Shrink: 1, Couple: f[ArgDecay], Root: 1 / f[ArgBias2], Eps: f[ArgEps],
 		Beta1: f[ArgBeta1], Rest1: 1 - f[ArgBeta1], Beta2: f[ArgBeta2], Rest2: 1 - f[ArgBeta2],
@@ -30,7 +30,7 @@ type SGDStep struct {
 
 // SGDStep of an iteration. On the first, m becomes g.
 func (a Args) SGDStep(nesterov bool) SGDStep {
-	f := a.F
+	f := a.Scalars
 	s := SGDStep{Rate: f[ArgRate], Decay: f[ArgDecay], Momentum: f[ArgBeta1], Fresh: 1 - f[ArgBeta2], Through: 1, Keeps: f[ArgBeta1] != 0}
 	if f[ArgBias1] != 0 {
 		s.Momentum, s.Fresh = 0, 1
@@ -47,7 +47,7 @@ type LionStep struct{ Rate, Shrink, Beta1, Rest1, Beta2, Rest2 float32 }
 
 // LionStep of an iteration.
 func (a Args) LionStep() LionStep {
-	f := a.F
+	f := a.Scalars
 	return LionStep{
 		Rate: f[ArgRate], Shrink: 1 - float32(f[ArgRate]*f[ArgDecay]),
 		Beta1: f[ArgBeta1], Rest1: 1 - f[ArgBeta1], Beta2: f[ArgBeta2], Rest2: 1 - f[ArgBeta2],

@@ -124,7 +124,7 @@ var torchPrograms = map[string]func(b *trial) graph.Value{
 // counted targets are those not ignored.
 func counted(targets []int32) (n int64) {
 	for _, t := range targets {
-		if t != op.Ignored {
+		if t != op.IgnoreIndex {
 			n++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // SumSquares: Σ x² as f64, the part of the gradient norm one tensor gives.
@@ -71,7 +72,7 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8}, state{3, dtype.UDyn8})
+	return updated(a, in, state{2, quant.Dyn8}, state{3, quant.UDyn8})
 }
 
 // SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
@@ -89,7 +90,7 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 // Lion updates in place with steps of one size, the sign of a mean. The gradient is
@@ -105,7 +106,7 @@ func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 // updated checks the operands of an update rule, of which it replaces the weight and
@@ -150,11 +151,11 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 		sum += f
 	}
 	scale := 1.0
-	if f := float64(args.F[ArgScale]); f != 0 {
+	if f := float64(args.Scalars[ArgScale]); f != 0 {
 		scale = f
 	}
 	norm, factor := math.Sqrt(sum)/scale, 1/scale
-	if most := float64(args.F[ArgMaxNorm]); most > 0 {
+	if most := float64(args.Scalars[ArgMaxNorm]); most > 0 {
 		factor = min(1, most/(norm+1e-6)) / scale
 	}
 	if !finite(norm) {
@@ -164,7 +165,7 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 }
 
 // left copies what an update leaves as it is, and says whether it does.
-func left(c Call, in, out []Array) bool {
+func skipped(c Call, in, out []Array) bool {
 	if in[len(in)-1].F[0] > 0 {
 		return false
 	}
@@ -172,15 +173,15 @@ func left(c Call, in, out []Array) bool {
 	for i := 2; i < len(in)-1; i++ {
 		copy(out[i-1].F, in[i].F)
 	}
-	lowPrecisionCopy(c, out)
+	copyWeight(c, out)
 	return true
 }
 
 func referenceAdam(c Call, in, out []Array, args Args) {
-	if left(c, in, out) {
+	if skipped(c, in, out) {
 		return
 	}
-	a, coded := scalarArgs(args), anyCoded(in[2:4])
+	a, coded := scalarArgs(args), anyQuantized(in[2:4])
 	for i, w := range in[0].F {
 		g := in[1].F[i] * in[4].F[0]
 		if coded && !finite(g) {
@@ -197,11 +198,11 @@ func referenceAdam(c Call, in, out []Array, args Args) {
 		w -= a[ArgRate] / a[ArgBias1] * m / (math.Sqrt(v)/a[ArgBias2] + a[ArgEps])
 		out[0].F[i], out[1].F[i], out[2].F[i] = w, m, v
 	}
-	finishWeight(c, out, args)
+	storeWeight(c, out, args)
 }
 
 func referenceSGD(c Call, in, out []Array, args Args) {
-	if left(c, in, out) {
+	if skipped(c, in, out) {
 		return
 	}
 	a := scalarArgs(args)
@@ -217,11 +218,11 @@ func referenceSGD(c Call, in, out []Array, args Args) {
 		}
 		out[0].F[i] = w - a[ArgRate]*step
 	}
-	finishWeight(c, out, args)
+	storeWeight(c, out, args)
 }
 
 func referenceLion(c Call, in, out []Array, args Args) {
-	if left(c, in, out) {
+	if skipped(c, in, out) {
 		return
 	}
 	a := scalarArgs(args)
@@ -235,7 +236,7 @@ func referenceLion(c Call, in, out []Array, args Args) {
 		out[0].F[i] = w*(1-a[ArgRate]*a[ArgDecay]) - a[ArgRate]*step
 		out[1].F[i] = a[ArgBeta2]*m + (1-a[ArgBeta2])*g
 	}
-	finishWeight(c, out, args)
+	storeWeight(c, out, args)
 }
 
 func sign(f float64) float64 {
@@ -267,23 +268,23 @@ func momentumStep(nesterov bool, m, g float64, a [8]float64) (step, next float64
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // finishWeight rounds a new weight that is kept in bf16, or makes the copy of one in f32.
-func finishWeight(c Call, out []Array, args Args) {
+func storeWeight(c Call, out []Array, args Args) {
 	if c.Out[0].DType == dtype.BF16 {
 		for i, f := range out[0].F {
-			out[0].F[i] = float64(dtype.FromBF16(RoundRandomly(float32(f), args.Key, args.Row+uint64(i))))
+			out[0].F[i] = float64(dtype.FromBF16(RoundStochastic(float32(f), args.Key, args.Row+uint64(i))))
 		}
 	}
-	lowPrecisionCopy(c, out)
+	copyWeight(c, out)
 }
 
-func lowPrecisionCopy(c Call, out []Array) {
+func copyWeight(c Call, out []Array) {
 	if c.Attr.To != dtype.Invalid {
 		copy(out[len(out)-1].F, out[0].F)
 	}
 }
 
 func scalarArgs(args Args) (a [8]float64) {
-	for i, f := range args.F {
+	for i, f := range args.Scalars {
 		a[i] = float64(f)
 	}
 	return a

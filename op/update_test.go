@@ -58,20 +58,20 @@ func TestUpdatesAgreeWithTorch(t *testing.T) {
 // update applies iteration i, counted from 0.
 func (o torchOptimizer) update(t *testing.T, i int, w, g, m, v op.Array) {
 	clip := vector([]float64{1, 0})
-	args := op.Args{F: [8]float32{op.ArgRate: float32(o.Options.LR), op.ArgDecay: float32(o.Options.Decay)}}
+	args := op.Args{Scalars: [8]float32{op.ArgRate: float32(o.Options.LR), op.ArgDecay: float32(o.Options.Decay)}}
 	kind, attr := op.SGD, op.Attr{Nesterov: o.Options.Nesterov}
 	in, out := []op.Array{w, g, m, clip}, []op.Array{w, m}
 	if strings.HasPrefix(o.Name, "adam") {
 		kind, attr = op.Adam, op.Attr{Decoupled: strings.HasPrefix(o.Name, "adamw")}
 		in, out = []op.Array{w, g, m, v, clip}, []op.Array{w, m, v}
 		b := o.Options.Betas
-		args.F[op.ArgBeta1], args.F[op.ArgBeta2], args.F[op.ArgEps] = float32(b[0]), float32(b[1]), float32(o.Options.Eps)
-		args.F[op.ArgBias1] = float32(1 - math.Pow(float64(float32(b[0])), float64(i+1)))
-		args.F[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(float64(float32(b[1])), float64(i+1))))
+		args.Scalars[op.ArgBeta1], args.Scalars[op.ArgBeta2], args.Scalars[op.ArgEps] = float32(b[0]), float32(b[1]), float32(o.Options.Eps)
+		args.Scalars[op.ArgBias1] = float32(1 - math.Pow(float64(float32(b[0])), float64(i+1)))
+		args.Scalars[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(float64(float32(b[1])), float64(i+1))))
 	} else {
-		args.F[op.ArgBeta1], args.F[op.ArgBeta2] = float32(o.Options.Momentum), float32(o.Options.Dampening)
+		args.Scalars[op.ArgBeta1], args.Scalars[op.ArgBeta2] = float32(o.Options.Momentum), float32(o.Options.Dampening)
 		if i == 0 {
-			args.F[op.ArgBias1] = 1
+			args.Scalars[op.ArgBias1] = 1
 		}
 	}
 	run(t, kind, attr, args, in, out)
@@ -127,7 +127,7 @@ func TestClippingAgreesWithTorch(t *testing.T) {
 			partials.F[i] = one.F[0]
 		}
 		clip := vector([]float64{0, 0})
-		run(t, op.ClipScale, op.Attr{}, op.Args{F: [8]float32{op.ArgMaxNorm: float32(c.Limit)}}, []op.Array{partials}, []op.Array{clip})
+		run(t, op.ClipScale, op.Attr{}, op.Args{Scalars: [8]float32{op.ArgMaxNorm: float32(c.Limit)}}, []op.Array{partials}, []op.Array{clip})
 		if math.Abs(clip.F[1]-c.Norm) > 1e-6*c.Norm {
 			t.Errorf("norm %v, PyTorch's is %v", clip.F[1], c.Norm)
 		}

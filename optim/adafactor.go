@@ -12,10 +12,10 @@ import (
 // with ScaleParameter the rate is relative to the size of each param: together that is
 // the optimizer of its paper.
 var adafactor = rule{
-	defaults: Config{Name: "adafactor", LR: 1e-3, Eps: 1e-30, LeastScale: 1e-3, Threshold: 1, DecayRate: -0.8},
+	defaults: Config{Name: "adafactor", LR: 1e-3, Eps: 1e-30, MinScale: 1e-3, ClipThreshold: 1, DecayRate: -0.8},
 	kind:     op.Adafactor,
 	options: func(c *Config) []option {
-		return []option{{"lr", &c.LR}, {"beta1", &c.Beta1}, {"eps", &c.Eps}, {"eps2", &c.LeastScale}, {"clip_threshold", &c.Threshold}, {"decay_rate", &c.DecayRate},
+		return []option{{"lr", &c.LR}, {"beta1", &c.Beta1}, {"eps", &c.Eps}, {"eps2", &c.MinScale}, {"clip_threshold", &c.ClipThreshold}, {"decay_rate", &c.DecayRate},
 			{"weight_decay", &c.WeightDecay}, {"scale_parameter", &c.ScaleParameter}, {"relative_step", &c.RelativeStep}, {"warmup_init", &c.WarmupInit}}
 	},
 	states:   adafactorStates,
@@ -33,10 +33,10 @@ func adafactorStates(c Config) []string {
 }
 
 func adafactorArgs(c Config, iteration int) (f [8]float32) {
-	f[op.ArgBeta1], f[op.ArgEps], f[op.ArgThreshold] = float32(c.Beta1), float32(c.Eps), float32(c.Threshold)
+	f[op.ArgBeta1], f[op.ArgEps], f[op.ArgThreshold] = float32(c.Beta1), float32(c.Eps), float32(c.ClipThreshold)
 	f[op.ArgTake] = float32(math.Pow(float64(iteration), c.DecayRate))
 	if c.ScaleParameter {
-		f[op.ArgLeastScale] = float32(c.LeastScale)
+		f[op.ArgLeastScale] = float32(c.MinScale)
 	}
 	return f
 }

@@ -12,7 +12,7 @@ import (
 type NoDecay []string
 
 // UsualNoDecay is what the trainers of large models leave alone.
-func UsualNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
+func DefaultNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
 
 // paramWords are words for params as expressions over names such as
 // "model.layers.0.input_layernorm.weight", "h.0.ln_1.bias" and "wte.weight".

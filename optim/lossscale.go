@@ -7,21 +7,21 @@ import "fmt"
 // PyTorch's GradScaler does: an iteration whose gradients overflow updates nothing and
 // makes the scale smaller; many sound ones in a row make it larger.
 type LossScale struct {
-	Scale    float64 `json:"scale"`
-	Growth   float64 `json:"growth"`   // factor after Interval sound iterations
-	Backoff  float64 `json:"backoff"`  // factor after an overflow
-	Interval int64   `json:"interval"` // sound iterations in a row
-	Sound    int64   `json:"sound"`    // of them so far
-	Skipped  int64   `json:"skipped"`  // iterations that updated nothing, in all
+	Scale         float64 `json:"scale"`
+	Growth        float64 `json:"growth"`   // factor after Interval sound iterations
+	Backoff       float64 `json:"backoff"`  // factor after an overflow
+	Interval      int64   `json:"interval"` // sound iterations in a row
+	GrowthTracker int64   `json:"sound"`    // of them so far
+	Skipped       int64   `json:"skipped"`  // iterations that updated nothing, in all
 }
 
 // UsualLossScale is where GradScaler begins.
-func UsualLossScale() LossScale {
+func DefaultLossScale() LossScale {
 	return LossScale{Scale: 65536, Growth: 2, Backoff: 0.5, Interval: 2000}
 }
 
 // leastScale is so small that gradients that still overflow do not because of it.
-const leastScale = 1.0 / (1 << 16)
+const minScale = 1.0 / (1 << 16)
 
 // Check refuses what could not find a size.
 func (s LossScale) Check() error {
@@ -35,14 +35,14 @@ func (s LossScale) Check() error {
 // Next is the scale of the next iteration, after one that was sound or overflowed.
 func (s LossScale) Next(sound bool) LossScale {
 	if !sound {
-		s.Scale, s.Sound, s.Skipped = s.Scale*s.Backoff, 0, s.Skipped+1
+		s.Scale, s.GrowthTracker, s.Skipped = s.Scale*s.Backoff, 0, s.Skipped+1
 		return s
 	}
-	if s.Sound++; s.Sound == s.Interval {
+	if s.GrowthTracker++; s.GrowthTracker == s.Interval {
 		if grown := s.Scale * s.Growth; float32(grown) <= maxScale {
 			s.Scale = grown
 		}
-		s.Sound = 0
+		s.GrowthTracker = 0
 	}
 	return s
 }
@@ -51,4 +51,4 @@ func (s LossScale) Next(sound bool) LossScale {
 const maxScale = 0x1p127
 
 // Exhausted says whether the scale is so small that overflows have another cause.
-func (s LossScale) Exhausted() bool { return s.Scale < leastScale }
+func (s LossScale) Exhausted() bool { return s.Scale < minScale }

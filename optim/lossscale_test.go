@@ -5,7 +5,7 @@ import "testing"
 // The fixture is PyTorch's GradScaler, told of the same overflows.
 func TestLossScaleFollowsGradScaler(t *testing.T) {
 	f := readReference(t).LossScale
-	s := UsualLossScale()
+	s := DefaultLossScale()
 	s.Interval = f.Interval
 	skipped := int64(0)
 	for i, overflow := range f.Overflow {
@@ -22,7 +22,7 @@ func TestLossScaleFollowsGradScaler(t *testing.T) {
 }
 
 func TestLossScaleHasEnds(t *testing.T) {
-	s := UsualLossScale()
+	s := DefaultLossScale()
 	s.Interval = 1
 	for range 400 {
 		s = s.Next(true)
@@ -33,7 +33,7 @@ func TestLossScaleHasEnds(t *testing.T) {
 	for range 400 {
 		s = s.Next(false)
 	}
-	if !s.Exhausted() || UsualLossScale().Exhausted() {
+	if !s.Exhausted() || DefaultLossScale().Exhausted() {
 		t.Errorf("a scale of %v is not exhausted", s.Scale)
 	}
 	for _, bad := range []LossScale{{}, {Scale: 1, Growth: 0.5, Backoff: 0.5, Interval: 1}, {Scale: 1, Growth: 2, Backoff: 2, Interval: 1}, {Scale: 1, Growth: 2, Backoff: 0.5}} {

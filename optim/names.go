@@ -12,8 +12,8 @@ import (
 //
 // Paged means that states may rest on the host. Here they always may, wherever the
 // plan puts them, and move by copies that are planned ahead.
-func named(text string) (rule, dtype.Type, error) {
-	name := plainName(text)
+func findByName(text string) (rule, dtype.Type, error) {
+	name := normalizeName(text)
 	storage := dtype.Invalid
 	for _, s := range storages {
 		if rest, ok := strings.CutSuffix(name, s.name); ok && rest != "" {
@@ -35,7 +35,7 @@ func named(text string) (rule, dtype.Type, error) {
 }
 
 // plainName is a name without what only tells where it comes from.
-func plainName(text string) string {
+func normalizeName(text string) string {
 	name := strings.ToLower(strings.TrimSpace(text))
 	name = name[strings.LastIndex(name, ".")+1:]
 	name = strings.ReplaceAll(name, "_", "")

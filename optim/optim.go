@@ -40,8 +40,8 @@ type Config struct {
 	Nesterov    bool    `json:"nesterov,omitempty"`
 
 	// Of Adafactor, called as transformers calls them; LeastScale is the second of eps.
-	LeastScale     float64 `json:"eps2,omitempty"`
-	Threshold      float64 `json:"clip_threshold,omitempty"`
+	MinScale       float64 `json:"eps2,omitempty"`
+	ClipThreshold  float64 `json:"clip_threshold,omitempty"`
 	DecayRate      float64 `json:"decay_rate,omitempty"`
 	ScaleParameter bool    `json:"scale_parameter,omitempty"`
 	RelativeStep   bool    `json:"relative_step,omitempty"`
@@ -54,11 +54,11 @@ type Config struct {
 	Codecs string `json:"codecs,omitempty"`
 	// LeastCoded is how many elements a param must have for states in 8 bits; smaller
 	// ones keep f32. 0 counts as 4096.
-	LeastCoded int `json:"min_8bit_size,omitempty"`
+	Min8BitSize int `json:"min_8bit_size,omitempty"`
 	// StatesOf are exceptions from both by param, "embeddings:f32;lm_head:bf16": biases,
 	// norms, embeddings, or a regular expression that matches a part of a param's
 	// name. The first that matches counts.
-	StatesOf string `json:"states_of,omitempty"`
+	StateExceptions string `json:"states_of,omitempty"`
 }
 
 // rule is one kind of optimizer; each has a file of its own.
@@ -98,7 +98,7 @@ func find(name string) (rule, error) {
 // names other trainers have for the same. What is left out is as in PyTorch.
 func Parse(text string) (Config, error) {
 	name, tail, _ := strings.Cut(text, ":")
-	r, storage, err := named(name)
+	r, storage, err := findByName(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("optimizer %q: %w", text, err)
 	}
@@ -130,15 +130,15 @@ func (c Config) Check() error {
 		below float64 // what it must be below, in float32
 	}{
 		{"lr", c.LR, math.MaxFloat32}, {"beta1", c.Beta1, 1}, {"beta2", c.Beta2, 1}, {"eps", c.Eps, math.MaxFloat32},
-		{"weight_decay", c.WeightDecay, math.MaxFloat32}, {"eps2", c.LeastScale, math.MaxFloat32}, {"clip_threshold", c.Threshold, math.MaxFloat32},
+		{"weight_decay", c.WeightDecay, math.MaxFloat32}, {"eps2", c.MinScale, math.MaxFloat32}, {"clip_threshold", c.ClipThreshold, math.MaxFloat32},
 		{"decay_rate", -c.DecayRate, math.MaxFloat32}, {"momentum", c.Momentum, math.MaxFloat32}, {"dampening", c.Dampening, math.MaxFloat32},
 	} {
 		if !(v.value >= 0) || float64(float32(v.value)) >= v.below {
 			return fmt.Errorf("optimizer %s: %s is %v; it must be at least 0 and below %v", c.Name, v.name, v.value, v.below)
 		}
 	}
-	if c.Name == adafactor.defaults.Name && !(c.Threshold > 0) {
-		return fmt.Errorf("optimizer %s: clip_threshold is %v; it must be above 0", c.Name, c.Threshold)
+	if c.Name == adafactor.defaults.Name && !(c.ClipThreshold > 0) {
+		return fmt.Errorf("optimizer %s: clip_threshold is %v; it must be above 0", c.Name, c.ClipThreshold)
 	}
 	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
 		return fmt.Errorf("optimizer %s: nesterov with momentum %v and dampening %v; it needs momentum above 0 and no dampening", c.Name, c.Momentum, c.Dampening)
@@ -148,7 +148,7 @@ func (c Config) Check() error {
 
 // all options of a rule.
 func (r rule) all(c *Config) []option {
-	return append(r.options(c), option{"codecs", &c.Codecs}, option{"min_8bit_size", &c.LeastCoded}, option{"states_of", &c.StatesOf})
+	return append(r.options(c), option{"codecs", &c.Codecs}, option{"min_8bit_size", &c.Min8BitSize}, option{"states_of", &c.StateExceptions})
 }
 
 // States names the state tensors of a param's own shape; see Keeping for all and their

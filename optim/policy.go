@@ -17,11 +17,11 @@ type Policy struct {
 	Patience  int     `json:"patience,omitempty"`
 	Tolerance float64 `json:"tol,omitempty"`
 
-	Codecs     string `json:"codecs,omitempty"` // as those of Config
-	LeastCoded int    `json:"min_8bit_size,omitempty"`
+	Codecs      string `json:"codecs,omitempty"` // as those of Config
+	Min8BitSize int    `json:"min_8bit_size,omitempty"`
 	// Rest is where compressed states are: "device", "host", or "" for where the plan
 	// puts them.
-	Rest string `json:"rest,omitempty"`
+	Home string `json:"rest,omitempty"`
 }
 
 // Compression is how far a policy has come.
@@ -36,7 +36,7 @@ type Compression struct {
 var presets = []Policy{
 	{Preset: "auto", Warmup: 100, Tolerance: 1e-3, Codecs: "exp_avg:8bit;momentum_buffer:8bit"},
 	{Preset: "low-memory", Warmup: 10, Tolerance: 1e-3, Codecs: "exp_avg:8bit;exp_avg_sq:fp16;momentum_buffer:8bit"},
-	{Preset: "max-compression", Tolerance: 1e-3, Codecs: "exp_avg:8bit;exp_avg_sq:8bit;momentum_buffer:8bit", LeastCoded: 1},
+	{Preset: "max-compression", Tolerance: 1e-3, Codecs: "exp_avg:8bit;exp_avg_sq:8bit;momentum_buffer:8bit", Min8BitSize: 1},
 }
 
 // Presets lists the names of policies.
@@ -66,7 +66,7 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 func (p *Policy) options() []option {
-	return []option{{"warmup", &p.Warmup}, {"patience", &p.Patience}, {"tol", &p.Tolerance}, {"codecs", &p.Codecs}, {"min_8bit_size", &p.LeastCoded}, {"rest", &p.Rest}}
+	return []option{{"warmup", &p.Warmup}, {"patience", &p.Patience}, {"tol", &p.Tolerance}, {"codecs", &p.Codecs}, {"min_8bit_size", &p.Min8BitSize}, {"rest", &p.Home}}
 }
 
 // String writes the policy as ParsePolicy reads it.
@@ -84,11 +84,11 @@ func (p Policy) Check() error {
 	if p == (Policy{}) {
 		return nil
 	}
-	if p.Warmup < 0 || p.Patience < 0 || p.LeastCoded < 0 || !(p.Tolerance >= 0) {
-		return fmt.Errorf("policy %s: warmup %d, patience %d, min_8bit_size %d, tol %v; none can be negative", p.Preset, p.Warmup, p.Patience, p.LeastCoded, p.Tolerance)
+	if p.Warmup < 0 || p.Patience < 0 || p.Min8BitSize < 0 || !(p.Tolerance >= 0) {
+		return fmt.Errorf("policy %s: warmup %d, patience %d, min_8bit_size %d, tol %v; none can be negative", p.Preset, p.Warmup, p.Patience, p.Min8BitSize, p.Tolerance)
 	}
-	if !slices.Contains([]string{"", "device", "host"}, p.Rest) {
-		return fmt.Errorf("policy %s: states rest on %q; it is device or host, or left out for what the plan says", p.Preset, p.Rest)
+	if !slices.Contains([]string{"", "device", "host"}, p.Home) {
+		return fmt.Errorf("policy %s: states rest on %q; it is device or host, or left out for what the plan says", p.Preset, p.Home)
 	}
 	if _, err := parseCodecs(p.Codecs); err != nil {
 		return fmt.Errorf("policy %s: %w", p.Preset, err)
@@ -98,7 +98,7 @@ func (p Policy) Check() error {
 
 // Compressed is the optimizer with states in fewer bits.
 func (p Policy) Compressed(c Config) Config {
-	c.Codecs, c.LeastCoded = p.Codecs, p.LeastCoded
+	c.Codecs, c.Min8BitSize = p.Codecs, p.Min8BitSize
 	return c
 }
 

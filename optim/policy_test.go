@@ -66,7 +66,7 @@ func TestPresetsCompress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeping, err := p.Compressed(parse(t, "adamw")).Keeping()
+		keeping, err := p.Compressed(parse(t, "adamw")).StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}

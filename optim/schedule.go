@@ -93,7 +93,7 @@ func (s Schedule) Check() error {
 // Factor is what the rate is multiplied by in iteration i, counted from 0.
 func (s Schedule) Factor(i int) float64 {
 	if i < s.Warmup {
-		return s.Start + (1-s.Start)*s.risen(i)
+		return s.Start + (1-s.Start)*s.warmupFactor(i)
 	}
 	done := min(float64(i-s.Warmup)/float64(max(s.Total-s.Warmup, 1)), 1)
 	switch s.Kind {
@@ -108,7 +108,7 @@ func (s Schedule) Factor(i int) float64 {
 }
 
 // risen is how far the warm-up has come.
-func (s Schedule) risen(i int) float64 {
+func (s Schedule) warmupFactor(i int) float64 {
 	if s.Log {
 		return math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))
 	}

@@ -105,7 +105,7 @@ func TestNoDecay(t *testing.T) {
 		}
 	}
 	all, _ := NoDecay{}.Decays()
-	own, err := append(UsualNoDecay(), `^lm_head\.`).Decays()
+	own, err := append(DefaultNoDecay(), `^lm_head\.`).Decays()
 	if err != nil || !all("0.bias") || own("lm_head.weight") || own("0.bias") || !own("wte.weight") {
 		t.Errorf("lists of words and patterns: %v", err)
 	}

@@ -8,17 +8,18 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 // leastCoded is how many elements a param must have for states in 8 bits: what
 // bitsandbytes codes.
-const leastCoded = 4096
+const min8BitSize = 4096
 
 // Keeping makes the function that says what the optimizer keeps of a param, in the
 // order in which its op takes it: states of the types that Storage, Codecs,
 // LeastCoded and StatesOf say. All are zero at the start.
-func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) {
+func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
 	r, err := find(c.Name)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 			if own, ok := codecs[name]; ok {
 				t = own
 			}
-			t = c.excepted(exceptions, param, t, s.Elements())
+			t = c.stateType(exceptions, param, t, s.Elements())
 			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
 		}
 		if r.factored != nil {
@@ -50,18 +51,18 @@ func (c Config) Keeping() (func(param string, s shape.Shape) []op.State, error) 
 }
 
 // excepted is the type of the states of a param, where t is that of others.
-func (c Config) excepted(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
+func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
 	for _, e := range exceptions {
 		if e.covers.MatchString(param) {
 			t = e.storage
 			break
 		}
 	}
-	least := int64(c.LeastCoded)
+	least := int64(c.Min8BitSize)
 	if least == 0 {
-		least = leastCoded
+		least = min8BitSize
 	}
-	if t == dtype.Invalid || t == dtype.Dyn8 && elements < least {
+	if t == dtype.Invalid || t == quant.Dyn8 && elements < least {
 		return dtype.F32
 	}
 	return t
@@ -92,8 +93,8 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 
 // storageOf is the type of one state: squares, in 8 bits, need no sign.
 func storageOf(state string, t dtype.Type) dtype.Type {
-	if t == dtype.Dyn8 && state == ExpAvgSq {
-		return dtype.UDyn8
+	if t == quant.Dyn8 && state == ExpAvgSq {
+		return quant.UDyn8
 	}
 	return t
 }
@@ -105,7 +106,7 @@ type exception struct {
 }
 
 func (c Config) exceptions() (list []exception, err error) {
-	for item := range strings.SplitSeq(c.StatesOf, ";") {
+	for item := range strings.SplitSeq(c.StateExceptions, ";") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
@@ -130,7 +131,7 @@ var storages = []struct {
 	name string
 	t    dtype.Type
 }{
-	{"8bit", dtype.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
+	{"8bit", quant.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
 }
 
 func parseStorage(text string) (dtype.Type, error) {
@@ -157,11 +158,11 @@ func (c Config) checkStates() error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
 		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
 	}
-	if c.Name == adafactor.defaults.Name && c.Storage == dtype.Dyn8 {
+	if c.Name == adafactor.defaults.Name && c.Storage == quant.Dyn8 {
 		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
-	if c.LeastCoded < 0 {
-		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.LeastCoded)
+	if c.Min8BitSize < 0 {
+		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.Min8BitSize)
 	}
 	if _, err := parseCodecs(c.Codecs); err != nil {
 		return fmt.Errorf("optimizer %s: %w", c.Name, err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"spillway/dtype"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -49,7 +49,7 @@ func TestKeeping(t *testing.T) {
 		{"lion_8bit:states_of=embeddings:f32;lm_head:fp16", "w", large, "[{exp_avg dyn8[64 64]}]"},
 		{"lion:states_of=^(?i:W)$:8bit", "w", large, "[{exp_avg dyn8[64 64]}]"},
 	} {
-		keeping, err := parse(t, c.optimizer).Keeping()
+		keeping, err := parse(t, c.optimizer).StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestKeeping(t *testing.T) {
 }
 
 func TestStorageErrors(t *testing.T) {
-	for _, c := range []Config{{Name: "adamw", Storage: dtype.NF4}, {Name: "adamw", LeastCoded: -1}, {Name: "adamw", StatesOf: ":"}} {
+	for _, c := range []Config{{Name: "adamw", Storage: quant.NF4}, {Name: "adamw", Min8BitSize: -1}, {Name: "adamw", StateExceptions: ":"}} {
 		if c.Check() == nil {
 			t.Errorf("%+v was accepted", c)
 		}

@@ -17,7 +17,7 @@ func placesOf(t *testing.T, config, text string) (map[string]planner.Place, []st
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.Places(Blocks(tiny.Model(t, config, graph.Config{Rows: 1, Seq: 8, Task: graph.Infer})), Memory{})
+	return m.Places(Blocks(tiny.Model(t, config, graph.Config{MicroBatchSize: 1, Seq: 8, Task: graph.Infer})), Memory{})
 }
 
 func TestMapByNames(t *testing.T) {

@@ -24,7 +24,7 @@ func byWord(word string, blocks []Block, memory Memory) (targets, error) {
 // fill gives devices their blocks in order, never going back to one that was left:
 // devices, then the host, then disk.
 func fill(blocks []Block, limits map[int]int64, host int64) targets {
-	room := rooms(limits, host)
+	room := spaces(limits, host)
 	at, used := targets{}, int64(0)
 	reserve := largestAfter(blocks)
 	for i := 0; i < len(blocks); {
@@ -45,21 +45,21 @@ func fill(blocks []Block, limits map[int]int64, host int64) targets {
 }
 
 // room is a device, the host or the disk.
-type room struct {
+type space struct {
 	target Target
 	limit  int64
 	keeps  bool // room for the largest block still to come
 }
 
 // rooms lists where there is room, in the order it is filled.
-func rooms(limits map[int]int64, host int64) (list []room) {
+func spaces(limits map[int]int64, host int64) (list []space) {
 	for i, d := range slices.Sorted(maps.Keys(limits)) {
-		list = append(list, room{Target{plan.OnDevice, d}, limits[d], i == 0})
+		list = append(list, space{Target{plan.OnDevice, d}, limits[d], i == 0})
 	}
 	if host > 0 {
-		list = append(list, room{Target{Tier: plan.OnHost}, host, true})
+		list = append(list, space{Target{Tier: plan.OnHost}, host, true})
 	}
-	return append(list, room{target: Target{Tier: plan.OnDisk}})
+	return append(list, space{target: Target{Tier: plan.OnDisk}})
 }
 
 // largestAfter gives, for each block, the size of the largest that comes after it.
@@ -73,7 +73,7 @@ func largestAfter(blocks []Block) []int64 {
 
 // cautious is the share of a single device that is used where the user set no
 // limit.
-const cautious = 0.9
+const singleDeviceShare = 0.9
 
 // balance lowers the limits of all devices but the last to an even share of the
 // model, and a buffer so that the last is not left with too much.
@@ -85,7 +85,7 @@ func balance(limits map[int]int64, blocks []Block, low0, given bool) {
 		}
 	}
 	if len(devices) == 1 && !given {
-		limits[devices[0]] = int64(cautious * float64(limits[devices[0]]))
+		limits[devices[0]] = int64(singleDeviceShare * float64(limits[devices[0]]))
 	}
 	if len(devices) < 2 {
 		return

@@ -8,13 +8,13 @@ import (
 	"spillway/units"
 )
 
-// Text writes the plan as people read it: the arenas, then the steps, one a line,
-// frees at the end of the line of the step they follow.
+// Text writes the plan as people read it: arenas, homes, then one instruction per line,
+// with frees at the end of the line they follow.
 func (p *Plan) Text(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s, %s: %s\n", p.Model, p.Task, p.Strategy)
 	fmt.Fprintf(&b, "because %s\n", p.Reason)
-	fmt.Fprintf(&b, "batch %d micro-batches of %d × %d\n", p.Micros, p.Rows, p.Seq)
+	fmt.Fprintf(&b, "batch %d micro-batches of %d × %d\n", p.MicroBatches, p.MicroBatchSize, p.Seq)
 	for i, a := range p.Arenas {
 		fmt.Fprintf(&b, "arena %d %s %s, %d bytes\n", i, a.Name, a.Tier, a.Bytes)
 	}
@@ -24,22 +24,34 @@ func (p *Plan) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes%s\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes, states[i])
 		}
 	}
-	for i := range p.Steps {
-		p.stepText(&b, i)
+	if p.Captured {
+		b.WriteString("captured as a graph\n")
+	}
+	for i := range p.Instructions {
+		p.instructionText(&b, i)
 	}
 	b.WriteString("\n")
+	for _, ph := range p.Phases {
+		fmt.Fprintf(&b, "phase %s\n", ph.Name)
+		q := *p
+		q.Instructions = ph.Instructions
+		for i := range q.Instructions {
+			q.instructionText(&b, i)
+		}
+		b.WriteString("\n")
+	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
 }
 
-// stateTexts says of homes of states what is kept in them:
+// stateTexts says which states the homes of states hold:
 // ", 7 × exp_avg dyn8 and exp_avg_sq udyn8".
 func (p *Plan) stateTexts() map[int]string {
 	texts := map[int]string{}
 	for _, s := range p.Slabs {
 		for _, piece := range s.Pieces {
-			if piece.Moment >= 0 {
-				texts[piece.Moment] = s.stateText(piece)
+			if piece.State >= 0 {
+				texts[piece.State] = s.stateText(piece)
 			}
 		}
 	}
@@ -68,8 +80,8 @@ func (s *Slab) stateText(piece Piece) (text string) {
 	return text
 }
 
-func (p *Plan) stepText(b *strings.Builder, i int) {
-	s := &p.Steps[i]
+func (p *Plan) instructionText(b *strings.Builder, i int) {
+	s := &p.Instructions[i]
 	if s.Verb == Free {
 		fmt.Fprintf(b, "; free %s", p.label(s.Dst))
 		return
@@ -80,30 +92,30 @@ func (p *Plan) stepText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "move %s to %s, %v", p.label(s.Src), p.where(s.Dst), units.Bytes(p.Buffers[s.Src].Bytes))
 	case Run:
 		fmt.Fprintf(b, "run %s", p.Programs[s.Program].Graph.Name)
-		if s.Micro >= 0 {
-			fmt.Fprintf(b, " micro %d", s.Micro)
+		if s.MicroBatch >= 0 {
+			fmt.Fprintf(b, " micro %d", s.MicroBatch)
 		}
 		p.bindText(b, s)
 	case Reduce:
 		b.WriteString("reduce")
 		p.bindText(b, s)
-	case UpdateRun:
+	case Update:
 		fmt.Fprintf(b, "update %s", p.Slabs[s.Slab].Name)
 		p.bindText(b, s)
 	}
 	if len(s.After) > 0 {
 		fmt.Fprintf(b, " after %s", strings.Trim(fmt.Sprint(s.After), "[]"))
 	}
-	if len(s.Past) > 0 {
-		fmt.Fprintf(b, " past %s", strings.Trim(fmt.Sprint(s.Past), "[]"))
+	if len(s.AfterPrevious) > 0 {
+		fmt.Fprintf(b, " after previous %s", strings.Trim(fmt.Sprint(s.AfterPrevious), "[]"))
 	}
-	if s.Trails {
-		b.WriteString(", trails")
+	if s.CarriesOver {
+		b.WriteString(", carries over")
 	}
 }
 
-func (p *Plan) bindText(b *strings.Builder, s *Step) {
-	for _, bind := range s.Bind {
+func (p *Plan) bindText(b *strings.Builder, s *Instruction) {
+	for _, bind := range s.Bindings {
 		if bind.Region == InFrame || bind.Region == InConst || bind.Region == InBatch {
 			continue
 		}
@@ -111,7 +123,7 @@ func (p *Plan) bindText(b *strings.Builder, s *Step) {
 	}
 }
 
-// label names a buffer shortly: its number and name.
+// label names a buffer by its number and name.
 func (p *Plan) label(id int) string {
 	return fmt.Sprintf("#%d[%s]", id, p.Buffers[id].Name)
 }

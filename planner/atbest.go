@@ -2,26 +2,26 @@ package planner
 
 // atBest is how long an iteration takes at least, with so much optimizer state away from
 // devices and so many bytes that wait on the host.
-func (b *blueprint) atBest(c Choice, state away, spilled int64) (float64, error) {
+func (b *blueprint) lowerBound(c Choice, state offDevice, spilled int64) (float64, error) {
 	computing, err := b.computing(c)
 	moving := b.moving(c, state, spilled)
-	return max(computing.device, moving.links, computing.before+max(computing.host, moving.after)), err
+	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
 }
 
 // busy is how long computing takes at least.
-type busy struct {
+type computeBound struct {
 	device float64 // computes and updates, or waits for other devices, the busiest
 	host   float64 // updates
 	// before is when the first gradient is complete: what follows from gradients cannot
 	// begin earlier.
-	before float64
+	firstGradient float64
 }
 
 // computing is how long devices and host compute.
-func (b *blueprint) computing(c Choice) (t busy, err error) {
-	micros := (b.goal.Micros + c.devices() - 1) / c.devices()
+func (b *blueprint) computing(c Choice) (t computeBound, err error) {
+	micros := (b.goal.MicroBatches + c.devices() - 1) / c.devices()
 	if c.Split != nil {
-		micros = b.goal.Micros
+		micros = b.goal.MicroBatches
 	}
 	var all, forth, back float64 // all: of all devices
 	on := make([]float64, c.devices())
@@ -38,21 +38,21 @@ func (b *blueprint) computing(c Choice) (t busy, err error) {
 			on[d] = forth + back
 		}
 		on[d] += (cost.forth + cost.back) * float64(micros)
-		t.device, all = max(t.device, on[d]), all+(cost.forth+cost.back)*float64(b.goal.Micros)
+		t.device, all = max(t.device, on[d]), all+(cost.forth+cost.back)*float64(b.goal.MicroBatches)
 		forth, back = forth+cost.forth, back+cost.back
 	}
 	switch {
-	case c.Delayed: // updates of the iteration before are made in this one
+	case c.DelayedUpdates: // updates of the iteration before are made in this one
 	case c.Split != nil:
-		t.before = forth
-	case c.Vertical:
-		t.before = forth * float64(micros)
+		t.firstGradient = forth
+	case c.BreadthFirst:
+		t.firstGradient = forth * float64(micros)
 	default:
-		t.before = forth*float64(micros) + back*float64(micros-1)
+		t.firstGradient = forth*float64(micros) + back*float64(micros-1)
 	}
-	updates, err := b.updates()
+	updates, err := b.updateSeconds()
 	for k, u := range updates {
-		if c.hosted(k) {
+		if c.updatedByCPU(k) {
 			t.host += u.host
 		} else {
 			all += u.device
@@ -63,15 +63,15 @@ func (b *blueprint) computing(c Choice) (t busy, err error) {
 }
 
 // transfers is how long moving takes at least.
-type transfers struct {
-	links float64 // and the disk, all of it
-	after float64 // what follows from gradients
+type transferBound struct {
+	links          float64 // and the disk, all of it
+	afterGradients float64 // what follows from gradients
 }
 
 // moving is how long links and disk are busy: with weights that stream, optimizer state
 // that rests elsewhere, values that wait on the host, and what data parallel devices
 // send each other. Devices share what is split between them evenly at best.
-func (b *blueprint) moving(c Choice, state away, spilled int64) transfers {
+func (b *blueprint) moving(c Choice, state offDevice, spilled int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)
 	shares := int64(1)
@@ -87,13 +87,13 @@ func (b *blueprint) moving(c Choice, state away, spilled int64) transfers {
 	toDevice := seconds(in.all/shares+(state.all+spilled)/each, float64(r.In))
 	toHost := seconds((out.all+state.all+spilled)/each, float64(r.Out))
 	link := max(toDevice+seconds((sums+weights)/each, peer), toHost)
-	if r.Duplex > 0 { // both at once carry that share of what they carry alone, of two directions
-		link = max(link, (toDevice+toHost)/(2*float64(r.Duplex)))
+	if r.Bidirectional > 0 { // both at once carry that share of what they carry alone, of two directions
+		link = max(link, (toDevice+toHost)/(2*float64(r.Bidirectional)))
 	}
 	written := seconds(out.onDisk+state.onDisk, float64(onDisk.Write))
-	return transfers{
-		links: max(link, seconds(in.onDisk+state.onDisk, float64(onDisk.Read)), written),
-		after: max(seconds((out.all+state.all)/each, float64(r.Out)), written, seconds(sums/each, peer)),
+	return transferBound{
+		links:          max(link, seconds(in.onDisk+state.onDisk, float64(onDisk.Read)), written),
+		afterGradients: max(seconds((out.all+state.all)/each, float64(r.Out)), written, seconds(sums/each, peer)),
 	}
 }
 
@@ -124,7 +124,7 @@ func (b *blueprint) peerTraffic(c Choice) (sums, weights int64) {
 			continue
 		}
 		sums += rounds * others * b.gradBytes(k)
-		if !c.Streamed[k] && !c.ShardWeights && !c.hosted(k) {
+		if !c.Streamed[k] && !c.ShardWeights && !c.updatedByCPU(k) {
 			sums += others * s.WeightBytes
 		}
 	}
@@ -132,27 +132,27 @@ func (b *blueprint) peerTraffic(c Choice) (sums, weights int64) {
 }
 
 // away are bytes that do not rest on a device.
-type away struct{ all, onDisk int64 }
+type offDevice struct{ all, onDisk int64 }
 
 // weightTraffic is what streamed weights take of the links at least: in, per data
 // parallel device or over all devices of a split; out, of all devices together. What
 // the window holds when a walk over the blocks turns round need not come again.
-func (b *blueprint) weightTraffic(c Choice) (in, out away) {
+func (b *blueprint) weightTraffic(c Choice) (in, out offDevice) {
 	rounds := b.roundsOf(c)
-	var again away // what every walk after the first takes
+	var again offDevice // what every walk after the first takes
 	var largest int64
 	for k, s := range b.slabs.list {
-		if c.hosted(k) {
-			b.hostedTraffic(k, c, &in, &out)
+		if c.updatedByCPU(k) {
+			b.cpuUpdateTraffic(k, c, &in, &out)
 		}
 		if !c.Streamed[k] {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		if !(c.delayed(k) && !c.hosted(k) && b.hasMaster(k)) { // else the update makes them
+		if !(c.delayed(k) && !c.updatedByCPU(k) && b.hasMaster(k)) { // else the update makes them
 			in.add(s.WeightBytes, c.OnDisk[k])
 		}
-		if b.training() && s.Elements > 0 && !c.hosted(k) {
+		if b.training() && s.Elements > 0 && !c.updatedByCPU(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
 		if owner := b.owner[k]; owner > b.trained && owner < len(b.model.Blocks)-1 && b.slabs.users[k] == 1 {
@@ -163,14 +163,14 @@ func (b *blueprint) weightTraffic(c Choice) (in, out away) {
 	if b.training() {
 		walks *= 2
 	}
-	held := int64(c.Window+2) * largest * int64(c.devices())
+	held := int64(c.Prefetch+2) * largest * int64(c.devices())
 	in.all += (walks - 1) * max(again.all-held, 0)
 	in.onDisk += (walks - 1) * max(again.onDisk-held, 0)
 	return in, out
 }
 
 // hostedTraffic is what an update by the host moves.
-func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
+func (b *blueprint) cpuUpdateTraffic(k int, c Choice, in, out *offDevice) {
 	s := &b.slabs.list[k]
 	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
@@ -178,7 +178,7 @@ func (b *blueprint) hostedTraffic(k int, c Choice, in, out *away) {
 	}
 }
 
-func (a *away) add(bytes int64, onDisk bool) {
+func (a *offDevice) add(bytes int64, onDisk bool) {
 	a.all += bytes
 	if onDisk {
 		a.onDisk += bytes
@@ -191,7 +191,7 @@ func (b *blueprint) roundsOf(c Choice) int {
 	case b.vertical(c):
 		return 1
 	case c.Split != nil:
-		return b.goal.Micros
+		return b.goal.MicroBatches
 	}
-	return max(b.goal.Micros/c.devices(), 1)
+	return max(b.goal.MicroBatches/c.devices(), 1)
 }

@@ -28,7 +28,7 @@ func BenchmarkPlan405B(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%s/%d/%s", c.machine, c.micros, c.task), func(b *testing.B) {
 			r := named(b, "llama-3-405b", c.machine, 1, 4096, c.task)
-			r.Goal.Micros = c.micros
+			r.Goal.MicroBatches = c.micros
 			for b.Loop() {
 				begin := time.Now()
 				if _, _, err := r.Plan(); err != nil {
@@ -48,7 +48,7 @@ func BenchmarkPlan200000Tensors(b *testing.B) {
 		b.Run(fmt.Sprintf("memory for %d copies", share), func(b *testing.B) {
 			for b.Loop() {
 				begin := time.Now()
-				s, err := spec.Trace("deep", "own", m, graph.Config{Rows: 1, Seq: 64, DType: dtype.BF16, Task: graph.Train})
+				s, err := spec.Trace("deep", "own", m, graph.Config{MicroBatchSize: 1, Seq: 64, DType: dtype.BF16, Task: graph.Train})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -15,44 +15,44 @@ import (
 // blueprint is what all plans of one model and goal share: slabs, batch layout,
 // and the programs of its blocks, made when first asked for.
 type blueprint struct {
-	model *spec.Model
-	goal  Goal
-	site  Site
-	slabs slabs
-	owner []int   // by slab: the block that owns it
-	kept  []int64 // by slab: bytes of its weights and of what the optimizer keeps
+	model     *spec.Model
+	goal      Goal
+	site      Site
+	slabs     slabs
+	owner     []int   // by slab: the block that owns it
+	homeBytes []int64 // by slab: bytes of its weights and of what the optimizer keeps
 	// trained is the first block with a trainable param: backward stops there.
 	trained int
 
-	parts      []plan.Part
-	batchBytes int64
-	consts     []plan.Const
-	constBytes int64
-	partials   []int64 // by slab: where its sums of squares start among all, in elements
-	partialLen int64
+	parts        []plan.BatchTensor
+	batchBytes   int64
+	consts       []plan.Const
+	constBytes   int64
+	normStart    []int64 // by slab: where its sums of squares start among all, in elements
+	normElements int64
 
-	update    *plan.Update // nil when nothing is trained
+	optimizer *plan.Optimizer // nil when nothing is trained
 	pieces    map[pieceSizes][]piece
 	scratches map[string]int64 // of updates, by updateKey
 
-	partAt      map[string]plan.Part
-	constAt     map[string]plan.Const
-	joints      map[jointKey]*autograd.Joint
-	programs    map[programKey]*laid
-	layouts     []int // by block: equal where params lie in their slabs alike
-	names       []blockNames
-	carries     int  // between blocks, at most
-	usual       size // of plans
-	room        room
-	updateTimes []updateTime // by slab, see updates
-	usualPiece  int64        // see pieceElements
-	took        map[*graph.Program]float64
-	levels      []Level // that blocks are treated at, see findLevels
-	costs       map[costKey]blockCost
-	waiting     map[costKey]int64 // see waits
-	tangled     bool              // see entangled
-	splits      map[int][]int     // by number of devices
-	kernels     *kernelCache
+	partAt         map[string]plan.BatchTensor
+	constAt        map[string]plan.Const
+	joints         map[jointKey]*autograd.Joint
+	programs       map[programKey]*laidProgram
+	layouts        []int // by block: equal where params lie in their slabs alike
+	names          []blockNames
+	carries        int      // between blocks, at most
+	usualSize      planSize // of plans
+	spare          spareMemory
+	updateTimes    []updateTime // by slab, see updates
+	usualPiece     int64        // see pieceElements
+	programSeconds map[*graph.Program]float64
+	levels         []Level // that blocks are treated at, see findLevels
+	costs          map[costKey]blockCost
+	savedBytes     map[costKey]int64 // see waits
+	entangledSlabs bool              // see entangled
+	splits         map[int][]int     // by number of devices
+	kernels        *kernelCache
 }
 
 type jointKey struct {
@@ -61,48 +61,48 @@ type jointKey struct {
 }
 
 // laid is a program ready for a plan.
-type laid struct {
+type laidProgram struct {
 	plan.Program
-	kept  int64       // bytes handed from forward to backward
-	binds []plan.Bind // region and index of everything it binds
-	bytes []int64     // by bind: how much of it the program uses
+	savedBytes int64          // bytes handed from forward to backward
+	binds      []plan.Binding // region and index of everything it binds
+	bytes      []int64        // by bind: how much of it the program uses
 }
 
 // blockNames are the names of what a run of a block makes.
-type blockNames struct{ frame, output, inputGrad, kept string }
+type blockNames struct{ frame, output, inputGrad, saved string }
 
 // newBlueprint checks the goal and lays out params, batch and constants.
 func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if err := m.Verify(); err != nil {
 		return nil, err
 	}
-	g.Micros = max(g.Micros, 1)
+	g.MicroBatches = max(g.MicroBatches, 1)
 	if g.Grad == dtype.Invalid {
 		g.Grad = m.Config.DType
 	}
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
-	if err := g.Insist.check(m, g, &site); err != nil {
+	if err := g.Constraints.check(m, g, &site); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
-	if err := g.Bounds.check(g.Insist); err != nil {
+	if err := g.Bounds.check(g.Constraints); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
-		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.Part{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laid{}, took: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, waiting: map[costKey]int64{}, splits: map[int][]int{},
+		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, savedBytes: map[costKey]int64{}, splits: map[int][]int{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
-		b.update = &plan.Update{Rule: o.Rule, Attr: o.Attr, Grad: g.Grad, Clip: o.Clip}
+		b.optimizer = &plan.Optimizer{Rule: o.Rule, Attr: o.Attr, GradType: g.Grad, Clip: o.Clip}
 		if g.Master {
-			b.update.Attr.To = m.Config.DType
+			b.optimizer.Attr.To = m.Config.DType
 		}
 	}
-	b.kept = b.keptBytes()
+	b.homeBytes = b.slabHomeBytes()
 	b.ownSlabs()
 	b.trained = b.firstTrained()
-	b.tangled = b.entangled()
+	b.entangledSlabs = b.entangled()
 	b.carries = b.mostCarries()
 	b.levels = b.findLevels()
 	b.nameBlocks()
@@ -128,14 +128,14 @@ func (b *blueprint) training() bool { return b.goal.Optimizer != nil }
 
 // seconds a program takes, at the rates of the site.
 func (b *blueprint) seconds(p *graph.Program) float64 {
-	if t, ok := b.took[p]; ok {
+	if t, ok := b.programSeconds[p]; ok {
 		return t
 	}
 	var t float64
 	for _, n := range p.Nodes {
 		t += b.site.Rates.Time(p.Call(n)).Seconds()
 	}
-	b.took[p] = t
+	b.programSeconds[p] = t
 	return t
 }
 
@@ -162,7 +162,7 @@ func (b *blueprint) entangled() bool {
 
 func (b *blueprint) ownSlabs() {
 	b.owner = make([]int, len(b.slabs.list))
-	b.partials = make([]int64, len(b.slabs.list))
+	b.normStart = make([]int64, len(b.slabs.list))
 	seen := make([]bool, len(b.slabs.list))
 	for i, used := range b.slabs.of {
 		for _, k := range used {
@@ -172,10 +172,10 @@ func (b *blueprint) ownSlabs() {
 		}
 	}
 	for k, s := range b.slabs.list {
-		b.partials[k] = b.partialLen
+		b.normStart[k] = b.normElements
 		for _, p := range s.Params {
 			if !p.Frozen() {
-				b.partialLen++
+				b.normElements++
 			}
 		}
 	}
@@ -184,12 +184,12 @@ func (b *blueprint) ownSlabs() {
 // layParts places the tensors of a micro-batch behind each other. Training adds
 // the seed: the gradient of the loss with respect to itself.
 func (b *blueprint) layParts() {
-	parts := b.model.Parts
+	parts := b.model.BatchTensors
 	if b.training() {
-		parts = append(parts[:len(parts):len(parts)], spec.Part{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
+		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
-		part := plan.Part{Name: p.Name, Type: p.Type, Offset: up(b.batchBytes, b.site.Alignment)}
+		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: alignUp(b.batchBytes, b.site.Alignment)}
 		b.batchBytes = part.Offset + p.Type.Bytes()
 		b.parts = append(b.parts, part)
 		b.partAt[p.Name] = part
@@ -203,7 +203,7 @@ func (b *blueprint) layConsts() {
 			if _, ok := b.constAt[key]; ok {
 				continue
 			}
-			c := plan.Const{Name: port.Name, Data: port.Data, Offset: up(b.constBytes, b.site.Alignment)}
+			c := plan.Const{Name: port.Name, Data: port.Data, Offset: alignUp(b.constBytes, b.site.Alignment)}
 			b.constBytes = c.Offset + int64(len(c.Data))
 			b.consts = append(b.consts, c)
 			b.constAt[key] = c

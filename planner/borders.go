@@ -9,7 +9,7 @@ type borders struct {
 
 // newBorders has none yet.
 func (b *blueprint) newBorders() *borders {
-	list := &borders{width: b.carries, micros: b.goal.Micros}
+	list := &borders{width: b.carries, micros: b.goal.MicroBatches}
 	list.ids = make([]int, (len(b.model.Blocks)+1)*list.width*list.micros)
 	for i := range list.ids {
 		list.ids[i] = -1
@@ -23,7 +23,7 @@ func (l *borders) at(block, index, micro int) *int {
 }
 
 // some appends where the buffers of a border that are there are written down.
-func (l *borders) some(list []*int, block, micro int) []*int {
+func (l *borders) appendPresent(list []*int, block, micro int) []*int {
 	for i := range l.width {
 		if id := l.at(block, i, micro); *id >= 0 {
 			list = append(list, id)

@@ -13,13 +13,13 @@ import (
 
 func trained(t *testing.T) *spec.Model {
 	t.Helper()
-	return tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	return tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 }
 
 // keeps says whether a plan keeps values of any block for its backward.
 func keeps(p *plan.Plan) bool {
-	for i := range p.Steps {
-		if b, ok := p.Steps[i].Bound(plan.InKept, 0); ok && p.Buffers[b.Buffer].Bytes > 0 {
+	for i := range p.Instructions {
+		if b, ok := p.Instructions[i].Bound(plan.InSaved, 0); ok && p.Buffers[b.Buffer].Bytes > 0 {
 			return true
 		}
 	}
@@ -27,9 +27,9 @@ func keeps(p *plan.Plan) bool {
 }
 
 // away counts the homes of weights and moments that are not on a device.
-func away(p *plan.Plan) (n int) {
+func offDevice(p *plan.Plan) (n int) {
 	for _, s := range p.Slabs {
-		for _, home := range []int{s.Weight, s.Pieces[0].Moment} {
+		for _, home := range []int{s.Weight, s.Pieces[0].State} {
 			if p.TierOf(home) != plan.OnDevice {
 				n++
 			}
@@ -47,7 +47,7 @@ func TestSharesOfADevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := standard.Peak()[plan.OnDevice]
-	if away(standard) > 0 || !keeps(standard) {
+	if offDevice(standard) > 0 || !keeps(standard) {
 		t.Fatalf("the standard plan is %s", standard.Strategy)
 	}
 	for _, c := range []struct {
@@ -56,12 +56,12 @@ func TestSharesOfADevice(t *testing.T) {
 		changes      func(*plan.Plan) bool
 		smallestFill float64 // that what the share is about can be brought down to
 	}{
-		{"activations", planner.Bounds{KeepBelow: 0.9}, func(p *plan.Plan) bool { return p.Forecast.Flops > standard.Forecast.Flops && away(p) == 0 }, 0.9},
-		{"activations, all", planner.Bounds{KeepBelow: 0.01}, func(p *plan.Plan) bool { return !keeps(p) && away(p) == 0 }, 1},
-		{"homes, later", planner.Bounds{StayBelow: 0.9}, func(p *plan.Plan) bool { return away(p) == 0 }, 0.9},
-		{"homes", planner.Bounds{StayBelow: 0.7}, func(p *plan.Plan) bool { return away(p) > 0 && away(p) < 2*len(p.Slabs) }, 0.7},
-		{"homes, all", planner.Bounds{StayBelow: 0.01}, func(p *plan.Plan) bool { return away(p) == 2*len(p.Slabs) }, 1},
-		{"neither", planner.Bounds{KeepBelow: 1, StayBelow: 1}, func(p *plan.Plan) bool { return p.Peak()[plan.OnDevice] == all }, 1},
+		{"activations", planner.Bounds{SaveBelow: 0.9}, func(p *plan.Plan) bool { return p.Forecast.Flops > standard.Forecast.Flops && offDevice(p) == 0 }, 0.9},
+		{"activations, all", planner.Bounds{SaveBelow: 0.01}, func(p *plan.Plan) bool { return !keeps(p) && offDevice(p) == 0 }, 1},
+		{"homes, later", planner.Bounds{StayBelow: 0.9}, func(p *plan.Plan) bool { return offDevice(p) == 0 }, 0.9},
+		{"homes", planner.Bounds{StayBelow: 0.7}, func(p *plan.Plan) bool { return offDevice(p) > 0 && offDevice(p) < 2*len(p.Slabs) }, 0.7},
+		{"homes, all", planner.Bounds{StayBelow: 0.01}, func(p *plan.Plan) bool { return offDevice(p) == 2*len(p.Slabs) }, 1},
+		{"neither", planner.Bounds{SaveBelow: 1, StayBelow: 1}, func(p *plan.Plan) bool { return p.Peak()[plan.OnDevice] == all }, 1},
 	} {
 		goal := tiny.AdamW(1, false)
 		goal.Bounds = c.bounds
@@ -74,7 +74,7 @@ func TestSharesOfADevice(t *testing.T) {
 		}
 	}
 	goal := tiny.AdamW(1, false)
-	goal.Bounds.KeepBelow = 0.9
+	goal.Bounds.SaveBelow = 0.9
 	p, err := planner.Make(m, goal, tiny.Site(all))
 	if err != nil || !strings.Contains(p.Reason, "90% of its budget") {
 		t.Errorf("the reason is %q, %v", p.Reason, err)
@@ -85,7 +85,7 @@ func TestSharesOfADevice(t *testing.T) {
 func streamedAtOnce(p *plan.Plan) (most int) {
 	alive := map[int]bool{}
 	for i, list := range p.Accesses() {
-		switch s := p.Steps[i]; {
+		switch s := p.Instructions[i]; {
 		case s.Verb == plan.Free:
 			delete(alive, s.Dst)
 		case s.Verb == plan.Move && s.Lane == plan.Out: // on its way home
@@ -105,12 +105,12 @@ func streamedAtOnce(p *plan.Plan) (most int) {
 func TestWindowIsTaken(t *testing.T) {
 	for _, task := range []graph.Task{graph.Infer, graph.Train} {
 		for window := 1; window <= 5; window++ {
-			m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: task})
+			m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: task})
 			goal := planner.Goal{}
 			if task == graph.Train {
 				goal = tiny.AdamW(1, false)
 			}
-			goal.Bounds.Window, goal.Insist.Weights = window, plan.OnHost
+			goal.Bounds.Prefetch, goal.Constraints.Weights = window, plan.OnHost
 			p, err := planner.Make(m, goal, tiny.Site(1<<30))
 			if err != nil {
 				t.Fatal(err)
@@ -126,13 +126,13 @@ func TestWindowIsTaken(t *testing.T) {
 // whatever else fits or is faster.
 func TestInsistOnTheDevice(t *testing.T) {
 	m := trained(t)
-	stay := planner.Insist{Weights: plan.OnDevice, State: plan.OnDevice}
-	check := func(i planner.Insist, budget int64) (*plan.Plan, error) {
+	stay := planner.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
+	check := func(i planner.Constraints, budget int64) (*plan.Plan, error) {
 		goal := tiny.AdamW(1, false)
-		goal.Insist = i
+		goal.Constraints = i
 		return planner.Make(m, goal, tiny.Site(budget))
 	}
-	stay.Activations = planner.Kept
+	stay.Activations = planner.Saved
 	standard, err := check(stay, 1<<30)
 	if err != nil || standard.Strategy != "standard" {
 		t.Fatalf("%v, %v", standard, err)
@@ -143,21 +143,21 @@ func TestInsistOnTheDevice(t *testing.T) {
 	}
 	stay.Activations = planner.Recomputed
 	p, err := check(stay, 1<<30)
-	if err != nil || keeps(p) || away(p) > 0 || !strings.Contains(p.Strategy, "checkpointing") {
+	if err != nil || keeps(p) || offDevice(p) > 0 || !strings.Contains(p.Strategy, "checkpointing") {
 		t.Errorf("%v, %v", p, err)
 	}
 	if p.Peak()[plan.OnDevice] >= all {
 		t.Errorf("recomputing takes %d bytes, keeping %d", p.Peak()[plan.OnDevice], all)
 	}
-	p, err = check(planner.Insist{Weights: plan.OnDevice, State: plan.OnHost}, 1<<30)
-	if err != nil || away(p) != len(p.Slabs) || !strings.HasPrefix(p.Strategy, "optimizer offload") {
+	p, err = check(planner.Constraints{Weights: plan.OnDevice, State: plan.OnHost}, 1<<30)
+	if err != nil || offDevice(p) != len(p.Slabs) || !strings.HasPrefix(p.Strategy, "optimizer offload") {
 		t.Errorf("%v, %v", p, err)
 	}
-	if _, err := check(planner.Insist{Activations: "sold"}, 1<<30); err == nil || !strings.Contains(err.Error(), "sold") {
+	if _, err := check(planner.Constraints{Activations: "sold"}, 1<<30); err == nil || !strings.Contains(err.Error(), "sold") {
 		t.Errorf("%v", err)
 	}
-	for _, i := range []planner.Insist{{Activations: planner.Recomputed}, {Weights: plan.OnHost}} {
-		if i.Happened(m, standard) == nil {
+	for _, i := range []planner.Constraints{{Activations: planner.Recomputed}, {Weights: plan.OnHost}} {
+		if i.SatisfiedBy(m, standard) == nil {
 			t.Errorf("the standard plan passes for %+v", i)
 		}
 	}
@@ -168,24 +168,24 @@ func TestWaysRuledOut(t *testing.T) {
 	site := tiny.Site(1 << 30)
 	site.Devices = 2
 	goal := tiny.AdamW(4, false)
-	for range planner.Ways {
+	for range planner.Parallelisms {
 		p, err := planner.Make(m, goal, site)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range goal.Bounds.Without {
-			if w != planner.DataParallel && strings.Contains(p.Strategy, string(w)) || w == planner.DataParallel && strings.Contains(p.Strategy, "ZeRO-2") {
+			if w != planner.ZeRO2 && strings.Contains(p.Strategy, string(w)) || w == planner.ZeRO2 && strings.Contains(p.Strategy, "ZeRO-2") {
 				t.Errorf("without %q the plan is %q", goal.Bounds.Without, p.Strategy)
 			}
 		}
-		next := map[bool]planner.Way{true: planner.DataParallel, false: planner.Pipeline}[len(goal.Bounds.Without) == 0]
+		next := map[bool]planner.Parallelism{true: planner.ZeRO2, false: planner.Pipeline}[len(goal.Bounds.Without) == 0]
 		goal.Bounds.Without = append(goal.Bounds.Without, next)
 	}
-	goal.Insist.Way = planner.Pipeline
+	goal.Constraints.Parallelism = planner.Pipeline
 	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "ruled out") {
 		t.Errorf("%v", err)
 	}
-	for _, b := range []planner.Bounds{{KeepBelow: 1.5}, {StayBelow: -1}, {Window: -2}} {
+	for _, b := range []planner.Bounds{{SaveBelow: 1.5}, {StayBelow: -1}, {Prefetch: -2}} {
 		goal := tiny.AdamW(1, false)
 		goal.Bounds = b
 		if _, err := planner.Make(m, goal, site); err == nil {

@@ -16,16 +16,16 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 		return nil, err
 	}
 	c := choose(len(b.slabs.list), len(m.Blocks))
-	if c.Spilled == nil {
-		c.Spilled = make([]bool, len(m.Blocks))
+	if c.OffloadedActivations == nil {
+		c.OffloadedActivations = make([]bool, len(m.Blocks))
 	}
 	if c.OnDisk == nil {
 		c.OnDisk = make([]bool, len(b.slabs.list))
 	}
-	if c.Hosted == nil {
-		c.Hosted = make([]bool, len(b.slabs.list))
+	if c.UpdatedByCPU == nil {
+		c.UpdatedByCPU = make([]bool, len(b.slabs.list))
 	}
-	if len(c.Hosted) != len(b.slabs.list) || len(c.Streamed) != len(b.slabs.list) || len(c.Offloaded) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.Spilled) != len(m.Blocks) {
+	if len(c.UpdatedByCPU) != len(b.slabs.list) || len(c.Streamed) != len(b.slabs.list) || len(c.OffloadedState) != len(b.slabs.list) || len(c.OnDisk) != len(b.slabs.list) || len(c.Level) != len(m.Blocks) || len(c.OffloadedActivations) != len(m.Blocks) {
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
 	c = b.allowed(c)
@@ -42,11 +42,11 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 }
 
 // Alike treats all slabs and all blocks the same.
-func Alike(stream, offload bool, level Level, window int) func(slabs, blocks int) Choice {
+func Uniform(stream, offload bool, level Level, window int) func(slabs, blocks int) Choice {
 	return func(slabs, blocks int) Choice {
-		c := Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]Level, blocks), Window: window, Ahead: 1, Vertical: stream || offload}
+		c := Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]Level, blocks), Prefetch: window, PrefetchStates: 1, BreadthFirst: stream || offload}
 		for i := range slabs {
-			c.Streamed[i], c.Offloaded[i] = stream, offload
+			c.Streamed[i], c.OffloadedState[i] = stream, offload
 		}
 		for i := range blocks {
 			c.Level[i] = level

@@ -2,30 +2,30 @@ package planner
 
 // Choice says what rests where and what is computed twice.
 type Choice struct {
-	Streamed  []bool // by slab: weights rest on the host and stream through the window
-	Offloaded []bool // by slab: master and moments rest on the host
+	Streamed       []bool // by slab: weights rest on the host and stream through the window
+	OffloadedState []bool // by slab: master and moments rest on the host
 	// Hosted, by slab: the host's processor updates it, beside the backward, where its
 	// state rests: gradients go to the host, and weights that rest on the device come
 	// back. It counts for slabs that are offloaded and not on the disk; nil is none.
-	Hosted []bool
+	UpdatedByCPU []bool
 	// Delayed: with clipping, a slab whose state rests on the host is updated in the next
 	// iteration, before its first use, instead of in a second walk after the backward.
-	Delayed bool
+	DelayedUpdates bool
 	// OnDisk, by slab: what rests on the host rests on the disk instead.
 	OnDisk []bool
 	Level  []Level // by block
 	// Spilled, by block: what waits for its backward waits on the host.
-	Spilled []bool
-	Window  int // how many streamed slabs may be on the device at once, those on their way home aside
+	OffloadedActivations []bool
+	Prefetch             int // how many streamed slabs may be on the device at once, those on their way home aside
 	// Piece is how many elements are updated at once where state moves, a multiple of
 	// the alignment; 0 for half a usual slab.
-	Piece int64
+	PieceElements int64
 	// Ahead is for how many updates to come optimizer state is fetched beforehand.
-	Ahead int
+	PrefetchStates int
 	// Loose: what leaves a device keeps its bytes until the next run there has begun, so
 	// that no run waits for a copy out. It takes room; the search takes it where some is
 	// left.
-	Loose bool
+	DelayedReuse bool
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
 	Devices int
@@ -39,20 +39,20 @@ type Choice struct {
 	ShardGradients, ShardWeights bool
 	// Vertical: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
-	Vertical bool
+	BreadthFirst bool
 }
 
 // hosted says whether the host updates a slab.
-func (c Choice) hosted(k int) bool {
-	return c.Hosted != nil && c.Hosted[k] && c.Offloaded[k] && !c.OnDisk[k]
+func (c Choice) updatedByCPU(k int) bool {
+	return c.UpdatedByCPU != nil && c.UpdatedByCPU[k] && c.OffloadedState[k] && !c.OnDisk[k]
 }
 
 // delayed says whether a trained slab is updated in the next iteration.
-func (c Choice) delayed(k int) bool { return c.Delayed && c.Offloaded[k] }
+func (c Choice) delayed(k int) bool { return c.DelayedUpdates && c.OffloadedState[k] }
 
 // delayedSlabs is how many slabs are updated in the next iteration.
 func (c Choice) delayedSlabs() (n int) {
-	for k := range c.Offloaded {
+	for k := range c.OffloadedState {
 		if c.delayed(k) {
 			n++
 		}
@@ -61,9 +61,9 @@ func (c Choice) delayedSlabs() (n int) {
 }
 
 // hostedSlabs is how many slabs the host updates.
-func (c Choice) hostedSlabs() (n int) {
-	for k := range c.Hosted {
-		if c.hosted(k) {
+func (c Choice) slabsUpdatedByCPU() (n int) {
+	for k := range c.UpdatedByCPU {
+		if c.updatedByCPU(k) {
 			n++
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // fine is how small a share of the blocks a stride gets: what less of them can change is
 // within what a forecast is worth.
-const fine = 32
+const strideShare = 32
 
 // patience is how many strides in a row may bring nothing.
 const patience = 2
@@ -22,13 +22,13 @@ func (s *search) persists() bool { return s.whole() && s.written < persistBudget
 
 // starts is how many families are climbed from at most: what is best near one of them need
 // not be near the best.
-const starts = 5
+const climbStarts = 5
 
 // climbAll climbs from the best of what was tried, and where plans are quickly written from
 // others.
 func (s *search) climbAll() error {
 	blocks, others := len(s.b.model.Blocks), s.others()
-	if err := s.climb(blocks/2, max(blocks/fine, 1)); err != nil {
+	if err := s.climb(blocks/2, max(blocks/strideShare, 1)); err != nil {
 		return err
 	}
 	for _, c := range others {
@@ -37,7 +37,7 @@ func (s *search) climbAll() error {
 		}
 		top := s.best
 		s.best = c
-		if err := s.climb(blocks/4, max(blocks/fine, 1)); err != nil {
+		if err := s.climb(blocks/4, max(blocks/strideShare, 1)); err != nil {
 			return err
 		}
 		found := s.best
@@ -49,10 +49,10 @@ func (s *search) climbAll() error {
 }
 
 // kind is what a mix makes use of.
-type kind struct{ streamed, offloaded, spilled, onDisk, hosted bool }
+type savingKinds struct{ streamed, offloaded, spilled, onDisk, hosted bool }
 
-func (m mix) kind() kind {
-	return kind{m.streamed > 0, m.offloaded > 0, m.spilled > 0, m.onDisk > 0, m.hosted > 0}
+func (m mix) savingKinds() savingKinds {
+	return savingKinds{m.streamed > 0, m.offloaded > 0, m.offloadedActivations > 0, m.onDisk > 0, m.updatedByCPU > 0}
 }
 
 // others are what was tried but for the best: the fastest, the fastest of two more kinds,
@@ -60,18 +60,18 @@ func (m mix) kind() kind {
 func (s *search) others() (list []*candidate) {
 	tried := slices.Clone(s.tried)
 	slices.SortStableFunc(tried, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
-	kinds, times := map[kind]bool{s.best.mix.kind(): true}, map[float64]bool{s.best.seconds: true}
+	kinds, times := map[savingKinds]bool{s.best.mix.savingKinds(): true}, map[float64]bool{s.best.seconds: true}
 	take := func(most int, also func(*candidate) bool) {
 		for _, a := range tried {
 			if a.fits && !a.bound && len(list) < most && !times[a.seconds] && also(a.candidate) {
-				kinds[a.candidate.mix.kind()], times[a.seconds] = true, true
+				kinds[a.candidate.mix.savingKinds()], times[a.seconds] = true, true
 				list = append(list, a.candidate)
 			}
 		}
 	}
 	take(1, func(*candidate) bool { return true })
-	take(3, func(c *candidate) bool { return !kinds[c.mix.kind()] })
-	take(starts-1, func(*candidate) bool { return true })
+	take(3, func(c *candidate) bool { return !kinds[c.mix.savingKinds()] })
+	take(climbStarts-1, func(*candidate) bool { return true })
 	return list
 }
 
@@ -82,7 +82,7 @@ func (s *search) climb(stride, least int) error {
 		idle++
 		for again := true; again; {
 			from := s.best
-			for _, m := range s.around(from.mix, stride) {
+			for _, m := range s.neighbours(from.mix, stride) {
 				if s.written > searchBudget {
 					return nil
 				}
@@ -94,7 +94,7 @@ func (s *search) climb(stride, least int) error {
 					idle = 0
 				}
 			}
-			if again = s.best.seconds < worth*from.seconds; again {
+			if again = s.best.seconds < worthwhile*from.seconds; again {
 				idle = 0
 			}
 		}
@@ -105,14 +105,14 @@ func (s *search) climb(stride, least int) error {
 // step tries one mix, if it may fit and be better than the best, and says whether memory
 // is all it lacks.
 func (s *search) step(m mix) (lacks bool, err error) {
-	c, err := s.glance(m)
+	c, err := s.estimate(m)
 	if err != nil || !s.beats(c) {
 		return false, err
 	}
 	if !c.fits || s.surelyLacks(c) {
 		return true, nil
 	}
-	if err := s.look(c); err != nil {
+	if err := s.fit(c); err != nil {
 		return false, err
 	}
 	return !c.fits, s.time(c)
@@ -120,40 +120,40 @@ func (s *search) step(m mix) (lacks bool, err error) {
 
 // surely is how much more than there is, as a share, a candidate must be predicted to
 // take to be left alone.
-const surely = 0.005
+const surelyShare = 0.005
 
 // surelyLacks says whether a candidate does not fit, judging by the best, which does:
 // what it takes beyond a glance is as much, unless it has less on the way.
 func (s *search) surelyLacks(c *candidate) bool {
-	if s.best == nil || !s.best.exact || c.mix.way != s.best.mix.way || c.mix.window < s.best.mix.window || c.mix.ahead < s.best.mix.ahead {
+	if s.best == nil || !s.best.exact || c.mix.way != s.best.mix.way || c.mix.prefetch < s.best.mix.prefetch || c.mix.prefetchStates < s.best.mix.prefetchStates {
 		return false
 	}
 	n := s.predicted(c, s.best)
-	return s.lack(n) > int64(surely*float64(n.budget))
+	return s.lack(n) > int64(surelyShare*float64(n.budget))
 }
 
 // around lists the mixes near one: those one change away, a number up or down, or one up
 // and another down, which trades one saving for another; and those that treat updates, or
 // what is on its way, otherwise.
-func (s *search) around(m mix, stride int) []mix {
-	v := &vicinity{mix: m, of: m, stride: stride, most: s.most()}
+func (s *search) neighbours(m mix, stride int) []mix {
+	v := &neighbourhood{mix: m, of: m, stride: stride, most: s.most()}
 	for i := range v.numbers() {
 		for _, by := range []int{-stride, stride} {
 			v.change(i, by)
-			v.keep()
+			v.add()
 		}
 		for j := range v.numbers() {
 			if i != j {
 				v.change(i, -stride)
 				v.change(j, stride)
-				v.keep()
+				v.add()
 			}
 		}
 	}
-	if m.spilled < v.most[3] {
-		v.spilled = v.most[3] // what more is kept waits there too
+	if m.offloadedActivations < v.most[3] {
+		v.offloadedActivations = v.most[3] // what more is kept waits there too
 		v.change(2, -stride)
-		v.keep()
+		v.add()
 	}
 	s.otherUpdates(v)
 	s.otherReach(v)
@@ -161,7 +161,7 @@ func (s *search) around(m mix, stride int) []mix {
 }
 
 // vicinity is the mixes near one: those kept so far, and the one that is being changed.
-type vicinity struct {
+type neighbourhood struct {
 	mix
 	of     mix
 	stride int
@@ -170,13 +170,13 @@ type vicinity struct {
 }
 
 // change moves a number of the mix within its range.
-func (v *vicinity) change(i, by int) {
+func (v *neighbourhood) change(i, by int) {
 	n := v.numbers()[i]
 	*n = min(max(*n+by, 0), v.most[i])
 }
 
 // keep adds the mix as it is now, and begins anew.
-func (v *vicinity) keep() {
+func (v *neighbourhood) add() {
 	if v.mix != v.of {
 		v.list = append(v.list, v.mix)
 	}
@@ -188,35 +188,35 @@ const mostRear = 3
 
 // otherUpdates has others update what is trained, or at another time. What the device
 // updates instead of the host had better be there in time.
-func (s *search) otherUpdates(v *vicinity) {
-	if v.of.hosted > 0 && v.of.ahead == 0 {
+func (s *search) otherUpdates(v *neighbourhood) {
+	if v.of.updatedByCPU > 0 && v.of.prefetchStates == 0 {
 		v.change(5, -v.stride)
-		v.ahead = 1
-		v.keep()
+		v.prefetchStates = 1
+		v.add()
 	}
-	for rear := 0; s.persists() && v.of.hosted > 0 && rear <= min(mostRear, v.most[5]); rear++ {
-		for _, ahead := range []int{v.of.ahead, s.mostAhead()} {
-			v.rear, v.ahead = rear, ahead
-			v.keep()
+	for rear := 0; s.persists() && v.of.updatedByCPU > 0 && rear <= min(mostRear, v.most[5]); rear++ {
+		for _, ahead := range []int{v.of.prefetchStates, s.mostAhead()} {
+			v.firstOnDevice, v.prefetchStates = rear, ahead
+			v.add()
 		}
 	}
 	if s.b.delayable() && v.of.offloaded > 0 {
 		v.delayed = !v.delayed
-		v.keep()
+		v.add()
 	}
 }
 
 // otherReach has more on its way to the device, or less. What that takes, others give.
-func (s *search) otherReach(v *vicinity) {
+func (s *search) otherReach(v *neighbourhood) {
 	for _, by := range []int{-1, 1} {
 		for _, give := range []int{0, by * v.stride} {
-			v.window = min(max(v.window+by, 1), 4)
+			v.prefetch = min(max(v.prefetch+by, 1), 4)
 			v.change(0, give)
-			v.keep()
+			v.add()
 			if s.b.training() && (give == 0 || s.persists()) {
-				v.ahead = s.aheadBy(v.ahead, by)
+				v.prefetchStates = s.aheadBy(v.prefetchStates, by)
 				v.change(2, give)
-				v.keep()
+				v.add()
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (s *search) aheadBy(ahead, steps int) int {
 
 // numbers are those of a mix that say how many.
 func (m *mix) numbers() [6]*int {
-	return [6]*int{&m.streamed, &m.offloaded, &m.recompute, &m.spilled, &m.onDisk, &m.hosted}
+	return [6]*int{&m.streamed, &m.offloaded, &m.recompute, &m.offloadedActivations, &m.onDisk, &m.updatedByCPU}
 }
 
 // most that each number can be.
@@ -249,7 +249,7 @@ func (s *search) most() [6]int {
 	if s.b.site.Disk.Budget == 0 {
 		most[4] = 0
 	}
-	if !s.b.hostsFast() {
+	if !s.b.cpuUpdatesTimed() {
 		most[5] = 0
 	}
 	return most

@@ -9,7 +9,7 @@ import (
 
 // find finds the best choice: of a model that is not deep at once, else from coarse to
 // fine, all of the search on a small miniature, and then near what was best there.
-func (s *search) find() (*candidate, error) {
+func (s *search) deepSearch() (*candidate, error) {
 	r := s.b.findRepeats()
 	s.times = r.times
 	fields, err := s.b.miniatures(r)
@@ -40,7 +40,7 @@ func (s *search) follow(coarse *search, r repeats) error {
 	s.written, s.simulated = s.written+coarse.written, s.simulated+coarse.simulated
 	like := r.likeness(coarse.b, coarse.times, s.b, s.times)
 	if coarse.best == nil {
-		return s.followLeanest(coarse, like)
+		return s.followSmallest(coarse, like)
 	}
 	for _, c := range coarse.ranked() {
 		if s.best != nil && !better(c, s.best) {
@@ -55,23 +55,23 @@ func (s *search) follow(coarse *search, r repeats) error {
 		return err
 	}
 	s.learn(coarse)
-	if much := s.times / coarse.times; much <= deep {
+	if much := s.times / coarse.times; much <= deepEnough {
 		return s.climb(much/2, 1)
 	}
 	return nil
 }
 
 // followLeanest sees whether what lacked least on a coarser field lacks something here.
-func (s *search) followLeanest(coarse *search, like likeness) (err error) {
-	if s.lean, err = s.glance(s.like(coarse.lean, coarse, like)); err != nil {
+func (s *search) followSmallest(coarse *search, like likeness) (err error) {
+	if s.smallest, err = s.estimate(s.like(coarse.smallest, coarse, like)); err != nil {
 		return err
 	}
-	if err := s.weigh(s.lean); err != nil {
+	if err := s.measureExactly(s.smallest); err != nil {
 		return err
 	}
 	s.learn(coarse)
-	if s.lean.fits {
-		return s.time(s.lean)
+	if s.smallest.fits {
+		return s.time(s.smallest)
 	}
 	return s.fitError()
 }
@@ -93,18 +93,18 @@ func (s *search) ranked() []*candidate {
 // that is like the candidate's.
 func (s *search) like(c *candidate, coarse *search, l likeness) mix {
 	m, choice := coarse.enlarged(c.mix, s.b), l.choice(c.choice, s.b)
-	m.streamed, m.offloaded, m.onDisk, m.hosted = count(choice.Streamed), count(choice.Offloaded), count(choice.OnDisk), count(choice.Hosted)
-	if m.hosted > 0 && choice.hostsAll() {
-		m.hosted = len(choice.Hosted)
+	m.streamed, m.offloaded, m.onDisk, m.updatedByCPU = count(choice.Streamed), count(choice.OffloadedState), count(choice.OnDisk), count(choice.UpdatedByCPU)
+	if m.updatedByCPU > 0 && choice.cpuUpdatesAll() {
+		m.updatedByCPU = len(choice.UpdatedByCPU)
 	}
 	s.given[m] = choice
 	return m
 }
 
 // hostsAll says whether the host updates all it can.
-func (c Choice) hostsAll() bool {
-	for k := range c.Hosted {
-		if c.Offloaded[k] && !c.OnDisk[k] && !c.Hosted[k] {
+func (c Choice) cpuUpdatesAll() bool {
+	for k := range c.UpdatedByCPU {
+		if c.OffloadedState[k] && !c.OnDisk[k] && !c.UpdatedByCPU[k] {
 			return false
 		}
 	}
@@ -113,10 +113,10 @@ func (c Choice) hostsAll() bool {
 
 // enlarged is a mix of this search for a deeper model.
 func (s *search) enlarged(m mix, b *blueprint) mix {
-	for _, n := range []*int{&m.streamed, &m.offloaded, &m.onDisk, &m.hosted} {
+	for _, n := range []*int{&m.streamed, &m.offloaded, &m.onDisk, &m.updatedByCPU} {
 		*n = enlarge(*n, len(s.b.slabs.list), len(b.slabs.list))
 	}
-	for _, n := range []*int{&m.recompute, &m.spilled} {
+	for _, n := range []*int{&m.recompute, &m.offloadedActivations} {
 		*n = enlarge(*n, len(s.b.model.Blocks), len(b.model.Blocks))
 	}
 	return m
@@ -128,7 +128,7 @@ func enlarge(n, of, more int) int { return (n*more + of/2) / of }
 // settle tries a mix, and where it does not fit, leaner ones, until one does.
 func (s *search) settle(m mix) error {
 	tried := []mix{m}
-	for by := max(len(s.b.model.Blocks)/fine/2, 1); ; by *= 2 {
+	for by := max(len(s.b.model.Blocks)/strideShare/2, 1); ; by *= 2 {
 		for _, m := range tried {
 			if _, err := s.step(m); err != nil {
 				return err
@@ -137,12 +137,12 @@ func (s *search) settle(m mix) error {
 		if s.best != nil || by > 4*len(s.b.model.Blocks) {
 			return nil
 		}
-		tried = s.leanerBy(m, by)
+		tried = s.smallerBy(m, by)
 	}
 }
 
 // leanerBy lists mixes that save more: each number higher, then all of them.
-func (s *search) leanerBy(m mix, by int) (list []mix) {
+func (s *search) smallerBy(m mix, by int) (list []mix) {
 	all := m
 	for i, most := range s.most() {
 		one := m
@@ -163,7 +163,7 @@ func (s *search) learn(coarse *search) {
 		c := s.made[m]
 		if c == nil || !c.written {
 			rough := *a.candidate
-			rough.mix, rough.choice, rough.exact, rough.rough = m, s.choice(m), false, true
+			rough.mix, rough.choice, rough.exact, rough.extrapolated = m, s.choice(m), false, true
 			c = &rough
 		}
 		s.tried = append(s.tried, attempt{family{0, func(int) mix { return m }}, c})

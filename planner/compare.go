@@ -30,7 +30,7 @@ type Compared struct {
 // Compare plans every strategy by itself and says what each takes: those of one
 // device, then the ways to share the work of several.
 func (r Request) Compare() ([]Compared, error) {
-	m, err := r.Trace(r.Rows, r.Seq)
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (r Request) Compare() ([]Compared, error) {
 		if st.training && !b.training() {
 			continue
 		}
-		one, err := compare(&single, st.name, some(st.lines(&single)))
+		one, err := compare(&single, st.name, withoutFirst(st.lines(&single)))
 		if err != nil {
 			return nil, err
 		}
@@ -72,13 +72,13 @@ var strategies = []struct {
 		return []family{{2 * len(b.model.Blocks), func(i int) mix { return mix{recompute: i} }}}
 	}},
 	{"activation offload", true, func(b *blueprint) []family {
-		return []family{{len(b.model.Blocks), func(i int) mix { return mix{spilled: i} }}}
+		return []family{{len(b.model.Blocks), func(i int) mix { return mix{offloadedActivations: i} }}}
 	}},
 	{"optimizer offload", true, func(b *blueprint) (list []family) {
 		for _, r := range b.amounts() {
-			list = append(list, family{len(b.slabs.list), func(i int) mix { return mix{offloaded: i, recompute: r, ahead: 1} }})
+			list = append(list, family{len(b.slabs.list), func(i int) mix { return mix{offloaded: i, recompute: r, prefetchStates: 1} }})
 		}
-		return b.withHosted(list)
+		return b.withCPUUpdates(list)
 	}},
 	{"cpu offload", false, func(b *blueprint) (list []family) {
 		for _, window := range []int{3, 2, 1} {
@@ -89,7 +89,7 @@ var strategies = []struct {
 		if b.training() {
 			list = append(list, b.streaming(2, 2*len(b.model.Blocks), len(b.model.Blocks)))
 		}
-		return b.withHosted(list)
+		return b.withCPUUpdates(list)
 	}},
 	{"disk offload", false, func(b *blueprint) []family {
 		if b.site.Disk.Budget == 0 {
@@ -103,7 +103,7 @@ var strategies = []struct {
 
 // some leaves out the first choice of each line, which does nothing of what the line
 // is about.
-func some(lines []family) (list []family) {
+func withoutFirst(lines []family) (list []family) {
 	for _, f := range lines {
 		if f.size > 0 {
 			list = append(list, family{f.size - 1, func(i int) mix { return f.mix(i + 1) }})
@@ -117,7 +117,7 @@ func some(lines []family) (list []family) {
 // streaming is the line along which more and more weights rest on the host, and
 // with training all optimizer state.
 func (b *blueprint) streaming(window, recompute, spilled int) family {
-	m := mix{window: window, recompute: recompute, spilled: spilled, ahead: window - 1}
+	m := mix{prefetch: window, recompute: recompute, offloadedActivations: spilled, prefetchStates: window - 1}
 	if b.training() {
 		m.offloaded = len(b.slabs.list)
 	}
@@ -146,8 +146,8 @@ func compare(b *blueprint, name string, lines []family) (Compared, error) {
 	if s.best != nil {
 		return s.compared(name, s.best), nil
 	}
-	err := s.findLeanest()
-	return s.compared(name, s.lean), err
+	err := s.findSmallest()
+	return s.compared(name, s.smallest), err
 }
 
 func (s *search) compared(name string, c *candidate) Compared {
@@ -168,7 +168,7 @@ func (b *blueprint) compareWay(w way) (Compared, error) {
 	switch n := s.devices(); {
 	case n == 1:
 		one.Reason = "the machine has one device"
-	case w != splitModel && b.goal.Micros < 2:
+	case w != splitModel && b.goal.MicroBatches < 2:
 		one.Reason = fmt.Sprintf("it needs micro-batches for the %d devices to share, an iteration has one; accumulate %d", n, n)
 	case w == shardedState && !b.training():
 		one.Reason = "it is about gradients and optimizer state; without training it is data parallel"

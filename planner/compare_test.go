@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 // Ways of several devices are ruled out in words.
 func TestCompareRulesOut(t *testing.T) {
 	possible := func(devices, micros int, train bool) (names []string) {
-		goal := planner.Goal{Micros: micros}
+		goal := planner.Goal{MicroBatches: micros}
 		if train {
 			goal = tiny.AdamW(micros, false)
 		}
@@ -126,7 +126,7 @@ func TestWhatFitsStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(p.Strategy, "offload") || strings.Contains(p.Strategy, "disk") {
-			r.Goal.Insist = planner.Insist{Weights: plan.OnDevice, State: plan.OnDevice}
+			r.Goal.Constraints = planner.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
 			q, _, err := r.Plan()
 			if err != nil || p.Forecast.StepSeconds > 0.98*q.Forecast.StepSeconds {
 				t.Errorf("%s: %s takes %v s, %v", name, p.Strategy, p.Forecast.StepSeconds, err)

@@ -24,13 +24,13 @@ func TestSearchIsNearTheBest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := spec.Trace("small", info.Type, m, graph.Config{Rows: 1, Seq: 128, DType: dtype.F32, Task: graph.Train})
+	model, err := spec.Trace("small", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: 128, DType: dtype.F32, Task: graph.Train})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rates := sim.Rates{Matrix: 4e11, Vector: 4e10, Memory: 1e11, In: 5e9, Out: 5e9}
 	site := Site{Device: "gpu0", Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates, Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates)}
-	goal := Goal{Micros: 1, Optimizer: &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}}
+	goal := Goal{MicroBatches: 1, Optimizer: &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}}
 	all := everything(t, model, goal, site)
 	standard := all[0]
 	for _, share := range []float64{0.35, 0.5, 0.7, 0.9} {
@@ -71,7 +71,7 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 			for recompute := range b.recomputes() + 1 {
 				for spilled := range blocks + 1 {
 					for _, look := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
-						c := &candidate{choice: s.choice(mix{streamed: streamed, offloaded: offloaded, recompute: recompute, spilled: spilled, window: look[0], ahead: look[1]})}
+						c := &candidate{choice: s.choice(mix{streamed: streamed, offloaded: offloaded, recompute: recompute, offloadedActivations: spilled, prefetch: look[0], prefetchStates: look[1]})}
 						c.seconds, c.device = forecastOf(t, b, c.choice)
 						all = append(all, c)
 					}

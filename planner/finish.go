@@ -9,30 +9,30 @@ import (
 // draft is a plan whose buffers have no places yet.
 type draft struct {
 	*emitter
-	spans   []span    // by buffer
-	moving  [][]*span // by arena: of its buffers that are no homes
-	base    []int64   // by arena: where its homes end
-	leaving []leaving
+	spans    []span    // by buffer
+	moving   [][]*span // by arena: of its buffers that are no homes
+	base     []int64   // by arena: where its homes end
+	outgoing []outgoing
 }
 
 func newDraft(e *emitter) *draft {
 	d := &draft{emitter: e, spans: lives(e.p)}
 	e.holdStops(d.spans)
 	e.holdLanded(d.spans)
-	d.leaving = e.findLeaving(d.spans)
-	d.loosen(e.c.Loose)
+	d.outgoing = e.findOutgoing(d.spans)
+	d.delayReuse(e.c.DelayedReuse)
 	d.placeHomes()
 	return d
 }
 
 // steps of the plan, frees left out.
-func (d *draft) steps() int { return len(d.p.Steps) }
+func (d *draft) steps() int { return len(d.p.Instructions) }
 
 // least is the plan with arenas as large as what is alive in them at once: no packing
 // takes less.
 func (d *draft) least() *plan.Plan {
 	for a, moving := range d.moving {
-		d.p.Arenas[a].Bytes = d.base[a] + liveMost(moving, len(d.p.Steps))
+		d.p.Arenas[a].Bytes = d.base[a] + liveMost(moving, len(d.p.Instructions))
 	}
 	return d.p
 }
@@ -65,24 +65,24 @@ func lives(p *plan.Plan) []span {
 // holdStops lets stops on the way to and from the disk live until later ones are
 // taken, so that reading does not wait for the memory of what is still written.
 func (e *emitter) holdStops(spans []span) {
-	for i, id := range e.stops {
-		if later := i + 2*e.c.Ahead; e.c.Ahead > 0 && later < len(e.stops) {
-			spans[id].to = max(spans[id].to, spans[e.stops[later]].from)
+	for i, id := range e.diskStops {
+		if later := i + 2*e.c.PrefetchStates; e.c.PrefetchStates > 0 && later < len(e.diskStops) {
+			spans[id].to = max(spans[id].to, spans[e.diskStops[later]].from)
 		}
 	}
 }
 
 // leaving is a buffer of a device that a move carries away: in use up to step last, while
 // the device goes on to other work in step until.
-type leaving struct{ buffer, last, until int }
+type outgoing struct{ buffer, last, until int }
 
 // loosen lets what leaves a device keep its bytes until other work there has begun, or
 // ends that again. Else that work could be given the bytes, and wait for the move.
-func (d *draft) loosen(loose bool) {
-	for _, l := range d.leaving {
+func (d *draft) delayReuse(loose bool) {
+	for _, l := range d.outgoing {
 		d.spans[l.buffer].to = l.last
 	}
-	for _, l := range d.leaving {
+	for _, l := range d.outgoing {
 		if to := &d.spans[l.buffer].to; loose {
 			*to = max(*to, l.until)
 		}
@@ -90,11 +90,11 @@ func (d *draft) loosen(loose bool) {
 }
 
 // findLeaving walks back from the last step.
-func (e *emitter) findLeaving(spans []span) (list []leaving) {
+func (e *emitter) findOutgoing(spans []span) (list []outgoing) {
 	next := make([]nextWork, len(e.p.Devices))
-	for i := len(e.p.Steps) - 1; i >= 0; i-- {
-		s := &e.p.Steps[i]
-		if s.Verb == plan.Run || s.Verb == plan.UpdateRun {
+	for i := len(e.p.Instructions) - 1; i >= 0; i-- {
+		s := &e.p.Instructions[i]
+		if s.Verb == plan.Run || s.Verb == plan.Update {
 			next[s.Device].meet(s, i)
 		}
 		if s.Verb != plan.Move {
@@ -105,7 +105,7 @@ func (e *emitter) findLeaving(spans []span) (list []leaving) {
 			continue
 		}
 		if until := next[b.Arena].after(s); until > spans[s.Src].to {
-			list = append(list, leaving{s.Src, spans[s.Src].to, until})
+			list = append(list, outgoing{s.Src, spans[s.Src].to, until})
 		}
 	}
 	return list
@@ -115,7 +115,7 @@ func (e *emitter) findLeaving(spans []span) (list []leaving) {
 // on a block, and of that on another behind it.
 type nextWork struct{ run, block, first, behind int }
 
-func (n *nextWork) meet(s *plan.Step, at int) {
+func (n *nextWork) meet(s *plan.Instruction, at int) {
 	if s.Verb == plan.Run {
 		n.run = at
 	}
@@ -127,9 +127,9 @@ func (n *nextWork) meet(s *plan.Step, at int) {
 
 // after is the step in which other work begins: on another block, or where a move is about
 // a micro-batch, the next one's.
-func (n *nextWork) after(move *plan.Step) int {
+func (n *nextWork) after(move *plan.Instruction) int {
 	switch {
-	case move.Micro >= 0:
+	case move.MicroBatch >= 0:
 		return n.run
 	case move.Block == n.block:
 		return n.behind
@@ -163,29 +163,29 @@ func (d *draft) placeHomes() {
 			d.moving[b.Arena] = append(d.moving[b.Arena], &d.spans[id])
 			continue
 		}
-		b.Offset = up(d.base[b.Arena], d.b.site.Alignment)
+		b.Offset = alignUp(d.base[b.Arena], d.b.site.Alignment)
 		d.base[b.Arena] = b.Offset + b.Bytes
 	}
 	for a := range d.base {
-		d.base[a] = up(d.base[a], d.b.site.Alignment)
+		d.base[a] = alignUp(d.base[a], d.b.site.Alignment)
 	}
 }
 
 // endLives puts a free behind the last step that touches each buffer that is no
 // home.
 func (e *emitter) endLives(spans []span) {
-	ends := make([][]int, len(e.p.Steps))
+	ends := make([][]int, len(e.p.Instructions))
 	for id, s := range spans {
 		if s.to >= 0 && !e.p.Buffers[id].Home {
 			ends[s.to] = append(ends[s.to], id)
 		}
 	}
-	steps := make([]plan.Step, 0, len(e.p.Steps)+len(e.p.Buffers))
-	for i, s := range e.p.Steps {
+	steps := make([]plan.Instruction, 0, len(e.p.Instructions)+len(e.p.Buffers))
+	for i, s := range e.p.Instructions {
 		steps = append(steps, s)
 		for _, id := range ends[i] {
-			steps = append(steps, plan.Step{Verb: plan.Free, Block: s.Block, Micro: s.Micro, Dst: id})
+			steps = append(steps, plan.Instruction{Verb: plan.Free, Block: s.Block, MicroBatch: s.MicroBatch, Dst: id})
 		}
 	}
-	e.p.Steps = steps
+	e.p.Instructions = steps
 }

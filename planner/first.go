@@ -3,12 +3,12 @@ package planner
 // firstThatMay is the index of the first choice of a family whose homes fit, given
 // the last, whose homes do.
 func (s *search) firstThatMay(f family, last *candidate) (int, error) {
-	return firstOf(0, f.size, s.lack(last.needed), func(i int) (int64, error) {
-		c, err := s.glance(f.mix(i))
+	return firstOf(0, f.size, s.lack(last.demand), func(i int) (int64, error) {
+		c, err := s.estimate(f.mix(i))
 		if err != nil {
 			return 0, err
 		}
-		return s.lack(c.needed), nil
+		return s.lack(c.demand), nil
 	})
 }
 
@@ -25,10 +25,10 @@ func (s *search) firstThatFits(f family, lo int, last *candidate) (*candidate, e
 		if tries > 2 {
 			at = (lo + hi) / 2
 		}
-		if near, err = s.glance(f.mix(at)); err != nil {
+		if near, err = s.estimate(f.mix(at)); err != nil {
 			return nil, err
 		}
-		if err := s.look(near); err != nil {
+		if err := s.fit(near); err != nil {
 			return nil, err
 		}
 		if near.fits {
@@ -44,7 +44,7 @@ func (s *search) firstThatFits(f family, lo int, last *candidate) (*candidate, e
 // a candidate that was written.
 func (s *search) guess(f family, lo, hi int, near *candidate) (int, error) {
 	lack := func(i int) (int64, error) {
-		c, err := s.glance(f.mix(i))
+		c, err := s.estimate(f.mix(i))
 		if err != nil {
 			return 0, err
 		}
@@ -59,7 +59,7 @@ func (s *search) guess(f family, lo, hi int, near *candidate) (int, error) {
 }
 
 // predicted is what the plan of a candidate takes, judging by another.
-func (s *search) predicted(c, near *candidate) needed {
+func (s *search) predicted(c, near *candidate) demand {
 	p := *c.homes
 	p.Arenas = append(p.Arenas[:0:0], p.Arenas...)
 	for i := range p.Arenas {
@@ -67,7 +67,7 @@ func (s *search) predicted(c, near *candidate) needed {
 			p.Arenas[i].Bytes += near.arenas[i] - near.homes.Arenas[i].Bytes
 		}
 	}
-	return needs(&p, s.b.site.SharedPools, c.share)
+	return needs(&p, s.b.site.SharedMemory, c.share)
 }
 
 // firstOf finds the least index from lo on that lacks nothing; hi is known to, with so

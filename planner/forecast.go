@@ -27,7 +27,7 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
 	c, busy := s.executor.Counters(), s.busy()
 	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
-	if trails(p) {
+	if carriesOver(p) {
 		second, err := s.iterate()
 		if err != nil {
 			return nil, fmt.Errorf("forecasting: %w", err)
@@ -35,13 +35,13 @@ func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 		f.StepSeconds = max(second-first, longest(busy)).Seconds()
 	}
 	busiest(f, p, busy)
-	f.TokensPerSec = float64(p.Rows*p.Seq*int64(p.Micros)) / max(f.StepSeconds, 1e-12)
+	f.TokensPerSec = float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)) / max(f.StepSeconds, 1e-12)
 	return f, nil
 }
 
 // Timeline is what each step of an iteration will take and when, by the forecast.
 func Timeline(p *plan.Plan, site Site) ([]trace.Event, error) {
-	ring := trace.NewRing(len(p.Steps))
+	ring := trace.NewRing(len(p.Instructions))
 	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
@@ -64,7 +64,7 @@ type simulation struct {
 
 func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
-	devices, oneByOne := make([]device.Device, len(p.Devices)), !executor.Notes(len(p.Devices), handed(p))
+	devices, oneByOne := make([]device.Device, len(p.Devices)), !executor.CanCapture(len(p.Devices), launches(p))
 	for d := range devices {
 		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
 		s.devices[d].NoScratch, s.devices[d].OneByOne = true, oneByOne
@@ -77,12 +77,12 @@ func simulate(p *plan.Plan, site Site) (*simulation, error) {
 }
 
 // handed is how many kernels and copies an iteration hands over.
-func handed(p *plan.Plan) (n int64) {
-	for i := range p.Steps {
-		switch s := &p.Steps[i]; s.Verb {
+func launches(p *plan.Plan) (n int64) {
+	for i := range p.Instructions {
+		switch s := &p.Instructions[i]; s.Verb {
 		case plan.Run:
 			n += int64(len(p.Programs[s.Program].Graph.Nodes))
-		case plan.Move, plan.UpdateRun:
+		case plan.Move, plan.Update:
 			n++
 		}
 	}
@@ -103,19 +103,19 @@ func (s *simulation) share(p *plan.Plan, site Site) {
 			others = append(others, v)
 		}
 	}
-	if host != nil && site.Host.Memory > 0 {
-		host.Beside(others)
+	if host != nil && site.CPU.Memory > 0 {
+		host.ShareHostMemory(others)
 	}
 }
 
 // iterate carries the plan out once more and says when that has ended: not before, the
 // next iteration begins.
 func (s *simulation) iterate() (end time.Duration, err error) {
-	if err := s.executor.Iterate(context.Background(), executor.Numbers{}); err != nil {
+	if err := s.executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		return 0, err
 	}
 	for _, v := range s.devices {
-		end = max(end, v.Waited())
+		end = max(end, v.WaitedUntil())
 	}
 	for _, v := range s.devices {
 		v.Resume(end)
@@ -143,9 +143,9 @@ func longest(busy []map[string]time.Duration) (most time.Duration) {
 }
 
 // trails says whether copies of an iteration may end in the next.
-func trails(p *plan.Plan) bool {
-	for i := range p.Steps {
-		if p.Steps[i].Trails {
+func carriesOver(p *plan.Plan) bool {
+	for i := range p.Instructions {
+		if p.Instructions[i].CarriesOver {
 			return true
 		}
 	}
@@ -171,8 +171,8 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 		}
 	}
 	for resource, share := range f.Busy {
-		if share > f.AtBest || share == f.AtBest && resource < f.Bound {
-			f.AtBest, f.Bound = share, resource
+		if share > f.RooflineShare || share == f.RooflineShare && resource < f.Bound {
+			f.RooflineShare, f.Bound = share, resource
 		}
 	}
 }
@@ -189,8 +189,8 @@ func (s Site) ratesOf(d plan.Device) sim.Rates {
 	if d.Name == DiskName {
 		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
 	}
-	if d.Name == HostName && s.Host.Memory > 0 {
-		return s.Host
+	if d.Name == HostName && s.CPU.Memory > 0 {
+		return s.CPU
 	}
 	return s.Rates
 }
@@ -204,7 +204,7 @@ func flops(p *plan.Plan) (sum float64) {
 	for i, g := range p.Programs {
 		per[i] = g.Graph.Cost().Flops
 	}
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb == plan.Run {
 			sum += per[s.Program]
 		}

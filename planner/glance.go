@@ -10,30 +10,30 @@ import (
 // glance is what can be said of a choice without writing its plan: the memory that its
 // homes take, with what waits for the backward, and the time that its products and
 // transfers take alone. The plan takes no less of either.
-type glance struct {
+type estimate struct {
 	homes   *plan.Plan // devices and arenas; no buffers, no steps
 	seconds float64
 }
 
-func (b *blueprint) glance(c Choice) (glance, error) {
+func (b *blueprint) estimate(c Choice) (estimate, error) {
 	c = b.allowed(c)
 	e := &emitter{b: b, c: c, counting: true}
 	e.start()
 	if err := e.homes(); err != nil {
-		return glance{}, err
+		return estimate{}, err
 	}
-	spilled, err := e.countTurn()
+	spilled, err := e.countTurnaround()
 	if err != nil {
-		return glance{}, err
+		return estimate{}, err
 	}
-	seconds, err := b.atBest(c, e.state, spilled)
-	return glance{e.p, seconds}, err
+	seconds, err := b.lowerBound(c, e.state, spilled)
+	return estimate{e.p, seconds}, err
 }
 
 // eachUpdate visits the calls that update a slab as a whole.
 func (b *blueprint) eachUpdate(s *plan.Slab, visit func(op.Call)) error {
-	for _, stretch := range b.update.Stretches(s, plan.Piece{To: s.Elements}) {
-		call, err := b.update.Call(stretch)
+	for _, stretch := range b.optimizer.Spans(s, plan.Piece{To: s.Elements}) {
+		call, err := b.optimizer.Call(stretch)
 		if err != nil {
 			return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
 		}

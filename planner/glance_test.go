@@ -27,7 +27,7 @@ func small(t testing.TB, config string, task graph.Task) *spec.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := spec.Trace("small", info.Type, m, graph.Config{Rows: 1, Seq: 64, DType: dtype.BF16, Task: task})
+	model, err := spec.Trace("small", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: 64, DType: dtype.BF16, Task: task})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 	t.Helper()
 	site := Site{Device: "gpu0", Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates,
 		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
-	goal := Goal{Micros: micros}
+	goal := Goal{MicroBatches: micros}
 	if task == graph.Train {
 		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
 	}
@@ -53,10 +53,10 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 // randomMix is any mix of a way; without training only what makes sense then.
 func randomMix(r *rand.Rand, s *search, w way) mix {
 	slabs, blocks := len(s.b.slabs.list), len(s.b.model.Blocks)
-	m := mix{way: w, streamed: r.IntN(slabs + 1), window: 1 + r.IntN(4)}
+	m := mix{way: w, streamed: r.IntN(slabs + 1), prefetch: 1 + r.IntN(4)}
 	m.onDisk = r.IntN(slabs+1) * r.IntN(2)
 	if s.b.training() {
-		m.offloaded, m.recompute, m.spilled, m.ahead = r.IntN(slabs+1), r.IntN(s.b.recomputes()+1), r.IntN(blocks+1), r.IntN(3)
+		m.offloaded, m.recompute, m.offloadedActivations, m.prefetchStates = r.IntN(slabs+1), r.IntN(s.b.recomputes()+1), r.IntN(blocks+1), r.IntN(3)
 		m.delayed = r.IntN(2) == 0
 	}
 	return m
@@ -69,17 +69,17 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	for n := range 200 {
 		rates := []sim.Rates{
 			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9},
-			{Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, Duplex: machine.HalfDuplex},
-			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9, Duplex: 0.7},
-			{Matrix: 1e12, Lasting: 7e11, Memory: 1e11, In: 1e9, Out: 2e9},
+			{Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, Bidirectional: machine.HalfDuplex},
+			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9, Bidirectional: 0.7},
+			{Matrix: 1e12, Sustained: 7e11, Memory: 1e11, In: 1e9, Out: 2e9},
 		}[r.IntN(4)]
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
 		if s.b.training() && r.IntN(2) == 0 {
-			s.b.goal.Optimizer.Clip, s.b.update.Clip = true, true
+			s.b.goal.Optimizer.Clip, s.b.optimizer.Clip = true, true
 		}
 		ways := s.sensible()
 		m := randomMix(r, s, ways[r.IntN(len(ways))])
-		c, err := s.glance(m)
+		c, err := s.estimate(m)
 		if err != nil {
 			t.Fatal(err)
 		}

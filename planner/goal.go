@@ -21,7 +21,7 @@ import (
 
 // Goal is what the user wants done.
 type Goal struct {
-	Micros int // micro-batches per iteration; 0 counts as 1
+	MicroBatches int // micro-batches per iteration; 0 counts as 1
 	// Optimizer of a training task; nil otherwise.
 	Optimizer *Optimizer
 	// Master keeps full-precision weights beside the ones computed with.
@@ -31,8 +31,8 @@ type Goal struct {
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
 	// Insist is what the search has no choice about, Bounds what narrows it.
-	Insist Insist
-	Bounds Bounds
+	Constraints Constraints
+	Bounds      Bounds
 }
 
 // Optimizer is the part of one the planner must know.
@@ -42,8 +42,8 @@ type Optimizer struct {
 	// States are what it keeps of a param besides a master; nil for nothing.
 	States func(spec.Param) []op.State
 	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.
-	Coded func(spec.Param) []op.State
-	Clip  bool // gradients are clipped by their global norm
+	States8Bit func(spec.Param) []op.State
+	Clip       bool // gradients are clipped by their global norm
 }
 
 // FullStates keeps states as large as each param, in f32.
@@ -71,9 +71,9 @@ type Site struct {
 	Budgets []int64
 	// Host is how fast the host's processor computes beside the devices: updates may run
 	// there. The zero value is a host that is busy otherwise.
-	Host        sim.Rates
-	Disk        Disk // where bytes may rest when the host is full
-	SharedPools bool // device and host memory are the same memory, both count against HostBudget
+	CPU          sim.Rates
+	Disk         Disk // where bytes may rest when the host is full
+	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
 }
 
 // Disk is a folder that bytes may rest in; a budget of 0 is none.
@@ -84,7 +84,7 @@ type Disk struct {
 }
 
 // room is the free space that bytes at rest take.
-func (d Disk) room(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
+func (d Disk) space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
 
 // DiskName is the name of the disk among a plan's devices.
 const DiskName = "disk"
@@ -136,13 +136,13 @@ type FitOption struct {
 	Change string              `json:"change"` // in words
 	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
 	// The request that fits.
-	Rows   int64 `json:"rows"`
-	Seq    int64 `json:"seq"`
-	Micros int   `json:"micros"`
-	Device int64 `json:"device_bytes"`
-	Host   int64 `json:"host_bytes"`
-	Disk   int64 `json:"disk_bytes,omitempty"`   // the free space it takes
-	Coded  bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
+	MicroBatchSize int64 `json:"rows"`
+	Seq            int64 `json:"seq"`
+	MicroBatches   int   `json:"micros"`
+	Device         int64 `json:"device_bytes"`
+	Host           int64 `json:"host_bytes"`
+	Disk           int64 `json:"disk_bytes,omitempty"`   // the free space it takes
+	States8Bit     bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
 }
 
 // deviceNeed is what the leanest plan takes of the device.

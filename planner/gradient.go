@@ -59,7 +59,7 @@ func (e *emitter) gradientDone(k int) error {
 // own, in the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
 	owner := e.owner[k]
-	step := plan.Step{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.b.owner[k], Micro: -1, Slab: k}
+	step := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.b.owner[k], MicroBatch: -1, Slab: k}
 	for d := range e.on {
 		part := &e.on[d].slabs[k].gradient
 		if *part < 0 {
@@ -70,20 +70,20 @@ func (e *emitter) sumDevices(k int) {
 			id = e.moveIn(owner, id, e.b.owner[k], -1)
 		}
 		*part = -1
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InGrad, Index: len(step.Bind), Buffer: id})
+		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InGrad, Index: len(step.Bindings), Buffer: id})
 	}
-	e.on[owner].slabs[k].gradient = step.Bind[0].Buffer
+	e.on[owner].slabs[k].gradient = step.Bindings[0].Buffer
 	if len(e.on) > 1 {
-		e.handOver(k)
+		e.ownerHasGradient(k)
 	}
-	if len(step.Bind) > 1 {
+	if len(step.Bindings) > 1 {
 		e.add(step)
 	}
 }
 
 // handOver notes that the owner of a slab now has what any device has written of its
 // gradient, and others have nothing.
-func (e *emitter) handOver(k int) {
+func (e *emitter) ownerHasGradient(k int) {
 	for _, id := range e.b.slabs.params[k] {
 		some := false
 		for d := range e.on {
@@ -107,24 +107,24 @@ func (b *blueprint) inSlab(block, k int) []bool {
 // moved to the first.
 func (e *emitter) squares(k int) error {
 	owner, block := e.owner[k], e.b.owner[k]
-	l, err := e.b.program(block, squares, KeepAll, e.b.inSlab(block, k))
+	l, err := e.b.program(block, squares, SaveAll, e.b.inSlab(block, k))
 	if err != nil {
 		return err
 	}
 	state := &e.on[owner].slabs[k]
-	into := plan.Bind{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.b.partials[k]}
+	into := plan.Binding{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.b.normStart[k]}
 	if owner != 0 {
-		into = plan.Bind{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
+		into = plan.Binding{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
 	}
-	step := plan.Step{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, Micro: -1, Program: e.programID(l), Bind: []plan.Bind{
+	step := plan.Instruction{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, MicroBatch: -1, Program: e.programID(l), Bindings: []plan.Binding{
 		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
 	if l.Frame > 0 {
 		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, owner, l.Frame)
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: scratch})
+		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InFrame, Buffer: scratch})
 	}
 	e.add(step)
 	if owner != 0 {
-		e.add(plan.Step{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, Micro: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.b.partials[k]})
+		e.add(plan.Instruction{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, MicroBatch: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.b.normStart[k]})
 	}
 	if home := e.p.Slabs[k].Gradient; home >= 0 {
 		e.moveOut(owner, state.gradient, home, block, -1)
@@ -134,11 +134,11 @@ func (e *emitter) squares(k int) error {
 }
 
 // turn is the update of one piece.
-type turn struct{ slab, piece int }
+type updateTurn struct{ slab, piece int }
 
 // queueUpdates lists the updates of an iteration in the order they come.
 func (e *emitter) queueUpdates() {
-	e.queueLate()
+	e.queueDeferred()
 	if e.b.goal.Optimizer.Clip {
 		for k := len(e.p.Slabs) - 1; k >= 0; k-- {
 			if !e.owed[k] {
@@ -156,21 +156,21 @@ func (e *emitter) queueUpdates() {
 
 func (e *emitter) queueUpdate(k int) {
 	for i := range e.p.Slabs[k].Pieces {
-		e.turns = append(e.turns, turn{k, i})
+		e.updateTurns = append(e.updateTurns, updateTurn{k, i})
 	}
 }
 
 // fetchAhead brings what the next updates need, so that it comes while something
 // else computes and what was updated before is on its way out.
 func (e *emitter) fetchAhead() {
-	end := len(e.turns)
-	if e.updated < e.lateTurns { // of others there are no gradients yet
-		end = e.lateTurns
+	end := len(e.updateTurns)
+	if e.updated < e.deferredTurns { // of others there are no gradients yet
+		end = e.deferredTurns
 	}
-	for ; e.fetched < end && e.fetched <= e.updated+e.c.Ahead*e.c.devices(); e.fetched++ {
-		t := e.turns[e.fetched]
+	for ; e.fetched < end && e.fetched <= e.updated+e.c.PrefetchStates*e.c.devices(); e.fetched++ {
+		t := e.updateTurns[e.fetched]
 		e.fetchPiece(t)
-		if e.b.goal.Optimizer.Clip && !e.c.hosted(t.slab) {
+		if e.b.goal.Optimizer.Clip && !e.c.updatedByCPU(t.slab) {
 			e.fetchSlab(t.slab)
 		}
 	}
@@ -184,14 +184,14 @@ func (e *emitter) fetchStates(i int) {
 }
 
 // fetchPiece brings master and moments of a piece to its owner.
-func (e *emitter) fetchPiece(t turn) {
+func (e *emitter) fetchPiece(t updateTurn) {
 	p, owner := e.p.Slabs[t.slab].Pieces[t.piece], e.owner[t.slab]
 	state := &e.on[owner].slabs[t.slab].pieces[t.piece]
 	if state.master < 0 && p.Master >= 0 {
 		state.master = e.moveIn(owner, p.Master, e.b.owner[t.slab], -1)
 	}
-	if state.moment < 0 && p.Moment >= 0 {
-		state.moment = e.moveIn(owner, p.Moment, e.b.owner[t.slab], -1)
+	if state.state < 0 && p.State >= 0 {
+		state.state = e.moveIn(owner, p.State, e.b.owner[t.slab], -1)
 	}
 }
 
@@ -204,7 +204,7 @@ func (e *emitter) fetchSlab(k int) {
 		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
 	}
 	if !e.owed[k] {
-		e.windows[owner].open(k)
+		e.prefetchers[owner].open(k)
 	}
 }
 
@@ -212,27 +212,27 @@ func (e *emitter) fetchSlab(k int) {
 // home and to the replicas: the states of its last pieces behind its weights where those
 // are held back.
 func (e *emitter) update(k int) {
-	if e.c.hosted(k) {
-		e.hostUpdate(k)
+	if e.c.updatedByCPU(k) {
+		e.cpuUpdate(k)
 		return
 	}
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
-	e.windows[owner].open(k)
+	e.prefetchers[owner].open(k)
 	sent, held := e.updated, e.heldBack(k)
 	for range s.Pieces {
 		e.fetchAhead()
-		e.add(e.updateStep(e.turns[e.updated], owner, state.weight, state.gradient, e.on[owner].clip))
+		e.add(e.updateInstruction(e.updateTurns[e.updated], owner, state.weight, state.gradient, e.on[owner].clip))
 		e.updated++
 		for ; sent < e.updated-held; sent++ {
-			e.sendStates(e.turns[sent])
+			e.sendStates(e.updateTurns[sent])
 		}
 	}
 	if state.weight != s.Weight {
 		e.moveOut(owner, state.weight, s.Weight, block, -1)
 	}
 	for ; sent < e.updated; sent++ {
-		e.sendStates(e.turns[sent])
+		e.sendStates(e.updateTurns[sent])
 	}
 	for _, id := range s.Replicas {
 		e.moveTo(e.p.Buffers[id].Arena, state.weight, id, block, -1)
@@ -241,13 +241,13 @@ func (e *emitter) update(k int) {
 }
 
 // sendStates sends what the optimizer keeps of a piece home.
-func (e *emitter) sendStates(t turn) {
+func (e *emitter) sendStates(t updateTurn) {
 	owner, home := e.owner[t.slab], e.p.Slabs[t.slab].Pieces[t.piece]
 	state := &e.on[owner].slabs[t.slab].pieces[t.piece]
 	for _, p := range []struct {
 		now  *int
 		home int
-	}{{&state.master, home.Master}, {&state.moment, home.Moment}} {
+	}{{&state.master, home.Master}, {&state.state, home.State}} {
 		if *p.now >= 0 && *p.now != p.home {
 			e.moveOut(owner, *p.now, p.home, e.b.owner[t.slab], -1)
 			*p.now = -1
@@ -265,14 +265,14 @@ const leastHeldBack = 2
 // behind its weights trails. They wait in the room that runs had for their inner values.
 func (e *emitter) heldBack(k int) (held int) {
 	s := &e.p.Slabs[k]
-	if e.late || e.disk >= 0 || e.turns[len(e.turns)-1].slab != k || e.on[e.owner[k]].slabs[k].weight == s.Weight {
+	if e.deferring || e.disk >= 0 || e.updateTurns[len(e.updateTurns)-1].slab != k || e.on[e.owner[k]].slabs[k].weight == s.Weight {
 		return 0
 	}
 	room := int64(0)
 	for l := range e.programs {
 		room = max(room, l.Frame)
 	}
-	for held < max(leastHeldBack, e.c.Ahead-2) { // two are on their way at most
+	for held < max(leastHeldBack, e.c.PrefetchStates-2) { // two are on their way at most
 		if room -= e.stateBytes(s.Pieces[0]); room < 0 {
 			break
 		}
@@ -283,7 +283,7 @@ func (e *emitter) heldBack(k int) (held int) {
 
 // stateBytes is what the optimizer keeps of a piece.
 func (e *emitter) stateBytes(p plan.Piece) (bytes int64) {
-	for _, id := range []int{p.Master, p.Moment} {
+	for _, id := range []int{p.Master, p.State} {
 		if id >= 0 {
 			bytes += e.p.Buffers[id].Bytes
 		}
@@ -292,18 +292,18 @@ func (e *emitter) stateBytes(p plan.Piece) (bytes int64) {
 }
 
 // updateStep is the update of a piece by a device, with the state that is at hand.
-func (e *emitter) updateStep(t turn, dev, weight, gradient, clip int) plan.Step {
+func (e *emitter) updateInstruction(t updateTurn, dev, weight, gradient, clip int) plan.Instruction {
 	state := e.on[e.owner[t.slab]].slabs[t.slab].pieces[t.piece]
-	step := plan.Step{Verb: plan.UpdateRun, Device: dev, Lane: plan.Compute, Block: e.b.owner[t.slab], Micro: -1, Slab: t.slab, Piece: t.piece, Bind: []plan.Bind{
+	step := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: e.b.owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
 		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
 	if state.master >= 0 {
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMaster, Buffer: state.master})
+		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InMaster, Buffer: state.master})
 	}
-	if state.moment >= 0 {
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InMoment, Buffer: state.moment})
+	if state.state >= 0 {
+		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InState, Buffer: state.state})
 	}
-	if state.scratch > 0 && dev != e.processor {
-		step.Bind = append(step.Bind, plan.Bind{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, dev, state.scratch)})
+	if state.scratch > 0 && dev != e.cpu {
+		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InFrame, Buffer: e.buffer(e.p.Slabs[t.slab].Name+" update", plan.Workspace, dev, state.scratch)})
 	}
 	return step
 }
@@ -311,19 +311,19 @@ func (e *emitter) updateStep(t turn, dev, weight, gradient, clip int) plan.Step 
 // clippedUpdates emits the second half of an iteration with clipping: the norm,
 // then all updates.
 func (e *emitter) clippedUpdates() {
-	e.add(plan.Step{Verb: plan.Reduce, Lane: plan.Compute, Block: -1, Micro: -1, Bind: []plan.Bind{
+	e.add(plan.Instruction{Verb: plan.Reduce, Lane: plan.Compute, Block: -1, MicroBatch: -1, Bindings: []plan.Binding{
 		{Region: plan.OutPartial, Buffer: e.partials}, {Region: plan.InClip, Buffer: e.on[0].clip}}})
 	for d := 1; d < len(e.on); d++ {
 		e.moveTo(d, e.on[0].clip, e.on[d].clip, -1, -1)
 	}
-	if e.processor >= 0 {
-		e.moveOut(0, e.on[0].clip, e.hostClip, -1, -1)
+	if e.cpu >= 0 {
+		e.moveOut(0, e.on[0].clip, e.cpuClip, -1, -1)
 	}
-	for e.updated < len(e.turns) {
-		k := e.turns[e.updated].slab
+	for e.updated < len(e.updateTurns) {
+		k := e.updateTurns[e.updated].slab
 		e.fetchAhead()
 		e.update(k)
-		if e.c.Streamed[k] && !e.c.hosted(k) {
+		if e.c.Streamed[k] && !e.c.updatedByCPU(k) {
 			e.on[e.owner[k]].slabs[k].weight = -1
 		}
 	}

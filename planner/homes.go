@@ -16,14 +16,14 @@ func (e *emitter) homes() error {
 	}
 	e.partials = -1
 	if b.training() && b.goal.Optimizer.Clip {
-		e.partials = e.buffer("partials", plan.Workspace, 0, 8*b.partialLen)
+		e.partials = e.buffer("partials", plan.Workspace, 0, 8*b.normElements)
 	}
-	for j := range b.goal.Micros {
+	for j := range b.goal.MicroBatches {
 		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.batchBytes))
 		e.result = append(e.result, e.home(fmt.Sprintf("result %d", j), plan.ResultData, e.host, b.resultBytes()))
 	}
-	if e.processor >= 0 {
-		e.hostClip = e.home("clip", plan.Workspace, e.host, 8)
+	if e.cpu >= 0 {
+		e.cpuClip = e.home("clip", plan.Workspace, e.host, 8)
 	}
 	e.owner = e.owners()
 	for k := range e.p.Slabs {
@@ -35,7 +35,7 @@ func (e *emitter) homes() error {
 }
 
 func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.Micros), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.MicroBatches), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
 	if e.b.constBytes > 0 {
 		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
 	}
@@ -73,7 +73,7 @@ func (e *emitter) owners() []int {
 	for k := range order {
 		order[k] = k
 	}
-	weight := func(k int) int64 { return e.b.kept[k] }
+	weight := func(k int) int64 { return e.b.homeBytes[k] }
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
 	load := make([]int64, e.c.devices())
 	for _, k := range order {
@@ -93,7 +93,7 @@ func (e *emitter) owners() []int {
 // that keep all weights, and what the optimizer keeps.
 func (e *emitter) slabHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
-	s.Weight = e.home(s.Name+" weights", plan.Weight, e.restsAt(owner, k, e.c.Streamed[k]), s.WeightBytes)
+	s.Weight = e.home(s.Name+" weights", plan.Weight, e.homeArena(owner, k, e.c.Streamed[k]), s.WeightBytes)
 	if !e.c.Streamed[k] {
 		e.on[owner].slabs[k].weight = s.Weight
 		e.replicate(k)
@@ -104,8 +104,8 @@ func (e *emitter) slabHomes(k int) error {
 	if err := e.pieceHomes(k); err != nil {
 		return err
 	}
-	if e.c.Offloaded[k] && e.b.goal.Optimizer.Clip {
-		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.restsAt(owner, k, true), e.gradBytes(k))
+	if e.c.OffloadedState[k] && e.b.goal.Optimizer.Clip {
+		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.homeArena(owner, k, true), e.gradBytes(k))
 	}
 	return nil
 }
@@ -114,23 +114,23 @@ func (e *emitter) slabHomes(k int) error {
 // keeps. State that never moves needs no pieces.
 func (e *emitter) pieceHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
-	arena, state := e.restsAt(owner, k, e.c.Offloaded[k]), &e.on[owner].slabs[k]
+	arena, state := e.homeArena(owner, k, e.c.OffloadedState[k]), &e.on[owner].slabs[k]
 	cuts, err := e.b.cut(k, e.pieceStep(k))
 	if err != nil {
 		return err
 	}
-	s.Pieces, e.hosting = nil, e.c.hosted(k)
+	s.Pieces, e.cpuUpdating = nil, e.c.updatedByCPU(k)
 	for _, cut := range cuts {
-		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, Moment: -1}
+		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, State: -1}
 		if e.b.hasMaster(k) {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
 		if cut.states > 0 {
-			p.Moment = e.home(s.Name+" moments", plan.Moment, arena, cut.states)
+			p.State = e.home(s.Name+" moments", plan.State, arena, cut.states)
 		}
 		here := pieceState{-1, -1, cut.scratch}
-		if !e.c.Offloaded[k] || e.hosting {
-			here.master, here.moment = p.Master, p.Moment
+		if !e.c.OffloadedState[k] || e.cpuUpdating {
+			here.master, here.state = p.Master, p.State
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
@@ -140,10 +140,10 @@ func (e *emitter) pieceHomes(k int) error {
 // pieceStep is how many elements of a slab are updated at once.
 func (e *emitter) pieceStep(k int) int64 {
 	switch {
-	case !e.c.Offloaded[k] || e.c.hosted(k):
+	case !e.c.OffloadedState[k] || e.c.updatedByCPU(k):
 		return e.p.Slabs[k].Elements
-	case e.c.Piece > 0:
-		return e.c.Piece
+	case e.c.PieceElements > 0:
+		return e.c.PieceElements
 	}
 	return e.b.pieceElements()
 }
@@ -168,7 +168,7 @@ func (e *emitter) replicate(k int) {
 
 // restsAt is the arena where something of a slab rests: on its device, or away from
 // it on the host or the disk.
-func (e *emitter) restsAt(dev, k int, away bool) int {
+func (e *emitter) homeArena(dev, k int, away bool) int {
 	switch {
 	case !away:
 		return dev
@@ -182,11 +182,11 @@ func (e *emitter) gradBytes(k int) int64 { return e.b.gradBytes(k) }
 
 // hasMaster says whether the weights of a slab have a copy at full precision.
 func (b *blueprint) hasMaster(k int) bool {
-	return b.update != nil && b.update.HasMaster(b.slabs.list[k].Trained())
+	return b.optimizer != nil && b.optimizer.HasMaster(b.slabs.list[k].TrainedType())
 }
 
 // gradBytes is what the gradient of a slab takes.
 func (b *blueprint) gradBytes(k int) int64 {
 	s := &b.slabs.list[k]
-	return b.update.GradOf(s.Trained()).Bytes(s.Elements)
+	return b.optimizer.GradTypeOf(s.TrainedType()).Bytes(s.Elements)
 }

@@ -9,19 +9,19 @@ import (
 
 // hostedAhead is how many slabs' gradients may wait on the host while it updates
 // another.
-const hostedAhead = 2
+const cpuUpdatesAhead = 2
 
 // hostable says whether the host's processor can update what is trained: piece by
 // piece, without scratch memory.
-func (b *blueprint) hostable() bool { return b.training() && !b.goal.Optimizer.Rule.Whole() }
+func (b *blueprint) cpuCanUpdate() bool { return b.training() && !b.goal.Optimizer.Rule.WholeParam() }
 
 // hostsFast says whether it is known how fast the host updates, so that doing so is
 // worth a thought.
-func (b *blueprint) hostsFast() bool { return b.hostable() && b.site.Host.Memory > 0 }
+func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Memory > 0 }
 
 // hostUpdate emits the update of a slab by the host's processor: its gradient comes
 // down, and weights that rest on devices go up. State stays where it is.
-func (e *emitter) hostUpdate(k int) {
+func (e *emitter) cpuUpdate(k int) {
 	owner, block := e.owner[k], e.b.owner[k]
 	s, state := &e.p.Slabs[k], &e.on[owner].slabs[k]
 	var landed []int
@@ -31,15 +31,15 @@ func (e *emitter) hostUpdate(k int) {
 		e.moveOut(owner, state.gradient, gradient, block, -1)
 		landed = append(landed, gradient)
 	}
-	weight := e.hostWeights(k)
+	weight := e.cpuWeights(k)
 	if weight != s.Weight {
 		landed = append(landed, weight)
 	}
 	e.landed = append(e.landed, landed)
 	for i := range s.Pieces {
-		e.add(e.updateStep(turn{k, i}, e.processor, weight, gradient, e.hostClip))
+		e.add(e.updateInstruction(updateTurn{k, i}, e.cpu, weight, gradient, e.cpuClip))
 	}
-	if !e.late { // late ones have no turn: there is nothing to fetch
+	if !e.deferring { // late ones have no turn: there is nothing to fetch
 		e.updated += len(s.Pieces)
 		e.fetched = max(e.fetched, e.updated)
 	}
@@ -47,7 +47,7 @@ func (e *emitter) hostUpdate(k int) {
 	if weight != s.Weight {
 		e.uploads = append(e.uploads, upload{k, weight})
 	}
-	e.uploadAll(hostedAhead)
+	e.uploadAll(cpuUpdatesAhead)
 }
 
 // upload is the updated weights of a slab on the host, to go to the devices they rest
@@ -77,7 +77,7 @@ func (e *emitter) uploadThrough(k int) {
 // hostWeights is where the host writes the weights of a slab: their home, or room for
 // a copy of those that rest on a device. Where there is no master, an update reads
 // them.
-func (e *emitter) hostWeights(k int) int {
+func (e *emitter) cpuWeights(k int) int {
 	s := &e.p.Slabs[k]
 	if e.c.Streamed[k] {
 		return s.Weight
@@ -93,7 +93,7 @@ func (e *emitter) hostWeights(k int) int {
 // slab comes, or of the last, so that copies do not wait for the processor.
 func (e *emitter) holdLanded(spans []span) {
 	for i, ids := range e.landed {
-		if later := min(i+hostedAhead, len(e.landed)-1); later > i && len(e.landed[later]) > 0 {
+		if later := min(i+cpuUpdatesAhead, len(e.landed)-1); later > i && len(e.landed[later]) > 0 {
 			for _, id := range ids {
 				spans[id].to = max(spans[id].to, spans[e.landed[later][0]].from)
 			}
@@ -105,7 +105,7 @@ func (e *emitter) holdLanded(spans []span) {
 type updateTime struct{ device, host float64 }
 
 // updates are the times of all slabs.
-func (b *blueprint) updates() ([]updateTime, error) {
+func (b *blueprint) updateSeconds() ([]updateTime, error) {
 	if b.updateTimes != nil || !b.training() {
 		return b.updateTimes, nil
 	}
@@ -114,7 +114,7 @@ func (b *blueprint) updates() ([]updateTime, error) {
 		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
 			t := &b.updateTimes[k]
 			t.device += b.site.Rates.Time(call).Seconds()
-			t.host += b.site.Host.Time(call).Seconds()
+			t.host += b.site.CPU.Time(call).Seconds()
 		})
 		if err != nil {
 			return nil, err

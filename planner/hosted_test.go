@@ -14,9 +14,9 @@ import (
 
 // updatesBy counts the updates of a plan by the host and by devices.
 func updatesBy(p *plan.Plan) (host, device int) {
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		switch {
-		case s.Verb != plan.UpdateRun:
+		case s.Verb != plan.Update:
 		case p.Devices[s.Device].Name == planner.HostName:
 			host++
 		default:
@@ -43,7 +43,7 @@ func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 		}
 		before = share
 		for _, who := range planner.Updaters {
-			r.Goal.Insist.Updates = who
+			r.Goal.Constraints.Updates = who
 			q, _, err := r.Plan()
 			if err != nil {
 				t.Fatal(err)
@@ -58,31 +58,31 @@ func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 // An update by the host moves the gradient down and, where weights rest on the device,
 // the weights up: no state moves.
 func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, DType: dtype.BF16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, DType: dtype.BF16, Task: graph.Train})
 	for _, streamed := range []bool{false, true} {
 		goal := tiny.AdamW(1, false)
 		goal.Master = true // so that nobody needs to read the weights
 		p, err := planner.Build(m, goal, tiny.Site(1<<30), func(slabs, blocks int) planner.Choice {
-			c := planner.Alike(streamed, true, planner.KeepAll, 2)(slabs, blocks)
+			c := planner.Uniform(streamed, true, planner.SaveAll, 2)(slabs, blocks)
 			for range slabs {
-				c.Hosted = append(c.Hosted, true)
+				c.UpdatedByCPU = append(c.UpdatedByCPU, true)
 			}
 			return c
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		moved := map[plan.Class]map[plan.Lane]int64{plan.Gradient: {}, plan.Weight: {}, plan.Master: {}, plan.Moment: {}}
-		for _, s := range p.Steps {
+		moved := map[plan.Class]map[plan.Lane]int64{plan.Gradient: {}, plan.Weight: {}, plan.Master: {}, plan.State: {}}
+		for _, s := range p.Instructions {
 			if of := moved[p.Buffers[s.Src].Class]; s.Verb == plan.Move && of != nil {
 				of[s.Lane] += p.Buffers[s.Src].Bytes
 			}
 		}
 		var gradients, weights int64
 		for _, s := range p.Slabs {
-			gradients, weights = gradients+p.Update.Grad.Bytes(s.Elements), weights+s.WeightBytes
+			gradients, weights = gradients+p.Optimizer.GradType.Bytes(s.Elements), weights+s.WeightBytes
 		}
-		if moved[plan.Gradient][plan.Out] != gradients || moved[plan.Weight][plan.Out] != 0 || len(moved[plan.Master])+len(moved[plan.Moment]) > 0 {
+		if moved[plan.Gradient][plan.Out] != gradients || moved[plan.Weight][plan.Out] != 0 || len(moved[plan.Master])+len(moved[plan.State]) > 0 {
 			t.Errorf("streamed %t: moved %v, gradients take %d", streamed, moved, gradients)
 		}
 		if up := moved[plan.Weight][plan.In]; !streamed && up != weights || streamed && up < weights {
@@ -92,24 +92,24 @@ func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
 }
 
 func TestInsistOnWhoUpdates(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	for _, who := range planner.Updaters {
 		goal := tiny.AdamW(2, true)
-		goal.Insist.Updates = who
+		goal.Constraints.Updates = who
 		p, err := planner.Make(m, goal, tiny.Site(1<<20))
 		if err != nil {
 			t.Fatal(err)
 		}
 		host, device := updatesBy(p)
-		if (host > 0) != (who != planner.ByDevice) || (device > 0) != (who != planner.ByHost) {
+		if (host > 0) != (who != planner.ByDevice) || (device > 0) != (who != planner.ByCPU) {
 			t.Errorf("insisting on %s: %d updates by the host, %d by the device", who, host, device)
 		}
 	}
-	whole, elsewhere, nothing := tiny.AdamW(1, false), tiny.AdamW(1, false), planner.Goal{Micros: 1}
+	whole, elsewhere, nothing := tiny.AdamW(1, false), tiny.AdamW(1, false), planner.Goal{MicroBatches: 1}
 	whole.Optimizer.Rule = op.Adafactor
-	elsewhere.Insist.State = plan.OnDevice
+	elsewhere.Constraints.State = plan.OnDevice
 	for says, goal := range map[string]planner.Goal{"whole params": whole, "to rest on device": elsewhere, "nothing is trained": nothing} {
-		goal.Insist.Updates = planner.ByHost
+		goal.Constraints.Updates = planner.ByCPU
 		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

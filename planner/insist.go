@@ -11,11 +11,11 @@ import (
 
 // Insist is what a goal leaves no choice about; the search decides the rest. The
 // zero value insists on nothing.
-type Insist struct {
+type Constraints struct {
 	// Places of blocks, by name: all of them, or none.
 	Places map[string]Place
 	// Way several devices share the work; "" leaves it open.
-	Way Way
+	Parallelism Parallelism
 	// Weights and State are the tier all weights, or all the optimizer keeps, rest in:
 	// plan.OnDevice, plan.OnHost or plan.OnDisk, or "" to leave it open.
 	Weights, State plan.Tier
@@ -31,7 +31,7 @@ type Activations string
 
 // What may be insisted on.
 const (
-	Kept       Activations = "kept"       // all of them
+	Saved      Activations = "kept"       // all of them
 	Recomputed Activations = "recomputed" // none but the inputs of blocks
 )
 
@@ -43,29 +43,29 @@ type Place struct {
 }
 
 // Way is how several devices share the work.
-type Way string
+type Parallelism string
 
 // The ways.
 const (
-	ShardedState Way = "zero-1"                // data parallel, optimizer state is sharded
-	DataParallel Way = "data parallel"         // ZeRO-2: optimizer state and gradients are sharded
-	ShardedData  Way = "sharded data parallel" // ZeRO-3: weights too
-	ModelSplit   Way = "model parallel"
-	Pipeline     Way = "pipeline"
+	ZeRO1         Parallelism = "zero-1"                // data parallel, optimizer state is sharded
+	ZeRO2         Parallelism = "data parallel"         // ZeRO-2: optimizer state and gradients are sharded
+	ZeRO3         Parallelism = "sharded data parallel" // ZeRO-3: weights too
+	ModelParallel Parallelism = "model parallel"
+	Pipeline      Parallelism = "pipeline"
 )
 
 // Ways lists them.
-var Ways = []Way{ShardedState, DataParallel, ShardedData, ModelSplit, Pipeline}
+var Parallelisms = []Parallelism{ZeRO1, ZeRO2, ZeRO3, ModelParallel, Pipeline}
 
-var wayNamed = map[Way]way{ShardedState: shardedState, DataParallel: dataParallel, ShardedData: shardedData, ModelSplit: splitModel, Pipeline: pipelined}
+var parallelismNamed = map[Parallelism]way{ZeRO1: shardedState, ZeRO2: dataParallel, ZeRO3: shardedData, ModelParallel: splitModel, Pipeline: pipelined}
 
 // any says whether something is insisted on.
-func (i Insist) any() bool {
-	return len(i.Places) > 0 || i.Way != "" || i.Weights != "" || i.State != "" || i.Activations != "" || i.Updates != ""
+func (i Constraints) any() bool {
+	return len(i.Places) > 0 || i.Parallelism != "" || i.Weights != "" || i.State != "" || i.Activations != "" || i.Updates != ""
 }
 
 // check refuses what cannot be, and limits the site to the devices that are named.
-func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
+func (i Constraints) check(m *spec.Model, g Goal, site *Site) error {
 	if len(i.Places) > 0 {
 		if err := i.checkPlaces(m, site); err != nil {
 			return err
@@ -79,32 +79,32 @@ func (i Insist) check(m *spec.Model, g Goal, site *Site) error {
 	if off := func(t plan.Tier) bool { return t != "" && t != plan.OnDevice }; off(i.Weights) && off(i.State) && i.Weights != i.State {
 		return fmt.Errorf("weights are to rest on %s and optimizer state on %s; what of a block is off the device rests together", i.Weights, i.State)
 	}
-	if !slices.Contains([]Activations{"", Kept, Recomputed}, i.Activations) {
-		return fmt.Errorf("activations cannot be %q; they are %q or %q", i.Activations, Kept, Recomputed)
+	if !slices.Contains([]Activations{"", Saved, Recomputed}, i.Activations) {
+		return fmt.Errorf("activations cannot be %q; they are %q or %q", i.Activations, Saved, Recomputed)
 	}
-	if err := i.checkUpdates(g); err != nil || i.Way == "" {
+	if err := i.checkUpdates(g); err != nil || i.Parallelism == "" {
 		return err
 	}
 	if len(i.Places) > 0 {
-		return fmt.Errorf("blocks have places, which is a way to share the work by itself; leave %s away", i.Way)
+		return fmt.Errorf("blocks have places, which is a way to share the work by itself; leave %s away", i.Parallelism)
 	}
-	if !slices.Contains(Ways, i.Way) {
-		return fmt.Errorf("%q is no way to share the work; there are %q", i.Way, Ways)
+	if !slices.Contains(Parallelisms, i.Parallelism) {
+		return fmt.Errorf("%q is no way to share the work; there are %q", i.Parallelism, Parallelisms)
 	}
 	devices := max(site.Devices, 1)
 	if devices < 2 {
-		return fmt.Errorf("%s needs several devices, there is one", i.Way)
+		return fmt.Errorf("%s needs several devices, there is one", i.Parallelism)
 	}
-	if (i.Way == ShardedState || i.Way == DataParallel || i.Way == ShardedData) && g.Micros < 2 {
-		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Way, devices, g.Micros, devices)
+	if (i.Parallelism == ZeRO1 || i.Parallelism == ZeRO2 || i.Parallelism == ZeRO3) && g.MicroBatches < 2 {
+		return fmt.Errorf("%s needs micro-batches for %d devices to share, an iteration has %d; accumulate %d", i.Parallelism, devices, g.MicroBatches, devices)
 	}
-	if i.Way == Pipeline && g.Optimizer == nil {
-		return fmt.Errorf("a pipeline is an order of training; without training use %s", ModelSplit)
+	if i.Parallelism == Pipeline && g.Optimizer == nil {
+		return fmt.Errorf("a pipeline is an order of training; without training use %s", ModelParallel)
 	}
 	return nil
 }
 
-func (i Insist) checkPlaces(m *spec.Model, site *Site) error {
+func (i Constraints) checkPlaces(m *spec.Model, site *Site) error {
 	named, devices := map[string]bool{}, 1
 	for _, b := range m.Blocks {
 		named[b.Name] = true
@@ -130,33 +130,33 @@ func (i Insist) checkPlaces(m *spec.Model, site *Site) error {
 
 // allowed keeps the ways that what is insisted on leaves.
 func (s *search) allowed(list []way) []way {
-	i := s.b.goal.Insist
+	i := s.b.goal.Constraints
 	switch {
 	case len(i.Places) > 0 && s.devices() > 1:
-		if s.b.training() && s.b.goal.Micros > 1 {
+		if s.b.training() && s.b.goal.MicroBatches > 1 {
 			return []way{splitModel, pipelined}
 		}
 		return []way{splitModel}
-	case i.Way == ShardedState && !s.b.training(): // nothing is there to shard
+	case i.Parallelism == ZeRO1 && !s.b.training(): // nothing is there to shard
 		return []way{dataParallel}
-	case i.Way != "":
-		return []way{wayNamed[i.Way]}
+	case i.Parallelism != "":
+		return []way{parallelismNamed[i.Parallelism]}
 	}
 	return s.without(list)
 }
 
 // insisted changes a choice to what is insisted on.
-func (s *search) insisted(c Choice) Choice {
-	i := s.b.goal.Insist
-	if w := s.b.goal.Bounds.Window; w > 0 {
-		c.Window = w
+func (s *search) constrained(c Choice) Choice {
+	i := s.b.goal.Constraints
+	if w := s.b.goal.Bounds.Prefetch; w > 0 {
+		c.Prefetch = w
 	}
 	if !i.any() {
 		return c
 	}
 	for b := range c.Level {
 		if i.Activations != "" {
-			c.Level[b], c.Spilled[b] = map[Activations]Level{Kept: KeepAll, Recomputed: KeepNone}[i.Activations], false
+			c.Level[b], c.OffloadedActivations[b] = map[Activations]Level{Saved: SaveAll, Recomputed: SaveNone}[i.Activations], false
 		}
 	}
 	for k := range c.Streamed {
@@ -164,7 +164,7 @@ func (s *search) insisted(c Choice) Choice {
 			c.Streamed[k] = i.Weights != plan.OnDevice
 		}
 		if i.State != "" {
-			c.Offloaded[k] = i.State != plan.OnDevice && s.b.training()
+			c.OffloadedState[k] = i.State != plan.OnDevice && s.b.training()
 		}
 		if i.Weights != "" || i.State != "" {
 			c.OnDisk[k] = i.Weights == plan.OnDisk || i.State == plan.OnDisk
@@ -173,34 +173,34 @@ func (s *search) insisted(c Choice) Choice {
 			c.Streamed[k], c.OnDisk[k] = p.Tier != plan.OnDevice, p.Tier == plan.OnDisk
 		}
 	}
-	c = s.updated(c)
+	c = s.constrainUpdates(c)
 	if len(i.Places) > 0 && c.Split != nil {
 		for b, block := range s.b.model.Blocks {
 			c.Split[b] = i.Places[block.Name].Device
 		}
 	}
-	c.Vertical = !c.Pipeline && count(c.Streamed)+count(c.Offloaded) > 0
+	c.BreadthFirst = !c.Pipeline && count(c.Streamed)+count(c.OffloadedState) > 0
 	if count(c.Streamed) > 0 {
-		c.Window = max(c.Window, 1)
+		c.Prefetch = max(c.Prefetch, 1)
 	}
 	return c
 }
 
 // Happened says whether a plan does what was insisted on, going by the homes and
 // steps that are in it. The error names what is elsewhere.
-func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
-	if err := i.happenedToActivations(p); err != nil {
+func (i Constraints) SatisfiedBy(m *spec.Model, p *plan.Plan) error {
+	if err := i.activationsSatisfied(p); err != nil {
 		return err
 	}
-	if err := i.happenedToUpdates(p); err != nil {
+	if err := i.updatesSatisfied(p); err != nil {
 		return err
 	}
 	for _, s := range p.Slabs {
-		if err := i.happenedTo(p, s); err != nil {
+		if err := i.homesSatisfied(p, s); err != nil {
 			return err
 		}
 	}
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb != plan.Run || s.Block < 0 {
 			continue
 		}
@@ -212,7 +212,7 @@ func (i Insist) Happened(m *spec.Model, p *plan.Plan) error {
 }
 
 // happenedToActivations looks at the buffers that hold them.
-func (i Insist) happenedToActivations(p *plan.Plan) error {
+func (i Constraints) activationsSatisfied(p *plan.Plan) error {
 	if i.Activations == "" {
 		return nil
 	}
@@ -221,8 +221,8 @@ func (i Insist) happenedToActivations(p *plan.Plan) error {
 			return fmt.Errorf("activations were to be %s, the plan sends %s to the %s", i.Activations, b.Name, p.TierOf(id))
 		}
 	}
-	for k := range p.Steps {
-		if bind, ok := p.Steps[k].Bound(plan.InKept, 0); ok && i.Activations == Recomputed && p.Buffers[bind.Buffer].Bytes > 0 {
+	for k := range p.Instructions {
+		if bind, ok := p.Instructions[k].Bound(plan.InSaved, 0); ok && i.Activations == Recomputed && p.Buffers[bind.Buffer].Bytes > 0 {
 			return fmt.Errorf("activations were to be recomputed, the plan keeps %s", p.Buffers[bind.Buffer].Name)
 		}
 	}
@@ -230,7 +230,7 @@ func (i Insist) happenedToActivations(p *plan.Plan) error {
 }
 
 // happenedTo looks at the homes of a slab.
-func (i Insist) happenedTo(p *plan.Plan, s plan.Slab) error {
+func (i Constraints) homesSatisfied(p *plan.Plan, s plan.Slab) error {
 	arena := p.Arenas[p.Buffers[s.Weight].Arena]
 	if place, ok := i.Places[s.Name]; ok && (!rests(p, s.Weight, place.Tier) || place.Tier == plan.OnDevice && arena.Device != place.Device) {
 		return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s, %s", s.Name, place, arena.Tier, arena.Name)
@@ -239,8 +239,8 @@ func (i Insist) happenedTo(p *plan.Plan, s plan.Slab) error {
 		return fmt.Errorf("the weights of %s were to rest on %s, the plan has them on %s", s.Name, i.Weights, arena.Tier)
 	}
 	for _, piece := range s.Pieces {
-		if i.State != "" && piece.Moment >= 0 && !rests(p, piece.Moment, i.State) {
-			return fmt.Errorf("the optimizer state of %s was to rest on %s, the plan has it on %s", s.Name, i.State, p.TierOf(piece.Moment))
+		if i.State != "" && piece.State >= 0 && !rests(p, piece.State, i.State) {
+			return fmt.Errorf("the optimizer state of %s was to rest on %s, the plan has it on %s", s.Name, i.State, p.TierOf(piece.State))
 		}
 	}
 	return nil

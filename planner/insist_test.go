@@ -52,7 +52,7 @@ func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]pl
 				t.Errorf("%s rests on %s %s, want %v", name, a.Tier, a.Name, want)
 			}
 		}
-		for _, s := range p.Steps {
+		for _, s := range p.Instructions {
 			if s.Verb == plan.Run && s.Block == i && s.Device != want.Device {
 				t.Errorf("%s runs on device %d, want %v", b.Name, s.Device, want)
 			}
@@ -78,22 +78,22 @@ func TestPlacesAreHonoured(t *testing.T) {
 				if goal.Optimizer != nil {
 					task = graph.Train
 				}
-				m := tiny.Model(t, config, graph.Config{Rows: 1, Seq: 16, Task: task})
-				goal.Insist.Places = placed(m, list...)
+				m := tiny.Model(t, config, graph.Config{MicroBatchSize: 1, Seq: 16, Task: task})
+				goal.Constraints.Places = placed(m, list...)
 				site := tiny.Site(1 << 20)
 				site.Devices, site.Disk = 2, planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
 				p, err := planner.Make(m, goal, site)
 				if err != nil {
 					t.Fatalf("%s, %s: %v", name, task, err)
 				}
-				checkPlaced(t, m, p, goal.Insist.Places)
+				checkPlaced(t, m, p, goal.Constraints.Places)
 			}
 		}
 	}
 }
 
 func TestPlacesAreChecked(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Infer})
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Infer})
 	good := func() map[string]planner.Place { return placed(m, dev0, dev0, dev0, dev0, dev0, dev0) }
 	for _, c := range []struct {
 		want   string
@@ -104,8 +104,8 @@ func TestPlacesAreChecked(t *testing.T) {
 		{"no block \"model.layers.9\"", func(p map[string]planner.Place) { p["model.layers.9"] = dev0 }},
 		{"disk", func(p map[string]planner.Place) { p["lm_head"] = planner.Place{Tier: plan.OnDisk} }},
 	} {
-		goal := planner.Goal{Insist: planner.Insist{Places: good()}}
-		c.change(goal.Insist.Places)
+		goal := planner.Goal{Constraints: planner.Constraints{Places: good()}}
+		c.change(goal.Constraints.Places)
 		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
@@ -114,31 +114,31 @@ func TestPlacesAreChecked(t *testing.T) {
 
 // A plan that puts a block elsewhere is found out.
 func TestHappened(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<20), planner.Alike(false, false, planner.KeepAll, 1))
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
+	p, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<20), planner.Uniform(false, false, planner.SaveAll, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, i := range map[string]planner.Insist{
+	for name, i := range map[string]planner.Constraints{
 		"weights": {Weights: plan.OnHost}, "state": {State: plan.OnHost},
 		"a block's tier":   {Places: placed(m, dev0, host0, dev0, dev0, dev0, dev0)},
 		"a block's device": {Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev1)},
 	} {
-		if i.Happened(m, p) == nil {
+		if i.SatisfiedBy(m, p) == nil {
 			t.Errorf("%s: all is on device 0, and nobody minds", name)
 		}
 	}
-	all := planner.Insist{Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev0)}
-	if err := all.Happened(m, p); err != nil {
+	all := planner.Constraints{Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev0)}
+	if err := all.SatisfiedBy(m, p); err != nil {
 		t.Error(err)
 	}
 }
 
 // What rests on disk by demand is on disk, all of it.
 func TestInsistOnDisk(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	goal, site := tiny.AdamW(1, true), tiny.Site(1<<20)
-	goal.Insist = planner.Insist{Weights: plan.OnDisk, State: plan.OnDisk}
+	goal.Constraints = planner.Constraints{Weights: plan.OnDisk, State: plan.OnDisk}
 	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "no disk tier") {
 		t.Errorf("without a disk: %v", err)
 	}
@@ -148,25 +148,25 @@ func TestInsistOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range p.Slabs {
-		if p.TierOf(s.Weight) != plan.OnDisk || p.TierOf(s.Pieces[0].Moment) != plan.OnDisk {
-			t.Errorf("%s rests on %s, its moments on %s", s.Name, p.TierOf(s.Weight), p.TierOf(s.Pieces[0].Moment))
+		if p.TierOf(s.Weight) != plan.OnDisk || p.TierOf(s.Pieces[0].State) != plan.OnDisk {
+			t.Errorf("%s rests on %s, its moments on %s", s.Name, p.TierOf(s.Weight), p.TierOf(s.Pieces[0].State))
 		}
 	}
 }
 
 // Ways and host memory that are insisted on are taken though others are faster.
 func TestInsistOnAWay(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
-	for _, way := range planner.Ways {
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
+	for _, way := range planner.Parallelisms {
 		goal := tiny.AdamW(4, false)
-		goal.Insist = planner.Insist{Way: way, State: plan.OnHost}
+		goal.Constraints = planner.Constraints{Parallelism: way, State: plan.OnHost}
 		site := tiny.Site(1 << 20)
 		site.Devices = 2
 		p, err := planner.Make(m, goal, site)
 		if err != nil {
 			t.Fatal(err)
 		}
-		word := map[planner.Way]string{planner.ShardedState: "ZeRO-1", planner.DataParallel: "ZeRO-2", planner.ShardedData: "ZeRO-3"}[way]
+		word := map[planner.Parallelism]string{planner.ZeRO1: "ZeRO-1", planner.ZeRO2: "ZeRO-2", planner.ZeRO3: "ZeRO-3"}[way]
 		if word == "" {
 			word = string(way)
 		}
@@ -174,7 +174,7 @@ func TestInsistOnAWay(t *testing.T) {
 			t.Errorf("insisting on %s gives %q", way, p.Strategy)
 		}
 		for _, s := range p.Slabs {
-			if p.TierOf(s.Pieces[0].Moment) == plan.OnDevice {
+			if p.TierOf(s.Pieces[0].State) == plan.OnDevice {
 				t.Errorf("%s: the moments of %s are on the device", way, s.Name)
 			}
 		}
@@ -184,14 +184,14 @@ func TestInsistOnAWay(t *testing.T) {
 		devices int
 		want    string
 	}{
-		{planner.Goal{Micros: 4, Insist: planner.Insist{Way: planner.Pipeline}}, 2, "order of training"},
-		{planner.Goal{Micros: 4, Insist: planner.Insist{Way: planner.DataParallel}}, 1, "there is one"},
-		{planner.Goal{Micros: 1, Insist: planner.Insist{Way: planner.ShardedData}}, 2, "accumulate 2"},
-		{planner.Goal{Insist: planner.Insist{Way: "magic"}}, 2, "magic"},
+		{planner.Goal{MicroBatches: 4, Constraints: planner.Constraints{Parallelism: planner.Pipeline}}, 2, "order of training"},
+		{planner.Goal{MicroBatches: 4, Constraints: planner.Constraints{Parallelism: planner.ZeRO2}}, 1, "there is one"},
+		{planner.Goal{MicroBatches: 1, Constraints: planner.Constraints{Parallelism: planner.ZeRO3}}, 2, "accumulate 2"},
+		{planner.Goal{Constraints: planner.Constraints{Parallelism: "magic"}}, 2, "magic"},
 	} {
 		site := tiny.Site(1 << 20)
 		site.Devices = c.devices
-		infer := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Infer})
+		infer := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Infer})
 		if _, err := planner.Make(infer, c.goal, site); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}

@@ -5,42 +5,43 @@ import (
 	"slices"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Setting is everything the ladder may change about a run.
 type Setting struct {
-	Train     bool
-	Rows, Seq int64
-	Micros    int
-	Level     Level
-	Offload   bool // optimizer state rests on the host
-	Spill     bool // what waits for the backward waits on the host
-	Stream    bool // weights rest on the host
-	HasDisk   bool // there is a disk tier
-	Disk      bool // what rests on the host rests on the disk instead
+	Train               bool
+	MicroBatchSize, Seq int64
+	MicroBatches        int
+	Level               Level
+	OffloadState        bool // optimizer state rests on the host
+	OffloadActivations  bool // what waits for the backward waits on the host
+	StreamWeights       bool // weights rest on the host
+	HasDisk             bool // there is a disk tier
+	UseDisk             bool // what rests on the host rests on the disk instead
 	// Precision computed in; below F32 there are full-precision masters.
-	Precision dtype.Type
-	Storage   dtype.Type // of what the optimizer keeps; Invalid if it keeps nothing
-	Rank      int64      // of adapters beside frozen weights; 0 trains all weights
-	Base      dtype.Type // the frozen products rest in; Invalid: as computed
+	Precision  dtype.Type
+	StateType  dtype.Type // of what the optimizer keeps; Invalid if it keeps nothing
+	LoRARank   int64      // of adapters beside frozen weights; 0 trains all weights
+	FrozenType dtype.Type // the frozen products rest in; Invalid: as computed
 }
 
 // Rung is a step of the ladder, planned here: a change for less memory.
-type Rung struct {
+type Saving struct {
 	Name string `json:"name"`
 	// Changes says what is learned differently; "" where only speed changes.
 	Changes string `json:"changes,omitempty"`
 	// Skipped says why there is nothing to change; the rest is then empty.
 	Skipped string `json:"skipped,omitempty"`
-	Alone   Taken  `json:"alone"`       // this change and no other
-	With    Taken  `json:"so_far"`      // and all before it
+	Alone   Usage  `json:"alone"`       // this change and no other
+	SoFar   Usage  `json:"so_far"`      // and all before it
 	Saves   int64  `json:"saves_bytes"` // of the device, by itself
 	// Costs is how much longer an iteration takes by itself, in seconds.
 	Costs float64 `json:"costs_seconds"`
 }
 
 // Taken is what a setting takes, were there room for it.
-type Taken struct {
+type Usage struct {
 	Device       int64   `json:"device_bytes"`
 	Host         int64   `json:"host_bytes"`
 	Disk         int64   `json:"disk_bytes,omitempty"`
@@ -52,15 +53,15 @@ type Taken struct {
 // Ladder plans the setting as it is, then every rung by itself and together with
 // the rungs before it, on the first device of the site. Request turns a setting into
 // one: that adapters or another precision need another trace is its business.
-func Ladder(start Setting, request func(Setting) (Request, error)) (Taken, []Rung, error) {
-	base, err := take(start, request)
+func Savings(start Setting, request func(Setting) (Request, error)) (Usage, []Saving, error) {
+	base, err := usageOf(start, request)
 	if err != nil {
 		return base, nil, err
 	}
-	list, far := []Rung{}, start
-	for _, r := range rungs {
-		planned := Rung{Name: r.name, Changes: r.changes}
-		if far, err = planned.plan(r, start, far, request); err != nil {
+	list, far := []Saving{}, start
+	for _, r := range savingRules {
+		planned := Saving{Name: r.name, Changes: r.changes}
+		if far, err = planned.measure(r, start, far, request); err != nil {
 			return base, nil, fmt.Errorf("%s: %w", r.name, err)
 		}
 		if planned.Skipped == "" {
@@ -73,7 +74,7 @@ func Ladder(start Setting, request func(Setting) (Request, error)) (Taken, []Run
 
 // plan climbs one rung from the start and from where the ladder got so far, and
 // returns where it gets.
-func (p *Rung) plan(r rung, start, far Setting, request func(Setting) (Request, error)) (Setting, error) {
+func (p *Saving) measure(r savingRule, start, far Setting, request func(Setting) (Request, error)) (Setting, error) {
 	alone, why := r.apply(start)
 	if r.training && !start.Train {
 		why = "nothing is trained"
@@ -86,16 +87,16 @@ func (p *Rung) plan(r rung, start, far Setting, request func(Setting) (Request, 
 		far = next
 	}
 	var err error
-	if p.Alone, err = take(alone, request); err != nil {
+	if p.Alone, err = usageOf(alone, request); err != nil {
 		return far, err
 	}
-	p.With, err = take(far, request)
+	p.SoFar, err = usageOf(far, request)
 	return far, err
 }
 
 // rung is a change. Apply gives the changed setting, or says why there is nothing to
 // change.
-type rung struct {
+type savingRule struct {
 	name     string
 	changes  string
 	training bool // it is about training only
@@ -104,43 +105,43 @@ type rung struct {
 
 // rungs in the order people climb: first what changes nothing but speed, then what
 // changes numbers, what is learned, and the data.
-var rungs = []rung{
+var savingRules = []savingRule{
 	{name: "micro-batches of 1, accumulated", apply: func(s Setting) (Setting, string) {
-		if s.Rows == 1 {
+		if s.MicroBatchSize == 1 {
 			return s, "micro-batches have 1 sample already"
 		}
-		s.Micros, s.Rows = s.Micros*int(s.Rows), 1
+		s.MicroBatches, s.MicroBatchSize = s.MicroBatches*int(s.MicroBatchSize), 1
 		return s, ""
 	}},
 	{name: "checkpointing of cheap values", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, KeepProducts)
+		s.Level = max(s.Level, SaveMatmuls)
 		return s, ""
 	}},
 	{name: "checkpointing of all but attention", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, KeepAttention)
+		s.Level = max(s.Level, SaveAttention)
 		return s, ""
 	}},
 	{name: "full checkpointing", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = KeepNone
+		s.Level = SaveNone
 		return s, ""
 	}},
 	{name: "optimizer offload", training: true, apply: func(s Setting) (Setting, string) {
-		s.Offload = true
+		s.OffloadState = true
 		return s, ""
 	}},
 	{name: "activation offload", training: true, apply: func(s Setting) (Setting, string) {
-		s.Spill = true
+		s.OffloadActivations = true
 		return s, ""
 	}},
 	{name: "weight streaming", apply: func(s Setting) (Setting, string) {
-		s.Stream = true
+		s.StreamWeights = true
 		return s, ""
 	}},
 	{name: "disk instead of host memory", apply: func(s Setting) (Setting, string) {
 		if !s.HasDisk {
 			return s, "the machine has no disk tier"
 		}
-		s.Disk, s.Stream, s.Offload = true, true, s.Train
+		s.UseDisk, s.StreamWeights, s.OffloadState = true, true, s.Train
 		return s, ""
 	}},
 	{name: "bf16 instead of fp32", changes: "products are rounded to 8 bits, full-precision masters are kept", apply: func(s Setting) (Setting, string) {
@@ -151,39 +152,39 @@ var rungs = []rung{
 		return s, ""
 	}},
 	{name: "8-bit optimizer state", training: true, changes: "what the optimizer keeps is rounded to 256 values per block of 256", apply: func(s Setting) (Setting, string) {
-		if s.Storage == dtype.Invalid {
+		if s.StateType == dtype.Invalid {
 			return s, "the optimizer keeps nothing"
 		}
-		if s.Storage == dtype.Dyn8 {
+		if s.StateType == quant.Dyn8 {
 			return s, "it is in 8 bits already"
 		}
-		s.Storage = dtype.Dyn8
+		s.StateType = quant.Dyn8
 		return s, ""
 	}},
-	{name: fmt.Sprintf("LoRA of rank %d", ladderRank), training: true, changes: "only adapters learn", apply: func(s Setting) (Setting, string) {
-		if s.Rank > 0 {
+	{name: fmt.Sprintf("LoRA of rank %d", usualRank), training: true, changes: "only adapters learn", apply: func(s Setting) (Setting, string) {
+		if s.LoRARank > 0 {
 			return s, "only adapters are trained already"
 		}
-		s.Rank = ladderRank
+		s.LoRARank = usualRank
 		return s, ""
 	}},
 	{name: fmt.Sprintf("adapters of rank %d", lowRank), training: true, changes: "adapters can learn less", apply: func(s Setting) (Setting, string) {
-		if s.Rank == 0 {
+		if s.LoRARank == 0 {
 			return s, "there are no adapters"
 		}
-		if s.Rank <= lowRank {
-			return s, fmt.Sprintf("adapters have rank %d already", s.Rank)
+		if s.LoRARank <= lowRank {
+			return s, fmt.Sprintf("adapters have rank %d already", s.LoRARank)
 		}
-		s.Rank = lowRank
+		s.LoRARank = lowRank
 		return s, ""
 	}},
 	{name: "QLoRA: frozen weights in 4 bits", training: true, changes: "only adapters learn, beside weights rounded to 16 values", apply: func(s Setting) (Setting, string) {
-		if s.Base != dtype.Invalid {
-			return s, fmt.Sprintf("frozen weights are %v already", s.Base)
+		if s.FrozenType != dtype.Invalid {
+			return s, fmt.Sprintf("frozen weights are %v already", s.FrozenType)
 		}
-		s.Base = dtype.NF4
-		if s.Rank == 0 {
-			s.Rank = ladderRank
+		s.FrozenType = quant.NF4
+		if s.LoRARank == 0 {
+			s.LoRARank = usualRank
 		}
 		return s, ""
 	}},
@@ -197,7 +198,7 @@ var rungs = []rung{
 }
 
 const (
-	ladderRank  = 16 // what the guides begin with
+	usualRank   = 16 // what the guides begin with
 	lowRank     = 4
 	shortestSeq = 64
 )
@@ -206,23 +207,23 @@ const (
 const boundless = 1 << 52
 
 // take plans one setting with no limit on memory and holds it against the site.
-func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error) {
+func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err error) {
 	r, err := request(s)
 	if err != nil {
 		return t, err
 	}
-	m, err := r.Trace(s.Rows, s.Seq)
+	m, err := r.Trace(s.MicroBatchSize, s.Seq)
 	if err != nil {
 		return t, err
 	}
 	site, choose := r.Site, s.choose()
 	site.Budget, site.Budgets, site.HostBudget, site.Disk.Budget = boundless, nil, boundless, boundless
-	r.Goal.Micros = s.Micros
+	r.Goal.MicroBatches = s.MicroBatches
 	p, err := Build(m, r.Goal, site, choose)
 	if err != nil {
 		return t, err
 	}
-	n := needs(p, r.Site.SharedPools, 1)
+	n := needs(p, r.Site.SharedMemory, 1)
 	t.Device, t.Host, t.Disk = n.device, n.host, n.disk
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
 	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
@@ -232,10 +233,10 @@ func take(s Setting, request func(Setting) (Request, error)) (t Taken, err error
 // choose treats all slabs and blocks as the setting says.
 func (s Setting) choose() func(slabs, blocks int) Choice {
 	return func(slabs, blocks int) Choice {
-		c := Alike(s.Stream, s.Offload, s.Level, 2)(slabs, blocks)
-		c.Spilled, c.OnDisk = repeated(s.Spill, blocks), repeated(s.Disk, slabs)
+		c := Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
+		c.OffloadedActivations, c.OnDisk = allOf(s.OffloadActivations, blocks), allOf(s.UseDisk, slabs)
 		return c
 	}
 }
 
-func repeated(mark bool, n int) []bool { return slices.Repeat([]bool{mark}, n) }
+func allOf(mark bool, n int) []bool { return slices.Repeat([]bool{mark}, n) }

@@ -8,27 +8,28 @@ import (
 	"spillway/internal/tiny"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 )
 
 // climb plans the ladder of the tiny Llama; adapters are not traced here, so rungs
 // with them plan the same model.
-func climb(t *testing.T, start planner.Setting, budget int64) (planner.Taken, map[string]planner.Rung) {
+func climb(t *testing.T, start planner.Setting, budget int64) (planner.Usage, map[string]planner.Saving) {
 	t.Helper()
-	base, rungs, err := planner.Ladder(start, func(s planner.Setting) (planner.Request, error) {
-		goal := tiny.AdamW(s.Micros, false)
+	base, rungs, err := planner.Savings(start, func(s planner.Setting) (planner.Request, error) {
+		goal := tiny.AdamW(s.MicroBatches, false)
 		goal.Master = s.Precision != dtype.F32
-		if s.Storage == dtype.Dyn8 {
+		if s.StateType == quant.Dyn8 {
 			goal.Optimizer.States = coded
 		}
 		return planner.Request{Goal: goal, Site: tiny.Site(budget), Trace: func(rows, seq int64) (*spec.Model, error) {
-			return tiny.Model(t, tiny.Untied, graph.Config{Rows: rows, Seq: seq, DType: s.Precision, Task: graph.Train}), nil
+			return tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: rows, Seq: seq, DType: s.Precision, Task: graph.Train}), nil
 		}}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := map[string]planner.Rung{}
+	of := map[string]planner.Saving{}
 	for _, r := range rungs {
 		of[r.Name] = r
 	}
@@ -38,16 +39,16 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Taken, ma
 // coded are the states of Adam in 8 bits.
 func coded(p spec.Param) []op.State {
 	list := planner.FullStates("exp_avg", "exp_avg_sq")(p)
-	list[0].Type.DType, list[1].Type.DType = dtype.Dyn8, dtype.UDyn8
+	list[0].Type.DType, list[1].Type.DType = quant.Dyn8, quant.UDyn8
 	return list
 }
 
-var fourRows = planner.Setting{Train: true, Rows: 4, Seq: 32, Micros: 1, Precision: dtype.F32, Storage: dtype.F32}
+var fourRows = planner.Setting{Train: true, MicroBatchSize: 4, Seq: 32, MicroBatches: 1, Precision: dtype.F32, StateType: dtype.F32}
 
 func TestLadderSavesWhatItSays(t *testing.T) {
 	base, of := climb(t, fourRows, 1<<20)
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 4, Seq: 32, Task: graph.Train})
-	standard, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<30), planner.Alike(false, false, planner.KeepAll, 0))
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 4, Seq: 32, Task: graph.Train})
+	standard, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<30), planner.Uniform(false, false, planner.SaveAll, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +79,12 @@ func TestLadderSavesWhatItSays(t *testing.T) {
 func TestLadderAddsUp(t *testing.T) {
 	_, of := climb(t, fourRows, 1<<20)
 	first := of["micro-batches of 1, accumulated"]
-	if first.Alone != first.With || first.Skipped != "" {
+	if first.Alone != first.SoFar || first.Skipped != "" {
 		t.Errorf("%+v", first)
 	}
 	last := of["weight streaming"]
-	if last.With.Device >= last.Alone.Device || last.With.Device >= first.With.Device {
-		t.Errorf("all together take %d bytes, streaming alone %d, small micro-batches alone %d", last.With.Device, last.Alone.Device, first.With.Device)
+	if last.SoFar.Device >= last.Alone.Device || last.SoFar.Device >= first.SoFar.Device {
+		t.Errorf("all together take %d bytes, streaming alone %d, small micro-batches alone %d", last.SoFar.Device, last.Alone.Device, first.SoFar.Device)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestLadderFits(t *testing.T) {
 
 // What is there already is skipped, and says so.
 func TestLadderSkips(t *testing.T) {
-	start := planner.Setting{Train: true, Rows: 1, Seq: 32, Micros: 1, Precision: dtype.BF16, Storage: dtype.Dyn8, Rank: 4, Base: dtype.NF4}
+	start := planner.Setting{Train: true, MicroBatchSize: 1, Seq: 32, MicroBatches: 1, Precision: dtype.BF16, StateType: quant.Dyn8, LoRARank: 4, FrozenType: quant.NF4}
 	_, of := climb(t, start, 1<<20)
 	for _, name := range []string{"micro-batches of 1, accumulated", "bf16 instead of fp32", "8-bit optimizer state", "LoRA of rank 16", "adapters of rank 4", "QLoRA: frozen weights in 4 bits", "sequences half as long"} {
 		if of[name].Skipped == "" {

@@ -10,9 +10,9 @@ import (
 
 // Largest is the largest micro-batch or sequence for which a plan fits.
 type Largest struct {
-	Rows, Seq int64
-	Plan      *plan.Plan
-	Spec      *spec.Model
+	MicroBatchSize, Seq int64
+	Plan                *plan.Plan
+	Spec                *spec.Model
 	// Next says what one more would lack; nil where the limit asked for ended the
 	// search, not memory.
 	Next *FitError
@@ -23,8 +23,8 @@ type Largest struct {
 //
 // Memory grows with the batch, but packing is not exactly monotone: the answer
 // fits and the next larger number does not.
-func (r Request) LargestRows(limit int64) (Largest, error) {
-	return r.largest(limit, func(r Request, n int64) Request { r.Rows = n; return r })
+func (r Request) LargestMicroBatch(limit int64) (Largest, error) {
+	return r.largest(limit, func(r Request, n int64) Request { r.MicroBatchSize = n; return r })
 }
 
 // LargestSeq finds the longest sequence, up to a limit.
@@ -34,7 +34,7 @@ func (r Request) LargestSeq(limit int64) (Largest, error) {
 
 // largest doubles until something does not fit, then bisects.
 func (r Request) largest(limit int64, with func(Request, int64) Request) (Largest, error) {
-	next, err := with(r, 1).Misfit()
+	next, err := with(r, 1).Shortfall()
 	if err != nil {
 		return Largest{}, err
 	}
@@ -43,7 +43,7 @@ func (r Request) largest(limit int64, with func(Request, int64) Request) (Larges
 	}
 	low, high := int64(1), int64(2) // low fits; high, once next is set, does not
 	for high <= limit && next == nil {
-		if next, err = with(r, high).Misfit(); err != nil {
+		if next, err = with(r, high).Shortfall(); err != nil {
 			return Largest{}, err
 		}
 		if next == nil {
@@ -55,7 +55,7 @@ func (r Request) largest(limit int64, with func(Request, int64) Request) (Larges
 	}
 	for high-low > 1 {
 		mid := (low + high) / 2
-		e, err := with(r, mid).Misfit()
+		e, err := with(r, mid).Shortfall()
 		if err != nil {
 			return Largest{}, err
 		}
@@ -71,13 +71,13 @@ func (r Request) largest(limit int64, with func(Request, int64) Request) (Larges
 // found makes the plan of the answer.
 func (r Request) found(next *FitError) (Largest, error) {
 	p, m, err := r.Plan()
-	return Largest{Rows: r.Rows, Seq: r.Seq, Plan: p, Spec: m, Next: next}, err
+	return Largest{MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, Plan: p, Spec: m, Next: next}, err
 }
 
 // Misfit says what the leanest plan lacks, nil if it fits. It looks for no fast
 // plan, so it is quick.
-func (r Request) Misfit() (*FitError, error) {
-	m, err := r.Trace(r.Rows, r.Seq)
+func (r Request) Shortfall() (*FitError, error) {
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -99,17 +99,17 @@ func (r Request) Misfit() (*FitError, error) {
 func (s *search) lookForAny() error {
 	for _, w := range slices.Backward(s.ways()) {
 		for _, f := range slices.Backward(s.families(w)) {
-			c, err := s.glance(f.mix(f.size))
+			c, err := s.estimate(f.mix(f.size))
 			if err != nil {
 				return err
 			}
-			if err := s.look(c); err != nil || c.fits {
+			if err := s.fit(c); err != nil || c.fits {
 				return err
 			}
-			s.leaner(c)
+			s.noteSmallest(c)
 		}
 	}
-	if err := s.weigh(s.lean); err != nil {
+	if err := s.measureExactly(s.smallest); err != nil {
 		return err
 	}
 	return s.fitError()
@@ -117,20 +117,20 @@ func (s *search) lookForAny() error {
 
 // enough is how much faster, per token, a larger micro-batch must be to be worth
 // its memory.
-const enough = 1.01
+const fasterEnough = 1.01
 
 // FastestRows finds the micro-batch with the most tokens per second, up to a limit:
 // it doubles as long as that pays and fits.
-func (r Request) FastestRows(limit int64) (Largest, error) {
-	r.Rows = 1
+func (r Request) FastestMicroBatch(limit int64) (Largest, error) {
+	r.MicroBatchSize = 1
 	best, err := r.found(nil)
 	if err != nil {
 		return best, err
 	}
 	for n := int64(2); n <= limit; n *= 2 {
 		q := r
-		q.Rows = n
-		if e, err := q.Misfit(); err != nil || e != nil {
+		q.MicroBatchSize = n
+		if e, err := q.Shortfall(); err != nil || e != nil {
 			best.Next = e
 			return best, err
 		}
@@ -138,7 +138,7 @@ func (r Request) FastestRows(limit int64) (Largest, error) {
 		if err != nil {
 			return best, err
 		}
-		if more.Plan.Forecast.TokensPerSec < enough*best.Plan.Forecast.TokensPerSec {
+		if more.Plan.Forecast.TokensPerSec < fasterEnough*best.Plan.Forecast.TokensPerSec {
 			return best, nil
 		}
 		best = more

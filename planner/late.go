@@ -23,29 +23,29 @@ func (b *blueprint) withDelayed(list []family) []family {
 
 // queueLate lists the updates that the iteration before has left, in the order in which
 // what they change is used.
-func (e *emitter) queueLate() {
+func (e *emitter) queueDeferred() {
 	for _, u := range e.uses {
 		for _, k := range e.b.slabs.of[u.block] {
 			if len(e.p.Slabs[k].Pieces) == 0 || !e.c.delayed(k) || e.owed[k] {
 				continue
 			}
-			if e.owed[k] = true; e.c.hosted(k) {
-				e.lateHosted = append(e.lateHosted, k)
+			if e.owed[k] = true; e.c.updatedByCPU(k) {
+				e.deferredCPU = append(e.deferredCPU, k)
 			} else {
 				e.queueUpdate(k)
 			}
 		}
 	}
-	e.lateTurns = len(e.turns)
+	e.deferredTurns = len(e.updateTurns)
 }
 
 // updateLate emits what is owed of the slabs that a visit uses. The host works ahead.
-func (e *emitter) updateLate(u use) {
-	e.lately(true, func() {
+func (e *emitter) updateDeferred(u use) {
+	e.withDeferred(true, func() {
 		for _, k := range e.b.slabs.of[u.block] {
 			switch {
-			case e.c.hosted(k):
-				e.hostLate(k)
+			case e.c.updatedByCPU(k):
+				e.cpuUpdateDeferred(k)
 			case e.owed[k]:
 				e.update(k)
 				e.owed[k] = false
@@ -56,11 +56,11 @@ func (e *emitter) updateLate(u use) {
 
 // hostLate has the host update a slab that is used now, where it is owed, and a few to
 // come, and sends its weights up.
-func (e *emitter) hostLate(k int) {
-	at := slices.Index(e.lateHosted, k)
-	for ; at >= 0 && e.hostedLate < len(e.lateHosted) && e.hostedLate <= at+hostedAhead; e.hostedLate++ {
-		next := e.lateHosted[e.hostedLate]
-		e.hostUpdate(next)
+func (e *emitter) cpuUpdateDeferred(k int) {
+	at := slices.Index(e.deferredCPU, k)
+	for ; at >= 0 && e.deferredCPUDone < len(e.deferredCPU) && e.deferredCPUDone <= at+cpuUpdatesAhead; e.deferredCPUDone++ {
+		next := e.deferredCPU[e.deferredCPUDone]
+		e.cpuUpdate(next)
 		if e.c.Streamed[next] { // else when it has gone up
 			e.owed[next] = false
 		}
@@ -72,14 +72,14 @@ func (e *emitter) hostLate(k int) {
 
 // takesOld says whether a device needs the weights of a slab as they are before a late
 // update: to make it, where there is no master.
-func (e *emitter) takesOld(k, dev int) bool {
-	return e.owner[k] == dev && !e.c.hosted(k) && !e.b.hasMaster(k)
+func (e *emitter) needsOldWeights(k, dev int) bool {
+	return e.owner[k] == dev && !e.c.updatedByCPU(k) && !e.b.hasMaster(k)
 }
 
 // lately has steps added as late ones, or not.
-func (e *emitter) lately(late bool, emit func()) {
-	before := e.late
-	e.late = late
+func (e *emitter) withDeferred(late bool, emit func()) {
+	before := e.deferring
+	e.deferring = late
 	emit()
-	e.late = before
+	e.deferring = before
 }

@@ -11,19 +11,19 @@ import (
 
 // layout gives every value of a program a place. What surrounds the program has
 // its places by role; the rest lives in the frame, packed by lifetime.
-type layout struct {
+type programLayout struct {
 	slabs  *slabs
 	block  spec.Block
-	index  int          // of the block
-	update *plan.Update // nil where nothing is trained
-	parts  map[string]plan.Part
+	index  int             // of the block
+	update *plan.Optimizer // nil where nothing is trained
+	parts  map[string]plan.BatchTensor
 	consts map[string]plan.Const
 	// keep lists the values handed from forward to backward and kept their offsets.
-	keep map[int]int64 // by index of the kept port
+	savedOffsets map[int]int64 // by index of the kept port
 }
 
 // lay places a program. Kernels say how much scratch memory their calls need.
-func (l *layout) lay(p *graph.Program, kernels Kernels, align int64) (plan.Program, error) {
+func (l *programLayout) lay(p *graph.Program, kernels Kernels, align int64) (plan.Program, error) {
 	p = separate(p)
 	laid := plan.Program{Graph: p, Places: make([]plan.Place, len(p.Types))}
 	for _, in := range p.Inputs {
@@ -40,25 +40,25 @@ func (l *layout) lay(p *graph.Program, kernels Kernels, align int64) (plan.Progr
 		}
 		laid.Places[out.Value] = place
 	}
-	laid.Workspace = up(placeInner(p, laid.Places, align), align)
+	laid.Workspace = alignUp(placeInner(p, laid.Places, align), align)
 	scratch, err := scratch(p, kernels)
 	laid.Frame = laid.Workspace + scratch
 	return laid, err
 }
 
-func (l *layout) input(in graph.Port) (plan.Place, error) {
+func (l *programLayout) input(in graph.Port) (plan.Place, error) {
 	switch in.Role {
 	case graph.Carry:
 		return plan.Place{Region: plan.InCarry, Index: in.Index}, nil
 	case graph.GradCarry:
-		return plan.Place{Region: plan.InGradOut, Index: in.Index}, nil
+		return plan.Place{Region: plan.InGradOutput, Index: in.Index}, nil
 	case graph.Param:
 		at := l.slabs.at[l.block.Params[in.Index]]
 		return plan.Place{Region: plan.InWeight, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.slabs.list[at.slab].Params[at.index].Offset}, nil
 	case graph.GradParam:
 		return l.gradient(in)
-	case graph.Kept:
-		return plan.Place{Region: plan.InKept, Offset: l.keep[in.Index]}, nil
+	case graph.Saved:
+		return plan.Place{Region: plan.InSaved, Offset: l.savedOffsets[in.Index]}, nil
 	case graph.Batch:
 		part, ok := l.parts[in.Name]
 		if !ok {
@@ -71,16 +71,16 @@ func (l *layout) input(in graph.Port) (plan.Place, error) {
 	return plan.Place{}, fmt.Errorf("an input cannot be a %s", in.Role)
 }
 
-func (l *layout) output(out graph.Port) (plan.Place, error) {
+func (l *programLayout) output(out graph.Port) (plan.Place, error) {
 	switch out.Role {
 	case graph.Carry:
 		return plan.Place{Region: plan.OutCarry, Index: out.Index}, nil
 	case graph.GradCarry:
-		return plan.Place{Region: plan.OutGradIn, Index: out.Index}, nil
+		return plan.Place{Region: plan.OutGradInput, Index: out.Index}, nil
 	case graph.GradParam:
 		return l.gradient(out)
-	case graph.Kept:
-		return plan.Place{Region: plan.InKept, Offset: l.keep[out.Index]}, nil
+	case graph.Saved:
+		return plan.Place{Region: plan.InSaved, Offset: l.savedOffsets[out.Index]}, nil
 	case graph.Result:
 		return plan.Place{Region: plan.OutResult, Index: out.Index}, nil
 	case graph.Partial:
@@ -89,13 +89,13 @@ func (l *layout) output(out graph.Port) (plan.Place, error) {
 	return plan.Place{}, fmt.Errorf("an output cannot be a %s", out.Role)
 }
 
-func (l *layout) gradient(port graph.Port) (plan.Place, error) {
+func (l *programLayout) gradient(port graph.Port) (plan.Place, error) {
 	at := l.slabs.at[l.block.Params[port.Index]]
 	q := l.slabs.list[at.slab].Params[at.index]
 	if q.Frozen() {
 		return plan.Place{}, fmt.Errorf("param %s is frozen and has no gradient", q.Name)
 	}
-	return plan.Place{Region: plan.InGrad, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.update.GradOf(q.Type.DType).Bytes(q.Element)}, nil
+	return plan.Place{Region: plan.InGrad, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
 }
 
 // constKey tells constants apart: equal names of different programs may differ.

@@ -13,10 +13,10 @@ type Level int
 
 // The levels, from most memory and least time on.
 const (
-	KeepAll       Level = iota // every value the gradient reads, unpacked weights excepted
-	KeepProducts               // outputs of products and attention; the cheap rest is recomputed
-	KeepAttention              // outputs of attention, which take much time for their size
-	KeepNone                   // only the block's input; its forward runs again
+	SaveAll       Level = iota // every value the gradient reads, unpacked weights excepted
+	SaveMatmuls                // outputs of products and attention; the cheap rest is recomputed
+	SaveAttention              // outputs of attention, which take much time for their size
+	SaveNone                   // only the block's input; its forward runs again
 
 	levelCount = iota
 )
@@ -42,9 +42,9 @@ func (b *blueprint) findLevels() []Level {
 		}
 	}
 	if attention < attentionShare*all {
-		return []Level{KeepAll, KeepProducts, KeepNone}
+		return []Level{SaveAll, SaveMatmuls, SaveNone}
 	}
-	return []Level{KeepAll, KeepProducts, KeepAttention, KeepNone}
+	return []Level{SaveAll, SaveMatmuls, SaveAttention, SaveNone}
 }
 
 // recomputes is how many steps it takes to give up all that can be computed again.
@@ -58,21 +58,21 @@ func (b *blueprint) levelAfter(steps, i int) Level {
 }
 
 // keepSet is the values a level keeps.
-func keepSet(j *autograd.Joint, level Level) []graph.Value {
+func savedValues(j *autograd.Joint, level Level) []graph.Value {
 	switch level {
-	case KeepAll:
-		return keepMade(j)
-	case KeepProducts:
-		return keepProducts(j)
-	case KeepAttention:
-		return keepAttention(j)
+	case SaveAll:
+		return savedAll(j)
+	case SaveMatmuls:
+		return savedMatmuls(j)
+	case SaveAttention:
+		return savedAttention(j)
 	}
 	return nil
 }
 
 // keepMade is everything the gradient reads but unpacked weights: those are quickly
 // unpacked again, and kept they would undo what packing them saves.
-func keepMade(j *autograd.Joint) []graph.Value {
+func savedAll(j *autograd.Joint) []graph.Value {
 	unpacked := map[graph.Value]bool{}
 	for _, n := range j.Program.Nodes[:j.Forward] {
 		if n.Kind == op.Dequantize {
@@ -84,7 +84,7 @@ func keepMade(j *autograd.Joint) []graph.Value {
 
 // keepProducts finds the products and attentions from which everything the
 // gradient reads follows by cheap ops.
-func keepProducts(j *autograd.Joint) []graph.Value {
+func savedMatmuls(j *autograd.Joint) []graph.Value {
 	maker := map[graph.Value]graph.Node{}
 	for _, n := range j.Program.Nodes[:j.Forward] {
 		for _, v := range n.Out {
@@ -100,7 +100,7 @@ func keepProducts(j *autograd.Joint) []graph.Value {
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.CodedProduct || n.Kind == op.Attention {
+		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Attention {
 			keep = append(keep, v)
 			return
 		}
@@ -116,7 +116,7 @@ func keepProducts(j *autograd.Joint) []graph.Value {
 }
 
 // keepAttention is what the gradient reads of what attention gives.
-func keepAttention(j *autograd.Joint) []graph.Value {
+func savedAttention(j *autograd.Joint) []graph.Value {
 	made := map[graph.Value]bool{}
 	for _, n := range j.Program.Nodes[:j.Forward] {
 		for _, v := range n.Out {

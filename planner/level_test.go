@@ -14,13 +14,13 @@ import (
 // products does, the more so the longer the samples are.
 func TestLevelsTradeMemoryForTime(t *testing.T) {
 	r := named(t, "llama-3.2-1b", "h200,host:64GiB", 1, 16384, graph.Train)
-	m, err := r.Trace(r.Rows, r.Seq)
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var seconds, bytes []float64
-	for level := planner.KeepAll; level <= planner.KeepNone; level++ {
-		p, err := planner.Build(m, r.Goal, r.Site, planner.Alike(false, false, level, 1))
+	for level := planner.SaveAll; level <= planner.SaveNone; level++ {
+		p, err := planner.Build(m, r.Goal, r.Site, planner.Uniform(false, false, level, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestLevelsTradeMemoryForTime(t *testing.T) {
 	price := func(less, more planner.Level) float64 {
 		return (bytes[more] - bytes[less]) / (seconds[less] - seconds[more])
 	}
-	if attention, products := price(planner.KeepNone, planner.KeepAttention), price(planner.KeepAttention, planner.KeepProducts); attention > products/2 {
+	if attention, products := price(planner.SaveNone, planner.SaveAttention), price(planner.SaveAttention, planner.SaveMatmuls); attention > products/2 {
 		t.Errorf("a second takes %.3g bytes of attention's outputs, and %.3g of products", attention, products)
 	}
 }

@@ -10,11 +10,11 @@ import (
 // miniature with fewer of its equal blocks, and one with twice as many of them. Another
 // period takes what the one before took, so what the model takes is on the line through
 // the two. Choices are made for the first.
-type field struct {
-	on     [2]*blueprint // the second is nil where the first is the model itself
-	times  int           // how many periods the first has
-	twice  likeness      // of the second to the first
-	beyond float64       // how many times what the second takes more than the first the model takes more than the second
+type scale struct {
+	on            [2]*blueprint // the second is nil where the first is the model itself
+	times         int           // how many periods the first has
+	twice         likeness      // of the second to the first
+	periodsBeyond float64       // how many times what the second takes more than the first the model takes more than the second
 }
 
 // likeness is, of each block and slab of a deeper model, the one of a miniature that is
@@ -22,25 +22,25 @@ type field struct {
 type likeness struct{ blocks, slabs []int }
 
 // itself tries choices on the model.
-func (b *blueprint) itself() *field { return &field{on: [2]*blueprint{b}} }
+func (b *blueprint) itself() *scale { return &scale{on: [2]*blueprint{b}} }
 
 // whole says whether it is the model.
-func (f *field) whole() bool { return f.on[1] == nil }
+func (f *scale) whole() bool { return f.on[1] == nil }
 
 // periods of miniatures, from coarse to fine: as many as a climb's strides tell apart,
 // and some more.
-var periods = []int{fine, 4 * fine}
+var periods = []int{strideShare, 4 * strideShare}
 
 // deep is how many times as many a model must have for a miniature to be worth it.
-const deep = 6
+const deepEnough = 6
 
 // miniatures are those of a deep model; none where blocks are called by their names.
-func (b *blueprint) miniatures(r repeats) (list []*field, err error) {
+func (b *blueprint) miniatures(r repeats) (list []*scale, err error) {
 	for _, times := range periods {
-		if len(b.goal.Insist.Places) > 0 || r.times < deep*times {
+		if len(b.goal.Constraints.Places) > 0 || r.times < deepEnough*times {
 			break
 		}
-		f := &field{times: times, beyond: float64(r.times-2*times) / float64(times)}
+		f := &scale{times: times, periodsBeyond: float64(r.times-2*times) / float64(times)}
 		for i := range f.on {
 			if f.on[i], err = b.shortened(r, times<<i); err != nil {
 				return nil, err
@@ -99,7 +99,7 @@ func firstSlab(b *blueprint, block int) int {
 }
 
 // choices are one for the first, and the one like it for the second.
-func (f *field) choices(c Choice) [2]Choice {
+func (f *scale) choices(c Choice) [2]Choice {
 	if f.whole() {
 		return [2]Choice{c}
 	}
@@ -108,15 +108,15 @@ func (f *field) choices(c Choice) [2]Choice {
 
 // choice for a deeper model, of which the blueprint is given.
 func (l likeness) choice(c Choice, b *blueprint) Choice {
-	c.Streamed, c.Offloaded, c.OnDisk, c.Hosted = pick(c.Streamed, l.slabs), pick(c.Offloaded, l.slabs), pick(c.OnDisk, l.slabs), pick(c.Hosted, l.slabs)
-	c.Level, c.Spilled = pick(c.Level, l.blocks), pick(c.Spilled, l.blocks)
+	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
+	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
 	if c.Split != nil {
 		c.Split = b.split(c.Devices)
 	}
 	return c
 }
 
-func pick[T any](list []T, at []int) []T {
+func gather[T any](list []T, at []int) []T {
 	if list == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func pick[T any](list []T, at []int) []T {
 }
 
 // each does something on the model, or on the two miniatures at once.
-func (f *field) each(do func(i int) error) error {
+func (f *scale) each(do func(i int) error) error {
 	if f.whole() {
 		return do(0)
 	}
@@ -144,16 +144,16 @@ func (f *field) each(do func(i int) error) error {
 }
 
 // onLine is what the model takes of something.
-func (f *field) onLine(of [2]float64) float64 {
+func (f *scale) onLine(of [2]float64) float64 {
 	if f.whole() {
 		return of[0]
 	}
-	return of[1] + f.beyond*(of[1]-of[0])
+	return of[1] + f.periodsBeyond*(of[1]-of[0])
 }
 
 // arenas of the model, going by those of the miniatures. Data parallel devices, which own
 // one slab or another, share what more periods take evenly.
-func (f *field) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
+func (f *scale) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
 	if f.whole() {
 		return of[0]
 	}
@@ -170,36 +170,36 @@ func (f *field) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
 		if a.Tier == plan.OnDevice && c.Split == nil {
 			by = more / devices
 		}
-		a.Bytes += int64(f.beyond * float64(max(by, 0)))
+		a.Bytes += int64(f.periodsBeyond * float64(max(by, 0)))
 	}
 	return p
 }
 
 // glance is what can be said of a choice without writing its plan.
-func (f *field) glance(c Choice) (glance, error) {
-	var of [2]glance
+func (f *scale) glance(c Choice) (estimate, error) {
+	var of [2]estimate
 	choices := f.choices(c)
 	err := f.each(func(i int) (err error) {
-		of[i], err = f.on[i].glance(choices[i])
+		of[i], err = f.on[i].estimate(choices[i])
 		return err
 	})
 	if err != nil {
-		return glance{}, err
+		return estimate{}, err
 	}
-	return glance{f.arenas([2]*plan.Plan{of[0].homes, of[1].homes}, c), f.onLine([2]float64{of[0].seconds, of[1].seconds})}, nil
+	return estimate{f.arenas([2]*plan.Plan{of[0].homes, of[1].homes}, c), f.onLine([2]float64{of[0].seconds, of[1].seconds})}, nil
 }
 
 // trial is a choice that is tried: the plan of it, or those of the miniatures.
-type trial struct {
-	*field
+type draftPair struct {
+	*scale
 	drafts [2]*draft
 	plans  [2]*plan.Plan
 	steps  int // of all plans
 }
 
 // draft writes the plans of a choice but for the places of buffers.
-func (f *field) draft(c Choice) (*trial, error) {
-	t, choices := &trial{field: f}, f.choices(c)
+func (f *scale) draft(c Choice) (*draftPair, error) {
+	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
 		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {
 			t.plans[i] = t.drafts[i].p
@@ -219,7 +219,7 @@ func (f *field) draft(c Choice) (*trial, error) {
 
 // all does something to the draft, or to both at once, and is what the plan takes of each
 // arena then.
-func (t *trial) all(do func(*draft)) *plan.Plan {
+func (t *draftPair) all(do func(*draft)) *plan.Plan {
 	_ = t.each(func(i int) error { // cannot fail
 		do(t.drafts[i])
 		return nil
@@ -228,20 +228,20 @@ func (t *trial) all(do func(*draft)) *plan.Plan {
 }
 
 // least is what the plan takes at least: what is alive in its arenas at once.
-func (t *trial) least() *plan.Plan { return t.all(func(d *draft) { d.least() }) }
+func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.least() }) }
 
 // packed is what it takes with a place for every buffer. Frees are left out, they take no
 // time.
-func (t *trial) packed() *plan.Plan { return t.all(func(d *draft) { d.packed() }) }
+func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.packed() }) }
 
 // leaves says whether something leaves a device, and loosen lets it keep its bytes for a
 // while.
-func (t *trial) leaves() bool { return len(t.drafts[0].leaving) > 0 }
+func (t *draftPair) hasOutgoing() bool { return len(t.drafts[0].outgoing) > 0 }
 
-func (t *trial) loosen(loose bool) { t.all(func(d *draft) { d.loosen(loose) }) }
+func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.delayReuse(loose) }) }
 
 // forecast of the packed plan; of miniatures only the seconds are the model's.
-func (t *trial) forecast() (*plan.Forecast, error) {
+func (t *draftPair) forecast() (*plan.Forecast, error) {
 	var of [2]*plan.Forecast
 	err := t.each(func(i int) (err error) {
 		order(t.plans[i])
@@ -257,10 +257,10 @@ func (t *trial) forecast() (*plan.Forecast, error) {
 }
 
 // drop gives the memory of the plans back, for those to come.
-func (t *trial) drop() {
+func (t *draftPair) drop() {
 	for i, d := range t.drafts {
 		if d != nil {
-			t.on[i].room = room{d.p.Buffers[:0], d.p.Steps[:0]}
+			t.on[i].spare = spareMemory{d.p.Buffers[:0], d.p.Instructions[:0]}
 		}
 	}
 	t.drafts, t.plans = [2]*draft{}, [2]*plan.Plan{}

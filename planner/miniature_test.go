@@ -13,13 +13,13 @@ import (
 )
 
 // hundreds is a model that is deep enough for miniatures.
-const hundreds = deep * fine
+const hundreds = deepEnough * strideShare
 
 // deepBlueprint is that of a deep model on which streaming matters and the host updates.
 func deepBlueprint(t testing.TB, devices, micros int, task graph.Task) *blueprint {
 	t.Helper()
 	b := blueprintOf(t, fmt.Sprintf(layered, hundreds), devices, micros, task, tinyRates)
-	b.site.Host = sim.Rates{Memory: 1e10, Vector: 1e11, Matrix: 1e11}
+	b.site.CPU = sim.Rates{Memory: 1e10, Vector: 1e11, Matrix: 1e11}
 	return b
 }
 
@@ -39,7 +39,7 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 		ways := s.sensible()
 		m := randomMix(r, small, ways[r.IntN(len(ways))])
 		if s.b.training() {
-			m.hosted = r.IntN(m.offloaded + 1)
+			m.updatedByCPU = r.IntN(m.offloaded + 1)
 		}
 		rough := tried(t, small, m)
 		exact := tried(t, s, s.like(rough, small, like))
@@ -61,11 +61,11 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 // tried is a candidate with its plan written and forecast.
 func tried(t *testing.T, s *search, m mix) *candidate {
 	t.Helper()
-	c, err := s.glance(m)
+	c, err := s.estimate(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.weigh(c); err != nil {
+	if err := s.measureExactly(c); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.simulate(c); err != nil {
@@ -80,7 +80,7 @@ func TestMiniaturesFindWhatTheModelFinds(t *testing.T) {
 	for _, share := range []float64{0.7, 0.35, 0.2} {
 		var took [2]float64
 		var written [2]int
-		for i, look := range []func(*search) (*candidate, error){(*search).run, (*search).find} {
+		for i, look := range []func(*search) (*candidate, error){(*search).run, (*search).deepSearch} {
 			s := newSearch(deepBlueprint(t, 1, 2, graph.Train).itself())
 			standard, err := s.b.emit(s.choice(mix{}))
 			if err != nil {

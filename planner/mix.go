@@ -11,22 +11,22 @@ type family struct {
 // way. Slabs are spread evenly, among those that stream the large ones come first; blocks
 // are taken from the first on, whose values wait longest.
 type mix struct {
-	way       way
-	streamed  int // slabs whose weights stream
-	offloaded int // slabs whose optimizer state rests on the host
-	recompute int // steps, each of which takes a block to its next level: all to the second, then all to the third, ...
-	spilled   int // blocks whose values wait on the host
-	onDisk    int // slabs whose homes are on the disk instead of the host
-	window    int
-	ahead     int // updates whose state is fetched beforehand
-	hosted    int // slabs that the host updates, as far as their state rests there
-	rear      int // but for the first slabs, whose gradients come last
-	delayed   bool
+	way                  way
+	streamed             int // slabs whose weights stream
+	offloaded            int // slabs whose optimizer state rests on the host
+	recompute            int // steps, each of which takes a block to its next level: all to the second, then all to the third, ...
+	offloadedActivations int // blocks whose values wait on the host
+	onDisk               int // slabs whose homes are on the disk instead of the host
+	prefetch             int
+	prefetchStates       int // updates whose state is fetched beforehand
+	updatedByCPU         int // slabs that the host updates, as far as their state rests there
+	firstOnDevice        int // but for the first slabs, whose gradients come last
+	delayed              bool
 }
 
 // effort is how much a mix does beyond running a model where it is.
 func (m mix) effort() int {
-	n := m.streamed + m.offloaded + m.recompute + m.spilled + m.onDisk + m.hosted
+	n := m.streamed + m.offloaded + m.recompute + m.offloadedActivations + m.onDisk + m.updatedByCPU
 	if m.delayed {
 		n++
 	}
@@ -44,10 +44,10 @@ func (s *search) families(w way) []family {
 	}
 	if !s.b.training() {
 		for _, window := range []int{3, 2, 1} {
-			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: i, window: window} }})
+			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: i, prefetch: window} }})
 		}
 		if s.b.site.Disk.Budget > 0 {
-			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: slabs, onDisk: i, window: 2} }})
+			list = append(list, family{slabs, func(i int) mix { return mix{way: w, streamed: slabs, onDisk: i, prefetch: 2} }})
 		}
 		return list
 	}
@@ -56,37 +56,39 @@ func (s *search) families(w way) []family {
 		kept = append(kept, r)
 	}
 	list = append(list, family{all, func(i int) mix { return mix{way: w, recompute: i} }})
-	if w == shardedState && s.b.goal.Insist.Way == "" {
+	if w == shardedState && s.b.goal.Constraints.Parallelism == "" {
 		return list // where something leaves the device, a block has all its micro-batches at once, as with sharded gradients
 	}
 	for _, r := range kept {
-		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, ahead: 1} }})
+		list = append(list, family{slabs, func(i int) mix { return mix{way: w, offloaded: i, recompute: r, prefetchStates: 1} }})
 	}
 	for _, window := range []int{2, 1} {
 		for _, r := range kept {
 			list = append(list, family{slabs, func(i int) mix {
-				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, window: window, ahead: window - 1}
+				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, prefetch: window, prefetchStates: window - 1}
 			}})
 		}
 	}
 	list = append(list, family{slabs, func(i int) mix {
-		return mix{way: w, streamed: i, offloaded: slabs, recompute: all, spilled: blocks, window: 1}
+		return mix{way: w, streamed: i, offloaded: slabs, recompute: all, offloadedActivations: blocks, prefetch: 1}
 	}})
 	for _, r := range []int{blocks, all} {
 		list = append(list,
-			family{blocks, func(i int) mix { return mix{way: w, offloaded: slabs, recompute: r, spilled: i, ahead: 1} }},
+			family{blocks, func(i int) mix {
+				return mix{way: w, offloaded: slabs, recompute: r, offloadedActivations: i, prefetchStates: 1}
+			}},
 			family{slabs, func(i int) mix {
-				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, spilled: blocks, window: 2, ahead: 1}
+				return mix{way: w, streamed: i, offloaded: slabs, recompute: r, offloadedActivations: blocks, prefetch: 2, prefetchStates: 1}
 			}})
 	}
-	list = s.b.withDelayed(s.b.withHosted(list))
+	list = s.b.withDelayed(s.b.withCPUUpdates(list))
 	if s.b.site.Disk.Budget > 0 {
 		list = append(list,
 			family{slabs, func(i int) mix {
-				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, onDisk: i, window: 2, ahead: 1}
+				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, onDisk: i, prefetch: 2, prefetchStates: 1}
 			}},
 			family{slabs, func(i int) mix {
-				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, spilled: blocks, onDisk: i, window: 1}
+				return mix{way: w, streamed: slabs, offloaded: slabs, recompute: all, offloadedActivations: blocks, onDisk: i, prefetch: 1}
 			}})
 	}
 	return list
@@ -94,13 +96,13 @@ func (s *search) families(w way) []family {
 
 // withHosted adds the lines in which state leaves the device once more, with the host
 // updating what it has the state of.
-func (b *blueprint) withHosted(list []family) []family {
-	if !b.hostsFast() {
+func (b *blueprint) withCPUUpdates(list []family) []family {
+	if !b.cpuUpdatesTimed() {
 		return list
 	}
 	for _, f := range list {
 		if f.mix(f.size).offloaded > 0 {
-			list = append(list, family{f.size, func(i int) mix { m := f.mix(i); m.hosted, m.ahead = len(b.slabs.list), 0; return m }})
+			list = append(list, family{f.size, func(i int) mix { m := f.mix(i); m.updatedByCPU, m.prefetchStates = len(b.slabs.list), 0; return m }})
 		}
 	}
 	return list
@@ -112,17 +114,17 @@ func (s *search) choice(m mix) Choice {
 		return c
 	}
 	b := s.b
-	c := Choice{Streamed: b.slabs.streaming(m.streamed), Offloaded: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
-		Hosted: spread(m.hosted, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), Spilled: make([]bool, len(b.model.Blocks)),
-		Delayed: m.delayed, Window: m.window, Ahead: m.ahead, Vertical: m.streamed+m.offloaded > 0}
-	for k := range m.rear {
-		c.Hosted[k] = false
+	c := Choice{Streamed: b.slabs.streaming(m.streamed), OffloadedState: spread(m.offloaded, len(b.slabs.list)), OnDisk: spread(m.onDisk, len(b.slabs.list)),
+		UpdatedByCPU: spread(m.updatedByCPU, len(b.slabs.list)), Level: make([]Level, len(b.model.Blocks)), OffloadedActivations: make([]bool, len(b.model.Blocks)),
+		DelayedUpdates: m.delayed, Prefetch: m.prefetch, PrefetchStates: m.prefetchStates, BreadthFirst: m.streamed+m.offloaded > 0}
+	for k := range m.firstOnDevice {
+		c.UpdatedByCPU[k] = false
 	}
 	for i := range c.Level {
-		c.Spilled[i] = i < m.spilled
+		c.OffloadedActivations[i] = i < m.offloadedActivations
 		c.Level[i] = b.levelAfter(m.recompute, i)
 	}
-	return b.allowed(s.insisted(s.spreadOver(c, m.way)))
+	return b.allowed(s.constrained(s.spreadOver(c, m.way)))
 }
 
 // spread marks n of the places, as evenly as can be.

@@ -4,21 +4,21 @@ import "spillway/plan"
 
 // needed is what a plan takes of the device that has least left, what there is of
 // that, and what it takes of the host and the disk.
-type needed struct{ device, budget, host, disk int64 }
+type demand struct{ device, budget, host, disk int64 }
 
 // lacks is how much too small the device is; below 0, how much it has left.
-func (n needed) lacks() int64 { return n.device - n.budget }
+func (n demand) lacks() int64 { return n.device - n.budget }
 
 // needs of a plan that may fill a share of each device. Shared devices take from the
 // host.
-func needs(p *plan.Plan, shared bool, share float64) (n needed) {
+func needs(p *plan.Plan, shared bool, share float64) (n demand) {
 	for _, a := range p.Arenas {
 		switch {
 		case a.Tier == plan.OnDisk:
 			n.disk += a.Bytes
 			continue
 		case a.Tier == plan.OnDevice:
-			if has := part(p.Devices[a.Device].Budget, share); n.budget == 0 || a.Bytes-has > n.lacks() {
+			if has := shareOf(p.Devices[a.Device].Budget, share); n.budget == 0 || a.Bytes-has > n.lacks() {
 				n.device, n.budget = a.Bytes, has
 			}
 			if !shared {
@@ -31,7 +31,7 @@ func needs(p *plan.Plan, shared bool, share float64) (n needed) {
 }
 
 // part of a number of bytes; all of it exactly where the share is 1.
-func part(bytes int64, share float64) int64 {
+func shareOf(bytes int64, share float64) int64 {
 	if share == 1 {
 		return bytes
 	}

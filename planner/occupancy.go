@@ -11,16 +11,16 @@ type occupancy struct {
 	leaves int
 	// whole, by node: taken at all its moments, by spans the node is a part of. some:
 	// taken at one of its moments at least.
-	whole, some []ranges
-	meets       []ranges // scratch of lowestGap
-	nodes       []int32  // scratch of parts and above
+	throughout, sometime []ranges
+	meets                []ranges // scratch of lowestGap
+	nodes                []int32  // scratch of parts and above
 }
 
 // ranges of offsets, sorted and apart.
 type ranges []struct{ lo, hi int64 }
 
 // roomy is how many ranges a node has room for before it grows.
-const roomy = 4
+const initialRanges = 4
 
 // newOccupancy is empty, for spans that will be asked for or put.
 func newOccupancy(spans []*span) *occupancy {
@@ -39,15 +39,15 @@ func newOccupancy(spans []*span) *occupancy {
 	}
 	for o.leaves = 1; o.leaves < moments; o.leaves *= 2 {
 	}
-	o.whole, o.some = newRanges(2*o.leaves), newRanges(2*o.leaves)
+	o.throughout, o.sometime = newRanges(2*o.leaves), newRanges(2*o.leaves)
 	return o
 }
 
 // newRanges makes many empty lists of ranges that share one allocation.
 func newRanges(n int) []ranges {
-	lists, room := make([]ranges, n), make(ranges, n*roomy)
+	lists, room := make([]ranges, n), make(ranges, n*initialRanges)
 	for i := range lists {
-		lists[i] = room[i*roomy : i*roomy : (i+1)*roomy]
+		lists[i] = room[i*initialRanges : i*initialRanges : (i+1)*initialRanges]
 	}
 	return lists
 }
@@ -55,11 +55,11 @@ func newRanges(n int) []ranges {
 // put takes the offsets of a span up to an end.
 func (o *occupancy) put(s *span, end int64) {
 	for _, node := range o.parts(s) {
-		o.whole[node].add(s.offset, end)
-		o.some[node].add(s.offset, end)
+		o.throughout[node].add(s.offset, end)
+		o.sometime[node].add(s.offset, end)
 	}
 	for _, node := range o.above(s) {
-		o.some[node].add(s.offset, end)
+		o.sometime[node].add(s.offset, end)
 	}
 }
 
@@ -98,12 +98,12 @@ func (o *occupancy) above(s *span) []int32 {
 func (o *occupancy) lowestGap(s *span) int64 {
 	o.meets = o.meets[:0]
 	for _, node := range o.parts(s) {
-		if r := o.some[node]; len(r) > 0 {
+		if r := o.sometime[node]; len(r) > 0 {
 			o.meets = append(o.meets, r)
 		}
 	}
 	for _, node := range o.above(s) {
-		if r := o.whole[node]; len(r) > 0 {
+		if r := o.throughout[node]; len(r) > 0 {
 			o.meets = append(o.meets, r)
 		}
 	}

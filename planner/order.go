@@ -17,17 +17,17 @@ import (
 func order(p *plan.Plan) {
 	o := &orderer{p: p, lanes: len(p.Devices) * len(plan.Lanes)}
 	o.touched = newTouched(len(p.Buffers), o.lanes)
-	o.known = nobody(len(p.Steps) * o.lanes)
+	o.known = nobody(len(p.Instructions) * o.lanes)
 	o.last = nobody(o.lanes)
 	o.held = make([]tenancy.Map, len(p.Arenas))
-	o.waits = make([]int, 0, 2*len(p.Steps))
+	o.waits = make([]int, 0, 2*len(p.Instructions))
 	accesses := p.Accesses()
 	for i, list := range accesses {
-		if p.Steps[i].Verb != plan.Free {
+		if p.Instructions[i].Verb != plan.Free {
 			o.step(i, list)
 		}
 	}
-	o.trail(accesses)
+	o.carryOver(accesses)
 }
 
 // orderer walks over the steps of a plan. Steps are numbers, -1 for none.
@@ -44,8 +44,8 @@ type orderer struct {
 }
 
 func (o *orderer) step(i int, accesses []plan.Access) {
-	s := &o.p.Steps[i]
-	l := s.LaneNumber()
+	s := &o.p.Instructions[i]
+	l := s.LaneIndex()
 	done := o.doneBefore(i)
 	if prev := o.last[l]; prev >= 0 {
 		copy(done, o.doneBefore(int(prev)))
@@ -65,7 +65,7 @@ func (o *orderer) reduce(done []int32, i int) []int {
 	slices.SortFunc(o.after, func(a, b int32) int { return int(b - a) })
 	from := len(o.waits)
 	for _, c := range o.after {
-		cl := o.p.Steps[c].LaneNumber()
+		cl := o.p.Instructions[c].LaneIndex()
 		if int(c) == i || done[cl] >= c {
 			continue
 		}
@@ -81,7 +81,7 @@ func (o *orderer) reduce(done []int32, i int) []int {
 // learn notes that a step is done, and all that is done before it.
 func (o *orderer) learn(done []int32, step int) {
 	latest(done, o.doneBefore(step))
-	l := o.p.Steps[step].LaneNumber()
+	l := o.p.Instructions[step].LaneIndex()
 	done[l] = max(done[l], int32(step))
 }
 

@@ -16,7 +16,7 @@ import (
 
 // deep has many equal layers, so that what a pipeline cannot hide at its two ends
 // counts for little.
-const deep = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hidden_layers":96,
+const deepEnough = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hidden_layers":96,
 "num_attention_heads":8,"num_key_value_heads":8,"intermediate_size":4096,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":4096}`
 
@@ -24,11 +24,11 @@ const deep = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"num_hi
 // asked.
 func allStreamed(disk, host bool) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 3)(slabs, blocks)
-		c.Ahead, c.OnDisk = 2, make([]bool, slabs)
+		c := planner.Uniform(true, true, planner.SaveNone, 3)(slabs, blocks)
+		c.PrefetchStates, c.OnDisk = 2, make([]bool, slabs)
 		for i := range c.OnDisk {
 			c.OnDisk[i] = disk
-			c.Hosted = append(c.Hosted, host)
+			c.UpdatedByCPU = append(c.UpdatedByCPU, host)
 		}
 		return c
 	}
@@ -37,7 +37,7 @@ func allStreamed(disk, host bool) func(slabs, blocks int) planner.Choice {
 // Whatever binds, the other work hides behind it: an iteration takes at most 3%
 // longer than the busiest resource alone needs.
 func TestTransfersHideBehindWhatBinds(t *testing.T) {
-	m, info, err := arch.FromConfig([]byte(deep))
+	m, info, err := arch.FromConfig([]byte(deepEnough))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,21 +58,21 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		{"host while training", "host processor", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{Memory: 20e9}},
 		{"link to a fast host", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{Memory: 1e12}},
 	} {
-		model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
+		model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk, Host: c.host}
-		goal := planner.Goal{Micros: 1}
+		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk, CPU: c.host}
+		goal := planner.Goal{MicroBatches: 1}
 		if c.task == graph.Train {
-			goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
 		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Memory > 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := p.Forecast; f.Bound != c.bound || f.AtBest < 1/1.03 {
-			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, f.Bound, 100*f.AtBest, f.Busy)
+		if f := p.Forecast; f.Bound != c.bound || f.RooflineShare < 1/1.03 {
+			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, f.Bound, 100*f.RooflineShare, f.Busy)
 		}
 	}
 }
@@ -81,21 +81,21 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 // leaves the device keeps its bytes a little loses next to nothing; one without room
 // for that has runs wait for copies.
 func TestNoRunWaitsForWhatLeaves(t *testing.T) {
-	m, info, err := arch.FromConfig([]byte(deep))
+	m, info, err := arch.FromConfig([]byte(deepEnough))
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: 1024, DType: dtype.F32, Task: graph.Train})
+	model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: 1024, DType: dtype.F32, Task: graph.Train})
 	if err != nil {
 		t.Fatal(err)
 	}
-	goal := planner.Goal{Micros: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 	site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual("gpu0", 0, 256, sim.Rates{})}
 	forecast := func(r sim.Rates, loose bool) *plan.Forecast {
 		site.Rates = r
 		p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
-			c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-			c.Loose = loose
+			c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+			c.DelayedReuse = loose
 			return c
 		})
 		if err != nil {
@@ -107,7 +107,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	alone := forecast(r, true)
 	r.In = units.Rate(float64(alone.BytesIn) / alone.StepSeconds)
 	r.Out = r.In
-	loose, tight := 1/forecast(r, true).AtBest, 1/forecast(r, false).AtBest
+	loose, tight := 1/forecast(r, true).RooflineShare, 1/forecast(r, false).RooflineShare
 	if loose > 1.03 || tight < 1.1 {
 		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
 	}
@@ -118,7 +118,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 // what binds it; in a walk of their own after the backward they take time of their own,
 // and weights cross the link once more.
 func TestClippedUpdatesHideToo(t *testing.T) {
-	m, info, err := arch.FromConfig([]byte(deep))
+	m, info, err := arch.FromConfig([]byte(deepEnough))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,16 +132,16 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 		{"link", "link to device", 16, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, 1.15},
 		{"optimizer", "compute", 16, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, 1},
 	} {
-		model, err := spec.Trace("deep", info.Type, m, graph.Config{Rows: 1, Seq: c.seq, DType: dtype.F32, Task: graph.Train})
+		model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: c.seq, DType: dtype.F32, Task: graph.Train})
 		if err != nil {
 			t.Fatal(err)
 		}
-		goal := planner.Goal{Micros: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
+		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
 		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates)}
 		forecast := func(delayed bool) *plan.Forecast {
 			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
-				c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-				c.Loose, c.Delayed = true, delayed
+				c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+				c.DelayedReuse, c.DelayedUpdates = true, delayed
 				return c
 			})
 			if err != nil {
@@ -150,8 +150,8 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 			return p.Forecast
 		}
 		late, walk := forecast(true), forecast(false)
-		if late.Bound != c.bound || late.AtBest < 1/1.03 {
-			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, late.Bound, 100*late.AtBest, late.Busy)
+		if late.Bound != c.bound || late.RooflineShare < 1/1.03 {
+			t.Errorf("%s: bound by %s, which is busy %.1f%% of the time: %v", c.name, late.Bound, 100*late.RooflineShare, late.Busy)
 		}
 		if more := walk.StepSeconds / late.StepSeconds; more < c.walk {
 			t.Errorf("%s: a walk of their own takes %.3f of the time, at least %.2f was expected", c.name, more, c.walk)

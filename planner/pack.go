@@ -22,7 +22,7 @@ func pack(spans []*span, align int64) int64 {
 	var total int64
 	for _, s := range order {
 		s.offset = taken.lowestGap(s)
-		taken.put(s, up(s.offset+s.bytes, align))
+		taken.put(s, alignUp(s.offset+s.bytes, align))
 		total = max(total, s.offset+s.bytes)
 	}
 	return total
@@ -61,7 +61,7 @@ func liveMost(spans []*span, n int) int64 {
 	return most
 }
 
-func up(n, align int64) int64 { return (n + align - 1) / align * align }
+func alignUp(n, align int64) int64 { return (n + align - 1) / align * align }
 
 func indexOf(list []int, v int) int {
 	for i, x := range list {

@@ -18,7 +18,7 @@ func packPlain(spans []*span, align int64) (total int64) {
 			if p.offset-end >= s.bytes {
 				break
 			}
-			end = max(end, up(p.offset+p.bytes, align))
+			end = max(end, alignUp(p.offset+p.bytes, align))
 		}
 		s.offset = end
 		placed = append(placed, s)

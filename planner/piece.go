@@ -33,7 +33,7 @@ func (b *blueprint) pieceElements() int64 {
 			sum, n = sum+s.Elements, n+1
 		}
 	}
-	b.usualPiece = max(leastPiece, up(sum/max(2*n, 1), b.site.Alignment))
+	b.usualPiece = max(leastPiece, alignUp(sum/max(2*n, 1), b.site.Alignment))
 	return b.usualPiece
 }
 
@@ -57,11 +57,11 @@ func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
 	s := &b.slabs.list[slab]
 	var list []piece
 	for from := int64(0); from < s.Elements; {
-		to := min(from+up(step, plan.BlockElements), s.Elements)
-		if b.update.Rule.Whole() {
+		to := min(from+alignUp(step, plan.StateBlockElements), s.Elements)
+		if b.optimizer.Rule.WholeParam() {
 			to = wholeParams(s, from, to)
 		}
-		stretches := b.update.Stretches(s, plan.Piece{From: from, To: to})
+		stretches := b.optimizer.Spans(s, plan.Piece{From: from, To: to})
 		scratch, err := b.updateScratch(stretches)
 		if err != nil {
 			return nil, fmt.Errorf("updating slab %s: %w", s.Name, err)
@@ -74,7 +74,7 @@ func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
 
 // updateScratch is the most scratch memory the update of some stretches needs; an error
 // where the device has no kernel for one.
-func (b *blueprint) updateScratch(stretches []plan.Stretch) (most int64, err error) {
+func (b *blueprint) updateScratch(stretches []plan.Span) (most int64, err error) {
 	for _, s := range stretches {
 		key := updateKey(s)
 		bytes, known := b.scratches[key]
@@ -89,8 +89,8 @@ func (b *blueprint) updateScratch(stretches []plan.Stretch) (most int64, err err
 	return most, nil
 }
 
-func (b *blueprint) askUpdate(s plan.Stretch) (scratch int64, err error) {
-	call, err := b.update.Call(s)
+func (b *blueprint) askUpdate(s plan.Span) (scratch int64, err error) {
+	call, err := b.optimizer.Call(s)
 	if err != nil {
 		return 0, err
 	}
@@ -103,7 +103,7 @@ func (b *blueprint) askUpdate(s plan.Stretch) (scratch int64, err error) {
 
 // updateKey is equal for stretches whose updates are one call. There can be very many
 // of them.
-func updateKey(s plan.Stretch) string {
+func updateKey(s plan.Span) string {
 	var key []byte
 	for _, n := range s.Shape {
 		key = strconv.AppendInt(append(key, ' '), n, 10)
@@ -134,7 +134,7 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 }
 
 // keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
-func (b *blueprint) keptBytes() []int64 {
+func (b *blueprint) slabHomeBytes() []int64 {
 	kept := make([]int64, len(b.slabs.list))
 	for k, s := range b.slabs.list {
 		kept[k] = s.WeightBytes

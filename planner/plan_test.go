@@ -29,12 +29,12 @@ var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
 // randomChoice of everything a choice leaves open.
 func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(r.IntN(8)), Vertical: true}
+		c := planner.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]planner.Level, blocks), OffloadedActivations: make([]bool, blocks), Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(r.IntN(8)), BreadthFirst: true}
 		for i := range slabs {
-			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
+			c.Streamed[i], c.OffloadedState[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}
 		for i := range blocks {
-			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
+			c.Level[i], c.OffloadedActivations[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		return c
 	}
@@ -44,7 +44,7 @@ func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
 func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
 		c := choose(slabs, blocks)
-		c.Devices, c.Vertical = 1+r.IntN(3), r.IntN(2) == 0
+		c.Devices, c.BreadthFirst = 1+r.IntN(3), r.IntN(2) == 0
 		switch r.IntN(3) {
 		case 0:
 			c.ShardWeights = r.IntN(2) == 0
@@ -67,8 +67,8 @@ func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) fu
 // same in all of them but for what is recomputed, and so is nothing smaller.
 func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 	models := []*spec.Model{
-		tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train}),
-		tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 8, Task: graph.Train, Packed: true}),
+		tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}),
+		tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 8, Task: graph.Train, Packed: true}),
 	}
 	for seed := range uint64(120) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -78,7 +78,7 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		keep, err := planner.Build(m, goal, tiny.Site(1<<30), planner.Alike(false, false, planner.KeepAll, 0))
+		keep, err := planner.Build(m, goal, tiny.Site(1<<30), planner.Uniform(false, false, planner.SaveAll, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,10 +91,10 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 // A plan as text, reviewed as a diff when it changes.
 func TestGoldenPlans(t *testing.T) {
 	for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
-		"standard": planner.Alike(false, false, planner.KeepAll, 0),
-		"streamed": planner.Alike(true, true, planner.KeepNone, 2),
+		"standard": planner.Uniform(false, false, planner.SaveAll, 0),
+		"streamed": planner.Uniform(true, true, planner.SaveNone, 2),
 	} {
-		m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train})
+		m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 		p, err := planner.Build(m, tiny.AdamW(1, name == "standard"), tiny.Site(1<<20), choose)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func named(t testing.TB, name, description string, rows, seq int64, task graph.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := arch.Named(name)
+	config, err := arch.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +138,12 @@ func named(t testing.TB, name, description string, rows, seq int64, task graph.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	goal := planner.Goal{Micros: 1}
+	goal := planner.Goal{MicroBatches: 1}
 	if task == graph.Train {
-		goal = planner.Goal{Micros: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+		goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 	}
-	return planner.Request{Rows: rows, Seq: seq, Goal: goal, Site: site, Trace: func(rows, seq int64) (*spec.Model, error) {
-		return spec.Trace(name, info.Type, m, graph.Config{Rows: rows, Seq: seq, DType: dtype.BF16, Task: task})
+	return planner.Request{MicroBatchSize: rows, Seq: seq, Goal: goal, Site: site, Trace: func(rows, seq int64) (*spec.Model, error) {
+		return spec.Trace(name, info.Type, m, graph.Config{MicroBatchSize: rows, Seq: seq, DType: dtype.BF16, Task: task})
 	}}
 }
 
@@ -177,7 +177,7 @@ func TestStreamedInferenceReachesTheLinkBound(t *testing.T) {
 	if !strings.HasPrefix(best.Strategy, "cpu offload") || best.Forecast.Bound != "link to device" {
 		t.Fatalf("strategy %q bound by %s", best.Strategy, best.Forecast.Bound)
 	}
-	all, err := planner.Build(m, r.Goal, r.Site, planner.Alike(true, false, planner.KeepAll, 2))
+	all, err := planner.Build(m, r.Goal, r.Site, planner.Uniform(true, false, planner.SaveAll, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestFitErrorOptionsFit(t *testing.T) {
 	}
 	for _, o := range fit.Options {
 		q := r
-		q.Rows, q.Seq, q.Goal.Micros, q.Site.Budget, q.Site.HostBudget = o.Rows, o.Seq, o.Micros, o.Device, o.Host
+		q.MicroBatchSize, q.Seq, q.Goal.MicroBatches, q.Site.Budget, q.Site.HostBudget = o.MicroBatchSize, o.Seq, o.MicroBatches, o.Device, o.Host
 		if _, _, err := q.Plan(); err != nil {
 			t.Errorf("option %q does not fit: %v", o.Change, err)
 		}
@@ -232,17 +232,17 @@ func TestLargerDisksAreOffered(t *testing.T) {
 // Where the host is too small for what the optimizer keeps, 8 bits of it are offered.
 func TestCodedStatesAreOffered(t *testing.T) {
 	r := named(t, "llama-3-8b", "gpu:24GiB@25GB/s,host:72GiB", 1, 2048, graph.Train)
-	r.Goal.Optimizer.Coded = coded
+	r.Goal.Optimizer.States8Bit = coded
 	_, _, err := r.Plan()
 	var fit *planner.FitError
 	if !errors.As(err, &fit) {
 		t.Fatalf("got %v, want a FitError", err)
 	}
-	at := slices.IndexFunc(fit.Options, func(o planner.FitOption) bool { return o.Coded })
+	at := slices.IndexFunc(fit.Options, func(o planner.FitOption) bool { return o.States8Bit })
 	if at < 0 {
 		t.Fatalf("states in 8 bits are not among %+v", fit.Options)
 	}
-	r.Goal.Optimizer.States = r.Goal.Optimizer.Coded
+	r.Goal.Optimizer.States = r.Goal.Optimizer.States8Bit
 	p, _, err := r.Plan()
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestCodedStatesTakeTwoBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeping, err := config.Keeping()
+	keeping, err := config.StatesFor()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestCodedStatesTakeTwoBytes(t *testing.T) {
 	}
 	var bytes int64
 	for _, b := range p.Buffers {
-		if b.Home && b.Class == plan.Moment {
+		if b.Home && b.Class == plan.State {
 			bytes += b.Bytes
 		}
 	}

@@ -39,7 +39,7 @@ const (
 
 // program of a block. fresh tells, by param port, whose gradient is written for
 // the first time this iteration, or of squares, whose are summed.
-func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laid, error) {
+func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
 	key := b.programKey(block, ph, level, fresh)
 	if l, ok := b.programs[key]; ok {
 		return l, nil
@@ -95,8 +95,8 @@ func (b *blueprint) offsetsOf(block int) string {
 	return s.String()
 }
 
-func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laid, error) {
-	lay := &layout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.update, parts: b.partAt, consts: b.constAt}
+func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
+	lay := &programLayout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.optimizer, parts: b.partAt, consts: b.constAt}
 	var g *graph.Program
 	var kept int64
 	switch ph {
@@ -109,8 +109,8 @@ func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) 
 		if err != nil {
 			return nil, err
 		}
-		keep := keepSet(j, level)
-		lay.keep, kept = layKept(j, keep, b.site.Alignment)
+		keep := savedValues(j, level)
+		lay.savedOffsets, kept = laySaved(j, keep, b.site.Alignment)
 		g, err = differentiated(j, ph, keep, func(i int) bool { return !fresh[i] })
 		if err != nil {
 			return nil, fmt.Errorf("block %s: %w", lay.block.Name, err)
@@ -120,7 +120,7 @@ func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) 
 	if err != nil {
 		return nil, err
 	}
-	l := &laid{Program: p, kept: kept, binds: bindsOf(p)}
+	l := &laidProgram{Program: p, savedBytes: kept, binds: bindsOf(p)}
 	for _, need := range l.binds {
 		l.bytes = append(l.bytes, regionBytes(l, need))
 	}
@@ -138,10 +138,10 @@ func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate 
 	return back, err
 }
 
-func layKept(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
+func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
 	at, bytes := map[int]int64{}, int64(0)
 	for i, v := range keep {
-		at[i] = up(bytes, align)
+		at[i] = alignUp(bytes, align)
 		bytes = at[i] + j.Program.Type(v).Bytes()
 	}
 	return at, bytes
@@ -156,7 +156,7 @@ func (b *blueprint) squares(block int, some []bool) *graph.Program {
 			continue
 		}
 		n := graph.Value(len(p.Types))
-		p.Types = append(p.Types, op.Type{DType: b.update.GradOf(b.model.Params[id].Type.DType), Shape: b.model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
+		p.Types = append(p.Types, op.Type{DType: b.optimizer.GradTypeOf(b.model.Params[id].Type.DType), Shape: b.model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
 		p.Inputs = append(p.Inputs, graph.Port{Value: n, Role: graph.GradParam, Index: i})
 		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{n}, Out: []graph.Value{n + 1}})
 		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})
@@ -165,11 +165,11 @@ func (b *blueprint) squares(block int, some []bool) *graph.Program {
 }
 
 // bindsOf lists the regions a program touches.
-func bindsOf(p plan.Program) []plan.Bind {
-	var binds []plan.Bind
-	seen := map[plan.Bind]bool{}
+func bindsOf(p plan.Program) []plan.Binding {
+	var binds []plan.Binding
+	seen := map[plan.Binding]bool{}
 	for _, place := range p.Places[1:] {
-		k := plan.Bind{Region: place.Region, Index: place.Index}
+		k := plan.Binding{Region: place.Region, Index: place.Index}
 		if place.Region == "" || place.Region == plan.InFrame || seen[k] {
 			continue
 		}
@@ -177,13 +177,13 @@ func bindsOf(p plan.Program) []plan.Bind {
 		binds = append(binds, k)
 	}
 	if p.Frame > 0 {
-		binds = append(binds, plan.Bind{Region: plan.InFrame})
+		binds = append(binds, plan.Binding{Region: plan.InFrame})
 	}
 	return binds
 }
 
 // regionBytes is the end of the last value in a region.
-func regionBytes(l *laid, need plan.Bind) (end int64) {
+func regionBytes(l *laidProgram, need plan.Binding) (end int64) {
 	for v, place := range l.Places {
 		if v > 0 && place.Region == need.Region && place.Index == need.Index {
 			end = max(end, place.Offset+l.Graph.Types[v].Bytes())

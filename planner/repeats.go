@@ -44,7 +44,7 @@ func (b *blueprint) alike(i, j int) bool {
 		return false
 	}
 	for n := range x {
-		if b.slabs.users[x[n]] > 1 || b.slabs.users[y[n]] > 1 || b.kept[x[n]] != b.kept[y[n]] {
+		if b.slabs.users[x[n]] > 1 || b.slabs.users[y[n]] > 1 || b.homeBytes[x[n]] != b.homeBytes[y[n]] {
 			return false
 		}
 	}

@@ -20,15 +20,15 @@ func (c Choice) title() string {
 	}
 	switch streamed := count(c.Streamed); {
 	case streamed > 0:
-		also("cpu offload, window %d, %d of %d slabs streamed", c.Window, streamed, len(c.Streamed))
-	case count(c.Offloaded) > 0:
-		also("optimizer offload, %d of %d slabs", count(c.Offloaded), len(c.Offloaded))
+		also("cpu offload, window %d, %d of %d slabs streamed", c.Prefetch, streamed, len(c.Streamed))
+	case count(c.OffloadedState) > 0:
+		also("optimizer offload, %d of %d slabs", count(c.OffloadedState), len(c.OffloadedState))
 	}
-	if n := c.hostedSlabs(); n > 0 {
-		also("%d of %d slabs updated by the host", n, len(c.Hosted))
+	if n := c.slabsUpdatedByCPU(); n > 0 {
+		also("%d of %d slabs updated by the host", n, len(c.UpdatedByCPU))
 	}
 	if n := c.delayedSlabs(); n > 0 {
-		also("%d of %d slabs updated in the next iteration", n, len(c.Offloaded))
+		also("%d of %d slabs updated in the next iteration", n, len(c.OffloadedState))
 	}
 	if n := count(c.OnDisk); n > 0 {
 		also("%d of %d slabs on disk", n, len(c.OnDisk))
@@ -37,34 +37,34 @@ func (c Choice) title() string {
 	for _, l := range c.Level {
 		of[l]++
 	}
-	if n := of[KeepAttention] + of[KeepNone]; n > 0 {
+	if n := of[SaveAttention] + of[SaveNone]; n > 0 {
 		also("checkpointing %d of %d blocks", n, len(c.Level))
-	} else if of[KeepProducts] > 0 {
-		also("checkpointing cheap values of %d of %d blocks", of[KeepProducts], len(c.Level))
+	} else if of[SaveMatmuls] > 0 {
+		also("checkpointing cheap values of %d of %d blocks", of[SaveMatmuls], len(c.Level))
 	}
-	if of[KeepAttention] > 0 {
-		also("attention of %d kept", of[KeepAttention])
+	if of[SaveAttention] > 0 {
+		also("attention of %d kept", of[SaveAttention])
 	}
-	if n := count(c.Spilled); n > 0 {
-		also("activations of %d of %d blocks on the host", n, len(c.Spilled))
+	if n := count(c.OffloadedActivations); n > 0 {
+		also("activations of %d of %d blocks on the host", n, len(c.OffloadedActivations))
 	}
 	return name
 }
 
 // reason says in one line why the plan is what it is.
 func (s *search) reason(best *candidate) string {
-	if s.b.goal.Insist.any() {
+	if s.b.goal.Constraints.any() {
 		return "the fastest of what was insisted on"
 	}
 	standard := s.tried[0].candidate
 	if best.mix != standard.mix && standard.fits {
 		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
 	}
-	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.device), s.b.site.Device, standard.room())
+	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.device), s.b.site.Device, standard.capacity())
 }
 
 // room is what a candidate may take of the device.
-func (c *candidate) room() string {
+func (c *candidate) capacity() string {
 	if c.share < 1 {
 		return fmt.Sprintf("%v for it, %.4g%% of its budget", units.Bytes(c.budget), 100*c.share)
 	}
@@ -73,11 +73,11 @@ func (c *candidate) room() string {
 
 // rejected lists, for each sort of strategy, the best other candidate and what
 // spoke against it.
-func (s *search) rejected(best *candidate) ([]plan.Option, error) {
+func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 	of := map[string]attempt{}
 	var sorts []string
 	for _, a := range s.tried {
-		name := a.choice.sort()
+		name := a.choice.strategySort()
 		if a.choice.title() == best.choice.title() {
 			continue // the same, or as good as
 		}
@@ -88,10 +88,10 @@ func (s *search) rejected(best *candidate) ([]plan.Option, error) {
 			of[name] = a
 		}
 	}
-	var list []plan.Option
+	var list []plan.Alternative
 	until := s.written + reportBudget
 	for _, name := range sorts {
-		c, err := s.told(of[name], until)
+		c, err := s.reported(of[name], until)
 		if err != nil {
 			return nil, err
 		}
@@ -105,15 +105,15 @@ func (s *search) rejected(best *candidate) ([]plan.Option, error) {
 
 // told is what a report says of an attempt that was given up: the first of its family
 // that fits, with its forecast, as long as not too many steps are written to find out.
-func (s *search) told(a attempt, until int) (*candidate, error) {
+func (s *search) reported(a attempt, until int) (*candidate, error) {
 	c := a.candidate
 	switch {
-	case c.rough || c.fits && !c.bound || s.written+s.b.usual.steps > until:
+	case c.extrapolated || c.fits && !c.bound || s.written+s.b.usualSize.steps > until:
 		return c, nil
 	case !c.fits:
-		return c, s.weigh(c)
+		return c, s.measureExactly(c)
 	}
-	if err := s.look(c); err != nil || !c.fits {
+	if err := s.fit(c); err != nil || !c.fits {
 		return c, err
 	}
 	first, err := s.firstThatMay(a.family, c)
@@ -142,35 +142,35 @@ func preferred(a, b *candidate) bool {
 }
 
 // sort is the kind of strategy, without numbers.
-func (c Choice) sort() string {
+func (c Choice) strategySort() string {
 	name := wayOf(c).title(c.devices())
 	switch {
 	case count(c.OnDisk) > 0:
 		name += ", disk offload"
 	case count(c.Streamed) > 0:
 		name += ", cpu offload"
-	case count(c.Offloaded) > 0:
+	case count(c.OffloadedState) > 0:
 		name += ", optimizer offload"
-	case count(c.Spilled) > 0:
+	case count(c.OffloadedActivations) > 0:
 		name += ", activation offload"
-	case c.Level[0] != KeepAll:
+	case c.Level[0] != SaveAll:
 		name += ", checkpointing"
 	}
 	return name
 }
 
-func (s *search) option(c, best *candidate) plan.Option {
-	o := plan.Option{Strategy: c.choice.title(), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
+func (s *search) option(c, best *candidate) plan.Alternative {
+	o := plan.Alternative{Strategy: c.choice.title(), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
 	switch {
 	case c.fits && c.bound:
-		o.AtLeast = true
+		o.LowerBound = true
 		o.Reason = fmt.Sprintf("slower: at best %.4g s per iteration against %.4g s", c.seconds, best.seconds)
-	case c.fits && c.rough:
+	case c.fits && c.extrapolated:
 		o.Reason = fmt.Sprintf("slower: about %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.lacks() > 0:
-		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.device), s.b.site.Device, c.room())
+		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.device), s.b.site.Device, c.capacity())
 	case c.disk > s.b.site.Disk.Budget:
 		o.Reason = fmt.Sprintf("%s %v of disk, %v are free", c.verb(), units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:
@@ -182,7 +182,7 @@ func (s *search) option(c, best *candidate) plan.Option {
 // verb says whether what a candidate needs is known exactly.
 func (c *candidate) verb() string {
 	switch {
-	case c.rough:
+	case c.extrapolated:
 		return "needs about"
 	case c.exact:
 		return "needs"
@@ -192,13 +192,13 @@ func (c *candidate) verb() string {
 
 // fitError describes what the leanest plan lacks.
 func (s *search) fitError() error {
-	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.lean.device, Budget: s.lean.budget,
-		NeededHost: s.lean.host, BudgetHost: s.b.site.HostBudget}
+	e := &FitError{Model: s.b.model.Name, Tier: plan.OnDevice, Needed: s.smallest.device, Budget: s.smallest.budget,
+		NeededHost: s.smallest.host, BudgetHost: s.b.site.HostBudget}
 	if e.Needed <= e.Budget {
 		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
 	}
 	if e.Needed <= e.Budget {
-		e.Tier, e.Needed, e.Budget = plan.OnDisk, s.lean.disk, s.b.site.Disk.Budget
+		e.Tier, e.Needed, e.Budget = plan.OnDisk, s.smallest.disk, s.b.site.Disk.Budget
 	}
 	return e
 }

@@ -12,16 +12,16 @@ import (
 // Request is a model that can be traced again for another micro-batch, so that
 // when nothing fits, smaller ones can be tried.
 type Request struct {
-	Trace     func(rows, seq int64) (*spec.Model, error)
-	Rows, Seq int64
-	Goal      Goal
-	Site      Site
+	Trace               func(rows, seq int64) (*spec.Model, error)
+	MicroBatchSize, Seq int64
+	Goal                Goal
+	Site                Site
 }
 
 // Plan makes the plan, or a FitError whose options have all been planned and do
 // fit.
 func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
-	m, err := r.Trace(r.Rows, r.Seq)
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +39,7 @@ func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
 func (r Request) options(fit *FitError) []FitOption {
 	var list []FitOption
 	try := func(change string, q Request) bool {
-		m, err := q.Trace(q.Rows, q.Seq)
+		m, err := q.Trace(q.MicroBatchSize, q.Seq)
 		if err != nil {
 			return false
 		}
@@ -47,20 +47,20 @@ func (r Request) options(fit *FitError) []FitOption {
 		if err != nil {
 			return false
 		}
-		list = append(list, FitOption{Change: change, Peak: p.Peak(), Rows: q.Rows, Seq: q.Seq, Micros: q.Goal.Micros, Device: q.Site.Budget, Host: q.Site.HostBudget,
-			Disk: q.Site.Disk.room(q.Site.Disk.Budget)})
-		list[len(list)-1].Coded = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
+		list = append(list, FitOption{Change: change, Peak: p.Peak(), MicroBatchSize: q.MicroBatchSize, Seq: q.Seq, MicroBatches: q.Goal.MicroBatches, Device: q.Site.Budget, Host: q.Site.HostBudget,
+			Disk: q.Site.Disk.space(q.Site.Disk.Budget)})
+		list[len(list)-1].States8Bit = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
 		return true
 	}
-	for q := r; q.Rows > 1; {
-		q.Rows, q.Goal.Micros = (q.Rows+1)/2, max(q.Goal.Micros, 1)*2
-		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.Rows, r.Rows), q) {
+	for q := r; q.MicroBatchSize > 1; {
+		q.MicroBatchSize, q.Goal.MicroBatches = (q.MicroBatchSize+1)/2, max(q.Goal.MicroBatches, 1)*2
+		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.MicroBatchSize, r.MicroBatchSize), q) {
 			break
 		}
 	}
-	if o := r.Goal.Optimizer; o != nil && o.Coded != nil {
+	if o := r.Goal.Optimizer; o != nil && o.States8Bit != nil {
 		q, coded := r, *o
-		coded.States, coded.Coded = o.Coded, nil
+		coded.States, coded.States8Bit = o.States8Bit, nil
 		q.Goal.Optimizer = &coded
 		try("optimizer state in 8 bits", q)
 	}
@@ -73,7 +73,7 @@ func (r Request) options(fit *FitError) []FitOption {
 	if fit.Tier == plan.OnDisk {
 		q := r
 		q.Site.Disk.Budget = fit.Needed
-		try(fmt.Sprintf("a disk with %v of free space", units.Bytes(q.Site.Disk.room(fit.Needed))), q)
+		try(fmt.Sprintf("a disk with %v of free space", units.Bytes(q.Site.Disk.space(fit.Needed))), q)
 	}
 	q := r
 	q.Site.Budget, q.Site.Budgets = fit.deviceNeed(), nil

@@ -8,7 +8,7 @@ import (
 
 // run emits one run of a block's program.
 func (e *emitter) run(u use, micro int) error {
-	level, fresh := KeepAll, []bool(nil)
+	level, fresh := SaveAll, []bool(nil)
 	if u.phase == forward || u.phase == backward {
 		level = e.c.Level[u.block]
 	}
@@ -19,11 +19,11 @@ func (e *emitter) run(u use, micro int) error {
 	if err != nil {
 		return err
 	}
-	step := plan.Step{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, Micro: micro, Program: e.programID(l)}
-	step.Bind = e.newBinds(len(l.binds))
+	step := plan.Instruction{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, MicroBatch: micro, Program: e.programID(l)}
+	step.Bindings = e.newBinds(len(l.binds))
 	for i, need := range l.binds {
 		need.Buffer = e.bound(need, l.bytes[i], l, u, micro)
-		step.Bind[i] = need
+		step.Bindings[i] = need
 	}
 	e.add(step)
 	if out, ok := step.Bound(plan.OutResult, 0); ok {
@@ -33,9 +33,9 @@ func (e *emitter) run(u use, micro int) error {
 }
 
 // newBinds makes room for the binds of a step; those of many are allocated at once.
-func (e *emitter) newBinds(n int) []plan.Bind {
+func (e *emitter) newBinds(n int) []plan.Binding {
 	if len(e.binds) < n {
-		e.binds = make([]plan.Bind, max(1024, n))
+		e.binds = make([]plan.Binding, max(1024, n))
 	}
 	list := e.binds[:n:n]
 	e.binds = e.binds[n:]
@@ -60,7 +60,7 @@ func (e *emitter) fresh(u use) []bool {
 	return fresh
 }
 
-func (e *emitter) programID(l *laid) int {
+func (e *emitter) programID(l *laidProgram) int {
 	id, ok := e.programs[l]
 	if !ok {
 		id = len(e.p.Programs)
@@ -72,7 +72,7 @@ func (e *emitter) programID(l *laid) int {
 
 // bound is the buffer a region of a run gets, with what the run uses of it. Buffers
 // that the run makes are new.
-func (e *emitter) bound(need plan.Bind, bytes int64, l *laid, u use, micro int) int {
+func (e *emitter) bound(need plan.Binding, bytes int64, l *laidProgram, u use, micro int) int {
 	names, here := &e.b.names[u.block], &e.on[u.device]
 	switch need.Region {
 	case plan.InFrame:
@@ -85,12 +85,12 @@ func (e *emitter) bound(need plan.Bind, bytes int64, l *laid, u use, micro int) 
 		return *e.carry.at(u.block, need.Index, micro)
 	case plan.OutCarry:
 		return e.made(e.carry.at(u.block+1, need.Index, micro), u.device, names.output, bytes)
-	case plan.InGradOut:
+	case plan.InGradOutput:
 		return *e.grad.at(u.block+1, need.Index, micro)
-	case plan.OutGradIn:
+	case plan.OutGradInput:
 		return e.made(e.grad.at(u.block, need.Index, micro), u.device, names.inputGrad, bytes)
-	case plan.InKept:
-		return e.made(e.kept.at(u.block, 0, micro), u.device, names.kept, l.kept)
+	case plan.InSaved:
+		return e.made(e.saved.at(u.block, 0, micro), u.device, names.saved, l.savedBytes)
 	case plan.InBatch:
 		return here.batch[micro]
 	case plan.InConst:

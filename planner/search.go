@@ -16,7 +16,7 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 		return nil, err
 	}
 	s := newSearch(b.itself())
-	best, err := s.find()
+	best, err := s.deepSearch()
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 		return nil, err
 	}
 	order(p)
-	if err := g.Insist.Happened(m, p); err != nil {
+	if err := g.Constraints.SatisfiedBy(m, p); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	if p.Rejected, err = s.rejected(best); err != nil {
@@ -38,22 +38,22 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 // search tries families of choices. Most are judged at a glance; plans are written
 // of those that may be better than the best so far.
 type search struct {
-	*field
-	b     *blueprint // that choices are made for
-	tried []attempt  // in order
-	made  map[mix]*candidate
-	given map[mix]Choice // where a mix does not say it all
-	lean  *candidate     // the one that takes least of the device
-	best  *candidate     // the fastest so far
+	*scale
+	b        *blueprint // that choices are made for
+	tried    []attempt  // in order
+	made     map[mix]*candidate
+	given    map[mix]Choice // where a mix does not say it all
+	smallest *candidate     // the one that takes least of the device
+	best     *candidate     // the fastest so far
 
 	written   int        // steps of all plans written so far: the work of the search
 	last      *candidate // the one whose plan was written last
-	trial     *trial
+	trial     *draftPair
 	simulated int // steps of all plans forecast so far
 }
 
-func newSearch(f *field) *search {
-	return &search{field: f, b: f.on[0], made: map[mix]*candidate{}, given: map[mix]Choice{}}
+func newSearch(f *scale) *search {
+	return &search{scale: f, b: f.on[0], made: map[mix]*candidate{}, given: map[mix]Choice{}}
 }
 
 // attempt is a family and what came of it: the first that fits, or its leanest where
@@ -79,9 +79,9 @@ type candidate struct {
 	// written: the plan was, and needed is what is alive at once. Else it is what the
 	// homes take. exact: needed is what the packed plan takes.
 	written, exact bool
-	rough          bool // what it takes and how long follow from a miniature
+	extrapolated   bool // what it takes and how long follow from a miniature
 	fits           bool // going by needed
-	needed
+	demand
 	share   float64 // of a device it may fill
 	homes   *plan.Plan
 	arenas  []int64 // by arena: what the plan takes
@@ -103,7 +103,7 @@ func (s *search) run() (*candidate, error) {
 		}
 	}
 	if s.best == nil {
-		if err := s.findLeanest(); err != nil {
+		if err := s.findSmallest(); err != nil {
 			return nil, err
 		}
 		return nil, s.fitError()
@@ -125,19 +125,19 @@ func (s *search) lines() (list []family) {
 
 // findLeanest finds the one of what was tried that lacks least, now that it is known
 // that none fits.
-func (s *search) findLeanest() error {
+func (s *search) findSmallest() error {
 	for _, a := range s.tried {
-		if err := s.look(a.candidate); err != nil {
+		if err := s.fit(a.candidate); err != nil {
 			return err
 		}
-		s.leaner(a.candidate)
+		s.noteSmallest(a.candidate)
 	}
-	return s.weigh(s.lean)
+	return s.measureExactly(s.smallest)
 }
 
 // try forecasts what comes of a family.
 func (s *search) try(f family) error {
-	lean, err := s.glance(f.mix(f.size))
+	lean, err := s.estimate(f.mix(f.size))
 	if err != nil {
 		return err
 	}
@@ -154,15 +154,15 @@ func (s *search) try(f family) error {
 // compare with it.
 func (s *search) outcome(f family, lean *candidate) (*candidate, error) {
 	first, may, err := s.mayWin(f, lean)
-	if err != nil || !may && f.size > 0 && s.written+s.b.usual.steps >= reportBudget {
+	if err != nil || !may && f.size > 0 && s.written+s.b.usualSize.steps >= reportBudget {
 		return lean, err
 	}
-	if err := s.look(lean); err != nil {
+	if err := s.fit(lean); err != nil {
 		return lean, err
 	}
 	switch {
 	case f.size == 0:
-		return lean, s.weigh(lean)
+		return lean, s.measureExactly(lean)
 	case !may || !lean.fits:
 		return lean, nil
 	}
@@ -178,25 +178,25 @@ func (s *search) mayWin(f family, lean *candidate) (first int, may bool, err err
 	if first, err = s.firstThatMay(f, lean); err != nil {
 		return 0, false, err
 	}
-	c, err := s.glance(f.mix(first))
+	c, err := s.estimate(f.mix(first))
 	return first, err == nil && s.beats(c), err
 }
 
 // leaner remembers the candidate that lacks least of a device, and among those that
 // lack nothing of it, least of the host or the disk.
-func (s *search) leaner(c *candidate) {
-	if s.lean == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.lean.lacks(), 0)), cmp.Compare(s.lack(c.needed), s.lack(s.lean.needed))) < 0 {
-		s.lean = c
+func (s *search) noteSmallest(c *candidate) {
+	if s.smallest == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.smallest.lacks(), 0)), cmp.Compare(s.lack(c.demand), s.lack(s.smallest.demand))) < 0 {
+		s.smallest = c
 	}
 }
 
 // glance judges a mix by its homes and what binds it.
-func (s *search) glance(m mix) (*candidate, error) {
+func (s *search) estimate(m mix) (*candidate, error) {
 	if c, ok := s.made[m]; ok {
 		return c, nil
 	}
 	c := &candidate{mix: m, choice: s.choice(m), bound: true}
-	g, err := s.field.glance(c.choice)
+	g, err := s.scale.glance(c.choice)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (s *search) glance(m mix) (*candidate, error) {
 
 // look writes the plan of a candidate to see whether it fits. Buffers only get places
 // where what is alive at once fits.
-func (s *search) look(c *candidate) error {
+func (s *search) fit(c *candidate) error {
 	if c.written {
 		return nil
 	}
@@ -225,11 +225,11 @@ func (s *search) look(c *candidate) error {
 
 // place packs a trial, loosely where that fits. Others are guessed from what the plan
 // takes without.
-func (s *search) place(c *candidate, t *trial) {
+func (s *search) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for loose := t.leaves(); ; loose = false {
-		c.choice.Loose = loose
-		t.loosen(loose)
+	for loose := t.hasOutgoing(); ; loose = false {
+		c.choice.DelayedReuse = loose
+		t.delayReuse(loose)
 		if s.measure(c, t.least()); c.fits {
 			s.measure(c, t.packed())
 		}
@@ -244,7 +244,7 @@ func (s *search) place(c *candidate, t *trial) {
 }
 
 // weigh finds what the plan of a candidate takes exactly, though it does not fit.
-func (s *search) weigh(c *candidate) error {
+func (s *search) measureExactly(c *candidate) error {
 	if c.exact {
 		return nil
 	}
@@ -258,13 +258,13 @@ func (s *search) weigh(c *candidate) error {
 }
 
 // draft begins a trial, and ends the one before.
-func (s *search) draft(c Choice) (*trial, error) {
+func (s *search) draft(c Choice) (*draftPair, error) {
 	if s.trial != nil {
 		s.trial.drop()
 	}
 	var err error
 	s.last = nil
-	if s.trial, err = s.field.draft(c); err == nil {
+	if s.trial, err = s.scale.draft(c); err == nil {
 		s.written += s.trial.steps
 	}
 	return s.trial, err
@@ -276,12 +276,12 @@ func (s *search) measure(c *candidate, p *plan.Plan) {
 	for i, a := range p.Arenas {
 		c.arenas[i] = a.Bytes
 	}
-	c.needed = needs(p, s.b.site.SharedPools, c.share)
-	c.fits = s.lack(c.needed) <= 0
+	c.demand = needs(p, s.b.site.SharedMemory, c.share)
+	c.fits = s.lack(c.demand) <= 0
 }
 
 // lack is how many bytes the memory that is shortest lacks; below 0, how many are left.
-func (s *search) lack(n needed) int64 {
+func (s *search) lack(n demand) int64 {
 	return max(n.lacks(), n.host-s.b.site.HostBudget, n.disk-s.b.site.Disk.Budget)
 }
 
@@ -323,7 +323,7 @@ func (s *search) simulate(c *candidate) error {
 
 // worth is how much shorter an iteration must be to be worth a different plan: a
 // forecast is not exact to the last digit.
-const worth = 0.999
+const worthwhile = 0.999
 
 // worthLeaving is how much of the time must be left where something leaves the device, or
 // goes to the disk, that does not in another plan: forecasts of such plans are not exact to
@@ -335,7 +335,7 @@ func worthOver(a, b *candidate) float64 {
 	if count(a.choice.OnDisk) > 0 && count(b.choice.OnDisk) == 0 || !a.choice.stays() && b.choice.stays() {
 		return worthLeaving
 	}
-	return worth
+	return worthwhile
 }
 
 // better is faster by what its doing more is worth; among those as good as equal, the

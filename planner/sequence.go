@@ -70,9 +70,9 @@ type group struct {
 // vertical order, else one per device at a time. Data parallel devices take
 // consecutive micro-batches, so that summing over devices keeps their order.
 func (e *emitter) rounds() [][]group {
-	n := e.b.goal.Micros
+	n := e.b.goal.MicroBatches
 	if e.c.Split != nil || e.c.devices() == 1 {
-		return splitRounds(n, e.c.Vertical)
+		return splitRounds(n, e.c.BreadthFirst)
 	}
 	devices := e.c.devices()
 	of := make([][]int, devices)
@@ -80,7 +80,7 @@ func (e *emitter) rounds() [][]group {
 		d := j * devices / n
 		of[d] = append(of[d], j)
 	}
-	if e.c.Vertical {
+	if e.c.BreadthFirst {
 		return [][]group{groupsOf(of)}
 	}
 	var rounds [][]group
@@ -176,7 +176,7 @@ func (e *emitter) stages() (list []stage) {
 // one stage per device this is the order known as 1F1B; with several it is its
 // interleaved form. Forward counts one unit of time, backward two.
 func (e *emitter) pipeline() []use {
-	stages, micros := e.stages(), e.b.goal.Micros
+	stages, micros := e.stages(), e.b.goal.MicroBatches
 	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, e.c.devices())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })

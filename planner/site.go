@@ -32,18 +32,18 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 	site := Site{
 		Device: d.Name, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels: sim.NewVirtual(d.Name, 0, Alignment, r), Rates: r,
-		HostPinned: d.Kind == machine.GPU, SharedPools: d.Shared, Devices: alike(m, d),
+		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared, Devices: alike(m, d),
 		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
 	}
 	if d.Kind == machine.GPU {
-		site.Host = hostRates(m.Host)
-		site.Rates.Traffic = d.Link.Traffic
+		site.CPU = cpuRates(m.Host)
+		site.Rates.HostUnderLoad = d.Link.HostBandwidth
 	}
 	return site, nil
 }
 
 // hostRates are those of the host's processor. Updates are bound by its memory bus.
-func hostRates(h machine.Host) sim.Rates {
+func cpuRates(h machine.Host) sim.Rates {
 	return sim.Rates{Memory: h.Update, Vector: units.Flops(vectorShare * float64(h.Compute.F32)), Matrix: h.Compute.F32}
 }
 
@@ -59,10 +59,10 @@ func alike(m machine.Machine, d machine.Device) (n int) {
 
 // RatesOf turns what is known of a device into the simulator's rates.
 func RatesOf(d machine.Device, t dtype.Type) sim.Rates {
-	r := sim.Rates{Matrix: d.Compute.Rate(t), Lasting: d.Lasting.Or(d.Compute).Rate(t), Memory: d.Bandwidth, In: d.Link.In, Out: d.Link.Out,
-		Duplex: d.Link.Duplex, Launch: d.Launch, Kernel: d.Kernel, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
+	r := sim.Rates{Matrix: d.Compute.Rate(t), Sustained: d.Sustained.Or(d.Compute).Rate(t), Memory: d.Bandwidth, In: d.Link.In, Out: d.Link.Out,
+		Bidirectional: d.Link.Bidirectional, Launch: d.Launch, Kernel: d.Kernel, Latency: d.Link.Latency, Tables: d.Tables[t.String()]}
 	if t != dtype.F32 {
-		r.Full = d.Compute.Rate(dtype.F32)
+		r.MatrixF32 = d.Compute.Rate(dtype.F32)
 	}
 	r.Vector = d.Compute.F32
 	if d.Kind == machine.CPU {

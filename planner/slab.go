@@ -61,16 +61,16 @@ func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 // aligned in every wider or equal type, and where states have blocks to those, so that
 // pieces can be cut between blocks.
 func addParam(s *plan.Slab, p spec.Param, align int64, g Goal) {
-	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: up(s.WeightBytes, align), Element: -1}
+	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: alignUp(s.WeightBytes, align), Element: -1}
 	s.WeightBytes = q.Offset + p.Type.Bytes()
 	if !p.Frozen {
 		q.Decay = g.Decay != nil && g.Decay(p.Name)
 		if g.Optimizer != nil && g.Optimizer.States != nil {
 			q.States = g.Optimizer.States(p)
 		}
-		q.Element = up(s.Elements, align/4)
-		if q.Blocks() {
-			q.Element = up(q.Element, plan.BlockElements)
+		q.Element = alignUp(s.Elements, align/4)
+		if q.HasBlockState() {
+			q.Element = alignUp(q.Element, plan.StateBlockElements)
 		}
 		s.Elements = q.Element + p.Type.Shape.Elements()
 	}

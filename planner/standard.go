@@ -11,11 +11,11 @@ import (
 // Standard is the plan that keeps everything on one device, whatever that takes: it
 // may be more than the site has. It has no forecast.
 func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
-	m, err := r.Trace(r.Rows, r.Seq)
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
 		return nil, nil, err
 	}
-	r.Goal.Insist = Insist{}
+	r.Goal.Constraints = Constraints{}
 	b, err := newBlueprint(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, nil, err

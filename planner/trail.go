@@ -9,18 +9,18 @@ import "spillway/plan"
 // trail marks the steps that trail and fills Past: a step waits for those of the iteration
 // before that touch bytes it touches, unless both only read. What follows from another
 // wait is left out.
-func (o *orderer) trail(accesses [][]plan.Access) {
-	last := o.mark()
+func (o *orderer) carryOver(accesses [][]plan.Access) {
+	last := o.markCarriedOver()
 	near := o.near(accesses)
 	if near == nil {
 		return
 	}
-	o.past = nobody(len(o.p.Steps) * o.lanes)
+	o.past = nobody(len(o.p.Instructions) * o.lanes)
 	for l := range o.last {
 		o.last[l] = -1
 	}
 	for i, list := range accesses {
-		if o.p.Steps[i].Verb != plan.Free {
+		if o.p.Instructions[i].Verb != plan.Free {
 			o.follow(i, list, near, last)
 		}
 	}
@@ -28,17 +28,17 @@ func (o *orderer) trail(accesses [][]plan.Access) {
 
 // mark finds the steps that trail: the last of the lanes to the host, as far as no other
 // step of their iteration waits for them. It gives, by lane, the last one.
-func (o *orderer) mark() (last []int32) {
+func (o *orderer) markCarriedOver() (last []int32) {
 	last = nobody(o.lanes)
-	ended, awaited := make([]bool, o.lanes), make([]bool, len(o.p.Steps))
-	for i := len(o.p.Steps) - 1; i >= 0; i-- {
-		s := &o.p.Steps[i]
-		s.Trails, s.Past = false, nil
+	ended, awaited := make([]bool, o.lanes), make([]bool, len(o.p.Instructions))
+	for i := len(o.p.Instructions) - 1; i >= 0; i-- {
+		s := &o.p.Instructions[i]
+		s.CarriesOver, s.AfterPrevious = false, nil
 		if s.Verb == plan.Free {
 			continue
 		}
-		l := s.LaneNumber()
-		if s.Trails = !ended[l] && !awaited[i] && o.p.CanTrail(s); s.Trails {
+		l := s.LaneIndex()
+		if s.CarriesOver = !ended[l] && !awaited[i] && o.p.CanCarryOver(s); s.CarriesOver {
 			last[l] = max(last[l], int32(i))
 			continue
 		}
@@ -51,7 +51,7 @@ func (o *orderer) mark() (last []int32) {
 }
 
 // trailing is what a step that trails touches.
-type trailing struct {
+type carried struct {
 	step   int32
 	write  bool
 	buffer int
@@ -59,17 +59,17 @@ type trailing struct {
 
 // near finds, by buffer, what trails in its bytes; nil where nothing trails. Homes share
 // theirs with nobody.
-func (o *orderer) near(accesses [][]plan.Access) (near [][]trailing) {
-	moving := make([][]trailing, len(o.p.Arenas)) // by arena: what trails in buffers that are no homes
+func (o *orderer) near(accesses [][]plan.Access) (near [][]carried) {
+	moving := make([][]carried, len(o.p.Arenas)) // by arena: what trails in buffers that are no homes
 	for i, list := range accesses {
-		if !o.p.Steps[i].Trails {
+		if !o.p.Instructions[i].CarriesOver {
 			continue
 		}
 		if near == nil {
-			near = make([][]trailing, len(o.p.Buffers))
+			near = make([][]carried, len(o.p.Buffers))
 		}
 		for _, a := range list {
-			t, b := trailing{int32(i), a.Write, a.Buffer}, &o.p.Buffers[a.Buffer]
+			t, b := carried{int32(i), a.Write, a.Buffer}, &o.p.Buffers[a.Buffer]
 			if b.Home {
 				near[a.Buffer] = append(near[a.Buffer], t)
 			} else {
@@ -93,9 +93,9 @@ func (o *orderer) near(accesses [][]plan.Access) (near [][]trailing) {
 
 // follow finds what of the iteration before is done before a step, and what it must wait
 // for. What it waits for in its own iteration knows some of that.
-func (o *orderer) follow(i int, accesses []plan.Access, near [][]trailing, last []int32) {
-	s := &o.p.Steps[i]
-	l, done := s.LaneNumber(), o.pastBefore(i)
+func (o *orderer) follow(i int, accesses []plan.Access, near [][]carried, last []int32) {
+	s := &o.p.Instructions[i]
+	l, done := s.LaneIndex(), o.pastBefore(i)
 	if prev := o.last[l]; prev >= 0 {
 		latest(done, o.pastBefore(int(prev)))
 	} else if last[l] >= 0 {
@@ -113,7 +113,7 @@ func (o *orderer) follow(i int, accesses []plan.Access, near [][]trailing, last 
 			}
 		}
 	}
-	s.Past = o.reduce(done, i)
+	s.AfterPrevious = o.reduce(done, i)
 }
 
 // pastBefore is, by lane, the last step of the iteration before that is surely done before

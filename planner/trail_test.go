@@ -23,9 +23,9 @@ var wordyRates = sim.Rates{Matrix: 1e12, Memory: 1e12, In: 1e10, Out: 1e10}
 // without is the plan in which nothing trails.
 func without(p *plan.Plan) *plan.Plan {
 	q := *p
-	q.Steps = slices.Clone(p.Steps)
-	for i := range q.Steps {
-		q.Steps[i].Trails, q.Steps[i].Past = false, nil
+	q.Instructions = slices.Clone(p.Instructions)
+	for i := range q.Instructions {
+		q.Instructions[i].CarriesOver, q.Instructions[i].AfterPrevious = false, nil
 	}
 	return &q
 }
@@ -40,7 +40,7 @@ func ends(t *testing.T, p *plan.Plan, site Site) (done, all float64) {
 	}
 	for i, e := range events {
 		end := float64(e.End) / 1e9
-		if all = max(all, end); !p.Steps[i].Trails && p.Steps[i].Verb != plan.Free {
+		if all = max(all, end); !p.Instructions[i].CarriesOver && p.Instructions[i].Verb != plan.Free {
 			done = max(done, end)
 		}
 	}
@@ -60,7 +60,7 @@ func secondsOf(t *testing.T, p *plan.Plan, site Site) float64 {
 func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) Choice) *plan.Plan {
 	t.Helper()
 	c := choose(len(b.slabs.list), len(b.model.Blocks))
-	c.OnDisk, c.Spilled = make([]bool, len(b.slabs.list)), make([]bool, len(b.model.Blocks))
+	c.OnDisk, c.OffloadedActivations = make([]bool, len(b.slabs.list)), make([]bool, len(b.model.Blocks))
 	p, err := b.emit(c)
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +74,11 @@ func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) Choice) 
 
 // apart gives what trails bytes of its own.
 func apart(p *plan.Plan, site Site) {
-	for _, s := range p.Steps {
-		if s.Trails {
+	for _, s := range p.Instructions {
+		if s.CarriesOver {
 			b := &p.Buffers[s.Src]
 			arena := &p.Arenas[b.Arena]
-			b.Offset = up(arena.Bytes, site.Alignment)
+			b.Offset = alignUp(arena.Bytes, site.Alignment)
 			arena.Bytes = b.Offset + b.Bytes
 		}
 	}
@@ -91,7 +91,7 @@ func apart(p *plan.Plan, site Site) {
 // the copies of the last update, at the rate of the link.
 func TestTheTailIsHidden(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
-	p := ordered(t, b, Alike(false, true, KeepAll, 1))
+	p := ordered(t, b, Uniform(false, true, SaveAll, 1))
 	apart(p, b.site)
 	done, all := ends(t, p, b.site)
 	tail := float64(12*p.Slabs[0].Elements) / 1e10 // master and moments of the words
@@ -111,15 +111,15 @@ func TestTheTailIsHidden(t *testing.T) {
 func TestWeightsGoHomeFirst(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
 	b.usualPiece = 1 << 18
-	p := ordered(t, b, Alike(true, true, KeepAll, 1))
-	first := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
-	home := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
-	if past := p.Steps[first].Past; !slices.Equal(past, []int{home}) {
+	p := ordered(t, b, Uniform(true, true, SaveAll, 1))
+	first := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
+	home := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
+	if past := p.Instructions[first].AfterPrevious; !slices.Equal(past, []int{home}) {
 		t.Errorf("what fetches the first weights waits for %v of before, they go home in step %d", past, home)
 	}
 	behind := 0
-	for i, s := range p.Steps {
-		if s.Trails && i > home {
+	for i, s := range p.Instructions {
+		if s.CarriesOver && i > home {
 			behind++
 		}
 	}
@@ -139,7 +139,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 	for n := range 60 {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), graph.Train, tinyRates).itself())
 		ways := s.sensible()
-		c, err := s.glance(randomMix(r, s, ways[r.IntN(len(ways))]))
+		c, err := s.estimate(randomMix(r, s, ways[r.IntN(len(ways))]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		order(p)
-		if !trails(p) {
+		if !carriesOver(p) {
 			continue
 		}
 		trail++
@@ -156,8 +156,8 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole := secondsOf(t, without(p), s.b.site); f.StepSeconds > whole*(1+1e-9) || f.AtBest > 1+1e-9 {
-			t.Errorf("%d, %s: %v s, %v of the time by %s; without overlap %v s", n, c.choice.title(), f.StepSeconds, f.AtBest, f.Bound, whole)
+		if whole := secondsOf(t, without(p), s.b.site); f.StepSeconds > whole*(1+1e-9) || f.RooflineShare > 1+1e-9 {
+			t.Errorf("%d, %s: %v s, %v of the time by %s; without overlap %v s", n, c.choice.title(), f.StepSeconds, f.RooflineShare, f.Bound, whole)
 		}
 	}
 	if trail < 20 {

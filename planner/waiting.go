@@ -4,13 +4,13 @@ import "spillway/plan"
 
 // waits is how many bytes of a block wait for its backward, per micro-batch: its input
 // and what it keeps, as far as the backward reads them.
-func (b *blueprint) waits(block int, level Level) (int64, error) {
+func (b *blueprint) waitingBytes(block int, level Level) (int64, error) {
 	last := block == len(b.model.Blocks)-1
 	if !b.training() || last || block < b.trained {
 		return 0, nil
 	}
 	key := b.costKey(block, level)
-	if n, ok := b.waiting[key]; ok {
+	if n, ok := b.savedBytes[key]; ok {
 		return n, nil
 	}
 	l, err := b.program(block, backward, level, b.allFresh(block))
@@ -22,30 +22,30 @@ func (b *blueprint) waits(block int, level Level) (int64, error) {
 		switch need.Region {
 		case plan.InCarry:
 			sum += l.bytes[i]
-		case plan.InKept:
-			sum += l.kept
+		case plan.InSaved:
+			sum += l.savedBytes
 		}
 	}
-	b.waiting[key] = sum
+	b.savedBytes[key] = sum
 	return sum, nil
 }
 
 // countTurn adds what the devices and the host hold besides homes when the forward of
 // the last block begins to turn into the backward: what waits of all blocks, and what
 // the last block runs with. It returns what waits on the host in all.
-func (e *emitter) countTurn() (spilled int64, err error) {
+func (e *emitter) countTurnaround() (spilled int64, err error) {
 	micros, last := e.microsAtOnce(), len(e.b.model.Blocks)-1
 	for i := range last {
-		each, err := e.b.waits(i, e.c.Level[i])
+		each, err := e.b.waitingBytes(i, e.c.Level[i])
 		if err != nil {
 			return 0, err
 		}
-		if e.c.Spilled[i] {
-			spilled += each * int64(e.b.goal.Micros)
+		if e.c.OffloadedActivations[i] {
+			spilled += each * int64(e.b.goal.MicroBatches)
 		}
 		for d, n := range micros {
 			if e.c.Split == nil || e.c.Split[i] == d {
-				e.p.Arenas[e.turnArena(d, i)].Bytes += each * int64(n)
+				e.p.Arenas[e.turnaroundArena(d, i)].Bytes += each * int64(n)
 			}
 		}
 	}
@@ -53,8 +53,8 @@ func (e *emitter) countTurn() (spilled int64, err error) {
 }
 
 // turnArena is where what waits for the backward of a block on a device does so.
-func (e *emitter) turnArena(d, block int) int {
-	if e.c.Spilled[block] {
+func (e *emitter) turnaroundArena(d, block int) int {
+	if e.c.OffloadedActivations[block] {
 		return e.host
 	}
 	return d
@@ -66,7 +66,7 @@ func (e *emitter) countLast(block int) error {
 	if e.b.training() {
 		ph, fresh = both, e.b.allFresh(block)
 	}
-	l, err := e.b.program(block, ph, KeepAll, fresh)
+	l, err := e.b.program(block, ph, SaveAll, fresh)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (e *emitter) microsAtOnce() []int {
 	for d := range of {
 		of[d] = 1
 	}
-	if !e.c.Vertical || e.c.Pipeline {
+	if !e.c.BreadthFirst || e.c.Pipeline {
 		return of
 	}
 	for _, g := range e.rounds()[0] {

@@ -25,9 +25,9 @@ func (s *search) sensible() []way {
 	if s.devices() == 1 {
 		return list
 	}
-	if s.b.goal.Micros > 1 {
+	if s.b.goal.MicroBatches > 1 {
 		list = append(list, dataParallel)
-		if s.b.training() && s.b.goal.Micros > s.devices() { // else each device has one gradient to send anyway
+		if s.b.training() && s.b.goal.MicroBatches > s.devices() { // else each device has one gradient to send anyway
 			list = append(list, shardedState)
 		}
 		list = append(list, shardedData)
@@ -48,16 +48,16 @@ func (s *search) spreadOver(c Choice, w way) Choice {
 	c.Devices = s.devices()
 	switch w {
 	case shardedState:
-		c.Devices = min(c.Devices, s.b.goal.Micros)
+		c.Devices = min(c.Devices, s.b.goal.MicroBatches)
 	case dataParallel:
-		c.Devices, c.ShardGradients = min(c.Devices, s.b.goal.Micros), true
+		c.Devices, c.ShardGradients = min(c.Devices, s.b.goal.MicroBatches), true
 	case shardedData:
-		c.Devices, c.ShardGradients, c.ShardWeights = min(c.Devices, s.b.goal.Micros), true, true
-		c.Window = max(c.Window, 2)
+		c.Devices, c.ShardGradients, c.ShardWeights = min(c.Devices, s.b.goal.MicroBatches), true, true
+		c.Prefetch = max(c.Prefetch, 2)
 	case splitModel, pipelined:
 		c.Split = slices.Clone(s.b.split(c.Devices))
 		c.Pipeline = w == pipelined
-		c.Vertical = c.Vertical && !c.Pipeline
+		c.BreadthFirst = c.BreadthFirst && !c.Pipeline
 	}
 	return c
 }
@@ -80,7 +80,7 @@ func (b *blueprint) blockLoads() []float64 {
 		times[i] = b.seconds(b.model.Program(i))
 		for _, k := range b.slabs.of[i] {
 			if b.owner[k] == i {
-				sizes[i] += float64(b.kept[k])
+				sizes[i] += float64(b.homeBytes[k])
 			}
 		}
 		time, bytes = time+times[i], bytes+sizes[i]

@@ -10,7 +10,7 @@ import (
 // the device that owns them. At any moment the device holds the slabs of the use
 // at hand and, up to the window's size, those of the uses that come next; what is
 // not among them is dropped, since the home has the same bytes.
-type window struct {
+type prefetcher struct {
 	e      *emitter
 	device int
 	need   [][]int // by turn: the slabs it must fetch
@@ -20,10 +20,10 @@ type window struct {
 	wanted []int   // scratch of ahead
 }
 
-func newWindows(e *emitter) []*window {
-	list := make([]*window, len(e.on))
+func newPrefetchers(e *emitter) []*prefetcher {
+	list := make([]*prefetcher, len(e.on))
 	for d := range list {
-		w := &window{e: e, device: d, hold: make([]bool, len(e.p.Slabs))}
+		w := &prefetcher{e: e, device: d, hold: make([]bool, len(e.p.Slabs))}
 		for k := range w.hold {
 			w.hold[k] = e.on[d].slabs[k].weight >= 0
 		}
@@ -53,11 +53,11 @@ func newWindows(e *emitter) []*window {
 
 // ahead lists the slabs the device should hold at a turn: its own, then the next
 // ones as far as the window reaches.
-func (w *window) ahead(turn int) []int {
+func (w *prefetcher) ahead(turn int) []int {
 	hold := append(w.wanted[:0], w.need[turn]...)
-	for n := w.next[turn]; n < len(w.need) && len(hold) < w.e.c.Window; n = w.next[n] {
+	for n := w.next[turn]; n < len(w.need) && len(hold) < w.e.c.Prefetch; n = w.next[n] {
 		for _, k := range w.need[n] {
-			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Window {
+			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Prefetch {
 				hold = append(hold, k)
 			}
 		}
@@ -67,9 +67,9 @@ func (w *window) ahead(turn int) []int {
 }
 
 // enter fetches what is missing before a turn.
-func (w *window) enter(turn int) {
+func (w *prefetcher) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if w.e.owed[k] && !w.e.takesOld(k, w.device) {
+		if w.e.owed[k] && !w.e.needsOldWeights(k, w.device) {
 			continue // it comes after the update
 		}
 		w.fetch(k)
@@ -77,9 +77,9 @@ func (w *window) enter(turn int) {
 }
 
 // fetch brings the weights of a slab, if they are not here.
-func (w *window) fetch(k int) {
+func (w *prefetcher) fetch(k int) {
 	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
-		w.e.lately(w.e.late || w.e.owed[k], func() {
+		w.e.withDeferred(w.e.deferring || w.e.owed[k], func() {
 			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
 		})
 		w.here = append(w.here, k)
@@ -88,7 +88,7 @@ func (w *window) fetch(k int) {
 
 // open brings the weights of a slab for an update. With a master an update only writes
 // them: room suffices.
-func (w *window) open(k int) {
+func (w *prefetcher) open(k int) {
 	state, s := &w.e.on[w.device].slabs[k], &w.e.p.Slabs[k]
 	if state.weight < 0 && w.e.b.hasMaster(k) {
 		state.weight = w.e.buffer(s.Name+" weights", plan.Weight, w.device, s.WeightBytes)
@@ -98,7 +98,7 @@ func (w *window) open(k int) {
 }
 
 // leave drops what the next turn and its window do not need.
-func (w *window) leave(turn int) {
+func (w *prefetcher) leave(turn int) {
 	var next []int
 	if turn+1 < len(w.need) {
 		next = w.ahead(turn + 1)

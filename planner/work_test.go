@@ -28,7 +28,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			written[i], simulated[i] = float64(s.written)/float64(len(p.Steps)), float64(s.simulated)/float64(len(p.Steps))
+			written[i], simulated[i] = float64(s.written)/float64(len(p.Instructions)), float64(s.simulated)/float64(len(p.Instructions))
 		}
 		t.Logf("%v of the memory: %.0f and %.0f plans written, %.0f and %.0f simulated", share, written[0], written[1], simulated[0], simulated[1])
 		if written[1] > 2*written[0] || written[1] > 100 || simulated[1] > written[1] {
@@ -49,20 +49,20 @@ func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.b.site.Budget = int64(share * float64(standard.Arenas[0].Bytes))
-			best, err := s.find()
+			best, err := s.deepSearch()
 			if err != nil {
 				t.Fatal(err)
 			}
 			whole := 0
 			for _, c := range s.made {
-				if c.written && !c.rough {
+				if c.written && !c.extrapolated {
 					whole++
 				}
 			}
 			if !best.exact || best.bound || whole > 3 {
 				t.Errorf("%v of the memory, %d layers: %d plans of the whole model are written", share, layers, whole)
 			}
-			searched[i] = s.written - whole*s.b.usual.steps
+			searched[i] = s.written - whole*s.b.usualSize.steps
 		}
 		t.Logf("%v of the memory: %d and %d steps of miniatures written", share, searched[0], searched[1])
 		if searched[1] > 3*searched[0]/2 {

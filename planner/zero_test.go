@@ -13,13 +13,13 @@ import (
 // of micro-batches, and hold none in between that they do not own. Optimizer state is
 // with one device either way.
 func TestWholeAndShardedGradients(t *testing.T) {
-	m := tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 16, Task: graph.Train})
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	site := tiny.Site(1 << 30)
 	site.Devices = 2
 	const rounds = 3
 	build := func(shard bool) *plan.Plan {
 		p, err := planner.Build(m, tiny.AdamW(2*rounds, false), site, func(slabs, blocks int) planner.Choice {
-			c := planner.Alike(false, false, planner.KeepAll, 0)(slabs, blocks)
+			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
 			c.Devices, c.ShardGradients = 2, shard
 			return c
 		})
@@ -47,7 +47,7 @@ func TestWholeAndShardedGradients(t *testing.T) {
 
 // sent is how many bytes of gradients go from one device to another.
 func sent(p *plan.Plan) (bytes int64) {
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb == plan.Move && p.Buffers[s.Src].Class == plan.Gradient && p.TierOf(s.Dst) == plan.OnDevice {
 			bytes += p.Buffers[s.Src].Bytes
 		}
@@ -59,7 +59,7 @@ func sent(p *plan.Plan) (bytes int64) {
 func gradientsHeld(p *plan.Plan) (most int64) {
 	alive, live := map[int]bool{}, int64(0)
 	for i, accesses := range p.Accesses() {
-		if s := &p.Steps[i]; s.Verb == plan.Free && alive[s.Dst] {
+		if s := &p.Instructions[i]; s.Verb == plan.Free && alive[s.Dst] {
 			live -= p.Buffers[s.Dst].Bytes
 		}
 		for _, a := range accesses {

@@ -18,8 +18,8 @@ func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	down := func(half int) error { return c.in.Copy(c.part(c.card, half), c.part(c.host, half)) }
-	up := func(half int) error { return c.out.Copy(c.part(c.host, half), c.part(c.card, half)) }
+	down := func(half int) error { return c.in.Copy(c.part(c.device, half), c.part(c.host, half)) }
+	up := func(half int) error { return c.out.Copy(c.part(c.host, half), c.part(c.device, half)) }
 	for _, m := range []struct {
 		rate  *units.Rate
 		bytes int64
@@ -28,7 +28,7 @@ func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
 		{&r.In, bytes, func() error { return down(0) }},
 		{&r.Out, bytes, func() error { return up(1) }},
 		{&r.Both, 2 * bytes, func() error { return errors.Join(down(0), up(1)) }},
-		{&r.Bandwidth, 2 * bytes, func() error { return c.in.Copy(c.part(c.card, 1), c.part(c.card, 0)) }}, // read and written
+		{&r.Bandwidth, 2 * bytes, func() error { return c.in.Copy(c.part(c.device, 1), c.part(c.device, 0)) }}, // read and written
 	} {
 		best, err := c.time(m.copy)
 		if err != nil {
@@ -42,9 +42,9 @@ func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
 
 // copies is memory on both sides, two halves each, and a queue for each way.
 type copies struct {
-	half       int64
-	host, card device.Memory
-	in, out    device.Queue
+	half         int64
+	host, device device.Memory
+	in, out      device.Queue
 }
 
 func newCopies(dev device.Device, half int64) (c *copies, err error) {
@@ -57,7 +57,7 @@ func newCopies(dev device.Device, half int64) (c *copies, err error) {
 	if c.host, err = dev.HostAlloc(2 * half); err != nil {
 		return c, err
 	}
-	if c.card, err = dev.Alloc(2 * half); err != nil {
+	if c.device, err = dev.Alloc(2 * half); err != nil {
 		return c, err
 	}
 	if c.in, err = dev.Queue("in"); err != nil {
@@ -74,7 +74,7 @@ func (c *copies) close() error {
 			errs = append(errs, q.Close())
 		}
 	}
-	for _, m := range []device.Memory{c.host, c.card} {
+	for _, m := range []device.Memory{c.host, c.device} {
 		if m != nil {
 			errs = append(errs, m.Free())
 		}
@@ -103,7 +103,7 @@ func (c *copies) time(work func() error) (best time.Duration, err error) {
 // small is what one of many small copies takes.
 func (c *copies) small() (time.Duration, error) {
 	const times = 200
-	to, from := c.part(c.card, 0), c.part(c.host, 0)
+	to, from := c.part(c.device, 0), c.part(c.host, 0)
 	to.Bytes, from.Bytes = 256, 256
 	best, err := c.time(func() error {
 		for range times {

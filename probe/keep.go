@@ -11,48 +11,48 @@ import (
 )
 
 // kept is a file of rates.
-type kept struct {
+type cacheFile struct {
 	Key   string `json:"key"`
 	Rates Rates  `json:"rates"`
 }
 
 // path of the rates of a device, whose key names everything they depend on.
-func path(dir, key string) string {
+func cachePath(dir, key string) string {
 	h := fnv.New64a()
 	h.Write([]byte(key))
 	return filepath.Join(dir, fmt.Sprintf("device-%016x.json", h.Sum64()))
 }
 
 // Kept are the rates that Keep wrote; none is no error.
-func Kept(dir, key string) (r Rates, ok bool, err error) {
+func Load(dir, key string) (r Rates, ok bool, err error) {
 	if dir == "" {
 		return r, false, nil
 	}
-	text, err := os.ReadFile(path(dir, key))
+	text, err := os.ReadFile(cachePath(dir, key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
 	if err != nil {
 		return r, false, err
 	}
-	var k kept
+	var k cacheFile
 	if err := json.Unmarshal(text, &k); err != nil {
-		return r, false, fmt.Errorf("%s: %w; measure again", path(dir, key), err)
+		return r, false, fmt.Errorf("%s: %w; measure again", cachePath(dir, key), err)
 	}
 	r = k.Rates
 	if err := r.Tables.Check(); err != nil {
-		return r, false, fmt.Errorf("%s: %w", path(dir, key), err)
+		return r, false, fmt.Errorf("%s: %w", cachePath(dir, key), err)
 	}
 	return r, k.Key == key && r.In > 0 && r.Out > 0 && r.Bandwidth > 0 && r.Compute.F32 > 0, nil
 }
 
 // Keep writes rates so that a reader sees the old file or the new one. Nothing is kept
 // where dir is "".
-func Keep(dir, key string, r Rates) error {
+func Store(dir, key string, r Rates) error {
 	if dir == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(kept{key, r}, "", "  ")
+	text, err := json.MarshalIndent(cacheFile{key, r}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -68,5 +68,5 @@ func Keep(dir, key string, r Rates) error {
 	if err := errors.Join(err, temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), path(dir, key))
+	return os.Rename(temp.Name(), cachePath(dir, key))
 }

@@ -26,12 +26,12 @@ type Rates struct {
 	Both units.Rate `json:"both"` // the sum of both ways at once
 	// Traffic is all that the host's memory carries while both ways are busy and its
 	// processor updates; zero in files that are older than this.
-	Traffic   units.Rate      `json:"traffic,omitempty"`
-	Bandwidth units.Rate      `json:"bandwidth"`
-	Compute   machine.Compute `json:"compute"`
+	HostBandwidth units.Rate      `json:"traffic,omitempty"`
+	Bandwidth     units.Rate      `json:"bandwidth"`
+	Compute       machine.Compute `json:"compute"`
 	// Lasting is Compute in work without pauses; zero in files that are older than this.
-	Lasting machine.Compute `json:"lasting,omitzero"`
-	Launch  time.Duration   `json:"launch_ns"`
+	Sustained machine.Compute `json:"lasting,omitzero"`
+	Launch    time.Duration   `json:"launch_ns"`
 	// Kernel is what a small kernel takes that need not be handed over; zero where that is as
 	// long, and in files that are older than this.
 	Kernel  time.Duration  `json:"kernel_ns,omitempty"`
@@ -46,39 +46,39 @@ type Sizes struct {
 	Grid Grid        // of the tables
 	// Lasting is how long products are watched that follow each other without a pause; 0:
 	// not at all.
-	Lasting time.Duration
+	Sustained time.Duration
 	// Host is the host's processor, which updates so many params of f32 beside copies: more
 	// than caches hold. nil: it does not.
 	Host   device.Device
 	Params int64
 	// Tell is told what is measured next; nil tells nobody.
-	Tell func(what string)
+	Report func(what string)
 }
 
-func (s Sizes) tell(what string) {
-	if s.Tell != nil {
-		s.Tell(what)
+func (s Sizes) report(what string) {
+	if s.Report != nil {
+		s.Report(what)
 	}
 }
 
 // Usual are sizes for cards: large against every overhead. Measuring takes a minute or two,
 // the longer where kernels must be compiled and their ways chosen first.
-var Usual = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: UsualGrid, Lasting: 2 * time.Second}
+var GPUSizes = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: GPUGrid, Sustained: 2 * time.Second}
 
 // Measure measures a device that nobody else uses meanwhile.
 func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	r.At = time.Now().UTC().Truncate(time.Second)
-	s.tell("copies")
+	s.report("copies")
 	if err := r.measureCopies(dev, int64(s.Copy)); err != nil {
 		return r, fmt.Errorf("measuring copies of %s: %w", dev.Info().Name, err)
 	}
-	s.tell("copies beside updates")
-	if err := r.measureTraffic(dev, s); err != nil {
+	s.report("copies beside updates")
+	if err := r.measureHostBandwidth(dev, s); err != nil {
 		return r, fmt.Errorf("measuring copies of %s beside updates of %d params: %w", dev.Info().Name, s.Params, err)
 	}
-	s.tell("products")
-	for t, rate := range products(&r.Compute) {
-		if *rate, err = Product(dev, t, s.Side); err != nil {
+	s.report("products")
+	for t, rate := range matmulRates(&r.Compute) {
+		if *rate, err = Matmul(dev, t, s.Side); err != nil {
 			return r, err
 		}
 	}
@@ -87,22 +87,22 @@ func Measure(dev device.Device, s Sizes) (r Rates, err error) {
 	}
 	r.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
-		s.tell(fmt.Sprintf("calls of many sizes in %v", t))
+		s.report(fmt.Sprintf("calls of many sizes in %v", t))
 		if r.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
 			return r, fmt.Errorf("measuring tables of %v on %s: %w", t, dev.Info().Name, err)
 		}
 	}
-	return r, r.measureLasting(dev, s)
+	return r, r.measureSustained(dev, s)
 }
 
 // measureLasting comes last: it leaves the device warm.
-func (r *Rates) measureLasting(dev device.Device, s Sizes) (err error) {
-	for t, rate := range products(&r.Lasting) {
-		if s.Lasting == 0 {
+func (r *Rates) measureSustained(dev device.Device, s Sizes) (err error) {
+	for t, rate := range matmulRates(&r.Sustained) {
+		if s.Sustained == 0 {
 			return nil
 		}
-		s.tell(fmt.Sprintf("products of %v for %v", t, s.Lasting))
-		if *rate, err = Lasting(dev, t, s.Side, s.Lasting); err != nil {
+		s.report(fmt.Sprintf("products of %v for %v", t, s.Sustained))
+		if *rate, err = Sustained(dev, t, s.Side, s.Sustained); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Rates) measureLasting(dev device.Device, s Sizes) (err error) {
 }
 
 // products are the rates that are measured, by the type of the operands.
-func products(c *machine.Compute) map[dtype.Type]*units.Flops {
+func matmulRates(c *machine.Compute) map[dtype.Type]*units.Flops {
 	return map[dtype.Type]*units.Flops{dtype.F32: &c.F32, dtype.BF16: &c.BF16, dtype.F16: &c.F16}
 }
 
@@ -138,13 +138,13 @@ func (r *Rates) measureLaunches(dev device.Device) (err error) {
 	}
 	r.Launch = time.Second
 	for range workTries {
-		took, err := w.row(mostLaunches)
+		took, err := w.row(maxLaunches)
 		if err != nil {
 			return err
 		}
 		r.Launch = min(r.Launch, took)
 	}
-	kernel, err := w.unhanded(r.Launch)
+	kernel, err := w.withoutLaunches(r.Launch)
 	if kernel < r.Launch {
 		r.Kernel = kernel
 	}
@@ -162,22 +162,22 @@ func timed(dev device.Device, call op.Call, span time.Duration) (took time.Durat
 }
 
 // duplex of the link. Noise takes no measurement out of the range that links have.
-func (r Rates) duplex() machine.Duplex {
-	return min(max(machine.Duplex(r.Both/(r.In+r.Out)), machine.HalfDuplex), machine.FullDuplex)
+func (r Rates) bidirectional() machine.Bidirectional {
+	return min(max(machine.Bidirectional(r.Both/(r.In+r.Out)), machine.HalfDuplex), machine.FullDuplex)
 }
 
 // Device completes what is known of a device by what was measured.
 func (r Rates) Device(d machine.Device) machine.Device {
 	d.Link.In, d.Link.Out, d.Link.Latency = r.In, r.Out, r.Latency
 	if r.Both > 0 {
-		d.Link.Duplex = r.duplex()
+		d.Link.Bidirectional = r.bidirectional()
 	}
-	if r.Traffic > 0 {
-		d.Link.Traffic = r.Traffic
+	if r.HostBandwidth > 0 {
+		d.Link.HostBandwidth = r.HostBandwidth
 	}
 	d.Bandwidth, d.Launch, d.Kernel = r.Bandwidth, r.Launch, r.Kernel
 	f8 := d.Compute.F8
-	d.Compute, d.Lasting = r.Compute, r.Lasting
+	d.Compute, d.Sustained = r.Compute, r.Sustained
 	d.Compute.F8 = f8
 	d.Tables = r.Tables
 	sources := machine.Sources{}
@@ -185,8 +185,8 @@ func (r Rates) Device(d machine.Device) machine.Device {
 		sources[key] = s
 	}
 	for key, known := range map[string]bool{
-		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "traffic": r.Traffic > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0, "kernel": r.Kernel > 0,
-		"f32-lasting": r.Lasting.F32 > 0, "tf32-lasting": r.Lasting.TF32 > 0, "bf16-lasting": r.Lasting.BF16 > 0, "f16-lasting": r.Lasting.F16 > 0,
+		"in": r.In > 0, "out": r.Out > 0, "duplex": r.Both > 0, "latency": r.Latency > 0, "traffic": r.HostBandwidth > 0, "bandwidth": r.Bandwidth > 0, "launch": r.Launch > 0, "kernel": r.Kernel > 0,
+		"f32-lasting": r.Sustained.F32 > 0, "tf32-lasting": r.Sustained.TF32 > 0, "bf16-lasting": r.Sustained.BF16 > 0, "f16-lasting": r.Sustained.F16 > 0,
 		"f32": r.Compute.F32 > 0, "tf32": r.Compute.TF32 > 0, "bf16": r.Compute.BF16 > 0, "f16": r.Compute.F16 > 0,
 	} {
 		if known {

@@ -21,14 +21,14 @@ import (
 // smallGrid takes a processor some milliseconds.
 var smallGrid = Grid{
 	Sides: []int64{8, 32}, Positions: []int64{8, 16}, Heads: []int64{2}, Head: []int64{16},
-	Rows: []int64{4, 8}, Vocabulary: []int64{ids}, Width: []int64{32}, Lines: []int64{2, 8}, Line: 128,
+	Rows: []int64{4, 8}, Vocabulary: []int64{vocabulary}, Width: []int64{32}, Lines: []int64{2, 8}, Line: 128,
 }
 
 func measured(t *testing.T) Rates {
 	t.Helper()
 	dev, host := cpu.Open(cpu.Options{Threads: 1}), cpu.Open(cpu.Options{Threads: 1})
 	told := 0
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Lasting: 10 * time.Millisecond, Host: host, Params: 1 << 20, Tell: func(string) { told++ }})
+	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Sustained: 10 * time.Millisecond, Host: host, Params: 1 << 20, Report: func(string) { told++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func measured(t *testing.T) Rates {
 // Every rate lies where a processor's can be, and one thread is no card.
 func TestMeasure(t *testing.T) {
 	r := measured(t)
-	for name, rate := range map[string]units.Rate{"in": r.In, "out": r.Out, "both": r.Both, "traffic": r.Traffic, "bandwidth": r.Bandwidth} {
+	for name, rate := range map[string]units.Rate{"in": r.In, "out": r.Out, "both": r.Both, "traffic": r.HostBandwidth, "bandwidth": r.Bandwidth} {
 		if rate < 50e6 || rate > 1e12 {
 			t.Errorf("%s is %v", name, rate)
 		}
 	}
-	for _, rate := range []units.Flops{r.Compute.F32, r.Lasting.F32} {
+	for _, rate := range []units.Flops{r.Compute.F32, r.Sustained.F32} {
 		if rate < 50e6 || rate > 1e12 {
 			t.Errorf("products run at %v", rate)
 		}
@@ -106,18 +106,18 @@ func TestTablesAreReadAsMeasured(t *testing.T) {
 
 func TestDeviceTakesMeasuredRates(t *testing.T) {
 	r := Rates{In: 55e9, Out: 54e9, Both: 100e9, Bandwidth: 4e12, Launch: time.Microsecond}
-	r.Compute.F32, r.Compute.BF16, r.Lasting.BF16 = 50e12, 700e12, 600e12
+	r.Compute.F32, r.Compute.BF16, r.Sustained.BF16 = 50e12, 700e12, 600e12
 	before := machine.Sources{"memory": machine.Measured}
 	d := r.Device(machine.Device{Memory: 7, Sources: before})
-	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Duplex != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured || d.Lasting.BF16 != 600e12 {
+	if d.Memory != 7 || d.Link.In != 55e9 || d.Link.Bidirectional != 100./109 || d.Compute.BF16 != 700e12 || d.Sources["bf16"] != machine.Measured || d.Sustained.BF16 != 600e12 {
 		t.Errorf("%+v", d)
 	}
 	if _, claimed := d.Sources["tf32"]; claimed || len(before) != 1 {
 		t.Errorf("sources %v of %v", d.Sources, before)
 	}
-	for both, want := range map[units.Rate]machine.Duplex{0: 0.9, 50e9: machine.HalfDuplex, 110e9: machine.FullDuplex} {
+	for both, want := range map[units.Rate]machine.Bidirectional{0: 0.9, 50e9: machine.HalfDuplex, 110e9: machine.FullDuplex} {
 		r.Both = both
-		if got := r.Device(machine.Device{Link: machine.Link{Duplex: 0.9}}).Link.Duplex; got != want {
+		if got := r.Device(machine.Device{Link: machine.Link{Bidirectional: 0.9}}).Link.Bidirectional; got != want {
 			t.Errorf("a link that carries %v both ways has the duplex %v, want %v", both, got, want)
 		}
 	}
@@ -127,22 +127,22 @@ func TestKeep(t *testing.T) {
 	dir, r := t.TempDir(), Rates{In: 1, Out: 2, Both: 3, Bandwidth: 4, At: time.Unix(1000, 0).UTC()}
 	r.Compute.F32 = 5
 	r.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
-	if _, ok, err := Kept(dir, "a card"); ok || err != nil {
+	if _, ok, err := Load(dir, "a card"); ok || err != nil {
 		t.Errorf("nothing is kept, but %v, %v", ok, err)
 	}
-	if err := Keep(dir, "a card", r); err != nil {
+	if err := Store(dir, "a card", r); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok, err := Kept(dir, "a card"); !ok || err != nil || !reflect.DeepEqual(got, r) {
+	if got, ok, err := Load(dir, "a card"); !ok || err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("kept %+v, got %+v, %v, %v", r, got, ok, err)
 	}
-	if _, ok, _ := Kept(dir, "another"); ok {
+	if _, ok, _ := Load(dir, "another"); ok {
 		t.Error("another card has the rates of the first")
 	}
-	if err := os.WriteFile(path(dir, "a card"), []byte("{"), 0o644); err != nil {
+	if err := os.WriteFile(cachePath(dir, "a card"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := Kept(dir, "a card"); ok || err == nil {
+	if _, ok, err := Load(dir, "a card"); ok || err == nil {
 		t.Error("a damaged file was believed")
 	}
 }
@@ -188,9 +188,9 @@ type noting struct {
 	noted, closed int
 }
 
-func (n *noting) Capture([]device.Queue, func() error) (device.Repeat, error) {
+func (n *noting) Capture([]device.Queue, func() error) (device.Graph, error) {
 	if n.refuses {
-		return nil, device.ErrNotRepeatable
+		return nil, device.ErrNotCapturable
 	}
 	n.noted++
 	return (*repeat)(n), nil
@@ -198,7 +198,7 @@ func (n *noting) Capture([]device.Queue, func() error) (device.Repeat, error) {
 
 type repeat noting
 
-func (r *repeat) Run() error {
+func (r *repeat) Launch() error {
 	time.Sleep(time.Microsecond) // longer than no time, by any clock
 	return nil
 }
@@ -229,7 +229,7 @@ func TestOnlyAwaitedCallsAreNoted(t *testing.T) {
 	quick := &noting{Device: cpu.Open(cpu.Options{Threads: 1})}
 	slow := &slowHand{noting{Device: quick.Device}}
 	for dev, notes := range map[device.Device]*int{quick: &quick.noted, slow: &slow.noted} {
-		if _, err := Product(dev, dtype.F32, 256); err != nil {
+		if _, err := Matmul(dev, dtype.F32, 256); err != nil {
 			t.Fatal(err)
 		}
 		if (*notes > 0) != (dev == device.Device(slow)) {

@@ -13,14 +13,14 @@ import (
 
 // Product measures the matrix product of a type in a burst of some milliseconds; 0 where
 // the device has none.
-func Product(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
+func Matmul(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
 	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.time(call, largeSpan) })
 }
 
 // Lasting measures the same product, one after the other without a pause: cards lower
 // their clock soon to stay within their power. What they do at first does not count.
-func Lasting(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
-	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.lasting(call, span) })
+func Sustained(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
+	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.sustained(call, span) })
 }
 
 // rateOf a product of square matrices, timed in some way.
@@ -47,10 +47,10 @@ func rateOf(dev device.Device, t dtype.Type, side int64, timed func(*bench, op.C
 
 // settled is the share of the time after which a card runs as fast as it will go on. An
 // H200 slows down within 0.1 s, and once more after 0.9 s.
-const settled = 0.4
+const settledShare = 0.4
 
 // lasting is how long a launch takes in a row of launches that takes span.
-func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error) {
+func (b *bench) sustained(call op.Call, span time.Duration) (time.Duration, error) {
 	w, err := b.prepare(call)
 	if err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ func (b *bench) lasting(call op.Call, span time.Duration) (time.Duration, error)
 	var sum time.Duration
 	rows := 0
 	for start := time.Now(); rows == 0 || time.Since(start) < span; {
-		counts := time.Since(start) >= time.Duration(settled*float64(span))
+		counts := time.Since(start) >= time.Duration(settledShare*float64(span))
 		took, err := w.row(launchesIn(largeSpan, once))
 		if err != nil {
 			return 0, err

@@ -30,20 +30,20 @@ type Grid struct {
 }
 
 // UsualGrid reaches from what hides no launch to what fills any card, in some seconds.
-var UsualGrid = Grid{
+var GPUGrid = Grid{
 	Sides:     []int64{256, 1024, 2048, 4096, 8192},
 	Positions: []int64{512, 4096}, Heads: []int64{16, 128}, Head: []int64{64, 128},
 	Rows: []int64{512, 2048, 8192}, Vocabulary: []int64{8192, 131072}, Width: []int64{1024, 4096},
 	Lines: []int64{64, 1024, 16384}, Line: 4096,
-	Rest: usualRest,
+	Rest: clockRest,
 }
 
 // ProcessorGrid does the same for processors, in some seconds: what fits their caches and
 // what does not.
-var ProcessorGrid = Grid{
+var CPUGrid = Grid{
 	Sides:     []int64{64, 256, 1024},
 	Positions: []int64{128, 512}, Heads: []int64{4, 16}, Head: []int64{32, 128},
-	Rows: []int64{64, 256}, Vocabulary: []int64{ids}, Width: []int64{128, 512},
+	Rows: []int64{64, 256}, Vocabulary: []int64{vocabulary}, Width: []int64{128, 512},
 	Lines: []int64{16, 128, 1024}, Line: 1024,
 }
 
@@ -147,9 +147,9 @@ var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 		return op.Make(op.MatMul, op.Attr{TransB: true}, of(t, m, k), of(t, n, k))
 	},
 	{Kind: op.Attention}:                    attention(0),
-	{Kind: op.Attention, Dropout: true}:     attention(usualDropout),
+	{Kind: op.Attention, Dropout: true}:     attention(typicalDropout),
 	{Kind: op.AttentionGrad}:                attentionGrad(0),
-	{Kind: op.AttentionGrad, Dropout: true}: attentionGrad(usualDropout),
+	{Kind: op.AttentionGrad, Dropout: true}: attentionGrad(typicalDropout),
 	{Kind: op.LinearCrossEntropy}: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropy, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1))
 	},
@@ -160,7 +160,7 @@ var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 
 // usualDropout is the share that is dropped where something is; kernels take the same
 // time whatever it is.
-const usualDropout = 0.1
+const typicalDropout = 0.1
 
 // attention makes causal attention as models have it.
 func attention(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
@@ -204,8 +204,8 @@ var plain = map[op.Kind]maker{
 	op.UnaryGrad: alike(op.UnaryGrad, op.Attr{Func: op.GELU}, 2),
 	op.Gated:     alike(op.Gated, op.Attr{Func: op.SiLU}, 2),
 	op.GatedGrad: alike(op.GatedGrad, op.Attr{Func: op.SiLU}, 3),
-	op.Dropout:   alike(op.Dropout, op.Attr{Prob: usualDropout}, 1),
-	op.SumRows:   alike(op.SumRows, op.Attr{Keep: 1}, 1),
+	op.Dropout:   alike(op.Dropout, op.Attr{Prob: typicalDropout}, 1),
+	op.SumRows:   alike(op.SumRows, op.Attr{InnerDims: 1}, 1),
 
 	op.RMSNorm: func(t dtype.Type, rows, width int64) (op.Call, error) {
 		return op.Make(op.RMSNorm, op.Attr{Eps: 1e-5}, of(t, rows, width), of(t, width))
@@ -223,10 +223,10 @@ var plain = map[op.Kind]maker{
 		return op.Make(op.Rope, op.Attr{Heads: width / 128}, of(t, rows, width), of(dtype.I32, rows), of(dtype.F32, 64))
 	},
 	op.Embedding: func(t dtype.Type, rows, width int64) (op.Call, error) {
-		return op.Make(op.Embedding, op.Attr{}, of(dtype.I32, rows), of(t, ids, width))
+		return op.Make(op.Embedding, op.Attr{}, of(dtype.I32, rows), of(t, vocabulary, width))
 	},
 	op.EmbeddingGrad: func(t dtype.Type, rows, width int64) (op.Call, error) {
-		return op.Make(op.EmbeddingGrad, op.Attr{Rows: ids, Accumulate: true}, of(dtype.I32, rows), of(t, rows, width))
+		return op.Make(op.EmbeddingGrad, op.Attr{Rows: vocabulary, Accumulate: true}, of(dtype.I32, rows), of(t, rows, width))
 	},
 	op.SumSquares: alike(op.SumSquares, op.Attr{}, 1),
 	op.Adam: func(t dtype.Type, rows, width int64) (op.Call, error) {

@@ -17,13 +17,13 @@ const trafficTime = 500 * time.Millisecond
 
 // Updates is the traffic on the memory of a host whose processor updates so many params of
 // f32, again and again.
-func Updates(host device.Device, params int64) (units.Rate, error) {
+func UpdateRate(host device.Device, params int64) (units.Rate, error) {
 	return watchUpdates(host, params, func() int64 { return 0 })
 }
 
 // measureTraffic has the host's processor update while copies go both ways, and counts what
 // its memory carries of both.
-func (r *Rates) measureTraffic(dev device.Device, s Sizes) (err error) {
+func (r *Rates) measureHostBandwidth(dev device.Device, s Sizes) (err error) {
 	if s.Host == nil {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (r *Rates) measureTraffic(dev device.Device, s Sizes) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	both := c.keepBusy(dev)
-	r.Traffic, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
+	r.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
 	return errors.Join(err, both.end())
 }
 
@@ -77,8 +77,8 @@ type busyLink struct {
 // keepBusy copies one half of the memory in and the other out, again and again.
 func (c *copies) keepBusy(dev device.Device) *busyLink {
 	b := &busyLink{}
-	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.card, 0), c.part(c.host, 0)) })
-	b.copies.Go(func() { b.errs[1] = b.repeat(dev, c.out, c.part(c.host, 1), c.part(c.card, 1)) })
+	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
+	b.copies.Go(func() { b.errs[1] = b.repeat(dev, c.out, c.part(c.host, 1), c.part(c.device, 1)) })
 	return b
 }
 

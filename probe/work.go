@@ -24,10 +24,10 @@ type bench struct {
 }
 
 // usualRest lets a card raise its clock again.
-const usualRest = 20 * time.Millisecond
+const clockRest = 20 * time.Millisecond
 
 func newBench(dev device.Device) (b *bench, err error) {
-	b = &bench{dev: dev, noise: map[content]device.Memory{}, rest: usualRest}
+	b = &bench{dev: dev, noise: map[content]device.Memory{}, rest: clockRest}
 	b.queue, err = dev.Queue("compute")
 	return b, err
 }
@@ -68,15 +68,15 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 		}
 		best = min(best, took)
 	}
-	if float64(w.handed) < waited*float64(best) {
+	if float64(w.issued) < launchBoundShare*float64(best) {
 		return best, nil
 	}
-	return w.unhanded(best)
+	return w.withoutLaunches(best)
 }
 
 // waited is the share of a row's time in which it is handed over from which on the device
 // is taken to have waited for that.
-const waited = 0.9
+const launchBoundShare = 0.9
 
 // work is a call that is ready to be launched.
 type work struct {
@@ -84,7 +84,7 @@ type work struct {
 	call   op.Call
 	kernel device.Kernel
 	launch *device.Launch
-	handed time.Duration // what handing over a launch of the last row took
+	issued time.Duration // what handing over a launch of the last row took
 }
 
 // prepare gives a call its kernel and operands, and loads what is loaded at first use.
@@ -103,17 +103,17 @@ func (b *bench) prepare(call op.Call) (*work, error) {
 
 // launchesIn is how many launches take a span, if one takes so long.
 func launchesIn(span, once time.Duration) int {
-	return int(min(max(span/max(once, 1), 1), mostLaunches))
+	return int(min(max(span/max(once, 1), 1), maxLaunches))
 }
 
 // mostLaunches is how many are made in a row.
-const mostLaunches = 1000
+const maxLaunches = 1000
 
 // row is how long each of so many launches takes.
 func (w *work) row(launches int) (time.Duration, error) {
 	start := time.Now()
-	err := w.hand(launches)
-	w.handed = time.Since(start) / time.Duration(launches)
+	err := w.issue(launches)
+	w.issued = time.Since(start) / time.Duration(launches)
 	if err == nil {
 		err = w.queue.Sync()
 	}
@@ -124,7 +124,7 @@ func (w *work) row(launches int) (time.Duration, error) {
 }
 
 // hand gives so many launches to the queue.
-func (w *work) hand(launches int) error {
+func (w *work) issue(launches int) error {
 	for range launches {
 		if err := w.queue.Launch(w.kernel, w.launch); err != nil {
 			return err
@@ -135,19 +135,19 @@ func (w *work) hand(launches int) error {
 
 // Launches that waited to be handed over are noted and done again, so many at once.
 const (
-	notedAtOnce  = 512
-	notedRepeats = 3
+	capturedLaunches = 512
+	graphLaunches    = 3
 )
 
 // unhanded is how long a launch takes that need not be handed over, where the device can
 // repeat; as long as took elsewhere.
-func (w *work) unhanded(took time.Duration) (best time.Duration, err error) {
-	d, can := w.dev.(device.Repeater)
+func (w *work) withoutLaunches(took time.Duration) (best time.Duration, err error) {
+	d, can := w.dev.(device.GraphCapturer)
 	if !can {
 		return took, nil
 	}
-	run, err := d.Capture([]device.Queue{w.queue}, func() error { return w.hand(notedAtOnce) })
-	if errors.Is(err, device.ErrNotRepeatable) {
+	run, err := d.Capture([]device.Queue{w.queue}, func() error { return w.issue(capturedLaunches) })
+	if errors.Is(err, device.ErrNotCapturable) {
 		return took, nil
 	}
 	if err != nil {
@@ -155,12 +155,12 @@ func (w *work) unhanded(took time.Duration) (best time.Duration, err error) {
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
 	best = took
-	for range notedRepeats {
+	for range graphLaunches {
 		start := time.Now()
-		if err := errors.Join(run.Run(), w.queue.Sync()); err != nil {
+		if err := errors.Join(run.Launch(), w.queue.Sync()); err != nil {
 			return 0, fmt.Errorf("repeating %v: %w", w.call, err)
 		}
-		best = min(best, time.Since(start)/notedAtOnce)
+		best = min(best, time.Since(start)/capturedLaunches)
 	}
 	return best, nil
 }
@@ -174,7 +174,7 @@ func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 		size = at + bytes
 		return device.Buffer{Offset: at, Bytes: bytes}
 	}
-	l := &device.Launch{Args: &op.Args{F: usualStep}}
+	l := &device.Launch{Args: &op.Args{Scalars: typicalArgs}}
 	for _, t := range call.In {
 		l.Buffers = append(l.Buffers, place(t.Bytes()))
 	}
@@ -221,7 +221,7 @@ func (b *bench) grow(size int64) (err error) {
 }
 
 // filled is how many different random numbers an operand has; they repeat.
-const filled = 1 << 16
+const noiseElements = 1 << 16
 
 // fill writes random numbers: the first from the host, the rest as copies of them.
 func (b *bench) fill(from device.Memory, to device.Buffer) error {
@@ -239,7 +239,7 @@ func (b *bench) fill(from device.Memory, to device.Buffer) error {
 }
 
 // usualStep are the numbers of an update in the middle of a training.
-var usualStep = [8]float32{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+var typicalArgs = [8]float32{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 
 // content is what an operand is filled with: numbers of a type.
 type content struct {
@@ -268,11 +268,11 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	some := op.NewArray(of(c.of, filled))
-	for i := range filled {
+	some := op.NewArray(of(c.of, noiseElements))
+	for i := range noiseElements {
 		u := float64(op.Uniform(1, 0, uint64(i)))
 		if c.of == dtype.I32 {
-			some.I[i] = int32(u * ids)
+			some.I[i] = int32(u * vocabulary)
 		} else {
 			some.F[i] = c.from + u
 		}
@@ -291,4 +291,4 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 }
 
 // ids is how many different tokens and positions there are: all vocabularies are larger.
-const ids = 4096
+const vocabulary = 4096

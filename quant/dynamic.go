@@ -10,9 +10,9 @@ import (
 // Dynamic is an 8-bit dynamic code: 256 values in [-1, 1] or [0, 1], seven decades of
 // them, the larger the finer. Codes are in ascending order of value.
 type Dynamic struct {
-	Values [256]float32
-	zero   byte    // the code of 0
-	ladder *ladder // of the middles between values
+	Values  [256]float32
+	zero    byte     // the code of 0
+	encoder *encoder // of the middles between values
 }
 
 // Signed and Unsigned are the two fixed maps, as PyTorch computes them wherever its
@@ -23,12 +23,28 @@ var (
 	Unsigned = newDynamic(false)
 )
 
-// DynamicOf is the code of Dyn8 or UDyn8.
+// Dyn8 and UDyn8 are the block types of optimizer state: signed and unsigned dynamic
+// codes, an f32 scale for every 256.
+var (
+	Dyn8  = Register(Signed.codec("dyn8"))
+	UDyn8 = Register(Unsigned.codec("udyn8"))
+)
+
+// DynamicBlock is how many elements of a Dyn8 or UDyn8 tensor share an f32 scale.
+const DynamicBlock = 256
+
+// codec lays a tensor out as the scales of its blocks and behind them the codes.
+func (d *Dynamic) codec(name string) Codec {
+	return Codec{Name: name, State: true, Block: DynamicBlock, Encode: d.encodeTensor, Decode: d.decodeRange, dynamic: d,
+		Bytes: func(n int64) int64 { return 4*((n+DynamicBlock-1)/DynamicBlock) + n }}
+}
+
+// DynamicOf is the code of Dyn8 or UDyn8, nil of other types.
 func DynamicOf(t dtype.Type) *Dynamic {
-	if t == dtype.UDyn8 {
-		return Unsigned
+	if c := Of(t); c != nil {
+		return c.dynamic
 	}
-	return Signed
+	return nil
 }
 
 // newDynamic makes, for each decade from 1e-6 to 1, the middles of equal parts of
@@ -42,7 +58,7 @@ func newDynamic(signed bool) *Dynamic {
 		}
 		size := float32(math.Pow10(decade - 6))
 		for k := range parts {
-			v := size * ((part(k, parts) + part(k+1, parts)) / 2)
+			v := size * ((linspace(k, parts) + linspace(k+1, parts)) / 2)
 			values = append(values, v)
 			if signed {
 				values = append(values, -v)
@@ -55,13 +71,13 @@ func newDynamic(signed bool) *Dynamic {
 	for c := range codes {
 		codes[c] = byte(c)
 	}
-	d.ladder = newLadder(middles(values), codes)
+	d.encoder = newEncoder(midpoints(values), codes)
 	return d
 }
 
 // part is the k-th of the points that cut [0.1, 1] into equal parts, counted from the
 // nearer end, product and sum rounded once.
-func part(k, parts int) float32 {
+func linspace(k, parts int) float32 {
 	from, to := float64(float32(0.1)), 1.0
 	step := float64((1 - float32(0.1)) / float32(parts))
 	if k < (parts+1)/2 {
@@ -70,7 +86,7 @@ func part(k, parts int) float32 {
 	return float32(math.FMA(-step, float64(parts-k), to))
 }
 
-func middles(values []float32) []float32 {
+func midpoints(values []float32) []float32 {
 	mid := make([]float32, len(values)-1)
 	for i := range mid {
 		mid[i] = (values[i] + values[i+1]) / 2
@@ -82,18 +98,18 @@ func middles(values []float32) []float32 {
 // Halfway between two values the lower one is taken.
 func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
 	const none = 256 // no code stands apart
-	d.code(dst[:len(src)], src, Reciprocal(absmax), none, 0)
+	d.encodeScaled(dst[:len(src)], src, Reciprocal(absmax), none, 0)
 }
 
 // code writes the codes of src·r. Numbers that are not zero and would get the code zero get
 // the one above, or that many below.
-func (d *Dynamic) code(dst []byte, src []float32, r float32, zero, below uint32) {
+func (d *Dynamic) encodeScaled(dst []byte, src []float32, r float32, zero, below uint32) {
 	if active.dynamic != nil {
-		n := len(src) &^ (lanesMost - 1)
-		active.dynamic(dst[:n], src[:n], r, d.ladder.cells, zero, below)
+		n := len(src) &^ (maxLanes - 1)
+		active.dynamic(dst[:n], src[:n], r, d.encoder.cells, zero, below)
 		dst, src = dst[n:], src[n:]
 	}
-	d.ladder.findAll(dst, src, r)
+	d.encoder.findAll(dst, src, r)
 	for i, c := range dst {
 		switch {
 		case uint32(c) != zero:
@@ -109,7 +125,7 @@ func (d *Dynamic) code(dst []byte, src []float32, r float32, zero, below uint32)
 func (d *Dynamic) encodePlain(dst []byte, src []float32, absmax float32) {
 	r := Reciprocal(absmax)
 	for i, x := range src {
-		dst[i] = d.ladder.plain(x * r)
+		dst[i] = d.encoder.plain(x * r)
 	}
 }
 
@@ -125,7 +141,7 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 // the normal ones becomes zero, where decay alone would not bring it.
 func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 	const leastNormal = 0x1p-126
-	absmax = Largest(src)
+	absmax = AbsMax(src)
 	if absmax < leastNormal {
 		for i := range src {
 			dst[i] = d.zero
@@ -133,34 +149,37 @@ func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 		return 0
 	}
 	zero := uint32(d.zero)
-	d.code(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
+	d.encodeScaled(dst[:len(src)], src, Reciprocal(absmax), zero, min(zero, 1))
 	return absmax
 }
 
 // Cells are what Encode searches in, for those who do it on another device.
-func (d *Dynamic) Cells() *Cells { return d.ladder.cells }
+func (d *Dynamic) Cells() *Cells { return d.encoder.cells }
 
 // Zero is the code of 0.
 func (d *Dynamic) Zero() byte { return d.zero }
 
 // View8 cuts the storage of a Dyn8 or UDyn8 tensor into its parts, in place.
 func View8(n int, b []byte) (absmax, codes []byte) {
-	at := 4 * ceil(n, dtype.Dyn8Elements)
+	at := 4 * ceil(n, DynamicBlock)
 	return b[:at], b[at : at+n]
 }
 
-func (d *Dynamic) encodeTensor(dst []byte, src []float32) {
+func (d *Dynamic) encodeTensor(dst []byte, src []float32, _ int) error {
 	scales, codes := View8(len(src), dst)
-	for b := range ceil(len(src), dtype.Dyn8Elements) {
-		from, to := b*dtype.Dyn8Elements, min((b+1)*dtype.Dyn8Elements, len(src))
+	for b := range ceil(len(src), DynamicBlock) {
+		from, to := b*DynamicBlock, min((b+1)*DynamicBlock, len(src))
 		putF32(scales, b, d.EncodeState(codes[from:to], src[from:to]))
 	}
+	return nil
 }
 
-func (d *Dynamic) decodeTensor(dst []float32, src []byte) {
-	scales, codes := View8(len(dst), src)
-	for b := range ceil(len(dst), dtype.Dyn8Elements) {
-		from, to := b*dtype.Dyn8Elements, min((b+1)*dtype.Dyn8Elements, len(dst))
-		d.Decode(dst[from:to], codes[from:to], getF32(scales, b))
+func (d *Dynamic) decodeRange(dst []float32, storage []byte, n, _, first int) {
+	scales, codes := View8(n, storage)
+	for len(dst) > 0 {
+		b := first / DynamicBlock
+		count := min(len(dst), (b+1)*DynamicBlock-first)
+		d.Decode(dst[:count], codes[first:first+count], getF32(scales, b))
+		dst, first = dst[count:], first+count
 	}
 }

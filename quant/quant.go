@@ -51,59 +51,13 @@ package quant
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
-
-	"spillway/dtype"
 )
 
-// Encode writes numbers in a block type; dst has t.Bytes(len(src)) bytes. Infinities
-// and what is not a number are refused.
-func Encode(t dtype.Type, dst []byte, src []float32) error {
-	if err := sized(t, len(src), dst); err != nil {
-		return err
-	}
-	if first := notFinite(src); first >= 0 {
-		return fmt.Errorf("element %d is %v, which %v cannot hold", first, src[first], t)
-	}
-	switch t {
-	case dtype.NF4, dtype.FP4:
-		encode4(t, dst, src)
-	default:
-		DynamicOf(t).encodeTensor(dst, src)
-	}
-	return nil
-}
-
-// Decode reads what Encode wrote; src has t.Bytes(len(dst)) bytes.
-func Decode(t dtype.Type, dst []float32, src []byte) error {
-	if err := sized(t, len(dst), src); err != nil {
-		return err
-	}
-	switch t {
-	case dtype.NF4, dtype.FP4:
-		decode4(t, dst, src)
-	default:
-		DynamicOf(t).decodeTensor(dst, src)
-	}
-	return nil
-}
-
-// sized refuses storage that is not that of n elements.
-func sized(t dtype.Type, n int, b []byte) error {
-	if !t.Block() || t.ByRows() {
-		return fmt.Errorf("%v is not a type of blocks of one size", t)
-	}
-	if want := t.Bytes(int64(n)); int64(len(b)) != want {
-		return fmt.Errorf("%d bytes for %d elements of %v, want %d", len(b), n, t, want)
-	}
-	return nil
-}
-
 // notFinite finds the first element that is infinite or not a number, -1 if none is.
-func notFinite(src []float32) int {
+func firstNonFinite(src []float32) int {
 	const infinity = 0x7f800000
-	if math.Float32bits(Largest(src)) < infinity {
+	if math.Float32bits(AbsMax(src)) < infinity {
 		return -1
 	}
 	for i, f := range src {
@@ -116,10 +70,10 @@ func notFinite(src []float32) int {
 
 // leastAbsmax is what a block is divided by at least, so that the reciprocal is
 // finite; below it, and for zeros, codes are those of a smaller block.
-const leastAbsmax = 1e-38
+const minAbsmax = 1e-38
 
 // Reciprocal is the factor that brings a block to [-1, 1].
-func Reciprocal(absmax float32) float32 { return 1 / max(absmax, leastAbsmax) }
+func Reciprocal(absmax float32) float32 { return 1 / max(absmax, minAbsmax) }
 
 func getF32(b []byte, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))

@@ -8,22 +8,22 @@ type path struct {
 	// fourBit codes whole blocks of 64; nil leaves them to the ladder.
 	fourBit func(codes []byte, absmax, src []float32, s *search)
 	// The others take a multiple of lanesMost.
-	largest func(x []float32) (bits uint32)
-	rowI8   func(codes []byte, row []float32, factor float32)
+	absMax func(x []float32) (bits uint32)
+	rowI8  func(codes []byte, row []float32, factor float32)
 	// dynamic codes as Dynamic.code says; nil leaves it to the ladder.
 	dynamic func(codes []byte, src []float32, r float32, cells *Cells, zero, below uint32)
 }
 
 // lanesMost is the largest number of lanes of a path.
-const lanesMost = 16
+const maxLanes = 16
 
 // active is the best path of this processor; available lists slowest first.
 var active = available()[len(available())-1]
 
 // Largest is the largest magnitude: infinite or not a number where an element is.
-func Largest(x []float32) float32 {
-	n := len(x) &^ (lanesMost - 1)
-	return math.Float32frombits(max(active.largest(x[:n]), largestGo(x[n:])))
+func AbsMax(x []float32) float32 {
+	n := len(x) &^ (maxLanes - 1)
+	return math.Float32frombits(max(active.absMax(x[:n]), absMaxGo(x[n:])))
 }
 
 // search finds the place of a number among 15 rungs in four comparisons, which vectors can
@@ -46,11 +46,11 @@ func newSearch(rungs []float32, codes []byte) *search {
 
 // portable is the path without assembly. Blocks and rows of other lengths take it too.
 func portable() path {
-	return path{"portable", nil, largestGo, rowI8Go, nil}
+	return path{"portable", nil, absMaxGo, rowI8Go, nil}
 }
 
 // largestGo gives bits, which are in the order of magnitudes.
-func largestGo(x []float32) uint32 {
+func absMaxGo(x []float32) uint32 {
 	var a, b, c, d uint32
 	for ; len(x) >= 4; x = x[4:] {
 		a = max(a, math.Float32bits(x[0])&^signBit)

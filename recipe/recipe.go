@@ -23,7 +23,7 @@ import (
 )
 
 // Known is a setting that a recipe may have.
-type Known struct {
+type Key struct {
 	Name    string
 	Help    string // one line
 	Default string // what counts where the setting is left out, as one would write it
@@ -49,17 +49,17 @@ const maxFile = 1 << 20
 
 // Read reads a recipe whose settings must be among those known. Names may be written
 // with _ for -.
-func Read(file string, raw []byte, known []Known) (Recipe, error) {
+func Read(file string, raw []byte, known []Key) (Recipe, error) {
 	r := Recipe{File: file}
 	if len(raw) > maxFile {
 		return r, fmt.Errorf("%s: a recipe of %d bytes; at most %d are read", file, len(raw), maxFile)
 	}
 	parsed, err := parser.ParseBytes(raw, 0)
 	if err != nil {
-		return r, r.syntax(err)
+		return r, r.syntaxError(err)
 	}
 	if len(parsed.Docs) > 1 {
-		return r, r.wrong(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
+		return r, r.errorAt(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
 	}
 	for _, doc := range parsed.Docs {
 		if err := r.document(doc.Body, known); err != nil {
@@ -84,7 +84,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // At is an error at a setting of the recipe.
 func (r Recipe) At(s Setting, err error) error { return &Error{r.File, s.Line, s.Column, err} }
 
-func (r Recipe) wrong(at *token.Token, format string, args ...any) error {
+func (r Recipe) errorAt(at *token.Token, format string, args ...any) error {
 	e := &Error{r.File, 1, 1, fmt.Errorf(format, args...)}
 	if at != nil && at.Position != nil {
 		e.Line, e.Column = at.Position.Line, at.Position.Column
@@ -93,16 +93,16 @@ func (r Recipe) wrong(at *token.Token, format string, args ...any) error {
 }
 
 // syntax is the parser's error without the lines it draws.
-func (r Recipe) syntax(err error) error {
+func (r Recipe) syntaxError(err error) error {
 	var s *yaml.SyntaxError
 	if errors.As(err, &s) {
-		return r.wrong(s.Token, "%s", s.Message)
+		return r.errorAt(s.Token, "%s", s.Message)
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	return r.wrong(nil, "%s", first)
+	return r.errorAt(nil, "%s", first)
 }
 
-func (r *Recipe) document(body ast.Node, known []Known) error {
+func (r *Recipe) document(body ast.Node, known []Key) error {
 	switch body := body.(type) {
 	case nil, *ast.CommentGroupNode:
 		return nil
@@ -116,11 +116,11 @@ func (r *Recipe) document(body ast.Node, known []Known) error {
 	case *ast.MappingValueNode:
 		return r.setting(body, known)
 	}
-	return r.wrong(body.GetToken(), "a recipe is lines of the form name: value")
+	return r.errorAt(body.GetToken(), "a recipe is lines of the form name: value")
 }
 
 // setting takes one line in.
-func (r *Recipe) setting(node *ast.MappingValueNode, known []Known) error {
+func (r *Recipe) setting(node *ast.MappingValueNode, known []Key) error {
 	at := node.Key.GetToken()
 	s := Setting{Name: strings.ReplaceAll(at.Value, "_", "-"), Line: at.Position.Line, Column: at.Position.Column}
 	k, err := find(s.Name, known)
@@ -170,13 +170,13 @@ func (r Recipe) value(name string, node ast.Node) (string, error) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return node.GetToken().Value, nil
 	case *ast.NullNode:
-		return "", r.wrong(node.GetToken(), "%s has no value; give one, or leave the line out", name)
+		return "", r.errorAt(node.GetToken(), "%s has no value; give one, or leave the line out", name)
 	}
-	return "", r.wrong(node.GetToken(), "%s takes a value or a list of values, this is %s", name, strings.ToLower(node.Type().String()))
+	return "", r.errorAt(node.GetToken(), "%s takes a value or a list of values, this is %s", name, strings.ToLower(node.Type().String()))
 }
 
 // find is a setting by its name; the error says which name is near.
-func find(name string, known []Known) (Known, error) {
+func find(name string, known []Key) (Key, error) {
 	nearest, least := "", len(name)/2+1
 	for _, k := range known {
 		if k.Name == name {
@@ -187,9 +187,9 @@ func find(name string, known []Known) (Known, error) {
 		}
 	}
 	if nearest == "" {
-		return Known{}, fmt.Errorf("there is no setting %q", name)
+		return Key{}, fmt.Errorf("there is no setting %q", name)
 	}
-	return Known{}, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
+	return Key{}, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
 }
 
 // distance is how many letters must be put in, taken out or changed to make b of a.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var known = []Known{
+var known = []Key{
 	{Name: "model", Help: "what to train"},
 	{Name: "data", Help: "files", List: true},
 	{Name: "lr", Help: "the rate", Default: "1e-4"},

@@ -12,7 +12,7 @@ import (
 // Write writes a recipe: the settings that have values first, then, behind the sign of
 // a comment, all others with what counts for them. set has values by name. What Read
 // makes of it has the same values.
-func Write(w io.Writer, known []Known, set map[string][]string) error {
+func Write(w io.Writer, known []Key, set map[string][]string) error {
 	var b strings.Builder
 	for name := range set {
 		if _, err := find(name, known); err != nil {
@@ -26,7 +26,7 @@ func Write(w io.Writer, known []Known, set map[string][]string) error {
 			}
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(known), func(k Known) bool { _, ok := set[k.Name]; return ok })
+	others := slices.DeleteFunc(slices.Clone(known), func(k Key) bool { _, ok := set[k.Name]; return ok })
 	if len(others) > 0 {
 		b.WriteString("\n# What is not set:\n")
 	}
@@ -37,7 +37,7 @@ func Write(w io.Writer, known []Known, set map[string][]string) error {
 	return err
 }
 
-func writeSetting(b *strings.Builder, k Known, values []string) error {
+func writeSetting(b *strings.Builder, k Key, values []string) error {
 	if k.List {
 		fmt.Fprintf(b, "%s:  # %s\n", k.Name, k.Help)
 		for _, v := range values {

@@ -18,7 +18,7 @@ func BenchmarkReadF32(b *testing.B) {
 	for _, ty := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, dtype.F64} {
 		b.Run(ty.String(), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "x")
-			err := WriteFile(vfs.OS, path, []Source{{Name: "x", Type: ty, Shape: shape.Of(elements), Write: func(w io.Writer) error {
+			err := WriteFile(vfs.OS, path, []Output{{Name: "x", Type: ty, Shape: shape.Of(elements), Write: func(w io.Writer) error {
 				_, err := w.Write(make([]byte, ty.Bytes(elements)))
 				return err
 			}}})

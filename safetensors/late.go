@@ -10,17 +10,17 @@ import (
 // fileWriter writes the tensors of a file, those with Source.After when their time has
 // come: their places are left empty on the way and filled afterwards.
 type fileWriter struct {
-	to      io.Writer
-	out     *bufio.Writer
-	header  *Header
-	sources map[string]Source
-	late    map[string][]Info // to be written after the tensor of the name
-	waiting map[string]bool   // by name: left empty on the way
+	to       io.Writer
+	out      *bufio.Writer
+	header   *Header
+	sources  map[string]Output
+	deferred map[string][]Info // to be written after the tensor of the name
+	waiting  map[string]bool   // by name: left empty on the way
 }
 
-func newFileWriter(to io.Writer, h *Header, tensors []Source) (*fileWriter, error) {
+func newFileWriter(to io.Writer, h *Header, tensors []Output) (*fileWriter, error) {
 	f := &fileWriter{to: to, out: bufio.NewWriterSize(to, int(min(writeBuffer, h.FileBytes()))), header: h,
-		sources: map[string]Source{}, late: map[string][]Info{}, waiting: map[string]bool{}}
+		sources: map[string]Output{}, deferred: map[string][]Info{}, waiting: map[string]bool{}}
 	for _, t := range tensors {
 		f.sources[t.Name] = t
 	}
@@ -35,7 +35,7 @@ func newFileWriter(to io.Writer, h *Header, tensors []Source) (*fileWriter, erro
 		case after != "" && !ok:
 			return nil, fmt.Errorf("tensor %q is to be written after %q, which the file has not", t.Name, after)
 		case at > i:
-			f.late[after] = append(f.late[after], t)
+			f.deferred[after] = append(f.deferred[after], t)
 			f.waiting[t.Name] = true
 		}
 	}
@@ -58,7 +58,7 @@ func (f *fileWriter) tensor(t Info, w io.Writer) error {
 	if err := f.sources[t.Name].Write(w); err != nil {
 		return err
 	}
-	for _, next := range f.late[t.Name] {
+	for _, next := range f.deferred[t.Name] {
 		if err := f.fill(next); err != nil {
 			return err
 		}

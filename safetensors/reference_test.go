@@ -45,8 +45,8 @@ func content(t *testing.T, x Tensor) []byte {
 }
 
 // source writes back what was read.
-func source(t *testing.T, x Tensor) Source {
-	return Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+func source(t *testing.T, x Tensor) Output {
+	return Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 		return err
 	}}
@@ -91,7 +91,7 @@ func TestWritesTheSameBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sources []Source
+	var sources []Output
 	for _, x := range open(t, path).Tensors() {
 		sources = append(sources, source(t, x))
 	}
@@ -145,7 +145,7 @@ func TestReadF32InChunks(t *testing.T) {
 	}
 	for ty, widen := range map[dtype.Type]func(uint16) float32{dtype.F16: dtype.FromF16, dtype.BF16: dtype.FromBF16} {
 		disk := vfs.NewMemory(1 << 20)
-		err := WriteFile(disk, "/x", []Source{{Name: "x", Type: ty, Shape: shape.Of(n), Write: func(w io.Writer) error {
+		err := WriteFile(disk, "/x", []Output{{Name: "x", Type: ty, Shape: shape.Of(n), Write: func(w io.Writer) error {
 			_, err := w.Write(raw)
 			return err
 		}}})
@@ -195,7 +195,7 @@ func TestShardsLikeTheHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	var sources []Source
+	var sources []Output
 	for _, name := range []string{
 		"layer.0.weight", "layer.0.bias", "layer.1.weight", "layer.1.bias", "layer.2.weight", "layer.2.bias",
 		"layer.3.weight", "layer.3.bias", "large",

@@ -76,7 +76,7 @@ func size(t dtype.Type, s shape.Shape) (int64, error) {
 
 // Source is a tensor to be written. Write puts exactly the bytes of the tensor, in
 // as many pieces as it likes.
-type Source struct {
+type Output struct {
 	Name  string
 	Type  dtype.Type
 	Shape shape.Shape
@@ -87,7 +87,7 @@ type Source struct {
 }
 
 // Bytes is the storage of the tensor.
-func (s Source) Bytes() (int64, error) {
+func (s Output) Bytes() (int64, error) {
 	n, err := size(s.Type, s.Shape)
 	if err != nil {
 		return 0, fmt.Errorf("tensor %q: %w", s.Name, err)

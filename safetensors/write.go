@@ -68,7 +68,7 @@ func (w *tensorWriter) Write(p []byte) (int, error) {
 }
 
 // WriteFile writes one file durably, though not atomically: see vfs.Publish.
-func WriteFile(disk vfs.FS, path string, tensors []Source) error {
+func WriteFile(disk vfs.FS, path string, tensors []Output) error {
 	h, err := Layout(infos(tensors), torchMetadata)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -86,7 +86,7 @@ func WriteFile(disk vfs.FS, path string, tensors []Source) error {
 	return nil
 }
 
-func infos(tensors []Source) []Info {
+func infos(tensors []Output) []Info {
 	out := make([]Info, len(tensors))
 	for i, t := range tensors {
 		out[i] = Info{Name: t.Name, Type: t.Type, Shape: t.Shape}

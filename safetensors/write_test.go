@@ -11,12 +11,13 @@ import (
 
 	"spillway/dtype"
 	"spillway/internal/vfs"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 // bytesOf is a source of n bytes, all equal to fill.
-func bytesOf(name string, n int, fill byte) Source {
-	return Source{Name: name, Type: dtype.U8, Shape: shape.Of(n), Write: func(w io.Writer) error {
+func bytesOf(name string, n int, fill byte) Output {
+	return Output{Name: name, Type: dtype.U8, Shape: shape.Of(n), Write: func(w io.Writer) error {
 		_, err := w.Write(bytes.Repeat([]byte{fill}, n))
 		return err
 	}}
@@ -26,14 +27,14 @@ func TestWriteHoldsTensorsToTheirSize(t *testing.T) {
 	for _, wrong := range []int{0, 3, 5} {
 		s := bytesOf("x", 4, 1)
 		s.Write = bytesOf("x", wrong, 1).Write
-		if err := WriteFile(vfs.NewMemory(1000), "/x", []Source{s}); err == nil {
+		if err := WriteFile(vfs.NewMemory(1000), "/x", []Output{s}); err == nil {
 			t.Errorf("%d bytes for a tensor of 4 were accepted", wrong)
 		}
 	}
 	boom := errors.New("boom")
 	s := bytesOf("x", 4, 1)
 	s.Write = func(io.Writer) error { return boom }
-	if err := WriteFile(vfs.NewMemory(1000), "/x", []Source{s}); !errors.Is(err, boom) {
+	if err := WriteFile(vfs.NewMemory(1000), "/x", []Output{s}); !errors.Is(err, boom) {
 		t.Errorf("the source's error became %v", err)
 	}
 }
@@ -43,7 +44,7 @@ func TestLayoutRefuses(t *testing.T) {
 		"a name twice":       {{Name: "x", Type: dtype.F32}, {Name: "x", Type: dtype.F16}},
 		"the metadata name":  {{Name: "__metadata__", Type: dtype.F32}},
 		"a broken name":      {{Name: "\xff", Type: dtype.F32}},
-		"a block type":       {{Name: "x", Type: dtype.NF4}},
+		"a block type":       {{Name: "x", Type: quant.NF4}},
 		"no type":            {{Name: "x"}},
 		"a negative size":    {{Name: "x", Type: dtype.F32, Shape: shape.Of(-1)}},
 		"too many elements":  {{Name: "x", Type: dtype.U8, Shape: shape.Of(math.MaxInt64, 2)}},
@@ -90,7 +91,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 
 // Every failing call on the way gives an error, and no error gives a right file.
 func TestWriteSetReportsEveryFault(t *testing.T) {
-	sources := []Source{bytesOf("a", 40, 1), bytesOf("b", 40, 2), bytesOf("c", 40, 3)}
+	sources := []Output{bytesOf("a", 40, 1), bytesOf("b", 40, 2), bytesOf("c", 40, 3)}
 	count := &vfs.Faults{Disk: vfs.NewMemory(1 << 20)}
 	if err := WriteSet(count, "/", sources, 80); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestWriteSetReportsEveryFault(t *testing.T) {
 	}
 }
 
-func checkSet(t *testing.T, disk vfs.FS, sources []Source) {
+func checkSet(t *testing.T, disk vfs.FS, sources []Output) {
 	t.Helper()
 	set, err := OpenSetOn(disk, "/")
 	if err != nil {
@@ -128,7 +129,7 @@ func checkSet(t *testing.T, disk vfs.FS, sources []Source) {
 
 func TestReadsReportFaults(t *testing.T) {
 	disk := vfs.NewMemory(1 << 20)
-	if err := WriteSet(disk, "/", []Source{bytesOf("a", 40, 1), bytesOf("b", 50, 2)}, 60); err != nil {
+	if err := WriteSet(disk, "/", []Output{bytesOf("a", 40, 1), bytesOf("b", 50, 2)}, 60); err != nil {
 		t.Fatal(err)
 	}
 	count := &vfs.Faults{Disk: disk}
@@ -192,7 +193,7 @@ func TestSetRefuses(t *testing.T) {
 		"the map two times": {`{"weight_map":{},"weight_map":{}}`, "given twice"},
 	} {
 		disk := vfs.NewMemory(1 << 20)
-		put := func(file string, s ...Source) {
+		put := func(file string, s ...Output) {
 			if err := WriteFile(disk, "/"+file, s); err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +229,7 @@ func TestSetWhereThereIsNone(t *testing.T) {
 	if _, err := OpenSetOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("a folder with both kinds: %v", err)
 	}
-	if err := WriteSet(disk, "/", []Source{bytesOf("a", 1, 1), bytesOf("a", 1, 1)}, 1); err == nil {
+	if err := WriteSet(disk, "/", []Output{bytesOf("a", 1, 1), bytesOf("a", 1, 1)}, 1); err == nil {
 		t.Error("one name in two shards was written")
 	}
 }
@@ -236,15 +237,15 @@ func TestSetWhereThereIsNone(t *testing.T) {
 // A tensor that comes earlier in the file can tell of one that comes later.
 func TestTensorsWaitForOthers(t *testing.T) {
 	var made []string
-	source := func(name string, kind dtype.Type, after string) Source {
-		return Source{name, kind, shape.Of(4), func(w io.Writer) error {
+	source := func(name string, kind dtype.Type, after string) Output {
+		return Output{name, kind, shape.Of(4), func(w io.Writer) error {
 			made = append(made, name)
 			_, err := w.Write(bytes.Repeat([]byte{byte(len(made))}, int(kind.Bytes(4))))
 			return err
 		}, after}
 	}
 	disk := vfs.NewMemory(1 << 20)
-	all := []Source{source("codes", dtype.U8, ""), source("scales", dtype.F32, "codes"), source("z", dtype.U8, "codes"), source("first", dtype.F32, "")}
+	all := []Output{source("codes", dtype.U8, ""), source("scales", dtype.F32, "codes"), source("z", dtype.U8, "codes"), source("first", dtype.F32, "")}
 	if err := WriteSet(disk, "/", all, 1<<20); err != nil {
 		t.Fatal(err)
 	}

@@ -46,10 +46,10 @@ func appendAttr(k []byte, a op.Attr) []byte {
 	k = appendBools(k, a.TransA, a.TransB, a.Bias, a.Plus, a.Accumulate, a.InputOnly, a.Causal,
 		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Nesterov, a.Decoupled)
 	k = append(k, byte(a.Func), byte(a.To))
-	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.Outliers} {
+	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold} {
 		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
 	}
-	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.Keep} {
+	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.InnerDims} {
 		k = binary.AppendVarint(k, n)
 	}
 	return appendShape(appendShape(k, a.Sizes), a.Shape)

@@ -13,13 +13,13 @@ import (
 
 // Model is a traced model.
 type Model struct {
-	Name   string       `json:"name"` // "llama-3-8b" or the folder's name
-	Arch   string       `json:"arch"` // "llama"
-	Config graph.Config `json:"config"`
-	Params []Param      `json:"params"`
-	Blocks []Block      `json:"blocks"`
-	Kinds  []Kind       `json:"kinds"`
-	Parts  []Part       `json:"parts"` // what a batch consists of
+	Name         string        `json:"name"` // "llama-3-8b" or the folder's name
+	Arch         string        `json:"arch"` // "llama"
+	Config       graph.Config  `json:"config"`
+	Params       []Param       `json:"params"`
+	Blocks       []Block       `json:"blocks"`
+	Kinds        []Kind        `json:"kinds"`
+	BatchTensors []BatchTensor `json:"parts"` // what a batch consists of
 }
 
 // Param is a named weight. Two blocks that name the same param share it (tied
@@ -51,7 +51,7 @@ type Kind struct {
 }
 
 // Part is one tensor of a batch, the same for all blocks that read it.
-type Part struct {
+type BatchTensor struct {
 	Name string  `json:"name"` // "tokens", "targets", "positions", "segments", "scale", ...
 	Type op.Type `json:"type"`
 }

@@ -15,11 +15,11 @@ import (
 // for the names of their params, become one kind.
 func Trace(name, arch string, m nn.Model, c graph.Config) (*Model, error) {
 	t := tracer{
-		model:  &Model{Name: name, Arch: arch, Config: c},
-		params: map[string]int{},
-		parts:  map[string]int{},
-		kinds:  map[string]int{},
-		named:  map[string]bool{},
+		model:        &Model{Name: name, Arch: arch, Config: c},
+		params:       map[string]int{},
+		batchTensors: map[string]int{},
+		kinds:        map[string]int{},
+		kindNames:    map[string]bool{},
 	}
 	if err := t.trace(m); err != nil {
 		return nil, fmt.Errorf("tracing %s: %w", name, err)
@@ -28,13 +28,13 @@ func Trace(name, arch string, m nn.Model, c graph.Config) (*Model, error) {
 }
 
 type tracer struct {
-	model  *Model
-	bound  map[string]*nn.Param // what the model holds, by name
-	params map[string]int       // place in model.Params, by name
-	parts  map[string]int       // place in model.Parts, by name
-	kinds  map[string]int       // place in model.Kinds, by key of the program
-	named  map[string]bool      // names of kinds that are taken
-	key    []byte               // scratch of kind
+	model        *Model
+	bound        map[string]*nn.Param // what the model holds, by name
+	params       map[string]int       // place in model.Params, by name
+	batchTensors map[string]int       // place in model.Parts, by name
+	kinds        map[string]int       // place in model.Kinds, by key of the program
+	kindNames    map[string]bool      // names of kinds that are taken
+	key          []byte               // scratch of kind
 }
 
 func (t *tracer) trace(m nn.Model) error {
@@ -62,8 +62,8 @@ func (t *tracer) trace(m nn.Model) error {
 
 func checkConfig(c graph.Config) error {
 	switch {
-	case c.Rows < 1 || c.Seq < 1:
-		return fmt.Errorf("a micro-batch of %d samples of %d positions; both must be at least 1", c.Rows, c.Seq)
+	case c.MicroBatchSize < 1 || c.Seq < 1:
+		return fmt.Errorf("a micro-batch of %d samples of %d positions; both must be at least 1", c.MicroBatchSize, c.Seq)
 	case !c.DType.Float() || c.DType.Block():
 		return fmt.Errorf("cannot compute with element type %v; use f32, bf16 or f16", c.DType)
 	}
@@ -129,7 +129,7 @@ func (t *tracer) add(name string, p *graph.Program) error {
 			}
 			block.Params = append(block.Params, i)
 		case graph.Batch:
-			if err := t.part(port.Name, typ); err != nil {
+			if err := t.batchTensor(port.Name, typ); err != nil {
 				return err
 			}
 		}
@@ -153,14 +153,14 @@ func (t *tracer) param(port graph.Port, typ op.Type) (int, error) {
 	return i, nil
 }
 
-func (t *tracer) part(name string, typ op.Type) error {
-	i, known := t.parts[name]
+func (t *tracer) batchTensor(name string, typ op.Type) error {
+	i, known := t.batchTensors[name]
 	if !known {
-		t.parts[name] = len(t.model.Parts)
-		t.model.Parts = append(t.model.Parts, Part{Name: name, Type: typ})
+		t.batchTensors[name] = len(t.model.BatchTensors)
+		t.model.BatchTensors = append(t.model.BatchTensors, BatchTensor{Name: name, Type: typ})
 		return nil
 	}
-	if had := t.model.Parts[i].Type; !had.Equal(typ) {
+	if had := t.model.BatchTensors[i].Type; !had.Equal(typ) {
 		return fmt.Errorf("batch part %s is %v here and %v in an earlier block", name, typ, had)
 	}
 	return nil
@@ -189,9 +189,9 @@ func (t *tracer) kindName(block string) string {
 		}
 	}
 	name := base
-	for n := 2; t.named[name]; n++ {
+	for n := 2; t.kindNames[name]; n++ {
 		name = fmt.Sprintf("%s#%d", base, n)
 	}
-	t.named[name] = true
+	t.kindNames[name] = true
 	return name
 }

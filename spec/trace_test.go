@@ -10,10 +10,11 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 )
 
-var config = graph.Config{Rows: 2, Seq: 5, DType: dtype.F32, Task: graph.Train}
+var config = graph.Config{MicroBatchSize: 2, Seq: 5, DType: dtype.F32, Task: graph.Train}
 
 // tower is a chain of products; block i uses activation funcs[i].
 type tower struct {
@@ -67,8 +68,8 @@ func TestEqualBlocksAreOneKind(t *testing.T) {
 			}
 		}
 	}
-	if len(m.Parts) != 3 || m.Count() != 6*(16+4) || m.Trainable() != m.Count() {
-		t.Errorf("parts %v, %d params, %d trainable", m.Parts, m.Count(), m.Trainable())
+	if len(m.BatchTensors) != 3 || m.Count() != 6*(16+4) || m.Trainable() != m.Count() {
+		t.Errorf("parts %v, %d params, %d trainable", m.BatchTensors, m.Count(), m.Trainable())
 	}
 }
 
@@ -118,10 +119,10 @@ func TestTraceExplainsMistakes(t *testing.T) {
 func TestTraceRefusesImpossibleConfigs(t *testing.T) {
 	for want, c := range map[string]graph.Config{
 		"a micro-batch of 0 samples":           {Seq: 1, DType: dtype.F32, Task: graph.Eval},
-		"cannot compute with element type nf4": {Rows: 1, Seq: 1, DType: dtype.NF4, Task: graph.Eval},
-		"cannot compute with element type i32": {Rows: 1, Seq: 1, DType: dtype.I32, Task: graph.Eval},
-		`unknown task "dream"`:                 {Rows: 1, Seq: 1, DType: dtype.F32, Task: "dream"},
-		"more elements than 63 bits count":     {Rows: 1 << 40, Seq: 1 << 40, DType: dtype.F32, Task: graph.Eval},
+		"cannot compute with element type nf4": {MicroBatchSize: 1, Seq: 1, DType: quant.NF4, Task: graph.Eval},
+		"cannot compute with element type i32": {MicroBatchSize: 1, Seq: 1, DType: dtype.I32, Task: graph.Eval},
+		`unknown task "dream"`:                 {MicroBatchSize: 1, Seq: 1, DType: dtype.F32, Task: "dream"},
+		"more elements than 63 bits count":     {MicroBatchSize: 1 << 40, Seq: 1 << 40, DType: dtype.F32, Task: graph.Eval},
 	} {
 		net := &nn.Sequential{Layers: []nn.Layer{nn.NewEmbedding(4, 2)}, Loss: nn.CrossEntropy}
 		if _, err := spec.Trace("wrong", "own", net, c); err == nil || !strings.Contains(err.Error(), want) {

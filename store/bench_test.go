@@ -22,7 +22,7 @@ func BenchmarkCopy(b *testing.B) {
 	must(b, os.WriteFile(file, randomBytes(benchBytes+8), 0o600))
 	d := open(b, Options{Limit: 4 * benchBytes, Regions: []Region{
 		{Kind: InPlace, Bytes: benchBytes, File: file, At: 8},
-		{Kind: Kept, Offset: benchBytes, Bytes: benchBytes},
+		{Kind: Journaled, Offset: benchBytes, Bytes: benchBytes},
 	}})
 	arena, host, q := alloc(b, d, 2*benchBytes), hostAlloc(b, d, benchBytes+64), newQueue(b, d, "in")
 	copy(host.Host(), randomBytes(benchBytes))

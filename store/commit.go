@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNone says that no state was committed.
-var ErrNone = errors.New("no state was committed")
+var ErrNoCommit = errors.New("no state was committed")
 
 // Recover finds the state of the last commit and returns its iteration. Allocations
 // made afterwards, in the same order and of the same sizes, hold it. ErrNone where
@@ -26,12 +26,12 @@ func (d *Disk) Recover() (iteration int64, err error) {
 	}
 	m, err := readManifest(d.disk, d.path(manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, fmt.Errorf("disk: %s: %w", d.dir, ErrNone)
+		return none, fmt.Errorf("disk: %s: %w", d.dir, ErrNoCommit)
 	}
 	if err != nil {
 		return none, fmt.Errorf("disk: recovering: %w", err)
 	}
-	d.committed, d.found, d.undecided, d.begun = m, false, nil, none
+	d.committed, d.unclaimed, d.inDoubt, d.begun = m, false, nil, none
 	return m.Iteration, d.clean()
 }
 
@@ -46,7 +46,7 @@ func (d *Disk) Discard() error {
 	if err := d.disk.SyncDir(d.dir); err != nil {
 		return fmt.Errorf("disk: discarding: %w", err)
 	}
-	d.committed, d.found, d.undecided, d.begun = nil, false, nil, none
+	d.committed, d.unclaimed, d.inDoubt, d.begun = nil, false, nil, none
 	for _, m := range d.live {
 		clear(m.pages.committed.where)
 	}
@@ -61,8 +61,8 @@ func (d *Disk) Begin(iteration int64) error {
 	defer d.mu.Unlock()
 	last := d.iteration()
 	switch {
-	case d.undecided != nil:
-		return d.undecided
+	case d.inDoubt != nil:
+		return d.inDoubt
 	case d.begun != none:
 		return fmt.Errorf("disk: beginning iteration %d in the middle of %d: commit it or roll back", iteration, d.begun)
 	case iteration != last+1:
@@ -92,12 +92,12 @@ func (d *Disk) Commit(iteration int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.undecided != nil:
-		return d.undecided
+	case d.inDoubt != nil:
+		return d.inDoubt
 	case d.begun == none || iteration < d.begun:
 		return fmt.Errorf("disk: committing iteration %d, begun is %d (%d is none)", iteration, d.begun, none)
 	}
-	release := d.hold()
+	release := d.lockPages()
 	defer release()
 	m := &manifest{Iteration: iteration, PageBytes: pageBytes}
 	for _, number := range slices.Sorted(maps.Keys(d.live)) {
@@ -105,7 +105,7 @@ func (d *Disk) Commit(iteration int64) error {
 		if err := live.flush(); err != nil {
 			return fmt.Errorf("disk: committing iteration %d: %w", iteration, err)
 		}
-		if live.layout.kept > 0 {
+		if live.layout.journaled > 0 {
 			m.Memories = append(m.Memories, commitOf(live))
 		}
 	}
@@ -114,19 +114,19 @@ func (d *Disk) Commit(iteration int64) error {
 	}
 	d.committed, d.begun = m, none
 	for _, c := range m.Memories {
-		c.versions = d.live[c.Number].pages.settle()
+		c.versions = d.live[c.Number].pages.markCommitted()
 	}
 	return d.clean()
 }
 
 // hold keeps all pages from being copied until release.
-func (d *Disk) hold() (release func()) {
+func (d *Disk) lockPages() (release func()) {
 	for _, m := range d.live {
-		m.pages.busy.take(0, math.MaxInt64, true)
+		m.pages.locks.lock(0, math.MaxInt64, true)
 	}
 	return func() {
 		for _, m := range d.live {
-			m.pages.busy.give(0, math.MaxInt64)
+			m.pages.locks.unlock(0, math.MaxInt64)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (d *Disk) publish(m *manifest) error {
 	if err == nil {
 		return nil
 	}
-	d.undecided = fmt.Errorf("disk: the commit of iteration %d may or may not be at %s: open the disk again and recover: %w", m.Iteration, d.dir, err)
+	d.inDoubt = fmt.Errorf("disk: the commit of iteration %d may or may not be at %s: open the disk again and recover: %w", m.Iteration, d.dir, err)
 	for _, m := range d.live {
 		m.pages.frozen.Store(true)
 	}
@@ -169,7 +169,7 @@ func (d *Disk) publish(m *manifest) error {
 }
 
 // settle takes the pages as they are now for committed, and returns them.
-func (p *pages) settle() versions {
+func (p *pages) markCommitted() versions {
 	p.committed.copyFrom(p.now)
 	p.changed.Store(false)
 	return p.committed
@@ -180,10 +180,10 @@ func (p *pages) settle() versions {
 func (d *Disk) Rollback() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.undecided != nil {
-		return d.undecided
+	if d.inDoubt != nil {
+		return d.inDoubt
 	}
-	release := d.hold()
+	release := d.lockPages()
 	defer release()
 	for _, m := range d.live {
 		m.pages.now.copyFrom(m.pages.committed)

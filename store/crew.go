@@ -12,11 +12,11 @@ import (
 const depth = 4
 
 // crewBytes is the host memory of a crew: two buffers of a chunk for each worker.
-const crewBytes = depth * 2 * chunkBytes
+const poolBytes = depth * 2 * chunkBytes
 
 // crew is the workers of a queue. A copy is cut into pieces, the workers do them in
 // any order, and the next copy begins when all are done.
-type crew struct {
+type workerPool struct {
 	jobs   chan job
 	doing  sync.WaitGroup // jobs of the copy under way
 	alive  sync.WaitGroup // workers
@@ -29,11 +29,11 @@ type crew struct {
 
 // job is a piece of a copy: read, write, or where both memories are on disk both.
 type job struct {
-	dst, src         *memory
-	dstAt, srcAt     int64
-	host             []byte
-	dstPart, srcPart *placed
-	bytes            int64
+	dst, src             *memory
+	dstAt, srcAt         int64
+	host                 []byte
+	dstRegion, srcRegion *placedRegion
+	bytes                int64
 }
 
 // worker has the buffers of one job.
@@ -42,12 +42,12 @@ type worker struct {
 	stage  []byte // for what goes from disk to disk
 }
 
-func newCrew() (*crew, error) {
-	memory, err := offheap.Alloc(crewBytes, false)
+func newWorkerPool() (*workerPool, error) {
+	memory, err := offheap.Alloc(poolBytes, false)
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{jobs: make(chan job), memory: memory}
+	c := &workerPool{jobs: make(chan job), memory: memory}
 	for i := range depth {
 		b := memory.Bytes()[2*i*chunkBytes:]
 		w := &worker{bounce: b[:chunkBytes:chunkBytes], stage: b[chunkBytes : 2*chunkBytes]}
@@ -57,7 +57,7 @@ func newCrew() (*crew, error) {
 }
 
 // end stops the workers and frees their buffers. A second end does nothing.
-func (c *crew) end() (err error) {
+func (c *workerPool) end() (err error) {
 	c.ending.Do(func() {
 		close(c.jobs)
 		c.alive.Wait()
@@ -66,7 +66,7 @@ func (c *crew) end() (err error) {
 	return err
 }
 
-func (c *crew) serve(w *worker) {
+func (c *workerPool) serve(w *worker) {
 	for j := range c.jobs {
 		if c.first() == nil {
 			if err := j.do(w); err != nil {
@@ -77,13 +77,13 @@ func (c *crew) serve(w *worker) {
 	}
 }
 
-func (c *crew) first() error {
+func (c *workerPool) first() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
-func (c *crew) fail(err error) {
+func (c *workerPool) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed == nil {
@@ -92,7 +92,7 @@ func (c *crew) fail(err error) {
 }
 
 // copy carries out a transfer and returns its first error.
-func (c *crew) copy(t transfer) error {
+func (c *workerPool) copy(t transfer) error {
 	c.failed = nil
 	j, err := t.job()
 	if err != nil {
@@ -133,10 +133,10 @@ func (t transfer) job() (j job, err error) {
 // cut takes the next piece off: within one region and chunk of the disk.
 func (j job) cut(n int64) job {
 	if j.src != nil {
-		j.srcPart, n = j.src.layout.piece(j.srcAt, n)
+		j.srcRegion, n = j.src.layout.chunkAt(j.srcAt, n)
 	}
 	if j.dst != nil {
-		j.dstPart, n = j.dst.layout.piece(j.dstAt, n)
+		j.dstRegion, n = j.dst.layout.chunkAt(j.dstAt, n)
 	}
 	j.bytes = n
 	if j.host != nil {
@@ -151,12 +151,12 @@ func (j *job) do(w *worker) error {
 		host = w.stage[:j.bytes]
 	}
 	if j.src != nil {
-		if err := j.src.read(j.srcPart, j.srcAt, host, w); err != nil {
+		if err := j.src.read(j.srcRegion, j.srcAt, host, w); err != nil {
 			return err
 		}
 	}
 	if j.dst != nil {
-		return j.dst.write(j.dstPart, j.dstAt, host, w)
+		return j.dst.write(j.dstRegion, j.dstAt, host, w)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func mixed(t *testing.T, rng *rand.Rand) (regions []Region, content []byte) {
 	must(t, os.WriteFile(file, raw, 0o600))
 	content = make([]byte, 5<<20+123)
 	for at := int64(0); ; {
-		r := Region{Kind: []Kind{Kept, Scratch, InPlace}[rng.IntN(3)], Offset: at, Bytes: rng.Int64N(600_000)}
+		r := Region{Kind: []Kind{Journaled, Scratch, InPlace}[rng.IntN(3)], Offset: at, Bytes: rng.Int64N(600_000)}
 		if rng.IntN(8) == 0 {
 			r.Bytes = rng.Int64N(3)
 		}
@@ -112,7 +112,7 @@ func mixed(t *testing.T, rng *rand.Rand) (regions []Region, content []byte) {
 // writable says whether all of a range may be written.
 func writable(regions []Region, at, n int64) bool {
 	for _, r := range regions {
-		if (r.Kind == Kept || r.Kind == Scratch) && at >= r.Offset && at+n <= r.Offset+r.Bytes {
+		if (r.Kind == Journaled || r.Kind == Scratch) && at >= r.Offset && at+n <= r.Offset+r.Bytes {
 			return true
 		}
 	}
@@ -181,7 +181,7 @@ func TestReadOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	file := filepath.Join(t.TempDir(), "weights")
 	must(t, os.WriteFile(file, make([]byte, 1000), 0o600))
-	d := open(t, Options{Regions: []Region{{Kind: InPlace, Offset: 0, Bytes: 500, File: file, At: 7}, {Kind: Kept, Offset: 600, Bytes: 400}}})
+	d := open(t, Options{Regions: []Region{{Kind: InPlace, Offset: 0, Bytes: 500, File: file, At: 7}, {Kind: Journaled, Offset: 600, Bytes: 400}}})
 	arena, host, q := alloc(t, d, 1000), hostAlloc(t, d, 1000), newQueue(t, d, "out")
 	fill(rng, host.Host())
 	for _, at := range []int64{0, 499, 500, 550} {
@@ -201,12 +201,12 @@ func TestBadRegions(t *testing.T) {
 	must(t, os.WriteFile(file, make([]byte, 1000), 0o600))
 	for _, regions := range [][]Region{
 		{{Kind: "half", Bytes: 10}},
-		{{Kind: Kept, Bytes: 2000}},
-		{{Kind: Kept, Offset: -1, Bytes: 10}},
-		{{Kind: Kept, Bytes: -1}},
-		{{Kind: Kept, Bytes: 10}, {Kind: Scratch, Offset: 9, Bytes: 10}},
-		{{Kind: Kept, Bytes: 10, File: file}},
-		{{Kind: Kept, Bytes: 10, At: 10}},
+		{{Kind: Journaled, Bytes: 2000}},
+		{{Kind: Journaled, Offset: -1, Bytes: 10}},
+		{{Kind: Journaled, Bytes: -1}},
+		{{Kind: Journaled, Bytes: 10}, {Kind: Scratch, Offset: 9, Bytes: 10}},
+		{{Kind: Journaled, Bytes: 10, File: file}},
+		{{Kind: Journaled, Bytes: 10, At: 10}},
 		{{Kind: InPlace, Bytes: 10}},
 		{{Kind: InPlace, Bytes: 10, File: file, At: 991}},
 		{{Kind: InPlace, Bytes: 10, File: file, At: -1}},
@@ -249,7 +249,7 @@ func TestFullDisk(t *testing.T) {
 func TestLimitCountsWhatTheDiskHolds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	must(t, os.WriteFile(file, make([]byte, 1<<20), 0o600))
-	regions := []Region{{Kind: InPlace, Bytes: 1 << 20, File: file}, {Kind: Kept, Offset: 1 << 20, Bytes: 1000}}
+	regions := []Region{{Kind: InPlace, Bytes: 1 << 20, File: file}, {Kind: Journaled, Offset: 1 << 20, Bytes: 1000}}
 	for _, limit := range []int64{999, 1000} {
 		d := open(t, Options{Regions: regions, Limit: limit})
 		m, err := d.Alloc(1<<20 + 1000)
@@ -281,8 +281,8 @@ func TestHostMemoryIsBounded(t *testing.T) {
 	d := open(t, Options{})
 	arena := alloc(t, d, 10<<20)
 	q := newQueue(t, d, "in")
-	if got, mapped := d.HostBytes(), offheap.Mapped()-before; mapped != crewBytes || got != crewBytes+160*10 {
-		t.Errorf("HostBytes %d with %d mapped, a crew is %d", got, mapped, crewBytes)
+	if got, mapped := d.HostBytes(), offheap.Mapped()-before; mapped != poolBytes || got != poolBytes+160*10 {
+		t.Errorf("HostBytes %d with %d mapped, a crew is %d", got, mapped, poolBytes)
 	}
 	must(t, q.Close(), arena.Free())
 	newQueue(t, d, "left open")

@@ -173,7 +173,7 @@ func TestOtherRun(t *testing.T) {
 	}
 	put("/a", 1000)
 	model := func(name string, at int64) []Region {
-		return []Region{{Kind: Kept, Bytes: 500}, {Kind: InPlace, Offset: 500, Bytes: 500, File: name, At: at}}
+		return []Region{{Kind: Journaled, Bytes: 500}, {Kind: InPlace, Offset: 500, Bytes: 500, File: name, At: at}}
 	}
 	first := open(t, Options{Dir: toyDir, Disk: disk, Regions: model("/a", 0)})
 	m := alloc(t, first, 1000)

@@ -13,9 +13,9 @@ type Kind string
 
 // The kinds.
 const (
-	Kept    Kind = "kept"     // two generations: survives a kill, from commit to commit
-	Scratch Kind = "scratch"  // one generation: its content ends with the process
-	InPlace Kind = "in place" // a range of an existing file, read only
+	Journaled Kind = "kept"     // two generations: survives a kill, from commit to commit
+	Scratch   Kind = "scratch"  // one generation: its content ends with the process
+	InPlace   Kind = "in place" // a range of an existing file, read only
 )
 
 // Region is a part of an allocation. What no region covers reads as zeros and cannot
@@ -46,13 +46,13 @@ const pagesPerChunk = chunkBytes / pageBytes
 // layout is an allocation's regions, by offset, with their pages. Kept pages come
 // first, so that their numbers are also places in the manifest.
 type layout struct {
-	bytes         int64
-	regions       []placed
-	kept, scratch int64 // pages
+	bytes              int64
+	regions            []placedRegion
+	journaled, scratch int64 // pages
 }
 
 // placed is a region with the number of its first page.
-type placed struct {
+type placedRegion struct {
 	Region
 	page int64
 }
@@ -67,18 +67,18 @@ func newLayout(bytes int64, regions []Region) (*layout, error) {
 			return nil, err
 		}
 		end = r.Offset + r.Bytes
-		l.regions = append(l.regions, placed{Region: r})
+		l.regions = append(l.regions, placedRegion{Region: r})
 	}
-	l.number(Kept, &l.kept, 0)
-	l.number(Scratch, &l.scratch, l.kept)
+	l.number(Journaled, &l.journaled, 0)
+	l.number(Scratch, &l.scratch, l.journaled)
 	return l, nil
 }
 
 // check holds a region against the end of the one before and the allocation.
 func (r Region) check(from, bytes int64) error {
 	switch {
-	case r.Kind != Kept && r.Kind != Scratch && r.Kind != InPlace:
-		return fmt.Errorf("a region of kind %q at %d; kinds are %s, %s and %s", r.Kind, r.Offset, Kept, Scratch, InPlace)
+	case r.Kind != Journaled && r.Kind != Scratch && r.Kind != InPlace:
+		return fmt.Errorf("a region of kind %q at %d; kinds are %s, %s and %s", r.Kind, r.Offset, Journaled, Scratch, InPlace)
 	case r.Bytes < 0 || r.Offset < from || r.Bytes > bytes-r.Offset:
 		return fmt.Errorf("a region of %d bytes at %d; the one before ends at %d, the allocation at %d", r.Bytes, r.Offset, from, bytes)
 	case (r.Kind == InPlace) != (r.File != "") || r.Kind != InPlace && r.At != 0:
@@ -100,7 +100,7 @@ func (l *layout) number(k Kind, count *int64, from int64) {
 }
 
 // plain is the regions without their pages.
-func (l *layout) plain() []Region {
+func (l *layout) unplaced() []Region {
 	list := make([]Region, len(l.regions))
 	for i, r := range l.regions {
 		list[i] = r.Region
@@ -109,7 +109,7 @@ func (l *layout) plain() []Region {
 }
 
 // own counts the bytes that lie in a file of the disk: all but those in place.
-func (l *layout) own() (bytes int64) {
+func (l *layout) ownBytes() (bytes int64) {
 	for _, r := range l.regions {
 		if r.Kind != InPlace {
 			bytes += r.Bytes
@@ -122,7 +122,7 @@ func (l *layout) own() (bytes int64) {
 // means that all of it is kept.
 func FileBytes(bytes int64, regions []Region) (int64, error) {
 	if len(regions) == 0 {
-		regions = []Region{{Kind: Kept, Bytes: bytes}}
+		regions = []Region{{Kind: Journaled, Bytes: bytes}}
 	}
 	l, err := newLayout(bytes, regions)
 	if err != nil {
@@ -132,23 +132,23 @@ func FileBytes(bytes int64, regions []Region) (int64, error) {
 }
 
 // fileBytes is the size of the file with all pages: kept ones twice.
-func (l *layout) fileBytes() int64 { return (2*l.kept + l.scratch) * pageBytes }
+func (l *layout) fileBytes() int64 { return (2*l.journaled + l.scratch) * pageBytes }
 
 // at is where a generation of a page lies in the file.
 func (l *layout) at(page int64, g generation) int64 {
 	switch {
-	case page >= l.kept:
-		page += l.kept // scratch pages lie behind both generations of kept ones
+	case page >= l.journaled:
+		page += l.journaled // scratch pages lie behind both generations of kept ones
 	case g == second:
-		page += l.kept
+		page += l.journaled
 	}
 	return page * pageBytes
 }
 
 // piece finds the region an offset lies in, nil for none, and how many of n bytes
 // from there are to be read or written together: bytes of one region, of one chunk.
-func (l *layout) piece(offset, n int64) (*placed, int64) {
-	i, _ := slices.BinarySearchFunc(l.regions, offset, func(r placed, offset int64) int {
+func (l *layout) chunkAt(offset, n int64) (*placedRegion, int64) {
+	i, _ := slices.BinarySearchFunc(l.regions, offset, func(r placedRegion, offset int64) int {
 		if r.Offset+r.Bytes <= offset {
 			return -1
 		}

@@ -64,7 +64,7 @@ func (m *manifest) memory(number int) *committedMemory {
 
 // commitOf describes an allocation as it is now.
 func commitOf(m *memory) *committedMemory {
-	c := &committedMemory{Number: m.number, Bytes: m.size, Regions: m.layout.plain(), Files: map[string]int64{}}
+	c := &committedMemory{Number: m.number, Bytes: m.size, Regions: m.layout.unplaced(), Files: map[string]int64{}}
 	for i := range c.Regions {
 		if r := &c.Regions[i]; r.Kind == InPlace {
 			base := filepath.Base(r.File)
@@ -72,7 +72,7 @@ func commitOf(m *memory) *committedMemory {
 			r.File = base
 		}
 	}
-	kept := m.layout.kept
+	kept := m.layout.journaled
 	c.versions = versions{m.pages.now.where[:kept], m.pages.now.sums[:kept]}
 	return c
 }
@@ -217,10 +217,10 @@ func (r *summedReader) versions(c *committedMemory) error {
 	if err != nil {
 		return err
 	}
-	if l.kept > r.left/5 {
-		return fmt.Errorf("%d pages in a file with %d bytes left", l.kept, r.left)
+	if l.journaled > r.left/5 {
+		return fmt.Errorf("%d pages in a file with %d bytes left", l.journaled, r.left)
 	}
-	c.versions = newVersions(l.kept)
+	c.versions = newVersions(l.journaled)
 	if err := r.full(c.versions.whereBytes()); err != nil {
 		return err
 	}

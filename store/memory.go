@@ -49,7 +49,7 @@ func (d *Disk) Alloc(bytes int64) (device.Memory, error) {
 		return nil, fmt.Errorf("disk: %d bytes asked of a closed device", bytes)
 	case bytes < 0:
 		return nil, fmt.Errorf("disk: %d bytes asked", bytes)
-	case d.found:
+	case d.unclaimed:
 		return nil, fmt.Errorf("disk: %s holds the state of an earlier run: Recover goes on from it, Discard forgets it", d.dir)
 	}
 	m, err := d.newMemory(bytes)
@@ -57,7 +57,7 @@ func (d *Disk) Alloc(bytes int64) (device.Memory, error) {
 		return nil, fmt.Errorf("disk: %d bytes at %s: %w", bytes, d.dir, err)
 	}
 	d.live[m.number] = m
-	d.held += m.layout.own()
+	d.allocated += m.layout.ownBytes()
 	return m, nil
 }
 
@@ -66,15 +66,15 @@ func (d *Disk) newMemory(bytes int64) (m *memory, err error) {
 	for d.live[m.number] != nil {
 		m.number++
 	}
-	regions := []Region{{Kind: Kept, Bytes: bytes}}
+	regions := []Region{{Kind: Journaled, Bytes: bytes}}
 	if m.number == 0 && len(d.regions) > 0 {
 		regions = d.regions
 	}
 	if m.layout, err = newLayout(bytes, regions); err != nil {
 		return nil, err
 	}
-	if own := m.layout.own(); own > d.limit-d.held {
-		return nil, &device.OutOfMemoryError{Device: deviceName, Asked: own, Allocated: d.held, Limit: d.limit}
+	if own := m.layout.ownBytes(); own > d.limit-d.allocated {
+		return nil, &device.OutOfMemoryError{Device: deviceName, Asked: own, Allocated: d.allocated, Limit: d.limit}
 	}
 	m.pages = newPages(m.layout, d.path(pageFile(m.number)))
 	if err := errors.Join(m.openInPlace(), m.openPages()); err != nil {
@@ -166,7 +166,7 @@ func (m *memory) Free() error {
 		return fmt.Errorf("disk: freeing memory that was freed before")
 	}
 	delete(m.disk.live, m.number)
-	m.disk.held -= m.layout.own()
+	m.disk.allocated -= m.layout.ownBytes()
 	return m.disk.release(m)
 }
 
@@ -178,7 +178,7 @@ func (d *Disk) release(m *memory) error {
 	}
 	if m.pages.file != nil {
 		errs = append(errs, m.pages.file.Close())
-		if !d.keeps(m.number) {
+		if !d.isCommitted(m.number) {
 			errs = append(errs, d.remove(pageFile(m.number)))
 		}
 	}
@@ -186,7 +186,7 @@ func (d *Disk) release(m *memory) error {
 }
 
 // read fills host from an offset on; host lies in one piece of the layout.
-func (m *memory) read(r *placed, offset int64, host []byte, w *worker) error {
+func (m *memory) read(r *placedRegion, offset int64, host []byte, w *worker) error {
 	switch {
 	case r == nil:
 		clear(host)
@@ -198,7 +198,7 @@ func (m *memory) read(r *placed, offset int64, host []byte, w *worker) error {
 }
 
 // write stores host at an offset; host lies in one piece of the layout.
-func (m *memory) write(r *placed, offset int64, host []byte, w *worker) error {
+func (m *memory) write(r *placedRegion, offset int64, host []byte, w *worker) error {
 	switch {
 	case r == nil:
 		return fmt.Errorf("disk: writing %d bytes at %d: no region is there", len(host), offset)

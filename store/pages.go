@@ -40,7 +40,7 @@ type pages struct {
 	layout *layout
 	name   string
 	file   vfs.InPlace // nil where the layout has no pages
-	busy   ranges      // guards the entries of now for the pages being copied
+	locks  pageLocks   // guards the entries of now for the pages being copied
 
 	now       versions // all pages
 	committed versions // kept pages, as the manifest on disk has them
@@ -51,8 +51,8 @@ type pages struct {
 }
 
 func newPages(l *layout, name string) *pages {
-	p := &pages{layout: l, name: name, now: newVersions(l.kept + l.scratch), committed: newVersions(l.kept)}
-	p.busy.init()
+	p := &pages{layout: l, name: name, now: newVersions(l.journaled + l.scratch), committed: newVersions(l.journaled)}
+	p.locks.init()
 	return p
 }
 
@@ -61,7 +61,7 @@ func (p *pages) hostBytes() int64 { return 5 * int64(len(p.now.where)+len(p.comm
 
 // target is the generation that a page's next write goes to: never the committed one.
 func (p *pages) target(page int64) generation {
-	if page < p.layout.kept && p.committed.where[page] == first {
+	if page < p.layout.journaled && p.committed.where[page] == first {
 		return second
 	}
 	return first
@@ -103,7 +103,7 @@ func (p *pages) load(page, n int64, buf []byte) error {
 
 // save writes n pages from buf to one generation.
 func (p *pages) save(page, n int64, g generation, buf []byte) error {
-	if page < p.layout.kept {
+	if page < p.layout.journaled {
 		if p.frozen.Load() {
 			return fmt.Errorf("disk: writing %s after a commit that may or may not have happened: open the disk again and recover", p.name)
 		}
@@ -130,12 +130,12 @@ func or(err, silent error) error {
 }
 
 // straight says whether whole pages can be read or written where they are in memory.
-func straight(host []byte) bool {
+func isDirect(host []byte) bool {
 	return len(host) >= pageBytes && uintptr(unsafe.Pointer(unsafe.SliceData(host)))%vfs.Block == 0
 }
 
 // span is the pages that bytes of a region touch.
-func (r *placed) span(offset, n int64) (page, skip, count int64) {
+func (r *placedRegion) span(offset, n int64) (page, skip, count int64) {
 	into := offset - r.Offset
 	page, skip = r.page+into/pageBytes, into%pageBytes
 	return page, skip, (skip + n + pageBytes - 1) / pageBytes
@@ -149,16 +149,16 @@ func together(page, n int64, of func(page int64) generation) (count int64) {
 }
 
 // read fills host with bytes of a region, at most a chunk.
-func (p *pages) read(r *placed, offset int64, host []byte, w *worker) error {
+func (p *pages) read(r *placedRegion, offset int64, host []byte, w *worker) error {
 	page, _, count := r.span(offset, int64(len(host)))
-	p.busy.take(page, page+count, false)
-	defer p.busy.give(page, page+count)
+	p.locks.lock(page, page+count, false)
+	defer p.locks.unlock(page, page+count)
 	for len(host) > 0 {
 		page, skip, count := r.span(offset, int64(len(host)))
 		n := together(page, count, func(page int64) generation { return p.now.where[page] })
 		var done int
 		var err error
-		if skip == 0 && straight(host) {
+		if skip == 0 && isDirect(host) {
 			n = min(n, int64(len(host))/pageBytes)
 			done = int(n * pageBytes)
 			err = p.load(page, n, host[:done])
@@ -179,23 +179,23 @@ func (p *pages) read(r *placed, offset int64, host []byte, w *worker) error {
 // edge is how many of n pages go through the bounce buffer: one, where the pages
 // behind it can do without.
 func edge(host []byte, skip, n int64) int64 {
-	if rest := pageBytes - skip; int64(len(host)) > rest && straight(host[rest:]) {
+	if rest := pageBytes - skip; int64(len(host)) > rest && isDirect(host[rest:]) {
 		return 1
 	}
 	return n
 }
 
 // write stores host as bytes of a region, at most a chunk.
-func (p *pages) write(r *placed, offset int64, host []byte, w *worker) error {
+func (p *pages) write(r *placedRegion, offset int64, host []byte, w *worker) error {
 	page, _, count := r.span(offset, int64(len(host)))
-	p.busy.take(page, page+count, true)
-	defer p.busy.give(page, page+count)
+	p.locks.lock(page, page+count, true)
+	defer p.locks.unlock(page, page+count)
 	for len(host) > 0 {
 		page, skip, count := r.span(offset, int64(len(host)))
 		g, n := p.target(page), together(page, count, p.target)
 		var done int
 		var err error
-		if skip == 0 && straight(host) {
+		if skip == 0 && isDirect(host) {
 			n = min(n, int64(len(host))/pageBytes)
 			done = int(n * pageBytes)
 			err = p.save(page, n, g, host[:done])
@@ -216,7 +216,7 @@ func (p *pages) write(r *placed, offset int64, host []byte, w *worker) error {
 
 // merge puts bytes over n pages in the bounce buffer, and around them what the first
 // and the last page hold, as far as bytes of the region are left there.
-func (p *pages) merge(r *placed, offset, n int64, host []byte, w *worker) (int, error) {
+func (p *pages) merge(r *placedRegion, offset, n int64, host []byte, w *worker) (int, error) {
 	page, skip, _ := r.span(offset, int64(len(host)))
 	buf := w.bounce[:n*pageBytes]
 	end := min(skip+int64(len(host)), n*pageBytes)

@@ -10,10 +10,10 @@ import (
 
 // Held is the iteration of the state that a folder holds, without opening it as a
 // disk. ErrNone where it holds none.
-func Held(dir string) (iteration int64, err error) {
+func LastCommit(dir string) (iteration int64, err error) {
 	m, err := readManifest(vfs.OS, filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, ErrNone
+		return none, ErrNoCommit
 	}
 	if err != nil {
 		return none, err
@@ -23,10 +23,10 @@ func Held(dir string) (iteration int64, err error) {
 
 // Room is how many bytes a disk in a folder has room for in all, those that it holds
 // now included. The folder need not exist yet.
-func Room(dir string) (int64, error) {
+func Capacity(dir string) (int64, error) {
 	names, err := vfs.OS.List(dir)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
-		return Room(filepath.Dir(dir))
+		return Capacity(filepath.Dir(dir))
 	}
 	if err != nil {
 		return 0, err

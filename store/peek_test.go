@@ -9,9 +9,9 @@ import (
 // What a folder holds counts as room of it, and is seen without opening it.
 func TestHeldAndRoom(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
-	before, err := Room(dir)
+	before, err := Capacity(dir)
 	must(t, err)
-	if _, err := Held(dir); !errors.Is(err, ErrNone) {
+	if _, err := LastCommit(dir); !errors.Is(err, ErrNoCommit) {
 		t.Errorf("a folder that is not there holds %v", err)
 	}
 	const bytes = 64 << 20
@@ -20,10 +20,10 @@ func TestHeldAndRoom(t *testing.T) {
 	m, err := d.Alloc(bytes)
 	must(t, err)
 	must(t, d.Commit(3), m.Free(), d.Close())
-	if i, err := Held(dir); i != 3 || err != nil {
+	if i, err := LastCommit(dir); i != 3 || err != nil {
 		t.Errorf("it holds iteration %d: %v", i, err)
 	}
-	after, err := Room(dir)
+	after, err := Capacity(dir)
 	must(t, err)
 	// Others use the disk too; the file is 128 MiB.
 	if before-after > bytes {

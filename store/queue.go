@@ -11,7 +11,7 @@ import (
 type queue struct {
 	*hostqueue.Queue[transfer]
 	disk *Disk
-	crew *crew
+	pool *workerPool
 }
 
 // transfer is one copy; one of its ends, or both, are on the disk.
@@ -24,11 +24,11 @@ func (d *Disk) Queue(name string) (device.Queue, error) {
 	if d.queues == nil {
 		return nil, fmt.Errorf("disk: queue %s asked of a closed device", name)
 	}
-	c, err := newCrew()
+	c, err := newWorkerPool()
 	if err != nil {
 		return nil, fmt.Errorf("disk: queue %s: %w", name, err)
 	}
-	q := &queue{disk: d, crew: c, Queue: hostqueue.New("disk: queue "+name, c.copy)}
+	q := &queue{disk: d, pool: c, Queue: hostqueue.New("disk: queue "+name, c.copy)}
 	d.queues[q] = true
 	return q, nil
 }
@@ -95,5 +95,5 @@ func (q *queue) Close() error {
 // end stops the goroutines after what is queued. A second end does nothing.
 func (q *queue) end() error {
 	q.End()
-	return q.crew.end()
+	return q.pool.end()
 }

@@ -69,14 +69,14 @@ type Disk struct {
 	regions []Region
 
 	mu        sync.Mutex
-	held      int64 // bytes Alloc has given, those in place not counted
+	allocated int64 // bytes Alloc has given, those in place not counted
 	live      map[int]*memory
 	host      map[*hostMemory]bool
 	queues    map[*queue]bool
-	found     bool      // a state is on disk that was neither recovered nor discarded
+	unclaimed bool      // a state is on disk that was neither recovered nor discarded
 	committed *manifest // the last commit; nil for none
 	begun     int64     // the iteration begun; none for none
-	undecided error     // a commit of which nobody knows whether it happened
+	inDoubt   error     // a commit of which nobody knows whether it happened
 }
 
 // none is no iteration.
@@ -115,7 +115,7 @@ func (d *Disk) open() (err error) {
 		}
 		d.limit = free / 2
 	}
-	if d.found, err = vfs.Exists(d.disk, d.path(manifestName)); err != nil || d.found {
+	if d.unclaimed, err = vfs.Exists(d.disk, d.path(manifestName)); err != nil || d.unclaimed {
 		return err
 	}
 	return d.clean()
@@ -124,8 +124,8 @@ func (d *Disk) open() (err error) {
 func (d *Disk) path(name string) string { return filepath.Join(d.dir, name) }
 
 // keeps says whether the committed state has an allocation of this number, or may.
-func (d *Disk) keeps(number int) bool {
-	return d.undecided != nil || d.committed.memory(number) != nil
+func (d *Disk) isCommitted(number int) bool {
+	return d.inDoubt != nil || d.committed.memory(number) != nil
 }
 
 // clean removes the disk's files that belong to no live memory and no committed one.
@@ -136,7 +136,7 @@ func (d *Disk) clean() error {
 	}
 	var errs []error
 	for _, name := range names {
-		if n, ours := pageFileNumber(name); ours && d.live[n] == nil && !d.keeps(n) || name == partialName {
+		if n, ours := pageFileNumber(name); ours && d.live[n] == nil && !d.isCommitted(n) || name == partialName {
 			errs = append(errs, d.remove(name))
 		}
 	}
@@ -162,7 +162,7 @@ func (d *Disk) Info() device.Info {
 func (d *Disk) HostBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	bytes := int64(len(d.queues)) * crewBytes
+	bytes := int64(len(d.queues)) * poolBytes
 	for _, m := range d.live {
 		bytes += m.pages.hostBytes()
 	}

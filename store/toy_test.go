@@ -28,9 +28,9 @@ const (
 
 func toyRegions() []Region {
 	return []Region{
-		{Kind: Kept, Offset: 0, Bytes: toyScratch},
+		{Kind: Journaled, Offset: 0, Bytes: toyScratch},
 		{Kind: Scratch, Offset: toyScratch, Bytes: toyEnd - toyScratch},
-		{Kind: Kept, Offset: toyEnd, Bytes: toyBytes - toyEnd},
+		{Kind: Journaled, Offset: toyEnd, Bytes: toyBytes - toyEnd},
 	}
 }
 
@@ -63,7 +63,7 @@ func openToy(fs vfs.FS, dir string) (t *toy, last int64, err error) {
 		return nil, none, err
 	}
 	last, err = t.disk.Recover()
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, ErrNoCommit) {
 		err = nil
 	}
 	if err == nil {

@@ -45,10 +45,10 @@ const seed = 7
 // start plans and goes on from what the folder holds, or from fresh weights, which
 // are iteration 0. An empty dir trains without a disk.
 func start(t testing.TB, dir string) (tr *training, last int64) {
-	tr = &training{model: tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 9, Task: graph.Train, Packed: true}), proc: cpu.Open(cpu.Options{Threads: 1})}
+	tr = &training{model: tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Task: graph.Train, Packed: true}), proc: cpu.Open(cpu.Options{Threads: 1})}
 	goal, site := tiny.AdamW(2, true), tiny.Site(1<<20)
 	site.Kernels = tr.proc
-	choose := planner.Alike(false, false, planner.KeepAll, 0)
+	choose := planner.Uniform(false, false, planner.SaveAll, 0)
 	if dir != "" {
 		site.Disk = planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
 		choose = allOnDisk
@@ -60,13 +60,13 @@ func start(t testing.TB, dir string) (tr *training, last int64) {
 		tr.disk, err = store.Open(store.Options{Dir: dir, Limit: 1 << 26, Regions: regions(t, p)})
 		must(t, err)
 		devices = append(devices, tr.disk)
-		if last, err = tr.disk.Recover(); err != nil && !errors.Is(err, store.ErrNone) {
+		if last, err = tr.disk.Recover(); err != nil && !errors.Is(err, store.ErrNoCommit) {
 			t.Fatal(err)
 		}
 	}
 	tr.e, err = executor.New(p, devices)
 	must(t, err)
-	must(t, tr.e.Prepare())
+	must(t, tr.e.WriteConstants())
 	if dir == "" || last < 0 {
 		must(t, tr.begin(0), tr.load(), tr.commit(0))
 		last = 0
@@ -76,7 +76,7 @@ func start(t testing.TB, dir string) (tr *training, last int64) {
 
 // allOnDisk streams all weights and all optimizer state from disk.
 func allOnDisk(slabs, blocks int) planner.Choice {
-	c := planner.Alike(true, true, planner.KeepAll, 1)(slabs, blocks)
+	c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)
 	c.OnDisk = slices.Repeat([]bool{true}, slabs)
 	return c
 }
@@ -91,7 +91,7 @@ func regions(t testing.TB, p *plan.Plan) (list []store.Region) {
 		if !b.Home {
 			t.Fatalf("%s is on disk and no home", b.Name)
 		}
-		kind := store.Kept
+		kind := store.Journaled
 		if b.Class == plan.Gradient {
 			kind = store.Scratch
 		}
@@ -118,7 +118,7 @@ func (tr *training) commit(i int64) error {
 }
 
 func (tr *training) load() error {
-	fresh, err := weights.Fresh(tr.model.Params, seed)
+	fresh, err := weights.Random(tr.model.Params, seed)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (tr *training) step(i int64) error {
 	if err := errors.Join(tr.fill(i), tr.begin(i)); err != nil {
 		return err
 	}
-	n := executor.Numbers{Seed: seed, Iteration: uint64(i), MaxNorm: 0.5}
+	n := executor.IterationArgs{Seed: seed, Iteration: uint64(i), MaxNorm: 0.5}
 	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
 	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
 	n.Optimizer[op.ArgBias1] = float32(1 - math.Pow(0.9, float64(i)))
@@ -144,10 +144,10 @@ func (tr *training) step(i int64) error {
 // fill makes the batch of an iteration from its number alone.
 func (tr *training) fill(iteration int64) error {
 	p := tr.e.Plan()
-	for micro := range p.Micros {
+	for micro := range p.MicroBatches {
 		rng := rand.New(rand.NewPCG(uint64(iteration), uint64(micro)))
-		for _, part := range p.Parts {
-			raw, err := tr.e.Part(micro, part.Name)
+		for _, part := range p.Batch {
+			raw, err := tr.e.BatchTensor(micro, part.Name)
 			if err != nil {
 				return err
 			}
@@ -231,12 +231,12 @@ func TestTrainingFromDisk(t *testing.T) {
 		cancelled, cancel := context.WithCancel(context.Background())
 		cancel()
 		must(t, tr.begin(at+1))
-		if tr.e.Iterate(cancelled, executor.Numbers{}) == nil {
+		if tr.e.Iterate(cancelled, executor.IterationArgs{}) == nil {
 			t.Fatal("a cancelled iteration succeeded")
 		}
 		must(t, tr.disk.Rollback())
 		tr.compare(t, at, resident)
-		must(t, tr.begin(at+1), tr.fill(at+1), tr.e.Iterate(context.Background(), executor.Numbers{MaxNorm: 1}))
+		must(t, tr.begin(at+1), tr.fill(at+1), tr.e.Iterate(context.Background(), executor.IterationArgs{MaxNorm: 1}))
 		tr.close(t) // without a commit
 	}
 	resident.close(t)

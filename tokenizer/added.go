@@ -154,7 +154,7 @@ func (f *finder) cut(s string, text func(start, end int) error, token func(id in
 		if tok == nil {
 			break
 		}
-		if from = end; tok.SingleWord && !aloneIn(s, start, end) {
+		if from = end; tok.SingleWord && !isWholeWord(s, start, end) {
 			continue
 		}
 		if tok.LStrip {
@@ -178,7 +178,7 @@ func (f *finder) cut(s string, text func(start, end int) error, token func(id in
 }
 
 // aloneIn tells whether no word character touches s[start:end].
-func aloneIn(s string, start, end int) bool {
+func isWholeWord(s string, start, end int) bool {
 	before, n := utf8.DecodeLastRuneInString(s[:start])
 	after, m := utf8.DecodeRuneInString(s[end:])
 	return (n == 0 || !isWord(before)) && (m == 0 || !isWord(after))

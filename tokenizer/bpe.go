@@ -47,7 +47,7 @@ type merge struct{ rank, id int32 }
 const meta = "▁"
 
 func parseBPE(file *modelFile) (*bpe, *vocab, error) {
-	if dropout := orElse(file.Dropout, 0); dropout != 0 {
+	if dropout := valueOr(file.Dropout, 0); dropout != 0 {
 		return nil, nil, fmt.Errorf("BPE dropout %g makes encoding random; set it to null", dropout)
 	}
 	v, err := parseVocab(string(file.Vocab))
@@ -56,9 +56,9 @@ func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 	}
 	m := &bpe{
 		vocab: v, unknown: -1, fuseUnknown: file.FuseUnknown,
-		prefix: orElse(file.Prefix, ""), suffix: orElse(file.Suffix, ""),
+		prefix: valueOr(file.Prefix, ""), suffix: valueOr(file.Suffix, ""),
 	}
-	if id, ok := v.ids[orElse(file.Unknown, "")]; ok && file.Unknown != nil {
+	if id, ok := v.ids[valueOr(file.Unknown, "")]; ok && file.Unknown != nil {
 		m.unknown = id
 	}
 	if file.Fallback {
@@ -70,7 +70,7 @@ func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 	if err := m.parseMerges(string(file.Merges)); err != nil {
 		return nil, nil, fmt.Errorf("merges: %w", err)
 	}
-	m.cutBefore(meta)
+	m.splitBefore(meta)
 	return m, v, nil
 }
 
@@ -128,7 +128,7 @@ func mergeSides(value string) (left, right string, err error) {
 
 // readBytes lets the model work on bytes, where the last pre-tokenizing step would
 // only write each byte as a letter. It reports whether the vocabulary allows that.
-func (m *bpe) readBytes() bool {
+func (m *bpe) useBytes() bool {
 	var bytes [256]int32
 	for b := range bytes {
 		id, ok := m.vocab.ids[string(byteLetter[b])]
@@ -152,7 +152,7 @@ func (m *bpe) readBytes() bool {
 // cutBefore lets words be cut before the given letter, which stands for a space,
 // if no merge joins it to anything but itself on its left. Models with such a letter
 // have no other pre-tokenizing; without the cut a whole book would be one word.
-func (m *bpe) cutBefore(letter string) {
+func (m *bpe) splitBefore(letter string) {
 	if _, ok := m.vocab.ids[letter]; !ok || m.prefix != "" || m.suffix != "" || m.whole != nil {
 		return
 	}
@@ -212,11 +212,11 @@ func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
 	unknown := false // the last symbol is the unknown token
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
-		character := m.dress(word[i:i+n], i == 0, i+n == len(word))
+		character := m.withAffixes(word[i:i+n], i == 0, i+n == len(word))
 		i += n
 		if id, ok := m.vocab.ids[character]; ok {
 			ids, unknown = append(ids, id), false
-		} else if bytes, ok := m.fallBack(ids, character); ok {
+		} else if bytes, ok := m.appendByteTokens(ids, character); ok {
 			ids, unknown = bytes, false
 		} else if m.unknown < 0 {
 			return ids, fmt.Errorf("character %q is not in the vocabulary, which has no unknown token", character)
@@ -228,7 +228,7 @@ func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
 }
 
 // dress adds what the vocabulary marks a character's place in the word with.
-func (m *bpe) dress(character string, first, last bool) string {
+func (m *bpe) withAffixes(character string, first, last bool) string {
 	if !first {
 		character = m.prefix + character
 	}
@@ -239,7 +239,7 @@ func (m *bpe) dress(character string, first, last bool) string {
 }
 
 // fallBack appends the tokens of the bytes of a character that has none itself.
-func (m *bpe) fallBack(ids []int32, character string) ([]int32, bool) {
+func (m *bpe) appendByteTokens(ids []int32, character string) ([]int32, bool) {
 	if m.byteTokens == nil {
 		return ids, false
 	}

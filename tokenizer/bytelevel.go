@@ -92,7 +92,7 @@ func parseByteLevel(raw json.RawMessage) ([]preTokenizer, error) {
 // lossy is bytes as text: every stretch that is not UTF-8 becomes U+FFFD. A stretch
 // is as long as it could have begun a character, so a character cut short is one
 // U+FFFD and not several.
-func lossy(bytes []byte) string {
+func validUTF8(bytes []byte) string {
 	if utf8.Valid(bytes) {
 		return string(bytes)
 	}

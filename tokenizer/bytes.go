@@ -14,5 +14,5 @@ func Bytes() *Tokenizer {
 		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
 		anyBytes: true,
 	}
-	return t.ready()
+	return t.finish()
 }

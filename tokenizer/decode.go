@@ -47,7 +47,7 @@ func (list decoders) text(tokens []string) (string, error) {
 		if tokens, err = d.decode(tokens); err != nil {
 			return "", err
 		}
-		if err := grown(before, totalLen(tokens)); err != nil {
+		if err := checkGrowth(before, totalLen(tokens)); err != nil {
 			return "", err
 		}
 	}
@@ -123,7 +123,7 @@ func (lettersToBytes) decode(tokens []string) ([]string, error) {
 		}
 		bytes = append(bytes, token...)
 	}
-	return []string{lossy(bytes)}, nil
+	return []string{validUTF8(bytes)}, nil
 }
 
 // byteTokensToText joins runs of tokens like <0x0A>. A run that is not UTF-8
@@ -243,7 +243,7 @@ func parseWordPieceDecoder(raw json.RawMessage) (decoder, error) {
 }
 
 // tidy's replacements are made one after the other, so their order matters.
-var tidy = [][2]string{
+var cleanupReplacements = [][2]string{
 	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
 	{" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 }
@@ -258,7 +258,7 @@ func (d *wordPieceDecoder) decode(tokens []string) ([]string, error) {
 				token = " " + token
 			}
 		}
-		for _, pair := range tidy {
+		for _, pair := range cleanupReplacements {
 			if d.Cleanup {
 				token = strings.ReplaceAll(token, pair[0], pair[1])
 			}

@@ -12,16 +12,16 @@ type scratch struct {
 
 	symbols []int32 // bpe
 	links   []link
-	heap    candidates
-	best    []step // unigram
+	heap    mergeHeap
+	best    []viterbiStep // unigram
 }
 
 // maxKept is how many elements of scratch memory wait for the next text; what a
 // giant word needed is given back.
-const maxKept = 1 << 16
+const maxScratch = 1 << 16
 
 func (w *scratch) trim() {
-	if cap(w.symbols) > maxKept || cap(w.heap) > maxKept || cap(w.best) > maxKept {
+	if cap(w.symbols) > maxScratch || cap(w.heap) > maxScratch || cap(w.best) > maxScratch {
 		w.symbols, w.links, w.heap, w.best = nil, nil, nil, nil
 	}
 }

@@ -123,7 +123,7 @@ func TestGrowthIsBounded(t *testing.T) {
 
 func TestHostilePatternEnds(t *testing.T) {
 	tok := mustParse(t, file(smallBPE, `"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|a)+(a|a)+(a|a)+(?=c)"}, "behavior": "Isolated", "invert": false}`))
-	re := tok.pre[0].(cutter).pattern.(regex)
+	re := tok.pre[0].(splitter).pattern.(regex)
 	if re.MatchTimeout != matchTimeout {
 		t.Errorf("one match may take %v, not %v", re.MatchTimeout, matchTimeout)
 	}

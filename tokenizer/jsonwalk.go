@@ -80,7 +80,7 @@ func cutValue(s string) (value, rest string, err error) {
 	case s[0] == '"':
 		n = stringLen(s)
 	case s[0] == '[' || s[0] == '{':
-		n = nestLen(s)
+		n = nestedLen(s)
 	default:
 		if n = strings.IndexAny(s, ",]} \t\r\n"); n < 0 {
 			n = len(s)
@@ -106,7 +106,7 @@ func stringLen(s string) int {
 }
 
 // nestLen is the length of the array or object s begins with, 0 if it has no end.
-func nestLen(s string) int {
+func nestedLen(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
 		switch s[i] {

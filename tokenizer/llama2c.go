@@ -41,7 +41,7 @@ func ParseLlama2C(data []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("parse llama2.c tokenizer: %w", err)
 	}
 	m := &bpe{vocab: v, unknown: -1, byteTokens: v.byteIDs(), merges: scoreMerges(v, scores)}
-	m.cutBefore(" ")
+	m.splitBefore(" ")
 	for b, id := range m.byteTokens {
 		if int(id) != llama2cSpecials+b {
 			return nil, fmt.Errorf("parse llama2.c tokenizer: byte %d has id %d, not %d", b, id, llama2cSpecials+b)
@@ -56,7 +56,7 @@ func ParseLlama2C(data []byte) (*Tokenizer, error) {
 		affixes: affixes{before: []int32{llama2cBegin}},
 		decoder: decoders{byteTokensToText{}, fuse{}, stripDecoder{Content: " ", Start: 1}},
 	}
-	return t.ready(), nil
+	return t.finish(), nil
 }
 
 func readLlama2C(data []byte) (*vocab, []float32, error) {

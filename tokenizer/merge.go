@@ -71,9 +71,9 @@ func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
 	links[len(links)-1].after = -1
 	for i := range symbols[1:] {
 		links[i].next = m.rank(symbols[i], symbols[i+1])
-		heap = heap.enter(links[i].next.rank, int32(i))
+		heap = heap.appendMerge(links[i].next.rank, int32(i))
 	}
-	heap.order()
+	heap.heapify()
 	renew := func(left int32) {
 		links[left].next = merge{rank: noRank}
 		if right := links[left].after; right >= 0 {
@@ -99,11 +99,11 @@ func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
 		}
 	}
 	w.links, w.heap = links, heap
-	return living(symbols)
+	return compactSymbols(symbols)
 }
 
 // living drops the symbols that were merged into another.
-func living(symbols []int32) []int32 {
+func compactSymbols(symbols []int32) []int32 {
 	kept := symbols[:0]
 	for _, id := range symbols {
 		if id >= 0 {
@@ -116,32 +116,32 @@ func living(symbols []int32) []int32 {
 // candidates is a binary heap of merges that were possible when they were entered:
 // the rank in the upper half, the index of the left symbol in the lower, so that
 // the smallest is the one to apply.
-type candidates []uint64
+type mergeHeap []uint64
 
 // enter appends without keeping the order.
-func (h candidates) enter(rank, at int32) candidates {
+func (h mergeHeap) appendMerge(rank, at int32) mergeHeap {
 	if rank == noRank {
 		return h
 	}
 	return append(h, uint64(rank)<<32|uint64(at))
 }
 
-func (h candidates) order() {
+func (h mergeHeap) heapify() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.sink(i)
 	}
 }
 
-func (h *candidates) push(rank, at int32) {
+func (h *mergeHeap) push(rank, at int32) {
 	before := len(*h)
-	list := h.enter(rank, at)
+	list := h.appendMerge(rank, at)
 	for i := before; len(list) > before && i > 0 && list[i] < list[(i-1)/2]; i = (i - 1) / 2 {
 		list[i], list[(i-1)/2] = list[(i-1)/2], list[i]
 	}
 	*h = list
 }
 
-func (h *candidates) pop() (rank, at int32) {
+func (h *mergeHeap) pop() (rank, at int32) {
 	list := *h
 	top, last := list[0], len(list)-1
 	list[0] = list[last]
@@ -150,7 +150,7 @@ func (h *candidates) pop() (rank, at int32) {
 	return int32(top >> 32), int32(uint32(top))
 }
 
-func (h candidates) sink(i int) {
+func (h mergeHeap) sink(i int) {
 	for {
 		child := 2*i + 1
 		if child >= len(h) {

@@ -22,7 +22,7 @@ type normalizers []normalizer
 const maxGrowth = 32
 
 // grown refuses a rewritten text that is out of proportion to the original.
-func grown(before, after int) error {
+func checkGrowth(before, after int) error {
 	if most := maxGrowth*before + 1024; after > most {
 		return fmt.Errorf("text of %d bytes grows to %d, more than the %d allowed", before, after, most)
 	}
@@ -36,7 +36,7 @@ func (list normalizers) normalize(s string) (string, error) {
 		if s, err = n.normalize(s); err != nil {
 			return "", fmt.Errorf("normalize: %w", err)
 		}
-		if err := grown(before, len(s)); err != nil {
+		if err := checkGrowth(before, len(s)); err != nil {
 			return "", fmt.Errorf("normalize: %w", err)
 		}
 	}
@@ -187,7 +187,7 @@ func parseReplace(raw json.RawMessage) (*replace, error) {
 func (n *replace) normalize(s string) (string, error) {
 	if from, ok := n.pattern.(literal); ok {
 		after := len(s) + strings.Count(s, string(from))*(len(n.content)-len(from))
-		if err := grown(len(s), after); err != nil {
+		if err := checkGrowth(len(s), after); err != nil {
 			return "", err
 		}
 		return strings.ReplaceAll(s, string(from), n.content), nil
@@ -198,7 +198,7 @@ func (n *replace) normalize(s string) (string, error) {
 		b.WriteString(s[done:start])
 		b.WriteString(n.content)
 		done = end
-		return grown(len(s), b.Len())
+		return checkGrowth(len(s), b.Len())
 	})
 	if err != nil || done == 0 && b.Len() == 0 {
 		return s, err

@@ -87,7 +87,7 @@ const (
 )
 
 func compileRegex(expr string) (p pattern, err error) {
-	defer failed(expr, &err)
+	defer recoverPattern(expr, &err)
 	if len(expr) > maxPattern {
 		return nil, fmt.Errorf("pattern of %d bytes, at most %d are supported", len(expr), maxPattern)
 	}
@@ -105,7 +105,7 @@ func compileRegex(expr string) (p pattern, err error) {
 
 // failed makes an error of a panic: a pattern comes from a file, and the engine is
 // not ours to vouch for.
-func failed(expr string, err *error) {
+func recoverPattern(expr string, err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("pattern %s: the engine failed: %v", excerpt(expr), problem)
 	}
@@ -117,7 +117,7 @@ var graphemes = sync.OnceValue(func() pattern {
 })
 
 func (re regex) find(s string, yield func(start, end int) error) (err error) {
-	defer failed(re.String(), &err)
+	defer recoverPattern(re.String(), &err)
 	runes := []rune(s)
 	deadline := time.Now().Add(matchTimeout + time.Duration(len(s))*time.Second/matchedPerSecond)
 	at, offset := 0, 0 // the same place in runes and in bytes
@@ -153,7 +153,7 @@ func (re regex) find(s string, yield func(start, end int) error) (err error) {
 // dialect is what Oniguruma, whose patterns the files are written in, means by an
 // escape that our engine reads differently, as the inside of a character class.
 // Other classes, such as \p{Lo}, lack the characters that Unicode 16 added.
-var dialect = map[string]string{
+var onigurumaClasses = map[string]string{
 	`\p{L}`: `\p{L}` + classText(newLetters),
 	`\p{N}`: `\p{N}` + classText(newNumbers),
 	`\w`:    `\p{L}\p{M}\p{N}\p{Pc}` + classText(newLetters) + classText(newNumbers),
@@ -185,14 +185,14 @@ func fromOniguruma(expr string) (string, error) {
 			part = escapeAt(expr[i:])
 		}
 		i += len(part)
-		inside, translated := dialect[part]
+		inside, translated := onigurumaClasses[part]
 		switch {
 		case translated && inClass:
 			part = inside
 		case translated:
 			part = "[" + inside + "]"
 		case part == `\W` && !inClass:
-			part = "[^" + dialect[`\w`] + "]"
+			part = "[^" + onigurumaClasses[`\w`] + "]"
 		case part == "{" && !inClass && oddRepeat.MatchString(expr[i:]):
 			return "", errors.New("{,n} and a + after {n,m} are not supported")
 		case part == "(" && !inClass && strings.HasPrefix(expr[i:], "?m"):

@@ -58,7 +58,7 @@ func (n *precompiled) normalize(s string) (string, error) {
 			}
 			b.WriteString(part)
 		}
-		return grown(len(s), b.Len())
+		return checkGrowth(len(s), b.Len())
 	})
 	return b.String(), err
 }

@@ -60,11 +60,11 @@ func parsePreTokenizer(kind string, raw json.RawMessage) ([]preTokenizer, error)
 	case "Whitespace":
 		return []preTokenizer{wordRuns{}}, nil
 	case "WhitespaceSplit":
-		return []preTokenizer{cutter{pattern: runeClass(unicode.IsSpace), behavior: removed}}, nil
+		return []preTokenizer{splitter{pattern: runeClass(unicode.IsSpace), behavior: removed}}, nil
 	case "BertPreTokenizer":
 		return []preTokenizer{
-			cutter{pattern: runeClass(unicode.IsSpace), behavior: removed},
-			cutter{pattern: runeClass(isPunctuation), behavior: isolated},
+			splitter{pattern: runeClass(unicode.IsSpace), behavior: removed},
+			splitter{pattern: runeClass(isPunctuation), behavior: isolated},
 		}, nil
 	case "Punctuation":
 		return parsePunctuation(raw)
@@ -77,7 +77,7 @@ func parsePreTokenizer(kind string, raw json.RawMessage) ([]preTokenizer, error)
 		if individual {
 			behavior = isolated
 		}
-		return []preTokenizer{cutter{pattern: runeClass(isNumber), behavior: behavior}}, nil
+		return []preTokenizer{splitter{pattern: runeClass(isNumber), behavior: behavior}}, nil
 	case "CharDelimiterSplit":
 		var delimiter string
 		if err := unmarshalInto(raw, &delimiter, "delimiter"); err != nil {
@@ -86,7 +86,7 @@ func parsePreTokenizer(kind string, raw json.RawMessage) ([]preTokenizer, error)
 		if utf8.RuneCountInString(delimiter) != 1 {
 			return nil, fmt.Errorf("delimiter %s is not one character", excerpt(delimiter))
 		}
-		return []preTokenizer{cutter{pattern: literal(delimiter), behavior: removed}}, nil
+		return []preTokenizer{splitter{pattern: literal(delimiter), behavior: removed}}, nil
 	}
 	return nil, fmt.Errorf("pre-tokenizer %s is not supported", excerpt(kind))
 }
@@ -97,7 +97,7 @@ func parsePunctuation(raw json.RawMessage) ([]preTokenizer, error) {
 		return nil, err
 	}
 	behavior, err := parseBehavior(name)
-	return []preTokenizer{cutter{pattern: runeClass(isPunctuation), behavior: behavior}}, err
+	return []preTokenizer{splitter{pattern: runeClass(isPunctuation), behavior: behavior}}, err
 }
 
 // isPunctuation counts ASCII's symbols among the punctuation.
@@ -182,5 +182,5 @@ func (m *metaspace) split(p piece, each func(piece) error) error {
 	if !m.cut {
 		return each(p)
 	}
-	return cutter{pattern: literal(m.letter), behavior: mergedWithNext}.split(p, each)
+	return splitter{pattern: literal(m.letter), behavior: mergedWithNext}.split(p, each)
 }

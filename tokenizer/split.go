@@ -44,7 +44,7 @@ func (b behavior) joins(before, now bool) bool {
 }
 
 // cutter splits by a pattern.
-type cutter struct {
+type splitter struct {
 	pattern  pattern
 	behavior behavior
 	invert   bool // matches and what lies between them change roles
@@ -70,11 +70,11 @@ func parseSplit(raw json.RawMessage) (preTokenizer, error) {
 	if scan, ok := p.(scanner); ok && (behavior == isolated || behavior == removed && file.Invert) {
 		return scan, nil
 	}
-	return cutter{p, behavior, file.Invert}, nil
+	return splitter{p, behavior, file.Invert}, nil
 }
 
-func (c cutter) split(p piece, each func(piece) error) error {
-	j := joiner{piece: p, behavior: c.behavior, each: each}
+func (c splitter) split(p piece, each func(piece) error) error {
+	j := spanJoiner{piece: p, behavior: c.behavior, each: each}
 	done := 0
 	err := c.pattern.find(p.text, func(start, end int) error {
 		if done < start {
@@ -95,7 +95,7 @@ func (c cutter) split(p piece, each func(piece) error) error {
 }
 
 // joiner gathers the parts of a piece that belong together.
-type joiner struct {
+type spanJoiner struct {
 	piece      piece
 	behavior   behavior
 	each       func(piece) error
@@ -103,7 +103,7 @@ type joiner struct {
 	match      bool // whether the last thing added to it was a match
 }
 
-func (j *joiner) add(start, end int, match bool) error {
+func (j *spanJoiner) add(start, end int, match bool) error {
 	if match && j.behavior == removed {
 		return j.flush()
 	}
@@ -116,7 +116,7 @@ func (j *joiner) add(start, end int, match bool) error {
 	return err
 }
 
-func (j *joiner) flush() error {
+func (j *spanJoiner) flush() error {
 	start, end := j.start, j.end
 	j.start = end
 	if start == end {

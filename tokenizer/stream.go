@@ -16,15 +16,15 @@ type Stream struct {
 	// the ids last shown are decoded again together with the new ones.
 	shown     []int32
 	shownText string
-	held      []int32 // ids not shown yet
+	pending   []int32 // ids not shown yet
 }
 
 // maxHeld is how many ids may wait for a character to be completed. A longer wait
 // means that the text is full of U+FFFD or no text at all.
-const maxHeld = 16
+const maxPending = 16
 
 // maxBroken is how many bytes, and so ids, an unfinished character has at most.
-const maxBroken = 3
+const maxPartialBytes = 3
 
 // Stream starts decoding a text id by id. skipSpecial is as for Decode.
 func (t *Tokenizer) Stream(skipSpecial bool) *Stream {
@@ -36,26 +36,26 @@ func (s *Stream) Push(id int32) (string, error) {
 	if s.skipSpecial && s.t.Special(id) {
 		return "", nil
 	}
-	s.held = append(s.held, id)
-	text, err := s.window(len(s.held))
+	s.pending = append(s.pending, id)
+	text, err := s.window(len(s.pending))
 	if err != nil {
-		s.held = s.held[:len(s.held)-1]
+		s.pending = s.pending[:len(s.pending)-1]
 		return "", err
 	}
 	if !strings.HasSuffix(text, "\uFFFD") {
-		return s.show(text, len(s.held))
+		return s.show(text, len(s.pending))
 	}
-	if len(s.held) < maxHeld {
+	if len(s.pending) < maxPending {
 		return "", nil
 	}
-	return s.showPart(text)
+	return s.showComplete(text)
 }
 
 // Flush ends the text: it returns what was held back and starts anew.
 func (s *Stream) Flush() (string, error) {
-	text, err := s.window(len(s.held))
+	text, err := s.window(len(s.pending))
 	if err == nil {
-		text, err = s.show(text, len(s.held))
+		text, err = s.show(text, len(s.pending))
 	}
 	*s = Stream{t: s.t, skipSpecial: s.skipSpecial}
 	return text, err
@@ -63,7 +63,7 @@ func (s *Stream) Flush() (string, error) {
 
 // window decodes the ids last shown and the first n of those held.
 func (s *Stream) window(n int) (string, error) {
-	return s.t.Decode(slices.Concat(s.shown, s.held[:n]), s.skipSpecial)
+	return s.t.Decode(slices.Concat(s.shown, s.pending[:n]), s.skipSpecial)
 }
 
 // show returns what is new in the text of a window and makes its n held ids the
@@ -72,7 +72,7 @@ func (s *Stream) show(text string, n int) (string, error) {
 	if n == 0 {
 		return "", nil
 	}
-	shownText, err := s.t.Decode(s.held[:n], s.skipSpecial)
+	shownText, err := s.t.Decode(s.pending[:n], s.skipSpecial)
 	if err != nil {
 		return "", err
 	}
@@ -80,19 +80,19 @@ func (s *Stream) show(text string, n int) (string, error) {
 	if !ok { // a broken byte run changed what had looked complete
 		fresh = shownText
 	}
-	s.shown, s.shownText, s.held = s.held[:n:n], shownText, s.held[n:]
+	s.shown, s.shownText, s.pending = s.pending[:n:n], shownText, s.pending[n:]
 	return fresh, nil
 }
 
 // showPart shows the text of the held ids up to a place where no character is cut,
 // and holds on to the few behind it.
-func (s *Stream) showPart(text string) (string, error) {
-	for n := len(s.held) - maxBroken; n > 0; n-- {
+func (s *Stream) showComplete(text string) (string, error) {
+	for n := len(s.pending) - maxPartialBytes; n > 0; n-- {
 		front, err := s.window(n)
 		if err != nil {
 			return "", err
 		}
-		behind, err := s.t.Decode(s.held[n:], s.skipSpecial)
+		behind, err := s.t.Decode(s.pending[n:], s.skipSpecial)
 		if err != nil {
 			return "", err
 		}
@@ -100,5 +100,5 @@ func (s *Stream) showPart(text string) (string, error) {
 			return s.show(front, n)
 		}
 	}
-	return s.show(text, len(s.held))
+	return s.show(text, len(s.pending))
 }

@@ -104,7 +104,7 @@ func TestStreamOfReplacementCharacters(t *testing.T) {
 func TestStreamGivesUpOnNoise(t *testing.T) {
 	stream := Bytes().Stream(false)
 	shown := 0
-	for range 10 * maxHeld {
+	for range 10 * maxPending {
 		part, err := stream.Push(0xff)
 		if err != nil {
 			t.Fatal(err)

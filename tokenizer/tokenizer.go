@@ -106,13 +106,13 @@ func Parse(data []byte) (*Tokenizer, error) {
 			return nil, fmt.Errorf("parse tokenizer: %s: %w", stage.name, err)
 		}
 	}
-	return t.ready(), nil
+	return t.finish(), nil
 }
 
 // ready finishes a tokenizer whose stages are set.
-func (t *Tokenizer) ready() *Tokenizer {
+func (t *Tokenizer) finish() *Tokenizer {
 	if last := len(t.pre) - 1; last >= 0 && t.pre[last] == (byteLevel{}) {
-		if m, ok := t.model.(*bpe); ok && m.readBytes() {
+		if m, ok := t.model.(*bpe); ok && m.useBytes() {
 			t.pre = t.pre[:last]
 		}
 	}
@@ -159,7 +159,7 @@ func parseModel(raw json.RawMessage) (model, *vocab, error) {
 }
 
 // orElse is the value of an optional field.
-func orElse[T any](field *T, otherwise T) T {
+func valueOr[T any](field *T, otherwise T) T {
 	if field == nil {
 		return otherwise
 	}

@@ -135,7 +135,7 @@ func TestLossyKeepsBrokenCharactersTogether(t *testing.T) {
 		"\xc0\x80":             "��",
 		"\x80":                 "�",
 	} {
-		if got := lossy([]byte(bytes)); got != want {
+		if got := validUTF8([]byte(bytes)); got != want {
 			t.Errorf("lossy(%q) = %q, want %q", bytes, got, want)
 		}
 	}

@@ -75,7 +75,7 @@ func (m *unigram) words(p piece, each func(piece) error) error { return each(p) 
 
 // step is the best way found to a place in the word: the last token and where it
 // starts.
-type step struct {
+type viterbiStep struct {
 	score float64
 	start int32 // -1: no way yet
 	id    int32
@@ -105,17 +105,17 @@ func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) 
 }
 
 // search fills best[i] with the best way to cut word[:i].
-func (m *unigram) search(best []step, word string) ([]step, error) {
-	best = append(best, step{})
+func (m *unigram) search(best []viterbiStep, word string) ([]viterbiStep, error) {
+	best = append(best, viterbiStep{})
 	for range len(word) {
-		best = append(best, step{start: -1})
+		best = append(best, viterbiStep{start: -1})
 	}
 	for start := 0; start < len(word); {
 		_, n := utf8.DecodeRuneInString(word[start:])
 		offer := func(id int32, length int, score float64) {
 			score += best[start].score
 			if to := &best[start+length]; to.start < 0 || score > to.score {
-				*to = step{score, int32(start), id}
+				*to = viterbiStep{score, int32(start), id}
 			}
 		}
 		single := false

@@ -19,8 +19,8 @@ func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
-	m := &wordPiece{most: orElse(file.MostChars, 100)}
-	unknown, prefix := orElse(file.Unknown, "[UNK]"), orElse(file.Prefix, "##")
+	m := &wordPiece{most: valueOr(file.MostChars, 100)}
+	unknown, prefix := valueOr(file.Unknown, "[UNK]"), valueOr(file.Prefix, "##")
 	var ok bool
 	if m.unknown, ok = v.ids[unknown]; !ok {
 		return nil, nil, fmt.Errorf("unknown token %s is not in the vocabulary", excerpt(unknown))

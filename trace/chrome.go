@@ -41,12 +41,12 @@ func separate(out *bufio.Writer, first bool) {
 
 func writeEvent(out *bufio.Writer, e Event, id laneID) {
 	fmt.Fprintf(out, `{"ph":"X","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{"bytes":%d`,
-		e.Verb, quote(e.Name), id.process, id.thread, micros(e.Start), micros(max(e.End-e.Start, 0)), e.Bytes)
+		e.Verb, quote(e.Name), id.process, id.thread, microseconds(e.Start), microseconds(max(e.End-e.Start, 0)), e.Bytes)
 	if e.Block != None {
 		fmt.Fprintf(out, `,"block":%d`, e.Block)
 	}
-	if e.Micro != None {
-		fmt.Fprintf(out, `,"micro":%d`, e.Micro)
+	if e.MicroBatch != None {
+		fmt.Fprintf(out, `,"micro_batch":%d`, e.MicroBatch)
 	}
 	out.WriteString("}}")
 }
@@ -90,7 +90,7 @@ func byStart(events []Event) []Event {
 }
 
 // micros writes nanoseconds as microseconds, without rounding.
-func micros(ns int64) string {
+func microseconds(ns int64) string {
 	sign := ""
 	if ns < 0 {
 		sign, ns = "-", -ns

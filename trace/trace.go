@@ -42,14 +42,14 @@ const None = -1
 // Event is one finished step. Its strings are made once, with the plan, so that
 // recording an event allocates nothing.
 type Event struct {
-	Verb  Verb
-	Name  string // what was done, for people: "layer 7 forward"
-	Lane  Lane
-	Start int64 // nanoseconds since the run began, real or virtual
-	End   int64
-	Bytes int64 // moved, reduced, updated or freed
-	Block int   // index of the block, or None
-	Micro int   // index of the micro-batch, or None
+	Verb       Verb
+	Name       string // what was done, for people: "layer 7 forward"
+	Lane       Lane
+	Start      int64 // nanoseconds since the run began, real or virtual
+	End        int64
+	Bytes      int64 // moved, reduced, updated or freed
+	Block      int   // index of the block, or None
+	MicroBatch int   // index of the micro-batch, or None
 }
 
 // Sink takes events. Record may be called from several goroutines at once and

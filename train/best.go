@@ -15,7 +15,7 @@ type Best struct {
 func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	ev := t.c.Evaluate
 	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
-	if !due || t.judged == t.done {
+	if !due || t.evaluated == t.done {
 		return false, nil
 	}
 	loss, err := ev.run(t.e)
@@ -23,11 +23,11 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
 	}
 	r.EvalLoss, r.Perplexity = loss, perplexity(loss)
-	return t.judge(loss), nil
+	return t.recordEvaluation(loss), nil
 }
 
 // catchUp makes the evaluation that a kill came before.
-func (t *Trainer) catchUp() error {
+func (t *Trainer) evaluateMissed() error {
 	best, err := t.evaluate(&Report{})
 	if err != nil {
 		return err
@@ -36,8 +36,8 @@ func (t *Trainer) catchUp() error {
 }
 
 // judge takes in the loss of an evaluation and says whether it is the best so far.
-func (t *Trainer) judge(loss float64) bool {
-	t.judged = t.done
+func (t *Trainer) recordEvaluation(loss float64) bool {
+	t.evaluated = t.done
 	switch {
 	case finite(loss) && (t.best == nil || loss < t.best.Loss):
 		t.best = &Best{Loss: loss, Iteration: t.done}
@@ -49,7 +49,7 @@ func (t *Trainer) judge(loss float64) bool {
 }
 
 // exhausted says that evaluations have not become better for too long.
-func (t *Trainer) exhausted() bool {
+func (t *Trainer) outOfPatience() bool {
 	ev := t.c.Evaluate
 	return ev != nil && ev.Patience > 0 && t.best != nil && t.best.Since >= ev.Patience
 }

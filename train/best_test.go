@@ -19,7 +19,7 @@ import (
 // rising is a run that overfits: few texts are trained on, others evaluated.
 func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, told *[]train.Report) train.Result {
 	t.Helper()
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	few, err := data.NewLoader(texts{2, 61}, data.Config{Length: seq, InOrder: true})
 	if err != nil {
 		t.Fatal(err)
@@ -101,13 +101,13 @@ func TestOwedEvaluation(t *testing.T) {
 	d := &diary{}
 	var told []train.Report
 	ev := train.Evaluation{Every: 2}
-	rising(t, t.TempDir(), train.Config{Iterations: 3, Durable: d}, ev, &told)
+	rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
 	d.recovered = true
 	var state map[string]any
 	if err := json.Unmarshal(d.state, &state); err != nil || state["judged"] != 2.0 {
 		t.Fatalf("iteration 3 was durable before it was evaluated, and 2 had been: %v, %v", state["judged"], err)
 	}
-	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Durable: d}, ev, &told)
+	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
 	if r.Best == nil || r.Iterations != 3 || r.Best.Since == 0 && r.Best.Iteration != 3 {
 		t.Errorf("%+v, the best %+v", r, r.Best)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Durable keeps the weights and the optimizer's state of completed iterations, so that
 // a run killed at any instant goes on from the last one kept.
-type Durable interface {
+type Journal interface {
 	// Recovered is the iteration whose weights and optimizer state the executor holds
 	// already, and the state committed with them; false for none.
 	Recovered() (iteration int64, state []byte, ok bool)
@@ -21,18 +21,18 @@ type Durable interface {
 }
 
 // noneKept is an iteration that no run has.
-const noneKept = -1
+const noneJournaled = -1
 
 func (t *Trainer) begin(iteration int64) error {
-	if t.c.Durable == nil {
+	if t.c.Journal == nil {
 		return nil
 	}
-	return t.c.Durable.Begin(iteration)
+	return t.c.Journal.Begin(iteration)
 }
 
 // commit keeps the iterations done, if they are not yet.
 func (t *Trainer) commit() error {
-	if t.c.Durable == nil || t.kept == t.done {
+	if t.c.Journal == nil || t.journaled == t.done {
 		return nil
 	}
 	now, err := t.state()
@@ -43,26 +43,26 @@ func (t *Trainer) commit() error {
 	if err != nil {
 		return err
 	}
-	if err := t.c.Durable.Commit(t.done, raw); err != nil {
+	if err := t.c.Journal.Commit(t.done, raw); err != nil {
 		return err
 	}
-	t.kept = t.done
+	t.journaled = t.done
 	return nil
 }
 
 // recover goes on from what is durable, unless a checkpoint is newer.
 func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
-	if t.c.Durable == nil {
+	if t.c.Journal == nil {
 		return false, nil
 	}
-	iteration, raw, ok := t.c.Durable.Recovered()
+	iteration, raw, ok := t.c.Journal.Recovered()
 	if !ok || newest != nil && newest.Iteration > iteration {
 		return false, nil
 	}
 	if newest != nil {
 		t.last, t.saved = newest.Path, newest.Iteration
 	}
-	t.kept = iteration
+	t.journaled = iteration
 	if err := t.restoreState(raw, iteration); err != nil {
 		return false, fmt.Errorf("from iteration %d on disk: %w", iteration, err)
 	}

@@ -39,13 +39,13 @@ func (d *diary) Commit(i int64, state []byte) error {
 // however many are kept together, and a run goes on where it was kept.
 func TestDurable(t *testing.T) {
 	d := &diary{}
-	runTo(t, context.Background(), train.Config{Iterations: 3, Durable: d, DurableEvery: 2})
+	runTo(t, context.Background(), train.Config{Iterations: 3, Journal: d, JournalEvery: 2})
 	want := []string{"commit 0, state of 0", "begin 1", "begin 2", "commit 2, state of 2", "begin 3", "commit 3, state of 3"}
 	if !slices.Equal(d.lines, want) {
 		t.Errorf("it was %q", d.lines)
 	}
 	d.recovered, d.lines = true, nil
-	run := trainer(t, job(t), feed(t, data.Config{Seed: 8}), train.Config{Durable: d})
+	run := trainer(t, job(t), feed(t, data.Config{Seed: 8}), train.Config{Journal: d})
 	if r := steps(t, run, 1)[0]; r.Iteration != 4 || !slices.Equal(d.lines, []string{"begin 4", "commit 4, state of 4"}) {
 		t.Errorf("iteration %d follows 3: %q", r.Iteration, d.lines)
 	}
@@ -55,7 +55,7 @@ func TestDurable(t *testing.T) {
 	c.Iterations = 6
 	runTo(t, context.Background(), c)
 	d = &diary{}
-	c.Durable = d
+	c.Journal = d
 	trainer(t, job(t), feed(t, data.Config{Seed: 8}), c)
 	if want := []string{"begin 6", "commit 6, state of 6"}; !slices.Equal(d.lines, want) {
 		t.Errorf("from a checkpoint: %q", d.lines)

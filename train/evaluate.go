@@ -74,7 +74,7 @@ func (v *Evaluation) batch() (float64, int64, error) {
 	if err := setScalars(v.Executor, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
 		return 0, 0, err
 	}
-	if err := v.Executor.Iterate(context.Background(), executor.Numbers{}); err != nil {
+	if err := v.Executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		return 0, 0, err
 	}
 	return v.Executor.Loss() * float64(filled.Counted), filled.Counted, nil

@@ -22,9 +22,9 @@ type Feed interface {
 
 // Parts are the tensors of an iteration's micro-batches, to be filled.
 type Parts struct {
-	Micros int
-	Rows   int64 // samples per micro-batch
-	Seq    int64 // positions per sample
+	MicroBatches   int
+	MicroBatchSize int64 // samples per micro-batch
+	Seq            int64 // positions per sample
 	// Names lists the parts to fill.
 	Names []string
 	// Part is the place of one, little endian.
@@ -34,8 +34,8 @@ type Parts struct {
 // PartsOf are those of an executor's plan.
 func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
-	parts := Parts{Micros: p.Micros, Rows: p.Rows, Seq: p.Seq, Part: e.Part}
-	for _, part := range p.Parts {
+	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
+	for _, part := range p.Batch {
 		if part.Name != "scale" && part.Name != "seed" {
 			parts.Names = append(parts.Names, part.Name)
 		}
@@ -45,9 +45,9 @@ func PartsOf(e *executor.Executor) Parts {
 
 // Filled describes the batch of an iteration.
 type Filled struct {
-	FirstRow int64 // place of the first sample in the feed
-	Counted  int64 // what the loss is the mean over: targets learned, or numbers compared
-	Tokens   int64 // that are not padding
+	FirstSequence int64 // place of the first sample in the feed
+	Counted       int64 // what the loss is the mean over: targets learned, or numbers compared
+	Tokens        int64 // that are not padding
 }
 
 // Tokens feeds a language model rows of packed documents.
@@ -61,7 +61,7 @@ func NewTokens(l *data.Loader) *Tokens { return &Tokens{loader: l} }
 
 // Next fills the micro-batches with the loader's next rows, in order.
 func (t *Tokens) Next(p Parts) (Filled, error) {
-	rows := p.Micros * int(p.Rows)
+	rows := p.MicroBatches * int(p.MicroBatchSize)
 	if t.batch == nil || t.batch.Rows != rows || t.batch.Length != int(p.Seq) {
 		t.batch = data.NewBatch(rows, int(p.Seq))
 	}
@@ -72,19 +72,19 @@ func (t *Tokens) Next(p Parts) (Filled, error) {
 		return Filled{}, err
 	}
 	b := t.batch
-	return Filled{FirstRow: b.First, Counted: int64(b.Counted), Tokens: int64(b.Real)}, nil
+	return Filled{FirstSequence: b.First, Counted: int64(b.LossTokens), Tokens: int64(b.NonPadding)}, nil
 }
 
 func (t *Tokens) fill(p Parts) error {
 	b, packed := t.batch, false
-	size := int(p.Rows * p.Seq)
+	size := int(p.MicroBatchSize * p.Seq)
 	for _, name := range p.Names {
 		from, ok := map[string][]int32{"tokens": b.Tokens, "targets": b.Targets, "positions": b.Positions, "segments": b.Segments}[name]
 		if !ok {
 			return fmt.Errorf("the model reads the batch part %q, which rows of tokens do not have", name)
 		}
 		packed = packed || name == "segments"
-		for j := range p.Micros {
+		for j := range p.MicroBatches {
 			to, err := p.Part(j, name)
 			if err != nil {
 				return err
@@ -93,14 +93,14 @@ func (t *Tokens) fill(p Parts) error {
 		}
 	}
 	if !packed {
-		return unpacked(b)
+		return checkUnpacked(b)
 	}
 	return nil
 }
 
 // unpacked refuses rows of several documents, between which a model without
 // segments could not tell.
-func unpacked(b *data.Batch) error {
+func checkUnpacked(b *data.Batch) error {
 	for i, s := range b.Segments {
 		if s > 0 {
 			return fmt.Errorf("row %d holds several documents, the plan is for one each; plan with packed samples", b.First+int64(i/b.Length))
@@ -130,13 +130,13 @@ func putInts(dst []byte, src []int32) {
 // setScalars writes parts of one number each to all micro-batches of a plan that
 // has them.
 func setScalars(e *executor.Executor, values map[string]float32) error {
-	for _, part := range e.Plan().Parts {
+	for _, part := range e.Plan().Batch {
 		v, ok := values[part.Name]
 		if !ok {
 			continue
 		}
-		for j := range e.Plan().Micros {
-			to, err := e.Part(j, part.Name)
+		for j := range e.Plan().MicroBatches {
+			to, err := e.BatchTensor(j, part.Name)
 			if err != nil {
 				return err
 			}

@@ -19,12 +19,12 @@ import (
 // lateJob leaves its clipped updates to the next iteration.
 func lateJob(t *testing.T) *spillway.Job {
 	t.Helper()
-	job := plan(t, withDropout, spillway.PlanOptions{Rows: 2, Micros: 2, Packed: true, Clip: true, Choose: func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Delayed = true
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: true, Choose: func(slabs, blocks int) planner.Choice {
+		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+		c.DelayedUpdates = true
 		return c
 	}})
-	if !slices.ContainsFunc(job.Plan.Steps, func(s plans.Step) bool { return s.Late }) {
+	if !slices.ContainsFunc(job.Plan.Instructions, func(s plans.Instruction) bool { return s.Deferred }) {
 		t.Fatalf("%s has no late updates", job.Plan.Strategy)
 	}
 	return job

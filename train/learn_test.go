@@ -68,7 +68,7 @@ func endLoss(t *testing.T, text string) (mean float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := plan(t, smallLlama, spillway.PlanOptions{Rows: 16, Packed: true, Optimizer: o})
+	j := plan(t, smallLlama, spillway.Options{MicroBatchSize: 16, Packed: true, Optimizer: o})
 	run := trainer(t, j, train.NewTokens(l), train.Config{Optimizer: o, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Total: *learnt}})
 	losses := steps(t, run, *learnt)
 	last := losses[len(losses)*9/10:]

@@ -16,11 +16,11 @@ import (
 
 func in16(t *testing.T) *spillway.Job {
 	t.Helper()
-	return plan(t, noDropout, spillway.PlanOptions{Precision: dtype.F16, Rows: 2, Packed: true})
+	return plan(t, noDropout, spillway.Options{Precision: dtype.F16, MicroBatchSize: 2, Packed: true})
 }
 
 func scaleFrom(scale float64) train.Config {
-	c := train.Config{LossScale: optim.UsualLossScale()}
+	c := train.Config{LossScale: optim.DefaultLossScale()}
 	c.LossScale.Scale = scale
 	return c
 }
@@ -63,12 +63,12 @@ func TestOverflowsAreSkipped(t *testing.T) {
 	from.LossScale.Backoff = 0x1p-8
 	run := trainer(t, in16(t), feed(t, data.Config{Seed: 2}), from)
 	for i, r := range steps(t, run, skipped) {
-		if !r.Skipped || r.Norm != 0 {
+		if !r.Skipped || r.GradNorm != 0 {
 			t.Fatalf("iteration %d at a scale of %v: %+v", i+1, r.LossScale, r)
 		}
 	}
 	for i, r := range steps(t, run, more) {
-		if r.Skipped || r.Loss != want[i].Loss || r.Norm != want[i].Norm || r.LossScale != scale {
+		if r.Skipped || r.Loss != want[i].Loss || r.GradNorm != want[i].GradNorm || r.LossScale != scale {
 			t.Fatalf("iteration %d: %+v, without skipped ones before it %+v", skipped+i+1, r, want[i])
 		}
 	}
@@ -111,7 +111,7 @@ func TestLossScalesAreSaved(t *testing.T) {
 // fp16 with a scaled loss, and bf16 with masters and without, end where fp32 does.
 func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 	last := func(p dtype.Type, pure bool) (mean float64) {
-		job := plan(t, noDropout, spillway.PlanOptions{Precision: p, Pure: pure, Rows: 8, Packed: true})
+		job := plan(t, noDropout, spillway.Options{Precision: p, Pure: pure, MicroBatchSize: 8, Packed: true})
 		c := train.Config{Optimizer: job.Options.Optimizer}
 		c.Optimizer.LR = 3e-3
 		for _, r := range steps(t, trainer(t, job, feed(t, data.Config{Seed: 2}), c), 150)[130:] {
@@ -130,7 +130,7 @@ func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 
 // With a norm that is no number the weights stay as they were.
 func TestDivergenceLeavesTheWeights(t *testing.T) {
-	job := plan(t, noDropout, spillway.PlanOptions{Clip: true})
+	job := plan(t, noDropout, spillway.Options{Clip: true})
 	e := start(t, job)
 	run, err := train.New(e, feed(t, data.Config{Seed: 2}), train.Config{Clip: 1})
 	if err != nil {

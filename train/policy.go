@@ -11,7 +11,7 @@ import (
 // optimizer is the one whose states the plan keeps now.
 func (t *Trainer) optimizer() optim.Config {
 	if t.compression.Active {
-		return t.c.Policy.Compressed(t.c.Optimizer)
+		return t.c.StatePolicy.Compressed(t.c.Optimizer)
 	}
 	return t.c.Optimizer
 }
@@ -19,15 +19,15 @@ func (t *Trainer) optimizer() optim.Config {
 // judgePolicy asks the policy after an iteration. One that updated nothing tells it nothing.
 // What it says is part of the state that becomes durable: a run that is killed before it
 // followed does so when it goes on.
-func (t *Trainer) judgePolicy(r Report) {
+func (t *Trainer) askPolicy(r Report) {
 	if !r.Skipped {
-		t.wanted = t.c.Policy.Next(t.wanted, t.done, r.Loss)
+		t.wanted = t.c.StatePolicy.Next(t.wanted, t.done, r.Loss)
 	}
 }
 
 // follow does what the policy says. What is kept then is another state of the same
 // iteration.
-func (t *Trainer) follow() error {
+func (t *Trainer) applyPolicy() error {
 	if !t.wanted.Active || t.compression.Active {
 		t.compression = t.wanted
 		return nil
@@ -40,7 +40,7 @@ func (t *Trainer) follow() error {
 
 // regain brings a run that is resumed to where its policy was, before its states are
 // read.
-func (t *Trainer) regain(was *optim.Compression) error {
+func (t *Trainer) resumePolicy(was *optim.Compression) error {
 	if was == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (t *Trainer) regain(was *optim.Compression) error {
 // compress goes on with a plan that keeps states in fewer bits.
 func (t *Trainer) compress(next optim.Compression) error {
 	if t.c.Compress == nil {
-		return fmt.Errorf("policy %s compresses states after iteration %d, and the run has no way to plan again; give it one", t.c.Policy, t.done)
+		return fmt.Errorf("policy %s compresses states after iteration %d, and the run has no way to plan again; give it one", t.c.StatePolicy, t.done)
 	}
 	before, was := StateBytes(t.e.Plan()), t.compression
 	t.compression = next
@@ -67,7 +67,7 @@ func (t *Trainer) compress(next optim.Compression) error {
 		t.compression = was
 		return fmt.Errorf("compressing states after iteration %d: %w", t.done, err)
 	}
-	t.kept = noneKept
+	t.journaled = noneJournaled
 	t.c.Notice(fmt.Sprintf("states are compressed from iteration %d on: %v instead of %v", t.done+1, units.Bytes(StateBytes(t.e.Plan())), units.Bytes(before)))
 	return nil
 }

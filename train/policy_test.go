@@ -29,7 +29,7 @@ func virtual(t *testing.T, dir, policy string, iterations, every int64) (reports
 		t.Fatal(err)
 	}
 	o := optimizer(t, "adamw:lr=0.01")
-	j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o, Policy: p})
+	j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o, StatePolicy: p})
 	_, err = j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o,
 		Report: func(r train.Report) { reports = append(reports, r) }, Notice: func(text string) { notices = append(notices, text) },
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: every}})
@@ -79,12 +79,12 @@ func TestPoliciesCompressStates(t *testing.T) {
 		t.Errorf("nobody was told: %q", notices)
 	}
 	before, after := stateFile(t, plainDir, "4"), stateFile(t, dir, "4")
-	for state, kind := range map[string]dtype.Type{"exp_avg": dtype.Dyn8, "exp_avg_sq": dtype.UDyn8} {
+	for state, kind := range map[string]dtype.Type{"exp_avg": quant.Dyn8, "exp_avg_sq": quant.UDyn8} {
 		const param = "transformer.h.0.attn.c_attn.weight"
 		numbers := make([]float32, 16*48)
 		dtype.F32.Decode(numbers, raw(t, before, state+"."+param))
 		want := make([]byte, kind.Bytes(int64(len(numbers))))
-		if err := quant.Encode(kind, want, numbers); err != nil {
+		if err := quant.Encode(kind, want, numbers, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
 		if packed := append(raw(t, after, state+".absmax."+param), raw(t, after, state+"."+param)...); !bytes.Equal(packed, want) {
@@ -136,9 +136,9 @@ func TestPoliciesBeginAtOnce(t *testing.T) {
 
 func TestPoliciesThatCannotBe(t *testing.T) {
 	o := optimizer(t, "adamw")
-	e := start(t, plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o}))
+	e := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o}))
 	for says, c := range map[string]train.Config{
-		"none can be negative": {Optimizer: o, Policy: optim.Policy{Preset: "auto", Warmup: -1}},
+		"none can be negative": {Optimizer: o, StatePolicy: optim.Policy{Preset: "auto", Warmup: -1}},
 	} {
 		if _, err := train.New(e, feed(t, data.Config{}), c); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

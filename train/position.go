@@ -7,7 +7,7 @@ func (t *Trainer) Iterations() int64 { return t.done }
 
 // GoOnFrom counts so many iterations as done, for a run whose weights and states come from
 // elsewhere: rates, corrections and random streams of the next follow from it.
-func (t *Trainer) GoOnFrom(iterations int64) error {
+func (t *Trainer) SetIterations(iterations int64) error {
 	if iterations < 0 {
 		return fmt.Errorf("going on from iteration %d: it cannot be negative", iterations)
 	}

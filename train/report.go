@@ -12,8 +12,8 @@ type Report struct {
 	Iteration  int64   `json:"iteration"`  // done, from 1
 	Iterations int64   `json:"iterations"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
-	Norm       float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
-	Rate       float64 `json:"rate"`           // learning rate
+	GradNorm   float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
+	LR         float64 `json:"rate"`           // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
 	Perplexity float64 `json:"eval_perplexity,omitempty"` // of the evaluation
 	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
@@ -31,19 +31,19 @@ type Report struct {
 	TokensPerSecond     float64 `json:"tokens_per_second"`
 	// ShareOfBound is the time the resource that binds needs by itself, as the plan
 	// forecasts it, over the time taken; 0 when the plan has no forecast.
-	ShareOfBound float64 `json:"share_of_bound"`
+	ShareOfRoofline float64 `json:"share_of_bound"`
 
 	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
 	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
-	Left           time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
+	ETA            time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
 }
 
 // skip notes that nothing was updated, if so.
-func (r *Report) skip(skipped bool) {
+func (r *Report) markSkipped(skipped bool) {
 	if r.Skipped = skipped; !skipped {
 		return
 	}
-	if r.Norm = 0; !finite(r.Loss) {
+	if r.GradNorm = 0; !finite(r.Loss) {
 		r.Loss = 0
 	}
 }
@@ -63,7 +63,7 @@ func (t *Trainer) complete(r Report) Report {
 	r.SecondsPerIteration, r.TokensPerSecond = seconds, tokens
 	p := t.e.Plan()
 	if f := p.Forecast; f != nil && seconds > 0 {
-		r.ShareOfBound = f.AtBest * f.StepSeconds / seconds
+		r.ShareOfRoofline = f.RooflineShare * f.StepSeconds / seconds
 	}
 	r.PredictedBytes = p.Peak()[plan.OnDevice]
 	r.StateBytes, r.Compressed = StateBytes(p), t.compression.Active
@@ -74,7 +74,7 @@ func (t *Trainer) complete(r Report) Report {
 		r.MeasuredBytes = t.c.Memory()
 	}
 	if left := t.c.Iterations - t.done; left > 0 {
-		r.Left = time.Duration(float64(left) * seconds * float64(time.Second))
+		r.ETA = time.Duration(float64(left) * seconds * float64(time.Second))
 	}
 	return r
 }

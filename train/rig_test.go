@@ -50,7 +50,7 @@ func feed(t testing.TB, c data.Config) *train.Tokens {
 }
 
 // plan makes a job on a device of its own.
-func plan(t testing.TB, config string, o spillway.PlanOptions) *spillway.Job {
+func plan(t testing.TB, config string, o spillway.Options) *spillway.Job {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {

@@ -30,18 +30,18 @@ type Save struct {
 
 // state is what a checkpoint keeps besides tensors.
 type state struct {
-	Iteration int64           `json:"iteration"`
-	Optimizer optim.Config    `json:"optimizer"`
-	Schedule  optim.Schedule  `json:"schedule"`
-	Clip      float64         `json:"clip"`
-	Seed      uint64          `json:"seed"`
-	Samples   int64           `json:"samples_per_iteration"`
-	Feed      json.RawMessage `json:"feed"`
+	Iteration             int64           `json:"iteration"`
+	Optimizer             optim.Config    `json:"optimizer"`
+	Schedule              optim.Schedule  `json:"schedule"`
+	Clip                  float64         `json:"clip"`
+	Seed                  uint64          `json:"seed"`
+	SequencesPerIteration int64           `json:"samples_per_iteration"`
+	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, where there is one.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 	// Best evaluation so far, where there was one, and the last iteration evaluated.
-	Best   *Best `json:"best,omitempty"`
-	Judged int64 `json:"judged,omitempty"`
+	Best      *Best `json:"best,omitempty"`
+	Evaluated int64 `json:"judged,omitempty"`
 	// Policy on states, where there is one, and how far it has come.
 	Policy      *optim.Policy      `json:"policy,omitempty"`
 	Compression *optim.Compression `json:"compression,omitempty"`
@@ -50,10 +50,10 @@ type state struct {
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p := t.e.Plan()
-	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, Samples: p.Rows * int64(p.Micros),
-		Feed: feed, LossScale: t.scale, Best: t.best, Judged: t.judged}
-	if t.c.Policy != (optim.Policy{}) {
-		s.Policy, s.Compression = &t.c.Policy, &t.wanted
+	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches),
+		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
+	if t.c.StatePolicy != (optim.Policy{}) {
+		s.Policy, s.Compression = &t.c.StatePolicy, &t.wanted
 	}
 	return s, err
 }
@@ -75,7 +75,7 @@ func (t *Trainer) save(must bool) error {
 	}
 	dir := s.Dir
 	if t.keepsBest() && t.best != nil {
-		dir.Spared = t.best.Iteration
+		dir.AlwaysKeep = t.best.Iteration
 	}
 	path, err := dir.Save(snapshot)
 	if path != "" {
@@ -95,10 +95,10 @@ func (t *Trainer) weights() []executor.Tensor {
 
 // sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
 // saving, so that it never takes the place of a sound one.
-func (t *Trainer) sources(tensors []executor.Tensor) []safetensors.Source {
-	list := make([]safetensors.Source, len(tensors))
+func (t *Trainer) sources(tensors []executor.Tensor) []safetensors.Output {
+	list := make([]safetensors.Output, len(tensors))
 	for i, from := range tensors {
-		list[i] = safetensors.Source{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = safetensors.Output{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
 			return t.e.Read(from, func(_ int64, chunk []byte) error {
 				if !allFinite(from.Type.DType, chunk) {
 					return &DivergedError{Iteration: t.done, Param: fileName(from), Checkpoint: t.last}
@@ -216,7 +216,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err != nil {
 		return err
 	}
-	now.Iteration, now.Feed, now.Best, now.Judged = was.Iteration, was.Feed, was.Best, was.Judged
+	now.Iteration, now.Feed, now.Best, now.Evaluated = was.Iteration, was.Feed, was.Best, was.Evaluated
 	if now.LossScale != nil && was.LossScale != nil {
 		now.LossScale = was.LossScale
 	}
@@ -226,13 +226,13 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if err := sameRun(was, now); err != nil {
 		return err
 	}
-	if err := t.regain(was.Compression); err != nil {
+	if err := t.resumePolicy(was.Compression); err != nil {
 		return err
 	}
 	if err := t.feed.Seek(was.Feed); err != nil {
 		return err
 	}
-	t.done, t.scale, t.best, t.judged = was.Iteration, was.LossScale, was.Best, was.Judged
+	t.done, t.scale, t.best, t.evaluated = was.Iteration, was.LossScale, was.Best, was.Evaluated
 	return nil
 }
 

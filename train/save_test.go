@@ -28,7 +28,7 @@ func saving(t *testing.T, dir string, every int64) train.Config {
 
 func job(t *testing.T) *spillway.Job {
 	t.Helper()
-	return plan(t, withDropout, spillway.PlanOptions{Rows: 2, Micros: 2, Packed: true, Clip: true})
+	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: true})
 }
 
 func runTo(t *testing.T, ctx context.Context, c train.Config) train.Result {
@@ -121,12 +121,12 @@ func TestOtherRunsAreNotResumed(t *testing.T) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	larger := plan(t, withDropout, spillway.PlanOptions{Rows: 2, Micros: 3, Packed: true, Clip: true})
+	larger := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 3, Packed: true, Clip: true})
 	if _, err := train.New(start(t, larger), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err == nil || !strings.Contains(err.Error(), "samples_per_iteration") {
 		t.Errorf("a larger batch: %v", err)
 	}
 	// The same batch in other pieces is the same run.
-	if _, err := train.New(start(t, plan(t, withDropout, spillway.PlanOptions{Rows: 4, Packed: true, Clip: true})), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err != nil {
+	if _, err := train.New(start(t, plan(t, withDropout, spillway.Options{MicroBatchSize: 4, Packed: true, Clip: true})), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err != nil {
 		t.Error(err)
 	}
 }
@@ -160,7 +160,7 @@ func TestDamagedCheckpointsArePassedOver(t *testing.T) {
 func TestSpoiledWeightsAreNotSaved(t *testing.T) {
 	const untied = `{"model_type":"llama","vocab_size":70,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":24,"tie_word_embeddings":false}`
 	dir := t.TempDir()
-	e := start(t, plan(t, untied, spillway.PlanOptions{Rows: 2, Packed: true, Clip: true}))
+	e := start(t, plan(t, untied, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: true}))
 	c := saving(t, dir, 1)
 	c.Iterations = 5
 	c.Save.Model.Config = config(t, untied)

@@ -20,15 +20,15 @@ import (
 
 // placements are plans of one training: where states rest, and in how large pieces.
 var placements = map[string]func(slabs, blocks int) planner.Choice{
-	"on the device": planner.Alike(false, false, planner.KeepAll, 0),
+	"on the device": planner.Uniform(false, false, planner.SaveAll, 0),
 	"offloaded":     inPieces(false, 256),
 	"streamed":      inPieces(true, 1280),
 }
 
 func inPieces(stream bool, elements int64) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(stream, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Piece = elements
+		c := planner.Uniform(stream, true, planner.SaveNone, 2)(slabs, blocks)
+		c.PieceElements = elements
 		return c
 	}
 }
@@ -60,7 +60,7 @@ func TestPackedStatesSurviveOtherPlans(t *testing.T) {
 func survives(t *testing.T, o optim.Config) string {
 	t.Helper()
 	run := func(dir, where string, iterations int64) string {
-		j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: o, Choose: placements[where]})
+		j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o, Choose: placements[where]})
 		r, err := j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}})
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
@@ -113,7 +113,7 @@ func savedPacked(t *testing.T, path string) {
 
 // A plan for other states than the optimizer's is refused, and so is a checkpoint of them.
 func TestStatesOfAnotherTypeAreRefused(t *testing.T) {
-	j := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Optimizer: optimizer(t, mixed)})
+	j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, mixed)})
 	plain := optimizer(t, "adamw:lr=0.01")
 	if _, err := train.New(start(t, j), feed(t, data.Config{Seed: 8}), train.Config{Optimizer: plain}); err == nil || !strings.Contains(err.Error(), "plan again with it") {
 		t.Errorf("a plan of 8-bit states took an optimizer of f32 ones: %v", err)

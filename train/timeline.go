@@ -9,15 +9,15 @@ import (
 
 // settled is the iteration of a run that its timeline is of: the first two find caches
 // cold and libraries choosing.
-const settled = 3
+const timelineIteration = 3
 
 // iterate runs one iteration, and hands its timeline over when it is the one to look at.
 // An iteration that is cut short leaves undefined weights, so it never is.
-func (t *Trainer) iterate(numbers executor.Numbers) error {
-	if !t.watched() {
+func (t *Trainer) iterate(numbers executor.IterationArgs) error {
+	if !t.recordsTimeline() {
 		return t.e.Iterate(context.Background(), numbers)
 	}
-	ring := trace.NewRing(len(t.e.Plan().Steps))
+	ring := trace.NewRing(len(t.e.Plan().Instructions))
 	if err := t.e.Trace(ring); err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func (t *Trainer) iterate(numbers executor.Numbers) error {
 
 // watched says whether the iteration at hand is the one that the timeline is of: the
 // third of the run, or its last if that is earlier.
-func (t *Trainer) watched() bool {
+func (t *Trainer) recordsTimeline() bool {
 	if t.c.Timeline == nil {
 		return false
 	}
-	at := t.begun + settled
+	at := t.startedAt + timelineIteration
 	if t.c.Iterations > 0 {
 		at = min(at, t.c.Iterations)
 	}

@@ -39,8 +39,8 @@ type Config struct {
 	// carries weights and states over to a plan that keeps the states of the optimizer it
 	// is given, and returns the executor of that plan, which goes on in place of the
 	// first.
-	Policy   optim.Policy
-	Compress func(optim.Config) (*executor.Executor, error)
+	StatePolicy optim.Policy
+	Compress    func(optim.Config) (*executor.Executor, error)
 	// Again is asked after every iteration for another executor to go on with, which
 	// holds the same weights and states; nil for none.
 	Again func() (*executor.Executor, error)
@@ -53,9 +53,9 @@ type Config struct {
 	Notice func(string)
 
 	Save    *Save   // nil keeps nothing
-	Durable Durable // nil: a run that is killed goes on from its last checkpoint
+	Journal Journal // nil: a run that is killed goes on from its last checkpoint
 	// DurableEvery is how many iterations are made durable together; 0 counts as 1.
-	DurableEvery int64
+	JournalEvery int64
 	Evaluate     *Evaluation // nil evaluates nothing
 
 	// Timeline is given the steps of one iteration as the devices timed them, from its
@@ -73,15 +73,15 @@ type Trainer struct {
 	c    Config
 	pace pace
 
-	scale *optim.LossScale // nil where the loss is not scaled
-	begun int64            // iterations done before this run
-	done  int64            // iterations
-	saved int64            // of which the last checkpoint has so many
-	kept  int64            // of which so many are durable
-	last  string           // its path
-	best  *Best            // evaluation so far, nil for none
+	scale     *optim.LossScale // nil where the loss is not scaled
+	startedAt int64            // iterations done before this run
+	done      int64            // iterations
+	saved     int64            // of which the last checkpoint has so many
+	journaled int64            // of which so many are durable
+	last      string           // its path
+	best      *Best            // evaluation so far, nil for none
 	// judged is the last iteration that was evaluated.
-	judged int64
+	evaluated int64
 
 	compression optim.Compression // of the plan's states
 	wanted      optim.Compression // what the policy says after the last iteration
@@ -95,27 +95,27 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	t := &Trainer{e: e, feed: feed, c: c, kept: noneKept, compression: c.Policy.Begin(), wanted: c.Policy.Begin()}
-	if c.Policy != (optim.Policy{}) && keeps(t.optimizer(), e.Plan()) != nil && keeps(c.Policy.Compressed(c.Optimizer), e.Plan()) == nil {
+	t := &Trainer{e: e, feed: feed, c: c, journaled: noneJournaled, compression: c.StatePolicy.Begin(), wanted: c.StatePolicy.Begin()}
+	if c.StatePolicy != (optim.Policy{}) && checkStates(t.optimizer(), e.Plan()) != nil && checkStates(c.StatePolicy.Compressed(c.Optimizer), e.Plan()) == nil {
 		t.compression.Active, t.wanted.Active = true, true // the plan goes on where the policy had begun
 	}
-	if err := t.matches(e); err != nil {
+	if err := t.checkPlan(e); err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	if scaled(e.Plan().Update) {
+	if scalesLoss(e.Plan().Optimizer) {
 		t.scale = &c.LossScale
 	}
 	if err := t.resume(); err != nil {
 		return nil, fmt.Errorf("resuming: %w", err)
 	}
-	t.begun = t.done
+	t.startedAt = t.done
 	return t, nil
 }
 
 // Move lets the run go on with another executor, which holds the same weights and
 // optimizer state: where they rest may differ.
 func (t *Trainer) Move(to *executor.Executor) error {
-	if err := t.matches(to); err != nil {
+	if err := t.checkPlan(to); err != nil {
 		return fmt.Errorf("going on with another plan: %w", err)
 	}
 	t.e = to
@@ -137,23 +137,23 @@ func (c Config) complete() (Config, error) {
 	if c.Schedule.Total == 0 && (c.Schedule.Kind == optim.Linear || c.Schedule.Kind == optim.Cosine) {
 		c.Schedule.Total = int(c.Iterations)
 	}
-	c.ReportEvery, c.DurableEvery = max(c.ReportEvery, 1), max(c.DurableEvery, 1)
+	c.ReportEvery, c.JournalEvery = max(c.ReportEvery, 1), max(c.JournalEvery, 1)
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
 	if c.LossScale == (optim.LossScale{}) {
-		c.LossScale = optim.UsualLossScale()
+		c.LossScale = optim.DefaultLossScale()
 	}
 	if c.Iterations < 0 || !(c.Clip >= 0) {
 		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
 	}
-	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check(), c.Policy.Check())
+	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check(), c.StatePolicy.Check())
 }
 
 // matches holds the configuration against what the plan was made for.
-func (t *Trainer) matches(e *executor.Executor) error {
+func (t *Trainer) checkPlan(e *executor.Executor) error {
 	c := t.c
-	u := e.Plan().Update
+	u := e.Plan().Optimizer
 	if u == nil {
 		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", e.Plan().Model, e.Plan().Task)
 	}
@@ -164,10 +164,10 @@ func (t *Trainer) matches(e *executor.Executor) error {
 	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
 	}
-	if err := keeps(t.optimizer(), e.Plan()); err != nil {
+	if err := checkStates(t.optimizer(), e.Plan()); err != nil {
 		return err
 	}
-	if scaled(u) && !u.Clip {
+	if scalesLoss(u) && !u.Clip {
 		return fmt.Errorf("gradients in fp16 may overflow, the plan computes no norm to tell; plan again with clipping")
 	}
 	if c.Clip > 0 && !u.Clip {
@@ -178,11 +178,11 @@ func (t *Trainer) matches(e *executor.Executor) error {
 
 // scaled says whether a plan computes in fp16, whose range is too small for gradients
 // as they are.
-func scaled(u *plan.Update) bool { return u != nil && u.Attr.To == dtype.F16 }
+func scalesLoss(u *plan.Optimizer) bool { return u != nil && u.Attr.To == dtype.F16 }
 
 // keeps says whether the plan keeps what the optimizer does, in the same types.
-func keeps(o optim.Config, p *plan.Plan) error {
-	keeping, err := o.Keeping()
+func checkStates(o optim.Config, p *plan.Plan) error {
+	keeping, err := o.StatesFor()
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ type Result struct {
 // computes the norm of the gradients it has updated nothing; else the weights are
 // spoiled, and the last checkpoint is from before.
 type DivergedError struct {
-	Iteration  int64
-	Loss, Norm float64
-	Param      string // that was to be saved and is spoiled, "" when it showed before
-	Checkpoint string
+	Iteration      int64
+	Loss, GradNorm float64
+	Param          string // that was to be saved and is spoiled, "" when it showed before
+	Checkpoint     string
 }
 
 func (e *DivergedError) Error() string {
@@ -227,7 +227,7 @@ func (e *DivergedError) Error() string {
 	if e.Checkpoint != "" {
 		kept = "the last checkpoint is " + e.Checkpoint
 	}
-	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.Norm)
+	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.GradNorm)
 	if e.Param != "" {
 		what = fmt.Sprintf("param %s has elements that are no numbers", e.Param)
 	}
@@ -237,13 +237,13 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled it finishes the iteration at
 // hand, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
-	if err := t.catchUp(); err != nil {
+	if err := t.evaluateMissed(); err != nil {
 		return t.result(nan), err
 	}
 	r := t.result(nan)
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
-		if ctx.Err() != nil || t.exhausted() {
-			r.Interrupted, r.Stopped = !t.exhausted(), t.exhausted()
+		if ctx.Err() != nil || t.outOfPatience() {
+			r.Interrupted, r.Stopped = !t.outOfPatience(), t.outOfPatience()
 			break
 		}
 		report, err := t.Step()
@@ -318,22 +318,22 @@ func (t *Trainer) Step() (Report, error) {
 	}
 	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))
 	if err == nil {
-		t.judgePolicy(report)
-		if t.done%t.c.DurableEvery == 0 {
+		t.askPolicy(report)
+		if t.done%t.c.JournalEvery == 0 {
 			err = t.commit()
 		}
 	}
 	t.pace.stop(filled.Tokens)
 	if err == nil {
-		err = t.follow()
+		err = t.applyPolicy()
 	}
 	return report, err
 }
 
 // numbers of the next iteration. The loss is the mean over everything counted in
 // the iteration, so each micro-batch is scaled by the whole.
-func (t *Trainer) numbers(f Filled) (executor.Numbers, error) {
-	n := executor.Numbers{Seed: t.c.Seed, Iteration: uint64(t.done), FirstRow: uint64(f.FirstRow), MaxNorm: float32(t.c.Clip)}
+func (t *Trainer) numbers(f Filled) (executor.IterationArgs, error) {
+	n := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.c.Clip)}
 	seed, updates := float32(1), t.done+1
 	if t.scale != nil {
 		seed, updates = float32(t.scale.Scale), updates-t.scale.Skipped
@@ -363,13 +363,13 @@ func (t *Trainer) check(rate float64) (Report, error) {
 		return Report{}, err
 	}
 	loss := t.e.Loss()
-	if !t.e.Plan().Update.Clip {
+	if !t.e.Plan().Optimizer.Clip {
 		norm = 0
 	}
-	r := Report{Iteration: t.done + 1, Loss: loss, Norm: norm, Rate: rate}
+	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: rate}
 	if sound := finite(loss) && finite(norm); t.scale != nil {
 		r.LossScale = t.scale.Scale
-		r.skip(!sound)
+		r.markSkipped(!sound)
 		*t.scale = t.scale.Next(sound)
 	} else if !sound {
 		return Report{}, t.diverged(r)
@@ -382,5 +382,5 @@ func (t *Trainer) check(rate float64) (Report, error) {
 }
 
 func (t *Trainer) diverged(r Report) error {
-	return &DivergedError{Iteration: r.Iteration, Loss: r.Loss, Norm: r.Norm, Checkpoint: t.last}
+	return &DivergedError{Iteration: r.Iteration, Loss: r.Loss, GradNorm: r.GradNorm, Checkpoint: t.last}
 }

@@ -20,14 +20,14 @@ func TestAccumulationIsALargerBatch(t *testing.T) {
 	for _, config := range []string{noDropout, withDropout} {
 		var want []train.Report
 		for _, micros := range []int{1, 2, 4} {
-			o := spillway.PlanOptions{Rows: int64(4 / micros), Micros: micros, Packed: true, Clip: true}
+			o := spillway.Options{MicroBatchSize: int64(4 / micros), MicroBatches: micros, Packed: true, Clip: true}
 			got := steps(t, trainer(t, plan(t, config, o), feed(t, data.Config{Seed: 1}), train.Config{Clip: 1, Seed: 9}), 10)
 			if want == nil {
 				want = got
 			}
 			for i := range got {
-				if math.Abs(got[i].Loss-want[i].Loss) > 1e-5*want[i].Loss || math.Abs(got[i].Norm-want[i].Norm) > 1e-4*want[i].Norm {
-					t.Errorf("%d micro-batches, iteration %d: loss %v and norm %v, at once %v and %v", micros, i+1, got[i].Loss, got[i].Norm, want[i].Loss, want[i].Norm)
+				if math.Abs(got[i].Loss-want[i].Loss) > 1e-5*want[i].Loss || math.Abs(got[i].GradNorm-want[i].GradNorm) > 1e-4*want[i].GradNorm {
+					t.Errorf("%d micro-batches, iteration %d: loss %v and norm %v, at once %v and %v", micros, i+1, got[i].Loss, got[i].GradNorm, want[i].Loss, want[i].GradNorm)
 				}
 			}
 		}
@@ -36,7 +36,7 @@ func TestAccumulationIsALargerBatch(t *testing.T) {
 
 func TestSeedsDecideDropout(t *testing.T) {
 	loss := func(seed uint64) float64 {
-		o := spillway.PlanOptions{Rows: 2, Packed: true}
+		o := spillway.Options{MicroBatchSize: 2, Packed: true}
 		return steps(t, trainer(t, plan(t, withDropout, o), feed(t, data.Config{}), train.Config{Seed: seed}), 1)[0].Loss
 	}
 	if loss(1) != loss(1) {
@@ -48,7 +48,7 @@ func TestSeedsDecideDropout(t *testing.T) {
 }
 
 func TestRunsEndWithTheirData(t *testing.T) {
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	once, err := job.Train(context.Background(), feed(t, data.Config{Epochs: 1}), train.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestRunsEndWithTheirData(t *testing.T) {
 
 // What is reported is what happened.
 func TestReports(t *testing.T) {
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Clip: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: true})
 	var reports []train.Report
 	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
 		Iterations: 7, ReportEvery: 3, Report: func(r train.Report) { reports = append(reports, r) },
@@ -80,17 +80,17 @@ func TestReports(t *testing.T) {
 	var at []int64
 	for _, r := range reports {
 		at = append(at, r.Iteration)
-		if want := 1e-3 * float64(8-r.Iteration) / 7; math.Abs(r.Rate-want) > 1e-9 {
-			t.Errorf("iteration %d: rate %v, want %v", r.Iteration, r.Rate, want)
+		if want := 1e-3 * float64(8-r.Iteration) / 7; math.Abs(r.LR-want) > 1e-9 {
+			t.Errorf("iteration %d: rate %v, want %v", r.Iteration, r.LR, want)
 		}
-		if !(r.TokensPerSecond > 0) || !(r.SecondsPerIteration > 0) || !(r.ShareOfBound > 0) || !(r.Norm > 0) || r.Iterations != 7 {
+		if !(r.TokensPerSecond > 0) || !(r.SecondsPerIteration > 0) || !(r.ShareOfRoofline > 0) || !(r.GradNorm > 0) || r.Iterations != 7 {
 			t.Errorf("%+v", r)
 		}
 		if r.PredictedBytes == 0 || r.PredictedBytes != r.MeasuredBytes {
 			t.Errorf("%d bytes predicted, %d measured", r.PredictedBytes, r.MeasuredBytes)
 		}
-		if (r.Left == 0) != (r.Iteration == 7) {
-			t.Errorf("after iteration %d %v are left", r.Iteration, r.Left)
+		if (r.ETA == 0) != (r.Iteration == 7) {
+			t.Errorf("after iteration %d %v are left", r.Iteration, r.ETA)
 		}
 	}
 	if len(at) != 3 || at[0] != 3 || at[1] != 6 || at[2] != 7 {
@@ -104,7 +104,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	result, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
 		Iterations: 50, Optimizer: rate, Schedule: optim.Schedule{Kind: optim.Linear, Warmup: 40},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: 1},
@@ -127,7 +127,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 }
 
 func TestEvaluation(t *testing.T) {
-	job := plan(t, withDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	still, err := optim.Parse("adamw:lr=0")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestEvaluation(t *testing.T) {
 		t.Fatalf("losses %v, want twice the same: nothing is learned at rate 0", losses)
 	}
 	// The mean over everything is the mean of the batches, weighted by what each counts.
-	eval := plan(t, withDropout, spillway.PlanOptions{Task: spillway.Eval, Rows: 1, Packed: true})
+	eval := plan(t, withDropout, spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, Packed: true})
 	one, err := (&train.Evaluation{Executor: start(t, eval), Feed: feed(t, held)}).Loss()
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +160,8 @@ func TestEvaluation(t *testing.T) {
 }
 
 func TestEvaluationThatDoesNotFit(t *testing.T) {
-	all := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true, Budget: all.Plan.Peak()["device"]})
+	all := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Budget: all.Plan.Peak()["device"]})
 	var notices []string
 	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
 		Iterations: 2, Evaluate: &train.Evaluation{Every: 1, Feed: feed(t, data.Config{Epochs: 1})},
@@ -178,7 +178,7 @@ func TestEvaluationThatDoesNotFit(t *testing.T) {
 }
 
 func TestRunsThatCannotStart(t *testing.T) {
-	job := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	momentum, err := optim.Parse("sgd:momentum=0.9")
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestRunsThatCannotStart(t *testing.T) {
 		c    train.Config
 		says string
 	}{
-		"no optimizer":    {plan(t, noDropout, spillway.PlanOptions{Task: spillway.Eval}), train.Config{}, "plan the task train"},
+		"no optimizer":    {plan(t, noDropout, spillway.Options{Task: spillway.Eval}), train.Config{}, "plan the task train"},
 		"other optimizer": {job, train.Config{Optimizer: momentum}, "another optimizer than sgd:momentum=0.9"},
 		"no norm":         {job, train.Config{Clip: 1}, "computes no norm"},
 		"bad rate":        {job, train.Config{Optimizer: bad}, "lr is -1"},
@@ -204,8 +204,8 @@ func TestRunsThatCannotStart(t *testing.T) {
 }
 
 func TestBatchesThatCannotBe(t *testing.T) {
-	unpacked := plan(t, noDropout, spillway.PlanOptions{Rows: 2})
-	packed := plan(t, noDropout, spillway.PlanOptions{Rows: 2, Packed: true})
+	unpacked := plan(t, noDropout, spillway.Options{MicroBatchSize: 2})
+	packed := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	strange, err := data.NewLoader(texts{40, 1000}, data.Config{Length: seq})
 	if err != nil {
 		t.Fatal(err)

@@ -81,8 +81,8 @@ func followed(t *testing.T, text string, limit float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, plan(t, noDropout, spillway.PlanOptions{Rows: 2, Micros: 2, Packed: true, Optimizer: c, NoDecay: optim.UsualNoDecay(), Clip: limit > 0}))
-	decays, err := optim.UsualNoDecay().Decays()
+	e := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Optimizer: c, NoDecay: optim.DefaultNoDecay(), Clip: limit > 0}))
+	decays, err := optim.DefaultNoDecay().Decays()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (b Bytes) String() string {
 		name string
 	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
 		if b >= u.size {
-			return three(float64(b)/float64(u.size)) + " " + u.name
+			return threeDigits(float64(b)/float64(u.size)) + " " + u.name
 		}
 	}
 	return fmt.Sprintf("%d B", int64(b))
@@ -139,7 +139,7 @@ func Count(n int64) string {
 		name string
 	}{{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " K"}} {
 		if float64(n) >= u.size {
-			return three(float64(n)/u.size) + u.name
+			return threeDigits(float64(n)/u.size) + u.name
 		}
 	}
 	return strconv.FormatInt(n, 10)
@@ -151,14 +151,14 @@ func decimal(v float64) string {
 		name string
 	}{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
 		if v >= u.size {
-			return three(v/u.size) + " " + u.name
+			return threeDigits(v/u.size) + " " + u.name
 		}
 	}
-	return three(v) + " "
+	return threeDigits(v) + " "
 }
 
 // three prints three significant digits without an exponent.
-func three(v float64) string {
+func threeDigits(v float64) string {
 	switch {
 	case v >= 99.95:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -22,8 +22,8 @@ func kept(t *testing.T, piece int64) *executor.Executor {
 	goal := tiny.AdamW(1, true)
 	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
 	return started(t, graph.Train, goal, func(slabs, blocks int) planner.Choice {
-		c := planner.Alike(true, true, planner.KeepNone, 2)(slabs, blocks)
-		c.Piece = piece
+		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+		c.PieceElements = piece
 		return c
 	})
 }
@@ -51,7 +51,7 @@ func fillNumbers(t *testing.T, e *executor.Executor) {
 // States that move to a plan with other types have the bits of their numbers in those
 // types, whatever the pieces, and back again those of what is left of them.
 func TestParkedStatesAreConverted(t *testing.T) {
-	full := started(t, graph.Train, tiny.AdamW(1, true), planner.Alike(false, false, planner.KeepAll, 1))
+	full := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(false, false, planner.SaveAll, 1))
 	fillNumbers(t, full)
 	numbers := contents(t, full, full.States())
 	parked, err := weights.Park(full, "")
@@ -93,10 +93,10 @@ func inType(t *testing.T, to dtype.Type, raw []byte) (packed, back []byte) {
 	dtype.F32.Decode(numbers, raw)
 	packed, back = make([]byte, to.Bytes(int64(len(numbers)))), make([]byte, len(raw))
 	if to.Block() {
-		if err := quant.Encode(to, packed, numbers); err != nil {
+		if err := quant.Encode(to, packed, numbers, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
-		if err := quant.Decode(to, numbers, packed); err != nil {
+		if err := quant.Decode(to, numbers, packed, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
 	} else {

@@ -11,10 +11,10 @@ import (
 
 // Files are the params as a source gives them, each in its own plain type, for a folder
 // to be written from.
-func Files(params []spec.Param, from Source) []safetensors.Source {
-	list := make([]safetensors.Source, len(params))
+func Outputs(params []spec.Param, from Values) []safetensors.Output {
+	list := make([]safetensors.Output, len(params))
 	for i, p := range params {
-		list[i] = safetensors.Source{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = safetensors.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(w io.Writer) error {
 			r, err := quant.Plain(p.Type.DType, p.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(p.Name, first, dst) })
 			if err == nil {
 				_, err = io.Copy(w, r)
@@ -26,11 +26,11 @@ func Files(params []spec.Param, from Source) []safetensors.Source {
 }
 
 // FilesOf are the weights an executor holds, bit for bit.
-func FilesOf(e *executor.Executor) []safetensors.Source {
+func ExecutorOutputs(e *executor.Executor) []safetensors.Output {
 	tensors := e.Weights()
-	list := make([]safetensors.Source, len(tensors))
+	list := make([]safetensors.Output, len(tensors))
 	for i, t := range tensors {
-		list[i] = safetensors.Source{Name: t.Param.Name, Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = safetensors.Output{Name: t.Param.Name, Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
 			return e.Read(t, func(_ int64, chunk []byte) error {
 				_, err := w.Write(chunk)
 				return err

@@ -22,7 +22,7 @@ type Tensors interface {
 // bitsandbytes quantized decode as it decodes them. Every param must be there in its
 // shape, and every tensor of the folder must be a param or known to be none: a tensor
 // that nobody reads means that the wrong model does.
-func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error) {
+func FromSource(t Tensors, info arch.Info, params []spec.Param) (Values, error) {
 	list, err := stored.Collect(t.Tensors())
 	if err != nil {
 		return nil, err
@@ -46,16 +46,16 @@ func FromTensors(t Tensors, info arch.Info, params []spec.Param) (Source, error)
 		f[p.Name], used[found.Name] = found, true
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the folder lacks %s", few(missing))
+		return nil, fmt.Errorf("the folder lacks %s", shortList(missing))
 	}
 	var unknown []string
 	for _, tensor := range list {
-		if !used[tensor.Name] && !info.Buffer(tensor.Name) {
+		if !used[tensor.Name] && !info.IsBuffer(tensor.Name) {
 			unknown = append(unknown, tensor.Name)
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("the folder has %s, for which the model has no use; is config.json the one of these weights?", few(unknown))
+		return nil, fmt.Errorf("the folder has %s, for which the model has no use; is config.json the one of these weights?", shortList(unknown))
 	}
 	return f, nil
 }
@@ -70,7 +70,7 @@ func find(byName map[string]stored.Tensor, info arch.Info, param string) (stored
 }
 
 // few names some of a list, so that an error stays readable.
-func few(names []string) string {
+func shortList(names []string) string {
 	const shown = 4
 	slices.Sort(names)
 	if n := len(names); n > shown {
@@ -102,13 +102,13 @@ func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 
 // Join reads the params that the first source is for from it, and all others from
 // the second: a folder's weights with fresh adapters.
-func Join(has func(param string) bool, first, second Source) Source {
+func Join(has func(param string) bool, first, second Values) Values {
 	return joined{has, first, second}
 }
 
 type joined struct {
 	has           func(string) bool
-	first, second Source
+	first, second Values
 }
 
 func (j joined) Packed(param string, t dtype.Type) (io.Reader, bool) {

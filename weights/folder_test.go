@@ -13,6 +13,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 	"spillway/spec"
@@ -23,9 +24,9 @@ import (
 func file(t *testing.T, infos ...safetensors.Info) *safetensors.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	var sources []safetensors.Source
+	var sources []safetensors.Output
 	for _, x := range infos {
-		sources = append(sources, safetensors.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		sources = append(sources, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			for i := range x.Shape.Elements() {
 				if _, err := w.Write(encoded(x.Type, float32(i)/4)); err != nil {
 					return err
@@ -67,7 +68,7 @@ func tensor(name string, t dtype.Type, dims ...int) safetensors.Info {
 
 func TestTensorsOfAnyPrecisionAreWidened(t *testing.T) {
 	f := file(t, tensor("f64", dtype.F64, 6), tensor("f32", dtype.F32, 6), tensor("f16", dtype.F16, 6), tensor("bf16", dtype.BF16, 6))
-	s, err := weights.FromTensors(f, arch.Info{}, []spec.Param{param("f64", 6), param("f32", 6), param("f16", 6), param("bf16", 6)})
+	s, err := weights.FromSource(f, arch.Info{}, []spec.Param{param("f64", 6), param("f32", 6), param("f16", 6), param("bf16", 6)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestFoldersNameTheirTensorsDifferently(t *testing.T) {
 		"old": file(t, tensor("wte.weight", dtype.F32, 4, 2), tensor("h.0.ln_1.weight", dtype.F32, 2),
 			tensor("h.0.attn.bias", dtype.F32, 1, 1, 4, 4), tensor("lm_head.weight", dtype.F32, 4, 2)),
 	} {
-		s, err := weights.FromTensors(f, gpt2, params)
+		s, err := weights.FromSource(f, gpt2, params)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -110,7 +111,7 @@ func TestWrongFoldersAreRefused(t *testing.T) {
 		"unknown": {[]safetensors.Info{tensor("a", dtype.F32, 2), tensor("b", dtype.F32, 2, 3), tensor("c", dtype.F32, 1)}, []string{"has c", "no use"}},
 		"shape":   {[]safetensors.Info{tensor("a", dtype.F32, 2), tensor("b", dtype.F32, 3, 2)}, []string{"b in", "[3 2]", "[2 3]"}},
 	} {
-		_, err := weights.FromTensors(file(t, c.infos...), arch.Info{}, params)
+		_, err := weights.FromSource(file(t, c.infos...), arch.Info{}, params)
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue
@@ -124,12 +125,12 @@ func TestWrongFoldersAreRefused(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	base, err := weights.FromTensors(file(t, tensor("a", dtype.F32, 5)), arch.Info{}, []spec.Param{param("a", 5)})
+	base, err := weights.FromSource(file(t, tensor("a", dtype.F32, 5)), arch.Info{}, []spec.Param{param("a", 5)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	zero := spec.Param{Name: "lora", Init: spec.Init{Dist: "constant", Scale: 9}}
-	adapters, err := weights.Fresh([]spec.Param{zero}, 0)
+	adapters, err := weights.Random([]spec.Param{zero}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,12 +146,12 @@ func TestFilesReadBack(t *testing.T) {
 		{Name: "a", Type: op.Type{DType: dtype.F32, Shape: shape.Of(300, 70)}, Init: nn.Normal(1)},
 		{Name: "b", Type: op.Type{DType: dtype.BF16, Shape: shape.Of(7)}, Init: nn.Normal(1)},
 	}
-	source, err := weights.Fresh(params, 3)
+	source, err := weights.Random(params, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := safetensors.WriteFile(vfs.OS, path, weights.Files(params, source)); err != nil {
+	if err := safetensors.WriteFile(vfs.OS, path, weights.Outputs(params, source)); err != nil {
 		t.Fatal(err)
 	}
 	f, err := safetensors.Open(path)
@@ -158,7 +159,7 @@ func TestFilesReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	stored, err := weights.FromTensors(f, arch.Info{}, params)
+	stored, err := weights.FromSource(f, arch.Info{}, params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +175,8 @@ func TestFilesReadBack(t *testing.T) {
 			}
 		}
 	}
-	params[1].Type.DType = dtype.NF4
-	if err := weights.Files(params, source)[1].Write(io.Discard); err == nil {
+	params[1].Type.DType = quant.NF4
+	if err := weights.Outputs(params, source)[1].Write(io.Discard); err == nil {
 		t.Error("a block format was written from plain numbers")
 	}
 }

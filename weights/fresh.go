@@ -12,10 +12,10 @@ import (
 // Fresh is a source of random numbers: each param as its Init says, from streams
 // that derive from the seed and the param's name. An element is a pure function of
 // (seed, name, index). Params that start as lengths of others are not among them.
-func Fresh(params []spec.Param, seed uint64) (Source, error) {
-	f := fresh{}
+func Random(params []spec.Param, seed uint64) (Values, error) {
+	f := random{}
 	for _, p := range params {
-		if IsLength(p) {
+		if IsMagnitude(p) {
 			continue // of weights that come from elsewhere: see Lengths
 		}
 		fill := fills[p.Init.Dist]
@@ -24,21 +24,21 @@ func Fresh(params []spec.Param, seed uint64) (Source, error) {
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.Name))
-		f[p.Name] = start{fill, op.Key(seed, h.Sum64()), p.Init.Scale}
+		f[p.Name] = randomParam{fill, op.Key(seed, h.Sum64()), p.Init.Scale}
 	}
 	return f, nil
 }
 
 // fresh is how each param starts, by name.
-type fresh map[string]start
+type random map[string]randomParam
 
-type start struct {
+type randomParam struct {
 	fill  func(key uint64, scale float64, first int64, dst []float32)
 	key   uint64
 	scale float64
 }
 
-func (f fresh) Read(param string, first int64, dst []float32) error {
+func (f random) Read(param string, first int64, dst []float32) error {
 	s, ok := f[param]
 	if !ok {
 		return fmt.Errorf("param %s is not part of the model these weights were made for", param)

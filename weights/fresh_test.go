@@ -11,20 +11,20 @@ import (
 	"spillway/weights"
 )
 
-func fresh(t *testing.T, seed uint64, inits map[string]nn.Init) weights.Source {
+func random(t *testing.T, seed uint64, inits map[string]nn.Init) weights.Values {
 	t.Helper()
 	var params []spec.Param
 	for name, init := range inits {
 		params = append(params, spec.Param{Name: name, Init: init})
 	}
-	s, err := weights.Fresh(params, seed)
+	s, err := weights.Random(params, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func numbers(t *testing.T, s weights.Source, param string, first int64, n int) []float32 {
+func numbers(t *testing.T, s weights.Values, param string, first int64, n int) []float32 {
 	t.Helper()
 	dst := make([]float32, n)
 	if err := s.Read(param, first, dst); err != nil {
@@ -51,7 +51,7 @@ func moments(list []float32) (mean, std, kurtosis float64) {
 
 func TestFreshNumbersHaveTheirDistribution(t *testing.T) {
 	const n = 400_000
-	s := fresh(t, 7, map[string]nn.Init{"normal": nn.Normal(0.02), "uniform": nn.Uniform(0.5), "one": nn.Constant(1)})
+	s := random(t, 7, map[string]nn.Init{"normal": nn.Normal(0.02), "uniform": nn.Uniform(0.5), "one": nn.Constant(1)})
 	// The bounds are five standard errors.
 	for _, c := range []struct {
 		name           string
@@ -78,7 +78,7 @@ func TestFreshNumbersHaveTheirDistribution(t *testing.T) {
 // An element depends on seed, name and index, not on how it is asked for.
 func TestFreshNumbersArePure(t *testing.T) {
 	inits := map[string]nn.Init{"a": nn.Normal(1), "b": nn.Normal(1), "u": nn.Uniform(1)}
-	s := fresh(t, 1, inits)
+	s := random(t, 1, inits)
 	for _, name := range []string{"a", "u"} {
 		whole := numbers(t, s, name, 0, 101)
 		for first := range 20 {
@@ -92,19 +92,19 @@ func TestFreshNumbersArePure(t *testing.T) {
 	if slices.Equal(numbers(t, s, "a", 0, 50), numbers(t, s, "b", 0, 50)) {
 		t.Error("two params of one distribution start alike")
 	}
-	if slices.Equal(numbers(t, s, "a", 0, 50), numbers(t, fresh(t, 2, inits), "a", 0, 50)) {
+	if slices.Equal(numbers(t, s, "a", 0, 50), numbers(t, random(t, 2, inits), "a", 0, 50)) {
 		t.Error("two seeds give the same numbers")
 	}
-	if !slices.Equal(numbers(t, s, "a", 0, 50), numbers(t, fresh(t, 1, inits), "a", 0, 50)) {
+	if !slices.Equal(numbers(t, s, "a", 0, 50), numbers(t, random(t, 1, inits), "a", 0, 50)) {
 		t.Error("one seed gives different numbers")
 	}
 }
 
 func TestFreshRefuses(t *testing.T) {
-	if _, err := weights.Fresh([]spec.Param{{Name: "w", Init: nn.Init{Dist: "cauchy"}}}, 0); err == nil || !strings.Contains(err.Error(), "cauchy") {
+	if _, err := weights.Random([]spec.Param{{Name: "w", Init: nn.Init{Dist: "cauchy"}}}, 0); err == nil || !strings.Contains(err.Error(), "cauchy") {
 		t.Errorf("an unknown distribution: %v", err)
 	}
-	if err := fresh(t, 0, nil).Read("w", 0, make([]float32, 1)); err == nil || !strings.Contains(err.Error(), "w is not part") {
+	if err := random(t, 0, nil).Read("w", 0, make([]float32, 1)); err == nil || !strings.Contains(err.Error(), "w is not part") {
 		t.Errorf("an unknown param: %v", err)
 	}
 }

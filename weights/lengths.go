@@ -13,8 +13,8 @@ import (
 // Lengths is a source of the magnitudes of adapters as they start: the lengths of the
 // weights beside them, with what the adapters add at first. All others of the params are
 // read from a source.
-func Lengths(params []spec.Param, from Source) Source {
-	l := lengths{from: from, params: map[string]spec.Param{}}
+func Magnitudes(params []spec.Param, from Values) Values {
+	l := magnitudes{from: from, params: map[string]spec.Param{}}
 	for _, p := range params {
 		l.params[p.Name] = p
 	}
@@ -22,29 +22,29 @@ func Lengths(params []spec.Param, from Source) Source {
 }
 
 // IsLength says whether a param starts as lengths of others.
-func IsLength(p spec.Param) bool {
-	return p.Init.Dist == nn.RowLengths || p.Init.Dist == nn.ColumnLengths
+func IsMagnitude(p spec.Param) bool {
+	return p.Init.Dist == nn.RowMagnitudes || p.Init.Dist == nn.ColumnMagnitudes
 }
 
-type lengths struct {
-	from   Source
+type magnitudes struct {
+	from   Values
 	params map[string]spec.Param
 }
 
 // Read measures the outputs from the first-th on.
-func (l lengths) Read(param string, first int64, dst []float32) error {
+func (l magnitudes) Read(param string, first int64, dst []float32) error {
 	p, ok := l.params[param]
 	module, _, cut := strings.Cut(param, ".lora_")
-	if !ok || !cut || !IsLength(p) {
+	if !ok || !cut || !IsMagnitude(p) {
 		return fmt.Errorf("param %s is not the magnitude of an adapter", param)
 	}
-	a, err := l.low(module)
+	a, err := l.adapter(module)
 	if err != nil {
 		return err
 	}
 	a.scale = p.Init.Scale
 	sums := make([]float64, len(dst))
-	if p.Init.Dist == nn.RowLengths {
+	if p.Init.Dist == nn.RowMagnitudes {
 		err = l.rows(module, a, first, sums)
 	} else {
 		err = l.columns(module, a, first, sums)
@@ -62,18 +62,18 @@ type lowRank struct {
 	scale    float64
 }
 
-func (l lengths) low(module string) (lowRank, error) {
+func (l magnitudes) adapter(module string) (lowRank, error) {
 	down, up := l.params[module+".lora_A.weight"], l.params[module+".lora_B.weight"]
 	a := lowRank{rank: down.Type.Shape[0], in: down.Type.Shape[1]}
 	var err error
-	if a.down, err = whole(l.from, down.Name, down.Type.Shape); err != nil {
+	if a.down, err = readWhole(l.from, down.Name, down.Type.Shape); err != nil {
 		return a, err
 	}
-	a.up, err = whole(l.from, up.Name, up.Type.Shape)
+	a.up, err = readWhole(l.from, up.Name, up.Type.Shape)
 	return a, err
 }
 
-func whole(from Source, param string, s shape.Shape) ([]float32, error) {
+func readWhole(from Values, param string, s shape.Shape) ([]float32, error) {
 	out := make([]float32, s.Elements())
 	return out, from.Read(param, 0, out)
 }
@@ -86,7 +86,7 @@ func (a lowRank) at(o, i int64) (v float64) {
 }
 
 // rows adds up the squares of rows of a weight [out in].
-func (l lengths) rows(module string, a lowRank, first int64, sums []float64) error {
+func (l magnitudes) rows(module string, a lowRank, first int64, sums []float64) error {
 	row := make([]float32, a.in)
 	for k := range sums {
 		o := first + int64(k)
@@ -102,7 +102,7 @@ func (l lengths) rows(module string, a lowRank, first int64, sums []float64) err
 }
 
 // columns adds up the squares of columns of a weight [in out].
-func (l lengths) columns(module string, a lowRank, first int64, sums []float64) error {
+func (l magnitudes) columns(module string, a lowRank, first int64, sums []float64) error {
 	out := l.params[module+".weight"].Type.Shape[1]
 	part := make([]float32, len(sums))
 	for i := range a.in {

@@ -18,7 +18,7 @@ import (
 // that are to be tried out, not trained: params have the spread that their Init says.
 // One in a 4-bit type is made of random codes, faster than numbers could be coded, and so
 // has other numbers than the same param in a plain type.
-func Noise(params []spec.Param, seed uint64) (Source, error) {
+func Noise(params []spec.Param, seed uint64) (Values, error) {
 	n := noise{}
 	for _, p := range params {
 		like, known := spreads[p.Init.Dist]
@@ -27,9 +27,9 @@ func Noise(params []spec.Param, seed uint64) (Source, error) {
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.Name))
-		n[p.Name] = grain{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), deviation: like * p.Init.Scale}
+		n[p.Name] = noiseParam{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), deviation: like * p.Init.Scale}
 		if p.Init.Dist == "constant" {
-			n[p.Name] = grain{constant: true, value: p.Init.Scale}
+			n[p.Name] = noiseParam{constant: true, value: p.Init.Scale}
 		}
 	}
 	return n, nil
@@ -39,9 +39,9 @@ func Noise(params []spec.Param, seed uint64) (Source, error) {
 var spreads = map[string]float64{"normal": 1, "uniform": 1 / math.Sqrt(3), "constant": 0}
 
 // noise is how each param is made, by name.
-type noise map[string]grain
+type noise map[string]noiseParam
 
-type grain struct {
+type noiseParam struct {
 	key       uint64
 	deviation float64
 	size      int64 // elements
@@ -66,11 +66,11 @@ func (n noise) Read(param string, first int64, dst []float32) error {
 // Packed is random codes, all blocks with one absmax that gives them their deviation.
 func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	g, ok := n[param]
-	if !ok || g.constant || t != dtype.NF4 && t != dtype.FP4 {
+	if !ok || g.constant || t != quant.NF4 && t != quant.FP4 {
 		return nil, false
 	}
-	codes, blocks := (g.size+1)/2, (g.size+dtype.BlockElements-1)/dtype.BlockElements
-	groups := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks
+	codes, blocks := (g.size+1)/2, (g.size+quant.FourBitBlock-1)/quant.FourBitBlock
+	groups := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup
 	var offset [4]byte
 	binary.LittleEndian.PutUint32(offset[:], math.Float32bits(float32(g.deviation/deviationOf(quant.FourBitOf(t)))))
 	return io.MultiReader(
@@ -107,7 +107,7 @@ func (r *randomBytes) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	const step = 64 << 10
-	err := shared(p, step, func(at int64, part []byte) error {
+	err := inParallel(p, step, func(at int64, part []byte) error {
 		r.fill(part, (r.at+at)/8)
 		return nil
 	})

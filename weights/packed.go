@@ -17,7 +17,7 @@ type Packed interface {
 	Packed(param string, t dtype.Type) (r io.Reader, ok bool)
 }
 
-func packed(from Source, param string, t dtype.Type) (io.Reader, bool) {
+func packed(from Values, param string, t dtype.Type) (io.Reader, bool) {
 	if p, ok := from.(Packed); ok {
 		return p.Packed(param, t)
 	}
@@ -36,7 +36,7 @@ func (zeroBytes) Read(p []byte) (int, error) {
 
 // blocks reads as a tensor in a block type: as the source has it, or coded from its
 // numbers as they are read.
-func blocks(t executor.Tensor, from Source) (io.Reader, error) {
+func blocks(t executor.Tensor, from Values) (io.Reader, error) {
 	param, kind := t.Param.Name, t.Type.DType
 	if r, ok := packed(from, param, kind); ok {
 		return r, nil
@@ -49,7 +49,7 @@ func blocks(t executor.Tensor, from Source) (io.Reader, error) {
 }
 
 // writeBlocks writes a tensor of a block type, whose chunks come in order.
-func writeBlocks(e *executor.Executor, t executor.Tensor, from Source) error {
+func writeBlocks(e *executor.Executor, t executor.Tensor, from Values) error {
 	r, err := blocks(t, from)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ type storage interface {
 }
 
 // ParkedBytes is what parking an executor's state takes.
-func ParkedBytes(e *executor.Executor) int64 { return bytesOf(held(e)) }
+func ParkedBytes(e *executor.Executor) int64 { return bytesOf(tensorsOf(e)) }
 
 func bytesOf(list []executor.Tensor) (n int64) {
 	for _, t := range list {
@@ -48,14 +48,14 @@ func bytesOf(list []executor.Tensor) (n int64) {
 
 // trained is what training changes.
 func trained(e *executor.Executor) []executor.Tensor {
-	return slices.DeleteFunc(held(e), func(t executor.Tensor) bool { return t.Param.Frozen() })
+	return slices.DeleteFunc(tensorsOf(e), func(t executor.Tensor) bool { return t.Param.Frozen() })
 }
 
-func held(e *executor.Executor) []executor.Tensor { return append(e.Weights(), e.States()...) }
+func tensorsOf(e *executor.Executor) []executor.Tensor { return append(e.Weights(), e.States()...) }
 
 // Park copies what an executor holds to host memory, or to a file in a folder if one
 // is named. The file is gone with Close.
-func Park(e *executor.Executor, folder string) (*Parked, error) { return park(e, folder, held) }
+func Park(e *executor.Executor, folder string) (*Parked, error) { return park(e, folder, tensorsOf) }
 
 // ParkTrained is Park without frozen weights, which Restore then leaves as they are.
 func ParkTrained(e *executor.Executor, folder string) (*Parked, error) {

@@ -21,7 +21,7 @@ func started(t *testing.T, task graph.Task, goal planner.Goal, choose func(slabs
 	dev := cpu.Open(cpu.Options{Threads: 1})
 	site := tiny.Site(1 << 20)
 	site.Kernels = dev
-	p, err := planner.Build(tiny.Model(t, tiny.Llama, graph.Config{Rows: 1, Seq: 16, Task: task}), goal, site, choose)
+	p, err := planner.Build(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 16, Task: task}), goal, site, choose)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +81,11 @@ func same(t *testing.T, got, want map[string][]byte) {
 func TestParkedStateComesBack(t *testing.T) {
 	folder := t.TempDir()
 	for _, in := range []string{"", folder} {
-		from := started(t, graph.Train, tiny.AdamW(1, true), planner.Alike(false, false, planner.KeepAll, 1))
+		from := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(false, false, planner.SaveAll, 1))
 		fillAll(t, from)
 		want := contents(t, from, append(from.Weights(), from.States()...))
-		to := started(t, graph.Train, tiny.AdamW(1, true), planner.Alike(true, true, planner.KeepNone, 2))
-		infer := started(t, graph.Infer, planner.Goal{}, planner.Alike(true, false, planner.KeepAll, 2))
+		to := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(true, true, planner.SaveNone, 2))
+		infer := started(t, graph.Infer, planner.Goal{}, planner.Uniform(true, false, planner.SaveAll, 2))
 		before := offheap.Mapped()
 		p, err := weights.Park(from, in)
 		if err != nil {
@@ -115,7 +115,7 @@ func TestParkedStateComesBack(t *testing.T) {
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%v left, %v", left, err)
 	}
-	if _, err := weights.Park(started(t, graph.Infer, planner.Goal{}, planner.Alike(false, false, planner.KeepAll, 1)), "no/such/folder"); err == nil {
+	if _, err := weights.Park(started(t, graph.Infer, planner.Goal{}, planner.Uniform(false, false, planner.SaveAll, 1)), "no/such/folder"); err == nil {
 		t.Error("parked in a folder that does not exist")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Values reads a tensor as numbers. Widening them loses nothing: written again they
 // are the same bits.
-func Values(e *executor.Executor, t executor.Tensor) ([]float32, error) {
+func ReadF32(e *executor.Executor, t executor.Tensor) ([]float32, error) {
 	if !t.Type.DType.IsPlain() {
 		return nil, fmt.Errorf("param %s rests as %v, which is no plain number; only f32, bf16 and f16 are read as such", t.Param.Name, t.Type.DType)
 	}

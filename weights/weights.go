@@ -15,20 +15,20 @@ import (
 )
 
 // Source knows the values of params. Read may be called from several goroutines.
-type Source interface {
+type Values interface {
 	// Read fills dst with the elements of a param from the first-th on.
 	Read(param string, first int64, dst []float32) error
 }
 
 // Load writes every param of an executor's plan, its full-precision master where
 // the plan has one, and zeros to what the optimizer keeps besides.
-func Load(e *executor.Executor, from Source) error {
+func Load(e *executor.Executor, from Values) error {
 	return LoadSome(e, from, func(plan.SlabParam) bool { return true })
 }
 
 // LoadSome is Load for some of the params; the others have their values already.
-func LoadSome(e *executor.Executor, from Source, wanted func(plan.SlabParam) bool) error {
-	for _, t := range held(e) {
+func LoadSome(e *executor.Executor, from Values, wanted func(plan.SlabParam) bool) error {
+	for _, t := range tensorsOf(e) {
 		values := from
 		if t.State != "" && t.State != executor.Master {
 			values = zeros{}
@@ -45,8 +45,8 @@ func LoadSome(e *executor.Executor, from Source, wanted func(plan.SlabParam) boo
 
 // Replace writes every param and its master, and leaves what the optimizer keeps
 // besides as it is.
-func Replace(e *executor.Executor, from Source) error {
-	for _, t := range held(e) {
+func Replace(e *executor.Executor, from Values) error {
+	for _, t := range tensorsOf(e) {
 		if t.State != "" && t.State != executor.Master {
 			continue
 		}
@@ -66,12 +66,12 @@ func (zeros) Read(_ string, _ int64, dst []float32) error {
 }
 
 // pieceElements is how many numbers are converted at a time.
-const pieceElements = 16 << 10
+const chunkElements = 16 << 10
 
 // pieces are used again and again: loading is no time to make garbage.
-var pieces = sync.Pool{New: func() any { return new([pieceElements]float32) }}
+var chunkPool = sync.Pool{New: func() any { return new([chunkElements]float32) }}
 
-func write(e *executor.Executor, t executor.Tensor, from Source) error {
+func write(e *executor.Executor, t executor.Tensor, from Values) error {
 	if t.Type.DType.Block() {
 		return writeBlocks(e, t, from)
 	}
@@ -80,9 +80,9 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 	}
 	width := t.Type.DType.Bytes(1)
 	return e.Write(t, func(offset int64, chunk []byte) error {
-		return shared(chunk, pieceElements*width, func(at int64, part []byte) error {
-			whole := pieces.Get().(*[pieceElements]float32)
-			defer pieces.Put(whole)
+		return inParallel(chunk, chunkElements*width, func(at int64, part []byte) error {
+			whole := chunkPool.Get().(*[chunkElements]float32)
+			defer chunkPool.Put(whole)
 			piece := whole[:]
 			for first := (offset + at) / width; len(part) > 0; first += int64(len(piece)) {
 				piece = piece[:min(len(piece), len(part)/int(width))]
@@ -99,7 +99,7 @@ func write(e *executor.Executor, t executor.Tensor, from Source) error {
 
 // shared cuts a chunk into a part for each processor, of whole pieces, and does them at
 // once. at is where a part begins.
-func shared(chunk []byte, piece int64, do func(at int64, part []byte) error) error {
+func inParallel(chunk []byte, piece int64, do func(at int64, part []byte) error) error {
 	n := int64(len(chunk))
 	share := max(1, (n/piece+int64(runtime.GOMAXPROCS(0))-1)/int64(runtime.GOMAXPROCS(0))) * piece
 	errs := make([]error, (n+share-1)/share)

@@ -21,9 +21,9 @@ type adapterFlags struct {
 	targets, exclude, save    []string
 	layers                    []int
 	rankPattern, alphaPattern map[string]string
-	stabilized, dora          bool
+	rankStabilized, dora      bool
 	bias, init, base          string
-	outliers                  float64
+	int8Threshold             float64
 }
 
 // add adds the flags to a command.
@@ -38,27 +38,27 @@ func (a *adapterFlags) add(cmd *cobra.Command) {
 	f.StringToStringVar(&a.rankPattern, "rank-pattern", nil, "other ranks by layer, `NAME=RANK`,...")
 	f.StringToStringVar(&a.alphaPattern, "alpha-pattern", nil, "other strengths by layer, `NAME=ALPHA`,...")
 	f.StringSliceVar(&a.save, "modules-to-save", nil, "train these modules whole beside the adapters: `NAMES` such as lm_head")
-	f.BoolVar(&a.stabilized, "rslora", false, "scale by alpha over the root of the rank (rsLoRA)")
+	f.BoolVar(&a.rankStabilized, "rslora", false, "scale by alpha over the root of the rank (rsLoRA)")
 	f.BoolVar(&a.dora, "dora", false, "train the lengths of adapted weights too (DoRA)")
 	f.StringVar(&a.bias, "lora-bias", string(lora.NoBias), "biases of the model to train: `none|all|lora_only`")
 	f.StringVar(&a.init, "init-lora", string(hf.InitDefault), "how adapters start, `true|gaussian|false`: true and gaussian add nothing at first")
 	f.StringVar(&a.base, "base", "", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8` (default: that of a quantized folder, else nf4)")
-	f.Float64Var(&a.outliers, "int8-threshold", 0, "with --base int8: multiply whole numbers, and inputs of magnitude `X` or more apart, as LLM.int8 does with 6\n(default: multiply by decoded weights)")
+	f.Float64Var(&a.int8Threshold, "int8-threshold", 0, "with --base int8: multiply whole numbers, and inputs of magnitude `X` or more apart, as LLM.int8 does with 6\n(default: multiply by decoded weights)")
 }
 
 // options are the flags for the library.
 func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 	if a.rank < 1 {
-		return o, misused("--rank %d; it is at least 1", a.rank)
+		return o, usageErrorf("--rank %d; it is at least 1", a.rank)
 	}
 	o = lora.Options{
-		Rank: a.rank, Alpha: a.alpha, Dropout: a.dropout, Layers: a.layers, RankStabilized: a.stabilized, DoRA: a.dora,
-		Bias: lora.Bias(a.bias), Save: a.save, Init: hf.AdapterInit(a.init),
+		Rank: a.rank, Alpha: a.alpha, Dropout: a.dropout, Layers: a.layers, RankStabilized: a.rankStabilized, DoRA: a.dora,
+		Bias: lora.Bias(a.bias), ModulesToSave: a.save, Init: hf.AdapterInit(a.init),
 	}
 	if o.Alpha == 0 {
 		o.Alpha = 2 * float64(a.rank)
 	}
-	o.Targets, o.Pattern = namesOrPattern(a.targets)
+	o.Targets, o.TargetPattern = namesOrPattern(a.targets)
 	o.Exclude, o.ExcludePattern = namesOrPattern(a.exclude)
 	if o.RankPattern, err = numbers(a.rankPattern, "--rank-pattern", func(s string) (int64, error) { return strconv.ParseInt(s, 10, 32) }); err != nil {
 		return o, err
@@ -68,10 +68,10 @@ func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 	}
 	if quantized {
 		var ok bool
-		if o.Base, ok = codedTypes[a.base]; !ok && a.base != "" {
-			return o, misused("--base %q; it is nf4, fp4, int8 or fp8", a.base)
+		if o.Base, ok = quantFormats[a.base]; !ok && a.base != "" {
+			return o, usageErrorf("--base %q; it is nf4, fp4, int8 or fp8", a.base)
 		}
-		o.Outliers = a.outliers
+		o.Outliers = a.int8Threshold
 	}
 	return o, nil
 }
@@ -93,7 +93,7 @@ func numbers[V any](texts map[string]string, flag string, parse func(string) (V,
 	for name, text := range texts {
 		v, err := parse(text)
 		if err != nil {
-			return nil, misused("%s %s=%s; write it like q_proj=8", flag, name, text)
+			return nil, usageErrorf("%s %s=%s; write it like q_proj=8", flag, name, text)
 		}
 		out[name] = v
 	}
@@ -101,8 +101,8 @@ func numbers[V any](texts map[string]string, flag string, parse func(string) (V,
 }
 
 // baseName is how people call the format of a base.
-func baseName(t dtype.Type) string {
-	for name, of := range codedTypes {
+func formatName(t dtype.Type) string {
+	for name, of := range quantFormats {
 		if of == t {
 			return name
 		}
@@ -111,28 +111,28 @@ func baseName(t dtype.Type) string {
 }
 
 // special says what is unusual about adapters, in a few words each.
-func special(o lora.Options) (words []string) {
+func adapterTraits(o lora.Options) (words []string) {
 	if o.DoRA {
 		words = append(words, "DoRA")
 	}
 	if o.RankStabilized {
 		words = append(words, "rank-stabilized")
 	}
-	if o.Bias == lora.AllBiases || o.Bias == lora.AdaptedOnly {
+	if o.Bias == lora.AllBiases || o.Bias == lora.LoRAOnly {
 		words = append(words, "biases too")
 	}
-	if len(o.Save) > 0 {
-		words = append(words, strings.Join(o.Save, " and ")+" whole")
+	if len(o.ModulesToSave) > 0 {
+		words = append(words, strings.Join(o.ModulesToSave, " and ")+" whole")
 	}
 	return words
 }
 
 // openBeginning opens the adapter to begin from, nil where none is named.
-func openBeginning(dir string) (*lora.Adapter, error) {
+func openInitialAdapter(dir string) (*lora.Adapter, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	a, err := lora.Open(newestOf(dir))
+	a, err := lora.Open(newestCheckpoint(dir))
 	if err != nil {
 		return nil, fmt.Errorf("opening the adapter to begin from: %w", err)
 	}

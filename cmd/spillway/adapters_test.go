@@ -28,7 +28,7 @@ func TestAdapterFlags(t *testing.T) {
 	if !strings.Contains(r.out, "rank 3, DoRA, rank-stabilized beside fp8 weights") {
 		t.Errorf("the goal is not told: %s", r.out)
 	}
-	a, err := hf.OpenAdapter(newestOf(filepath.Join(dir, "first")))
+	a, err := hf.OpenAdapter(newestCheckpoint(filepath.Join(dir, "first")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 // asked is what plan is asked for besides the plan.
-type asked struct {
+type adviceOptions struct {
 	maxBatch, maxSeq, explain, compare bool
 	timeline                           string // file for it, "" for none
 }
 
-func adviceFlags(cmd *cobra.Command) *asked {
-	a := &asked{}
+func adviceFlags(cmd *cobra.Command) *adviceOptions {
+	a := &adviceOptions{}
 	f := cmd.Flags()
 	f.BoolVar(&a.maxBatch, "max-batch", false, "plan the largest micro-batch that fits, instead of --batch")
 	f.BoolVar(&a.maxSeq, "max-seq", false, "plan the longest samples that fit, instead of --seq")
@@ -34,15 +34,15 @@ func adviceFlags(cmd *cobra.Command) *asked {
 // advice is what plan says besides the plan.
 type advice struct {
 	Largest *largestReport     `json:"largest,omitempty"`
-	Start   *planner.Taken     `json:"everything_on_the_device,omitempty"` // where the ladder begins
-	Ladder  []planner.Rung     `json:"ladder,omitempty"`
+	Start   *planner.Usage     `json:"everything_on_the_device,omitempty"` // where the ladder begins
+	Savings []planner.Saving   `json:"ladder,omitempty"`
 	Compare []planner.Compared `json:"compare,omitempty"`
 	// Later is the plan once the policy on states has begun.
-	Later *laterReport `json:"compressed,omitempty"`
+	Compressed *compressedReport `json:"compressed,omitempty"`
 }
 
 // laterReport is a plan that takes the place of the first.
-type laterReport struct {
+type compressedReport struct {
 	Policy   string              `json:"policy"`
 	Strategy string              `json:"strategy"`
 	States   int64               `json:"state_bytes"`
@@ -52,15 +52,15 @@ type laterReport struct {
 }
 
 // later plans what a policy on states leads to; nil for nothing.
-func later(job *spillway.Job) (*laterReport, error) {
+func planCompressed(job *spillway.Job) (*compressedReport, error) {
 	next, err := job.Compressed()
 	if err != nil || next == nil {
 		return nil, err
 	}
-	return &laterReport{job.Options.Policy.String(), next.Plan.Strategy, train.StateBytes(next.Plan), train.StateBytes(job.Plan), next.Plan.Peak(), next.Plan.Forecast.StepSeconds}, nil
+	return &compressedReport{job.Options.StatePolicy.String(), next.Plan.Strategy, train.StateBytes(next.Plan), train.StateBytes(job.Plan), next.Plan.Peak(), next.Plan.Forecast.StepSeconds}, nil
 }
 
-func (l *laterReport) String() string {
+func (l *compressedReport) String() string {
 	text := fmt.Sprintf("policy %s: states of %v instead of %v, %s", l.Policy, units.Bytes(l.States), units.Bytes(l.Before), l.Strategy)
 	for _, t := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
 		if n := l.Peak[t]; n > 0 {
@@ -78,23 +78,23 @@ type largestReport struct {
 }
 
 // usualContext bounds samples of models that know no longest one.
-const usualContext = 1 << 20
+const maxContext = 1 << 20
 
 // planned makes the plan that is asked for.
-func (a *asked) planned(m *spillway.Model, g *goal, o spillway.PlanOptions) (*spillway.Job, *largestReport, error) {
+func (a *adviceOptions) planned(m *spillway.Model, g *goal, o spillway.Options) (*spillway.Job, *largestReport, error) {
 	switch {
 	case a.maxBatch && a.maxSeq:
-		return nil, nil, misused("--max-batch and --max-seq: fix one to find the other")
+		return nil, nil, usageErrorf("--max-batch and --max-seq: fix one to find the other")
 	case a.maxBatch:
-		job, next, err := m.LargestBatch(o, mostRows)
+		job, next, err := m.LargestBatch(o, maxMicroBatchSize)
 		if err != nil {
 			return nil, nil, err
 		}
-		return job, &largestReport{"samples", job.Options.Rows, next}, nil
+		return job, &largestReport{"samples", job.Options.MicroBatchSize, next}, nil
 	case a.maxSeq:
 		limit := m.Info.Context
 		if limit == 0 {
-			limit = usualContext
+			limit = maxContext
 		}
 		job, next, err := m.LargestSeq(o, limit)
 		if err != nil {
@@ -107,13 +107,13 @@ func (a *asked) planned(m *spillway.Model, g *goal, o spillway.PlanOptions) (*sp
 }
 
 // advise plans the ladder and the comparison.
-func (a *asked) advise(m *spillway.Model, o spillway.PlanOptions) (out advice, err error) {
+func (a *adviceOptions) advise(m *spillway.Model, o spillway.Options) (out advice, err error) {
 	if a.explain {
-		start, rungs, err := m.Ladder(o)
+		start, rungs, err := m.Savings(o)
 		if err != nil {
 			return out, err
 		}
-		out.Start, out.Ladder = &start, rungs
+		out.Start, out.Savings = &start, rungs
 	}
 	if a.compare {
 		out.Compare, err = m.Compare(o)
@@ -126,16 +126,16 @@ func (a advice) write(p *page) {
 	if l := a.Largest; l != nil {
 		p.line("largest", "%s", l)
 	}
-	if a.Later != nil {
-		p.line("later", "%s", a.Later)
+	if a.Compressed != nil {
+		p.line("later", "%s", a.Compressed)
 	}
 	if a.Compare != nil {
 		p.WriteString("\n")
 		writeCompare(p, a.Compare)
 	}
-	if a.Ladder != nil {
+	if a.Savings != nil {
 		p.WriteString("\n")
-		writeLadder(p, *a.Start, a.Ladder)
+		writeSavings(p, *a.Start, a.Savings)
 	}
 }
 
@@ -174,7 +174,7 @@ func writeCompare(p *page, list []planner.Compared) {
 	p.list("not possible", not.lines())
 }
 
-func writeLadder(p *page, start planner.Taken, rungs []planner.Rung) {
+func writeSavings(p *page, start planner.Usage, rungs []planner.Saving) {
 	var t term.Table
 	t.Row("if memory is short", "saves", "costs", "by itself", "fits", "with all above", "host", "fits")
 	t.Row("  everything on the device", "", "", bytesText(start.Device), yesNo(start.Fits), "", "", "")
@@ -183,7 +183,7 @@ func writeLadder(p *page, start planner.Taken, rungs []planner.Rung) {
 			continue
 		}
 		t.Row("  "+r.Name, signed(r.Saves), costText(r.Costs), bytesText(r.Alone.Device), yesNo(r.Alone.Fits),
-			bytesText(r.With.Device), bytesText(r.With.Host), yesNo(r.With.Fits))
+			bytesText(r.SoFar.Device), bytesText(r.SoFar.Host), yesNo(r.SoFar.Fits))
 	}
 	t.Write(p) // a page takes everything
 	var changes, skipped grouping

@@ -22,18 +22,18 @@ import (
 // How the arithmetic of all cores is measured: products of a size that is large
 // against every overhead, and the best of those that fit into a moment.
 const (
-	productSide = 1024
-	productTime = 400 * time.Millisecond
+	matmulSide = 1024
+	matmulTime = 400 * time.Millisecond
 
 	peakTries  = 40
 	peakRounds = 20_000
 )
 
 // arithmetic measures the matrix product of the CPU backend.
-func arithmetic(t dtype.Type) (rate units.Flops, err error) {
+func matmulRate(t dtype.Type) (rate units.Flops, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	best, err := timeProduct(dev, t, productSide, productTime)
+	best, err := timeMatmul(dev, t, matmulSide, matmulTime)
 	var none *device.NoKernelError
 	if errors.As(err, &none) {
 		return 0, errors.New("this CPU backend has none")
@@ -41,13 +41,13 @@ func arithmetic(t dtype.Type) (rate units.Flops, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return units.Flops(2 * productSide * productSide * productSide / best.Seconds()), nil
+	return units.Flops(2 * matmulSide * matmulSide * matmulSide / best.Seconds()), nil
 }
 
 // updateParams is how many params are updated to measure that: several times what caches
 // hold, which are hundreds of megabytes where there are many cores and keep a part of what
 // passes through them; but no more than a quarter of the memory that is left.
-func updateParams() (int64, error) {
+func measuredParams() (int64, error) {
 	const least, perCore, most, adamHeld = 16 << 20, 8 << 20, 128 << 20, 16 // the last, bytes of a param
 	usable, err := machine.System{}.Usable()
 	if err != nil {
@@ -60,18 +60,18 @@ func updateParams() (int64, error) {
 func updateRate() (rate units.Rate, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	params, err := updateParams()
+	params, err := measuredParams()
 	if err != nil {
 		return 0, err
 	}
-	return probe.Updates(dev, params)
+	return probe.UpdateRate(dev, params)
 }
 
 // callRates measures calls of many sizes on all cores.
 func callRates(t dtype.Type) (rates machine.ByVariant, err error) {
 	dev := cpu.Open(cpu.Options{})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	return probe.Tables(dev, t, probe.ProcessorGrid)
+	return probe.Tables(dev, t, probe.CPUGrid)
 }
 
 // registerPeak is the rate of multiply-adds that all cores reach in registers, in units
@@ -88,7 +88,7 @@ func registerPeak() (rate float64) {
 }
 
 // timeProduct is the shortest time a product of two n×n matrices took.
-func timeProduct(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
+func timeMatmul(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
 	square := op.Type{DType: t, Shape: shape.Shape{n, n}}
 	b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // describeBase says what becomes of weights in few bits: whether they stay on the device or
 // come to it, and what that saves; "" where there are none. They move as they rest, packed.
-func describeBase(job *spillway.Job) string {
-	var stay, come coded
+func describeQuantized(job *spillway.Job) string {
+	var stay, come quantizedWeights
 	p := job.Plan
 	for _, s := range p.Slabs {
 		to := &come
@@ -29,14 +29,14 @@ func describeBase(job *spillway.Job) string {
 		return fmt.Sprintf("%v weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)
 	}
 	return fmt.Sprintf("%v weights of %d of %d blocks come to the device when they are needed, packed: %v a pass instead of %v in %v; the link to the device is %s busy and %s",
-		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), verdict(p))
+		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), streamingCost(p))
 }
 
 // inLink is the planner's name for the way weights come.
 const inLink = "link to device"
 
 // verdict says whether streaming costs time.
-func verdict(p *plan.Plan) string {
+func streamingCost(p *plan.Plan) string {
 	if p.Forecast.Bound == inLink {
 		return "what binds"
 	}
@@ -44,13 +44,13 @@ func verdict(p *plan.Plan) string {
 }
 
 // coded is weights in few bits: bytes as they are, and as they would be otherwise.
-type coded struct {
+type quantizedWeights struct {
 	kind          dtype.Type
 	blocks        int
 	packed, plain int64
 }
 
-func (c *coded) add(s plan.Slab, as dtype.Type) {
+func (c *quantizedWeights) add(s plan.Slab, as dtype.Type) {
 	some := false
 	for _, q := range s.Params {
 		if q.Type.DType.Block() {

@@ -47,23 +47,23 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
   spillway bench gpu --device cuda:0 --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] != "cpu" && args[0] != "gpu" {
-				return misused("%v; say what to measure: bench cpu or bench gpu", args)
+				return usageErrorf("%v; say what to measure: bench cpu or bench gpu", args)
 			}
 			return nil
 		},
 	}
 	asJSON := jsonFlag(cmd)
-	var o benchOptions
-	cmd.Flags().StringVar(&o.python, "python", "python3", "run the peers with `PROGRAM`")
-	cmd.Flags().StringVar(&o.peers, "peers", "bench/peers", "find the peers' programs in `DIR`")
-	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "let ours and theirs take `N` turns each")
-	cmd.Flags().StringVar(&o.device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
-	cmd.Flags().StringVar(&o.only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
-	cmd.Flags().StringVar(&o.rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
-	timelineFlag(cmd, &o.timeline, "an iteration of the last row of bench gpu ran")
+	var o BenchOptions
+	cmd.Flags().StringVar(&o.Python, "python", "python3", "run the peers with `PROGRAM`")
+	cmd.Flags().StringVar(&o.Baselines, "peers", "bench/peers", "find the peers' programs in `DIR`")
+	cmd.Flags().IntVar(&o.Rounds, "rounds", 3, "let ours and theirs take `N` turns each")
+	cmd.Flags().StringVar(&o.Device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
+	cmd.Flags().StringVar(&o.Only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
+	cmd.Flags().StringVar(&o.Rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
+	timelineFlag(cmd, &o.Timeline, "an iteration of the last row of bench gpu ran")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.rounds < 1 {
-			return misused("--rounds %d; one at least", o.rounds)
+		if o.Rounds < 1 {
+			return usageErrorf("--rounds %d; one at least", o.Rounds)
 		}
 		r, err := measureBench(cmd.Context(), sh, args[0], o)
 		if err != nil {
@@ -80,7 +80,7 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 // benchResult is what any bench gives.
 type benchResult interface{ write(io.Writer) error }
 
-func measureBench(ctx context.Context, sh shell, what string, o benchOptions) (benchResult, error) {
+func measureBench(ctx context.Context, sh shell, what string, o BenchOptions) (benchResult, error) {
 	if what == "gpu" {
 		return benchGPU(ctx, sh, o)
 	}
@@ -88,29 +88,29 @@ func measureBench(ctx context.Context, sh shell, what string, o benchOptions) (b
 }
 
 // benchOptions are the flags of bench.
-type benchOptions struct {
-	python, peers string
-	rounds        int
-	only          string // words of the rows to measure, separated by commas
-	device        string // of bench gpu
-	rates         string // of bench gpu: a file of an earlier run
-	timeline      string // of bench gpu: a file for the steps of the last row
+type BenchOptions struct {
+	Python, Baselines string
+	Rounds            int
+	Only              string // words of the rows to measure, separated by commas
+	Device            string // of bench gpu
+	Rates             string // of bench gpu: a file of an earlier run
+	Timeline          string // of bench gpu: a file for the steps of the last row
 }
 
 // benchReport is the object of bench --json.
-type benchReport struct {
-	CPU     string       `json:"cpu"`
-	Kernels string       `json:"kernels"` // the path in use: avx512, avx2 or portable
-	Threads int          `json:"threads"`
-	Peak    float64      `json:"peak_gflops"`     // multiply-adds of all threads in registers
-	Memory  float64      `json:"memory_gb_per_s"` // the highest memory traffic, of copies or AdamW
-	Peers   []string     `json:"peers"`           // that answered, with their versions
-	Results []*benchItem `json:"results"`
-	Notes   []string     `json:"notes"`
+type CPUReport struct {
+	CPU       string    `json:"cpu"`
+	Kernels   string    `json:"kernels"` // the path in use: avx512, avx2 or portable
+	Threads   int       `json:"threads"`
+	Peak      float64   `json:"peak_gflops"`     // multiply-adds of all threads in registers
+	Memory    float64   `json:"memory_gb_per_s"` // the highest memory traffic, of copies or AdamW
+	Baselines []string  `json:"peers"`           // that answered, with their versions
+	Results   []*CPURow `json:"results"`
+	Notes     []string  `json:"notes"`
 }
 
 // benchItem is one thing measured.
-type benchItem struct {
+type CPURow struct {
 	Name  string  `json:"name"`
 	Unit  string  `json:"unit"`
 	Ours  float64 `json:"ours"`
@@ -124,7 +124,7 @@ type benchItem struct {
 	done    float64                 // how much of what the figure counts is really computed; 0 for all
 }
 
-func benchCPU(ctx context.Context, sh shell, o benchOptions) (r *benchReport, err error) {
+func benchCPU(ctx context.Context, sh shell, o BenchOptions) (r *CPUReport, err error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	line.Print("measuring copies and products")
@@ -139,12 +139,12 @@ func benchCPU(ctx context.Context, sh shell, o benchOptions) (r *benchReport, er
 	if err := b.prepare(o); err != nil {
 		return nil, err
 	}
-	r = &benchReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Peers: []string{}, Notes: []string{}}
-	theirs := findPeers(o)
-	for round := range o.rounds {
+	r = &CPUReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Baselines: []string{}, Notes: []string{}}
+	theirs := newBaselines(o)
+	for round := range o.Rounds {
 		r.Peak = max(r.Peak, registerPeak())
 		for _, item := range b.items {
-			line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.rounds, item.Name))
+			line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, item.Name))
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -152,21 +152,21 @@ func benchCPU(ctx context.Context, sh shell, o benchOptions) (r *benchReport, er
 				return nil, fmt.Errorf("measuring %s: %w", item.Name, err)
 			}
 		}
-		theirs.once(ctx, r, func(name string) { line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.rounds, name)) })
+		theirs.once(ctx, r, func(name string) { line.Print(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, name)) })
 	}
 	r.conclude(here)
 	return r, nil
 }
 
 // once measures our side again and keeps the best.
-func (i *benchItem) once() error {
+func (i *CPURow) once() error {
 	figure, err := i.measure()
 	i.Ours = max(i.Ours, figure)
 	return err
 }
 
 // keep keeps the best figure of a peer.
-func (i *benchItem) keep(peer string, figure float64) {
+func (i *CPURow) keepBest(peer string, figure float64) {
 	if i.Theirs == nil {
 		i.Theirs = map[string]float64{}
 	}
@@ -174,7 +174,7 @@ func (i *benchItem) keep(peer string, figure float64) {
 }
 
 // conclude turns figures into shares and ratios.
-func (r *benchReport) conclude(here machine.Machine) {
+func (r *CPUReport) conclude(here machine.Machine) {
 	r.Memory = 2 * float64(here.Host.Copy) / giga
 	for _, i := range r.Results {
 		if i.memory {
@@ -191,7 +191,7 @@ func (r *benchReport) conclude(here machine.Machine) {
 }
 
 // peakOf is the rate that binds an item.
-func (r *benchReport) peakOf(i *benchItem) float64 {
+func (r *CPUReport) peakOf(i *CPURow) float64 {
 	if i.memory {
 		return r.Memory
 	}
@@ -201,20 +201,20 @@ func (r *benchReport) peakOf(i *benchItem) float64 {
 const giga = 1e9
 
 // write shows the figures to people.
-func (r *benchReport) write(w io.Writer) error {
+func (r *CPUReport) write(w io.Writer) error {
 	var p page
 	p.line("bench cpu", "%s, %s kernels, %d threads", r.CPU, r.Kernels, r.Threads)
 	p.line("peak", "arithmetic %v, memory %v", units.Flops(r.Peak*giga), units.Rate(r.Memory*giga))
 	p.WriteString("\n")
 	var t term.Table
 	head := []string{"", "ours", "of peak"}
-	for _, name := range peerNames {
+	for _, name := range baselineNames {
 		head = append(head, name, "ours/theirs")
 	}
 	t.Row(head...)
 	for _, i := range r.Results {
 		row := []string{i.Name, fmt.Sprintf("%.4g %s", i.Ours, i.Unit), percent(i.Share)}
-		for _, name := range peerNames {
+		for _, name := range baselineNames {
 			if _, measured := i.Theirs[name]; !measured {
 				row = append(row, "", "")
 				continue
@@ -225,7 +225,7 @@ func (r *benchReport) write(w io.Writer) error {
 	}
 	t.Write(&p) // a page takes everything
 	p.WriteString("\n")
-	p.list("peers", orNone(r.Peers))
+	p.list("peers", orNone(r.Baselines))
 	if len(r.Notes) > 0 {
 		p.list("notes", r.Notes)
 	}

@@ -17,31 +17,31 @@ import (
 func TestProductIsTimed(t *testing.T) {
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	small, err := timeProduct(dev, dtype.F32, 32, time.Millisecond)
+	small, err := timeMatmul(dev, dtype.F32, 32, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	large, err := timeProduct(dev, dtype.F32, 512, time.Millisecond)
+	large, err := timeMatmul(dev, dtype.F32, 512, time.Millisecond)
 	if err != nil || !(small > 0 && large > small) {
 		t.Errorf("32³ takes %v, 512³ takes %v, %v", small, large, err)
 	}
 }
 
 // fakePython answers like the peers do, from a script.
-func fakePython(t *testing.T, script string) benchOptions {
+func fakePython(t *testing.T, script string) BenchOptions {
 	t.Helper()
 	dir := t.TempDir()
 	python := filepath.Join(dir, "python")
 	if err := os.WriteFile(python, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return benchOptions{python: python, peers: "../../bench/peers"}
+	return BenchOptions{Python: python, Baselines: "../../bench/peers"}
 }
 
-func items() []*benchItem {
-	var list []*benchItem
-	for _, name := range []string{productItem(1024), productItem(2048), attentionForward, attentionBoth, adamItem, stepItem} {
-		list = append(list, &benchItem{Name: name, Ours: 100, memory: name == adamItem})
+func items() []*CPURow {
+	var list []*CPURow
+	for _, name := range []string{matmulItem(1024), matmulItem(2048), attentionForward, attentionBoth, adamItem, stepItem} {
+		list = append(list, &CPURow{Name: name, Ours: 100, memory: name == adamItem})
 	}
 	list[5].done = 0.75
 	return list
@@ -56,10 +56,10 @@ func TestPeersAreAsked(t *testing.T) {
 *torch_llama_step.py) echo "{\"version\": \"9\", \"results\": [{\"gflops\": $(echo "$@" | grep -c -- '--layers 6.*--untied')}]}";;
 esac
 `)
-	r := &benchReport{Results: items(), Peak: 200}
-	findPeers(o).once(context.Background(), r, func(string) {})
-	if len(r.Notes) > 0 || strings.Join(r.Peers, ", ") != "PyTorch 9, numpy 7" {
-		t.Fatalf("notes %v, peers %v", r.Notes, r.Peers)
+	r := &CPUReport{Results: items(), Peak: 200}
+	newBaselines(o).once(context.Background(), r, func(string) {})
+	if len(r.Notes) > 0 || strings.Join(r.Baselines, ", ") != "PyTorch 9, numpy 7" {
+		t.Fatalf("notes %v, peers %v", r.Notes, r.Baselines)
 	}
 	m := machine.Machine{Host: machine.Host{Copy: 15e9}}
 	r.conclude(m)
@@ -86,7 +86,7 @@ func TestBenchOnlyWhatIsWanted(t *testing.T) {
 	defer dev.Close()
 	b := &bench{dev: dev}
 	defer b.close()
-	if err := b.prepare(benchOptions{only: "product 1024,forward"}); err != nil {
+	if err := b.prepare(BenchOptions{Only: "product 1024,forward"}); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -97,11 +97,11 @@ func TestBenchOnlyWhatIsWanted(t *testing.T) {
 		t.Errorf("prepared %s", got)
 	}
 	asked := map[string]bool{}
-	findPeers(fakePython(t, "exit 1")).once(context.Background(), &benchReport{Results: b.items[1:]}, func(name string) { asked[name] = true })
+	newBaselines(fakePython(t, "exit 1")).once(context.Background(), &CPUReport{Results: b.items[1:]}, func(name string) { asked[name] = true })
 	if len(asked) != 1 || !asked["PyTorch, torch_attention"] {
 		t.Errorf("asked %v", asked)
 	}
-	if err := (&bench{dev: dev}).prepare(benchOptions{only: "nothing"}); err == nil {
+	if err := (&bench{dev: dev}).prepare(BenchOptions{Only: "nothing"}); err == nil {
 		t.Error("a bench of nothing was prepared")
 	}
 }
@@ -110,13 +110,13 @@ func TestBenchOnlyWhatIsWanted(t *testing.T) {
 func TestPeersMissing(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	o := fakePython(t, "echo x >> "+count+"\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
-	r := &benchReport{Results: items()}
-	p := findPeers(o)
+	r := &CPUReport{Results: items()}
+	p := newBaselines(o)
 	for range 3 {
 		p.once(context.Background(), r, func(string) {})
 	}
 	asked, err := os.ReadFile(count)
-	if err != nil || strings.Count(string(asked), "x") != len(peerNames) || len(r.Notes) != len(peerNames) {
+	if err != nil || strings.Count(string(asked), "x") != len(baselineNames) || len(r.Notes) != len(baselineNames) {
 		t.Errorf("asked %q times, notes %v, %v", asked, r.Notes, err)
 	}
 	if !strings.Contains(r.Notes[0], "No module named torch") {

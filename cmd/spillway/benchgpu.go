@@ -16,14 +16,14 @@ import (
 )
 
 // gpuReport is the object of bench gpu --json.
-type gpuReport struct {
-	Card    string       `json:"card"`
-	Machine string       `json:"machine"` // the card and its computer, as --machine takes them
-	Rates   probe.Rates  `json:"rates"`   // measured in this run
-	Results []*gpuRow    `json:"results"`
-	Host    []*hostRow   `json:"host"`
-	Kernels []*gpuKernel `json:"kernels"`
-	Peers   []string     `json:"peers"`
+type GPUReport struct {
+	GPU       string       `json:"card"`
+	Machine   string       `json:"machine"` // the card and its computer, as --machine takes them
+	Rates     probe.Rates  `json:"rates"`   // measured in this run
+	Results   []*GPURow    `json:"results"`
+	Host      []*HostRow   `json:"host"`
+	Kernels   []*GPUKernel `json:"kernels"`
+	Baselines []string     `json:"peers"`
 	// Over all results: how far forecasts of time are off, as the median and in nine of ten
 	// at most, and how far the driver's count of memory is from what was expected, at worst.
 	// Shares of what was measured; memory below 0 was expected too small.
@@ -35,25 +35,25 @@ type gpuReport struct {
 }
 
 // benchGPU measures rows on a card, and the peers between them.
-func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err error) {
+func benchGPU(ctx context.Context, sh shell, o BenchOptions) (r *GPUReport, err error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	line.Print("looking at the host")
-	here, err := sh.rig(o.device, machine.Options{})
+	here, err := sh.rig(o.Device, machine.Options{})
 	if err != nil {
 		return nil, err
 	}
-	if len(here.cards) == 0 {
+	if len(here.gpus) == 0 {
 		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
 	}
-	r = &gpuReport{Card: here.cards[0].Card(), Peers: []string{}, Notes: []string{}}
+	r = &GPUReport{GPU: here.gpus[0].GPUName(), Baselines: []string{}, Notes: []string{}}
 	if r.Rates, err = sh.benchRates(here, o, line.Print); err != nil {
 		return r, joinClose(err, here)
 	}
 	line.Print("measuring kernels")
 	kernels, err := gpuKernels(28672, 8192, 1<<27)
 	if err == nil {
-		r.Kernels, err = benchKernels(here.cards[0], kernels, r.Rates.Bandwidth, o)
+		r.Kernels, err = benchKernels(here.gpus[0], kernels, r.Rates.Bandwidth, o)
 	}
 	if err != nil {
 		return r, joinClose(err, here)
@@ -65,7 +65,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 	if err := here.close(); err != nil {
 		return r, err
 	}
-	theirs := findPeers(o)
+	theirs := newBaselines(o)
 	for _, row := range gpuRows() {
 		if !o.wants(row.Name) {
 			continue
@@ -82,7 +82,7 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 		}
 		r.Results = append(r.Results, row)
 	}
-	if err := r.saveTimeline(o.timeline); err != nil {
+	if err := r.saveTimeline(o.Timeline); err != nil {
 		return r, err
 	}
 	if o.wants(hostAdam) {
@@ -97,20 +97,20 @@ func benchGPU(ctx context.Context, sh shell, o benchOptions) (r *gpuReport, err 
 }
 
 // benchRates measures the card, or reads the rates another bench gpu measured.
-func (sh shell) benchRates(here *rig, o benchOptions, tell func(string)) (rates probe.Rates, err error) {
-	if o.rates == "" {
-		return sh.measureCard(here.cards[0], here.choice.cards[0], probe.Usual, tell)
+func (sh shell) benchRates(here *rig, o BenchOptions, tell func(string)) (rates probe.Rates, err error) {
+	if o.Rates == "" {
+		return sh.measureGPU(here.gpus[0], here.choice.gpus[0], probe.GPUSizes, tell)
 	}
-	text, err := os.ReadFile(o.rates)
+	text, err := os.ReadFile(o.Rates)
 	if err != nil {
 		return rates, fmt.Errorf("--rates: %w", err)
 	}
-	var earlier gpuReport
+	var earlier GPUReport
 	if err := json.Unmarshal(text, &earlier); err != nil {
-		return rates, fmt.Errorf("--rates %s is no object of bench gpu --json: %w", o.rates, err)
+		return rates, fmt.Errorf("--rates %s is no object of bench gpu --json: %w", o.Rates, err)
 	}
 	if !(earlier.Rates.In > 0) || !(earlier.Rates.Compute.F32 > 0) {
-		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.rates, earlier.Rates.In, earlier.Rates.Compute.F32)
+		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.Rates, earlier.Rates.In, earlier.Rates.Compute.F32)
 	}
 	return earlier.Rates, earlier.Rates.Tables.Check()
 }
@@ -123,7 +123,7 @@ func orElse(text, other string) string {
 }
 
 // conclude compares what was expected with what was measured.
-func (r *gpuReport) conclude() {
+func (r *GPUReport) conclude() {
 	var times []float64
 	r.MemoryOff = []float64{}
 	least, most := math.Inf(1), math.Inf(-1)
@@ -144,17 +144,17 @@ func (r *gpuReport) conclude() {
 }
 
 // write shows the figures to people.
-func (r *gpuReport) write(w io.Writer) error {
+func (r *GPUReport) write(w io.Writer) error {
 	var p page
-	p.line("bench gpu", "%s", r.Card)
+	p.line("bench gpu", "%s", r.GPU)
 	p.line("measured", "link %v in, %v out, %v both; bf16 %v, lasting %v; memory %v; launch %v", r.Rates.In, r.Rates.Out, r.Rates.Both,
-		r.Rates.Compute.BF16, r.Rates.Lasting.BF16, r.Rates.Bandwidth, r.Rates.Launch)
+		r.Rates.Compute.BF16, r.Rates.Sustained.BF16, r.Rates.Bandwidth, r.Rates.Launch)
 	p.WriteString("\n")
 	var t term.Table
 	t.Row("", "ours", "at best", "of bound", "bound by", "useful", "forecast", "arena", "driver, expected", "peers")
 	for _, row := range r.Results {
-		t.Row(row.Name, seconds(row.Seconds), seconds(row.Best), row.shares(), row.Lasting.By, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
-			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.peers())
+		t.Row(row.Name, seconds(row.Seconds), seconds(row.Best), row.shares(), row.Sustained.By, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
+			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), row.baselineText())
 	}
 	t.Write(&p) // a page takes everything
 	p.WriteString("\n")
@@ -170,7 +170,7 @@ func (r *gpuReport) write(w io.Writer) error {
 	if len(r.Bits) > 0 {
 		p.list("bits", r.Bits)
 	}
-	p.list("peers", orNone(r.Peers))
+	p.list("peers", orNone(r.Baselines))
 	if len(r.Notes) > 0 {
 		p.list("notes", r.Notes)
 	}

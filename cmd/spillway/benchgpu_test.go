@@ -26,21 +26,21 @@ import (
 // work that lasts, arithmetic at the rate that lasts.
 func TestGPURowsAreHeldToBounds(t *testing.T) {
 	rates := probe.Rates{In: 50e9, Out: 25e9, Both: 60e9}
-	rates.Compute.BF16, rates.Lasting.BF16 = 100e12, 80e12
+	rates.Compute.BF16, rates.Sustained.BF16 = 100e12, 80e12
 	for want, f := range map[string]plan.Forecast{
 		"arithmetic":     {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
 		"link in":        {Flops: 1e12, BytesIn: 50e9, BytesOut: 5e9},
 		"link out":       {Flops: 1e12, BytesIn: 10e9, BytesOut: 25e9},
 		"link both ways": {Flops: 1e12, BytesIn: 40e9, BytesOut: 20e9},
 	} {
-		row := gpuRow{Seconds: 2, options: spillway.PlanOptions{Precision: dtype.BF16}}
+		row := GPURow{Seconds: 2, options: spillway.Options{Precision: dtype.BF16}}
 		row.account(&plan.Plan{Forecast: &f}, rates)
 		lasting, shares := row.Burst, "50%"
 		if want == "arithmetic" {
-			lasting, shares = gpuBound{want, 1.25, 0.625}, "50%, lasting 62%"
+			lasting, shares = GPUBound{want, 1.25, 0.625}, "50%, lasting 62%"
 		}
-		if row.Burst != (gpuBound{want, 1, 0.5}) || row.Lasting != lasting || row.shares() != shares || row.Forecast != f.StepSeconds {
-			t.Errorf("%+v is bound by %+v, lasting %+v, shown as %s", f, row.Burst, row.Lasting, row.shares())
+		if row.Burst != (GPUBound{want, 1, 0.5}) || row.Sustained != lasting || row.shares() != shares || row.Forecast != f.StepSeconds {
+			t.Errorf("%+v is bound by %+v, lasting %+v, shown as %s", f, row.Burst, row.Sustained, row.shares())
 		}
 	}
 }
@@ -49,9 +49,9 @@ func TestGPURowsAreHeldToBounds(t *testing.T) {
 // is the shortest of all but the first.
 func TestGPURowsAreTimedLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var row gpuRow
+		var row GPURow
 		n := 0
-		err := row.time(settles(&plan.Forecast{Busy: map[string]float64{"compute": 1}}), func() error {
+		err := row.time(warmUp(&plan.Forecast{Busy: map[string]float64{"compute": 1}}), func() error {
 			took := 100 * time.Millisecond // of a warm card
 			switch n++; {
 			case n == 1:
@@ -75,10 +75,10 @@ func TestGPUPeersAreAsked(t *testing.T) {
 *) exit 1;;
 esac
 `)
-	short := &gpuRow{Name: forwardShort, Seconds: 0.5, Forecast: 0.6, Driver: 100, DriverPredicted: 102}
-	kept := &gpuRow{Name: trainKept, Seconds: 1, Forecast: 1, Driver: 100, DriverPredicted: 99}
-	r := &gpuReport{Results: []*gpuRow{short, kept}}
-	findPeers(o).onGPU(context.Background(), r, func(string) {})
+	short := &GPURow{Name: forwardShort, Seconds: 0.5, Forecast: 0.6, Driver: 100, DriverPredicted: 102}
+	kept := &GPURow{Name: trainSaved, Seconds: 1, Forecast: 1, Driver: 100, DriverPredicted: 99}
+	r := &GPUReport{Results: []*GPURow{short, kept}}
+	newBaselines(o).onGPU(context.Background(), r, func(string) {})
 	r.conclude()
 	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 2 ||
 		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {
@@ -87,7 +87,7 @@ esac
 	if math.Abs(r.TimeOff-0.2) > 1e-9 || r.TimeOffMost != 0 || r.MemoryOff[0] != -0.01 || r.MemoryOff[1] != 0.02 {
 		t.Errorf("time off by %v, memory by %v", r.TimeOff, r.MemoryOff)
 	}
-	r.Host = []*hostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
+	r.Host = []*HostRow{{Name: hostAdam, Threads: 16, Ours: 5.5e9, Ratio: map[string]float64{"fused": 1.1}}}
 	var text strings.Builder
 	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "accelerate 2.00 s, 4.00×") ||
 		!strings.Contains(text.String(), "5.50 G params/s with 16 threads, 1.10× PyTorch's fused") {
@@ -106,7 +106,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seen gpuReport
+	var seen GPUReport
 	if err := json.Unmarshal(text, &seen); err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +115,11 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Devices[0] = seen.Rates.Device(m.Devices[0])
-	rows := map[string]*gpuRow{}
+	rows := map[string]*GPURow{}
 	for _, row := range gpuRows() {
 		rows[row.Name] = row
 	}
-	var r gpuReport
+	var r GPUReport
 	for _, measured := range seen.Results {
 		row := rows[measured.Name]
 		if row == nil {
@@ -172,7 +172,7 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 		}
 		row.Seconds = job.Plan.Forecast.StepSeconds
 		link := m.Devices[0].Link
-		row.account(job.Plan, probe.Rates{Compute: m.Devices[0].Compute, In: link.In, Out: link.Out, Both: 2 * link.In * units.Rate(link.Duplex)})
+		row.account(job.Plan, probe.Rates{Compute: m.Devices[0].Compute, In: link.In, Out: link.Out, Both: 2 * link.In * units.Rate(link.Bidirectional)})
 		t.Logf("%s: %s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the card, %v on the host", row.Name,
 			seconds(row.Seconds), 100*row.Burst.Share, row.Burst.By, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
 		if row.Burst.Share > 1 || row.Burst.Share < 0.02 {
@@ -189,14 +189,14 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 func TestBenchRates(t *testing.T) {
 	var opened []cuda.Options
 	sh := fakeCards(t, 1, &opened)
-	for name, spoil := range map[string]func(*gpuReport){
-		"":                   func(*gpuReport) {},
-		"the link runs at 0": func(r *gpuReport) { r.Rates.In = 0 },
-		"has 1 rates, want 2": func(r *gpuReport) {
+	for name, spoil := range map[string]func(*GPUReport){
+		"":                   func(*GPUReport) {},
+		"the link runs at 0": func(r *GPUReport) { r.Rates.In = 0 },
+		"has 1 rates, want 2": func(r *GPUReport) {
 			r.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
-		var earlier gpuReport
+		var earlier GPUReport
 		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
 		earlier.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 		spoil(&earlier)
@@ -208,7 +208,7 @@ func TestBenchRates(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := sh.benchRates(&rig{}, benchOptions{rates: file}, nil)
+		got, err := sh.benchRates(&rig{}, BenchOptions{Rates: file}, nil)
 		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Variant{Kind: op.Add}].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
@@ -216,11 +216,11 @@ func TestBenchRates(t *testing.T) {
 }
 
 func TestBenchWants(t *testing.T) {
-	o := benchOptions{only: "8 GiB,50m"}
-	if !o.wants("training of llama-50m") || !o.wants("in 8 GiB") || o.wants("forward") || !(benchOptions{}).wants("forward") {
+	o := BenchOptions{Only: "8 GiB,50m"}
+	if !o.wants("training of llama-50m") || !o.wants("in 8 GiB") || o.wants("forward") || !(BenchOptions{}).wants("forward") {
 		t.Error("rows are chosen wrongly")
 	}
-	if r := command(t, "bench", "gpu"); r.code != exitFailed || !strings.Contains(r.err, errNoCards.Error()) {
+	if r := command(t, "bench", "gpu"); r.code != exitFailed || !strings.Contains(r.err, errNoGPUs.Error()) {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -233,7 +233,7 @@ func TestKernelsAreMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := benchKernels(d, list, units.Rate(1e9), benchOptions{only: "nf4,dyn8"})
+	done, err := benchKernels(d, list, units.Rate(1e9), BenchOptions{Only: "nf4,dyn8"})
 	if err != nil || len(done) != 2 {
 		t.Fatalf("%d of 2 kernels measured: %v", len(done), err)
 	}
@@ -242,7 +242,7 @@ func TestKernelsAreMeasured(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
-	r := &gpuReport{Kernels: done}
+	r := &GPUReport{Kernels: done}
 	var text strings.Builder
 	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "of a copy within the card") {
 		t.Errorf("%v\n%s", err, text.String())
@@ -260,20 +260,20 @@ func TestGPURowIsMeasured(t *testing.T) {
 	if err := here.close(); err != nil {
 		t.Fatal(err)
 	}
-	rates := probe.Rates{In: 1e9, Out: 1e9, Both: 2e9, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Lasting: machine.Compute{F32: 5e11}}
+	rates := probe.Rates{In: 1e9, Out: 1e9, Both: 2e9, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Sustained: machine.Compute{F32: 5e11}}
 	here.machine.Devices[0] = rates.Device(here.machine.Devices[0])
-	if m, err := machine.Parse(here.machine.String()); err != nil || m.Devices[0].Lasting != rates.Lasting || m.Host.Update != here.machine.Host.Update {
+	if m, err := machine.Parse(here.machine.String()); err != nil || m.Devices[0].Sustained != rates.Sustained || m.Host.Update != here.machine.Host.Update {
 		t.Errorf("%s is read as %v (%v)", here.machine, m, err)
 	}
-	row := &gpuRow{Name: "a row", model: "llama-50m", options: work(spillway.Eval, 1, 8, 0, allKept)}
+	row := &GPURow{Name: "a row", model: "llama-50m", options: work(spillway.Eval, 1, 8, 0, savedAll)}
 	row.options.Precision = dtype.F32
 	if err := row.measure(t.Context(), sh, here, rates); err != nil {
 		t.Fatal(err)
 	}
-	if !(row.Best > 0 && row.Best <= row.Seconds) || row.Burst.By != "arithmetic" || row.Lasting.Seconds != 2*row.Burst.Seconds || !(row.Forecast > 0) || row.Driver == 0 {
+	if !(row.Best > 0 && row.Best <= row.Seconds) || row.Burst.By != "arithmetic" || row.Sustained.Seconds != 2*row.Burst.Seconds || !(row.Forecast > 0) || row.Driver == 0 {
 		t.Errorf("%+v", row)
 	}
-	r := &gpuReport{Results: []*gpuRow{row}}
+	r := &GPUReport{Results: []*GPURow{row}}
 	r.conclude()
 	if _, err := json.Marshal(r); err != nil {
 		t.Error(err)

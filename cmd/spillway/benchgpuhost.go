@@ -15,7 +15,7 @@ import (
 
 // hostRow is work of the computer the card is in: AdamW with weights, gradients and
 // moments in f32, more of them than caches hold.
-type hostRow struct {
+type HostRow struct {
 	Name    string  `json:"name"`
 	Threads int     `json:"threads"`
 	Ours    float64 `json:"params_per_second"`
@@ -30,14 +30,14 @@ const (
 )
 
 // benchHost measures the host with as many threads as it has.
-func (r *gpuReport) benchHost(ctx context.Context, theirs *peers) error {
-	row := &hostRow{Name: hostAdam, Threads: runtime.GOMAXPROCS(0), Theirs: map[string]float64{}, Ratio: map[string]float64{}}
+func (r *GPUReport) benchHost(ctx context.Context, theirs *baselines) error {
+	row := &HostRow{Name: hostAdam, Threads: runtime.GOMAXPROCS(0), Theirs: map[string]float64{}, Ratio: map[string]float64{}}
 	var err error
 	if row.Ours, err = hostAdamRate(); err != nil {
 		return err
 	}
 	r.Host = append(r.Host, row)
-	answer, err := theirs.run(ctx, peerProgram{file: "torch_adamw.py", args: []string{"--repeat", "5", "--params", fmt.Sprint(hostAdamParams)}})
+	answer, err := theirs.run(ctx, baselineProgram{file: "torch_adamw.py", args: []string{"--repeat", "5", "--params", fmt.Sprint(hostAdamParams)}})
 	if err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("no comparison by torch_adamw.py: %v", err))
 		return nil

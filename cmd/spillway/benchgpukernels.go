@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 	"spillway/spec"
 	"spillway/units"
@@ -19,7 +20,7 @@ import (
 )
 
 // gpuKernel is a kernel that memory binds.
-type gpuKernel struct {
+type GPUKernel struct {
 	Name    string     `json:"name"`
 	Seconds float64    `json:"seconds"` // of a launch, the best
 	Rate    units.Rate `json:"rate"`    // bytes read and written
@@ -30,25 +31,25 @@ type gpuKernel struct {
 
 // gpuKernels are decoding and updates, large enough that no cache holds them: params is
 // how many are updated.
-func gpuKernels(rows, cols, params int64) (list []*gpuKernel, err error) {
+func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 	vector := func(t dtype.Type) op.Type { return op.Type{DType: t, Shape: shape.Shape{params}} }
 	add := func(name string, kind op.Kind, attr op.Attr, in ...op.Type) {
 		call, bad := op.Make(kind, attr, in...)
 		err = errors.Join(err, bad)
-		list = append(list, &gpuKernel{Name: name, call: call})
+		list = append(list, &GPUKernel{Name: name, call: call})
 	}
-	for _, t := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+	for _, t := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		add(fmt.Sprintf("kernel: %v weights decoded to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
 	adamw, clip := op.Attr{Decoupled: true, To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
-	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.Dyn8, dtype.UDyn8}} {
+	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}} {
 		add(fmt.Sprintf("kernel: AdamW with states in %v", kept[0]), op.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(kept[0]), vector(kept[1]), clip)
 	}
 	return list, err
 }
 
 // benchKernels measures the kernels that are wanted against the rate of a copy.
-func benchKernels(d device.Device, list []*gpuKernel, copied units.Rate, o benchOptions) (done []*gpuKernel, err error) {
+func benchKernels(d device.Device, list []*GPUKernel, copied units.Rate, o BenchOptions) (done []*GPUKernel, err error) {
 	for _, k := range list {
 		if !o.wants(k.Name) {
 			continue
@@ -61,13 +62,13 @@ func benchKernels(d device.Device, list []*gpuKernel, copied units.Rate, o bench
 	return done, nil
 }
 
-func (k *gpuKernel) measure(d device.Device, copied units.Rate) (err error) {
+func (k *GPUKernel) measure(d device.Device, copied units.Rate) (err error) {
 	b, err := newBenchCall(d, k.call)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	b.launch.Args = &op.Args{F: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	b.launch.Args = &op.Args{Scalars: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	if err := b.upload(d, k.call); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (b *benchCall) upload(d device.Device, c op.Call) (err error) {
 // begin at zero.
 func storage(t op.Type) (io.Reader, error) {
 	switch {
-	case t.DType == dtype.NF4 || t.DType == dtype.FP4:
+	case t.DType == quant.NF4 || t.DType == quant.FP4:
 		n, err := weights.Noise([]spec.Param{{Name: "noise", Type: t, Init: nn.Normal(0.02)}}, 1)
 		if err != nil {
 			return nil, err

@@ -8,32 +8,32 @@ import (
 )
 
 // gpuPeers are the programs of peers on cards, with the rows that their results are of.
-var gpuPeers = []struct {
+var gpuBaselines = []struct {
 	file string
 	rows [][]string
 }{
 	{"torch_offload_forward.py", [][]string{{forwardShort}, {forwardLong}}},
-	{"torch_train_gpu.py", [][]string{{trainKept, leanKept}, {trainAgain, leanAgain}}},
-	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderWhole}}},
+	{"torch_train_gpu.py", [][]string{{trainSaved, pureSaved}, {trainRecomputed, pureRecomputed}}},
+	{"torch_encoder_gpu.py", [][]string{{encoderForward}, {encoderTrain, encoderOnGPU}}},
 	{"overflow_encoder.py", [][]string{{encoderForward}}},
-	{"ramtorch_linear.py", [][]string{{linearForward, linearStays}, {linearTrain}}},
+	{"ramtorch_linear.py", [][]string{{linearForward, linearResident}, {linearTrain}}},
 }
 
 // onGPU runs the programs of rows that were measured. What cannot be run is noted.
-func (p *peers) onGPU(ctx context.Context, r *gpuReport, show func(string)) {
-	for _, program := range gpuPeers {
-		known := func(row *gpuRow) bool { return slices.Contains(slices.Concat(program.rows...), row.Name) }
+func (p *baselines) onGPU(ctx context.Context, r *GPUReport, show func(string)) {
+	for _, program := range gpuBaselines {
+		known := func(row *GPURow) bool { return slices.Contains(slices.Concat(program.rows...), row.Name) }
 		if !slices.ContainsFunc(r.Results, known) {
 			continue
 		}
 		show("peers, " + program.file)
 		start := time.Now()
-		answer, err := p.run(ctx, peerProgram{file: program.file})
+		answer, err := p.run(ctx, baselineProgram{file: program.file})
 		if err != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("no comparison by %s: %v", program.file, err))
 			continue
 		}
-		r.Peers = append(r.Peers, fmt.Sprintf("%s, %s in all", answer.Version, seconds(time.Since(start).Seconds())))
+		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, seconds(time.Since(start).Seconds())))
 		for _, result := range answer.Results {
 			r.take(program.file, program.rows, result)
 		}
@@ -41,24 +41,24 @@ func (p *peers) onGPU(ctx context.Context, r *gpuReport, show func(string)) {
 }
 
 // take gives a peer's result to the rows it is of.
-func (r *gpuReport) take(file string, rows [][]string, result peerResult) {
+func (r *GPUReport) take(file string, rows [][]string, result baselineResult) {
 	if result.Error != "" || result.Row < 0 || result.Row >= len(rows) {
-		r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Peer, file, result.Error))
+		r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Baseline, file, result.Error))
 		return
 	}
 	for _, row := range r.Results {
 		if slices.Contains(rows[result.Row], row.Name) {
-			row.keep(result)
+			row.keepBest(result)
 		}
 	}
 }
 
 // keep keeps the best time of a peer, and the memory it took then.
-func (g *gpuRow) keep(r peerResult) {
+func (g *GPURow) keepBest(r baselineResult) {
 	if g.Theirs == nil {
 		g.Theirs, g.TheirBytes = map[string]float64{}, map[string]int64{}
 	}
-	if had, ok := g.Theirs[r.Peer]; !ok || r.Seconds < had {
-		g.Theirs[r.Peer], g.TheirBytes[r.Peer] = r.Seconds, r.Peak
+	if had, ok := g.Theirs[r.Baseline]; !ok || r.Seconds < had {
+		g.Theirs[r.Baseline], g.TheirBytes[r.Baseline] = r.Seconds, r.Peak
 	}
 }

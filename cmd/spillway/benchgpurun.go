@@ -24,9 +24,9 @@ import (
 
 // measure plans, runs and times the row on a card of its own. The rig is closed
 // before and after.
-func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.Rates) (err error) {
+func (g *GPURow) measure(ctx context.Context, sh shell, here *rig, rates probe.Rates) (err error) {
 	began := time.Now()
-	here.choice.cards[0].TF32 = g.tf32
+	here.choice.gpus[0].TF32 = g.tf32
 	if err := here.open(sh, 0); err != nil {
 		return joinClose(err, here)
 	}
@@ -41,7 +41,7 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.DriverPredicted = here.predicted(job.Plan)
-	if err := g.grew(here, "planned"); err != nil {
+	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}
 	e, err := job.StartEmpty()
@@ -53,66 +53,66 @@ func (g *gpuRow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	g.Prepare = time.Since(began).Seconds()
-	if err := g.grew(here, "started"); err != nil {
+	if err := g.recordGrowth(here, "started"); err != nil {
 		return err
 	}
-	if err := g.iterate(ctx, e, func() error { return g.grew(here, "timed") }); err != nil {
+	if err := g.iterate(ctx, e, func() error { return g.recordGrowth(here, "timed") }); err != nil {
 		return err
 	}
 	g.account(job.Plan, rates)
-	g.Repeats = e.Repeats()
-	return g.grew(here, "traced")
+	g.Captured = e.ReplaysGraph()
+	return g.recordGrowth(here, "traced")
 }
 
 // grew notes what the driver counts at the end of a stage.
-func (g *gpuRow) grew(here *rig, name string) error {
+func (g *GPURow) recordGrowth(here *rig, name string) error {
 	held, err := here.held()
-	g.Grown = append(g.Grown, gpuStage{name, held - g.Driver})
+	g.Growth = append(g.Growth, GPUStage{name, held - g.Driver})
 	g.Driver = held
 	return err
 }
 
 // iterate runs the iterations that are timed, which timed is told of, and those that tell
 // more.
-func (g *gpuRow) iterate(ctx context.Context, e *executor.Executor, timed func() error) error {
+func (g *GPURow) iterate(ctx context.Context, e *executor.Executor, timed func() error) error {
 	numbers, err := adamNumbers()
 	if err != nil {
 		return err
 	}
 	once := func() error { return e.Iterate(ctx, numbers) }
 	if g.twin != "" {
-		if g.Digest, err = digestAfter(gpuTwinned, e, once); err != nil {
+		if g.Digest, err = digestAfter(twinIterations, e, once); err != nil {
 			return err
 		}
 	}
-	if err := g.time(settles(e.Plan().Forecast), once); err != nil {
+	if err := g.time(warmUp(e.Plan().Forecast), once); err != nil {
 		return err
 	}
 	if err := timed(); err != nil {
 		return err
 	}
-	return g.follow(e, once)
+	return g.traceIteration(e, once)
 }
 
 // How iterations are timed: where the card computes most of the time, it is slower after a
 // second than at first, and what lasts counts.
 const (
-	gpuSettles   = time.Second
+	gpuWarmUp    = time.Second
 	gpuTimed     = 500 * time.Millisecond
 	gpuTries     = 4 // at least
 	gpuComputing = 0.5
 )
 
 // settles is how long iterations of a plan run before their time counts.
-func settles(f *plan.Forecast) time.Duration {
+func warmUp(f *plan.Forecast) time.Duration {
 	if f.Busy["compute"] < gpuComputing {
 		return 0
 	}
-	return gpuSettles
+	return gpuWarmUp
 }
 
 // time runs iterations and times them, but for the first, which prepares the others.
-func (g *gpuRow) time(settles time.Duration, once func() error) error {
+func (g *GPURow) time(settles time.Duration, once func() error) error {
 	var lasting []float64
 	start := time.Now()
 	for n := 0; len(lasting) < gpuTries || time.Since(start) < settles+gpuTimed; n++ {
@@ -134,24 +134,24 @@ func (g *gpuRow) time(settles time.Duration, once func() error) error {
 }
 
 // gpuTwinned is after how many iterations rows that are one training have their bits compared.
-const gpuTwinned = 3
+const twinIterations = 3
 
 func joinClose(err error, r *rig) error { return errors.Join(err, r.close()) }
 
 // request completes the options of the row for a machine, whose f32 arithmetic is the
 // rounded one where the row wants that.
-func (g *gpuRow) request(m machine.Machine, here *rig) spillway.PlanOptions {
+func (g *GPURow) request(m machine.Machine, here *rig) spillway.Options {
 	o := g.options
 	o.Machine, o.Device, o.On = m, m.Devices[0].Name, here.on
 	if g.tf32 {
 		o.Machine.Devices = slices.Clone(m.Devices)
-		o.Machine.Devices[0] = rounding(m.Devices[0])
+		o.Machine.Devices[0] = asTF32(m.Devices[0])
 	}
 	return o
 }
 
 // rate of the row's products, as measured.
-func (g *gpuRow) rate(c machine.Compute) units.Flops {
+func (g *GPURow) rate(c machine.Compute) units.Flops {
 	if g.tf32 {
 		return max(c.F32, c.TF32)
 	}
@@ -159,16 +159,16 @@ func (g *gpuRow) rate(c machine.Compute) units.Flops {
 }
 
 // account holds the time against the bounds that the same run measured.
-func (g *gpuRow) account(p *plan.Plan, rates probe.Rates) {
+func (g *GPURow) account(p *plan.Plan, rates probe.Rates) {
 	f, peak := p.Forecast, p.Peak()
 	g.Arena, g.Host, g.Forecast = peak[plan.OnDevice], peak[plan.OnHost]+peak[plan.Pinned], f.StepSeconds
 	g.Burst = g.bound(f, g.rate(rates.Compute), rates)
-	g.Lasting = g.bound(f, g.rate(rates.Lasting.Or(rates.Compute)), rates)
+	g.Sustained = g.bound(f, g.rate(rates.Sustained.Or(rates.Compute)), rates)
 	g.Useful, g.LinkIn = usefulFlops(p)/g.Seconds, float64(f.BytesIn)/g.Seconds
 }
 
 // bound of the row, with products at some rate.
-func (g *gpuRow) bound(f *plan.Forecast, products units.Flops, rates probe.Rates) (b gpuBound) {
+func (g *GPURow) bound(f *plan.Forecast, products units.Flops, rates probe.Rates) (b GPUBound) {
 	bounds := map[string]float64{"arithmetic": f.Flops / float64(products)}
 	for name, link := range map[string]struct {
 		bytes int64
@@ -192,38 +192,38 @@ func usefulFlops(p *plan.Plan) (sum float64) {
 		for _, w := range s.Params {
 			per := 2.0
 			switch {
-			case p.Update != nil && w.Frozen():
+			case p.Optimizer != nil && w.Frozen():
 				per = 4
-			case p.Update != nil:
+			case p.Optimizer != nil:
 				per = 6
 			}
 			sum += per * float64(w.Type.Shape.Elements())
 		}
 	}
-	return sum * float64(p.Rows*p.Seq*int64(p.Micros))
+	return sum * float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches))
 }
 
 // adamNumbers are an iteration's, of AdamW as it comes.
-func adamNumbers() (n executor.Numbers, err error) {
+func adamNumbers() (n executor.IterationArgs, err error) {
 	o, err := optim.Parse("adamw")
 	if err != nil {
 		return n, err
 	}
-	n.Optimizer, err = o.Args(1, benchRate, true)
+	n.Optimizer, err = o.Args(1, benchLR, true)
 	return n, err
 }
 
 // benchRate leaves weights near where they began. A training that runs away has gradients
 // below the normal numbers of f32, which take a processor many times as long.
-const benchRate = 1e-6
+const benchLR = 1e-6
 
 // fillParts fills the batch: tokens and targets at random, positions in order, other
 // numbers small.
 func fillParts(e *executor.Executor, vocabulary int64) error {
 	p := e.Plan()
-	for micro := range p.Micros {
-		for _, part := range p.Parts {
-			raw, err := e.Part(micro, part.Name)
+	for micro := range p.MicroBatches {
+		for _, part := range p.Batch {
+			raw, err := e.BatchTensor(micro, part.Name)
 			if err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 		word := math.Float32bits(u - 0.5)
 		switch {
 		case name == "scale":
-			word = math.Float32bits(1 / float32(p.Rows*p.Seq*int64(p.Micros)))
+			word = math.Float32bits(1 / float32(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)))
 		case name == "seed":
 			word = math.Float32bits(1)
 		case name == "positions":

@@ -17,8 +17,8 @@ import (
 
 // follow runs an iteration step by step: its steps, and where the time of the first
 // device's compute queue went.
-func (g *gpuRow) follow(e *executor.Executor, once func() error) error {
-	ring := trace.NewRing(len(e.Plan().Steps))
+func (g *GPURow) traceIteration(e *executor.Executor, once func() error) error {
+	ring := trace.NewRing(len(e.Plan().Instructions))
 	if err := e.Trace(ring); err != nil {
 		return err
 	}
@@ -26,13 +26,13 @@ func (g *gpuRow) follow(e *executor.Executor, once func() error) error {
 		return err
 	}
 	g.steps = ring.Events()
-	g.Spent = spentOn(g.steps, trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)})
+	g.Spent = timeByKind(g.steps, trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)})
 	return e.Trace(nil)
 }
 
 // spentOn is how many seconds of an iteration a lane was at each kind of work, and how
 // many it waited, from the first to the last step of its device: each has its own clock.
-func spentOn(events []trace.Event, lane trace.Lane) map[string]float64 {
+func timeByKind(events []trace.Event, lane trace.Lane) map[string]float64 {
 	sums, first, last, busy := map[string]float64{}, int64(math.MaxInt64), int64(0), int64(0)
 	for _, ev := range events {
 		if ev.Verb == trace.Free || ev.Lane.Device != lane.Device {
@@ -76,7 +76,7 @@ func digestAfter(iterations int, e *executor.Executor, once func() error) (strin
 }
 
 // saveTimeline writes the steps of the last row that was measured; "" is nowhere.
-func (r *gpuReport) saveTimeline(path string) error {
+func (r *GPUReport) saveTimeline(path string) error {
 	t, err := openTimeline(path)
 	if err != nil || t == nil {
 		return err
@@ -88,7 +88,7 @@ func (r *gpuReport) saveTimeline(path string) error {
 }
 
 // twins says of rows that are one training in two places whether their bits are the same.
-func (r *gpuReport) twins() (list []string) {
+func (r *GPUReport) twins() (list []string) {
 	for _, a := range r.Results {
 		for _, b := range r.Results {
 			if a.twin != b.Name || a.Digest == "" || b.Digest == "" {
@@ -98,7 +98,7 @@ func (r *gpuReport) twins() (list []string) {
 			if a.Digest != b.Digest {
 				verdict = "OTHER losses or weights"
 			}
-			list = append(list, fmt.Sprintf("%s: %s after %d iterations as %s", a.Name, verdict, gpuTwinned, b.Name))
+			list = append(list, fmt.Sprintf("%s: %s after %d iterations as %s", a.Name, verdict, twinIterations, b.Name))
 		}
 	}
 	return list

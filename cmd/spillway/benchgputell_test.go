@@ -19,7 +19,7 @@ import (
 func TestSpentAddsUp(t *testing.T) {
 	lane := trace.Lane{Device: "gpu0", Queue: "compute"}
 	other := trace.Lane{Device: "gpu0", Queue: "in"}
-	got := spentOn([]trace.Event{
+	got := timeByKind([]trace.Event{
 		{Verb: trace.Move, Name: "weights", Lane: other, Start: 1e9, End: 2e9},
 		{Verb: trace.Run, Name: "layers forward", Lane: lane, Start: 2e9, End: 4e9},
 		{Verb: trace.Run, Name: "layers forward", Lane: lane, Start: 5e9, End: 6e9},
@@ -42,18 +42,18 @@ func TestSpentAddsUp(t *testing.T) {
 // One training in two places ends with one digest, another training with another, and
 // the report says so.
 func TestTwinsAreCompared(t *testing.T) {
-	digest := func(name, model string, choose func(slabs, blocks int) planner.Choice) *gpuRow {
-		row := &gpuRow{Name: name, model: model, options: work(spillway.Train, 1, 8, 0, choose), twin: "the other"}
+	digest := func(name, model string, choose func(slabs, blocks int) planner.Choice) *GPURow {
+		row := &GPURow{Name: name, model: model, options: work(spillway.Train, 1, 8, 0, choose), twin: "the other"}
 		iterateOnCPU(t, row)
 		return row
 	}
-	here := digest("this", "../../testdata/reference/llama", allKept)
+	here := digest("this", "../../testdata/reference/llama", savedAll)
 	there := digest("the other", here.model, fromHost)
 	here.twin, there.twin = there.Name, ""
 	if here.Digest == "" || here.Digest != there.Digest || here.Seconds <= 0 || here.Spent["update"] <= 0 {
 		t.Fatalf("%+v and %+v", here, there)
 	}
-	r := &gpuReport{Results: []*gpuRow{here, there}}
+	r := &GPUReport{Results: []*GPURow{here, there}}
 	file := filepath.Join(t.TempDir(), "timeline.json")
 	if err := r.saveTimeline(file); err != nil {
 		t.Fatal(err)
@@ -64,14 +64,14 @@ func TestTwinsAreCompared(t *testing.T) {
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "the same losses and weights") {
 		t.Errorf("bits: %v", r.Bits)
 	}
-	there.Digest = digest("another", "../../testdata/reference/qwen2", allKept).Digest
+	there.Digest = digest("another", "../../testdata/reference/qwen2", savedAll).Digest
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "OTHER") {
 		t.Errorf("bits: %v", r.Bits)
 	}
 }
 
 // iterateOnCPU runs a row as it is run on a card.
-func iterateOnCPU(t *testing.T, row *gpuRow) {
+func iterateOnCPU(t *testing.T, row *GPURow) {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})
 	defer dev.Close()

@@ -19,7 +19,7 @@ import (
 )
 
 // What is measured on both sides. The peers are told these sizes.
-var productSides = []int64{1024, 2048}
+var matmulSides = []int64{1024, 2048}
 
 const (
 	attentionBatch = 4
@@ -31,10 +31,10 @@ const (
 	adamBytes  = 28 // moved per param: weight, gradient and moments read, weight and moments written
 
 	stepModel = "llama-50m"
-	stepRows  = 4
+	stepBatch = 4
 	stepSeq   = 256
 
-	benchPatience = 500 * time.Millisecond // for one item in one round
+	itemTime = 500 * time.Millisecond // for one item in one round
 )
 
 // Names of the items.
@@ -45,11 +45,11 @@ const (
 	stepItem         = "training iteration"
 )
 
-func productItem(side int64) string { return fmt.Sprintf("matrix product %d³", side) }
+func matmulItem(side int64) string { return fmt.Sprintf("matrix product %d³", side) }
 
-func productItems() (names []string) {
-	for _, side := range productSides {
-		names = append(names, productItem(side))
+func matmulItems() (names []string) {
+	for _, side := range matmulSides {
+		names = append(names, matmulItem(side))
 	}
 	return names
 }
@@ -58,7 +58,7 @@ func productItems() (names []string) {
 type bench struct {
 	dev   device.Device
 	here  machine.Machine
-	items []*benchItem
+	items []*CPURow
 	open  []io.Closer
 }
 
@@ -75,12 +75,12 @@ func (b *bench) close() error {
 }
 
 // prepare makes the items that are wanted, with memory of their own.
-func (b *bench) prepare(o benchOptions) error {
+func (b *bench) prepare(o BenchOptions) error {
 	for _, family := range []struct {
 		add   func() error
 		names []string
 	}{
-		{b.addProducts, productItems()}, {b.addAttention, []string{attentionForward, attentionBoth}},
+		{b.addMatmuls, matmulItems()}, {b.addAttention, []string{attentionForward, attentionBoth}},
 		{b.addAdam, []string{adamItem}}, {b.addStep, []string{stepItem}},
 	} {
 		if !slices.ContainsFunc(family.names, o.wants) {
@@ -90,9 +90,9 @@ func (b *bench) prepare(o benchOptions) error {
 			return err
 		}
 	}
-	b.items = slices.DeleteFunc(b.items, func(i *benchItem) bool { return !o.wants(i.Name) })
+	b.items = slices.DeleteFunc(b.items, func(i *CPURow) bool { return !o.wants(i.Name) })
 	if len(b.items) == 0 {
-		return misused("--only %s names none of the rows", o.only)
+		return usageErrorf("--only %s names none of the rows", o.Only)
 	}
 	return nil
 }
@@ -112,15 +112,15 @@ func (b *bench) call(kind op.Kind, attr op.Attr, in ...op.Type) (*benchCall, err
 	return made, nil
 }
 
-func (b *bench) addProducts() error {
-	for _, side := range productSides {
+func (b *bench) addMatmuls() error {
+	for _, side := range matmulSides {
 		square := op.Type{DType: dtype.F32, Shape: shape.Shape{side, side}}
 		c, err := b.call(op.MatMul, op.Attr{}, square, square)
 		if err != nil {
 			return err
 		}
 		flops := 2 * float64(side) * float64(side) * float64(side)
-		b.items = append(b.items, &benchItem{Name: productItem(side), Unit: "GFLOP/s", measure: rateOf(flops, c)})
+		b.items = append(b.items, &CPURow{Name: matmulItem(side), Unit: "GFLOP/s", measure: rateOf(flops, c)})
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func rateOf(work float64, calls ...*benchCall) func() (float64, error) {
 	return func() (float64, error) {
 		var sum time.Duration
 		for _, c := range calls {
-			best, err := c.best(benchPatience)
+			best, err := c.best(itemTime)
 			if err != nil {
 				return 0, err
 			}
@@ -156,8 +156,8 @@ func (b *bench) addAttention() error {
 	}
 	flops := 2.0 * attentionBatch * attentionHeads * attentionSeq * attentionSeq * attentionHead
 	b.items = append(b.items,
-		&benchItem{Name: attentionForward, Unit: "GFLOP/s", measure: rateOf(flops, forward)},
-		&benchItem{Name: attentionBoth, Unit: "GFLOP/s", measure: rateOf(3.5*flops, forward, backward)})
+		&CPURow{Name: attentionForward, Unit: "GFLOP/s", measure: rateOf(flops, forward)},
+		&CPURow{Name: attentionBoth, Unit: "GFLOP/s", measure: rateOf(3.5*flops, forward, backward)})
 	return nil
 }
 
@@ -173,11 +173,11 @@ func (b *bench) addAdam() error {
 		return err
 	}
 	args := &op.Args{}
-	if args.F, err = optimizer.Args(1, optimizer.LR, true); err != nil {
+	if args.Scalars, err = optimizer.Args(1, optimizer.LR, true); err != nil {
 		return err
 	}
 	c.launch.Args = args
-	b.items = append(b.items, &benchItem{Name: adamItem, Unit: "GB/s", memory: true, measure: rateOf(adamBytes*adamParams, c)})
+	b.items = append(b.items, &CPURow{Name: adamItem, Unit: "GB/s", memory: true, measure: rateOf(adamBytes*adamParams, c)})
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (b *bench) addStep() error {
 	if err != nil {
 		return err
 	}
-	job, err := m.Plan(spillway.PlanOptions{Task: spillway.Train, Rows: stepRows, Seq: stepSeq, Machine: b.here, On: []device.Device{b.dev}})
+	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: stepBatch, Seq: stepSeq, Machine: b.here, On: []device.Device{b.dev}})
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ func (b *bench) addStep() error {
 	if err != nil {
 		return err
 	}
-	flops := 6 * float64(job.Spec.Count()) * stepRows * stepSeq
-	b.items = append(b.items, &benchItem{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (float64, error) {
+	flops := 6 * float64(job.Spec.Count()) * stepBatch * stepSeq
+	b.items = append(b.items, &CPURow{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (float64, error) {
 		best, err := bestOf(stepTries, func() error { _, err := t.Step(); return err })
 		return flops / best.Seconds() / giga, err
 	}})

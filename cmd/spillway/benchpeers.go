@@ -19,101 +19,101 @@ const (
 	numpy = "numpy"
 )
 
-var peerNames = []string{torch, numpy}
+var baselineNames = []string{torch, numpy}
 
 // peerProgram measures something in another library.
-type peerProgram struct {
-	peer string
-	file string
-	args []string
-	rows []string // that it measures
+type baselineProgram struct {
+	baseline string
+	file     string
+	args     []string
+	rows     []string // that it measures
 	// items gives the item's name and figure of each result.
-	items func(peerResult) (item string, figure float64)
+	items func(baselineResult) (item string, figure float64)
 }
 
 // peerResult is what programs say of one measurement; each fills some of it.
-type peerResult struct {
+type baselineResult struct {
 	N      int64   `json:"n"`
 	Pass   string  `json:"pass"`
 	Kind   string  `json:"kind"`
 	GFlops float64 `json:"gflops"`
 	GBytes float64 `json:"gb_per_s"`
 	// Of programs on cards: which of the rows they know, who did it, and how long.
-	Row     int     `json:"row"`
-	Peer    string  `json:"peer"`
-	Seconds float64 `json:"seconds"`
-	Peak    int64   `json:"peak"`  // bytes of the card
-	Error   string  `json:"error"` // why there is no measurement
+	Row      int     `json:"row"`
+	Baseline string  `json:"peer"`
+	Seconds  float64 `json:"seconds"`
+	Peak     int64   `json:"peak"`  // bytes of the card
+	Error    string  `json:"error"` // why there is no measurement
 }
 
 // peerAnswer is the line a program prints.
-type peerAnswer struct {
-	Version string       `json:"version"`
-	Results []peerResult `json:"results"`
+type baselineAnswer struct {
+	Version string           `json:"version"`
+	Results []baselineResult `json:"results"`
 }
 
 // programs lists what is run, with the sizes we use.
-func programs() []peerProgram {
+func programs() []baselineProgram {
 	sides := []string{"--sizes"}
-	for _, side := range productSides {
+	for _, side := range matmulSides {
 		sides = append(sides, strconv.FormatInt(side, 10))
 	}
-	product := func(r peerResult) (string, float64) { return productItem(r.N), r.GFlops }
-	return []peerProgram{
-		{torch, "torch_matmul.py", sides, productItems(), product},
-		{numpy, "numpy_matmul.py", sides, productItems(), product},
+	product := func(r baselineResult) (string, float64) { return matmulItem(r.N), r.GFlops }
+	return []baselineProgram{
+		{torch, "torch_matmul.py", sides, matmulItems(), product},
+		{numpy, "numpy_matmul.py", sides, matmulItems(), product},
 		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
-			[]string{attentionForward, attentionBoth}, func(r peerResult) (string, float64) {
+			[]string{attentionForward, attentionBoth}, func(r baselineResult) (string, float64) {
 				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops
 			}},
-		{torch, "torch_adamw.py", []string{"--params", fmt.Sprint(adamParams)}, []string{adamItem}, func(r peerResult) (string, float64) {
+		{torch, "torch_adamw.py", []string{"--params", fmt.Sprint(adamParams)}, []string{adamItem}, func(r baselineResult) (string, float64) {
 			if r.Kind != "fused" { // the faster of PyTorch's
 				return "", 0
 			}
 			return adamItem, r.GBytes
 		}},
-		{torch, "torch_llama_step.py", []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepRows), "--positions", fmt.Sprint(stepSeq)},
-			[]string{stepItem}, func(r peerResult) (string, float64) { return stepItem, r.GFlops }},
+		{torch, "torch_llama_step.py", []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepBatch), "--positions", fmt.Sprint(stepSeq)},
+			[]string{stepItem}, func(r baselineResult) (string, float64) { return stepItem, r.GFlops }},
 	}
 }
 
 // peers is the other side of the benchmarks.
-type peers struct {
+type baselines struct {
 	python, folder string
 	missing        map[string]bool // peers that cannot be run
 }
 
-func findPeers(o benchOptions) *peers {
-	return &peers{python: o.python, folder: o.peers, missing: map[string]bool{}}
+func newBaselines(o BenchOptions) *baselines {
+	return &baselines{python: o.Python, folder: o.Baselines, missing: map[string]bool{}}
 }
 
 // once runs every program that measures a row of the report, and keeps the best figures. What cannot be run is
 // noted and left out from then on.
-func (p *peers) once(ctx context.Context, r *benchReport, show func(string)) {
+func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 	for _, program := range programs() {
-		if p.missing[program.peer] || !slices.ContainsFunc(r.Results, func(i *benchItem) bool { return slices.Contains(program.rows, i.Name) }) {
+		if p.missing[program.baseline] || !slices.ContainsFunc(r.Results, func(i *CPURow) bool { return slices.Contains(program.rows, i.Name) }) {
 			continue
 		}
-		show(program.peer + ", " + strings.TrimSuffix(program.file, ".py"))
+		show(program.baseline + ", " + strings.TrimSuffix(program.file, ".py"))
 		answer, err := p.run(ctx, program)
 		if err != nil {
-			p.missing[program.peer] = true
-			r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s: %v", program.peer, err))
+			p.missing[program.baseline] = true
+			r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s: %v", program.baseline, err))
 			continue
 		}
-		if name := program.peer + " " + answer.Version; !slices.Contains(r.Peers, name) {
-			r.Peers = append(r.Peers, name)
+		if name := program.baseline + " " + answer.Version; !slices.Contains(r.Baselines, name) {
+			r.Baselines = append(r.Baselines, name)
 		}
 		for _, result := range answer.Results {
 			name, figure := program.items(result)
-			if i := slices.IndexFunc(r.Results, func(i *benchItem) bool { return i.Name == name }); i >= 0 {
-				r.Results[i].keep(program.peer, figure)
+			if i := slices.IndexFunc(r.Results, func(i *CPURow) bool { return i.Name == name }); i >= 0 {
+				r.Results[i].keepBest(program.baseline, figure)
 			}
 		}
 	}
 }
 
-func (p *peers) run(ctx context.Context, program peerProgram) (answer peerAnswer, err error) {
+func (p *baselines) run(ctx context.Context, program baselineProgram) (answer baselineAnswer, err error) {
 	path := filepath.Join(p.folder, program.file)
 	if _, err := os.Stat(path); err != nil {
 		return answer, fmt.Errorf("%w; run from the source folder, or name it with --peers", err)

@@ -52,7 +52,7 @@ func findTokenizer(m *spillway.Model, name string) (data.Tokenizer, error) {
 		name = filepath.Join(m.Folder.Dir, tokenizerFile)
 	}
 	if name == "" && m.Info.Vocab == byteCount || name == bytesName {
-		return byteTokens{}, fewer(byteCount, m)
+		return byteTokens{}, checkVocabulary(byteCount, m)
 	}
 	if name == "" {
 		return nil, fmt.Errorf("%s has no %s; name one with --tokenizer, or bytes for a model that reads bytes", m.Name, tokenizerFile)
@@ -65,13 +65,13 @@ func findTokenizer(m *spillway.Model, name string) (data.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t, fewer(t.VocabSize(), m)
+	return t, checkVocabulary(t.VocabSize(), m)
 }
 
 const tokenizerFile = "tokenizer.json"
 
 // fewer refuses a tokenizer that knows tokens the model does not.
-func fewer(tokens int, m *spillway.Model) error {
+func checkVocabulary(tokens int, m *spillway.Model) error {
 	if int64(tokens) > m.Info.Vocab {
 		return fmt.Errorf("the tokenizer has %d tokens, %s only %d; use the tokenizer the model was made with", tokens, m.Name, m.Info.Vocab)
 	}
@@ -79,7 +79,7 @@ func fewer(tokens int, m *spillway.Model) error {
 }
 
 // endToken is what ends a text for a model, nil where its config names none.
-func endToken(model string) (*int32, error) {
+func eosToken(model string) (*int32, error) {
 	raw, err := findConfig(model)
 	if err != nil {
 		return nil, err
@@ -145,12 +145,12 @@ func (o *dataOptions) openFile(c *corpus, name string, r reading, progress func(
 		return nil, err
 	}
 	c.open = append(c.open, records)
-	c.answers = c.answers || records.Form() != data.Plain
+	c.answers = c.answers || records.Format() != data.Plain
 	skipped, first := records.Skipped()
 	if c.skipped += skipped; c.firstBad == nil {
 		c.firstBad = first
 	}
-	return data.Tokenize(records, r.tokenizer, data.TokenizeOptions{End: r.end, LearnPrompts: o.learnPrompts}), nil
+	return data.Tokenize(records, r.tokenizer, data.TokenizeOptions{End: r.end, TrainOnPrompts: o.trainOnPrompts}), nil
 }
 
 // openTokens opens a file of tokens; where their size is not said it is that of the
@@ -173,9 +173,9 @@ func (o *dataOptions) openTokens(c *corpus, name string, r reading) (data.Source
 
 // lines are the options of files with a JSON object per line.
 func (o *dataOptions) lines(r reading, progress func(done, total int64)) data.JSONLOptions {
-	l := data.JSONLOptions{Join: "\n", SkipBad: o.skipBad, Progress: progress, Template: r.template}
-	if o.form != autoForm {
-		l.Form = data.Form(o.form)
+	l := data.JSONLOptions{PromptSeparator: "\n", SkipBad: o.skipBad, Progress: progress, Template: r.template}
+	if o.format != autoForm {
+		l.Format = data.Format(o.format)
 	}
 	if o.fields != "" {
 		l.Fields = strings.Split(o.fields, ":")

@@ -39,10 +39,10 @@ var (
 // What the demonstration does: enough to see a loss fall, in less than a minute on
 // two cores.
 const (
-	demoRows       = 16
+	demoBatch      = 16
 	demoSeq        = 128
 	demoIterations = 240
-	demoRate       = 5e-3
+	demoLR         = 5e-3
 	demoSlack      = 50 // the device has the leanest plan and a fiftieth of the way from there to normal training
 	demoPatience   = 35 * time.Second
 	demoPrompt     = "The whale "
@@ -166,13 +166,13 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	if err != nil {
 		return r, err
 	}
-	optimizer.LR = demoRate
+	optimizer.LR = demoLR
 	here, err := d.sh.rig(d.device, machine.Options{})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, here.close()) }()
-	o := demoOn(spillway.PlanOptions{Task: spillway.Train, Rows: demoRows, Seq: demoSeq, Packed: true, Optimizer: optimizer}, here)
+	o := demoOn(spillway.Options{Task: spillway.Train, MicroBatchSize: demoBatch, Seq: demoSeq, Packed: true, Optimizer: optimizer}, here)
 	budget, err := demoBudget(m, o)
 	if err != nil {
 		return r, err
@@ -217,7 +217,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 }
 
 // demoOn is the goal on devices that are open, in the precision that suits them.
-func demoOn(o spillway.PlanOptions, here *rig) spillway.PlanOptions {
+func demoOn(o spillway.Options, here *rig) spillway.Options {
 	o.Machine, o.Device, o.On = here.machine, here.device.Name, here.on
 	if here.device.Kind == machine.GPU {
 		o.Precision = dtype.BF16
@@ -228,7 +228,7 @@ func demoOn(o spillway.PlanOptions, here *rig) spillway.PlanOptions {
 // demoBudget is the memory the device of the demonstration has: little more than the
 // leanest plan takes, far below what normal training does. Both depend on the
 // device, since kernels have scratch memory.
-func demoBudget(m *spillway.Model, o spillway.PlanOptions) (int64, error) {
+func demoBudget(m *spillway.Model, o spillway.Options) (int64, error) {
 	o.Budget = 1
 	var misfit *planner.FitError
 	if _, err := m.Plan(o); !errors.As(err, &misfit) {
@@ -253,7 +253,7 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, here.close()) }()
-	job, err := m.Plan(demoOn(spillway.PlanOptions{Task: spillway.Infer, Seq: demoSeq}, here))
+	job, err := m.Plan(demoOn(spillway.Options{Task: spillway.Infer, Seq: demoSeq}, here))
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 	if err != nil {
 		return "", err
 	}
-	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, Limit: demoSample})
+	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
 	if err != nil {
 		return "", err
 	}

@@ -14,17 +14,17 @@ import (
 )
 
 // cardReport is a card as the verb devices shows it beside its rates.
-type cardReport struct {
+type deviceStatus struct {
 	Device string       `json:"device"`
 	Name   string       `json:"name"`
 	Free   units.Bytes  `json:"free"`
 	Total  units.Bytes  `json:"total"`
-	State  *nvml.Card   `json:"state,omitempty"` // nil where nobody tells
+	State  *nvml.GPU    `json:"state,omitempty"` // nil where nobody tells
 	Rates  *probe.Rates `json:"measured,omitempty"`
 }
 
 // allCards opens every card there is. Where there are none the note says why.
-func (sh shell) allCards(r *rig) (note string, err error) {
+func (sh shell) allGPUs(r *rig) (note string, err error) {
 	for ordinal := 0; ; ordinal++ {
 		err := r.add(sh, cuda.Options{Ordinal: ordinal})
 		if err == nil {
@@ -41,9 +41,9 @@ func (sh shell) allCards(r *rig) (note string, err error) {
 }
 
 // describeCards asks the driver about the cards; notes are about what it does not tell.
-func describeCards(r *rig) (list []cardReport, notes []string, err error) {
-	if len(r.cards) == 0 {
-		return []cardReport{}, nil, nil
+func describeGPUs(r *rig) (list []deviceStatus, notes []string, err error) {
+	if len(r.gpus) == 0 {
+		return []deviceStatus{}, nil, nil
 	}
 	manager, err := nvml.Open()
 	if err != nil {
@@ -51,12 +51,12 @@ func describeCards(r *rig) (list []cardReport, notes []string, err error) {
 	} else {
 		defer manager.Close() // nothing depends on it
 	}
-	for _, c := range r.cards {
+	for _, c := range r.gpus {
 		free, total, err := c.Memory()
 		if err != nil {
 			return nil, notes, err
 		}
-		report := cardReport{Device: c.known.Name, Name: c.Card(), Free: units.Bytes(free), Total: units.Bytes(total)}
+		report := deviceStatus{Device: c.described.Name, Name: c.GPUName(), Free: units.Bytes(free), Total: units.Bytes(total)}
 		if !c.rates.At.IsZero() {
 			report.Rates = &c.rates
 		}
@@ -73,16 +73,16 @@ func describeCards(r *rig) (list []cardReport, notes []string, err error) {
 	return list, notes, nil
 }
 
-func stateOf(manager *nvml.Library, c openCard) (nvml.Card, error) {
+func stateOf(manager *nvml.Library, c openGPU) (nvml.GPU, error) {
 	address, err := c.Address()
 	if err != nil {
-		return nvml.Card{}, err
+		return nvml.GPU{}, err
 	}
-	return manager.Card(address)
+	return manager.GPU(address)
 }
 
 // write shows a card to people.
-func (c cardReport) write(w io.Writer) error {
+func (c deviceStatus) write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s %s, %v of %v free\n", c.Device, c.Name, c.Free, c.Total)
 	if c.State != nil {
@@ -114,7 +114,7 @@ func processSize(p nvml.Process) string {
 // openAll is this computer with all its cards, measured anew if asked to.
 func (sh shell) openAll(refresh bool) (r *rig, note string, err error) {
 	r = &rig{}
-	if note, err = sh.allCards(r); err == nil && refresh {
+	if note, err = sh.allGPUs(r); err == nil && refresh {
 		err = sh.calibrate(r)
 	}
 	if err != nil {

@@ -35,14 +35,14 @@ driver tells.`,
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure the rates again instead of using the kept ones")
 	disk := cmd.Flags().String("disk", ".", "measure the disk of `DIR`, by writing and removing 256 MiB there")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		r, err := lookAround(sh, machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
+		r, err := describeComputer(sh, machine.Options{Refresh: *calibrate, DiskPath: *disk, MeasureDisk: true})
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return writeJSON(sh.out, r)
 		}
-		for _, c := range r.Cards {
+		for _, c := range r.GPUs {
 			if err := c.write(sh.out); err != nil {
 				return err
 			}
@@ -55,29 +55,29 @@ driver tells.`,
 // devicesReport is the object of devices --json.
 type devicesReport struct {
 	machine.Machine
-	Description string       `json:"description"`
-	Cards       []cardReport `json:"cards"`
+	Description string         `json:"description"`
+	GPUs        []deviceStatus `json:"cards"`
 }
 
 // lookAround opens all cards and describes this computer with them.
-func lookAround(sh shell, o machine.Options) (r devicesReport, err error) {
+func describeComputer(sh shell, o machine.Options) (r devicesReport, err error) {
 	all, note, err := sh.openAll(o.Refresh)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, all.close()) }()
-	for _, c := range all.cards {
-		o.Devices = append(o.Devices, c.known)
+	for _, c := range all.gpus {
+		o.Devices = append(o.Devices, c.described)
 	}
 	if r.Machine, err = sh.probe(o); err != nil {
 		return r, err
 	}
-	cards, notes, err := describeCards(all)
+	cards, notes, err := describeGPUs(all)
 	if note != "" {
 		notes = append(notes, note)
 	}
 	r.Notes = append(r.Notes, notes...)
-	r.Cards, r.Description = cards, r.Machine.String()
+	r.GPUs, r.Description = cards, r.Machine.String()
 	return r, err
 }
 
@@ -91,7 +91,7 @@ func describeMachine(w io.Writer, m machine.Machine) error {
 func (sh shell) probe(o machine.Options) (machine.Machine, error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
-	o.Tell = func(what string) { line.Show(func() string { return "measuring this computer, once: " + what }) }
-	o.CacheDir, o.Version, o.Arithmetic, o.Updates, o.Tables = sh.cache, version, arithmetic, updateRate, callRates
+	o.Report = func(what string) { line.Show(func() string { return "measuring this computer, once: " + what }) }
+	o.CacheDir, o.Version, o.Arithmetic, o.Updates, o.Tables = sh.cache, version, matmulRate, updateRate, callRates
 	return machine.Probe(o)
 }

@@ -48,8 +48,8 @@ func heldOnDisk(dir string) (iteration int64, held bool, err error) {
 	if dir == "" {
 		return 0, false, nil
 	}
-	iteration, err = store.Held(dir)
-	if errors.Is(err, store.ErrNone) {
+	iteration, err = store.LastCommit(dir)
+	if errors.Is(err, store.ErrNoCommit) {
 		return 0, false, nil
 	}
 	return iteration, err == nil, err

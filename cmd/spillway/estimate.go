@@ -95,13 +95,13 @@ const estimateMachine = "gpu:80GiB"
 // all estimates some models, or every published shape.
 func (e *estimate) all(names []string) (list []modelEstimate, err error) {
 	if e.batch < 1 || e.seq < 0 || e.rank < 1 {
-		return nil, misused("--batch %d, --seq %d, --rank %d: none may be below 1", e.batch, e.seq, e.rank)
+		return nil, usageErrorf("--batch %d, --seq %d, --rank %d: none may be below 1", e.batch, e.seq, e.rank)
 	}
 	if e.optim, err = optim.Parse(e.optimizer); err != nil {
 		return nil, usageError{err}
 	}
 	if len(names) == 0 {
-		names = arch.Names()
+		names = arch.Presets()
 	}
 	for _, name := range names {
 		m, err := e.model(name)
@@ -162,7 +162,7 @@ func describeMemory(job *spillway.Job) memoryEstimate {
 		return n
 	}
 	return memoryEstimate{
-		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), Moments: of(plan.Moment),
+		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), Moments: of(plan.State),
 		Activations: of(plan.Activation), Workspace: of(plan.Workspace), Other: of(plan.BatchData, plan.ResultData, plan.Constant, gaps),
 		Total: job.Plan.Peak()[plan.OnDevice],
 	}

@@ -68,12 +68,12 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	if err != nil {
 		return r, err
 	}
-	dir := newestOf(from)
+	dir := newestCheckpoint(from)
 	if err := verifyCheckpoint(dir); err != nil {
 		return r, err
 	}
 	if isAdapter(dir) && o.offloaded {
-		return r, misused("--offload-folder is for the weights of a model, %s has an adapter", dir)
+		return r, usageErrorf("--offload-folder is for the weights of a model, %s has an adapter", dir)
 	}
 	if isAdapter(dir) {
 		return exportAdapter(ctx, dir, out, t)
@@ -84,7 +84,7 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	}
 	defer model.Close() // opened for reading
 	w := newWriting(sh)
-	done, err := convert.Folder(ctx, model, out, convert.Options{Products: t, Others: t, ShardBytes: shard, Offloaded: o.offloaded, Progress: w.progress})
+	done, err := convert.Folder(ctx, model, out, convert.Options{Linear: t, Others: t, ShardBytes: shard, Offloaded: o.offloaded, Progress: w.progress})
 	w.line.Done()
 	return newFolderResult(out, "model", done), err
 }

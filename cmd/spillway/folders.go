@@ -37,7 +37,7 @@ func (r folderResult) write(w io.Writer, asJSON bool) error {
 		format = " as " + r.Format
 	}
 	_, err := fmt.Fprintf(w, "%s: %s%s, %s of %s changed, %v before, %v now, in %s\n", r.Path, r.Kind, format,
-		grouped(int64(r.Changed)), counted(r.Tensors, "weight"), units.Bytes(r.Before), units.Bytes(r.Bytes), seconds(r.Seconds))
+		grouped(int64(r.Changed)), plural(r.Tensors, "weight"), units.Bytes(r.Before), units.Bytes(r.Bytes), seconds(r.Seconds))
 	return err
 }
 
@@ -62,7 +62,7 @@ func (w *writing) progress(done, total int64) {
 func parseShard(text string) (int64, error) {
 	n, err := units.ParseBytes(text)
 	if err != nil || n == 0 {
-		return 0, misused("--shard-size %q; write it like 5GB", text)
+		return 0, usageErrorf("--shard-size %q; write it like 5GB", text)
 	}
 	return int64(n), nil
 }
@@ -74,7 +74,7 @@ func parsePlain(text string) (dtype.Type, error) {
 	}
 	t, err := dtype.Parse(text)
 	if err != nil || !t.IsPlain() {
-		return t, misused("--dtype %q; it is f32, bf16 or f16", text)
+		return t, usageErrorf("--dtype %q; it is f32, bf16 or f16", text)
 	}
 	return t, nil
 }

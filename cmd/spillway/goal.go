@@ -16,18 +16,18 @@ import (
 
 // goal is what the user wants done with the model, as flags say it.
 type goal struct {
-	task       string
-	batch, seq int64
-	accumulate int
-	precision  string
-	optimizer  string
-	policy     string // on states
-	clip       float64
-	lora       adapterFlags
-	keepF32    []string // modules
-	unquant    []string
-	auto       bool     // the batch is found by planning
-	tasks      []string // to choose from
+	task         string
+	batch, seq   int64
+	accumulate   int
+	precision    string
+	optimizer    string
+	policy       string // on states
+	clip         float64
+	lora         adapterFlags
+	f32Modules   []string // modules
+	notQuantized []string
+	auto         bool     // the batch is found by planning
+	tasks        []string // to choose from
 
 	optim   optim.Config
 	states  optim.Policy
@@ -84,8 +84,8 @@ func (g *goal) flags(cmd *cobra.Command) {
 	f.Int64Var(&g.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
 	f.IntVar(&g.accumulate, "accumulate", 1, "add up the gradients of `N` micro-batches in an iteration")
 	f.StringVar(&g.precision, "precision", "", "compute in `fp32|bf16|pure-bf16|fp16`; bf16 and fp16 keep fp32 master weights, pure-bf16 rounds updates at random instead,\nfp16 scales the loss too (default: bf16 on a GPU, fp32 on a CPU)")
-	f.StringSliceVar(&g.keepF32, "keep-f32", nil, "`MODULES` that are held and computed in f32 whatever the precision: names or their last parts\nsuch as lm_head,norm, or re:PATTERN of whole names")
-	f.StringSliceVar(&g.unquant, "no-quantize", nil, "`MODULES` that qlora leaves in the precision computed in, named in the same way")
+	f.StringSliceVar(&g.f32Modules, "keep-f32", nil, "`MODULES` that are held and computed in f32 whatever the precision: names or their last parts\nsuch as lm_head,norm, or re:PATTERN of whole names")
+	f.StringSliceVar(&g.notQuantized, "no-quantize", nil, "`MODULES` that qlora leaves in the precision computed in, named in the same way")
 	optimizerFlag(cmd, &g.optimizer)
 	f.StringVar(&g.policy, "state-policy", "", "compress what the optimizer keeps once training has found its way: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)")
 	f.Float64Var(&g.clip, "clip", 0, "clip gradients to a global norm of `X` (default: no clipping)")
@@ -105,13 +105,13 @@ func optimizerFlag(cmd *cobra.Command, to *string) {
 func (g *goal) check() (err error) {
 	switch {
 	case !slices.Contains(g.tasks, g.task):
-		return misused("--task %q; it is one of %s", g.task, strings.Join(g.tasks, ", "))
+		return usageErrorf("--task %q; it is one of %s", g.task, strings.Join(g.tasks, ", "))
 	case g.batch < 1 || g.accumulate < 1 || g.seq < 0:
-		return misused("--batch %d, --accumulate %d, --seq %d: none may be below 1", g.batch, g.accumulate, g.seq)
+		return usageErrorf("--batch %d, --accumulate %d, --seq %d: none may be below 1", g.batch, g.accumulate, g.seq)
 	case !(g.clip >= 0):
-		return misused("--clip %v; it is a norm above 0, or 0 for no clipping", g.clip)
+		return usageErrorf("--clip %v; it is a norm above 0, or 0 for no clipping", g.clip)
 	case !slices.Contains([]string{"", "fp32", "bf16", "pure-bf16", "fp16"}, g.precision):
-		return misused("--precision %q; it is fp32, bf16, pure-bf16 or fp16", g.precision)
+		return usageErrorf("--precision %q; it is fp32, bf16, pure-bf16 or fp16", g.precision)
 	}
 	if g.optim, err = optim.Parse(g.optimizer); err != nil {
 		return usageError{err}
@@ -127,10 +127,10 @@ func (g *goal) check() (err error) {
 
 // options is the goal for the library, on a device of a machine. Samples to train on
 // are packed: they may hold several documents.
-func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions {
-	o := spillway.PlanOptions{
-		Task: spillway.Task(g.task), Rows: g.batch, Seq: g.seq, Micros: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, Policy: g.states, NoDecay: optim.UsualNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
+func (g *goal) options(m machine.Machine, d machine.Device) spillway.Options {
+	o := spillway.Options{
+		Task: spillway.Task(g.task), MicroBatchSize: g.batch, Seq: g.seq, MicroBatches: g.accumulate, Precision: dtype.F32,
+		Optimizer: g.optim, StatePolicy: g.states, NoDecay: optim.DefaultNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
 	switch g.precision {
 	case "fp16":
@@ -145,17 +145,17 @@ func (g *goal) options(m machine.Machine, d machine.Device) spillway.PlanOptions
 	if g.adapters() {
 		o.Adapters = g.adapted
 	}
-	o.Kept = g.kept()
+	o.Exceptions = g.kept()
 	return o
 }
 
 // kept are the modules that are exceptions.
-func (g *goal) kept() (list []spillway.Kept) {
-	if len(g.unquant) > 0 {
-		list = append(list, spillway.Kept{Modules: g.unquant})
+func (g *goal) kept() (list []spillway.Exception) {
+	if len(g.notQuantized) > 0 {
+		list = append(list, spillway.Exception{Modules: g.notQuantized})
 	}
-	if len(g.keepF32) > 0 {
-		list = append(list, spillway.Kept{Modules: g.keepF32, Type: dtype.F32})
+	if len(g.f32Modules) > 0 {
+		list = append(list, spillway.Exception{Modules: g.f32Modules, Type: dtype.F32})
 	}
 	return list
 }
@@ -164,31 +164,31 @@ func (g *goal) adapters() bool { return g.task == "lora" || g.task == "qlora" }
 
 // goalReport is the goal as JSON.
 type goalReport struct {
-	Task      string   `json:"task"`
-	Rows      int64    `json:"batch"`
-	Seq       int64    `json:"seq"`
-	Micros    int      `json:"accumulate"`
-	Precision string   `json:"precision"`
-	Master    bool     `json:"master"`
-	KeptF32   []string `json:"kept_f32,omitempty"`      // modules
-	Unquant   []string `json:"not_quantized,omitempty"` // modules
-	Optimizer string   `json:"optimizer,omitempty"`
-	Clip      float64  `json:"clip,omitempty"`
-	Rank      int64    `json:"rank,omitempty"`
-	Adapters  []string `json:"adapters,omitempty"` // what is unusual about them
-	Base      string   `json:"base,omitempty"`     // format of frozen weights
+	Task         string   `json:"task"`
+	Rows         int64    `json:"batch"`
+	Seq          int64    `json:"seq"`
+	Micros       int      `json:"accumulate"`
+	Precision    string   `json:"precision"`
+	Master       bool     `json:"master"`
+	F32Modules   []string `json:"kept_f32,omitempty"`      // modules
+	NotQuantized []string `json:"not_quantized,omitempty"` // modules
+	Optimizer    string   `json:"optimizer,omitempty"`
+	Clip         float64  `json:"clip,omitempty"`
+	Rank         int64    `json:"rank,omitempty"`
+	Adapters     []string `json:"adapters,omitempty"` // what is unusual about them
+	Base         string   `json:"base,omitempty"`     // format of frozen weights
 }
 
 // describeGoal is the goal with everything filled in.
-func describeGoal(o spillway.PlanOptions, g *goal) goalReport {
-	r := goalReport{Task: g.task, Rows: o.Rows, Seq: o.Seq, Micros: o.Micros, Precision: o.Precision.String(), KeptF32: g.keepF32, Unquant: g.unquant}
+func describeGoal(o spillway.Options, g *goal) goalReport {
+	r := goalReport{Task: g.task, Rows: o.MicroBatchSize, Seq: o.Seq, Micros: o.MicroBatches, Precision: o.Precision.String(), F32Modules: g.f32Modules, NotQuantized: g.notQuantized}
 	if o.Task != spillway.Infer {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), g.clip
 	}
 	if g.adapters() {
-		r.Rank, r.Adapters = o.Adapters.Rank, special(o.Adapters)
+		r.Rank, r.Adapters = o.Adapters.Rank, adapterTraits(o.Adapters)
 		if g.task == "qlora" {
-			r.Base = baseName(o.Adapters.Base)
+			r.Base = formatName(o.Adapters.Base)
 		}
 	}
 	return r
@@ -215,11 +215,11 @@ func (r goalReport) String() string {
 	if r.Master {
 		text += " with f32 master weights"
 	}
-	if len(r.KeptF32) > 0 {
-		text += ", " + strings.Join(r.KeptF32, " and ") + " in f32"
+	if len(r.F32Modules) > 0 {
+		text += ", " + strings.Join(r.F32Modules, " and ") + " in f32"
 	}
-	if len(r.Unquant) > 0 {
-		text += ", " + strings.Join(r.Unquant, " and ") + " not quantized"
+	if len(r.NotQuantized) > 0 {
+		text += ", " + strings.Join(r.NotQuantized, " and ") + " not quantized"
 	}
 	if r.Optimizer != "" {
 		text += ", " + r.Optimizer
@@ -248,7 +248,7 @@ func (s *siteChoice) open(sh shell) (*rig, error) {
 		return sh.rig(s.device, diskOptions(s.disk))
 	}
 	if s.disk != "" {
-		return &rig{}, misused("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
+		return &rig{}, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
 	}
 	m, d, err := s.pick()
 	return &rig{machine: m, device: d}, err
@@ -266,7 +266,7 @@ func (s *siteChoice) pick() (machine.Machine, machine.Device, error) {
 	}
 	d, ok := m.Device(name)
 	if !ok {
-		return m, d, misused("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
+		return m, d, usageErrorf("--device %q; the machine has %s", name, strings.Join(deviceNames(m), ", "))
 	}
 	return m, d, nil
 }

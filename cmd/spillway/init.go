@@ -83,21 +83,21 @@ type initReport struct {
 
 func initFolder(ctx context.Context, sh shell, arg string, o initOptions) (*initReport, error) {
 	if o.out == "" {
-		return nil, misused("--out is missing: name the folder to make")
+		return nil, usageErrorf("--out is missing: name the folder to make")
 	}
 	shard, err := units.ParseBytes(o.shard)
 	if err != nil || shard == 0 {
-		return nil, misused("--shard-size %q; write it like 5GB", o.shard)
+		return nil, usageErrorf("--shard-size %q; write it like 5GB", o.shard)
 	}
-	config, params, err := freshModel(arg, o.dtype)
+	config, params, err := initModel(arg, o.dtype)
 	if err != nil {
 		return nil, err
 	}
-	from, err := weights.Fresh(params, o.seed)
+	from, err := weights.Random(params, o.seed)
 	if err != nil {
 		return nil, err
 	}
-	w := &freshWriter{ctx: ctx, from: from, line: term.NewLine(sh.err), start: time.Now()}
+	w := &initWriter{ctx: ctx, from: from, line: term.NewLine(sh.err), start: time.Now()}
 	r := &initReport{Path: o.out, Tensors: len(params), DType: config.Type.String(), Seed: o.seed}
 	m := hf.Model{Config: config, ShardBytes: int64(shard)}
 	for _, p := range params {
@@ -115,7 +115,7 @@ func initFolder(ctx context.Context, sh shell, arg string, o initOptions) (*init
 }
 
 // freshModel is the config to write, and the params it asks for in the type wanted.
-func freshModel(arg, asType string) (*hf.Config, []spec.Param, error) {
+func initModel(arg, asType string) (*hf.Config, []spec.Param, error) {
 	raw, err := findConfig(arg)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +132,7 @@ func freshModel(arg, asType string) (*hf.Config, []spec.Param, error) {
 		config.Type = dtype.BF16
 	}
 	if !config.Type.IsPlain() {
-		return nil, nil, misused("--dtype %v; weights can start as bf16, f16 or f32", config.Type)
+		return nil, nil, usageErrorf("--dtype %v; weights can start as bf16, f16 or f32", config.Type)
 	}
 	net, _, err := arch.FromConfig(raw)
 	if err != nil {
@@ -154,7 +154,7 @@ func findConfig(arg string) ([]byte, error) {
 	case err == nil:
 		return raw, nil
 	case errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(arg, ".json"):
-		return arch.Named(arg)
+		return arch.Preset(arg)
 	}
 	if stat, statErr := os.Stat(arg); statErr == nil && stat.IsDir() {
 		raw, err = os.ReadFile(arg + "/" + hf.ConfigName)
@@ -166,9 +166,9 @@ func findConfig(arg string) ([]byte, error) {
 }
 
 // freshWriter makes and writes weights piece by piece, and shows how far it is.
-type freshWriter struct {
+type initWriter struct {
 	ctx   context.Context
-	from  weights.Source
+	from  weights.Values
 	line  *term.Line
 	start time.Time
 	done  int64 // bytes
@@ -178,8 +178,8 @@ type freshWriter struct {
 // pieceElements is how many weights a core makes at a time.
 const pieceElements = 1 << 18
 
-func (w *freshWriter) source(p spec.Param) safetensors.Source {
-	return safetensors.Source{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(to io.Writer) error {
+func (w *initWriter) source(p spec.Param) safetensors.Output {
+	return safetensors.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(to io.Writer) error {
 		pieces := newPieces(w.from, p)
 		for !pieces.ended() {
 			if err := w.ctx.Err(); err != nil {
@@ -194,7 +194,7 @@ func (w *freshWriter) source(p spec.Param) safetensors.Source {
 }
 
 // round makes a piece on every core, then writes them in order.
-func (w *freshWriter) round(p *pieces, to io.Writer) error {
+func (w *initWriter) round(p *pieces, to io.Writer) error {
 	made, err := p.next()
 	for _, piece := range made {
 		if err != nil {
@@ -207,7 +207,7 @@ func (w *freshWriter) round(p *pieces, to io.Writer) error {
 	return err
 }
 
-func (w *freshWriter) progress() string {
+func (w *initWriter) progress() string {
 	took := time.Since(w.start).Seconds()
 	rate := float64(w.done) / took
 	return fmt.Sprintf("%v of %v (%s), %v, %s left", units.Bytes(w.done), units.Bytes(w.total), percent(float64(w.done)/float64(w.total)),
@@ -216,14 +216,14 @@ func (w *freshWriter) progress() string {
 
 // pieces of a param, made a round at a time, one per core. The memory is reused.
 type pieces struct {
-	from    weights.Source
+	from    weights.Values
 	param   spec.Param
 	at, end int64 // elements
 	floats  [][]float32
 	bytes   [][]byte
 }
 
-func newPieces(from weights.Source, p spec.Param) *pieces {
+func newPieces(from weights.Values, p spec.Param) *pieces {
 	n := p.Type.Shape.Elements()
 	cores := int(min(int64(runtime.GOMAXPROCS(0)), (n+pieceElements-1)/pieceElements))
 	s := &pieces{from: from, param: p, end: n}

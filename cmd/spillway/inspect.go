@@ -61,7 +61,7 @@ checkpoint and holds it against its checksums.`,
 			err = r.write(sh.out)
 		}
 		if err == nil && len(r.Problems) > 0 {
-			err = errTold
+			err = errReported
 		}
 		return err
 	}
@@ -115,7 +115,7 @@ type tensorReport struct {
 
 // inspect reads what there is and collects what is wrong.
 func inspect(dir string, listTensors, verify bool) (*folderReport, error) {
-	if dir = newestOf(dir); isAdapter(dir) {
+	if dir = newestCheckpoint(dir); isAdapter(dir) {
 		return inspectAdapter(dir, listTensors, verify)
 	}
 	f, err := hf.Open(dir)
@@ -173,7 +173,7 @@ func (r *folderReport) inspectModel(f *hf.Folder) {
 		return
 	}
 	name := filepath.Base(filepath.Clean(r.Path))
-	traced, err := spec.Trace(name, info.Type, net, graph.Config{Rows: 1, Seq: 1, DType: dtype.F32, Task: graph.Eval})
+	traced, err := spec.Trace(name, info.Type, net, graph.Config{MicroBatchSize: 1, Seq: 1, DType: dtype.F32, Task: graph.Eval})
 	if err != nil {
 		r.problem("%v", err)
 		return
@@ -219,7 +219,7 @@ func (r *folderReport) compare(f *hf.Folder, info arch.Info, params []*nn.Param)
 		}
 	}
 	for _, t := range list {
-		if !used[t.Name] && !info.Buffer(t.Name) {
+		if !used[t.Name] && !info.IsBuffer(t.Name) {
 			r.problem("%s %v is not part of the model", t.Name, t.Shape)
 		}
 	}
@@ -230,7 +230,7 @@ func (r *folderReport) quantized(t dtype.Type) {
 	if r.Quantized == nil {
 		r.Quantized = map[string]int{}
 	}
-	r.Quantized[baseName(t)]++
+	r.Quantized[formatName(t)]++
 }
 
 // inspectTokenizer reads the tokenizer.json, if there is one.
@@ -291,12 +291,12 @@ func (r *folderReport) weightLines() []string {
 	for _, f := range r.Files {
 		bytes += f.Bytes
 	}
-	lines := []string{fmt.Sprintf("%v in %s", units.Bytes(bytes), counted(len(r.Files), "file"))}
+	lines := []string{fmt.Sprintf("%v in %s", units.Bytes(bytes), plural(len(r.Files), "file"))}
 	for _, t := range slices.SortedFunc(slices.Values(r.Types), func(a, b typeReport) int { return cmp.Compare(b.Bytes, a.Bytes) }) {
-		lines = append(lines, fmt.Sprintf("%s: %s params in %s, %v", t.Type, units.Count(t.Params), counted(t.Tensors, "tensor"), units.Bytes(t.Bytes)))
+		lines = append(lines, fmt.Sprintf("%s: %s params in %s, %v", t.Type, units.Count(t.Params), plural(t.Tensors, "tensor"), units.Bytes(t.Bytes)))
 	}
 	for _, format := range slices.Sorted(maps.Keys(r.Quantized)) {
-		lines = append(lines, fmt.Sprintf("%s are %s", counted(r.Quantized[format], "weight"), format))
+		lines = append(lines, fmt.Sprintf("%s are %s", plural(r.Quantized[format], "weight"), format))
 	}
 	return lines
 }

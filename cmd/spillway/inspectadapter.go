@@ -41,7 +41,7 @@ func inspectAdapter(dir string, listTensors, verify bool) (*folderReport, error)
 	if o, err := lora.FromPEFT(c); err != nil {
 		r.problem("%v", err)
 	} else {
-		r.Adapter.Special = special(o)
+		r.Adapter.Special = adapterTraits(o)
 	}
 	r.inspectCheckpoint(verify)
 	return r, nil

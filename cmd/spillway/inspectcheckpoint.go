@@ -26,7 +26,7 @@ type checkpointReport struct {
 }
 
 // newestOf is the newest checkpoint of a run's folder; any other folder stays itself.
-func newestOf(dir string) string {
+func newestCheckpoint(dir string) string {
 	if _, err := os.Stat(filepath.Join(dir, hf.ConfigName)); err == nil || isAdapter(dir) {
 		return dir
 	}
@@ -90,7 +90,7 @@ func readState(dir string) (*checkpointReport, error) {
 
 // String is the state in a line.
 func (r *checkpointReport) String() string {
-	text := fmt.Sprintf("iteration %s, %s, %s of state in %s", grouped(r.Iteration), r.Optimizer, units.Bytes(r.Bytes), counted(r.Tensors, "tensor"))
+	text := fmt.Sprintf("iteration %s, %s, %s of state in %s", grouped(r.Iteration), r.Optimizer, units.Bytes(r.Bytes), plural(r.Tensors, "tensor"))
 	if r.Verified {
 		text += ", checksums right"
 	}

@@ -25,7 +25,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), card: cudaCards(cacheDir())}))
+	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), openGPU: openCUDA(cacheDir())}))
 }
 
 // shell is what a verb may touch of its surroundings.
@@ -34,7 +34,7 @@ type shell struct {
 	out, err io.Writer
 	cache    string // folder for what is measured once; "" keeps nothing
 	// card opens a GPU; nil where none are looked for.
-	card func(cuda.Options) (card, error)
+	openGPU func(cuda.Options) (gpuDevice, error)
 }
 
 // cacheDir is "" where the system has no such folder, and nothing is kept then.
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, sh shell) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(sh.err, "%s: %v\nsee %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage
-	case !errors.Is(err, errTold):
+	case !errors.Is(err, errReported):
 		fmt.Fprintf(sh.err, "%s: %v\n", cmd.CommandPath(), err)
 	}
 	return exitFailed
@@ -74,10 +74,10 @@ func run(ctx context.Context, args []string, sh shell) int {
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
-func misused(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func usageErrorf(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // errTold is a failure that the verb has already described.
-var errTold = errors.New("failed")
+var errReported = errors.New("failed")
 
 func newRoot(sh shell) *cobra.Command {
 	root := &cobra.Command{
@@ -112,14 +112,14 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return misused("there is no command %q%s", args[0], hint)
+	return usageErrorf("there is no command %q%s", args[0], hint)
 }
 
 // exactly demands so many arguments, called what.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return misused("%d arguments given, it takes %d: %s", len(args), n, what)
+			return usageErrorf("%d arguments given, it takes %d: %s", len(args), n, what)
 		}
 		return nil
 	}
@@ -128,7 +128,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 // noArguments is for verbs that take flags only.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return misused("%q is no flag, and it takes no arguments", args[0])
+		return usageErrorf("%q is no flag, and it takes no arguments", args[0])
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ is whole; Ctrl-C leaves nothing behind.`,
   spillway merge ./style=0.7 ./facts=0.5 ./both --combine   one adapter of two`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 3 {
-				return misused("%d arguments given, it takes at least 3: BASE ADAPTER... OUT", len(args))
+				return usageErrorf("%d arguments given, it takes at least 3: BASE ADAPTER... OUT", len(args))
 			}
 			return nil
 		},
@@ -84,14 +84,14 @@ func (o *mergeOptions) merge(ctx context.Context, sh shell, args []string) (r fo
 		return r, err
 	}
 	c := convert.Options{Adapters: list}
-	if c.Products, err = parsePlain(o.dtype); err != nil {
+	if c.Linear, err = parsePlain(o.dtype); err != nil {
 		return r, err
 	}
-	c.Others = c.Products
+	c.Others = c.Linear
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}
-	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), newestOf(args[0]))
+	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), newestCheckpoint(args[0]))
 	if err != nil {
 		return r, fmt.Errorf("opening the model: %w", err)
 	}
@@ -135,13 +135,13 @@ func openAdapters(args []string, undo bool) (list []lora.Weighted, err error) {
 		if at := strings.LastIndexByte(arg, '='); at >= 0 {
 			dir = arg[:at]
 			if weight, err = strconv.ParseFloat(arg[at+1:], 64); err != nil {
-				return list, misused("%q; write an adapter as DIR or DIR=0.5", arg)
+				return list, usageErrorf("%q; write an adapter as DIR or DIR=0.5", arg)
 			}
 		}
 		if undo {
 			weight = -weight
 		}
-		a, err := lora.Open(newestOf(dir))
+		a, err := lora.Open(newestCheckpoint(dir))
 		if err != nil {
 			return list, fmt.Errorf("opening the adapter: %w", err)
 		}

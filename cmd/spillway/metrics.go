@@ -37,6 +37,6 @@ func (m *metrics) write(line []string) error {
 func (m *metrics) add(run string, r train.Report, resident int64) error {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 	size := func(n int64) string { return number(float64(n) / 1e6) }
-	return m.write([]string{run, strconv.FormatInt(r.Iteration, 10), number(r.Loss), number(r.EvalLoss), number(r.Rate), number(1e3 * r.SecondsPerIteration), number(r.TokensPerSecond),
+	return m.write([]string{run, strconv.FormatInt(r.Iteration, 10), number(r.Loss), number(r.EvalLoss), number(r.LR), number(1e3 * r.SecondsPerIteration), number(r.TokensPerSecond),
 		size(r.StateBytes), size(resident), size(r.PredictedBytes), size(r.MeasuredBytes), strconv.FormatBool(r.Compressed)})
 }

@@ -38,7 +38,7 @@ loaded and nothing runs: any model can be planned for any machine.
 	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
 	g := taskFlags(cmd, "infer", "train", "lora", "qlora")
-	where, ask, wish := siteFlags(cmd), adviceFlags(cmd), wishFlags(cmd)
+	where, ask, wish := siteFlags(cmd), adviceFlags(cmd), addConstraintFlags(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := makePlan(sh, args[0], g, where, ask, wish)
 		if err != nil {
@@ -58,7 +58,7 @@ loaded and nothing runs: any model can be planned for any machine.
 			err = r.plan.Text(sh.out)
 		}
 		if err == nil && !r.Fits {
-			err = errTold
+			err = errReported
 		}
 		return err
 	}
@@ -71,7 +71,7 @@ llama-3-8b, for which no files are needed. A folder comes before a shape of the
 same name.`
 
 // makePlan plans, and describes the outcome whether or not it fits.
-func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish *wishes) (*planReport, error) {
+func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *adviceOptions, wish *constraintFlags) (*planReport, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 		return nil, err
 	}
 	if misfit == nil {
-		if r.Later, err = later(job); err != nil {
+		if r.Compressed, err = planCompressed(job); err != nil {
 			return nil, err
 		}
 		if err = saveTimeline(ask.timeline, job); err != nil {
@@ -120,7 +120,7 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *asked, wish
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}
-	r.why = at.why
+	r.deviceReason = at.why
 	return r, nil
 }
 

@@ -68,10 +68,10 @@ func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
-	if r.why != "" {
-		p.line("device", "%s: %s", r.Machine.Device, r.why)
+	if r.deviceReason != "" {
+		p.line("device", "%s: %s", r.Machine.Device, r.deviceReason)
 	}
-	if text := assumptions(r.Machine, r.compute, r.Free[plan.OnDisk] > 0); text != "" {
+	if text := assumptions(r.Machine, r.compute, r.Available[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -91,7 +91,7 @@ func (r *planReport) write(w io.Writer) error {
 // chosen.
 func showPlan(w io.Writer, job *spillway.Job, g *goal, why string) error {
 	r := describePlan(job, nil)
-	r.why = why
+	r.deviceReason = why
 	m := job.Options.Machine
 	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{m, m.String(), job.Options.Device}
 	if err := r.write(w); err != nil {
@@ -129,12 +129,12 @@ func (r *planReport) writePlan(p *page) {
 }
 
 // rows of the table, with the classes each adds up.
-var rows = []struct {
+var usageRows = []struct {
 	name    string
 	classes []plan.Class
 }{
 	{"weights", []plan.Class{plan.Weight}},
-	{"master + moments", []plan.Class{plan.Master, plan.Moment}},
+	{"master + moments", []plan.Class{plan.Master, plan.State}},
 	{"gradients", []plan.Class{plan.Gradient}},
 	{"activations", []plan.Class{plan.Activation}},
 	{"workspace", []plan.Class{plan.Workspace}},
@@ -143,7 +143,7 @@ var rows = []struct {
 }
 
 // shownGaps is the least that gaps must take of a tier to be worth a line.
-const shownGaps = int64(units.MiB)
+const minShownGaps = int64(units.MiB)
 
 // writeUsage shows what each tier holds when it is fullest, beside what is free.
 func (r *planReport) writeUsage(p *page) {
@@ -154,7 +154,7 @@ func (r *planReport) writeUsage(p *page) {
 		head = append(head, r.tierName(tier))
 	}
 	t.Row(head...)
-	for _, row := range rows {
+	for _, row := range usageRows {
 		if cells := r.usageCells(row.classes, tiers); strings.Join(cells, "") != "" {
 			t.Row(append([]string{"  " + row.name}, cells...)...)
 		}
@@ -162,7 +162,7 @@ func (r *planReport) writeUsage(p *page) {
 	for _, sum := range []struct {
 		name  string
 		bytes map[plan.Tier]int64
-	}{{"  peak", r.Forecast.PeakBytes}, {"  free", r.Free}} {
+	}{{"  peak", r.Forecast.PeakBytes}, {"  free", r.Available}} {
 		line := []string{sum.name}
 		for _, tier := range tiers {
 			line = append(line, units.Bytes(sum.bytes[tier]).String())
@@ -189,7 +189,7 @@ func (r *planReport) tierName(t plan.Tier) string {
 // tiers of the table: the device, and the others that are there or used.
 func (r *planReport) tiers() []plan.Tier {
 	return slices.DeleteFunc([]plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk}, func(t plan.Tier) bool {
-		return r.Free[t] == 0 && r.Forecast.PeakBytes[t] == 0
+		return r.Available[t] == 0 && r.Forecast.PeakBytes[t] == 0
 	})
 }
 
@@ -201,7 +201,7 @@ func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []strin
 		for _, c := range classes {
 			n += r.AtPeak[c][tier]
 		}
-		if n > 0 && (classes[0] != gaps || n >= shownGaps) {
+		if n > 0 && (classes[0] != gaps || n >= minShownGaps) {
 			cells[i] = units.Bytes(n).String()
 		}
 	}
@@ -219,8 +219,8 @@ func (r *planReport) writeForecast(p *page) {
 }
 
 // optionTime is how long an iteration of an alternative takes, as far as is known.
-func optionTime(o plan.Option) string {
-	if o.AtLeast {
+func optionTime(o plan.Alternative) string {
+	if o.LowerBound {
 		return "at least " + seconds(o.StepSeconds)
 	}
 	return seconds(o.StepSeconds)
@@ -234,7 +234,7 @@ const shownAlternatives = 3
 func (r *planReport) alternatives(fit bool) []string {
 	var items []string
 	shown := map[string]bool{r.Strategy: true}
-	order := func(a, b plan.Option) int {
+	order := func(a, b plan.Alternative) int {
 		return cmp.Or(cmp.Compare(a.StepSeconds, b.StepSeconds), cmp.Compare(a.PeakBytes[plan.OnDevice], b.PeakBytes[plan.OnDevice]))
 	}
 	for _, o := range slices.SortedStableFunc(slices.Values(r.Rejected), order) {
@@ -303,7 +303,7 @@ func linkText(l machine.Link) string {
 	switch {
 	case l.In != l.Out:
 		return fmt.Sprintf("%v in, %v out", l.In, l.Out)
-	case l.Duplex > machine.HalfDuplex:
+	case l.Bidirectional > machine.HalfDuplex:
 		return fmt.Sprintf("%v each way", l.In)
 	}
 	return fmt.Sprintf("%v one way at a time", l.In)

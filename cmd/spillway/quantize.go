@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/quant"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -64,14 +65,14 @@ nothing behind.`,
 }
 
 // codedTypes are the formats by the names people know.
-var codedTypes = map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8, "fp8": dtype.RowF8}
+var quantFormats = map[string]dtype.Type{"nf4": quant.NF4, "fp4": quant.FP4, "int8": quant.RowI8, "fp8": quant.RowF8}
 
 func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
-	kind, ok := codedTypes[o.format]
+	kind, ok := quantFormats[o.format]
 	if !ok {
-		return r, misused("--format %q; it is nf4, fp4, int8 or fp8", o.format)
+		return r, usageErrorf("--format %q; it is nf4, fp4, int8 or fp8", o.format)
 	}
-	c := convert.Options{Products: kind, Single: !o.double, Skip: o.skip}
+	c := convert.Options{Linear: kind, NoDoubleQuant: !o.double, Skip: o.skip}
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}

@@ -27,11 +27,11 @@ type planReport struct {
 	Forecast *plan.Forecast `json:"forecast,omitempty"`
 	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
 	// it is fullest: the two differ by what lives for a while only.
-	Homes    usage               `json:"homes,omitempty"`
-	AtPeak   usage               `json:"at_peak,omitempty"`
-	Free     map[plan.Tier]int64 `json:"free_bytes,omitempty"`
-	Devices  []deviceReport      `json:"devices,omitempty"` // that the plan uses
-	Rejected []plan.Option       `json:"rejected"`
+	Homes     usage               `json:"homes,omitempty"`
+	AtPeak    usage               `json:"at_peak,omitempty"`
+	Available map[plan.Tier]int64 `json:"free_bytes,omitempty"`
+	Devices   []deviceReport      `json:"devices,omitempty"` // that the plan uses
+	Rejected  []plan.Alternative  `json:"rejected"`
 
 	// Of a plan that does not fit:
 	Tier    plan.Tier           `json:"tier,omitempty"` // that is too small
@@ -45,9 +45,9 @@ type planReport struct {
 	advice
 	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
 
-	plan    *plan.Plan // nil where it does not fit
-	compute dtype.Type
-	why     string // the device was chosen; "" where it was named
+	plan         *plan.Plan // nil where it does not fit
+	compute      dtype.Type
+	deviceReason string // the device was chosen; "" where it was named
 }
 
 // machineReport is a machine with its description and the device that was planned for.
@@ -104,7 +104,7 @@ func (r modelReport) String() string {
 // describePlan says what came of planning. Where nothing fits, the job is the one
 // that would run with no limit on memory.
 func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
-	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Option{}, Notices: job.Notices, compute: job.Options.Precision}
+	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Alternative{}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = standardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
@@ -114,8 +114,8 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
 	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
-	r.Homes, r.AtPeak, r.Free, r.Devices = homes(p), atPeak(p), free(job), describeDevices(p)
-	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeBase(job)
+	r.Homes, r.AtPeak, r.Available, r.Devices = homes(p), atPeak(p), available(job), describeDevices(p)
+	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
 }
 
@@ -134,7 +134,7 @@ func standardPeak(p *plan.Plan) int64 {
 const standard = "standard"
 
 // free is what the plan was allowed to take of each tier, of all its devices together.
-func free(job *spillway.Job) map[plan.Tier]int64 {
+func available(job *spillway.Job) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
 		if d.Name == planner.DiskName {

@@ -21,7 +21,7 @@ type rig struct {
 	on      []device.Device
 	why     string // this one, where nobody chose it
 	choice  deviceChoice
-	cards   []openCard
+	gpus    []openGPU
 }
 
 // deviceHelp explains --device where devices are opened.
@@ -47,15 +47,15 @@ func (sh shell) rig(names string, o machine.Options) (r *rig, err error) {
 	if err != nil {
 		return r, err
 	}
-	for _, c := range r.cards {
-		o.Devices = append(o.Devices, c.known)
+	for _, c := range r.gpus {
+		o.Devices = append(o.Devices, c.described)
 	}
 	if r.machine, err = sh.probe(o); err != nil {
 		return r, err
 	}
-	for i, o := range r.choice.cards {
+	for i, o := range r.choice.gpus {
 		if o.TF32 {
-			r.machine.Devices[i] = rounding(r.machine.Devices[i])
+			r.machine.Devices[i] = asTF32(r.machine.Devices[i])
 		}
 	}
 	r.device = r.machine.Devices[0]
@@ -67,7 +67,7 @@ func (sh shell) rig(names string, o machine.Options) (r *rig, err error) {
 
 // first opens the first card, or the CPU, and says why.
 func (r *rig) first(sh shell) error {
-	r.choice = deviceChoice{cards: []cuda.Options{{}}}
+	r.choice = deviceChoice{gpus: []cuda.Options{{}}}
 	err := r.open(sh, 0)
 	switch {
 	case err == nil:
@@ -91,7 +91,7 @@ func (r *rig) limited(sh shell, bytes int64) error {
 
 // open opens what was chosen. A limit of 0 is all there is.
 func (r *rig) open(sh shell, limit int64) error {
-	for _, o := range r.choice.cards {
+	for _, o := range r.choice.gpus {
 		o.Limit = limit
 		if err := r.add(sh, o); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (r *rig) close() error {
 	for _, d := range r.on {
 		errs = append(errs, d.Close())
 	}
-	r.on, r.cards = nil, nil
+	r.on, r.gpus = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -132,11 +132,11 @@ func (r *rig) predicted(p *plan.Plan) (sum int64) {
 			switch {
 			case a.Tier == plan.Pinned:
 				host += a.Bytes
-			case a.Tier == plan.OnDevice && r.choice.cards[a.Device].Ordinal == r.choice.cards[i].Ordinal:
+			case a.Tier == plan.OnDevice && r.choice.gpus[a.Device].Ordinal == r.choice.gpus[i].Ordinal:
 				card += a.Bytes
 			}
 		}
-		sum += r.cards[i].Footprint(card, host)
+		sum += r.gpus[i].Footprint(card, host)
 	}
 	return sum
 }
@@ -145,7 +145,7 @@ func (r *rig) predicted(p *plan.Plan) (sum int64) {
 // their driver counts.
 func (r *rig) held() (sum int64, err error) {
 	for _, i := range r.apart() {
-		free, total, err := r.cards[i].Memory()
+		free, total, err := r.gpus[i].Memory()
 		if err != nil {
 			return 0, err
 		}
@@ -156,8 +156,8 @@ func (r *rig) held() (sum int64, err error) {
 
 // apart are the places of the cards, each once where several devices are shares of it.
 func (r *rig) apart() (list []int) {
-	for i := range r.cards {
-		if !slices.ContainsFunc(r.choice.cards[:i], func(o cuda.Options) bool { return o.Ordinal == r.choice.cards[i].Ordinal }) {
+	for i := range r.gpus {
+		if !slices.ContainsFunc(r.choice.gpus[:i], func(o cuda.Options) bool { return o.Ordinal == r.choice.gpus[i].Ordinal }) {
 			list = append(list, i)
 		}
 	}
@@ -166,8 +166,8 @@ func (r *rig) apart() (list []int) {
 
 // deviceChoice is what --device says.
 type deviceChoice struct {
-	cards []cuda.Options
-	cpus  int
+	gpus []cuda.Options
+	cpus int
 }
 
 // parseDevices reads names such as "cuda:0,cuda:1" and "cuda:0,tf32".
@@ -181,27 +181,27 @@ func parseDevices(names string) (c deviceChoice, err error) {
 		case name == "cpu" || name == "cpu0":
 			c.cpus++
 		case driver == "cuda":
-			o, err := parseCard(config)
+			o, err := parseGPU(config)
 			if err != nil {
 				return c, fmt.Errorf("--device %s: %w", name, err)
 			}
-			c.cards = append(c.cards, o)
-		case name == rounded && len(c.cards) > 0:
-			for i := range c.cards {
-				c.cards[i].TF32 = true
+			c.gpus = append(c.gpus, o)
+		case name == tf32Name && len(c.gpus) > 0:
+			for i := range c.gpus {
+				c.gpus[i].TF32 = true
 			}
 		default:
 			return c, fmt.Errorf("--device %q; it is cpu or cuda:0, or several that are alike, such as cuda:0,cuda:1", name)
 		}
 	}
-	if c.cpus > 0 && len(c.cards) > 0 {
+	if c.cpus > 0 && len(c.gpus) > 0 {
 		return c, fmt.Errorf("--device %s: a run is on devices that are alike, either CPUs or cards", names)
 	}
 	return c, nil
 }
 
 // parseCard reads "1" or "0/2".
-func parseCard(config string) (o cuda.Options, err error) {
+func parseGPU(config string) (o cuda.Options, err error) {
 	number, share, shared := strings.Cut(config, "/")
 	if config != "" {
 		o.Ordinal, err = strconv.Atoi(number)

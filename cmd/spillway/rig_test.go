@@ -28,7 +28,7 @@ type fakeCard struct {
 
 const fakeTotal = 24564 << 20
 
-func (c fakeCard) Card() string             { return "NVIDIA GeForce RTX 4090" }
+func (c fakeCard) GPUName() string          { return "NVIDIA GeForce RTX 4090" }
 func (c fakeCard) Address() (string, error) { return fmt.Sprintf("00000000:%02x:00.0", c.ordinal), nil }
 func (c fakeCard) Memory() (free, total int64, err error) {
 	now, _ := c.Allocated()
@@ -43,9 +43,9 @@ func (c fakeCard) Footprint(card, host int64) int64 {
 // fakeCards is a shell of a computer with some cards.
 func fakeCards(t *testing.T, n int, opened *[]cuda.Options) shell {
 	t.Helper()
-	return shell{out: &bytes.Buffer{}, err: &bytes.Buffer{}, in: strings.NewReader(""), cache: cache, card: func(o cuda.Options) (card, error) {
+	return shell{out: &bytes.Buffer{}, err: &bytes.Buffer{}, in: strings.NewReader(""), cache: cache, openGPU: func(o cuda.Options) (gpuDevice, error) {
 		if o.Ordinal >= n {
-			return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, &cuda.NoCardError{Cards: n})
+			return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, &cuda.NoGPUError{GPUs: n})
 		}
 		*opened = append(*opened, o)
 		limit := o.Limit
@@ -68,13 +68,13 @@ func TestDeviceNames(t *testing.T) {
 		"":                   {},
 		"cpu":                {cpus: 1},
 		"cpu,cpu":            {cpus: 2},
-		"cuda":               {cards: []cuda.Options{{}}},
-		"cuda:1":             {cards: []cuda.Options{{Ordinal: 1}}},
-		"cuda:0/2,cuda:0/2":  {cards: []cuda.Options{{Share: 2}, {Share: 2}}},
-		"cuda:0,cuda:1,tf32": {cards: []cuda.Options{{TF32: true}, {Ordinal: 1, TF32: true}}},
+		"cuda":               {gpus: []cuda.Options{{}}},
+		"cuda:1":             {gpus: []cuda.Options{{Ordinal: 1}}},
+		"cuda:0/2,cuda:0/2":  {gpus: []cuda.Options{{Share: 2}, {Share: 2}}},
+		"cuda:0,cuda:1,tf32": {gpus: []cuda.Options{{TF32: true}, {Ordinal: 1, TF32: true}}},
 	} {
 		got, err := parseDevices(names)
-		if err != nil || got.cpus != want.cpus || !slices.EqualFunc(got.cards, want.cards, func(a, b cuda.Options) bool { return a.Ordinal == b.Ordinal && a.Share == b.Share && a.TF32 == b.TF32 }) {
+		if err != nil || got.cpus != want.cpus || !slices.EqualFunc(got.gpus, want.gpus, func(a, b cuda.Options) bool { return a.Ordinal == b.Ordinal && a.Share == b.Share && a.TF32 == b.TF32 }) {
 			t.Errorf("%q is %+v, %v; want %+v", names, got, err, want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestFirstDevice(t *testing.T) {
 		t.Errorf("%+v because %q", none.device, none.why)
 	}
 	broken := fakeCards(t, 1, &opened)
-	broken.card = func(cuda.Options) (card, error) { return nil, &driver.Error{Call: "cuInit", Code: 999} }
+	broken.openGPU = func(cuda.Options) (gpuDevice, error) { return nil, &driver.Error{Call: "cuInit", Code: 999} }
 	if _, err := broken.rig("", machine.Options{}); err == nil || !strings.Contains(err.Error(), "--device cpu") {
 		t.Errorf("a card that does not work: %v", err)
 	}
@@ -164,16 +164,16 @@ func TestLibraryPaths(t *testing.T) {
 // The verb devices lists every card, and says why there is none.
 func TestDevicesListsCards(t *testing.T) {
 	var opened []cuda.Options
-	r, err := lookAround(fakeCards(t, 2, &opened), machine.Options{})
-	if err != nil || len(r.Cards) != 2 || len(r.Devices) != 3 || r.Cards[1].Total != fakeTotal {
-		t.Errorf("%+v, %v", r.Cards, err)
+	r, err := describeComputer(fakeCards(t, 2, &opened), machine.Options{})
+	if err != nil || len(r.GPUs) != 2 || len(r.Devices) != 3 || r.GPUs[1].Total != fakeTotal {
+		t.Errorf("%+v, %v", r.GPUs, err)
 	}
 	var text strings.Builder
-	if err := r.Cards[0].write(&text); err != nil || !strings.Contains(text.String(), "RTX 4090") {
+	if err := r.GPUs[0].write(&text); err != nil || !strings.Contains(text.String(), "RTX 4090") {
 		t.Errorf("%q, %v", text.String(), err)
 	}
-	none, err := lookAround(shell{out: &text, err: &text, cache: cache}, machine.Options{})
-	if err != nil || len(none.Cards) != 0 || !strings.Contains(strings.Join(none.Notes, " "), errNoCards.Error()) {
+	none, err := describeComputer(shell{out: &text, err: &text, cache: cache}, machine.Options{})
+	if err != nil || len(none.GPUs) != 0 || !strings.Contains(strings.Join(none.Notes, " "), errNoGPUs.Error()) {
 		t.Errorf("%+v, %v", none, err)
 	}
 }
@@ -181,12 +181,12 @@ func TestDevicesListsCards(t *testing.T) {
 // A card that rounds is planned for at the rates of rounded products, and the rates of
 // the card as it was stay as they are.
 func TestRounding(t *testing.T) {
-	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, rounded: {{Kind: op.MatMul}: {Rates: []float64{1}}}}}
-	d := rounding(plain)
+	plain := machine.Device{Compute: machine.Compute{F32: 60, TF32: 400}, Tables: machine.Tables{"f32": nil, tf32Name: {{Kind: op.MatMul}: {Rates: []float64{1}}}}}
+	d := asTF32(plain)
 	if d.Compute.F32 != 400 || len(d.Tables["f32"]) != 1 || len(plain.Tables["f32"]) != 0 {
 		t.Errorf("%+v of %+v", d, plain)
 	}
-	if d := rounding(machine.Device{Compute: machine.Compute{F32: 60}}); d.Compute.F32 != 60 {
+	if d := asTF32(machine.Device{Compute: machine.Compute{F32: 60}}); d.Compute.F32 != 60 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -201,12 +201,12 @@ func TestMeasureCard(t *testing.T) {
 	}
 	defer r.close()
 	var told []string
-	sizes := probe.Sizes{Copy: units.MiB, Side: 64, Grid: probe.Grid{Sides: []int64{32}}, Lasting: 5 * time.Millisecond}
-	rates, err := sh.measureCard(r.cards[0], r.choice.cards[0], sizes, func(what string) { told = append(told, what) })
+	sizes := probe.Sizes{Copy: units.MiB, Side: 64, Grid: probe.Grid{Sides: []int64{32}}, Sustained: 5 * time.Millisecond}
+	rates, err := sh.measureGPU(r.gpus[0], r.choice.gpus[0], sizes, func(what string) { told = append(told, what) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]machine.Compute{"burst": rates.Compute, "lasting": rates.Lasting} {
+	for name, c := range map[string]machine.Compute{"burst": rates.Compute, "lasting": rates.Sustained} {
 		if !(c.F32 > 0 && c.TF32 > 0 && c.BF16 > 0) {
 			t.Errorf("rates %s are %+v", name, c)
 		}

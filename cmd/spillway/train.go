@@ -18,29 +18,29 @@ import (
 // trainOptions are the flags of train.
 type trainOptions struct {
 	*goal
-	data      *dataOptions
-	eval      *evalOptions
-	out       string
-	steps     int64
-	epochs    int64
-	lr, decay float64
-	decays    func() bool // --weight-decay was given
-	schedule  string
-	warmup    int
-	lossScale optim.LossScale // of fp16; zero: as usual
-	seed      uint64
-	saveEvery int64
-	keep      int
-	wish      *wishes
-	disk      string
-	maxHost   string
-	keepEvery int64
-	resume    bool
-	planFile  string
-	device    string
-	logFile   string
-	timeline  string
-	adapter   string // folder to begin from
+	data         *dataOptions
+	eval         *evalOptions
+	out          string
+	steps        int64
+	epochs       int64
+	lr, decay    float64
+	decays       func() bool // --weight-decay was given
+	schedule     string
+	warmup       int
+	lossScale    optim.LossScale // of fp16; zero: as usual
+	seed         uint64
+	saveEvery    int64
+	keep         int
+	constraints  *constraintFlags
+	disk         string
+	maxHost      string
+	journalEvery int64
+	resume       bool
+	planFile     string
+	device       string
+	logFile      string
+	timeline     string
+	adapter      string // folder to begin from
 }
 
 func newTrain(sh shell) *cobra.Command {
@@ -99,7 +99,7 @@ the files are gone when the run has ended and saved.`,
 			return printRecipe(sh.out, cmd, model)
 		}
 		if model == "" {
-			return misused("neither the command line nor %s names a model", *file)
+			return usageErrorf("neither the command line nor %s names a model", *file)
 		}
 		return o.command(cmd.Context(), sh, *asJSON, model)
 	}
@@ -141,10 +141,10 @@ func trainFlags(cmd *cobra.Command) *trainOptions {
 	f.IntVar(&o.keep, "keep", 2, "keep the newest `N` checkpoints, 0 for all")
 	f.StringVar(&o.maxHost, "max-host-memory", "", "take at most `SIZE` of host memory; a CPU's device memory is part of it (default: all that is free)")
 	diskFlag(cmd, &o.disk)
-	f.Int64Var(&o.keepEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
+	f.Int64Var(&o.journalEvery, "durable-every", 1, "make every `N`-th iteration durable on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest checkpoint in --out, or from the last iteration on --disk")
 	f.StringVar(&o.planFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
-	o.wish = wishFlags(cmd)
+	o.constraints = addConstraintFlags(cmd)
 	f.StringVar(&o.device, "device", "", deviceHelp)
 	f.StringVar(&o.logFile, "log", "", "append a JSON object per iteration to `FILE`, or to FILE.csv a line of a table")
 	timelineFlag(cmd, &o.timeline, "the third iteration ran")
@@ -160,9 +160,9 @@ func (o *trainOptions) check() error {
 	}
 	switch {
 	case o.adapter != "" && !o.goal.adapters():
-		return misused("--adapter is to begin from with --method lora or qlora, not %s", method{&o.task})
-	case o.steps < 0 || o.epochs < 1 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.keepEvery < 0:
-		return misused("--steps, --warmup, --save-every, --keep and --durable-every cannot be negative, --epochs is at least 1")
+		return usageErrorf("--adapter is to begin from with --method lora or qlora, not %s", method{&o.task})
+	case o.steps < 0 || o.epochs < 1 || o.warmup < 0 || o.saveEvery < 0 || o.keep < 0 || o.journalEvery < 0:
+		return usageErrorf("--steps, --warmup, --save-every, --keep and --durable-every cannot be negative, --epochs is at least 1")
 	}
 	if err := o.data.check(); err != nil {
 		return err
@@ -198,14 +198,14 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	defer func() { err = errors.Join(err, here.close()) }()
 	options := o.options(here.machine, here.device)
 	options.On, options.Disk = here.on, o.disk
-	if options.Adapter, err = openBeginning(o.adapter); err != nil {
+	if options.Adapter, err = openInitialAdapter(o.adapter); err != nil {
 		return r, err
 	}
 	if options.Adapter != nil {
 		defer options.Adapter.Close() // opened for reading
 		options.Adapters = lora.Options{Base: options.Adapters.Base}
 	}
-	wanted, notices, err := o.wish.apply(o.goal, &options)
+	wanted, notices, err := o.constraints.apply(o.goal, &options)
 	if err != nil {
 		return r, err
 	}
@@ -229,7 +229,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 
 // rig opens the devices to train on, within the limit of the host.
 func (o *trainOptions) rig(sh shell) (here *rig, err error) {
-	if o.disk, err = o.wish.disk(o.disk); err != nil {
+	if o.disk, err = o.constraints.disk(o.disk); err != nil {
 		return nil, err
 	}
 	if here, err = sh.rig(o.device, diskOptions(o.disk)); err != nil {
@@ -286,15 +286,15 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	schedule.Warmup = max(schedule.Warmup, o.warmup)
 	dir, err := o.folder(m)
 	return train.Config{
-		Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, DurableEvery: o.keepEvery,
+		Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, JournalEvery: o.journalEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }
 
 // fill takes the rate, the schedule and the loss scale from DeepSpeed's file, if there is one.
 func (o *trainOptions) fill(c *deepspeed.Config) *trainOptions {
-	if c != nil && c.Rate > 0 {
-		o.lr = c.Rate
+	if c != nil && c.LearningRate > 0 {
+		o.lr = c.LearningRate
 	}
 	if c != nil && c.Schedule != nil {
 		o.schedule = c.Schedule.String()

@@ -20,16 +20,16 @@ import (
 
 // dataOptions are the flags about what is trained on.
 type dataOptions struct {
-	files, held  []string
-	form, fields string
-	template     string
-	today        string
-	tokenizer    string
-	packing      string
-	tokenBytes   int
-	skipBad      bool
-	learnPrompts bool
-	share        float64 // held out
+	files, evalFiles []string
+	format, fields   string
+	template         string
+	today            string
+	tokenizer        string
+	packing          string
+	tokenBytes       int
+	skipBad          bool
+	trainOnPrompts   bool
+	evalSplit        float64 // held out
 }
 
 // autoForm finds the form of lines by their fields.
@@ -43,39 +43,39 @@ func dataFlags(cmd *cobra.Command) *dataOptions {
 	o := &dataOptions{}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.files, "data", nil, "train on `FILE`; may be given several times")
-	f.StringVar(&o.form, "format", autoForm, "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields")
+	f.StringVar(&o.format, "format", autoForm, "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields")
 	f.StringVar(&o.fields, "fields", "", "`NAMES` of the fields of JSON lines, with colons between them: text, or prompt:completion, or instruction:input:output,\nor messages (default: these)")
 	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
 	f.StringVar(&o.today, "today", usualDay, "the `DATE` that chat templates which ask for it are told")
 	f.StringVar(&o.tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, a .bin file as llama2.c has them, or bytes (default: the model's own; bytes for a model of 256 tokens)")
 	f.IntVar(&o.tokenBytes, "token-bytes", 0, "a token in a .bin file has `2|4` bytes (default: 2 where the vocabulary allows it)")
 	f.BoolVar(&o.skipBad, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
-	f.BoolVar(&o.learnPrompts, "learn-prompts", false, "learn questions too, not only answers")
+	f.BoolVar(&o.trainOnPrompts, "learn-prompts", false, "learn questions too, not only answers")
 	f.StringVar(&o.packing, "packing", "", "`cut|whole`: what is left of a sample gets a part of the next document, or padding\n(default: whole where answers are learned, else cut)")
-	f.StringArrayVar(&o.held, "eval-data", nil, "evaluate on `FILE`")
-	f.Float64Var(&o.share, "eval-split", 0, "hold out a share `X` of the documents to evaluate on (default: 0.05 if an evaluation is asked for without --eval-data)")
+	f.StringArrayVar(&o.evalFiles, "eval-data", nil, "evaluate on `FILE`")
+	f.Float64Var(&o.evalSplit, "eval-split", 0, "hold out a share `X` of the documents to evaluate on (default: 0.05 if an evaluation is asked for without --eval-data)")
 	return o
 }
 
 // check refuses flags that make no sense.
 func (o *dataOptions) check() error {
 	forms := []string{autoForm}
-	for _, f := range data.Forms {
+	for _, f := range data.Formats {
 		forms = append(forms, string(f))
 	}
 	switch {
 	case len(o.files) == 0:
-		return misused("--data is missing: name a file of text to train on")
-	case !slices.Contains(forms, o.form):
-		return misused("--format %q; it is one of %s", o.form, strings.Join(forms, ", "))
+		return usageErrorf("--data is missing: name a file of text to train on")
+	case !slices.Contains(forms, o.format):
+		return usageErrorf("--format %q; it is one of %s", o.format, strings.Join(forms, ", "))
 	case !slices.Contains([]string{"", "cut", "whole"}, o.packing):
-		return misused("--packing %q; it is cut or whole", o.packing)
+		return usageErrorf("--packing %q; it is cut or whole", o.packing)
 	case !slices.Contains([]int{0, 2, 4}, o.tokenBytes):
-		return misused("--token-bytes %d; it is 2 or 4", o.tokenBytes)
-	case !(o.share >= 0 && o.share < 1):
-		return misused("--eval-split %v; it is a share from 0 to 1", o.share)
-	case o.share > 0 && len(o.held) > 0:
-		return misused("--eval-split and --eval-data: give one of them")
+		return usageErrorf("--token-bytes %d; it is 2 or 4", o.tokenBytes)
+	case !(o.evalSplit >= 0 && o.evalSplit < 1):
+		return usageErrorf("--eval-split %v; it is a share from 0 to 1", o.evalSplit)
+	case o.evalSplit > 0 && len(o.evalFiles) > 0:
+		return usageErrorf("--eval-split and --eval-data: give one of them")
 	}
 	_, err := o.day()
 	return err
@@ -84,7 +84,7 @@ func (o *dataOptions) check() error {
 func (o *dataOptions) day() (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, o.today)
 	if err != nil {
-		return day, misused("--today %q; it is a date such as %s", o.today, usualDay)
+		return day, usageErrorf("--today %q; it is a date such as %s", o.today, usualDay)
 	}
 	return day, nil
 }
@@ -104,14 +104,14 @@ func (o *dataOptions) reading(m *spillway.Model, arg string) (r reading, err err
 		}
 	}
 	r.vocabulary = m.Info.Vocab
-	r.end, err = endToken(arg)
+	r.end, err = eosToken(arg)
 	r.template = func() (*chat.Template, error) { return o.openTemplate(m) }
 	return r, err
 }
 
 // readsText says whether some file holds anything but tokens.
 func (o *dataOptions) readsText() bool {
-	return slices.ContainsFunc(slices.Concat(o.files, o.held), func(name string) bool { return filepath.Ext(name) != tokensExt })
+	return slices.ContainsFunc(slices.Concat(o.files, o.evalFiles), func(name string) bool { return filepath.Ext(name) != tokensExt })
 }
 
 // openTemplate is the one of the flag, or the model's.
@@ -121,14 +121,14 @@ func (o *dataOptions) openTemplate(m *spillway.Model) (*chat.Template, error) {
 		dir = m.Folder.Dir
 	}
 	var t *chat.Template
-	err := chat.ErrNone
+	err := chat.ErrNoTemplate
 	switch {
 	case o.template != "":
 		t, err = chat.OpenFile(o.template, dir)
 	case dir != "":
 		t, err = chat.Open(dir)
 	}
-	if errors.Is(err, chat.ErrNone) {
+	if errors.Is(err, chat.ErrNoTemplate) {
 		return nil, fmt.Errorf("%s is asked to learn conversations: %w; name one with --chat-template", m.Name, err)
 	}
 	if err != nil {
@@ -140,24 +140,24 @@ func (o *dataOptions) openTemplate(m *spillway.Model) (*chat.Template, error) {
 
 // dataReport says what there is to train on.
 type dataReport struct {
-	Documents int64  `json:"documents"`
-	Tokens    int64  `json:"tokens,omitempty"`
-	Learned   int64  `json:"learned_tokens,omitempty"`
-	Longest   int    `json:"longest_document,omitempty"` // tokens
-	Cut       int64  `json:"cut_documents,omitempty"`    // longer than a sample
-	HeldOut   int64  `json:"held_out_documents,omitempty"`
-	Skipped   int64  `json:"skipped_lines,omitempty"`
-	FirstBad  string `json:"first_skipped_line,omitempty"`
+	Documents     int64  `json:"documents"`
+	Tokens        int64  `json:"tokens,omitempty"`
+	LossTokens    int64  `json:"learned_tokens,omitempty"`
+	Longest       int    `json:"longest_document,omitempty"` // tokens
+	Cut           int64  `json:"cut_documents,omitempty"`    // longer than a sample
+	EvalDocuments int64  `json:"held_out_documents,omitempty"`
+	Skipped       int64  `json:"skipped_lines,omitempty"`
+	FirstBad      string `json:"first_skipped_line,omitempty"`
 }
 
 // write says it to people.
 func (r dataReport) write(p *page) {
 	text := grouped(r.Documents) + " documents"
 	if r.Tokens > 0 {
-		text += fmt.Sprintf(", %s tokens, %s of them learned", grouped(r.Tokens), percent(float64(r.Learned)/float64(r.Tokens)))
+		text += fmt.Sprintf(", %s tokens, %s of them learned", grouped(r.Tokens), percent(float64(r.LossTokens)/float64(r.Tokens)))
 	}
-	if r.HeldOut > 0 {
-		text += fmt.Sprintf("; %s held out", grouped(r.HeldOut))
+	if r.EvalDocuments > 0 {
+		text += fmt.Sprintf("; %s held out", grouped(r.EvalDocuments))
 	}
 	p.line("data", "%s", text)
 	if r.Cut > 0 {
@@ -200,7 +200,7 @@ func (o *trainOptions) fillMaterial(t *material, r reading, p *plan.Plan, show f
 	if err != nil {
 		return err
 	}
-	c := data.Config{Length: int(p.Seq), Seed: o.seed, Whole: o.data.whole(t.files)}
+	c := data.Config{Length: int(p.Seq), Seed: o.seed, WholeDocuments: o.data.whole(t.files)}
 	if o.steps == 0 {
 		c.Epochs = o.epochs
 	}
@@ -208,14 +208,14 @@ func (o *trainOptions) fillMaterial(t *material, r reading, p *plan.Plan, show f
 	if t.files.firstBad != nil {
 		t.report.FirstBad = t.files.firstBad.Error()
 	}
-	if t.iterations, err = o.count(t, source, &c, p.Rows*int64(p.Micros), show); err != nil {
+	if t.iterations, err = o.count(t, source, &c, p.MicroBatchSize*int64(p.MicroBatches), show); err != nil {
 		return err
 	}
 	if t.feed, err = o.tokens(source, c); err != nil || apart == nil {
 		return err
 	}
-	t.report.HeldOut = apart.Len()
-	t.held, err = o.tokens(apart, data.Config{Length: int(p.Seq), InOrder: true, Whole: c.Whole, Epochs: 1})
+	t.report.EvalDocuments = apart.Len()
+	t.held, err = o.tokens(apart, data.Config{Length: int(p.Seq), InOrder: true, WholeDocuments: c.WholeDocuments, Epochs: 1})
 	return err
 }
 
@@ -241,7 +241,7 @@ func (o *trainOptions) count(t *material, source data.Source, c *data.Config, sa
 		return 0, err
 	}
 	c.Digest = v.Digest
-	t.report.Tokens, t.report.Learned, t.report.Longest, t.report.Cut = v.Tokens, v.Learned, v.Longest, v.Longer(c.Length)
+	t.report.Tokens, t.report.LossTokens, t.report.Longest, t.report.Cut = v.Tokens, v.LossTokens, v.Longest, v.Longer(c.Length)
 	if o.steps > 0 {
 		return o.steps, nil
 	}
@@ -264,8 +264,8 @@ func (o *trainOptions) split(all *corpus, r reading, show func(what string, done
 	if !o.evaluates() {
 		return all.Source, nil, nil
 	}
-	if len(o.data.held) > 0 {
-		other, err := o.data.openCorpus(o.data.held, r, show)
+	if len(o.data.evalFiles) > 0 {
+		other, err := o.data.openCorpus(o.data.evalFiles, r, show)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -275,7 +275,7 @@ func (o *trainOptions) split(all *corpus, r reading, show func(what string, done
 	if all.Len() < 2 {
 		return nil, nil, fmt.Errorf("the data is one document, so none can be held out: give --eval-data")
 	}
-	share := o.data.share
+	share := o.data.evalSplit
 	if share == 0 {
 		share = evalShare
 	}

@@ -27,16 +27,16 @@ func evalFlags(cmd *cobra.Command) *evalOptions {
 func (o *trainOptions) checkEval() error {
 	switch e := o.eval; {
 	case e.every < 0 || e.batches < 0 || e.patience < 0:
-		return misused("--eval-every, --eval-batches and --patience cannot be negative")
+		return usageErrorf("--eval-every, --eval-batches and --patience cannot be negative")
 	case e.every == 0 && (e.patience > 0 || e.keepBest):
-		return misused("--patience and --keep-best compare evaluations: say with --eval-every how often there are some")
+		return usageErrorf("--patience and --keep-best compare evaluations: say with --eval-every how often there are some")
 	}
 	return nil
 }
 
 // evaluates says whether anything is evaluated.
 func (o *trainOptions) evaluates() bool {
-	return o.eval.every > 0 || len(o.data.held) > 0 || o.data.share > 0
+	return o.eval.every > 0 || len(o.data.evalFiles) > 0 || o.data.evalSplit > 0
 }
 
 // evaluation for the library, nil for none.

@@ -31,18 +31,18 @@ type training struct {
 	stop      context.CancelFunc
 	early     bool // patience ended the run
 
-	reports     runLog
-	first, last train.Report
-	tokens      float64 // trained on since the start
-	busy        float64 // seconds spent on iterations
-	pace        float64 // seconds of one, over the latest
-	bound       float64 // seconds the binding resource alone would have needed
-	heldOut     float64 // loss of the last evaluation, 0 for none
-	perplexity  float64 // of the last evaluation
-	skipped     int64   // iterations that updated nothing
-	resident    int64   // most memory of the process that was seen, bytes
-	held        int64   // most memory of cards that their driver counted, bytes
-	foretold    int64   // what their driver was expected to count, bytes
+	reports         runLog
+	first, last     train.Report
+	tokens          float64 // trained on since the start
+	busy            float64 // seconds spent on iterations
+	pace            float64 // seconds of one, over the latest
+	bound           float64 // seconds the binding resource alone would have needed
+	evalLoss        float64 // loss of the last evaluation, 0 for none
+	perplexity      float64 // of the last evaluation
+	skipped         int64   // iterations that updated nothing
+	resident        int64   // most memory of the process that was seen, bytes
+	driverPeak      int64   // most memory of cards that their driver counted, bytes
+	driverPredicted int64   // what their driver was expected to count, bytes
 }
 
 // newTraining is a run on devices that are open. Lines that stay go to log.
@@ -54,7 +54,7 @@ func newTraining(sh shell, log io.Writer, on *rig) *training {
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
-	t.start, t.foretold = time.Now(), t.rig.predicted(job.Plan)
+	t.start, t.driverPredicted = time.Now(), t.rig.predicted(job.Plan)
 	t.name, c.Report = job.Model.Name, t.report
 	c.Notice = t.line.Print
 	defer planAgainWhenAsked(job)()
@@ -70,7 +70,7 @@ func planAgainWhenAsked(job *spillway.Job) (end func()) {
 	signal.Notify(asked, syscall.SIGUSR1)
 	go func() {
 		for range asked {
-			job.Request(spillway.FreeNow)
+			job.RequestReplan(spillway.FreeNow)
 		}
 	}()
 	return func() {
@@ -87,13 +87,13 @@ func (t *training) report(r train.Report) {
 	t.last = r
 	t.tokens += r.TokensPerSecond * r.SecondsPerIteration
 	t.busy += r.SecondsPerIteration
-	t.bound += r.ShareOfBound * r.SecondsPerIteration
+	t.bound += r.ShareOfRoofline * r.SecondsPerIteration
 	t.pace += paceWeight * (r.SecondsPerIteration - t.pace)
 	if n, err := machine.Resident(); err == nil {
 		t.resident = max(t.resident, n)
 	}
 	if n, err := t.rig.held(); err == nil {
-		t.held = max(t.held, n)
+		t.driverPeak = max(t.driverPeak, n)
 	}
 	t.reports.add(r, t.name, t.resident)
 	if r.Skipped {
@@ -112,7 +112,7 @@ const paceWeight = 0.2
 
 func (t *training) show(r train.Report) {
 	if r.EvalLoss != 0 {
-		t.heldOut = r.EvalLoss
+		t.evalLoss = r.EvalLoss
 		t.perplexity = r.Perplexity
 		t.line.PrintTo(t.log, fmt.Sprintf("iteration %s  held-out loss %.4f, perplexity %.4g", grouped(r.Iteration), r.EvalLoss, r.Perplexity))
 	}
@@ -138,7 +138,7 @@ func (t *training) brief() string {
 	if r.Iterations > 0 {
 		text += "/" + grouped(r.Iterations)
 	}
-	text += fmt.Sprintf("  loss %.4f  %s tok/s %s of bound  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), percent(faster*r.ShareOfBound), units.Bytes(r.MeasuredBytes))
+	text += fmt.Sprintf("  loss %.4f  %s tok/s %s of bound  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes))
 	if r.MeasuredBytes != r.PredictedBytes {
 		text += fmt.Sprintf(" of %v", units.Bytes(r.PredictedBytes))
 	}
@@ -161,7 +161,7 @@ func (t *training) progress() string {
 		text += " of " + grouped(r.Iterations)
 	}
 	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of the bound  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
-		percent(faster*r.ShareOfBound), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+		percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
 	return text + t.left()
 }
 
@@ -172,7 +172,7 @@ type trainReport struct {
 	Interrupted bool    `json:"interrupted"`
 	LossFirst   float64 `json:"loss_first"`
 	LossLast    float64 `json:"loss_last"`
-	LossHeldOut float64 `json:"loss_held_out,omitempty"`
+	EvalLoss    float64 `json:"loss_held_out,omitempty"`
 	Perplexity  float64 `json:"perplexity_held_out,omitempty"`
 	Skipped     int64   `json:"skipped,omitempty"` // iterations whose gradients overflowed in fp16
 	Checkpoint  string  `json:"checkpoint,omitempty"`
@@ -204,12 +204,12 @@ type trainReport struct {
 func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
-		LossHeldOut: t.heldOut, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
+		EvalLoss: t.evalLoss, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
 		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	s.Perplexity, s.Stopped, s.Best, s.BestCheckpoint = t.perplexity, r.Stopped, r.Best, r.BestCheckpoint
-	if s.Driver = t.held; t.held > 0 {
-		s.DriverPredicted = t.foretold
+	if s.Driver = t.driverPeak; t.driverPeak > 0 {
+		s.DriverPredicted = t.driverPredicted
 	}
 	if f := job.Plan.Forecast; f != nil {
 		s.ForecastPerIt = f.StepSeconds
@@ -232,8 +232,8 @@ func (s trainReport) write(p *page) {
 	p.line(how, "%s iterations, %s; %s per iteration, %s tokens/s, %s of the bound", grouped(s.Iterations), seconds(s.Seconds),
 		seconds(s.SecondsPerIt), grouped(int64(s.TokensPerSec)), percent(s.ShareOfBound))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", s.LossFirst, s.LossLast)
-	if s.LossHeldOut > 0 {
-		loss += fmt.Sprintf(", %.4f on held-out text (perplexity %.4g)", s.LossHeldOut, s.Perplexity)
+	if s.EvalLoss > 0 {
+		loss += fmt.Sprintf(", %.4f on held-out text (perplexity %.4g)", s.EvalLoss, s.Perplexity)
 	}
 	if s.Skipped > 0 {
 		loss += fmt.Sprintf("; %s iterations overflowed and updated nothing", grouped(s.Skipped))

@@ -21,15 +21,15 @@ var noSetting = map[string]bool{"help": true, "json": true, "recipe": true, "pri
 
 // settings are the flags of a command as recipes have them. Hidden ones are other names
 // of some: they are read, not written.
-func settings(cmd *cobra.Command, hidden bool) []recipe.Known {
-	known := []recipe.Known{{Name: modelSetting, Help: "a folder, or the name of a shape"}}
+func settings(cmd *cobra.Command, hidden bool) []recipe.Key {
+	known := []recipe.Key{{Name: modelSetting, Help: "a folder, or the name of a shape"}}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if noSetting[f.Name] || f.Hidden && !hidden {
 			return
 		}
 		_, help := pflag.UnquoteUsage(f)
 		_, list := severalValues(f)
-		k := recipe.Known{Name: f.Name, Help: strings.Join(strings.Fields(help), " "), Default: f.DefValue, List: list}
+		k := recipe.Key{Name: f.Name, Help: strings.Join(strings.Fields(help), " "), Default: f.DefValue, List: list}
 		if list {
 			k.Default = "[]"
 		}
@@ -127,7 +127,7 @@ func printRecipe(w io.Writer, cmd *cobra.Command, model string) error {
 func modelOrRecipe(recipe *string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 || len(args) == 0 && *recipe == "" {
-			return misused("%d arguments given, it takes 1: MODEL", len(args))
+			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
 		}
 		return nil
 	}

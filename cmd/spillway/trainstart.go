@@ -41,7 +41,7 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.PlanOptions) (*training, *spillway.Job, error) {
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.Options) (*training, *spillway.Job, error) {
 	if options.MaxMemory != nil {
 		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
 			if err := here.limited(sh, n); err != nil {
@@ -55,7 +55,7 @@ func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *
 }
 
 // plan makes the plan, or takes the one of --plan, whose sizes then count.
-func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*spillway.Job, error) {
+func (o *trainOptions) plan(m *spillway.Model, options spillway.Options) (*spillway.Job, error) {
 	if o.planFile == "" {
 		return o.planned(m, options)
 	}
@@ -71,7 +71,7 @@ func (o *trainOptions) plan(m *spillway.Model, options spillway.PlanOptions) (*s
 	if p.Model != m.Name {
 		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
 	}
-	options.Rows, options.Seq, options.Micros = p.Rows, p.Seq, p.Micros
+	options.MicroBatchSize, options.Seq, options.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	job, err := m.Plan(options)
 	if err != nil {
 		return nil, err

@@ -57,8 +57,8 @@ func atPeak(p *plan.Plan) usage {
 func fullest(p *plan.Plan) []map[plan.Class]int64 {
 	arenas := make([]filling, len(p.Arenas))
 	alive, accesses := make([]bool, len(p.Buffers)), p.Accesses()
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
 		for _, a := range accesses[i] {
 			if b := p.Buffers[a.Buffer]; !b.Home && !alive[a.Buffer] {
 				alive[a.Buffer] = true

@@ -19,7 +19,7 @@ import (
 )
 
 // wishes are what a plan must do, whether or not it is fastest.
-type wishes struct {
+type constraintFlags struct {
 	deepspeed string
 	deviceMap string
 	maxMemory string
@@ -27,8 +27,8 @@ type wishes struct {
 	given     func(flag string) bool
 }
 
-func wishFlags(cmd *cobra.Command) *wishes {
-	w := &wishes{given: func(flag string) bool {
+func addConstraintFlags(cmd *cobra.Command) *constraintFlags {
+	w := &constraintFlags{given: func(flag string) bool {
 		return cmd.Flags().Changed(flag) || flag == "optimizer" && cmd.Flags().Changed("optim")
 	}}
 	f := cmd.Flags()
@@ -41,7 +41,7 @@ func wishFlags(cmd *cobra.Command) *wishes {
 
 // apply changes a goal and its options to what is wished. The notices are about
 // what was wished and means nothing, or is done otherwise.
-func (w *wishes) apply(g *goal, o *spillway.PlanOptions) (c *deepspeed.Config, notices []string, err error) {
+func (w *constraintFlags) apply(g *goal, o *spillway.Options) (c *deepspeed.Config, notices []string, err error) {
 	here, err := o.Memory()
 	if err != nil {
 		return nil, nil, err
@@ -63,12 +63,12 @@ func (w *wishes) apply(g *goal, o *spillway.PlanOptions) (c *deepspeed.Config, n
 	if w.deepspeed != "" {
 		c, notices, err = w.readDeepSpeed(g, o, len(here.Devices))
 	}
-	o.Insist.Updates = planner.Updater(w.updates)
+	o.Constraints.Updates = planner.Updater(w.updates)
 	return c, notices, err
 }
 
 // disk is the folder of --disk, or the one that DeepSpeed's file names.
-func (w *wishes) disk(given string) (string, error) {
+func (w *constraintFlags) disk(given string) (string, error) {
 	if given != "" || w.deepspeed == "" {
 		return given, nil
 	}
@@ -84,12 +84,12 @@ func (w *wishes) disk(given string) (string, error) {
 }
 
 // readMap takes the map from the flag, or from the file it names.
-func (w *wishes) readMap() (placement.Map, error) {
+func (w *constraintFlags) readMap() (placement.Map, error) {
 	text := w.deviceMap
 	if !slices.Contains(placement.Words, text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		raw, err := os.ReadFile(text)
 		if errors.Is(err, fs.ErrNotExist) {
-			return placement.Map{}, misused("--device-map %q is neither %s, a JSON object nor a file", text, strings.Join(placement.Words, ", "))
+			return placement.Map{}, usageErrorf("--device-map %q is neither %s, a JSON object nor a file", text, strings.Join(placement.Words, ", "))
 		}
 		if err != nil {
 			return placement.Map{}, fmt.Errorf("reading the device map: %w", err)
@@ -103,7 +103,7 @@ func (w *wishes) readMap() (placement.Map, error) {
 	return m, nil
 }
 
-func (w *wishes) readDeepSpeed(g *goal, o *spillway.PlanOptions, devices int) (*deepspeed.Config, []string, error) {
+func (w *constraintFlags) readDeepSpeed(g *goal, o *spillway.Options, devices int) (*deepspeed.Config, []string, error) {
 	text, err := os.ReadFile(w.deepspeed)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading DeepSpeed's configuration: %w", err)
@@ -120,20 +120,20 @@ func (w *wishes) readDeepSpeed(g *goal, o *spillway.PlanOptions, devices int) (*
 }
 
 // fill puts what the file says in the place of flags that were not given.
-func (w *wishes) fill(c *deepspeed.Config, g *goal, o *spillway.PlanOptions) error {
+func (w *constraintFlags) fill(c *deepspeed.Config, g *goal, o *spillway.Options) error {
 	for flag, said := range map[string]bool{
-		"batch": c.Rows > 0, "accumulate": c.Micros > 0, "precision": c.Precision != dtype.Invalid,
-		"optimizer": c.Optimizer != nil, "clip": c.Clip > 0, "lr": c.Rate > 0, "schedule": c.Schedule != nil, "warmup": c.Schedule != nil,
+		"batch": c.MicroBatchSize > 0, "accumulate": c.MicroBatches > 0, "precision": c.Precision != dtype.Invalid,
+		"optimizer": c.Optimizer != nil, "clip": c.Clip > 0, "lr": c.LearningRate > 0, "schedule": c.Schedule != nil, "warmup": c.Schedule != nil,
 	} {
 		if said && w.given(flag) {
-			return misused("--%s is given, and %s says it too; keep one", flag, w.deepspeed)
+			return usageErrorf("--%s is given, and %s says it too; keep one", flag, w.deepspeed)
 		}
 	}
-	if c.Rows > 0 {
-		o.Rows = c.Rows
+	if c.MicroBatchSize > 0 {
+		o.MicroBatchSize = c.MicroBatchSize
 	}
-	if c.Micros > 0 {
-		o.Micros = c.Micros
+	if c.MicroBatches > 0 {
+		o.MicroBatches = c.MicroBatches
 	}
 	if c.Precision != dtype.Invalid {
 		o.Precision = c.Precision
@@ -144,7 +144,7 @@ func (w *wishes) fill(c *deepspeed.Config, g *goal, o *spillway.PlanOptions) err
 	if c.Clip > 0 {
 		g.clip, o.Clip = c.Clip, true
 	}
-	o.Insist = c.Insist()
+	o.Constraints = c.Constraints()
 	return nil
 }
 
@@ -176,14 +176,14 @@ func (b batchSize) Set(text string) error {
 func (b batchSize) Type() string { return "N" }
 
 // mostRows bounds the search for a micro-batch.
-const mostRows = 1 << 12
+const maxMicroBatchSize = 1 << 12
 
 // planned is the plan of the options, or with --batch auto the one of the fastest
 // micro-batch.
-func (g *goal) planned(m *spillway.Model, o spillway.PlanOptions) (*spillway.Job, error) {
+func (g *goal) planned(m *spillway.Model, o spillway.Options) (*spillway.Job, error) {
 	if !g.auto {
 		return m.Plan(o)
 	}
-	job, _, err := m.FastestBatch(o, mostRows)
+	job, _, err := m.FastestBatch(o, maxMicroBatchSize)
 	return job, err
 }

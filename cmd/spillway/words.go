@@ -44,7 +44,7 @@ func three(v float64) string {
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // counted prints "1 file", "3 files".
-func counted(n int, what string) string {
+func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

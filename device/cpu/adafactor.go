@@ -19,8 +19,8 @@ type adafactor struct {
 	w        *weight
 	g        *gradient
 	m        *state // nil for none
-	copied   *mirror
-	room     [][]float32 // by worker: steps of a part of a row
+	copied   *weightCopy
+	scratch  [][]float32 // by worker: steps of a part of a row
 
 	byRow, byCol []float32 // what u is g times
 	sums         []float64 // by row: of squares of the weights, then of the steps
@@ -34,7 +34,7 @@ const vectorRow = 4 << 10
 
 func newAdafactor(c op.Call, workers int) program {
 	s := c.In[0].Shape
-	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newMirror(c)}
+	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newWeightCopy(c)}
 	n, squares := int(s.Elements()), 1
 	if a.factored {
 		squares = 2
@@ -48,7 +48,7 @@ func newAdafactor(c op.Call, workers int) program {
 		a.m = newState(c.In[2], workers)
 	}
 	for range workers {
-		a.room = append(a.room, make([]float32, widenedAtOnce))
+		a.scratch = append(a.scratch, make([]float32, widenedAtOnce))
 	}
 	byLine := func(do func(worker, line, from, to int)) *rows {
 		return rowsOf(int64(a.lines), int64(a.cols), func(worker, first, last int) {
@@ -206,7 +206,7 @@ func (a *adafactor) bound(s [8]float32, squares float64, n int) {
 
 // steps gives the steps of a row, before their rate, part by part.
 func (a *adafactor) steps(worker, line, from, to int, use func(from int, u []float32)) {
-	room := a.room[worker]
+	room := a.scratch[worker]
 	a.g.each(worker, from, to, func(i, j int, g []float32) {
 		for ; i < j; i, g = i+len(room), g[min(len(room), len(g)):] {
 			u := room[:min(len(room), j-i)]

@@ -14,7 +14,7 @@ func inverseNorm(c op.Call, workers int) program {
 	o := &adaptedNorms{rank: int(c.In[1].Shape[0]), width: int(c.In[1].Shape[1]), scale: float32(c.Attr.Scale), step: int(c.In[0].Shape[1]), rows: c.Attr.TransB}
 	work := rowsOf(c.Out[0].Shape[0], int64(o.width), o.piece)
 	return program{workspace: bytesOf(workers * o.width), run: func(p *kernel.Pool, l *device.Launch) {
-		o.w, o.a, o.b, o.out, o.room = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+		o.w, o.a, o.b, o.out, o.scratch = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
 		work.start(p)
 	}}
 }
@@ -26,11 +26,11 @@ type adaptedNorms struct {
 	rows        bool // an output is a row of w
 	w, a, b     []float32
 	out         []float32
-	room        []float32
+	scratch     []float32
 }
 
 func (o *adaptedNorms) piece(worker, from, to int) {
-	sum := o.room[worker*o.width:][:o.width]
+	sum := o.scratch[worker*o.width:][:o.width]
 	for i := from; i < to; i++ {
 		o.take(sum, i)
 		for r := range o.rank {

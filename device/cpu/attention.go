@@ -26,7 +26,7 @@ func rope(c op.Call, workers int) program {
 		for t := from; t < to; t++ {
 			for n := t; n < samples*places; n += places {
 				if n == t || positions[n] != positions[n-places] {
-					turn(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
+					rotate(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
 				}
 				for i := n * width; i < (n+1)*width; i += width / heads {
 					in, out := x[i:i+width/heads], y[i:i+width/heads]
@@ -47,7 +47,7 @@ func rope(c op.Call, workers int) program {
 
 // turn fills cos and sin of position·freq times the factor. The angle is a float32
 // product: models were trained with that.
-func turn(cos, sin, freq []float32, position int32, factor float64, inverse bool) {
+func rotate(cos, sin, freq []float32, position int32, factor float64, inverse bool) {
 	for i, f := range freq {
 		s, c := math.Sincos(float64(float32(position) * f))
 		if inverse {

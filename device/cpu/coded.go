@@ -8,7 +8,7 @@ import (
 )
 
 // codedWeight decodes any part of a weight in a block format.
-type codedWeight struct {
+type quantizedWeight struct {
 	kind    dtype.Type
 	n, cols int
 	raw     []byte // all of its storage
@@ -19,8 +19,8 @@ type codedWeight struct {
 	scales quant.Scales
 }
 
-func newCodedWeight(t op.Type) *codedWeight {
-	w := &codedWeight{kind: t.DType, n: int(t.Shape.Elements()), cols: int(t.Shape.Last())}
+func newQuantizedWeight(t op.Type) *quantizedWeight {
+	w := &quantizedWeight{kind: t.DType, n: int(t.Shape.Elements()), cols: int(t.Shape.Last())}
 	if !t.DType.ByRows() {
 		w.code = quant.FourBitOf(t.DType)
 	}
@@ -28,7 +28,7 @@ func newCodedWeight(t op.Type) *codedWeight {
 }
 
 // bind says where the bytes are.
-func (w *codedWeight) bind(raw []byte) {
+func (w *quantizedWeight) bind(raw []byte) {
 	w.raw = raw
 	if w.code != nil {
 		w.codes, w.scales = quant.View4(w.n, raw)
@@ -39,25 +39,25 @@ func (w *codedWeight) bind(raw []byte) {
 const decodedBlocks = 64
 
 // decodingRoom is what a worker decodes in.
-type decodingRoom struct {
+type decodeScratch struct {
 	absmax [decodedBlocks]float32
-	block  [dtype.BlockElements]float32
+	block  [quant.FourBitBlock]float32
 }
 
 // decode writes the elements from the first-th on.
-func (w *codedWeight) decode(room *decodingRoom, dst []float32, first int) {
+func (w *quantizedWeight) decode(room *decodeScratch, dst []float32, first int) {
 	if w.code == nil {
 		w.decodeRows(dst, first)
 		return
 	}
-	if in := first % dtype.BlockElements; in != 0 { // from the middle of a block
-		n := min(len(dst), dtype.BlockElements-in)
-		w.decodeBlocks(room, room.block[:min(dtype.BlockElements, w.n-(first-in))], first-in)
+	if in := first % quant.FourBitBlock; in != 0 { // from the middle of a block
+		n := min(len(dst), quant.FourBitBlock-in)
+		w.decodeBlocks(room, room.block[:min(quant.FourBitBlock, w.n-(first-in))], first-in)
 		copy(dst[:n], room.block[in:])
 		dst, first = dst[n:], first+n
 	}
 	for len(dst) > 0 {
-		n := min(len(dst), decodedBlocks*dtype.BlockElements)
+		n := min(len(dst), decodedBlocks*quant.FourBitBlock)
 		w.decodeBlocks(room, dst[:n], first)
 		dst, first = dst[n:], first+n
 	}
@@ -65,13 +65,13 @@ func (w *codedWeight) decode(room *decodingRoom, dst []float32, first int) {
 
 // decodeBlocks decodes at most decodedBlocks from the beginning of one on; the last may
 // be cut.
-func (w *codedWeight) decodeBlocks(room *decodingRoom, dst []float32, first int) {
-	absmax := room.absmax[:(len(dst)+dtype.BlockElements-1)/dtype.BlockElements]
-	w.scales.Absmax(absmax, first/dtype.BlockElements, &quant.Signed.Values)
+func (w *quantizedWeight) decodeBlocks(room *decodeScratch, dst []float32, first int) {
+	absmax := room.absmax[:(len(dst)+quant.FourBitBlock-1)/quant.FourBitBlock]
+	w.scales.Absmax(absmax, first/quant.FourBitBlock, &quant.Signed.Values)
 	kernel.DecodeFourBit(dst, w.codes[first/2:], absmax, w.code)
 }
 
-func (w *codedWeight) decodeRows(dst []float32, first int) {
+func (w *quantizedWeight) decodeRows(dst []float32, first int) {
 	for len(dst) > 0 {
 		row := first / w.cols
 		n := min(len(dst), (row+1)*w.cols-first)

@@ -85,7 +85,7 @@ type Device struct {
 
 	mu     sync.Mutex
 	held   int64 // bytes Alloc has given
-	most   int64 // that were ever held
+	peak   int64 // that were ever held
 	live   map[*memory]bool
 	queues map[*queue]bool
 }
@@ -118,7 +118,7 @@ func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 	if reason != "" {
 		return nil, &device.NoKernelError{Device: "cpu", Call: call, Reason: reason}
 	}
-	return &task{device: d, call: call, program: p}, nil
+	return &preparedKernel{device: d, call: call, program: p}, nil
 }
 
 // Close ends queues and workers and frees what is left. The error names memory that

@@ -27,6 +27,6 @@ func TestConformance(t *testing.T) {
 }
 
 // broken is a kernel that fails when it runs.
-func broken(d device.Device) *task {
-	return &task{device: d.(*Device), program: program{run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
+func broken(d device.Device) *preparedKernel {
+	return &preparedKernel{device: d.(*Device), program: program{run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
 }

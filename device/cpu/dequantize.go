@@ -5,13 +5,14 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 // dequantize decodes a weight a piece after another, for a narrow type through a part
 // of it that stays in the cache.
 func dequantize(c op.Call, workers int) program {
 	to := c.Out[0].DType
-	o := &decoding{weight: newCodedWeight(c.In[0]), narrowing: narrowing[to], room: make([]decodingRoom, workers)}
+	o := &decoding{weight: newQuantizedWeight(c.In[0]), narrowing: narrowing[to], scratch: make([]decodeScratch, workers)}
 	work := &rows{n: o.weight.n, step: decodedPiece, do: o.piece}
 	if to != dtype.F32 {
 		o.wide = make([]float32, workers*decodedPiece)
@@ -28,22 +29,22 @@ func dequantize(c op.Call, workers int) program {
 }
 
 // decodedPiece is how many elements are decoded at a time: 16 KiB of f32.
-const decodedPiece = decodedBlocks * dtype.BlockElements
+const decodedPiece = decodedBlocks * quant.FourBitBlock
 
 type decoding struct {
-	weight    *codedWeight
+	weight    *quantizedWeight
 	wide      []float32 // the output, or a piece for each worker
 	narrow    []uint16
 	narrowing func(dst []uint16, src []float32) // nil for f32
-	room      []decodingRoom
+	scratch   []decodeScratch
 }
 
 func (o *decoding) piece(worker, from, to int) {
 	if o.narrowing == nil {
-		o.weight.decode(&o.room[worker], o.wide[from:to], from)
+		o.weight.decode(&o.scratch[worker], o.wide[from:to], from)
 		return
 	}
 	wide := o.wide[worker*decodedPiece:][:to-from]
-	o.weight.decode(&o.room[worker], wide, from)
+	o.weight.decode(&o.scratch[worker], wide, from)
 	o.narrowing(o.narrow[from:to], wide)
 }

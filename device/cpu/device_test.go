@@ -110,7 +110,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	var benches []*workbench
 	seen := map[op.Kind]bool{}
 	for _, c := range op.Cases(dtype.F32) {
-		if !c.Big && seen[c.Call.Kind] {
+		if !c.Large && seen[c.Call.Kind] {
 			continue
 		}
 		seen[c.Call.Kind] = true

@@ -14,7 +14,7 @@ func linearCrossEntropyGrad(c op.Call, workers int) program { return linearLoss(
 func linearLoss(c op.Call, workers int, grad bool) program {
 	k := &kernel.LinearCrossEntropy{
 		N: int(c.In[0].Shape.Rows()), V: int(c.In[1].Shape[0]), D: int(c.In[1].Shape[1]),
-		Ignore: op.Ignored, Accumulate: c.Attr.Accumulate,
+		Ignore: op.IgnoreIndex, Accumulate: c.Attr.Accumulate,
 	}
 	return program{
 		workspace: bytesOf(k.N + k.Workspace(workers)),
@@ -47,7 +47,7 @@ func crossEntropyGrad(c op.Call, workers int) program { return logitLoss(c, work
 
 // logitLoss makes the loss of given logits, or its gradient.
 func logitLoss(c op.Call, workers int, grad bool) program {
-	k := &kernel.CrossEntropy{N: int(c.In[0].Shape.Rows()), V: int(c.In[0].Shape.Last()), Ignore: op.Ignored}
+	k := &kernel.CrossEntropy{N: int(c.In[0].Shape.Rows()), V: int(c.In[0].Shape.Last()), Ignore: op.IgnoreIndex}
 	return program{
 		workspace: bytesOf(k.N + kernel.CrossEntropyWorkspace(workers)),
 		run: func(p *kernel.Pool, l *device.Launch) {

@@ -28,7 +28,7 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		return nil, err
 	}
 	d.held += bytes
-	d.most = max(d.most, d.held)
+	d.peak = max(d.peak, d.held)
 	return m, nil
 }
 
@@ -36,7 +36,7 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 func (d *Device) Allocated() (now, most int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.held, d.most
+	return d.held, d.peak
 }
 
 // HostAlloc reserves host memory. Nothing needs pinning to be copied at full speed.

@@ -10,10 +10,10 @@ import (
 
 // outlierProduct is LLM.int8: whole numbers are multiplied, as floats that hold them, and
 // the columns of outliers are added as they are.
-func outlierProduct(c op.Call, workers int) program {
+func outlierMatmul(c op.Call, workers int) program {
 	t := newTiles(c, workers)
-	o := &outliers{tiles: t, threshold: float32(c.Attr.Outliers), most: make([]float32, t.gemm.M), columns: make([]int, 0, t.gemm.K), apart: make([]bool, t.gemm.K)}
-	t.into = o.codes
+	o := &outliers{tiles: t, threshold: float32(c.Attr.OutlierThreshold), most: make([]float32, t.gemm.M), columns: make([]int, 0, t.gemm.K), outlier: make([]bool, t.gemm.K)}
+	t.into = o.quantize
 	rounding := rowsOf(int64(t.gemm.M), int64(t.gemm.K), o.round)
 	finishing := rowsOf(int64(t.gemm.M), int64(t.most), o.finish)
 	inputs := t.gemm.M * t.gemm.K
@@ -23,13 +23,13 @@ func outlierProduct(c op.Call, workers int) program {
 		inner.Workspace.Offset += bytesOf(2 * inputs)
 		inner.Workspace.Bytes -= bytesOf(2 * inputs)
 		t.bind(c, &inner)
-		o.halves, o.whole, o.x, o.bias = work[:inputs], work[inputs:2*inputs], f32(l, 0), nil
+		o.halves, o.codes, o.x, o.bias = work[:inputs], work[inputs:2*inputs], f32(l, 0), nil
 		if c.Attr.Bias {
 			o.bias = f32(l, 2)
 		}
 		o.find()
 		rounding.start(p)
-		t.gemm.A.Data = o.whole
+		t.gemm.A.Data = o.codes
 		t.run(p, func(first, n int) { o.first, o.n = first, n }, func(int, int) { finishing.start(p) })
 	}}
 }
@@ -39,9 +39,9 @@ type outliers struct {
 	threshold float32
 	x, bias   []float32
 	halves    []float32 // x rounded to f16
-	whole     []float32 // 127ths of its rows
+	codes     []float32 // 127ths of its rows
 	most      []float32 // the largest of each row below the threshold
-	apart     []bool    // by column
+	outlier   []bool    // by column
 	columns   []int     // of outliers
 	first, n  int       // outputs at hand
 }
@@ -49,19 +49,19 @@ type outliers struct {
 // find rounds the input and finds the columns of outliers and the size of each row.
 func (o *outliers) find() {
 	k := o.gemm.K
-	clear(o.apart)
+	clear(o.outlier)
 	clear(o.most)
 	for i, f := range o.x {
 		h := dtype.FromF16(dtype.ToF16(f))
 		o.halves[i] = h
 		if size := max(h, -h); size >= o.threshold {
-			o.apart[i%k] = true
+			o.outlier[i%k] = true
 		} else if size > o.most[i/k] {
 			o.most[i/k] = size
 		}
 	}
 	o.columns = o.columns[:0]
-	for l, apart := range o.apart {
+	for l, apart := range o.outlier {
 		if apart {
 			o.columns = append(o.columns, l)
 		}
@@ -73,16 +73,16 @@ func (o *outliers) round(_, from, to int) {
 	k := o.gemm.K
 	for i := from; i < to; i++ {
 		for l := range k {
-			o.whole[i*k+l] = 0
-			if !o.apart[l] {
-				o.whole[i*k+l] = float32(op.WholePart(o.halves[i*k+l], o.most[i]))
+			o.codes[i*k+l] = 0
+			if !o.outlier[l] {
+				o.codes[i*k+l] = float32(op.RoundInt8(o.halves[i*k+l], o.most[i]))
 			}
 		}
 	}
 }
 
 // codes writes the codes of an output as numbers.
-func (o *outliers) codes(_ int, dst []float32, output int) {
+func (o *outliers) quantize(_ int, dst []float32, output int) {
 	for i, c := range o.weight.raw[output*o.gemm.K:][:len(dst)] {
 		dst[i] = float32(int8(c))
 	}

@@ -8,9 +8,9 @@ import (
 
 // codedProduct decodes some outputs' weights at a time, while they stay in the cache, and
 // multiplies by them. Bits are those of decoding everything first.
-func codedProduct(c op.Call, workers int) program {
-	if c.Attr.Outliers > 0 {
-		return outlierProduct(c, workers)
+func quantizedMatmul(c op.Call, workers int) program {
+	if c.Attr.OutlierThreshold > 0 {
+		return outlierMatmul(c, workers)
 	}
 	t := newTiles(c, workers)
 	return program{workspace: t.workspace(), run: func(p *kernel.Pool, l *device.Launch) {
@@ -25,7 +25,7 @@ func codedProduct(c op.Call, workers int) program {
 
 // tiles walks over the outputs of a coded product.
 type tiles struct {
-	weight  *codedWeight
+	weight  *quantizedWeight
 	gemm    kernel.Gemm
 	outputs int // in all
 	most    int // outputs decoded at a time
@@ -34,7 +34,7 @@ type tiles struct {
 	decoded []float32 // a tile: outputs by K
 	work    []float32 // of the product
 	out     []float32
-	room    []decodingRoom
+	scratch []decodeScratch
 	job     rows
 	first   int // output of the tile
 	// into writes the weights of an output: decoded, unless told otherwise.
@@ -53,22 +53,22 @@ const (
 
 func newTiles(c op.Call, workers int) *tiles {
 	m, k, n := c.In[0].Shape.Rows(), c.In[1].Shape[1], c.In[1].Shape[0]
-	t := &tiles{weight: newCodedWeight(c.In[1]), outputs: int(n), most: min(int(n), manyTile), workers: workers, room: make([]decodingRoom, workers)}
+	t := &tiles{weight: newQuantizedWeight(c.In[1]), outputs: int(n), most: min(int(n), manyTile), workers: workers, scratch: make([]decodeScratch, workers)}
 	if m <= fewRows {
 		t.most = min(int(n), max(32, fewTile/int(max(k, 1))/32*32))
 	}
 	t.gemm = kernel.Gemm{M: int(m), K: int(k), CStep: int(n), A: kernel.Matrix{Step: int(k)}, B: kernel.Matrix{Step: int(k), Transposed: true}}
 	t.job.step = max(1, decodedPiece/int(max(k, 1)))
 	t.job.do = t.piece
-	t.into = func(worker int, dst []float32, output int) { t.weight.decode(&t.room[worker], dst, output*t.gemm.K) }
+	t.into = func(worker int, dst []float32, output int) { t.weight.decode(&t.scratch[worker], dst, output*t.gemm.K) }
 	return t
 }
 
 // workspace in bytes: a tile, and what the product needs.
-func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.productWork()) }
+func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.gemmScratch()) }
 
 // productWork is what the product of a tile needs, a whole one or the last.
-func (t *tiles) productWork() int {
+func (t *tiles) gemmScratch() int {
 	whole, last := t.gemm, t.gemm
 	whole.N, last.N = t.most, t.outputs%max(t.most, 1)
 	return max(whole.Workspace(t.workers), last.Workspace(t.workers))

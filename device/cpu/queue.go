@@ -20,7 +20,7 @@ type queue struct {
 // work is a copy, or a launch where there is a task.
 type work struct {
 	dst, src device.Buffer
-	task     *task
+	kernel   *preparedKernel
 	launch   *device.Launch
 }
 
@@ -56,14 +56,14 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 
 // Launch runs a kernel.
 func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
-	t, ours := k.(*task)
+	t, ours := k.(*preparedKernel)
 	if !ours || t.device != q.device {
 		return fmt.Errorf("cpu: launch of a kernel this device did not make")
 	}
 	if err := t.check(l); err != nil {
 		return fmt.Errorf("cpu: launch of %v: %w", t.call, err)
 	}
-	return q.Put(work{task: t, launch: l})
+	return q.Put(work{kernel: t, launch: l})
 }
 
 // Close does what is queued and ends the queue.
@@ -78,8 +78,8 @@ func (q *queue) Close() error {
 
 // run does a copy or a launch.
 func (q *queue) run(w work) error {
-	if w.task != nil {
-		return w.task.run(w.launch)
+	if w.kernel != nil {
+		return w.kernel.run(w.launch)
 	}
 	dst, src := w.dst.Host(), w.src.Host()
 	if dst == nil || src == nil {

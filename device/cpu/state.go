@@ -12,24 +12,24 @@ import (
 
 // states are what an optimizer keeps of a weight: none, one or two tensors.
 type states struct {
-	all    []*state
-	coded  bool    // some of them
-	inPart int     // how many elements are opened at once; 0 for all
-	clip   float32 // what the gradient is multiplied by
+	all       []*state
+	quantized bool    // some of them
+	chunk     int     // how many elements are opened at once; 0 for all
+	clip      float32 // what the gradient is multiplied by
 }
 
 // newStates takes the operands between the gradient and the clip factor.
 func newStates(c op.Call, workers int) *states {
 	s := &states{}
 	if narrow(c.In[0].DType) { // the weight is opened with its states
-		s.inPart = widenedAtOnce
+		s.chunk = widenedAtOnce
 	}
 	for _, t := range c.In[2 : len(c.In)-1] {
 		switch {
 		case t.DType.Block():
-			s.coded, s.inPart = true, dtype.Dyn8Elements
-		case narrow(t.DType) && !s.coded:
-			s.inPart = widenedAtOnce
+			s.quantized, s.chunk = true, quant.DynamicBlock
+		case narrow(t.DType) && !s.quantized:
+			s.chunk = widenedAtOnce
 		}
 		s.all = append(s.all, newState(t, workers))
 	}
@@ -47,14 +47,14 @@ func (s *states) set(l *device.Launch, clip float32) {
 // Coded ones are taken block by block; elements without a finite gradient are left out
 // and have their states set to zero.
 func (s *states) each(worker, from, to int, g []float32, do func(from, to int, g []float32, s [2][]float32)) {
-	if s.inPart == 0 {
+	if s.chunk == 0 {
 		do(from, to, g, s.open(worker, from, to))
 		return
 	}
-	for i := from; i < to; i += s.inPart {
-		j := min(i+s.inPart, to)
+	for i := from; i < to; i += s.chunk {
+		j := min(i+s.chunk, to)
 		kept := s.open(worker, i, j)
-		if s.coded {
+		if s.quantized {
 			s.finiteRuns(i, g[i-from:j-from], kept, do)
 		} else {
 			do(i, j, g[i-from:j-from], kept)
@@ -74,7 +74,7 @@ func (s *states) open(worker, from, to int) (part [2][]float32) {
 
 // finiteRuns gives the stretches of elements that have a gradient: nearly always one.
 func (s *states) finiteRuns(at int, g []float32, kept [2][]float32, do func(from, to int, g []float32, s [2][]float32)) {
-	if finite(quant.Largest(g) * s.clip) {
+	if finite(quant.AbsMax(g) * s.clip) {
 		do(at, at+len(g), g, kept)
 		return
 	}
@@ -103,19 +103,19 @@ func finite(f float32) bool {
 // used: in the types that would keep them. In f16 they become 2^-24 and stay so, since the
 // mean does and the root of the square divides it; in 8 bits blocks become zero, see
 // EncodeState of package quant.
-func flushed(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
+func flushesDenormals(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
 
 // state is one tensor, in f32 or in fewer bits: then a part of it is widened, changed and
 // rounded again in a worker's own memory, and never all of it.
 type state struct {
-	of     dtype.Type
-	n      int
-	f32    []float32
-	halves []uint16       // of a 16-bit type
-	code   *quant.Dynamic // of an 8-bit type
-	absmax []float32
-	codes  []byte
-	room   [][]float32 // by worker
+	of      dtype.Type
+	n       int
+	f32     []float32
+	halves  []uint16       // of a 16-bit type
+	code    *quant.Dynamic // of an 8-bit type
+	absmax  []float32
+	codes   []byte
+	scratch [][]float32 // by worker
 }
 
 func newState(t op.Type, workers int) *state {
@@ -127,7 +127,7 @@ func newState(t op.Type, workers int) *state {
 		s.code = quant.DynamicOf(t.DType)
 	}
 	for range workers {
-		s.room = append(s.room, make([]float32, widenedAtOnce))
+		s.scratch = append(s.scratch, make([]float32, widenedAtOnce))
 	}
 	return s
 }
@@ -149,11 +149,11 @@ func (s *state) set(b device.Buffer) {
 func (s *state) open(worker, from, to int) []float32 {
 	switch {
 	case s.code != nil:
-		block := s.room[worker][:to-from]
-		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements], s.code)
+		block := s.scratch[worker][:to-from]
+		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/quant.DynamicBlock], s.code)
 		return block
 	case narrow(s.of):
-		part := s.room[worker][:to-from]
+		part := s.scratch[worker][:to-from]
 		widening[s.of](part, s.halves[from:to])
 		return part
 	}
@@ -164,32 +164,32 @@ func (s *state) open(worker, from, to int) []float32 {
 func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
-		s.absmax[from/dtype.Dyn8Elements] = s.code.EncodeState(s.codes[from:to], s.room[worker][:to-from])
+		s.absmax[from/quant.DynamicBlock] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
 	case narrow(s.of):
-		narrowing[s.of](s.halves[from:to], s.room[worker][:to-from])
+		narrowing[s.of](s.halves[from:to], s.scratch[worker][:to-from])
 		if s.of == dtype.F16 {
-			keepInRange(s.halves[from:to], s.room[worker])
+			clampF16(s.halves[from:to], s.scratch[worker])
 		}
 	}
 }
 
 // Bits of f16 numbers without their sign.
 const (
-	leastF16    = 0x0001 // 2^-24
-	mostF16     = 0x7bff // 65504
+	minF16      = 0x0001 // 2^-24
+	maxF16      = 0x7bff // 65504
 	infiniteF16 = 0x7c00
 	signF16     = 0x8000
 )
 
 // keepInRange undoes what rounding to f16 made of numbers outside its range: those that
 // are not zero become the least there is, finite ones the largest.
-func keepInRange(half []uint16, of []float32) {
+func clampF16(half []uint16, of []float32) {
 	for i, h := range half {
 		switch size := h &^ signF16; {
 		case size == 0 && of[i] != 0:
-			half[i] = h | leastF16
+			half[i] = h | minF16
 		case size == infiniteF16 && finite(of[i]):
-			half[i] = h&signF16 | mostF16
+			half[i] = h&signF16 | maxF16
 		}
 	}
 }

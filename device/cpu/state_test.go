@@ -46,7 +46,7 @@ func numbers(t *testing.T, typ dtype.Type, n int, b []byte) []float32 {
 	t.Helper()
 	out := make([]float32, n)
 	if typ.Block() {
-		must(t, quant.Decode(typ, out, b))
+		must(t, quant.Decode(typ, out, b, len(out)))
 		return out
 	}
 	a, err := op.Decode(op.Type{DType: typ, Shape: []int64{int64(n)}}, b)
@@ -63,8 +63,8 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	const n = 1031
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
-	m, v := numbers(t, dtype.Dyn8, n, before[2]), numbers(t, dtype.UDyn8, n, before[3])
-	a := kernel.Adam{AdamStep: op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
+	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
+	a := kernel.Adam{AdamStep: op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
 	a.Update(w, g, m, v)
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
@@ -74,9 +74,9 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	for i, s := range []struct {
 		kind   dtype.Type
 		values []float32
-	}{{dtype.Dyn8, m}, {dtype.UDyn8, v}} {
+	}{{quant.Dyn8, m}, {quant.UDyn8, v}} {
 		want := make([]byte, s.kind.Bytes(n))
-		must(t, quant.Encode(s.kind, want, s.values))
+		must(t, quant.Encode(s.kind, want, s.values, len(s.values)))
 		if !bytes.Equal(after[2+i], want) {
 			t.Errorf("state %d does not have the bytes of its numbers", i)
 		}
@@ -94,7 +94,7 @@ func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 		}
 	})
 	old, got, want := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, after[0]), numbers(t, dtype.F32, n, clean[0])
-	m, v := numbers(t, dtype.Dyn8, n, after[2]), numbers(t, dtype.UDyn8, n, after[3])
+	m, v := numbers(t, quant.Dyn8, n, after[2]), numbers(t, quant.UDyn8, n, after[3])
 	for i := range got {
 		if _, is := bad[i]; is {
 			want[i] = old[i]
@@ -117,7 +117,7 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 	defer q.Close()
 	n := len(before)
 	l, k, memory := adamLaunch(t, d, int64(n), dtype.F32, kept[:]...)
-	l.Args.F = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+	l.Args.Scalars = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 	view[float32](l.Buffers[4])[0] = 1
 	copy(view[float32](l.Buffers[1]), slices.Repeat([]float32{gradient}, n))
 	for i, typ := range kept {
@@ -135,10 +135,10 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 // Moments that decay below the normal numbers become zero: each of them in f32 and bf16, in
 // 8 bits those of a block that has no others.
 func TestStatesDecayToZero(t *testing.T) {
-	const n, block, large = 600, dtype.Dyn8Elements, 0x1p-106
+	const n, block, large = 600, quant.DynamicBlock, 0x1p-106
 	before := slices.Repeat([]float32{0x1p-126 * 1.0078125}, n)
 	before[block] = large
-	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}} {
+	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}, {quant.Dyn8, dtype.F32}} {
 		for i, after := range stepped(t, kept, 0, before) {
 			for j, got := range after {
 				zero := j != block && (!kept[i].Block() || j/block != 1)
@@ -166,7 +166,7 @@ func encoded(t *testing.T, typ dtype.Type, list []float32) []byte {
 	t.Helper()
 	out := make([]byte, typ.Bytes(int64(len(list))))
 	if typ.Block() {
-		must(t, quant.Encode(typ, out, list))
+		must(t, quant.Encode(typ, out, list, len(list)))
 		return out
 	}
 	for i, f := range list {
@@ -219,10 +219,10 @@ func BenchmarkCodedStates(b *testing.B) {
 	launch := func(states ...dtype.Type) func() error {
 		l, k, m := adamLaunch(b, d, n, dtype.BF16, states...)
 		b.Cleanup(func() { m.Free() })
-		l.Args.F = [8]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = [8]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 		return func() error { return q.Launch(k, l) }
 	}
-	wide, coded := launch(dtype.F32, dtype.F32), launch(dtype.Dyn8, dtype.UDyn8)
+	wide, coded := launch(dtype.F32, dtype.F32), launch(quant.Dyn8, quant.UDyn8)
 	slow, fast := time.Duration(1<<62), time.Duration(1<<62)
 	for b.Loop() {
 		slow = min(slow, elapsed(b, q, wide))
@@ -242,14 +242,14 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 	defer q.Close()
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16} {
 		l, k, memory := adamLaunch(t, d, n, dtype.F32, kept, kept)
-		l.Args.F = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 		view[float32](l.Buffers[4])[0] = 1
 		g := view[float32](l.Buffers[1])
 		for i := range g {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{AdamStep: op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
+		a := kernel.Adam{AdamStep: op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())

@@ -18,7 +18,7 @@ type program struct {
 }
 
 // task is a call ready to run.
-type task struct {
+type preparedKernel struct {
 	device  *Device
 	call    op.Call
 	program program
@@ -26,10 +26,10 @@ type task struct {
 }
 
 // Workspace is the scratch memory a launch needs, in bytes.
-func (t *task) Workspace() int64 { return t.program.workspace }
+func (t *preparedKernel) Workspace() int64 { return t.program.workspace }
 
 // check refuses a launch whose buffers do not fit the call.
-func (t *task) check(l *device.Launch) error {
+func (t *preparedKernel) check(l *device.Launch) error {
 	if l == nil {
 		return fmt.Errorf("nothing to launch on")
 	}
@@ -53,7 +53,7 @@ func (t *task) check(l *device.Launch) error {
 	return nil
 }
 
-func (t *task) checkOperand(i int, b device.Buffer) error {
+func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 	if err := checkBuffer(b); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func width(t dtype.Type) int64 {
 
 // run runs the call. What goes wrong in a kernel is a defect of the kernel; it is
 // reported with the call instead of ending the program.
-func (t *task) run(l *device.Launch) (err error) {
+func (t *preparedKernel) run(l *device.Launch) (err error) {
 	t.running.Lock()
 	defer t.running.Unlock()
 	defer func() {
@@ -109,7 +109,7 @@ func (r *rows) Run(worker, piece int) {
 func (r *rows) pieces() int { return (r.n + r.step - 1) / r.step }
 
 // start runs all pieces on the pool.
-func (r *rows) start(p *kernel.Pool) { p.Run(r.pieces(), r) }
+func (r *rows) start(p *kernel.Pool) { p.Launch(r.pieces(), r) }
 
 // grain is how many elements a piece of elementwise work has: enough to be worth
 // handing out, few enough to stay in the cache.

@@ -46,7 +46,7 @@ func clipScale(op.Call, int) program {
 }
 
 // scalars of a launch, zeros if it has none.
-func scalars(l *device.Launch) [8]float32 { return argsOf(l).F }
+func scalars(l *device.Launch) [8]float32 { return argsOf(l).Scalars }
 
 func argsOf(l *device.Launch) op.Args {
 	if l.Args == nil {
@@ -56,7 +56,7 @@ func argsOf(l *device.Launch) op.Args {
 }
 
 func adam(c op.Call, workers int) program {
-	a := &kernel.Adam{Flush: [2]bool{flushed(c.In[2]), flushed(c.In[3])}}
+	a := &kernel.Adam{Flush: [2]bool{flushesDenormals(c.In[2]), flushesDenormals(c.In[3])}}
 	set := func(l *device.Launch) (clip float32) {
 		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), f32(l, 4)[0]
 		return a.Clip
@@ -65,7 +65,7 @@ func adam(c op.Call, workers int) program {
 }
 
 func sgd(c op.Call, workers int) program {
-	last, o := len(c.In)-1, &kernel.SGD{Flush: flushed(c.In[2])}
+	last, o := len(c.In)-1, &kernel.SGD{Flush: flushesDenormals(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
 		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), f32(l, last)[0]
 		o.Keeps = o.Keeps && last > 2
@@ -75,7 +75,7 @@ func sgd(c op.Call, workers int) program {
 }
 
 func lion(c op.Call, workers int) program {
-	o := &kernel.Lion{Flush: flushed(c.In[2])}
+	o := &kernel.Lion{Flush: flushesDenormals(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
 		o.LionStep, o.Clip = argsOf(l).LionStep(), f32(l, 3)[0]
 		return o.Clip
@@ -88,7 +88,7 @@ func lion(c op.Call, workers int) program {
 // a factor that is not positive all stay as they are.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
-	copied, leave := newMirror(c), false
+	copied, leave := newWeightCopy(c), false
 	work := runsOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
 		if leave {
 			copied.write(w.wide, from, to)
@@ -158,7 +158,7 @@ func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)
 }
 
 // mirror is the copy of an updated weight in another type, if the call makes one.
-type mirror struct {
+type weightCopy struct {
 	to      dtype.Type
 	narrow  []uint16
 	narrows func(dst []uint16, src []float32)
@@ -166,18 +166,18 @@ type mirror struct {
 }
 
 // muchElements are more than caches hold with all that is read before the copy is.
-const muchElements = 1 << 20
+const uncachedElements = 1 << 20
 
-func newMirror(c op.Call) *mirror {
-	m := &mirror{to: c.Attr.To, narrows: narrowing[c.Attr.To]}
-	if narrow(m.to) && c.Out[0].Shape.Elements() >= muchElements {
-		m.narrows = m.to.NarrowAway
+func newWeightCopy(c op.Call) *weightCopy {
+	m := &weightCopy{to: c.Attr.To, narrows: narrowing[c.Attr.To]}
+	if narrow(m.to) && c.Out[0].Shape.Elements() >= uncachedElements {
+		m.narrows = m.to.NarrowNonTemporal
 	}
 	return m
 }
 
 // set takes the last output of a launch.
-func (m *mirror) set(l *device.Launch) {
+func (m *weightCopy) set(l *device.Launch) {
 	switch last := len(l.Buffers) - 1; m.to {
 	case dtype.F32:
 		m.wide = f32(l, last)
@@ -187,7 +187,7 @@ func (m *mirror) set(l *device.Launch) {
 }
 
 // write copies a range of the weight.
-func (m *mirror) write(w []float32, from, to int) {
+func (m *weightCopy) write(w []float32, from, to int) {
 	switch m.to {
 	case dtype.F32:
 		copy(m.wide[from:to], w[from:to])

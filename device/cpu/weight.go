@@ -9,9 +9,9 @@ import (
 // weight is what an update changes, in f32 or in bf16: then a part of it is widened,
 // changed, and rounded randomly in a worker's own memory.
 type weight struct {
-	wide   []float32
-	halves []uint16
-	room   [][]float32 // by worker, where the weight is in bf16
+	wide    []float32
+	halves  []uint16
+	scratch [][]float32 // by worker, where the weight is in bf16
 
 	key, first uint64 // random stream, and its position of the first element
 }
@@ -20,14 +20,14 @@ func newWeight(of dtype.Type, workers int) *weight {
 	w := &weight{}
 	for range workers {
 		if narrow(of) {
-			w.room = append(w.room, make([]float32, widenedAtOnce))
+			w.scratch = append(w.scratch, make([]float32, widenedAtOnce))
 		}
 	}
 	return w
 }
 
 func (w *weight) set(l *device.Launch) {
-	if w.room == nil {
+	if w.scratch == nil {
 		w.wide = f32(l, 0)
 		return
 	}
@@ -40,17 +40,17 @@ func (w *weight) set(l *device.Launch) {
 // open gives the numbers from..to to be changed; at most widenedAtOnce of a weight in
 // bf16.
 func (w *weight) open(worker, from, to int) []float32 {
-	if w.room == nil {
+	if w.scratch == nil {
 		return w.wide[from:to]
 	}
-	part := w.room[worker][:to-from]
+	part := w.scratch[worker][:to-from]
 	dtype.BF16.Widen(part, w.halves[from:to])
 	return part
 }
 
 // close keeps what open gave.
 func (w *weight) close(worker, from, to int) {
-	if w.room != nil {
-		kernel.ToBF16Randomly(w.halves[from:to], w.room[worker][:to-from], w.key, w.first+uint64(from))
+	if w.scratch != nil {
+		kernel.ToBF16Randomly(w.halves[from:to], w.scratch[worker][:to-from], w.key, w.first+uint64(from))
 	}
 }

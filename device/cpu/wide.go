@@ -22,7 +22,7 @@ func widened(c op.Call, workers int) (program, string) {
 	w := &widener{inner: inner, launch: device.Launch{Buffers: make([]device.Buffer, len(c.In)+len(c.Out))}}
 	at := (inner.workspace + alignment - 1) / alignment * alignment
 	for i, t := range c.In {
-		at = w.plan(i, t, wide.In[i], at, true, false)
+		at = w.layOut(i, t, wide.In[i], at, true, false)
 	}
 	adds := map[int]bool{}
 	if c.Attr.Accumulate {
@@ -31,7 +31,7 @@ func widened(c op.Call, workers int) (program, string) {
 		}
 	}
 	for i, t := range c.Out {
-		at = w.plan(len(c.In)+i, t, wide.Out[i], at, adds[i], true)
+		at = w.layOut(len(c.In)+i, t, wide.Out[i], at, adds[i], true)
 	}
 	return program{workspace: at, run: w.run}, ""
 }
@@ -76,7 +76,7 @@ type conversion struct {
 
 // plan finds room at an offset of the workspace for a buffer if it has to be
 // converted, and returns the offset behind it.
-func (w *widener) plan(buffer int, t, wide op.Type, at int64, from, to bool) int64 {
+func (w *widener) layOut(buffer int, t, wide op.Type, at int64, from, to bool) int64 {
 	if t.DType == wide.DType {
 		return at
 	}

@@ -11,6 +11,6 @@ func inverseNorm(d *Device, c op.Call) (program, error) {
 	if c.Attr.TransB {
 		perOutput, perInput = width, 1
 	}
-	return just(d.line(of("adapter", c.In[0].DType), "inverseNorm", parts(outputs, normedAtOnce), threads,
+	return single(d.line(unitFor("adapter", c.In[0].DType), "inverseNorm", ceilDiv(outputs, normedAtOnce), threads,
 		buffer(0), buffer(1), buffer(2), buffer(3), i64(outputs), i64(width), i64(rank), i64(perOutput), i64(perInput), f32(c.Attr.Scale)))
 }

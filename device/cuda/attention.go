@@ -14,12 +14,12 @@ func rope(d *Device, c op.Call) (program, error) {
 	if scale == 0 {
 		scale = 1
 	}
-	name, lane := "rope", lanes(t)
+	name, lane := "rope", elementsPerLoad(t)
 	if half%lane != 0 || width%lane != 0 {
 		name, lane = "ropeOne", 1
 	}
-	size := min(threads, max(32, parts(c.Attr.Heads*half/lane, 32)*32))
-	return just(d.grid(of("rope", t), name, [3]int64{c.In[0].Shape.Rows(), 1, 1}, [3]int64{size, 1, 1}, 8*half,
+	size := min(threads, max(32, ceilDiv(c.Attr.Heads*half/lane, 32)*32))
+	return single(d.grid(unitFor("rope", t), name, [3]int64{c.In[0].Shape.Rows(), 1, 1}, [3]int64{size, 1, 1}, 8*half,
 		buffer(0), buffer(1), buffer(2), buffer(3), i64(c.Attr.Heads), i64(width), i64(half), f32(scale), flag(c.Attr.Inverse)))
 }
 
@@ -43,7 +43,7 @@ func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.
 func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
 
 // sight lists the parameters of sight.h. Spans are those of documents, or nothing.
-func (h heads) sight(spans arg) []arg {
+func (h heads) maskArgs(spans arg) []arg {
 	a, next := h.c.Attr, h.optional
 	pick := func(has bool) arg {
 		if !has {
@@ -71,7 +71,7 @@ type tiling struct {
 
 // plain is the tiling of attention.cu, which takes every call.
 func (h heads) plain() tiling {
-	width := parts(h.d, 16) * 16
+	width := ceilDiv(h.d, 16) * 16
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
 	u := unit{file: "attention", element: h.c.In[0].DType, head: width, masks: h.masks(), dropout: h.dropout()}
@@ -88,12 +88,12 @@ func (h heads) flash(keys int64) tiling {
 	if h.d > 64 {
 		rows = 64
 	}
-	bytes := func(rows int64) int64 { return element.Bytes(rows * (h.d + lanes(element))) }
+	bytes := func(rows int64) int64 { return element.Bytes(rows * (h.d + elementsPerLoad(element))) }
 	u := unit{file: "flash", element: element, head: h.d, keys: keys, masks: h.masks(), dropout: h.dropout()}
 	grad := u
 	grad.file = "flashGrad"
 	return tiling{unit: u, gradient: grad, spans: h.c.Attr.Segments,
-		forward: 128, queries: rows, keys: rows, deltas: 256 / max(8, powerOf2(h.d/lanes(element))),
+		forward: 128, queries: rows, keys: rows, deltas: 256 / max(8, powerOf2(h.d/elementsPerLoad(element))),
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
 
@@ -102,13 +102,13 @@ func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
 
 // best is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
 // device must be told to do.
-func (h heads) best(d *Device) tiling {
+func (h heads) chooseTiling(d *Device) tiling {
 	if h.d%16 != 0 || h.d > 128 || h.c.Attr.Scale <= 0 || h.c.In[0].DType == dtype.F32 && !d.options.TF32 {
 		return h.plain()
 	}
 	for _, keys := range []int64{64, 32} {
 		t := h.flash(keys)
-		if max(t.forwardShared, t.queriesShared, t.keysShared) <= int64(d.card.shared) && (keys < 64 || t.unit.element != dtype.F32) {
+		if max(t.forwardShared, t.queriesShared, t.keysShared) <= int64(d.gpu.shared) && (keys < 64 || t.unit.element != dtype.F32) {
 			return t
 		}
 	}
@@ -119,8 +119,8 @@ func (h heads) best(d *Device) tiling {
 const attentionThreads = 128
 
 // launch prepares a kernel over rows in tiles.
-func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, spans arg, args ...arg) (*launch, error) {
-	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.sight(spans)...)...)
+func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64, spans arg, args ...arg) (*kernelLaunch, error) {
+	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.maskArgs(spans)...)...)
 }
 
 // documents appends to a program what finds the spans of documents, at the end of its
@@ -130,19 +130,19 @@ func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error)
 		return arg{}, nil
 	}
 	const span, ofBlock = 32, 8
-	spans, p.workspace = work(p.workspace), p.workspace+blocked(8*h.b*parts(h.s, span))
-	return spans, p.add(d.grid(t.unit, "documentSpans", [3]int64{parts(h.s, span*ofBlock), h.b, 1}, [3]int64{32 * ofBlock, 1, 1}, 0,
+	spans, p.workspace = scratchAt(p.workspace), p.workspace+aligned(8*h.b*ceilDiv(h.s, span))
+	return spans, p.add(d.grid(t.unit, "documentSpans", [3]int64{ceilDiv(h.s, span*ofBlock), h.b, 1}, [3]int64{32 * ofBlock, 1, 1}, 0,
 		buffer(h.optional), spans, i64(h.s)))
 }
 
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	if h.byDNN(d) {
-		if p, err := h.forwardGraph(d); len(p.steps) > 0 || err != nil {
+	if h.fitsDNN(d) {
+		if p, err := h.forwardGraph(d); len(p.actions) > 0 || err != nil {
 			return p, err
 		}
 	}
-	return h.forward(d, h.best(d))
+	return h.forward(d, h.chooseTiling(d))
 }
 
 func (h heads) forward(d *Device, t tiling) (p program, err error) {
@@ -151,19 +151,19 @@ func (h heads) forward(d *Device, t tiling) (p program, err error) {
 		return p, err
 	}
 	o := len(h.c.In)
-	err = p.add(h.launch(d, t.unit, "attention", parts(h.t, t.forward), h.heads, t.forwardShared, spans,
+	err = p.add(h.launch(d, t.unit, "attention", ceilDiv(h.t, t.forward), h.heads, t.forwardShared, spans,
 		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
 	return p, err
 }
 
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
-	if s, ok := h.slices(); ok && h.byDNN(d) {
-		if p, err := h.gradientGraph(d, s); len(p.steps) > 0 || err != nil {
+	if s, ok := h.slices(); ok && h.fitsDNN(d) {
+		if p, err := h.gradientGraph(d, s); len(p.actions) > 0 || err != nil {
 			return p, err
 		}
 	}
-	return h.gradient(d, h.best(d))
+	return h.gradient(d, h.chooseTiling(d))
 }
 
 // splits is over how many blocks the heads that share a key head are dealt, so that
@@ -172,7 +172,7 @@ func (h heads) splits(t tiling, multiprocessors int64) int64 {
 	if t.unit.file != "flash" {
 		return 1
 	}
-	group, blocks := h.heads/h.keys, parts(h.s, t.keys)*h.keys*h.b
+	group, blocks := h.heads/h.keys, ceilDiv(h.s, t.keys)*h.keys*h.b
 	n := int64(1)
 	for n < group && blocks*n < 4*multiprocessors {
 		n++
@@ -186,27 +186,27 @@ func (h heads) splits(t tiling, multiprocessors int64) int64 {
 // gradient: operands q, k, v, o, lse, do. One kernel sums over keys and one over
 // queries, so that no two threads add to the same element.
 func (h heads) gradient(d *Device, t tiling) (p program, err error) {
-	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.splits(t, int64(d.card.multiprocessors))
-	size, from := h.c.Out[1].Shape.Elements(), blocked(4*rows)
+	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.splits(t, int64(d.gpu.multiprocessors))
+	size, from := h.c.Out[1].Shape.Elements(), aligned(4*rows)
 	p.workspace = from
 	if n > 1 {
-		p.workspace += 2 * n * blocked(4*size)
+		p.workspace += 2 * n * aligned(4*size)
 	}
 	spans, err := h.documents(d, t, &p)
 	if err != nil {
 		return p, err
 	}
-	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), work(0)}
+	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), scratchAt(0)}
 	err = errors.Join(
-		p.add(d.grid(t.gradient, "attentionDelta", [3]int64{parts(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
-			buffer(3), buffer(5), work(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
-		p.add(h.launch(d, t.gradient, "attentionGradQueries", parts(h.t, t.queries), h.heads, t.queriesShared, spans,
+		p.add(d.grid(t.gradient, "attentionDelta", [3]int64{ceilDiv(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
+		p.add(h.launch(d, t.gradient, "attentionGradQueries", ceilDiv(h.t, t.queries), h.heads, t.queriesShared, spans,
 			append(operands, buffer(out))...)),
-		p.add(h.launch(d, t.gradient, "attentionGradKeys", parts(h.s, t.keys), h.keys*n, t.keysShared, spans,
-			append(operands, buffer(out+1), buffer(out+2), work(from), i64(n))...)))
+		p.add(h.launch(d, t.gradient, "attentionGradKeys", ceilDiv(h.s, t.keys), h.keys*n, t.keysShared, spans,
+			append(operands, buffer(out+1), buffer(out+2), scratchAt(from), i64(n))...)))
 	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {
-		err = p.add(d.line(of("reduce", h.c.In[0].DType), "foldParts", parts(size, 4*threads), threads,
-			work(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size)))
+		err = p.add(d.line(unitFor("reduce", h.c.In[0].DType), "foldParts", ceilDiv(size, 4*threads), threads,
+			scratchAt(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size)))
 	}
 	return p, err
 }

@@ -72,7 +72,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
 	offsets, size := make([]int64, len(types)), int64(0)
 	for i, typ := range types {
-		offsets[i], size = size, size+blocked(typ.Bytes())
+		offsets[i], size = size, size+aligned(typ.Bytes())
 	}
 	total := size + p.workspace
 	host, err := d.HostAlloc(total)
@@ -105,7 +105,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: card, Offset: offsets[i], Bytes: typ.Bytes()})
 	}
 	whole := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: total} }
-	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(&task{device: d, call: c, program: p}, l), q.Copy(whole(host), whole(card)), q.Sync()} {
+	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(&preparedKernel{device: d, call: c, program: p}, l), q.Copy(whole(host), whole(card)), q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 // The kernels on tensor cores give what the plain ones give, forward and backward, with
 // as many keys at a time as cards with much and with little shared memory take.
 func TestFlashIsPlain(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	ways := []struct {
 		precision dtype.Type
@@ -207,8 +207,8 @@ func TestTilings(t *testing.T) {
 		{dtype.F32, 64, true, rtx4090, "attention", 0}, // 2 × 128 rows of the gradient's keys do not fit
 		{dtype.F32, 128, true, rtx4090, "attention", 0},
 	} {
-		d := &Device{options: Options{TF32: c.tf32}, card: card{shared: c.shared}}
-		u := headsOf(attentionCall(t, c.precision, 1, 256, c.width, op.Attr{Heads: 4, KVHeads: 2, Causal: true}), 3).best(d).unit
+		d := &Device{options: Options{TF32: c.tf32}, gpu: gpuInfo{shared: c.shared}}
+		u := headsOf(attentionCall(t, c.precision, 1, 256, c.width, op.Attr{Heads: 4, KVHeads: 2, Causal: true}), 3).chooseTiling(d).unit
 		if u.file != c.file || u.keys != c.keys {
 			t.Errorf("%+v: %s by %d keys", c, u.file, u.keys)
 		}

@@ -35,9 +35,9 @@ const shape8B = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"n
 func BenchmarkCalls(b *testing.B) {
 	for _, s := range callShapes {
 		b.Run(s.name, func(b *testing.B) {
-			d := openCard(b, Options{})
+			d := openGPU(b, Options{})
 			defer d.Close()
-			m := tiny.Model(b, s.config, graph.Config{Rows: s.rows, Seq: s.seq, Task: graph.Train, DType: dtype.BF16})
+			m := tiny.Model(b, s.config, graph.Config{MicroBatchSize: s.rows, Seq: s.seq, Task: graph.Train, DType: dtype.BF16})
 			order, times := callsOf(b, d, m)
 			for _, c := range order {
 				b.Run(c.String(), func(b *testing.B) { benchCall(b, d, c, times[c.String()]) })
@@ -49,7 +49,7 @@ func BenchmarkCalls(b *testing.B) {
 // callsOf lists the calls of a training iteration that keeps everything, and how often
 // each occurs.
 func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map[string]int) {
-	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), planner.Alike(false, false, planner.KeepAll, 1))
+	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), planner.Uniform(false, false, planner.SaveAll, 1))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map
 		b.Fatal(err)
 	}
 	times, order = map[string]int{adam.String(): 8}, []op.Call{adam} // a gigabyte of params
-	for _, step := range p.Steps {
+	for _, step := range p.Instructions {
 		if step.Verb != plan.Run {
 			continue
 		}
@@ -93,7 +93,7 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	offsets := make([]int64, len(types))
 	for i, t := range types {
 		offsets[i] = size
-		size += blocked(t.Bytes())
+		size += aligned(t.Bytes())
 	}
 	mem, err := d.Alloc(size + k.Workspace())
 	if err != nil {
@@ -191,7 +191,7 @@ func BenchmarkAttention(b *testing.B) {
 		{"f32", Options{}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
 		{"tf32", Options{TF32: true}, false, attentionCall(b, dtype.F32, 4, 512, 128, op.Attr{Heads: 16, KVHeads: 16})},
 	} {
-		d := openCard(b, s.options)
+		d := openGPU(b, s.options)
 		if !s.byDNN {
 			d.lib.DNN = nil
 		}
@@ -203,7 +203,7 @@ func BenchmarkAttention(b *testing.B) {
 }
 
 func BenchmarkLaunch(b *testing.B) {
-	d := openCard(b, Options{})
+	d := openGPU(b, Options{})
 	defer d.Close()
 	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
 	if err != nil {

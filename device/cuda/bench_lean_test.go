@@ -18,7 +18,7 @@ import (
 // callsOf are the calls an iteration of a plan computes, with how often.
 func callsOf(p *plan.Plan) (calls map[string]op.Call, times map[string]int) {
 	calls, times = map[string]op.Call{}, map[string]int{}
-	for _, s := range p.Steps {
+	for _, s := range p.Instructions {
 		if s.Verb != plan.Run {
 			continue
 		}
@@ -36,7 +36,7 @@ func callsOf(p *plan.Plan) (calls map[string]op.Call, times map[string]int) {
 // a forecast of the whole comes from.
 func BenchmarkLeanCalls(b *testing.B) {
 	d := lent(b)
-	o := leanOptions(b, d, 2048, 48*units.GiB)
+	o := smallOptions(b, d, 2048, 48*units.GiB)
 	p := opened(b, "llama-2-70b", o).Plan
 	rates := planner.RatesOf(o.Machine.Devices[0], o.Precision)
 	calls, times := callsOf(p)

@@ -12,6 +12,7 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -74,9 +75,9 @@ func (s *stacked) run(q device.Queue) error {
 }
 
 // product2048 is a frozen layer, with an adapter if it has a rank, forward and backward.
-func product2048(b *testing.B, in, out, rank int64, storage dtype.Type) *graph.Program {
+func matmul2048(b *testing.B, in, out, rank int64, storage dtype.Type) *graph.Program {
 	b.Helper()
-	builder := graph.NewBuilder("product", graph.Config{Rows: 1, Seq: 2048, DType: dtype.BF16, Task: graph.Train})
+	builder := graph.NewBuilder("product", graph.Config{MicroBatchSize: 1, Seq: 2048, DType: dtype.BF16, Task: graph.Train})
 	layer := nn.NewLinear(in, out)
 	layer.Bias, layer.Weight.Name, layer.Weight.Frozen, layer.Weight.Storage = nil, "w", true, storage
 	if rank > 0 {
@@ -110,10 +111,10 @@ func BenchmarkAdapters(b *testing.B) {
 		{"28672x8192", layer[4:5], dtype.Invalid},
 		{"8192x28672", layer[6:], dtype.Invalid},
 		{"layer", layer, dtype.Invalid},
-		{"layer nf4", layer, dtype.NF4},
+		{"layer nf4", layer, quant.NF4},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			d := openCard(b, Options{})
+			d := openGPU(b, Options{})
 			b.Cleanup(func() { d.Close() })
 			q, err := d.Queue("compute")
 			if err != nil {
@@ -122,12 +123,12 @@ func BenchmarkAdapters(b *testing.B) {
 			b.Cleanup(func() { q.Close() })
 			var frozen, adapted []*stacked
 			for _, p := range c.products {
-				frozen = append(frozen, stack(b, d, q, product2048(b, p.in, p.out, 0, c.storage)))
-				adapted = append(adapted, stack(b, d, q, product2048(b, p.in, p.out, 16, c.storage)))
+				frozen = append(frozen, stack(b, d, q, matmul2048(b, p.in, p.out, 0, c.storage)))
+				adapted = append(adapted, stack(b, d, q, matmul2048(b, p.in, p.out, 16, c.storage)))
 			}
 			var plain, with time.Duration
 			for b.Loop() {
-				plain, with = inTurn(b, d, q, frozen, adapted)
+				plain, with = alternating(b, d, q, frozen, adapted)
 			}
 			b.ReportMetric(plain.Seconds()*1e6, "µs-frozen")
 			b.ReportMetric(with.Seconds()*1e6, "µs-adapted")
@@ -140,7 +141,7 @@ func BenchmarkAdapters(b *testing.B) {
 }
 
 // inTurn times both in turn and gives the pair with the middle ratio.
-func inTurn(b *testing.B, d *Device, q device.Queue, frozen, adapted []*stacked) (plain, with time.Duration) {
+func alternating(b *testing.B, d *Device, q device.Queue, frozen, adapted []*stacked) (plain, with time.Duration) {
 	b.Helper()
 	all := func(list []*stacked) func() error {
 		return func() error {
@@ -168,6 +169,6 @@ func (s *stacked) log(b *testing.B, d *Device, q device.Queue) {
 	b.Helper()
 	for i, k := range s.kernels {
 		took := timed(b, d, q, func() error { return q.Launch(k, s.launches[i]) })
-		b.Logf("%7.1f µs  %v", took.Seconds()*1e6, k.(*task).call)
+		b.Logf("%7.1f µs  %v", took.Seconds()*1e6, k.(*preparedKernel).call)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -55,9 +56,9 @@ func packedNoise(t dtype.Type, n int64) []byte {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], op.Key(uint64(i)))
 	}
-	scales := b[:4*parts(n, dtype.Dyn8Elements)]
-	if t == dtype.NF4 || t == dtype.FP4 {
-		scales = b[parts(n, 2)+parts(n, dtype.BlockElements):]
+	scales := b[:4*ceilDiv(n, quant.DynamicBlock)]
+	if t == quant.NF4 || t == quant.FP4 {
+		scales = b[ceilDiv(n, 2)+ceilDiv(n, quant.FourBitBlock):]
 	}
 	for i := 0; i+4 <= len(scales); i += 4 {
 		binary.LittleEndian.PutUint32(scales[i:], math.Float32bits(0.01))
@@ -96,7 +97,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, inPlace := &device.Launch{Args: &op.Args{F: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}}, c.InPlace()
+	l, inPlace := &device.Launch{Args: &op.Args{Scalars: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}}, c.InPlace()
 	fresh := func(bytes int64) device.Memory {
 		m, err := d.Alloc(bytes)
 		if err != nil {
@@ -173,23 +174,23 @@ func BenchmarkPacked(b *testing.B) {
 		attr op.Attr
 		in   []op.Type
 	}{
-		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.NF4, Shape: big}}},
-		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.FP4, Shape: big}}},
-		"1 row by nf4":    {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: dtype.NF4, Shape: big}}},
-		"8 rows by nf4":   {op.CodedProduct, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: dtype.NF4, Shape: big}}},
+		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: quant.NF4, Shape: big}}},
+		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: quant.FP4, Shape: big}}},
+		"1 row by nf4":    {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: quant.NF4, Shape: big}}},
+		"8 rows by nf4":   {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: quant.NF4, Shape: big}}},
 		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
 		"adamw bf16":      {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
 		"adamw pure bf16": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
-		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
-		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
-		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), clip}},
+		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), clip}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			call, err := op.Make(c.kind, c.attr, c.in...)
 			if err != nil {
 				b.Fatal(err)
 			}
-			d := openCard(b, Options{})
+			d := openGPU(b, Options{})
 			b.Cleanup(func() { d.Close() })
 			q, err := d.Queue("compute")
 			if err != nil {

@@ -55,7 +55,7 @@ func started(b *testing.B, d *Device, m *spec.Model, g planner.Goal, budget int6
 			b.Error(err)
 		}
 	})
-	if err := e.Prepare(); err != nil {
+	if err := e.WriteConstants(); err != nil {
 		b.Fatal(err)
 	}
 	for _, w := range append(e.Weights(), e.States()...) {
@@ -138,20 +138,20 @@ func linkRate(b *testing.B, d *Device) float64 {
 func BenchmarkStreamedForward(b *testing.B) {
 	for _, size := range [][2]int64{{1, 512}, {4, 2048}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
-			d := openCard(b, Options{})
+			d := openGPU(b, Options{})
 			b.Cleanup(func() { d.Close() })
 			link := linkRate(b, d)
-			config, err := arch.Named("llama-3-8b")
+			config, err := arch.Preset("llama-3-8b")
 			if err != nil {
 				b.Fatal(err)
 			}
-			m := tiny.Model(b, string(config), graph.Config{Rows: size[0], Seq: size[1], Task: graph.Eval, DType: dtype.BF16})
+			m := tiny.Model(b, string(config), graph.Config{MicroBatchSize: size[0], Seq: size[1], Task: graph.Eval, DType: dtype.BF16})
 			begin := time.Now()
-			p, e := started(b, d, m, planner.Goal{}, 4<<30, planner.Alike(true, false, planner.KeepAll, 3))
+			p, e := started(b, d, m, planner.Goal{}, 4<<30, planner.Uniform(true, false, planner.SaveAll, 3))
 			b.Logf("start %.1f s, arena %d MiB, budget 4096 MiB", time.Since(begin).Seconds(), p.Arenas[0].Bytes>>20)
 			fillBatch(b, e, 128256, 1)
 			run := func() {
-				if err := e.Iterate(context.Background(), executor.Numbers{}); err != nil {
+				if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -171,14 +171,14 @@ func BenchmarkStreamedForward(b *testing.B) {
 
 // A training iteration of the 1.1B shape with everything on the card.
 func BenchmarkResidentTraining(b *testing.B) {
-	for _, level := range []planner.Level{planner.KeepAll, planner.KeepNone} {
-		b.Run(map[planner.Level]string{planner.KeepAll: "kept", planner.KeepNone: "recomputed"}[level], func(b *testing.B) {
-			d := openCard(b, Options{})
+	for _, level := range []planner.Level{planner.SaveAll, planner.SaveNone} {
+		b.Run(map[planner.Level]string{planner.SaveAll: "kept", planner.SaveNone: "recomputed"}[level], func(b *testing.B) {
+			d := openGPU(b, Options{})
 			b.Cleanup(func() { d.Close() })
-			m := tiny.Model(b, shape11B, graph.Config{Rows: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
+			m := tiny.Model(b, shape11B, graph.Config{MicroBatchSize: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
 			goal := tiny.AdamW(1, false)
 			goal.Master = true
-			p, e := started(b, d, m, goal, 100<<30, planner.Alike(false, false, level, 1))
+			p, e := started(b, d, m, goal, 100<<30, planner.Uniform(false, false, level, 1))
 			fillBatch(b, e, 32000, 1)
 			first := iterateOnce(b, e, 0)
 			i := uint64(1)
@@ -198,15 +198,15 @@ func BenchmarkResidentTraining(b *testing.B) {
 // A training iteration of 32K tokens of eight layers of the Llama-3-8B shape, with all
 // weights and state in host memory and 24 GiB of the card.
 func BenchmarkStreamedTraining(b *testing.B) {
-	d := openCard(b, Options{})
+	d := openGPU(b, Options{})
 	b.Cleanup(func() { d.Close() })
 	link := linkRate(b, d)
-	config, err := arch.Named("llama-3-8b")
+	config, err := arch.Preset("llama-3-8b")
 	if err != nil {
 		b.Fatal(err)
 	}
 	short := strings.Replace(string(config), `"num_hidden_layers": 32`, `"num_hidden_layers": 8`, 1)
-	m := tiny.Model(b, short, graph.Config{Rows: 1, Seq: 4096, Task: graph.Train, DType: dtype.BF16})
+	m := tiny.Model(b, short, graph.Config{MicroBatchSize: 1, Seq: 4096, Task: graph.Train, DType: dtype.BF16})
 	var params float64
 	for _, p := range m.Params {
 		params += float64(p.Type.Shape.Elements())
@@ -214,7 +214,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 	goal := tiny.AdamW(8, false)
 	goal.Master = true
 	begin := time.Now()
-	p, e := started(b, d, m, goal, 24<<30, planner.Alike(true, true, planner.KeepNone, 2))
+	p, e := started(b, d, m, goal, 24<<30, planner.Uniform(true, true, planner.SaveNone, 2))
 	b.Logf("start %.1f s, arena %d MiB, forecast %.3f s by %s", time.Since(begin).Seconds(), p.Arenas[0].Bytes>>20, p.Forecast.StepSeconds, p.Forecast.Bound)
 	fillBatch(b, e, 128256, 1)
 	iterateOnce(b, e, 0)

@@ -9,24 +9,24 @@ import (
 )
 
 // capture is what queues were given once, as one of the driver's graphs.
-type capture struct {
+type capturedGraph struct {
 	first    *queue // launches all of it
-	noted    driver.Noted
-	replay   driver.Replay
+	graph    driver.Graph
+	exec     driver.GraphExec
 	changing []changing
 	launches int
-	last     *task
+	last     *preparedKernel
 }
 
 // changing is a launch that reads numbers of the iteration.
 type changing struct {
-	node   driver.Node
-	kernel *launch
+	node   driver.GraphNode
+	kernel *kernelLaunch
 	launch *device.Launch
 }
 
 // changes says that parameters of the kernel are numbers of the iteration.
-func (k *launch) changes() bool {
+func (k *kernelLaunch) changes() bool {
 	for _, a := range k.args {
 		if a.changes() {
 			return true
@@ -36,23 +36,23 @@ func (k *launch) changes() bool {
 }
 
 // Capture notes what issue gives to queues of the device.
-func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Repeat, error) {
+func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Graph, error) {
 	list := make([]*queue, len(queues))
 	for i, q := range queues {
 		own, ours := q.(*queue)
 		if !ours || own.device != d {
-			return nil, fmt.Errorf("%s: noting what a queue of another device is given: %w", d.name, device.ErrNotRepeatable)
+			return nil, fmt.Errorf("%s: noting what a queue of another device is given: %w", d.name, device.ErrNotCapturable)
 		}
 		list[i] = own
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: there are no queues to note: %w", d.name, device.ErrNotRepeatable)
+		return nil, fmt.Errorf("%s: there are no queues to note: %w", d.name, device.ErrNotCapturable)
 	}
-	c := &capture{first: list[0]}
-	err := c.note(list, issue)
+	c := &capturedGraph{first: list[0]}
+	err := c.record(list, issue)
 	var answer *driver.Error
 	if errors.As(err, &answer) && answer.Code >= driver.CaptureUnsupported && answer.Code <= driver.CaptureLast {
-		err = fmt.Errorf("%w: %w", device.ErrNotRepeatable, err)
+		err = fmt.Errorf("%w: %w", device.ErrNotCapturable, err)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", d.name, err), c.Close())
@@ -62,11 +62,11 @@ func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Repe
 
 // note has all queues follow the first, so that they are noted together, until they meet
 // again at the end.
-func (c *capture) note(queues []*queue, issue func() error) error {
+func (c *capturedGraph) record(queues []*queue, issue func() error) error {
 	d := c.first.device
 	for _, q := range queues {
-		q.note(c)
-		defer q.note(nil)
+		q.setCapture(c)
+		defer q.setCapture(nil)
 	}
 	if err := d.within(func() error { return d.lib.CUDA.BeginCapture(c.first.stream) }); err != nil {
 		return err
@@ -81,17 +81,17 @@ func (c *capture) note(queues []*queue, issue func() error) error {
 		}
 	}
 	return d.within(func() (late error) {
-		c.noted, late = d.lib.CUDA.EndCapture(c.first.stream)
+		c.graph, late = d.lib.CUDA.EndCapture(c.first.stream)
 		if err = errors.Join(err, late); err != nil {
 			return err
 		}
-		c.replay, late = d.lib.CUDA.Instantiate(c.noted)
+		c.exec, late = d.lib.CUDA.Instantiate(c.graph)
 		return late
 	})
 }
 
 // follow has queues wait for what another was given.
-func (c *capture) follow(leader *queue, queues ...*queue) error {
+func (c *capturedGraph) follow(leader *queue, queues ...*queue) error {
 	e, err := leader.device.Event()
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ func (d *Device) within(f func() error) error {
 }
 
 // note has the queue tell a capture of its launches; nil ends that.
-func (q *queue) note(c *capture) {
+func (q *queue) setCapture(c *capturedGraph) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.noting = c
+	q.capturing = c
 }
 
 // took notes a launch of a kernel of ours that was just given to a queue.
-func (c *capture) took(q *queue, k *launch, l *device.Launch) error {
+func (c *capturedGraph) recordLaunch(q *queue, k *kernelLaunch, l *device.Launch) error {
 	if !k.changes() {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *capture) took(q *queue, k *launch, l *device.Launch) error {
 }
 
 // Run launches all of it, after the parameters that are numbers of the iteration.
-func (c *capture) Run() error {
+func (c *capturedGraph) Launch() error {
 	q := c.first
 	if err := q.enter(); err != nil {
 		return err
@@ -143,28 +143,28 @@ func (c *capture) Run() error {
 	cuda := q.device.lib.CUDA
 	for _, x := range c.changing {
 		x.kernel.fill(q, x.launch)
-		if err := cuda.SetNode(c.replay, x.node, &q.launch); err != nil {
+		if err := cuda.SetNode(c.exec, x.node, &q.launch); err != nil {
 			return fmt.Errorf("%s: kernel %s: %w", q.device.name, x.kernel.function.name, err)
 		}
 	}
-	q.since, q.last = q.since+c.launches, c.last
-	if err := cuda.Replay(c.replay, q.stream); err != nil {
+	q.launched, q.last = q.launched+c.launches, c.last
+	if err := cuda.LaunchGraph(c.exec, q.stream); err != nil {
 		return fmt.Errorf("%s: repeating %d launches: %w", q.device.name, c.launches, err)
 	}
 	return nil
 }
 
 // Close gives the driver's graphs back.
-func (c *capture) Close() error {
+func (c *capturedGraph) Close() error {
 	return c.first.device.within(func() error {
 		var errs []error
-		if c.replay != 0 {
-			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseReplay(c.replay)))
+		if c.exec != 0 {
+			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseGraphExec(c.exec)))
 		}
-		if c.noted != 0 {
-			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseNoted(c.noted)))
+		if c.graph != 0 {
+			errs = append(errs, c.first.device.quiet(c.first.device.lib.CUDA.CloseGraph(c.graph)))
 		}
-		c.replay, c.noted = 0, 0
+		c.exec, c.graph = 0, 0
 		return errors.Join(errs...)
 	})
 }

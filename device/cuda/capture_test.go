@@ -28,7 +28,7 @@ func (r *rig) clip(t *testing.T) (device.Kernel, *device.Launch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k, &device.Launch{Args: &op.Args{}, Buffers: []device.Buffer{{Memory: r.card, Bytes: 32}, {Memory: r.card, Offset: 1024, Bytes: c.Out[0].Bytes()}}}
+	return k, &device.Launch{Args: &op.Args{}, Buffers: []device.Buffer{{Memory: r.gpu, Bytes: 32}, {Memory: r.gpu, Offset: 1024, Bytes: c.Out[0].Bytes()}}}
 }
 
 // What two queues are given is noted together and repeated with one call, with the
@@ -45,7 +45,7 @@ func TestCapture(t *testing.T) {
 	half := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: 64} }
 	n := len(r.log)
 	run, err := r.d.Capture([]device.Queue{r.q, in}, func() error {
-		return errors.Join(in.Copy(half(r.card), half(r.host)), r.q.Launch(plain, l), r.q.Launch(clip, numbers))
+		return errors.Join(in.Copy(half(r.gpu), half(r.host)), r.q.Launch(plain, l), r.q.Launch(clip, numbers))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func TestCapture(t *testing.T) {
 		t.Errorf("calls %v, want %v", got, want)
 	}
 	for _, norm := range []float32{1, 2} {
-		numbers.Args.F[op.ArgMaxNorm] = norm
+		numbers.Args.Scalars[op.ArgMaxNorm] = norm
 		n = len(r.log)
-		if err := run.Run(); err != nil {
+		if err := run.Launch(); err != nil {
 			t.Fatal(err)
 		}
 		if got := quiet(n); !slices.Equal(got, []string{"SetNode", "Replay"}) {
@@ -87,7 +87,7 @@ func TestCaptureThatFails(t *testing.T) {
 			clip, numbers := r.clip(t)
 			r.failing(name, &driver.Error{Call: name, Code: code})
 			_, err = r.d.Capture([]device.Queue{r.q, in}, func() error { return r.q.Launch(clip, numbers) })
-			if err == nil || errors.Is(err, device.ErrNotRepeatable) != cannot {
+			if err == nil || errors.Is(err, device.ErrNotCapturable) != cannot {
 				t.Errorf("%s fails with %d: %v", name, code, err)
 			}
 			r.failing(name, nil)
@@ -100,7 +100,7 @@ func TestCaptureThatFails(t *testing.T) {
 
 func TestCaptureOfOtherQueues(t *testing.T) {
 	r, other := newRig(t, Options{}), newRig(t, Options{})
-	if _, err := r.d.Capture([]device.Queue{other.q}, func() error { return nil }); !errors.Is(err, device.ErrNotRepeatable) {
+	if _, err := r.d.Capture([]device.Queue{other.q}, func() error { return nil }); !errors.Is(err, device.ErrNotCapturable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -111,9 +111,9 @@ type issued struct{ device.Device }
 // On the card: iterations of a tiny model are repeated, and give the bits of those that
 // are issued.
 func TestRepeatedIsIssued(t *testing.T) {
-	card := openCard(t, Options{})
+	card := openGPU(t, Options{})
 	defer card.Close()
-	choose := planner.Alike(true, true, planner.KeepNone, 2)
+	choose := planner.Uniform(true, true, planner.SaveNone, 2)
 	repeated, plain := tinyRun(t, card, dtype.BF16, choose), tinyRun(t, issued{card}, dtype.BF16, choose)
 	if !slices.Equal(repeated, plain) {
 		t.Errorf("losses %v repeated, %v issued", repeated, plain)
@@ -123,10 +123,10 @@ func TestRepeatedIsIssued(t *testing.T) {
 // small starts a tiny model on a card.
 func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
 	t.Helper()
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
 	site.Kernels, goal.Master = card, true
-	p, err := planner.Build(m, goal, site, planner.Alike(false, false, planner.KeepAll, 1))
+	p, err := planner.Build(m, goal, site, planner.Uniform(false, false, planner.SaveAll, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Prepare(); err != nil {
+	if err := e.WriteConstants(); err != nil {
 		t.Fatal(err)
 	}
 	fillBatch(t, e, 61, 1)
@@ -143,7 +143,7 @@ func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
 
 // Repeating takes no memory of the card that a plan does not know of.
 func TestCaptureTakesNoMemory(t *testing.T) {
-	card := openCard(t, Options{})
+	card := openGPU(t, Options{})
 	defer card.Close()
 	e := small(t, card, card)
 	defer e.Close()
@@ -154,7 +154,7 @@ func TestCaptureTakesNoMemory(t *testing.T) {
 		return freeOn(t, card)
 	}
 	issued, repeated := free(0, 2), free(2, 6)
-	if !e.Repeats() {
+	if !e.ReplaysGraph() {
 		t.Fatal("nothing was repeated")
 	}
 	if repeated < issued {
@@ -164,7 +164,7 @@ func TestCaptureTakesNoMemory(t *testing.T) {
 
 // Iterations of a tiny model, repeated and issued.
 func BenchmarkSmallIterations(b *testing.B) {
-	card := openCard(b, Options{})
+	card := openGPU(b, Options{})
 	defer card.Close()
 	for name, dev := range map[string]device.Device{"repeated": card, "issued": issued{card}} {
 		b.Run(name, func(b *testing.B) {
@@ -177,8 +177,8 @@ func BenchmarkSmallIterations(b *testing.B) {
 				iterateOnce(b, e, 4)
 			}
 			b.ReportMetric(float64(e.Counters().Launches/e.Counters().Iterations), "launches")
-			if e.Repeats() != (name == "repeated") {
-				b.Errorf("repeats: %v", e.Repeats())
+			if e.ReplaysGraph() != (name == "repeated") {
+				b.Errorf("repeats: %v", e.ReplaysGraph())
 			}
 		})
 	}

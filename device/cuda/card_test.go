@@ -50,7 +50,7 @@ func askAll(t *testing.T, d *Device) {
 
 // The code of all kernels fits into what is kept free for it.
 func TestReserveIsEnough(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	before := freeOn(t, d)
 	askAll(t, d)
@@ -64,10 +64,10 @@ func TestReserveIsEnough(t *testing.T) {
 // Once its kernels were asked for, what the driver will count of the card is known to
 // its pages: also after queues, first launches and page-locked memory.
 func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	const card, host = 3<<30 + 12345, 5 << 30
-	calls := productsToTry(t, d)
+	calls := matmulsToTry(t, d)
 	expected := d.Footprint(card, host)
 	note := func(what string) (taken int64) {
 		free, total, err := d.Memory()
@@ -104,7 +104,7 @@ func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 }
 
 // productsToTry are kernels of products of many sizes, with launches that lack memory.
-func productsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
+func matmulsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
 	t.Helper()
 	list := map[device.Kernel]*device.Launch{}
 	for _, precision := range []dtype.Type{dtype.BF16, dtype.F32} {
@@ -131,12 +131,12 @@ var flatIterations = flags.Int("iterations", 1000, "how many iterations must lea
 
 // Iterations take nothing from the card, the heap or the system.
 func TestIterationsStayFlat(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(2, true)
 	site.Kernels, goal.Master = d, true
-	p, err := planner.Build(m, goal, site, planner.Alike(true, true, planner.KeepNone, 2))
+	p, err := planner.Build(m, goal, site, planner.Uniform(true, true, planner.SaveNone, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestIterationsStayFlat(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.Prepare(); err != nil {
+	if err := e.WriteConstants(); err != nil {
 		t.Fatal(err)
 	}
 	fillBatch(t, e, 61, 1)
@@ -159,7 +159,7 @@ func TestIterationsStayFlat(t *testing.T) {
 	run(*flatIterations)
 	after := takenBy(t, d)
 	t.Logf("%d iterations: %+v before, %+v after", *flatIterations, before, after)
-	if after.card > before.card || after.handles > before.handles || after.files > before.files {
+	if after.gpu > before.gpu || after.handles > before.handles || after.files > before.files {
 		t.Errorf("something of the card or the system went: %+v before, %+v after", before, after)
 	}
 	if grown := after.resident - before.resident; grown > 4<<20 {
@@ -172,7 +172,7 @@ func TestIterationsStayFlat(t *testing.T) {
 
 // taken is what a process holds.
 type taken struct {
-	card, resident int64 // bytes of the card, and of physical memory with what is page-locked
+	gpu, resident  int64 // bytes of the card, and of physical memory with what is page-locked
 	handles, files int
 	allocations    uint64
 }
@@ -190,5 +190,5 @@ func takenBy(t *testing.T, d *Device) (n taken) {
 	runtime.ReadMemStats(&heap)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return taken{total - free, resident, len(d.events) + len(d.queues) + len(d.live) + len(d.products), len(open), heap.Mallocs}
+	return taken{total - free, resident, len(d.events) + len(d.queues) + len(d.live) + len(d.gemms), len(open), heap.Mallocs}
 }

@@ -20,69 +20,69 @@ import (
 // in; elsewhere the library's own first is taken.
 
 // choices made so far.
-type choices struct {
+type algorithmChoices struct {
 	mu     sync.Mutex
 	made   map[string]int // by the name of their file
-	loaded map[loaded]bool
+	loaded map[loadedAlgorithm]bool
 }
 
 // loaded is a way whose code is on the card.
-type loaded struct {
-	product driver.Product
-	way     int
+type loadedAlgorithm struct {
+	gemm      driver.Gemm
+	algorithm int
 }
 
 // contest is a product and the ways to compute it, the library's favourite first.
-type contest struct {
-	product  driver.Product
-	prepared *driver.Prepared
-	ways     []driver.Algorithm
-	work     int64 // multiplications
+type candidates struct {
+	gemm       driver.Gemm
+	prepared   *driver.Prepared
+	algorithms []driver.Algorithm
+	work       int64 // multiplications
 }
 
 // leastWork for which ways are timed: less is over before it matters.
-const leastWork = 1 << 30
+const minTimedWork = 1 << 30
 
 // choice is what the file of a choice holds.
-type choice struct {
-	Card    string         `json:"card"`
-	Library int            `json:"cublaslt"`
-	Product driver.Product `json:"product"`
-	Added   bool           `json:"added"`   // to what the result holds
-	Seconds []float64      `json:"seconds"` // of each way; none if there was no room to try
-	Way     int            `json:"way"`     // the one taken
+type timedChoice struct {
+	GPU       string      `json:"card"`
+	Library   int         `json:"cublaslt"`
+	Gemm      driver.Gemm `json:"product"`
+	Added     bool        `json:"added"`   // to what the result holds
+	Seconds   []float64   `json:"seconds"` // of each way; none if there was no room to try
+	Algorithm int         `json:"way"`     // the one taken
 }
 
 // chosen is the way to take, its code loaded. The context must be current.
-func (d *Device) chosen(c contest) (way driver.Algorithm, err error) {
+func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error) {
 	d.choices.mu.Lock()
 	defer d.choices.mu.Unlock()
-	n, err := d.choose(c)
+	n, err := d.algorithmNumber(c)
 	if err != nil {
 		return way, err
 	}
-	if which := (loaded{c.product, n}); !d.choices.loaded[which] {
+	if which := (loadedAlgorithm{c.gemm, n}); !d.choices.loaded[which] {
 		if d.choices.loaded == nil {
-			d.choices.loaded = map[loaded]bool{}
+			d.choices.loaded = map[loadedAlgorithm]bool{}
 		}
 		d.choices.loaded[which] = true
-		err = d.load(c, c.ways[n])
+		err = d.loadAlgorithm(c, c.algorithms[n])
 	}
-	return c.ways[n], err
+	return c.algorithms[n], err
 }
 
 // choose gives the number of the way to take. The lock is held.
-func (d *Device) choose(c contest) (int, error) {
-	if d.options.Cache == "" || len(c.ways) == 1 || c.work < leastWork {
+func (d *Device) algorithmNumber(c candidates) (int, error) {
+	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork {
 		return 0, nil
 	}
-	wanted := choice{Card: fmt.Sprintf("%s, %d multiprocessors", d.card.name, d.card.multiprocessors), Library: d.lib.BLAS.Version, Product: c.product, Added: c.prepared.Beta != 0}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d ways in %d bytes %+v", productWays, productWorkspace, wanted))
+	wanted := timedChoice{GPU: fmt.Sprintf("%s, %d multiprocessors", d.gpu.name, d.gpu.multiprocessors), Library: d.lib.BLAS.Version, Gemm: c.gemm, Added: c.prepared.Beta != 0}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d ways in %d bytes %+v", maxAlgorithms, gemmWorkspace, wanted))
 	name := hex.EncodeToString(sum[:16]) + ".product"
 	if way, known := d.choices.made[name]; known {
 		return way, nil
 	}
-	way, err := d.remembered(filepath.Join(d.options.Cache, name), c, wanted)
+	way, err := d.cachedChoice(filepath.Join(d.options.Cache, name), c, wanted)
 	if err != nil {
 		return 0, err
 	}
@@ -95,23 +95,23 @@ func (d *Device) choose(c contest) (int, error) {
 
 // remembered reads a choice, or makes it and keeps it. Where two programs choose at once,
 // the first to have written decides for both.
-func (d *Device) remembered(path string, c contest, made choice) (int, error) {
-	way, err := readChoice(path, len(c.ways))
+func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int, error) {
+	way, err := readChoice(path, len(c.algorithms))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return way, err
 	}
-	if made.Seconds, err = d.race(c); err != nil {
+	if made.Seconds, err = d.timeAlgorithms(c); err != nil {
 		return 0, fmt.Errorf("timing the ways to compute it: %w", err)
 	}
-	made.Way = winner(made.Seconds)
+	made.Algorithm = fastest(made.Seconds)
 	text, err := json.MarshalIndent(made, "", "  ")
 	if err != nil {
 		return 0, err
 	}
-	if err := keepFirst(path, append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := writeOnce(path, append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, fmt.Errorf("keeping the way to compute it: %w", err)
 	}
-	return readChoice(path, len(c.ways))
+	return readChoice(path, len(c.algorithms))
 }
 
 func readChoice(path string, ways int) (int, error) {
@@ -119,18 +119,18 @@ func readChoice(path string, ways int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the way chosen before: %w", err)
 	}
-	var made choice
+	var made timedChoice
 	if err := json.Unmarshal(text, &made); err != nil {
 		return 0, fmt.Errorf("%s does not hold a choice (%w); remove it to choose anew", path, err)
 	}
-	if made.Way < 0 || made.Way >= ways {
-		return 0, fmt.Errorf("%s names way %d of %d; remove it to choose anew", path, made.Way, ways)
+	if made.Algorithm < 0 || made.Algorithm >= ways {
+		return 0, fmt.Errorf("%s names way %d of %d; remove it to choose anew", path, made.Algorithm, ways)
 	}
-	return made.Way, nil
+	return made.Algorithm, nil
 }
 
 // winner is the fastest way, but the library's favourite if it is within a fiftieth.
-func winner(seconds []float64) (best int) {
+func fastest(seconds []float64) (best int) {
 	const worth = 0.98
 	for i, s := range seconds {
 		if s < seconds[best] && s < worth*seconds[0] {
@@ -141,7 +141,7 @@ func winner(seconds []float64) (best int) {
 }
 
 // keepFirst writes a file that appears whole, unless there is one already.
-func keepFirst(path string, b []byte) error {
+func writeOnce(path string, b []byte) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 )
 
 // racer is a fake card with ways to compute products of known speed.
-type racer struct {
+type fakeTimer struct {
 	*fake
 	d     *Device
 	took  []time.Duration // by way
@@ -24,12 +24,12 @@ type racer struct {
 	timed int             // times taken
 }
 
-func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
+func newFakeTimer(t *testing.T, cache string, took ...time.Duration) *fakeTimer {
 	t.Helper()
-	r := &racer{fake: newFake(), took: took, of: make([]int, len(took))}
+	r := &fakeTimer{fake: newFake(), took: took, of: make([]int, len(took))}
 	lap := 0 // products since a time was taken
 	r.d = openFake(t, r.fake, Options{Cache: cache})
-	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Product, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Gemm, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 		var ways []driver.Algorithm
 		for i := range r.took {
 			ways = append(ways, driver.Algorithm{Opaque: [8]uint64{uint64(i)}, Workspace: int64(i) << 10})
@@ -54,7 +54,7 @@ func newRacer(t *testing.T, cache string, took ...time.Duration) *racer {
 }
 
 // way is what the device takes for a product of 1024 × 1024 × k.
-func (r *racer) way(t *testing.T, k int64) (int, error) {
+func (r *fakeTimer) algorithm(t *testing.T, k int64) (int, error) {
 	t.Helper()
 	half := func(a, b int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Shape{a, b}} }
 	c, err := op.Make(op.MatMul, op.Attr{}, half(1024, k), half(k, 1024))
@@ -65,16 +65,16 @@ func (r *racer) way(t *testing.T, k int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	taken := p.steps[0].(*product).prepared.Algorithm
+	taken := p.actions[0].(*gemm).prepared.Algorithm
 	if p.workspace != taken.Workspace {
 		t.Errorf("scratch memory of %d bytes, the way needs %d", p.workspace, taken.Workspace)
 	}
 	return int(taken.Opaque[0]), nil
 }
 
-func (r *racer) want(t *testing.T, k int64, want int) {
+func (r *fakeTimer) want(t *testing.T, k int64, want int) {
 	t.Helper()
-	if got, err := r.way(t, k); got != want || err != nil {
+	if got, err := r.algorithm(t, k); got != want || err != nil {
 		t.Errorf("way %d, %v, want %d", got, err, want)
 	}
 }
@@ -84,14 +84,14 @@ const us = time.Microsecond
 // The fastest way is taken, and from then on, whatever is fastest later.
 func TestFastestIsRemembered(t *testing.T) {
 	cache := t.TempDir()
-	r := newRacer(t, cache, 100*us, 80*us, 90*us)
+	r := newFakeTimer(t, cache, 100*us, 80*us, 90*us)
 	r.want(t, 2048, 1)
 	run := r.run
 	r.want(t, 2048, 1)
 	if r.run != run || run == 0 {
 		t.Errorf("%d products run, then %d", run, r.run-run)
 	}
-	again := newRacer(t, cache, 80*us, 100*us, 10*us)
+	again := newFakeTimer(t, cache, 80*us, 100*us, 10*us)
 	again.want(t, 2048, 1)
 	if again.timed > 0 || again.run != 1 {
 		t.Errorf("%d times taken and %d products run; the choice is kept, and its code to be loaded", again.timed, again.run)
@@ -102,25 +102,25 @@ func TestFastestIsRemembered(t *testing.T) {
 // Laps are of about the same time whatever a product takes, and who is far behind runs few.
 func TestRacesAreShort(t *testing.T) {
 	for took, most := range map[time.Duration]int{10 * us: 16, 500 * us: 4, 20 * time.Millisecond: 2} {
-		r := newRacer(t, t.TempDir(), 2*took, took)
+		r := newFakeTimer(t, t.TempDir(), 2*took, took)
 		r.want(t, 2048, 1)
-		if want := 2 * fewest; r.of[0] != want {
+		if want := 2 * minLap; r.of[0] != want {
 			t.Errorf("the way that takes %v was run %d times, want %d", 2*took, r.of[0], want)
 		}
-		if want := 2*fewest + 2*most + 1; r.of[1] != want { // once more to load it
+		if want := 2*minLap + 2*most + 1; r.of[1] != want { // once more to load it
 			t.Errorf("the way that takes %v was run %d times, want %d", took, r.of[1], want)
 		}
 	}
 }
 
 func TestFavouriteStaysUnlessBeaten(t *testing.T) {
-	newRacer(t, t.TempDir(), 100*us, 99*us).want(t, 2048, 0)
+	newFakeTimer(t, t.TempDir(), 100*us, 99*us).want(t, 2048, 0)
 }
 
 // Without a folder to remember choices in, or for little work, nothing is timed; code is
 // loaded all the same.
 func TestNothingIsTimed(t *testing.T) {
-	for _, r := range []*racer{newRacer(t, "", 100*us, 10*us), newRacer(t, t.TempDir(), 100*us, 10*us)} {
+	for _, r := range []*fakeTimer{newFakeTimer(t, "", 100*us, 10*us), newFakeTimer(t, t.TempDir(), 100*us, 10*us)} {
 		k := int64(2048)
 		if r.d.options.Cache != "" {
 			k = 64
@@ -135,17 +135,17 @@ func TestNothingIsTimed(t *testing.T) {
 // A card without room takes the favourite, and keeps to it.
 func TestNoRoomToRace(t *testing.T) {
 	cache := t.TempDir()
-	r := newRacer(t, cache, 100*us, 10*us)
+	r := newFakeTimer(t, cache, 100*us, 10*us)
 	r.failing("Alloc", &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory})
 	r.want(t, 2048, 0)
-	newRacer(t, cache, 100*us, 10*us).want(t, 2048, 0)
+	newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 0)
 }
 
 // Of two programs that choose at once, the first to write decides for both.
 func TestFirstChoiceCounts(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
-	newRacer(t, first, 100*us, 10*us, 50*us).want(t, 2048, 1)
-	r := newRacer(t, second, 100*us, 50*us, 10*us)
+	newFakeTimer(t, first, 100*us, 10*us, 50*us).want(t, 2048, 1)
+	r := newFakeTimer(t, second, 100*us, 50*us, 10*us)
 	run := r.d.lib.BLAS.Run
 	r.d.lib.BLAS.Run = func(h driver.BLASHandle, p *driver.Prepared, a, b, c, d, w driver.Pointer, s driver.Stream) error {
 		if err := os.CopyFS(second, os.DirFS(first)); err != nil && !os.IsExist(err) {
@@ -159,7 +159,7 @@ func TestFirstChoiceCounts(t *testing.T) {
 func TestDamagedChoice(t *testing.T) {
 	for _, text := range []string{"", "{\"way\": 7}", "{\"way\": -1}"} {
 		cache := t.TempDir()
-		newRacer(t, cache, 100*us, 10*us).want(t, 2048, 1)
+		newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 1)
 		kept, err := filepath.Glob(filepath.Join(cache, "*.product"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("kept %v, %v", kept, err)
@@ -167,7 +167,7 @@ func TestDamagedChoice(t *testing.T) {
 		if err := os.WriteFile(kept[0], []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newRacer(t, cache, 100*us, 10*us).way(t, 2048); err == nil || !strings.Contains(err.Error(), kept[0]) {
+		if _, err := newFakeTimer(t, cache, 100*us, 10*us).algorithm(t, 2048); err == nil || !strings.Contains(err.Error(), kept[0]) {
 			t.Errorf("%q gives %v", text, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestDamagedChoice(t *testing.T) {
 
 // Whichever call fails while ways are timed, everything is given back (openFake looks).
 func TestRaceGivesBackWhatItTook(t *testing.T) {
-	good := newRacer(t, t.TempDir(), 100*us, 10*us)
+	good := newFakeTimer(t, t.TempDir(), 100*us, 10*us)
 	n := len(good.log)
 	good.want(t, 2048, 1)
 	tried := map[string]bool{}
@@ -184,9 +184,9 @@ func TestRaceGivesBackWhatItTook(t *testing.T) {
 			continue
 		}
 		tried[name] = true
-		r := newRacer(t, t.TempDir(), 100*us, 10*us)
+		r := newFakeTimer(t, t.TempDir(), 100*us, 10*us)
 		r.failing(name, errMadeUp)
-		if _, err := r.way(t, 2048); err == nil {
+		if _, err := r.algorithm(t, 2048); err == nil {
 			t.Errorf("chosen although %s failed", name)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // coded are the files whose kernels read or write block formats: package quant has the
 // fixed values, so that all devices know the same, and codes.h what is done with them.
-var coded = map[string]bool{"dequantize": true, "coded": true, "update": true}
+var quantizedFiles = map[string]bool{"dequantize": true, "coded": true, "update": true}
 
 // codeCells is how many cells of a sign package quant searches in: all from its first
 // to that of 1.
@@ -19,7 +19,7 @@ const codeCells = 127<<7 - quant.FirstCell + 1
 func codeTables() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "#define CELLS %d\n#define FIRST_CELL %d\n#define ZERO_CODE %d\n", codeCells, quant.FirstCell, quant.Signed.Zero())
-	floats(&text, "fourBitValues", quant.NF4.Values[:], quant.FP4.Values[:])
+	floats(&text, "fourBitValues", quant.FourBitOf(quant.NF4).Values[:], quant.FourBitOf(quant.FP4).Values[:])
 	floats(&text, "dynamicValues", quant.Signed.Values[:], quant.Unsigned.Values[:])
 	fmt.Fprintf(&text, "__device__ const u32 dynamicCells[2][CELLS] = {%s, %s};\n", list(cells(quant.Signed)), list(cells(quant.Unsigned)))
 	return text.String()
@@ -34,7 +34,7 @@ func cells(d *quant.Dynamic) []uint32 {
 		c := d.Cells()[i]
 		rung := uint32(1 << 16)
 		if c.Codes[0] != c.Codes[1] {
-			rung = uint32(c.Rung) & 0xffff
+			rung = uint32(c.Bound) & 0xffff
 		}
 		all[i] = uint32(c.Codes[0])<<17 | (1<<17 - 1 - rung)
 	}

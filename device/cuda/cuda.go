@@ -49,31 +49,31 @@ type Device struct {
 	options Options
 	lib     *driver.Libraries
 	name    string
-	card    card
+	gpu     gpuInfo
 	context driver.Context
 	blas    driver.BLASHandle
 	limit   int64
 	origin  driver.Event
 
 	modules modules
-	choices choices
+	choices algorithmChoices
 	dnn     dnn
 
-	mu       sync.Mutex
-	closed   bool
-	held     int64 // bytes Alloc has given
-	paged    int64 // the same in whole pages
-	most     int64 // the most it ever had
-	live     map[*memory]bool
-	queues   map[*queue]bool
-	products []*driver.Prepared
-	events   []driver.Event // all there are
-	spare    []driver.Event // those nobody uses any more
-	lost     error          // what ended the context
+	mu     sync.Mutex
+	closed bool
+	held   int64 // bytes Alloc has given
+	paged  int64 // the same in whole pages
+	peak   int64 // the most it ever had
+	live   map[*memory]bool
+	queues map[*queue]bool
+	gemms  []*driver.Prepared
+	events []driver.Event // all there are
+	spare  []driver.Event // those nobody uses any more
+	lost   error          // what ended the context
 }
 
 // card is what is known of the hardware.
-type card struct {
+type gpuInfo struct {
 	name            string
 	major, minor    int
 	multiprocessors int
@@ -81,12 +81,12 @@ type card struct {
 }
 
 // NoCardError says that there is no card of a number.
-type NoCardError struct {
-	Cards int // there are
+type NoGPUError struct {
+	GPUs int // there are
 }
 
-func (e *NoCardError) Error() string {
-	return fmt.Sprintf("there are %d cards; the first is card 0", e.Cards)
+func (e *NoGPUError) Error() string {
+	return fmt.Sprintf("there are %d cards; the first is card 0", e.GPUs)
 }
 
 // OldDriverError says that the driver knows only an older CUDA than is needed.
@@ -95,10 +95,10 @@ type OldDriverError struct {
 }
 
 // leastCUDA is the oldest CUDA whose driver has all we call.
-const leastCUDA = 12
+const minCUDA = 12
 
 func (e *OldDriverError) Error() string {
-	return fmt.Sprintf("the driver knows CUDA %d.%d, %d.0 is needed; install a newer driver", e.Major, e.Minor, leastCUDA)
+	return fmt.Sprintf("the driver knows CUDA %d.%d, %d.0 is needed; install a newer driver", e.Major, e.Minor, minCUDA)
 }
 
 // Open opens a device.
@@ -113,7 +113,7 @@ func Open(o Options) (*Device, error) {
 // open opens a device of given libraries. What it has made is given back when it fails.
 func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
-	if err := there(lib.CUDA, o.Ordinal); err != nil {
+	if err := checkDriver(lib.CUDA, o.Ordinal); err != nil {
 		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
 	}
 	if d.context, err = lib.CUDA.Retain(o.Ordinal); err != nil {
@@ -126,9 +126,9 @@ func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 }
 
 // there refuses a driver that is too old, and a card that does not exist.
-func there(c *driver.CUDA, ordinal int) error {
+func checkDriver(c *driver.CUDA, ordinal int) error {
 	major, minor, err := c.Version()
-	if err == nil && major < leastCUDA {
+	if err == nil && major < minCUDA {
 		err = &OldDriverError{major, minor}
 	}
 	if err != nil {
@@ -136,7 +136,7 @@ func there(c *driver.CUDA, ordinal int) error {
 	}
 	n, err := c.DeviceCount()
 	if err == nil && ordinal >= n {
-		err = &NoCardError{Cards: n}
+		err = &NoGPUError{GPUs: n}
 	}
 	return err
 }
@@ -175,19 +175,19 @@ func (d *Device) start() (err error) {
 }
 
 func (d *Device) describe() (err error) {
-	if d.card.name, err = d.lib.CUDA.DeviceName(d.options.Ordinal); err != nil {
+	if d.gpu.name, err = d.lib.CUDA.DeviceName(d.options.Ordinal); err != nil {
 		return err
 	}
 	for attribute, to := range map[int]*int{
-		driver.Major: &d.card.major, driver.Minor: &d.card.minor,
-		driver.Multiprocessors: &d.card.multiprocessors, driver.SharedPerBlock: &d.card.shared,
+		driver.Major: &d.gpu.major, driver.Minor: &d.gpu.minor,
+		driver.Multiprocessors: &d.gpu.multiprocessors, driver.SharedPerBlock: &d.gpu.shared,
 	} {
 		if *to, err = d.lib.CUDA.Attribute(d.options.Ordinal, attribute); err != nil {
 			return err
 		}
 	}
-	if d.card.major < 8 {
-		return fmt.Errorf("%s has compute capability %d.%d, 8.0 is needed", d.card.name, d.card.major, d.card.minor)
+	if d.gpu.major < 8 {
+		return fmt.Errorf("%s has compute capability %d.%d, 8.0 is needed", d.gpu.name, d.gpu.major, d.gpu.minor)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (d *Device) Info() device.Info {
 }
 
 // Card is the name of the hardware: "NVIDIA H200".
-func (d *Device) Card() string { return d.card.name }
+func (d *Device) GPUName() string { return d.gpu.name }
 
 // Address of the card on the PCI bus, as other tools name it: "00000000:1b:00.0".
 func (d *Device) Address() (string, error) {
@@ -239,14 +239,14 @@ func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 		return nil, fmt.Errorf("%s: a kernel for %v: %w", d.name, call.Kind, err)
 	}
 	p, err := d.prepare(call)
-	var reason none
+	var reason unsupported
 	if errors.As(err, &reason) {
 		return nil, &device.NoKernelError{Device: d.name, Call: call, Reason: string(reason)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: a kernel for %v: %w", d.name, call, err)
 	}
-	return &task{device: d, call: call, program: p}, nil
+	return &preparedKernel{device: d, call: call, program: p}, nil
 }
 
 // Close ends the queues and frees what is left. The error names memory that was not
@@ -276,7 +276,7 @@ func (d *Device) Close() error {
 // discard gives handles back.
 func (d *Device) discard() error {
 	var errs []error
-	for _, p := range d.products {
+	for _, p := range d.gemms {
 		errs = append(errs, d.lib.BLAS.Discard(p))
 	}
 	if d.lib.DNN != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // openCard opens the first card, or skips. Kernels are compiled once per machine.
-func openCard(t testing.TB, o Options) *Device {
+func openGPU(t testing.TB, o Options) *Device {
 	t.Helper()
 	o.SearchPaths, o.Cache = searchPaths(), filepath.Join(os.TempDir(), "spillway-kernels")
 	d, err := Open(o)
@@ -23,15 +23,15 @@ func openCard(t testing.TB, o Options) *Device {
 }
 
 func TestConformance(t *testing.T) {
-	openCard(t, Options{}).Close()
-	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{}) },
+	openGPU(t, Options{}).Close()
+	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{}) },
 		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
 }
 
 // A device told to round to tf32 does so in products and attention of f32, and nowhere
 // else.
 func TestTF32(t *testing.T) {
-	openCard(t, Options{}).Close()
+	openGPU(t, Options{}).Close()
 	rounds := map[op.Kind]bool{op.MatMul: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true}
 	bound := func(c op.Case, output int) devicetest.Limit {
 		limit := devicetest.Bound(c, output)
@@ -40,12 +40,12 @@ func TestTF32(t *testing.T) {
 		}
 		return limit
 	}
-	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{TF32: true}) },
+	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{TF32: true}) },
 		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
 }
 
 // A share of the card with a small limit gives exactly that.
 func TestLimit(t *testing.T) {
-	openCard(t, Options{}).Close()
-	devicetest.Run(t, func(t *testing.T) device.Device { return openCard(t, Options{Share: 4, Limit: 8 << 20}) }, devicetest.Options{})
+	openGPU(t, Options{}).Close()
+	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 8 << 20}) }, devicetest.Options{})
 }

@@ -18,11 +18,11 @@ import (
 var tensors = map[dtype.Type]int{dtype.F32: driver.TensorF32, dtype.BF16: driver.TensorBF16, dtype.F16: driver.TensorF16}
 
 // leastVersion of cuDNN that masks scores with infinities.
-const leastVersion = 91000
+const minDNNVersion = 91000
 
 // leastPairs of queries and keys for which cuDNN pays: below, its launches take longer
 // than our kernels.
-const leastPairs = 1 << 24
+const minPairs = 1 << 24
 
 // pairBytes bounds what cuDNN's backward pass holds for pairs of queries and keys: their
 // gradients, of the elements' type, wait in scratch memory until those of the queries
@@ -31,12 +31,12 @@ const pairBytes = 512 << 20
 
 // byDNN says that cuDNN takes the call: every query sees every key, or those up to its
 // own place, on a card whose results were seen to be repeatable.
-func (h heads) byDNN(d *Device) bool {
+func (h heads) fitsDNN(d *Device) bool {
 	a := h.c.Attr
-	if d.lib.DNN == nil || d.lib.DNN.Version < leastVersion || d.card.major != 9 {
+	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || d.gpu.major != 9 {
 		return false
 	}
-	if h.c.In[0].DType == dtype.F32 || h.d%8 != 0 || h.d > 128 || a.Scale <= 0 || h.b*h.heads*h.t*h.s < leastPairs {
+	if h.c.In[0].DType == dtype.F32 || h.d%8 != 0 || h.d > 128 || a.Scale <= 0 || h.b*h.heads*h.t*h.s < minPairs {
 		return false
 	}
 	return !h.masks() && !h.dropout() && (a.Window == 0 || a.Window >= h.s) && (!a.Causal || h.t == h.s)
@@ -76,7 +76,7 @@ type dnn struct {
 }
 
 // planGraph asks cuDNN for a way to compute a graph; nil if it has none.
-func (d *Device) planGraph(g *driver.Graph) (*driver.GraphPlan, error) {
+func (d *Device) planGraph(g *driver.DNNGraph) (*driver.GraphPlan, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (h heads) forwardGraph(d *Device) (p program, err error) {
 		return p, err
 	}
 	o := len(h.c.In)
-	run := &graphRun{device: d, plan: plan, at: []arg{buffer(0), buffer(1), buffer(2), buffer(o), buffer(o + 1)}, scratch: work(0)}
-	return program{workspace: plan.Workspace, steps: []step{run}}, nil
+	run := &graphRun{device: d, plan: plan, at: []arg{buffer(0), buffer(1), buffer(2), buffer(o), buffer(o + 1)}, scratch: scratchAt(0)}
+	return program{workspace: plan.Workspace, actions: []action{run}}, nil
 }
 
 // gradientGraph prepares the backward pass, slice by slice over the same scratch memory;
@@ -161,15 +161,15 @@ func (h heads) gradientGraph(d *Device, s slice) (p program, err error) {
 		return p, err
 	}
 	out, group := len(h.c.In), h.heads/h.keys
-	sums := blocked(plan.Workspace) // of o·do, behind cuDNN's own
+	sums := aligned(plan.Workspace) // of o·do, behind cuDNN's own
 	p.workspace = sums + 4*s.samples*s.keys*group*h.t
 	element := func(n int64) int64 { return h.c.In[0].DType.Bytes(n) }
 	for b := int64(0); b < h.b; b += s.samples {
 		for k := int64(0); k < h.keys; k += s.keys {
 			query, key := element((b*h.t*h.heads+k*group)*h.d), element((b*h.s*h.keys+k)*h.d)
-			p.steps = append(p.steps, &graphRun{device: d, plan: plan, scratch: work(0), at: []arg{
-				at(0, query), at(1, key), at(2, key), at(3, query), at(4, 4*(b*h.heads+k*group)*h.t), at(5, query),
-				work(sums), at(out, query), at(out+1, key), at(out+2, key)}})
+			p.actions = append(p.actions, &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{
+				bufferAt(0, query), bufferAt(1, key), bufferAt(2, key), bufferAt(3, query), bufferAt(4, 4*(b*h.heads+k*group)*h.t), bufferAt(5, query),
+				scratchAt(sums), bufferAt(out, query), bufferAt(out+1, key), bufferAt(out+2, key)}})
 		}
 	}
 	return p, nil

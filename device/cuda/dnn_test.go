@@ -61,20 +61,20 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, by := p.steps[0].(*graphRun); by != c.byDNN {
+			if _, by := p.actions[0].(*graphRun); by != c.byDNN {
 				t.Errorf("%s: %v by cuDNN: %v", c.what, call.Kind, by)
 			}
 		}
 	}
 	large := headsOf(attentionCall(t, dtype.BF16, 1, 4096, 128, llama), 3)
 	d.lib.DNN.Version = 90800
-	if large.byDNN(d) {
+	if large.fitsDNN(d) {
 		t.Error("taken by a library that is too old")
 	}
 	d.lib.DNN.Version = 91900
-	other := &Device{lib: d.lib, card: d.card}
-	other.card.major = 8
-	if large.byDNN(other) {
+	other := &Device{lib: d.lib, gpu: d.gpu}
+	other.gpu.major = 8
+	if large.fitsDNN(other) {
 		t.Error("taken on a card that was not tried")
 	}
 }
@@ -107,13 +107,13 @@ func TestLibraryThatRefuses(t *testing.T) {
 	d, _ := graphs(t)
 	c := attentionCall(t, dtype.BF16, 1, 4096, 128, op.Attr{Heads: 32, KVHeads: 8, Causal: true})
 	var answer error = &driver.UnsupportedError{Tried: 2, Cause: errMadeUp}
-	d.lib.DNN.Prepare = func(driver.DNNHandle, *driver.Graph) (*driver.GraphPlan, error) { return nil, answer }
+	d.lib.DNN.Prepare = func(driver.DNNHandle, *driver.DNNGraph) (*driver.GraphPlan, error) { return nil, answer }
 	for _, call := range []op.Call{c, gradOf(c)} {
 		p, err := d.prepare(call)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ours := p.steps[0].(*launch); !ours {
+		if _, ours := p.actions[0].(*kernelLaunch); !ours {
 			t.Errorf("%v: not our kernel", call.Kind)
 		}
 	}
@@ -137,11 +137,11 @@ func TestLibraryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &device.Launch{Workspace: device.Buffer{Memory: r.card}}
+	l := &device.Launch{Workspace: device.Buffer{Memory: r.gpu}}
 	for i := range 9 {
-		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.card, Offset: int64(i) << 16})
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.gpu, Offset: int64(i) << 16})
 	}
-	for _, s := range p.steps {
+	for _, s := range p.actions {
 		if err := s.run(r.q.(*queue), l); err != nil {
 			t.Fatal(err)
 		}
@@ -149,14 +149,14 @@ func TestLibraryRun(t *testing.T) {
 	// The last slice is of sample 1 and key head 1: a sample on and half a row of heads
 	// on; the sums of a sample lie head by head.
 	const query, key, lse = 16*4*8*2 + 2*8*2, 16*2*8*2 + 8*2, 4*16*4 + 2*16*4
-	base := driver.Pointer(r.card.(*memory).at)
+	base := driver.Pointer(r.gpu.(*memory).at)
 	for i, on := range []driver.Pointer{query, key, key, query, lse, query} {
 		if got, want := given[3][i], base+driver.Pointer(i)<<16+on; got != want {
 			t.Errorf("operand %d of the last slice at %x, want %x", i, got, want)
 		}
 	}
 	if n := len(slices.DeleteFunc(slices.Clone(r.log), func(s string) bool { return s != "SetStream" })); n != 1 {
-		t.Errorf("the stream was told %d times in %d runs", n, len(p.steps))
+		t.Errorf("the stream was told %d times in %d runs", n, len(p.actions))
 	}
 	if given[0][6] == given[0][10] || given[0][10] != base {
 		t.Errorf("sums at %x, scratch memory at %x", given[0][6], given[0][10])
@@ -166,7 +166,7 @@ func TestLibraryRun(t *testing.T) {
 // On a card with cuDNN: its attention is the flash kernel's and the reference's, and it
 // gives the same bits every time.
 func TestLibraryIsFlash(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	if d.lib.DNN == nil {
 		t.Skip("cuDNN is not installed")
@@ -209,8 +209,8 @@ func TestLibraryIsFlash(t *testing.T) {
 			}
 			both := func(graph, flash program, errs ...error) (program, program) {
 				t.Helper()
-				if err := errors.Join(errs...); err != nil || len(graph.steps) == 0 {
-					t.Fatalf("%d steps, %v", len(graph.steps), err)
+				if err := errors.Join(errs...); err != nil || len(graph.actions) == 0 {
+					t.Fatalf("%d steps, %v", len(graph.actions), err)
 				}
 				return graph, flash
 			}
@@ -233,7 +233,7 @@ func TestLibraryIsFlash(t *testing.T) {
 
 // What cuDNN takes of the card it takes when a kernel is asked for, so that plans know.
 func TestLibraryTakesItsMemoryEarly(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	if d.lib.DNN == nil {
 		t.Skip("cuDNN is not installed")

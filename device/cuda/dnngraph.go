@@ -12,7 +12,7 @@ type grapher struct {
 	h       heads
 	element int
 	b, n, k int64 // samples, heads and key heads of the graph: of a slice
-	graph   driver.Graph
+	graph   driver.DNNGraph
 	made    int64 // tensors so far
 }
 
@@ -108,7 +108,7 @@ func (g *grapher) seen(x *driver.Tensor) *driver.Tensor {
 }
 
 // graph of the forward pass. Outside: q, k, v, o, lse.
-func (h heads) graph() *driver.Graph {
+func (h heads) graph() *driver.DNNGraph {
 	g := h.grapher(slice{h.b, h.keys})
 	q, k, v, o, lse := g.queries(), g.turned(g.keys()), g.keys(), g.queries(), g.lines(h.heads)
 	s := g.matmul(g.scores(driver.TensorF32), q, k)
@@ -123,7 +123,7 @@ func (h heads) graph() *driver.Graph {
 
 // gradGraph is of the backward pass of a slice. Outside: q, k, v, o, lse, do, sums of
 // o·do, dq, dk, dv.
-func (h heads) gradGraph(s slice) *driver.Graph {
+func (h heads) gradGraph(s slice) *driver.DNNGraph {
 	g := h.grapher(s)
 	q, k, v, o, lse, do := g.queries(), g.turned(g.keys()), g.turned(g.keys()), g.queries(), g.lines(h.heads), g.queries()
 	inner, dq, dk, dv := g.lines(g.n), g.queries(), g.keys(), g.keys()

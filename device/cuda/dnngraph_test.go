@@ -135,13 +135,13 @@ func pointwise(o driver.Operation, i [4]int64, x, b, t float64) float64 {
 }
 
 // graphs makes a device of a fake card whose cuDNN remembers the graph of each plan.
-func graphs(t *testing.T) (*Device, map[*driver.GraphPlan]*driver.Graph) {
+func graphs(t *testing.T) (*Device, map[*driver.GraphPlan]*driver.DNNGraph) {
 	t.Helper()
-	f, told := newFake(), map[*driver.GraphPlan]*driver.Graph{}
+	f, told := newFake(), map[*driver.GraphPlan]*driver.DNNGraph{}
 	d := openFake(t, f, Options{})
 	d.lib.DNN = f.dnn()
 	plain := d.lib.DNN.Prepare
-	d.lib.DNN.Prepare = func(h driver.DNNHandle, g *driver.Graph) (*driver.GraphPlan, error) {
+	d.lib.DNN.Prepare = func(h driver.DNNHandle, g *driver.DNNGraph) (*driver.GraphPlan, error) {
 		p, err := plain(h, g)
 		told[p] = g
 		return p, err
@@ -151,7 +151,7 @@ func graphs(t *testing.T) (*Device, map[*driver.GraphPlan]*driver.Graph) {
 
 // compute carries the steps of a program out: buffers are operands, then outputs; the
 // last is scratch memory.
-func compute(steps []step, told map[*driver.GraphPlan]*driver.Graph, memory [][]float64, bytes func(buffer int) int64) {
+func compute(steps []action, told map[*driver.GraphPlan]*driver.DNNGraph, memory [][]float64, bytes func(buffer int) int64) {
 	for _, s := range steps {
 		run := s.(*graphRun)
 		g := told[run.plan]
@@ -210,15 +210,15 @@ func checkGraphs(t *testing.T, heads int64, causal bool, s slice) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := int(b / s.samples * keys / s.keys); len(p.steps) != want {
-		t.Errorf("%d slices, want %d", len(p.steps), want)
+	if want := int(b / s.samples * keys / s.keys); len(p.actions) != want {
+		t.Errorf("%d slices, want %d", len(p.actions), want)
 	}
 	againstReference(t, grad, p, told, []op.Array{in[0], in[1], in[2], out[0], out[1], numtest.Random(c.In[0], 9)})
 }
 
 // againstReference computes a program and compares it with the op's reference, whose
 // outputs it returns.
-func againstReference(t *testing.T, c op.Call, p program, told map[*driver.GraphPlan]*driver.Graph, in []op.Array) (want []op.Array) {
+func againstReference(t *testing.T, c op.Call, p program, told map[*driver.GraphPlan]*driver.DNNGraph, in []op.Array) (want []op.Array) {
 	t.Helper()
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
 	var memory [][]float64
@@ -235,7 +235,7 @@ func againstReference(t *testing.T, c op.Call, p program, told map[*driver.Graph
 		t.Fatal(err)
 	}
 	memory = append(memory, make([]float64, 1<<12))
-	compute(p.steps, told, memory, func(i int) int64 { return types[i].DType.Bytes(1) })
+	compute(p.actions, told, memory, func(i int) int64 { return types[i].DType.Bytes(1) })
 	for i, w := range want {
 		if off := numtest.Compare(memory[len(c.In)+i], w.F); off.Max > 1e-6 {
 			t.Errorf("output %d of %v is off by %v", i, c.Kind, off)
@@ -259,7 +259,7 @@ func TestGraphsAreWellFormed(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := headsOf(call, 3)
-				for _, g := range []*driver.Graph{h.graph(), h.gradGraph(slice{1, c.keys / 2})} {
+				for _, g := range []*driver.DNNGraph{h.graph(), h.gradGraph(slice{1, c.keys / 2})} {
 					if err := lib.Describe(g); err != nil {
 						t.Errorf("%v: %v", call, err)
 					}

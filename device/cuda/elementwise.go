@@ -8,9 +8,9 @@ import (
 )
 
 // packs prepares a kernel of elementwise.cu: a thread per pack of the first output.
-func (d *Device) packs(c op.Call, name string, args ...arg) (program, error) {
+func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, error) {
 	n := c.Out[0].Shape.Elements()
-	return just(d.line(of("elementwise", c.In[0].DType), name, parts(n, threads*lanes(c.In[0].DType)), threads, args...))
+	return single(d.line(unitFor("elementwise", c.In[0].DType), name, ceilDiv(n, threads*elementsPerLoad(c.In[0].DType)), threads, args...))
 }
 
 // scaled is Copy and Scale.
@@ -19,7 +19,7 @@ func scaled(d *Device, c op.Call) (program, error) {
 	if c.Kind == op.Scale {
 		by = c.Attr.Scale
 	}
-	return d.packs(c, "scale", buffer(0), buffer(1), i64(c.Out[0].Shape.Elements()), f32(by), flag(c.Attr.Accumulate))
+	return d.elementwise(c, "scale", buffer(0), buffer(1), i64(c.Out[0].Shape.Elements()), f32(by), flag(c.Attr.Accumulate))
 }
 
 // combined is Add and Mul.
@@ -30,31 +30,31 @@ func combined(d *Device, c op.Call) (program, error) {
 	}
 	n, period := c.Out[0].Shape.Elements(), c.In[1].Shape.Elements()
 	if n == period {
-		return d.packs(c, name, buffer(0), buffer(1), buffer(2), i64(n), flag(c.Attr.Accumulate))
+		return d.elementwise(c, name, buffer(0), buffer(1), buffer(2), i64(n), flag(c.Attr.Accumulate))
 	}
-	return d.packs(c, name+"Repeated", buffer(0), buffer(1), buffer(2), i64(n), i64(period), flag(c.Attr.Accumulate))
+	return d.elementwise(c, name+"Repeated", buffer(0), buffer(1), buffer(2), i64(n), i64(period), flag(c.Attr.Accumulate))
 }
 
 // function1 is the ops with a function of one number; each function has its kernel.
-func function1(d *Device, c op.Call) (program, error) {
+func activation(d *Device, c op.Call) (program, error) {
 	name := map[op.Kind]string{op.Unary: "unary", op.UnaryGrad: "unaryGrad", op.Gated: "gated", op.GatedGrad: "gatedGrad"}[c.Kind]
 	var args []arg
 	for i := range len(c.In) + len(c.Out) {
 		args = append(args, buffer(i))
 	}
-	return d.packs(c, fmt.Sprint(name, uint8(c.Attr.Func)), append(args, i64(c.Out[0].Shape.Elements()))...)
+	return d.elementwise(c, fmt.Sprint(name, uint8(c.Attr.Func)), append(args, i64(c.Out[0].Shape.Elements()))...)
 }
 
 func dropout(d *Device, c op.Call) (program, error) {
 	n, p := c.In[0].Shape.Elements(), c.Attr.Prob
-	return d.packs(c, "dropout", buffer(0), buffer(1), i64(n), i64(n/c.In[0].Shape[0]),
+	return d.elementwise(c, "dropout", buffer(0), buffer(1), i64(n), i64(n/c.In[0].Shape[0]),
 		f32(p), f32(1/(1-p)), i64(int64(c.Attr.Stream)), key(), row())
 }
 
 func cast(d *Device, c op.Call) (program, error) {
 	name := map[dtype.Type]string{dtype.F32: "castToF32", dtype.BF16: "castToBF16", dtype.F16: "castToF16"}[c.Attr.To]
 	if name == "" {
-		return program{}, none("casts to " + c.Attr.To.String() + " are not handled")
+		return program{}, unsupported("casts to " + c.Attr.To.String() + " are not handled")
 	}
-	return d.packs(c, name, buffer(0), buffer(1), i64(c.In[0].Shape.Elements()))
+	return d.elementwise(c, name, buffer(0), buffer(1), i64(c.In[0].Shape.Elements()))
 }

@@ -50,7 +50,7 @@ func inChild(t *testing.T) {
 // When another program takes nine tenths of the card, a device that is open says so with
 // the numbers, and one that is opened then offers what is left.
 func TestAnotherProgramTakesTheCard(t *testing.T) {
-	early := openCard(t, Options{})
+	early := openGPU(t, Options{})
 	defer early.Close()
 	in, out, cmd := again(t, "TestHoldTheCard")
 	for {
@@ -67,7 +67,7 @@ func TestAnotherProgramTakesTheCard(t *testing.T) {
 	if !errors.As(err, &full) || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("half of the card although nine tenths are taken: %v", err)
 	}
-	late := openCard(t, Options{})
+	late := openGPU(t, Options{})
 	limit, whole := late.Info().Limit, early.Info().Limit
 	if limit > whole/8 {
 		t.Errorf("%d of %d bytes are offered although nine tenths are taken", limit, whole)
@@ -86,7 +86,7 @@ func TestAnotherProgramTakesTheCard(t *testing.T) {
 // TestHoldTheCard is the other program: it holds nine tenths until it is told to end.
 func TestHoldTheCard(t *testing.T) {
 	inChild(t)
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	m, err := d.Alloc(d.Info().Limit / 10 * 9)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestHoldTheCard(t *testing.T) {
 // A kernel that writes where there is no memory ends the context: the error names the
 // op, comes out once, and the process goes on to close the device.
 func TestLaunchOutOfRange(t *testing.T) {
-	openCard(t, Options{}).Close()
+	openGPU(t, Options{}).Close()
 	_, out, cmd := again(t, "TestWriteNowhere")
 	said, err := io.ReadAll(out)
 	if err := errors.Join(err, cmd.Wait()); err != nil {
@@ -120,7 +120,7 @@ func TestLaunchOutOfRange(t *testing.T) {
 // TestWriteNowhere launches a kernel on an address that nobody has.
 func TestWriteNowhere(t *testing.T) {
 	inChild(t)
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	c, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(64)})
 	if err != nil {
 		t.Fatal(err)

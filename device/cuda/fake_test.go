@@ -150,26 +150,26 @@ func (f *fake) cuda() *driver.CUDA {
 		Launch:       f.launch,
 
 		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },
-		EndCapture: func(driver.Stream) (driver.Noted, error) {
+		EndCapture: func(driver.Stream) (driver.Graph, error) {
 			h, err := f.take("EndCapture", "noted")
-			return driver.Noted(h), err
+			return driver.Graph(h), err
 		},
-		LastNode: func(driver.Stream) (driver.Node, error) { return 77, f.call("LastNode") },
-		Instantiate: func(driver.Noted) (driver.Replay, error) {
+		LastNode: func(driver.Stream) (driver.GraphNode, error) { return 77, f.call("LastNode") },
+		Instantiate: func(driver.Graph) (driver.GraphExec, error) {
 			h, err := f.take("Instantiate", "replay")
-			return driver.Replay(h), err
+			return driver.GraphExec(h), err
 		},
-		SetNode:     func(_ driver.Replay, _ driver.Node, l *driver.Launch) error { return f.note("SetNode", l) },
-		Replay:      func(driver.Replay, driver.Stream) error { return f.call("Replay") },
-		CloseReplay: func(driver.Replay) error { return f.give("CloseReplay", "replay") },
-		CloseNoted:  func(driver.Noted) error { return f.give("CloseNoted", "noted") },
+		SetNode:        func(_ driver.GraphExec, _ driver.GraphNode, l *driver.Launch) error { return f.record("SetNode", l) },
+		LaunchGraph:    func(driver.GraphExec, driver.Stream) error { return f.call("Replay") },
+		CloseGraphExec: func(driver.GraphExec) error { return f.give("CloseReplay", "replay") },
+		CloseGraph:     func(driver.Graph) error { return f.give("CloseNoted", "noted") },
 	}
 }
 
-func (f *fake) launch(l *driver.Launch) error { return f.note("Launch", l) }
+func (f *fake) launch(l *driver.Launch) error { return f.record("Launch", l) }
 
 // note keeps the parameters of a launch.
-func (f *fake) note(name string, l *driver.Launch) error {
+func (f *fake) record(name string, l *driver.Launch) error {
 	err := f.call(name)
 	f.last, f.slots = *l, nil
 	for _, p := range l.Params {
@@ -192,7 +192,7 @@ func (f *fake) blas() *driver.BLAS {
 			return driver.BLASHandle(h), err
 		},
 		Destroy: func(driver.BLASHandle) error { return f.give("Destroy", "blas") },
-		Prepare: func(driver.BLASHandle, driver.Product, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+		Prepare: func(driver.BLASHandle, driver.Gemm, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 			_, err := f.take("Prepare", "product")
 			return &driver.Prepared{}, []driver.Algorithm{{Workspace: 512}}, err
 		},
@@ -214,7 +214,7 @@ func (f *fake) dnn() *driver.DNN {
 		},
 		Destroy:   func(driver.DNNHandle) error { return f.give("DestroyDNN", "dnn") },
 		SetStream: func(driver.DNNHandle, driver.Stream) error { return f.call("SetStream") },
-		Prepare: func(driver.DNNHandle, *driver.Graph) (*driver.GraphPlan, error) {
+		Prepare: func(driver.DNNHandle, *driver.DNNGraph) (*driver.GraphPlan, error) {
 			if _, err := f.take("PrepareGraph", "graph"); err != nil {
 				return nil, err
 			}

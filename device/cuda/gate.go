@@ -12,7 +12,7 @@ import (
 // gate lets a stream wait for what goroutines of this process do, such as reading a
 // disk: the stream waits until a number in page-locked memory has been reached, and a
 // goroutine counts it up as the events happen, in the order they were waited for.
-type gate struct {
+type hostGate struct {
 	memory *memory
 	waits  chan awaited
 	ended  chan struct{}
@@ -29,21 +29,23 @@ type awaited struct {
 const gateWaits = 4096
 
 // newGate makes a gate. Its memory is its own, not one of those Close asks back.
-func (d *Device) newGate() (*gate, error) {
+func (d *Device) newGate() (*hostGate, error) {
 	m, err := d.pinned(int64(unsafe.Sizeof(uint32(0))))
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{memory: m, waits: make(chan awaited, gateWaits), ended: make(chan struct{})}
+	g := &hostGate{memory: m, waits: make(chan awaited, gateWaits), ended: make(chan struct{})}
 	go g.serve()
 	return g, nil
 }
 
 // number is what the stream looks at.
-func (g *gate) number() *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(g.memory.Host()))) }
+func (g *hostGate) number() *uint32 {
+	return (*uint32)(unsafe.Pointer(unsafe.SliceData(g.memory.Host())))
+}
 
 // serve counts events up as they happen.
-func (g *gate) serve() {
+func (g *hostGate) serve() {
 	defer close(g.ended)
 	var passed uint32
 	for w := range g.waits {
@@ -55,7 +57,7 @@ func (g *gate) serve() {
 
 // hold makes the stream wait for the event's latest record. The context must be
 // current.
-func (g *gate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) error {
+func (g *hostGate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) error {
 	w := awaited{e, e.Issued()}
 	if w.record == 0 {
 		return nil
@@ -66,7 +68,7 @@ func (g *gate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) erro
 }
 
 // close ends the goroutine. Nothing may wait any more, and the context must be current.
-func (g *gate) close() error {
+func (g *hostGate) close() error {
 	close(g.waits)
 	<-g.ended
 	return g.memory.release()

@@ -12,9 +12,9 @@ type maker func(d *Device, c op.Call) (program, error)
 
 // makers lists the kinds there are kernels for, a file per family.
 var makers = map[op.Kind]maker{
-	op.MatMul:       matMul,
-	op.CodedProduct: codedProduct,
-	op.InverseNorm:  inverseNorm,
+	op.MatMul:          matMul,
+	op.QuantizedMatmul: quantizedMatmul,
+	op.InverseNorm:     inverseNorm,
 
 	op.Embedding:     embedding,
 	op.EmbeddingGrad: embeddingGrad,
@@ -23,10 +23,10 @@ var makers = map[op.Kind]maker{
 	op.Add:        combined,
 	op.Mul:        combined,
 	op.Scale:      scaled,
-	op.Unary:      function1,
-	op.UnaryGrad:  function1,
-	op.Gated:      function1,
-	op.GatedGrad:  function1,
+	op.Unary:      activation,
+	op.UnaryGrad:  activation,
+	op.Gated:      activation,
+	op.GatedGrad:  activation,
 	op.Dropout:    dropout,
 	op.Cast:       cast,
 	op.Dequantize: dequantize,
@@ -59,18 +59,18 @@ var makers = map[op.Kind]maker{
 }
 
 // none is the reason why there is no kernel for a call.
-type none string
+type unsupported string
 
-func (n none) Error() string { return string(n) }
+func (n unsupported) Error() string { return string(n) }
 
 // prepare makes the program of a call.
 func (d *Device) prepare(c op.Call) (program, error) {
 	make, known := makers[c.Kind]
 	if !known {
-		return program{}, none("the kind is not implemented")
+		return program{}, unsupported("the kind is not implemented")
 	}
 	for _, t := range c.In {
-		if err := known32(c, t.DType); err != nil {
+		if err := checkType(c, t.DType); err != nil {
 			return program{}, err
 		}
 	}
@@ -81,7 +81,7 @@ func (d *Device) prepare(c op.Call) (program, error) {
 }
 
 // known32 refuses element types no kernel works on.
-func known32(c op.Call, t dtype.Type) error {
+func checkType(c op.Call, t dtype.Type) error {
 	if t.Block() {
 		return nil // the rule of the op says where they may be
 	}
@@ -93,14 +93,14 @@ func known32(c op.Call, t dtype.Type) error {
 			return nil
 		}
 	}
-	return none(fmt.Sprintf("operands of type %v are not handled", t))
+	return unsupported(fmt.Sprintf("operands of type %v are not handled", t))
 }
 
 // same refuses operands that are not all of one element type.
 func same(types ...op.Type) error {
 	for _, t := range types {
 		if t.DType != types[0].DType {
-			return none(fmt.Sprintf("operands of types %v and %v together are not handled", types[0].DType, t.DType))
+			return unsupported(fmt.Sprintf("operands of types %v and %v together are not handled", types[0].DType, t.DType))
 		}
 	}
 	return nil
@@ -117,23 +117,23 @@ func empty(types []op.Type) bool {
 }
 
 // of is the unit of a file for an element type.
-func of(file string, t dtype.Type) unit { return unit{file: file, element: t} }
+func unitFor(file string, t dtype.Type) unit { return unit{file: file, element: t} }
 
 // line prepares a launch of a one-dimensional grid.
-func (d *Device) line(u unit, name string, blocks, threads int64, args ...arg) (*launch, error) {
+func (d *Device) line(u unit, name string, blocks, threads int64, args ...arg) (*kernelLaunch, error) {
 	return d.grid(u, name, [3]int64{blocks, 1, 1}, [3]int64{threads, 1, 1}, 0, args...)
 }
 
 // grid prepares a launch.
-func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, args ...arg) (*launch, error) {
+func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, args ...arg) (*kernelLaunch, error) {
 	f, err := d.function(u, name, shared)
 	if err != nil {
 		return nil, err
 	}
 	if grid[0] >= 1<<31 || grid[1] >= 1<<16 || grid[2] >= 1<<16 {
-		return nil, none(fmt.Sprintf("a grid of %v blocks is larger than the card takes", grid))
+		return nil, unsupported(fmt.Sprintf("a grid of %v blocks is larger than the card takes", grid))
 	}
-	k := &launch{function: f, shared: uint32(shared), args: args}
+	k := &kernelLaunch{function: f, shared: uint32(shared), args: args}
 	for i := range 3 {
 		k.grid[i], k.block[i] = uint32(grid[i]), uint32(block[i])
 	}
@@ -141,24 +141,24 @@ func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, a
 }
 
 // just is a program of one launch.
-func just(k *launch, err error) (program, error) {
-	return program{steps: []step{k}}, err
+func single(k *kernelLaunch, err error) (program, error) {
+	return program{actions: []action{k}}, err
 }
 
 // parts is how many pieces of a size n takes.
-func parts(n, size int64) int64 { return (n + size - 1) / size }
+func ceilDiv(n, size int64) int64 { return (n + size - 1) / size }
 
 // lanes is how many elements a thread loads at once.
-func lanes(t dtype.Type) int64 { return vectorBytes / t.Bytes(1) }
+func elementsPerLoad(t dtype.Type) int64 { return vectorBytes / t.Bytes(1) }
 
 // stride is the grid of kernels that walk over n elements in steps of the grid: enough
 // blocks to fill the card, fewer for less.
-func (d *Device) stride(n int64) int64 {
-	return max(1, min(parts(n, threads), int64(d.card.multiprocessors)*8))
+func (d *Device) strideBlocks(n int64) int64 {
+	return max(1, min(ceilDiv(n, threads), int64(d.gpu.multiprocessors)*8))
 }
 
 // threads of a block where nothing else decides.
 const threads = 256
 
 // blocked rounds scratch memory up so that what follows is aligned.
-func blocked(bytes int64) int64 { return parts(bytes, alignment) * alignment }
+func aligned(bytes int64) int64 { return ceilDiv(bytes, alignment) * alignment }

@@ -46,7 +46,7 @@ func measured(tb testing.TB) probe.Rates {
 }
 
 // leanMachine is an H200 with its measured rates.
-func leanMachine(tb testing.TB) machine.Machine {
+func smallMachine(tb testing.TB) machine.Machine {
 	tb.Helper()
 	m, err := machine.Parse("h200,host:110GiB")
 	if err != nil {
@@ -57,9 +57,9 @@ func leanMachine(tb testing.TB) machine.Machine {
 }
 
 // leanOptions are adapters of rank 16 beside 4-bit weights, with 8-bit states.
-func leanOptions(tb testing.TB, on device.Device, seq int64, budget units.Bytes) spillway.PlanOptions {
+func smallOptions(tb testing.TB, on device.Device, seq int64, budget units.Bytes) spillway.Options {
 	tb.Helper()
-	o := spillway.PlanOptions{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: leanMachine(tb), On: []device.Device{on}, Budget: int64(budget)}
+	o := spillway.Options{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: smallMachine(tb), On: []device.Device{on}, Budget: int64(budget)}
 	o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 16, 32, []string{lora.AllLinear}
 	var err error
 	if o.Optimizer, err = optim.Parse("paged_adamw_8bit"); err != nil {
@@ -104,7 +104,7 @@ func reading(tb testing.TB, seq int64) train.Feed {
 
 // lean is a training of adapters. Benchmarks tell it step by step on standard error: a
 // card is lent for seconds, and what was measured must not be lost.
-type lean struct {
+type smallestRun struct {
 	Plan    *plan.Plan
 	Losses  []float64
 	Seconds []float64
@@ -112,7 +112,7 @@ type lean struct {
 	quiet   bool
 }
 
-func (l *lean) tell(format string, args ...any) {
+func (l *smallestRun) report(format string, args ...any) {
 	if l.quiet {
 		return
 	}
@@ -120,26 +120,26 @@ func (l *lean) tell(format string, args ...any) {
 }
 
 // middle is the median time of the iterations after the first, which captures the others.
-func (l *lean) middle() float64 {
+func (l *smallestRun) middle() float64 {
 	list := slices.Sorted(slices.Values(l.Seconds[min(1, len(l.Seconds)-1):]))
 	return list[len(list)/2]
 }
 
 // bound is the least an iteration of the plan takes on a card of these rates: its
 // arithmetic as large products, or what crosses the link.
-func (l *lean) bound(r probe.Rates) float64 {
+func (l *smallestRun) bound(r probe.Rates) float64 {
 	f := l.Plan.Forecast
 	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.In), float64(f.BytesOut)/float64(r.Out))
 }
 
 // trainLean starts the plan of a job and trains for some iterations. after is called at
 // the end, while everything is still allocated.
-func trainLean(tb testing.TB, job *spillway.Job, iterations int, after func(*lean)) *lean {
+func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(*smallestRun)) *smallestRun {
 	tb.Helper()
 	_, told := tb.(*testing.B)
-	l, o := &lean{begun: time.Now(), Plan: job.Plan, quiet: !told}, job.Options
+	l, o := &smallestRun{begun: time.Now(), Plan: job.Plan, quiet: !told}, job.Options
 	peak := job.Plan.Peak()
-	l.tell("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
+	l.report("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
 		units.Bytes(peak[plan.OnDevice]), units.Bytes(peak[plan.Pinned]+peak[plan.OnHost]))
 	e, err := job.Start()
 	if err != nil {
@@ -150,9 +150,9 @@ func trainLean(tb testing.TB, job *spillway.Job, iterations int, after func(*lea
 			tb.Error(err)
 		}
 	}()
-	l.tell("started")
-	if o.Policy.Begin().Active {
-		o.Optimizer = o.Policy.Compressed(o.Optimizer)
+	l.report("started")
+	if o.StatePolicy.Begin().Active {
+		o.Optimizer = o.StatePolicy.Compressed(o.Optimizer)
 	}
 	t, err := train.New(e, reading(tb, o.Seq), train.Config{Optimizer: o.Optimizer})
 	if err != nil {
@@ -165,7 +165,7 @@ func trainLean(tb testing.TB, job *spillway.Job, iterations int, after func(*lea
 			tb.Fatal(err)
 		}
 		l.Losses, l.Seconds = append(l.Losses, r.Loss), append(l.Seconds, time.Since(begin).Seconds())
-		l.tell("loss %.4f, %.3f s", r.Loss, l.Seconds[len(l.Seconds)-1])
+		l.report("loss %.4f, %.3f s", r.Loss, l.Seconds[len(l.Seconds)-1])
 	}
 	if after != nil {
 		after(l)
@@ -174,7 +174,7 @@ func trainLean(tb testing.TB, job *spillway.Job, iterations int, after func(*lea
 }
 
 // opened plans a model of a published shape.
-func opened(tb testing.TB, model string, o spillway.PlanOptions) *spillway.Job {
+func opened(tb testing.TB, model string, o spillway.Options) *spillway.Job {
 	tb.Helper()
 	m, err := spillway.Open(model)
 	if err != nil {
@@ -201,10 +201,10 @@ func lent(tb testing.TB) *cuda.Device {
 // Adapters beside 4-bit weights learn the same on the card wherever the weights rest.
 func TestLeanPlansAgree(t *testing.T) {
 	d := lent(t)
-	whole := trainLean(t, within(t, "small-llama", d, 128, 2*units.GiB, planner.Insist{}), 6, nil)
-	streamed := leanOptions(t, d, 128, 0)
-	streamed.Choose = planner.Alike(true, true, planner.KeepNone, 2)
-	if other := trainLean(t, opened(t, "small-llama", streamed), 6, nil); !slices.Equal(whole.Losses, other.Losses) {
+	whole := trainSmallest(t, within(t, "small-llama", d, 128, 2*units.GiB, planner.Constraints{}), 6, nil)
+	streamed := smallOptions(t, d, 128, 0)
+	streamed.Choose = planner.Uniform(true, true, planner.SaveNone, 2)
+	if other := trainSmallest(t, opened(t, "small-llama", streamed), 6, nil); !slices.Equal(whole.Losses, other.Losses) {
 		t.Errorf("losses %v with all on the card, %v with weights from the host", whole.Losses, other.Losses)
 	}
 	if !(whole.Losses[5] < whole.Losses[0]) {
@@ -219,11 +219,11 @@ func footprint(d *cuda.Device, p *plan.Plan) int64 {
 
 // within plans a model so that all the driver counts is at most so much: its own needs and
 // the kernels', which are known when they were asked for, are taken off.
-func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, insist planner.Insist) *spillway.Job {
+func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, insist planner.Constraints) *spillway.Job {
 	tb.Helper()
-	o := leanOptions(tb, d, seq, most)
-	o.Insist = insist
-	o.Insist.Updates = planner.ByDevice // the processor rounds roots otherwise than the card
+	o := smallOptions(tb, d, seq, most)
+	o.Constraints = insist
+	o.Constraints.Updates = planner.ByDevice // the processor rounds roots otherwise than the card
 	for {
 		job := opened(tb, model, o)
 		over := footprint(d, job.Plan) - int64(most)
@@ -238,16 +238,16 @@ func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.B
 // and with the weights that do not fit into a quarter of that in host memory. All learn the
 // same to the bit.
 func BenchmarkLean70B(b *testing.B) {
-	resident := planner.Insist{Weights: plan.OnDevice}
-	checkpointed := planner.Insist{Weights: plan.OnDevice, Activations: planner.Recomputed}
+	resident := planner.Constraints{Weights: plan.OnDevice}
+	checkpointed := planner.Constraints{Weights: plan.OnDevice, Activations: planner.Recomputed}
 	for _, model := range []string{"llama-2-70b", "llama-3-70b"} {
 		for _, seq := range []int64{2048, 4096} {
 			b.Run(fmt.Sprintf("%s/%d", model, seq), func(b *testing.B) {
 				d := lent(b)
 				for b.Loop() {
-					plain := lean70B(b, d, model, seq, 48*units.GiB, checkpointed)
-					little := lean70B(b, d, model, seq, 12*units.GiB, planner.Insist{})
-					best := lean70B(b, d, model, seq, 48*units.GiB, resident)
+					plain := smallest70B(b, d, model, seq, 48*units.GiB, checkpointed)
+					little := smallest70B(b, d, model, seq, 12*units.GiB, planner.Constraints{})
+					best := smallest70B(b, d, model, seq, 48*units.GiB, resident)
 					b.ReportMetric(plain.middle()/little.middle(), "of-checkpointed")
 					b.ReportMetric(best.middle()/little.middle(), "of-fastest-resident")
 					if !slices.Equal(plain.Losses, little.Losses) || !slices.Equal(best.Losses, little.Losses) {
@@ -261,17 +261,17 @@ func BenchmarkLean70B(b *testing.B) {
 
 // lean70B trains within what the driver counts, and says how that and the time compare
 // with what was expected and with the bound.
-func lean70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, insist planner.Insist) *lean {
+func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, insist planner.Constraints) *smallestRun {
 	b.Helper()
 	job, r := within(b, model, d, seq, most, insist), measured(b)
 	expected := footprint(d, job.Plan)
-	return trainLean(b, job, 6, func(l *lean) {
+	return trainSmallest(b, job, 6, func(l *smallestRun) {
 		free, total, err := d.Memory()
 		if err != nil {
 			b.Fatal(err)
 		}
 		took, useful := l.middle(), 4*float64(job.Spec.Count())*float64(seq)
-		l.tell("%v at most: the driver counts %v, %+.2f%% expected; %.3f s, %+.1f%% expected; %.0f tokens/s, %.1f%% of the bound, %.0f TFLOP/s counted as 4·P·tokens",
+		l.report("%v at most: the driver counts %v, %+.2f%% expected; %.3f s, %+.1f%% expected; %.0f tokens/s, %.1f%% of the bound, %.0f TFLOP/s counted as 4·P·tokens",
 			most, units.Bytes(total-free), 100*(float64(expected)/float64(total-free)-1), took, 100*(l.Plan.Forecast.StepSeconds/took-1),
 			float64(seq)/took, 100*l.bound(r)/took, useful/took/1e12)
 		if l.Losses[len(l.Losses)-1] >= l.Losses[0] || total-free > int64(most) {

@@ -6,21 +6,21 @@ import (
 )
 
 // foldLosses sums the losses of rows, which lie in the workspace.
-func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*launch, error) {
-	return d.line(of("reduce", t), "foldLosses", 1, 1024, work(int64(rows)), buffer(scale), buffer(loss), i64(n))
+func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*kernelLaunch, error) {
+	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(int64(rows)), buffer(scale), buffer(loss), i64(n))
 }
 
 func crossEntropy(d *Device, c op.Call) (program, error) {
 	rows, classes, t := c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[0].DType
 	return sequence(4*rows,
-		func() (*launch, error) {
-			return d.line(of("loss", t), "rowLosses", rows, lossThreads, buffer(0), buffer(1), work(0), i64(classes))
+		func() (*kernelLaunch, error) {
+			return d.line(unitFor("loss", t), "rowLosses", rows, lossThreads, buffer(0), buffer(1), scratchAt(0), i64(classes))
 		},
-		func() (*launch, error) { return d.foldLosses(t, 2, 3, 0, rows) })
+		func() (*kernelLaunch, error) { return d.foldLosses(t, 2, 3, 0, rows) })
 }
 
 func crossEntropyGrad(d *Device, c op.Call) (program, error) {
-	return just(d.line(of("loss", c.In[0].DType), "crossEntropyGrad", c.In[0].Shape.Rows(), lossThreads,
+	return single(d.line(unitFor("loss", c.In[0].DType), "crossEntropyGrad", c.In[0].Shape.Rows(), lossThreads,
 		buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(c.In[0].Shape.Last())))
 }
 
@@ -53,22 +53,22 @@ func newFusedLoss(d *Device, c op.Call) *fusedLoss {
 	f := &fusedLoss{d: d, c: c, t: c.In[0].DType, rows: c.In[0].Shape.Rows(), classes: c.In[1].Shape[0], width: c.In[1].Shape[1]}
 	f.step = (f.classes + logitsAlign - 1) / logitsAlign * logitsAlign
 	f.chunk = min(f.rows, max(128, logitBytes/(4*f.step)/128*128))
-	f.logits = blocked(4 * f.rows)
-	f.scratch = f.logits + blocked(4*f.chunk*f.step)
+	f.logits = aligned(4 * f.rows)
+	f.scratch = f.logits + aligned(4*f.chunk*f.step)
 	return f
 }
 
 // add appends a step.
-func (f *fusedLoss) add(s step, err error) error {
-	f.p.steps = append(f.p.steps, s)
+func (f *fusedLoss) add(s action, err error) error {
+	f.p.actions = append(f.p.actions, s)
 	return err
 }
 
 // multiply appends a product that uses the scratch memory behind the logits.
-func (f *fusedLoss) multiply(m multiplication) error {
+func (f *fusedLoss) multiply(m matmulArgs) error {
 	m.scratch = f.scratch
 	steps, bytes, err := f.d.multiply(m)
-	f.p.steps = append(f.p.steps, steps...)
+	f.p.actions = append(f.p.actions, steps...)
 	f.most = max(f.most, bytes)
 	return err
 }
@@ -86,16 +86,16 @@ func (f *fusedLoss) chunks(each func(from, n int64) error) error {
 // x is a chunk of the rows of the input, dlogits its logits of the classes from one on after
 // they became gradients, which lie as far apart as the f32 logits did.
 func (f *fusedLoss) x(from int64) matrix {
-	return matrix{at: at(0, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
+	return matrix{at: bufferAt(0, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
 }
 
 func (f *fusedLoss) dlogits(from int64) matrix {
-	return matrix{at: work(f.logits + f.t.Bytes(from)), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
+	return matrix{at: scratchAt(f.logits + f.t.Bytes(from)), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
 }
 
 // w is the weights of the classes from one on.
 func (f *fusedLoss) w(from int64) matrix {
-	return matrix{at: at(1, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
+	return matrix{at: bufferAt(1, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
 }
 
 // classParts calls each with the first class and the number of classes of every part.
@@ -118,8 +118,8 @@ func (f *fusedLoss) makeLogits(rows, n int64) error {
 	return f.classParts(func(from, classes int64) error {
 		w := f.w(from)
 		w.transposed = true
-		return f.multiply(multiplication{m: n, n: classes, k: f.width, a: f.x(rows), b: w,
-			c: matrix{at: work(f.logits + 4*from), element: dtype.F32, step: f.step}})
+		return f.multiply(matmulArgs{m: n, n: classes, k: f.width, a: f.x(rows), b: w,
+			c: matrix{at: scratchAt(f.logits + 4*from), element: dtype.F32, step: f.step}})
 	})
 }
 
@@ -136,7 +136,7 @@ func linearCrossEntropy(d *Device, c op.Call) (program, error) {
 		if err := f.makeLogits(from, n); err != nil {
 			return err
 		}
-		return f.add(d.line(of("loss", f.t), "rowLossesWide", n, lossThreads, work(f.logits), at(2, 4*from), work(4*from), i64(f.classes), i64(f.step)))
+		return f.add(d.line(unitFor("loss", f.t), "rowLossesWide", n, lossThreads, scratchAt(f.logits), bufferAt(2, 4*from), scratchAt(4*from), i64(f.classes), i64(f.step)))
 	})
 	if err != nil {
 		return program{}, err
@@ -151,8 +151,8 @@ func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 		if err := f.makeLogits(from, n); err != nil {
 			return err
 		}
-		err := f.add(d.line(of("loss", f.t), "lossInPlace", n, lossThreads,
-			work(f.logits), at(2, 4*from), buffer(3), buffer(4), work(4*from), i64(f.classes), i64(f.step)))
+		err := f.add(d.line(unitFor("loss", f.t), "lossInPlace", n, lossThreads,
+			scratchAt(f.logits), bufferAt(2, 4*from), buffer(3), buffer(4), scratchAt(4*from), i64(f.classes), i64(f.step)))
 		if err != nil {
 			return err
 		}
@@ -167,14 +167,14 @@ func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 // gradients appends dx = dlogits·W and dW += dlogitsᵀ·x of a chunk.
 func (f *fusedLoss) gradients(rows, n int64) error {
 	return f.classParts(func(from, classes int64) error {
-		err := f.multiply(multiplication{m: n, n: f.width, k: classes, a: f.dlogits(from), b: f.w(from),
-			c: matrix{at: at(6, f.t.Bytes(rows*f.width)), element: f.t, step: f.width}, add: from > 0})
+		err := f.multiply(matmulArgs{m: n, n: f.width, k: classes, a: f.dlogits(from), b: f.w(from),
+			c: matrix{at: bufferAt(6, f.t.Bytes(rows*f.width)), element: f.t, step: f.width}, add: from > 0})
 		if err != nil || f.c.Attr.InputOnly {
 			return err
 		}
 		left := f.dlogits(from)
 		left.transposed = true
-		return f.multiply(multiplication{m: classes, n: f.width, k: n, a: left, b: f.x(rows),
-			c: matrix{at: at(7, f.t.Bytes(from*f.width)), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || rows > 0})
+		return f.multiply(matmulArgs{m: classes, n: f.width, k: n, a: left, b: f.x(rows),
+			c: matrix{at: bufferAt(7, f.t.Bytes(from*f.width)), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || rows > 0})
 	})
 }

@@ -22,7 +22,7 @@ type marks struct {
 // mark counts launches, and waits where they run too far ahead. What is noted is not done
 // now, so that it counts for nothing. The context must be current.
 func (q *queue) mark(launches int) (err error) {
-	if q.noting != nil {
+	if q.capturing != nil {
 		return nil
 	}
 	m := &q.marks
@@ -34,7 +34,7 @@ func (q *queue) mark(launches int) (err error) {
 		if *e, err = q.device.eventHandle(); err != nil {
 			return err
 		}
-	} else if err := q.failure(q.device.lib.CUDA.SyncEvent(*e)); err != nil {
+	} else if err := q.syncError(q.device.lib.CUDA.SyncEvent(*e)); err != nil {
 		return err
 	}
 	m.made, m.between = m.made+1, 0

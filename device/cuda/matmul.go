@@ -12,13 +12,13 @@ import (
 
 // productWorkspace is the most scratch memory a product may use; what it does use is
 // known when it is prepared.
-const productWorkspace = 32 << 20
+const gemmWorkspace = 32 << 20
 
 // productWays is how many of cuBLASLt's ways to compute a product are compared.
-const productWays = 8
+const maxAlgorithms = 8
 
 // reals numbers element types as cuBLASLt does.
-var reals = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
+var blasTypes = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
 
 // matrix is an operand of a product, row by row: rows lie step elements apart. A
 // transposed one is stored as its transpose.
@@ -30,7 +30,7 @@ type matrix struct {
 }
 
 // multiplication is c = a·b (+ bias) (+ c, or + plus), of m × n with sums of k products.
-type multiplication struct {
+type matmulArgs struct {
 	m, n, k int64
 	a, b, c matrix
 	bias    *arg
@@ -42,7 +42,7 @@ type multiplication struct {
 
 func matMul(d *Device, c op.Call) (p program, err error) {
 	m, n, k := c.MatMulDims()
-	x := multiplication{m: m, n: n, k: k, add: c.Attr.Accumulate,
+	x := matmulArgs{m: m, n: n, k: k, add: c.Attr.Accumulate,
 		a: matrix{buffer(0), c.In[0].DType, c.In[0].Shape.Last(), c.Attr.TransA},
 		b: matrix{buffer(1), c.In[1].DType, c.In[1].Shape.Last(), c.Attr.TransB},
 		c: matrix{buffer(len(c.In)), c.Out[0].DType, n, false},
@@ -55,29 +55,29 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 		plus := buffer(2)
 		x.plus = &plus
 	}
-	p.steps, p.workspace, err = d.multiply(x)
+	p.actions, p.workspace, err = d.multiply(x)
 	return p, err
 }
 
 // multiply prepares a product: cuBLASLt's best, or the plain one where it has none.
 // The bytes are of scratch memory.
-func (d *Device) multiply(x multiplication) (steps []step, bytes int64, err error) {
+func (d *Device) multiply(x matmulArgs) (steps []action, bytes int64, err error) {
 	if x.k == 0 {
-		return nil, 0, none("sums of no products are not handled")
+		return nil, 0, unsupported("sums of no products are not handled")
 	}
-	s, err := d.fast(x)
+	s, err := d.tryBLAS(x)
 	if err != nil {
 		return nil, 0, err
 	}
 	if s != nil {
-		return []step{s}, s.prepared.Algorithm.Workspace, nil
+		return []action{s}, s.prepared.Algorithm.Workspace, nil
 	}
-	k, err := d.plain(x)
-	return []step{k}, 0, err
+	k, err := d.plainMatmul(x)
+	return []action{k}, 0, err
 }
 
 // addend is what is added to the product, if anything is.
-func (x multiplication) addend() (at arg, adds bool) {
+func (x matmulArgs) addend() (at arg, adds bool) {
 	if x.plus != nil {
 		return *x.plus, true
 	}
@@ -86,7 +86,7 @@ func (x multiplication) addend() (at arg, adds bool) {
 
 // product is a step by cuBLASLt, which stores column by column: it is asked for the
 // transpose of c, bᵀ·aᵀ, whose columns are c's rows.
-type product struct {
+type gemm struct {
 	device   *Device
 	prepared *driver.Prepared
 	a, b, c  arg
@@ -96,7 +96,7 @@ type product struct {
 	mu       sync.Mutex // the bias is part of what was prepared
 }
 
-func (p *product) run(q *queue, l *device.Launch) error {
+func (p *gemm) run(q *queue, l *device.Launch) error {
 	blas := p.device.lib.BLAS
 	if p.bias != nil {
 		p.mu.Lock()
@@ -110,12 +110,12 @@ func (p *product) run(q *queue, l *device.Launch) error {
 }
 
 // fast prepares a product by cuBLASLt; nil if it has none.
-func (d *Device) fast(x multiplication) (*product, error) {
+func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
 	defer d.leave()
-	p, err := d.fastest(x)
+	p, err := d.prepareGemm(x)
 	if err != nil {
 		return nil, fmt.Errorf("product of %d × %d × %d: %w", x.m, x.k, x.n, err)
 	}
@@ -124,9 +124,9 @@ func (d *Device) fast(x multiplication) (*product, error) {
 
 // fastest takes the way to compute a product that was chosen on this machine. The
 // context must be current.
-func (d *Device) fastest(x multiplication) (*product, error) {
+func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	described := x.describe(d.options.TF32)
-	made, found, err := d.lib.BLAS.Prepare(d.blas, described, productWorkspace, productWays)
+	made, found, err := d.lib.BLAS.Prepare(d.blas, described, gemmWorkspace, maxAlgorithms)
 	if err != nil {
 		return nil, err
 	}
@@ -134,24 +134,24 @@ func (d *Device) fastest(x multiplication) (*product, error) {
 		return nil, d.lib.BLAS.Discard(made)
 	}
 	d.mu.Lock()
-	d.products = append(d.products, made)
+	d.gemms = append(d.gemms, made)
 	d.mu.Unlock()
 	plus, adds := x.addend()
 	if adds {
 		made.Beta = 1
 	}
-	way, err := d.chosen(contest{described, made, found, x.m * x.n * x.k})
+	way, err := d.chooseAlgorithm(candidates{described, made, found, x.m * x.n * x.k})
 	if err != nil {
 		return nil, err
 	}
 	made.Algorithm = way
-	return &product{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, plus: plus, bias: x.bias, scratch: work(x.scratch)}, nil
+	return &gemm{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, plus: plus, bias: x.bias, scratch: scratchAt(x.scratch)}, nil
 }
 
 // describe turns the product around: rows of ours are columns of cuBLASLt's.
-func (x multiplication) describe(tf32 bool) driver.Product {
-	p := driver.Product{Compute: driver.ComputeF32, Bias: x.bias != nil, BiasType: reals[x.biasOf],
-		A: turned(x.b, x.k, x.n), B: turned(x.a, x.m, x.k), D: turned(x.c, x.m, x.n)}
+func (x matmulArgs) describe(tf32 bool) driver.Gemm {
+	p := driver.Gemm{Compute: driver.ComputeF32, Bias: x.bias != nil, BiasType: blasTypes[x.biasOf],
+		A: transposed(x.b, x.k, x.n), B: transposed(x.a, x.m, x.k), D: transposed(x.c, x.m, x.n)}
 	if tf32 && x.a.element == dtype.F32 {
 		p.Compute = driver.ComputeTF32
 	}
@@ -159,15 +159,15 @@ func (x multiplication) describe(tf32 bool) driver.Product {
 }
 
 // turned describes a matrix of rows × columns by its columns as stored.
-func turned(m matrix, rows, columns int64) driver.Matrix {
+func transposed(m matrix, rows, columns int64) driver.Matrix {
 	if m.transposed {
 		rows, columns = columns, rows
 	}
-	return driver.Matrix{Type: reals[m.element], Rows: columns, Columns: rows, Step: m.step, Transposed: m.transposed}
+	return driver.Matrix{Type: blasTypes[m.element], Rows: columns, Columns: rows, Step: m.step, Transposed: m.transposed}
 }
 
 // plain prepares our own product, of operands of one type to the same or f32.
-func (d *Device) plain(x multiplication) (*launch, error) {
+func (d *Device) plainMatmul(x matmulArgs) (*kernelLaunch, error) {
 	bias, like := arg{}, x.c.element
 	if x.bias != nil {
 		bias, like = *x.bias, x.biasOf
@@ -181,10 +181,10 @@ func (d *Device) plain(x multiplication) (*launch, error) {
 		name = "productWide"
 	}
 	if x.a.element != x.b.element || x.c.element != x.a.element && name == "product" || like != x.c.element {
-		return nil, none(fmt.Sprintf("a product of %v and %v to %v with a bias of %v is not handled", x.a.element, x.b.element, x.c.element, like))
+		return nil, unsupported(fmt.Sprintf("a product of %v and %v to %v with a bias of %v is not handled", x.a.element, x.b.element, x.c.element, like))
 	}
 	a, b := strides(x.a), strides(x.b)
-	return d.grid(of("product", x.a.element), name, [3]int64{parts(x.n, 16), parts(x.m, 16), 1}, [3]int64{16, 16, 1}, 0,
+	return d.grid(unitFor("product", x.a.element), name, [3]int64{ceilDiv(x.n, 16), ceilDiv(x.m, 16), 1}, [3]int64{16, 16, 1}, 0,
 		x.a.at, x.b.at, bias, x.c.at, i64(x.m), i64(x.n), i64(x.k), a[0], a[1], b[0], b[1], i64(x.c.step), plus)
 }
 

@@ -51,7 +51,7 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 	}
 	d.held += bytes
 	d.paged += paged(bytes)
-	d.most = max(d.most, d.held)
+	d.peak = max(d.peak, d.held)
 	d.live[m] = true
 	return m, nil
 }
@@ -213,7 +213,7 @@ func address(b device.Buffer) (driver.Pointer, error) {
 }
 
 // onCard refuses buffers kernels cannot reach.
-func onCard(b device.Buffer) (driver.Pointer, error) {
+func onGPU(b device.Buffer) (driver.Pointer, error) {
 	if _, ours := b.Memory.(*memory); !ours && b.Memory != nil {
 		return 0, fmt.Errorf("is in memory of another device")
 	}
@@ -224,7 +224,7 @@ func onCard(b device.Buffer) (driver.Pointer, error) {
 func (d *Device) Allocated() (now, most int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.held, d.most
+	return d.held, d.peak
 }
 
 // Memory is what the driver says of the whole card now: all programs' together.

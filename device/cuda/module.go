@@ -41,7 +41,7 @@ var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "em
 func (u unit) source() (string, error) {
 	var text strings.Builder
 	names := []string{"common.h"}
-	if coded[u.file] {
+	if quantizedFiles[u.file] {
 		names = append(names, "codes.h")
 	}
 	if u.file == "update" {
@@ -110,7 +110,7 @@ func (d *Device) imageOf(u unit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d %q %s", major, minor, u.options(d.card.major, d.card.minor), text))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d %q %s", major, minor, u.options(d.gpu.major, d.gpu.minor), text))
 	name := hex.EncodeToString(sum[:16])
 	compiled.Lock()
 	i := compiled.images[name]
@@ -136,16 +136,16 @@ func (d *Device) cached(name string, u unit) ([]byte, error) {
 		}
 	}
 	compiling <- struct{}{}
-	b, err := u.compile(d.lib.NVRTC, d.card.major, d.card.minor)
+	b, err := u.compile(d.lib.NVRTC, d.gpu.major, d.gpu.minor)
 	<-compiling
 	if err != nil || d.options.Cache == "" {
 		return b, err
 	}
-	return b, keep(path, b)
+	return b, writeAtomic(path, b)
 }
 
 // keep writes a file that appears whole or not at all.
-func keep(path string, b []byte) error {
+func writeAtomic(path string, b []byte) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("keeping compiled kernels: %w", err)
@@ -191,8 +191,8 @@ func (m *modules) start(*Device) {
 // function finds a kernel of a unit and lets it use so much shared memory. The first
 // time an element type is met, all files for it start compiling beside each other.
 func (d *Device) function(u unit, name string, shared int64) (*function, error) {
-	if shared > int64(d.card.shared) {
-		return nil, none(fmt.Sprintf("%d bytes of shared memory are needed, a block has %d", shared, d.card.shared))
+	if shared > int64(d.gpu.shared) {
+		return nil, unsupported(fmt.Sprintf("%d bytes of shared memory are needed, a block has %d", shared, d.gpu.shared))
 	}
 	if err := d.enter(); err != nil {
 		return nil, err

@@ -17,13 +17,13 @@ func normOf(c op.Call) (s normShape, err error) {
 	if c.Kind == op.LayerNorm || c.Kind == op.LayerNormGrad {
 		s.name = "layerNorm"
 	}
-	lane := lanes(c.In[0].DType)
+	lane := elementsPerLoad(c.In[0].DType)
 	if s.width%lane != 0 {
 		s.name, lane = s.name+"One", 1
 	}
 	s.block = [3]int64{32, 8, 1}
 	if s.width > 32*lane*4 {
-		s.block = [3]int64{min(512, parts(s.width, 64*lane)*32), 1, 1}
+		s.block = [3]int64{min(512, ceilDiv(s.width, 64*lane)*32), 1, 1}
 	}
 	return s, same(c.In[0], c.In[1])
 }
@@ -37,7 +37,7 @@ func norm(d *Device, c op.Call) (program, error) {
 	if c.Attr.Bias {
 		bias, out = buffer(2), buffer(3)
 	}
-	return just(d.grid(of("norm", c.In[0].DType), s.name, [3]int64{parts(s.rows, s.block[1]), 1, 1}, s.block, 0,
+	return single(d.grid(unitFor("norm", c.In[0].DType), s.name, [3]int64{ceilDiv(s.rows, s.block[1]), 1, 1}, s.block, 0,
 		buffer(0), buffer(1), bias, out, i64(s.rows), i64(s.width), f32(c.Attr.Eps)))
 }
 
@@ -56,25 +56,25 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 	}
 	weights, t := len(c.Out)-1, c.In[0].DType
 	name, shared, rows := s.name+"Grad", 4*s.width*s.block[1]*int64(weights), s.block[1]
-	if pack := parts(s.width, 32*lanes(t)) * 32; s.block[1] == 1 && s.width%lanes(t) == 0 && pack <= 1024 && packBytes*pack <= int64(d.card.shared) {
+	if pack := ceilDiv(s.width, 32*elementsPerLoad(t)) * 32; s.block[1] == 1 && s.width%elementsPerLoad(t) == 0 && pack <= 1024 && packBytes*pack <= int64(d.gpu.shared) {
 		name, shared, rows, s.block[0] = name+"Pack", packBytes*pack, packRows, pack
 	}
-	blocks := min(parts(s.rows, rows), int64(d.card.multiprocessors)*max(1, 1024/(s.block[0]*s.block[1])))
-	size := blocked(4 * blocks * s.width)
+	blocks := min(ceilDiv(s.rows, rows), int64(d.gpu.multiprocessors)*max(1, 1024/(s.block[0]*s.block[1])))
+	size := aligned(4 * blocks * s.width)
 	partial := []arg{{}, {}}
 	for i := range weights {
-		partial[i] = work(int64(i) * size)
+		partial[i] = scratchAt(int64(i) * size)
 	}
 	p.workspace = int64(weights) * size
-	k, err := d.grid(of("norm", t), name, [3]int64{blocks, 1, 1}, s.block, shared,
+	k, err := d.grid(unitFor("norm", t), name, [3]int64{blocks, 1, 1}, s.block, shared,
 		buffer(0), buffer(1), buffer(2), buffer(3), partial[0], partial[1], i64(s.rows), i64(s.width), f32(c.Attr.Eps))
-	p.steps = []step{k}
+	p.actions = []action{k}
 	for i := range weights {
 		if err != nil {
 			return p, err
 		}
 		k, err = d.foldRows(c.In[1].DType, partial[i], buffer(4+i), blocks, s.width, c.Attr.Accumulate)
-		p.steps = append(p.steps, k)
+		p.actions = append(p.actions, k)
 	}
 	return p, err
 }

@@ -12,7 +12,7 @@ import (
 
 // On the card: gradients of norms of rows so wide that a block works on each.
 func TestWideNorms(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, kind := range []op.Kind{op.RMSNormGrad, op.LayerNormGrad} {
 		for _, size := range []struct{ rows, width int64 }{{37, 2048}, {600, 4104}, {1, 8192}, {5, 1000}} {

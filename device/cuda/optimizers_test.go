@@ -16,12 +16,12 @@ import (
 // trainedWith trains all of a small Llama with an optimizer for a few iterations.
 func trainedWith(t *testing.T, on device.Device, optimizer string, updates planner.Updater) []float64 {
 	t.Helper()
-	o := spillway.PlanOptions{Task: spillway.Train, Seq: 128, Precision: dtype.F32, Machine: leanMachine(t), On: []device.Device{on}, Insist: planner.Insist{Updates: updates}}
+	o := spillway.Options{Task: spillway.Train, Seq: 128, Precision: dtype.F32, Machine: smallMachine(t), On: []device.Device{on}, Constraints: planner.Constraints{Updates: updates}}
 	var err error
 	if o.Optimizer, err = optim.Parse(optimizer); err != nil {
 		t.Fatal(err)
 	}
-	return trainLean(t, opened(t, "small-llama", o), 6, nil).Losses
+	return trainSmallest(t, opened(t, "small-llama", o), 6, nil).Losses
 }
 
 // Every optimizer learns on the card as on the processor, which is held to PyTorch's
@@ -32,8 +32,8 @@ func TestOptimizersLearnAsOnTheProcessor(t *testing.T) {
 	t.Cleanup(func() { processor.Close() })
 	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
 		want := trainedWith(t, processor, optimizer, planner.ByDevice)
-		for _, updates := range []planner.Updater{planner.ByDevice, planner.ByHost} {
-			if updates == planner.ByHost && strings.HasPrefix(optimizer, "adafactor") {
+		for _, updates := range []planner.Updater{planner.ByDevice, planner.ByCPU} {
+			if updates == planner.ByCPU && strings.HasPrefix(optimizer, "adafactor") {
 				continue // it updates whole params, the host does not
 			}
 			got := trainedWith(t, card, optimizer, updates)

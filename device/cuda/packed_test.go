@@ -27,7 +27,7 @@ func launched(t testing.TB, d device.Device, c op.Call, args op.Args, shift int6
 	var size int64
 	place := func(typ op.Type) {
 		l.Buffers = append(l.Buffers, device.Buffer{Offset: size + shift*elementBytes(typ.DType), Bytes: typ.Bytes()})
-		size += blocked(typ.Bytes() + 16)
+		size += aligned(typ.Bytes() + 16)
 	}
 	for _, typ := range c.In {
 		place(typ)
@@ -99,7 +99,7 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 	switch {
 	case typ.Block():
 		b = b[:cap(b)]
-		if err := quant.Encode(typ, b, list); err != nil {
+		if err := quant.Encode(typ, b, list, len(list)); err != nil {
 			t.Fatal(err)
 		}
 	case typ == dtype.F32:
@@ -120,12 +120,12 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 
 // The card decodes the bits that package quant decodes.
 func TestDequantizeIsExact(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, n := range []int{1, 2, 63, 64, 65, 8191, 8192, 8193, 3*16384 + 8192 + 77, 1 << 20} {
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4} {
 			packed, values := raw(t, kind, spreadNumbers(n, uint64(n))), make([]float32, n)
-			if err := quant.Decode(kind, values, packed); err != nil {
+			if err := quant.Decode(kind, values, packed, len(values)); err != nil {
 				t.Fatal(err)
 			}
 			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
@@ -143,17 +143,17 @@ func TestDequantizeIsExact(t *testing.T) {
 
 // So it does where blocks are rows.
 func TestDequantizeRowsIsExact(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, dims := range [][2]int{{1, 1}, {3, 7}, {5, 64}, {77, 1024}} {
 		n := dims[0] * dims[1]
-		for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8} {
+		for _, kind := range []dtype.Type{quant.RowI8, quant.RowF8} {
 			typ := op.Type{DType: kind, Shape: shape.Of(dims[0], dims[1])}
 			packed, values := make([]byte, typ.Bytes()), make([]float32, n)
-			if err := quant.EncodeRows(kind, packed, spreadNumbers(n, uint64(n)), dims[1]); err != nil {
+			if err := quant.Encode(kind, packed, spreadNumbers(n, uint64(n)), dims[1]); err != nil {
 				t.Fatal(err)
 			}
-			if err := quant.DecodeRows(kind, values, packed, dims[1]); err != nil {
+			if err := quant.Decode(kind, values, packed, dims[1]); err != nil {
 				t.Fatal(err)
 			}
 			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
@@ -192,11 +192,11 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 // A fused update on codes gives the bits of its parts: all moments decoded, a step on
 // f32 moments, all coded again. It does so wherever the buffers begin.
 func TestCodedUpdateIsItsParts(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
-	for _, second := range []dtype.Type{dtype.UDyn8, dtype.F32} {
+	for _, second := range []dtype.Type{quant.UDyn8, dtype.F32} {
 		for _, n := range []int{1, 255, 256, 257, 8*256*3 + 5, 1<<20 + 3} {
-			coded, plain := updateCalls(t, n, dtype.Dyn8, second), updateCalls(t, n, dtype.F32, dtype.F32)
+			coded, plain := updateCalls(t, n, quant.Dyn8, second), updateCalls(t, n, dtype.F32, dtype.F32)
 			for name, c := range coded {
 				compareWithParts(t, d, fmt.Sprintf("%s of %d elements, squares as %v", name, n, second), c, plain[name])
 			}
@@ -207,7 +207,7 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 // compareWithParts holds an update to the same one on f32 moments.
 func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
 	t.Helper()
-	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	n := int(coded.In[0].Shape.Elements())
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
 	operands, wide := [][]byte{w, g}, [][]byte{w, g}
@@ -234,7 +234,7 @@ func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call
 func stateOf(t testing.TB, kind dtype.Type, n int) (packed []byte, values []float32) {
 	t.Helper()
 	list := spreadNumbers(n, 7)
-	if kind != dtype.Dyn8 {
+	if kind != quant.Dyn8 {
 		for i := range list {
 			list[i] *= list[i]
 		}
@@ -243,7 +243,7 @@ func stateOf(t testing.TB, kind dtype.Type, n int) (packed []byte, values []floa
 		return raw(t, kind, list), list
 	}
 	packed, values = raw(t, kind, list), make([]float32, n)
-	if err := quant.Decode(kind, values, packed); err != nil {
+	if err := quant.Decode(kind, values, packed, len(values)); err != nil {
 		t.Fatal(err)
 	}
 	return packed, values
@@ -260,14 +260,14 @@ func numbersIn(b []byte) []float32 {
 // Gradients that are no numbers leave the weight as it is and clear its moments, and
 // change nothing else.
 func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
-	d := openCard(t, Options{})
+	d := openGPU(t, Options{})
 	defer d.Close()
 	const n = 1000
-	args := op.Args{F: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})
-	for name, c := range updateCalls(t, n, dtype.Dyn8, dtype.UDyn8) {
+	for name, c := range updateCalls(t, n, quant.Dyn8, quant.UDyn8) {
 		operands := [][]byte{w, g}
 		for _, typ := range c.In[2 : len(c.In)-1] {
 			packed, _ := stateOf(t, typ.DType, n)
@@ -281,7 +281,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 		}
 		for k := range c.In[2 : len(c.In)-1] {
 			values := make([]float32, n)
-			if err := quant.Decode(c.In[2+k].DType, values, after[2+k]); err != nil {
+			if err := quant.Decode(c.In[2+k].DType, values, after[2+k], len(values)); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(values[5], values[300], values[999]); got != "0 0 0" || math.IsNaN(float64(values[6])) {

@@ -21,7 +21,7 @@ import (
 // tinyRun trains a tiny model with a plan of a choice and returns the losses.
 func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(slabs, blocks int) planner.Choice) []float64 {
 	t.Helper()
-	m := tiny.Model(t, tiny.Llama, graph.Config{Rows: 2, Seq: 16, Task: graph.Train, DType: precision})
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: precision})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(2, true)
 	site.Kernels, goal.Master = dev, precision != dtype.F32
 	p, err := planner.Build(m, goal, site, choose)
@@ -37,11 +37,11 @@ func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(
 			t.Error(err)
 		}
 	}()
-	source, err := weights.Fresh(m.Params, 1)
+	source, err := weights.Random(m.Params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Prepare(), weights.Load(e, source)); err != nil {
+	if err := errors.Join(e.WriteConstants(), weights.Load(e, source)); err != nil {
 		t.Fatal(err)
 	}
 	var losses []float64
@@ -55,7 +55,7 @@ func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(
 // iterateOnce runs an AdamW iteration and gives its loss.
 func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 	t.Helper()
-	n := executor.Numbers{Seed: 1, Iteration: i, MaxNorm: 1}
+	n := executor.IterationArgs{Seed: 1, Iteration: i, MaxNorm: 1}
 	n.Optimizer = [8]float32{op.ArgRate: 1e-3, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8,
 		op.ArgBias1: float32(1 - math.Pow(0.9, float64(i+1))), op.ArgBias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}
 	if err := e.Iterate(context.Background(), n); err != nil {
@@ -68,14 +68,14 @@ func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) {
 	t.Helper()
 	p, tokens := e.Plan(), int64(1)
-	for _, part := range p.Parts {
+	for _, part := range p.Batch {
 		if part.Name == "tokens" {
 			tokens = part.Type.Shape.Elements()
 		}
 	}
-	for micro := range p.Micros {
-		for _, part := range p.Parts {
-			raw, err := e.Part(micro, part.Name)
+	for micro := range p.MicroBatches {
+		for _, part := range p.Batch {
+			raw, err := e.BatchTensor(micro, part.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) 
 				word := uint32(op.Key(seed, uint64(micro), uint64(i)) % uint64(vocabulary))
 				switch {
 				case part.Type.DType == dtype.F32: // the scale of the loss
-					word = math.Float32bits(1 / float32(int64(p.Micros)*tokens))
+					word = math.Float32bits(1 / float32(int64(p.MicroBatches)*tokens))
 				case part.Name == "positions":
 					word = uint32(i % last)
 				}
@@ -97,13 +97,13 @@ func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) 
 // Plans that keep everything, recompute, or stream from the host give the same bits on
 // the card, and the losses of the processor.
 func TestPlansAgree(t *testing.T) {
-	card := openCard(t, Options{})
+	card := openGPU(t, Options{})
 	defer card.Close()
 	host := cpu.Open(cpu.Options{Threads: 2})
 	defer host.Close()
-	right := tinyRun(t, host, dtype.F32, planner.Alike(false, false, planner.KeepAll, 1))
+	right := tinyRun(t, host, dtype.F32, planner.Uniform(false, false, planner.SaveAll, 1))
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		resident := tinyRun(t, card, precision, planner.Alike(false, false, planner.KeepAll, 1))
+		resident := tinyRun(t, card, precision, planner.Uniform(false, false, planner.SaveAll, 1))
 		bound := 1e-4
 		if precision == dtype.BF16 {
 			bound = 2e-2
@@ -117,9 +117,9 @@ func TestPlansAgree(t *testing.T) {
 			t.Errorf("%v: losses %v do not fall", precision, resident)
 		}
 		for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
-			"recomputed": planner.Alike(false, false, planner.KeepNone, 1),
-			"attention":  planner.Alike(false, false, planner.KeepAttention, 1),
-			"streamed":   planner.Alike(true, true, planner.KeepNone, 2),
+			"recomputed": planner.Uniform(false, false, planner.SaveNone, 1),
+			"attention":  planner.Uniform(false, false, planner.SaveAttention, 1),
+			"streamed":   planner.Uniform(true, true, planner.SaveNone, 2),
 		} {
 			for i, loss := range tinyRun(t, card, precision, choose) {
 				if loss != resident[i] {

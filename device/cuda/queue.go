@@ -17,13 +17,13 @@ type queue struct {
 	name   string
 	stream driver.Stream
 
-	mu     sync.Mutex
-	closed bool
-	gate   *gate // for events of other backends; nil until one is waited for
-	since  int   // launches since the last Sync
-	last   *task // the latest of them
-	marks  marks
-	noting *capture
+	mu        sync.Mutex
+	closed    bool
+	gate      *hostGate       // for events of other backends; nil until one is waited for
+	launched  int             // launches since the last Sync
+	last      *preparedKernel // the latest of them
+	marks     marks
+	capturing *capturedGraph
 	// One launch at a time is put together here, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -101,7 +101,7 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 
 // Launch runs a kernel.
 func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
-	t, ours := k.(*task)
+	t, ours := k.(*preparedKernel)
 	if !ours || t.device != q.device {
 		return fmt.Errorf("%s: launch of a kernel this device did not make", q.device.name)
 	}
@@ -112,16 +112,16 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 		return err
 	}
 	defer q.leave()
-	q.since, q.last = q.since+1, t
-	if q.noting != nil {
-		q.noting.launches, q.noting.last = q.noting.launches+1, t
+	q.launched, q.last = q.launched+1, t
+	if q.capturing != nil {
+		q.capturing.launches, q.capturing.last = q.capturing.launches+1, t
 	}
-	for _, s := range t.program.steps {
+	for _, s := range t.program.actions {
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
 		}
 	}
-	return q.mark(len(t.program.steps))
+	return q.mark(len(t.program.actions))
 }
 
 // Record marks the event when all before it is done.
@@ -159,8 +159,8 @@ func (q *queue) Sync() error {
 		return err
 	}
 	defer q.leave()
-	err := q.failure(q.device.lib.CUDA.SyncStream(q.stream))
-	q.since, q.last = 0, nil
+	err := q.syncError(q.device.lib.CUDA.SyncStream(q.stream))
+	q.launched, q.last = 0, nil
 	return err
 }
 
@@ -174,11 +174,11 @@ func (q *queue) SyncTo(e device.Event) error {
 		return err
 	}
 	defer q.leave()
-	return q.failure(q.device.lib.CUDA.SyncEvent(own.handle))
+	return q.syncError(q.device.lib.CUDA.SyncEvent(own.handle))
 }
 
 // failure is what the driver answered to a wait, the first time, with what it may be of.
-func (q *queue) failure(err error) error {
+func (q *queue) syncError(err error) error {
 	if err = q.device.quiet(err); err == nil {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (q *queue) failure(err error) error {
 	if q.last == nil {
 		return fmt.Errorf("%s: queue %s: %w", q.device.name, q.name, err)
 	}
-	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, q.since, q.last.call, err)
+	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, q.launched, q.last.call, err)
 }
 
 // Close does what is queued and ends the queue.

@@ -23,7 +23,7 @@ type rig struct {
 	d    *Device
 	q    device.Queue
 	host device.Memory
-	card device.Memory
+	gpu  device.Memory
 
 	files []string // of modules loaded
 }
@@ -35,12 +35,12 @@ func newRig(t *testing.T, o Options) *rig {
 	var err [3]error
 	r.q, err[0] = r.d.Queue("compute")
 	r.host, err[1] = r.d.HostAlloc(4096)
-	r.card, err[2] = r.d.Alloc(4096)
+	r.gpu, err[2] = r.d.Alloc(4096)
 	if err := errors.Join(err[:]...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(r.q.Close(), r.host.Free(), r.card.Free()); err != nil {
+		if err := errors.Join(r.q.Close(), r.host.Free(), r.gpu.Free()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -58,7 +58,7 @@ func (r *rig) scale(t *testing.T) (device.Kernel, *device.Launch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k, &device.Launch{Buffers: []device.Buffer{{Memory: r.card, Offset: 256, Bytes: 256}, {Memory: r.card, Offset: 1024, Bytes: 256}}}
+	return k, &device.Launch{Buffers: []device.Buffer{{Memory: r.gpu, Offset: 256, Bytes: 256}, {Memory: r.gpu, Offset: 1024, Bytes: 256}}}
 }
 
 // since lists the calls after n, but for the compiler's, which come when they like.
@@ -76,7 +76,7 @@ func TestContextIsCurrent(t *testing.T) {
 	}
 	n := len(r.log)
 	half := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: 64} }
-	for _, err := range []error{r.q.Copy(half(r.card), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.SyncTo(e), r.q.Sync()} {
+	for _, err := range []error{r.q.Copy(half(r.gpu), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.SyncTo(e), r.q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestLaunchParameters(t *testing.T) {
 	if err := r.q.Launch(k, l); err != nil {
 		t.Fatal(err)
 	}
-	base := uint64(r.card.(*memory).at)
+	base := uint64(r.gpu.(*memory).at)
 	want := []uint64{base + 256, base + 1024, 64, 0x40000000, 0} // x, y, n, 2.0f, not added
 	if got := r.slots[:5]; !slices.Equal(got, want) {
 		t.Errorf("parameters %x, want %x", got, want)
@@ -139,11 +139,11 @@ func TestFailureOnTheCard(t *testing.T) {
 		"Sync":   func(r *rig, _ device.Event) error { return r.q.Sync() },
 		"SyncTo": func(r *rig, e device.Event) error { return r.q.SyncTo(e) },
 	} {
-		t.Run(name, func(t *testing.T) { failsOnTheCard(t, wait) })
+		t.Run(name, func(t *testing.T) { failsOnTheGPU(t, wait) })
 	}
 }
 
-func failsOnTheCard(t *testing.T, wait func(*rig, device.Event) error) {
+func failsOnTheGPU(t *testing.T, wait func(*rig, device.Event) error) {
 	r := newRig(t, Options{})
 	e, err := r.d.Event()
 	if err != nil {
@@ -247,7 +247,7 @@ func TestProductsAreTurned(t *testing.T) {
 	const m, n, k = 2, 3, 5
 	for _, ta := range []bool{false, true} {
 		for _, tb := range []bool{false, true} {
-			x := multiplication{m: m, n: n, k: k, a: matrix{step: k, transposed: ta}, b: matrix{step: n, transposed: tb}, c: matrix{step: n}}
+			x := matmulArgs{m: m, n: n, k: k, a: matrix{step: k, transposed: ta}, b: matrix{step: n, transposed: tb}, c: matrix{step: n}}
 			if ta {
 				x.a.step = m
 			}

@@ -12,8 +12,8 @@ import (
 // race times the ways to compute a product on noise, in turns, so that the card's clock
 // treats them alike. It gives no times if the card has no room for the operands. The
 // context must be current.
-func (d *Device) race(c contest) (seconds []float64, err error) {
-	t := &track{contest: c, d: d, cuda: d.lib.CUDA}
+func (d *Device) timeAlgorithms(c candidates) (seconds []float64, err error) {
+	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
 	if fits, err := t.open(); err != nil || !fits {
 		return nil, errors.Join(err, t.close())
 	}
@@ -27,31 +27,31 @@ func (d *Device) race(c contest) (seconds []float64, err error) {
 // Rounds of a race: the first warms up and loads code, the second says how many products
 // make a lap, and who is far behind drops out after it.
 const (
-	warmUp, rounds = 1, 4
-	fewest, most   = 2, 16 // products of a lap
-	lapTime        = 2 * time.Millisecond
-	farBehind      = 1.25
+	warmUpRound, rounds = 1, 4
+	minLap, maxLap      = 2, 16 // products of a lap
+	lapTime             = 2 * time.Millisecond
+	dropOut             = 1.25
 )
 
 // times is how long a product takes in each way.
-func (t *track) times() ([]float64, error) {
-	seconds, laps, fastest := make([]float64, len(t.ways)), fewest, 0.0
+func (t *timing) times() ([]float64, error) {
+	seconds, laps, fastest := make([]float64, len(t.algorithms)), minLap, 0.0
 	for round := range rounds {
-		for i, way := range t.ways {
-			if fastest > 0 && seconds[i] > farBehind*fastest {
+		for i, way := range t.algorithms {
+			if fastest > 0 && seconds[i] > dropOut*fastest {
 				continue
 			}
 			took, err := t.lap(way, laps)
 			if err != nil {
 				return nil, err
 			}
-			if round == warmUp || round > warmUp && took.Seconds() < seconds[i] {
+			if round == warmUpRound || round > warmUpRound && took.Seconds() < seconds[i] {
 				seconds[i] = took.Seconds()
 			}
 		}
-		if round == warmUp {
+		if round == warmUpRound {
 			fastest = slices.Min(seconds)
-			laps = min(max(int(lapTime.Seconds()/max(fastest, 1e-9)), fewest), most)
+			laps = min(max(int(lapTime.Seconds()/max(fastest, 1e-9)), minLap), maxLap)
 		}
 	}
 	return seconds, nil
@@ -60,8 +60,8 @@ func (t *track) times() ([]float64, error) {
 // load runs a way once, on whatever is there, unless the card has no room for the
 // operands: the driver loads a kernel's code when it first runs, and what that takes is to
 // be known before memory is planned. The context must be current.
-func (d *Device) load(c contest, way driver.Algorithm) (err error) {
-	t := &track{contest: c, d: d, cuda: d.lib.CUDA}
+func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
+	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
 	fits, err := t.open()
 	defer func() { err = errors.Join(err, t.close()) }()
 	if err != nil || !fits {
@@ -75,8 +75,8 @@ func (d *Device) load(c contest, way driver.Algorithm) (err error) {
 }
 
 // track is what a race takes place on: operands, a stream and two events.
-type track struct {
-	contest
+type timing struct {
+	candidates
 	d        *Device
 	cuda     *driver.CUDA
 	memory   driver.Pointer
@@ -89,15 +89,15 @@ type track struct {
 }
 
 // open takes memory; false if there is not enough.
-func (t *track) open() (fits bool, err error) {
-	p := t.product
+func (t *timing) open() (fits bool, err error) {
+	p := t.gemm
 	place := func(bytes int64) int64 {
 		at := t.size
-		t.size += blocked(bytes)
+		t.size += aligned(bytes)
 		return at
 	}
 	a, b, c := place(matrixBytes(p.A)), place(matrixBytes(p.B)), place(matrixBytes(p.D))
-	bias, work := place(4*p.D.Rows), place(productWorkspace)
+	bias, work := place(4*p.D.Rows), place(gemmWorkspace)
 	t.d.mu.Lock()
 	room := t.d.limit - t.d.held
 	t.d.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *track) open() (fits bool, err error) {
 
 // matrixBytes is what an operand takes.
 func matrixBytes(m driver.Matrix) int64 {
-	for t, real := range reals {
+	for t, real := range blasTypes {
 		if real == m.Type {
 			return t.Bytes(m.Step * m.Columns)
 		}
@@ -131,7 +131,7 @@ func matrixBytes(m driver.Matrix) int64 {
 }
 
 // fill writes noise: 16-bit words that are small numbers of either sign in every type.
-func (t *track) fill() error {
+func (t *timing) fill() error {
 	block, state := make([]uint16, 1<<19), uint32(1)
 	for i := range block {
 		state = state*1664525 + 1013904223
@@ -150,19 +150,19 @@ func (t *track) fill() error {
 }
 
 // begin names what does not change from one product to the next.
-func (t *track) begin() error {
-	if !t.product.Bias {
+func (t *timing) begin() error {
+	if !t.gemm.Bias {
 		return nil
 	}
 	return t.d.lib.BLAS.SetBias(t.prepared, t.bias)
 }
 
-func (t *track) run() error {
+func (t *timing) run() error {
 	return t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream)
 }
 
 // lap is the time of one of n products computed in a way.
-func (t *track) lap(way driver.Algorithm, n int) (time.Duration, error) {
+func (t *timing) lap(way driver.Algorithm, n int) (time.Duration, error) {
 	t.prepared.Algorithm = way
 	if err := errors.Join(t.begin(), t.cuda.Record(t.from, t.stream)); err != nil {
 		return 0, err
@@ -180,7 +180,7 @@ func (t *track) lap(way driver.Algorithm, n int) (time.Duration, error) {
 }
 
 // close gives everything back.
-func (t *track) close() error {
+func (t *timing) close() error {
 	var errs []error
 	for _, e := range []driver.Event{t.from, t.to} {
 		if e != 0 {

@@ -6,15 +6,15 @@ import (
 )
 
 // columns copies a block of columns; steps, offsets and width are in elements.
-func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (step, error) {
-	name, lane := "columnsWide", lanes(t)
+func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (action, error) {
+	name, lane := "columnsWide", elementsPerLoad(t)
 	for _, n := range []int64{srcAt, srcStep, dstAt, dstStep, width} {
 		if n%lane != 0 {
 			name, lane = "columnsOne", 1
 		}
 	}
-	return d.line(of("rearrange", t), name, d.stride(rows*width/lane), threads,
-		at(src, t.Bytes(srcAt)), i64(srcStep), at(dst, t.Bytes(dstAt)), i64(dstStep), i64(rows), i64(width))
+	return d.line(unitFor("rearrange", t), name, d.strideBlocks(rows*width/lane), threads,
+		bufferAt(src, t.Bytes(srcAt)), i64(srcStep), bufferAt(dst, t.Bytes(dstAt)), i64(dstStep), i64(rows), i64(width))
 }
 
 func split(d *Device, c op.Call) (p program, err error) {
@@ -25,7 +25,7 @@ func split(d *Device, c op.Call) (p program, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.steps, from = append(p.steps, s), from+size
+		p.actions, from = append(p.actions, s), from+size
 	}
 	return p, nil
 }
@@ -39,7 +39,7 @@ func concat(d *Device, c op.Call) (p program, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.steps, to = append(p.steps, s), to+size
+		p.actions, to = append(p.actions, s), to+size
 	}
 	return p, nil
 }

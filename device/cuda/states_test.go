@@ -33,14 +33,14 @@ func keeping(tb testing.TB, on device.Device, policy string, budget int64) *spil
 		return made, err
 	})
 	m.Info = info
-	o := spillway.PlanOptions{Task: spillway.Train, Rows: 4, Seq: 512, Precision: dtype.F32, Machine: leanMachine(tb), Budget: budget, Insist: planner.Insist{Updates: planner.ByDevice}}
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 512, Precision: dtype.F32, Machine: smallMachine(tb), Budget: budget, Constraints: planner.Constraints{Updates: planner.ByDevice}}
 	if on != nil {
 		o.On = []device.Device{on}
 	}
 	if o.Optimizer, err = optim.Parse("adamw:lr=3e-4"); err != nil {
 		tb.Fatal(err)
 	}
-	if o.Policy, err = optim.ParsePolicy(policy); err != nil {
+	if o.StatePolicy, err = optim.ParsePolicy(policy); err != nil {
 		tb.Fatal(err)
 	}
 	job, err := m.Plan(o)
@@ -69,10 +69,10 @@ func BenchmarkStatePolicy(b *testing.B) {
 	plain := keeping(b, d, "", 0)
 	all := plain.Plan.Peak()[plan.OnDevice]
 	for b.Loop() {
-		before := trainLean(b, plain, 10, nil)
+		before := trainSmallest(b, plain, 10, nil)
 		for _, share := range []float64{1, 0.8, 0.6} {
 			job := keeping(b, d, "auto:warmup=0", int64(share*float64(all)))
-			after := trainLean(b, job, 10, nil)
+			after := trainSmallest(b, job, 10, nil)
 			fmt.Fprintf(os.Stderr, "states %+.1f%% (%v), device %+.1f%% (%v of %v), iteration %.2f × (%.2f ms), last loss %.4f against %.4f\n",
 				100*(float64(kept(job.Plan))/float64(kept(plain.Plan))-1), units.Bytes(kept(job.Plan)),
 				100*(float64(job.Plan.Peak()[plan.OnDevice])/float64(all)-1), units.Bytes(job.Plan.Peak()[plan.OnDevice]), units.Bytes(all),

@@ -14,32 +14,32 @@ import (
 // launch, in order.
 type program struct {
 	workspace int64
-	steps     []step
+	actions   []action
 }
 
 // add appends a launch, or hands its error on.
-func (p *program) add(k *launch, err error) error {
-	p.steps = append(p.steps, k)
+func (p *program) add(k *kernelLaunch, err error) error {
+	p.actions = append(p.actions, k)
 	return err
 }
 
 // step is one launch of a program.
-type step interface {
+type action interface {
 	run(q *queue, l *device.Launch) error
 }
 
 // task is a call ready to run.
-type task struct {
+type preparedKernel struct {
 	device  *Device
 	call    op.Call
 	program program
 }
 
 // Workspace is the scratch memory a launch needs, in bytes.
-func (t *task) Workspace() int64 { return t.program.workspace }
+func (t *preparedKernel) Workspace() int64 { return t.program.workspace }
 
 // check refuses a launch whose buffers do not fit the call.
-func (t *task) check(l *device.Launch) error {
+func (t *preparedKernel) check(l *device.Launch) error {
 	if l == nil {
 		return fmt.Errorf("nothing to launch on")
 	}
@@ -60,7 +60,7 @@ func (t *task) check(l *device.Launch) error {
 	return checkAligned(l.Workspace, vectorBytes)
 }
 
-func (t *task) checkOperand(i int, b device.Buffer) error {
+func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 	kind := t.call.In
 	if i >= len(kind) {
 		i, kind = i-len(kind), t.call.Out
@@ -68,7 +68,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 	if want := kind[i].Bytes(); b.Bytes != want {
 		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
 	}
-	if elementwise[t.call.Kind] {
+	if unalignedKinds[t.call.Kind] {
 		return checkAligned(b, elementBytes(kind[i].DType))
 	}
 	return checkAligned(b, vectorBytes)
@@ -78,7 +78,7 @@ func (t *task) checkOperand(i int, b device.Buffer) error {
 const vectorBytes = 16
 
 // elementwise are the kinds that run on parts of slabs, which begin at any element.
-var elementwise = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
+var unalignedKinds = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
 
 // elementBytes is where elements may begin: block formats at their f32 scales.
 func elementBytes(t dtype.Type) int64 {
@@ -92,12 +92,12 @@ func checkAligned(b device.Buffer, to int64) error {
 	if b.Offset%to != 0 {
 		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, to)
 	}
-	_, err := onCard(b)
+	_, err := onGPU(b)
 	return err
 }
 
 // launch is a kernel of ours with its parameters.
-type launch struct {
+type kernelLaunch struct {
 	function *function
 	grid     [3]uint32
 	block    [3]uint32
@@ -105,19 +105,19 @@ type launch struct {
 	args     []arg
 }
 
-func (k *launch) run(q *queue, l *device.Launch) error {
+func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	k.fill(q, l)
 	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.function.name, err)
 	}
-	if q.noting != nil {
-		return q.noting.took(q, k, l)
+	if q.capturing != nil {
+		return q.capturing.recordLaunch(q, k, l)
 	}
 	return nil
 }
 
 // fill puts a launch together in the queue.
-func (k *launch) fill(q *queue, l *device.Launch) {
+func (k *kernelLaunch) fill(q *queue, l *device.Launch) {
 	for i, a := range k.args {
 		q.slots[i] = a.value(l)
 	}
@@ -166,7 +166,7 @@ func (a arg) value(l *device.Launch) uint64 {
 	case stepped:
 		return uint64(math.Float32bits(a.rule.numbers(*l.Args)[a.index]))
 	}
-	return uint64(math.Float32bits(l.Args.F[a.index]))
+	return uint64(math.Float32bits(l.Args.Scalars[a.index]))
 }
 
 // pointer of a buffer that was checked.
@@ -182,10 +182,10 @@ func pointer(b device.Buffer) driver.Pointer {
 func buffer(i int) arg { return arg{from: operand, index: i} }
 
 // at is buffer i from an offset in bytes on.
-func at(i int, offset int64) arg { return arg{from: operand, index: i, bits: uint64(offset)} }
+func bufferAt(i int, offset int64) arg { return arg{from: operand, index: i, bits: uint64(offset)} }
 
 // work is the workspace from an offset in bytes on.
-func work(offset int64) arg { return arg{from: scratch, bits: uint64(offset)} }
+func scratchAt(offset int64) arg { return arg{from: scratch, bits: uint64(offset)} }
 
 // i64, f32 and flag are numbers.
 func i64(n int64) arg   { return arg{bits: uint64(n)} }

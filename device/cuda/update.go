@@ -5,17 +5,18 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 // stored numbers the types of moments, and of the copy of an updated weight, as update.cu
 // does.
-var stored = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, dtype.Dyn8: 4, dtype.UDyn8: 5}
+var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
 
 // copyArgs are the copy of the weight, behind the other outputs, and its type.
 func copyArgs(c op.Call) ([]arg, error) {
-	kind, known := stored[c.Attr.To]
+	kind, known := storageCodes[c.Attr.To]
 	if !known {
-		return nil, none("copies of the weight as " + c.Attr.To.String() + " are not handled")
+		return nil, unsupported("copies of the weight as " + c.Attr.To.String() + " are not handled")
 	}
 	if kind == 0 {
 		return []arg{{}, {}}, nil
@@ -24,11 +25,11 @@ func copyArgs(c op.Call) ([]arg, error) {
 }
 
 // forms are the ends of kernels' names by the type of what they keep.
-var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
+var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", quant.Dyn8: "8", quant.UDyn8: "8"}
 
 // mixtures are those of two moments of different types that have a kernel of their own:
 // what policies make of states.
-var mixtures = map[[2]dtype.Type]string{{dtype.Dyn8, dtype.F32}: "8F32", {dtype.Dyn8, dtype.F16}: "8F16"}
+var mixedForms = map[[2]dtype.Type]string{{quant.Dyn8, dtype.F32}: "8F32", {quant.Dyn8, dtype.F16}: "8F16"}
 
 // rule is an update rule as its kernels take it: with so many numbers, made from the
 // scalars of an iteration.
@@ -78,7 +79,7 @@ const updatedAtOnce = 8 * threads
 // updated prepares an update rule: the weight and its copy or its random stream, the
 // gradient, the clip factor, the number of elements, moments, and what the rule takes.
 func (d *Device) updated(c op.Call, r *rule) (program, error) {
-	form, moments := momentArgs(c)
+	form, moments := stateArgs(c)
 	args := []arg{buffer(0)}
 	if c.In[0].DType == dtype.BF16 {
 		args = append(args, key(), row())
@@ -94,22 +95,22 @@ func (d *Device) updated(c op.Call, r *rule) (program, error) {
 	for i := range r.count {
 		args = append(args, r.arg(i))
 	}
-	blocks := max(1, min(parts(n, updatedAtOnce), int64(d.card.multiprocessors)*16))
-	return just(d.line(of("update", c.In[1].DType), r.name+form, blocks, threads, args...))
+	blocks := max(1, min(ceilDiv(n, updatedAtOnce), int64(d.gpu.multiprocessors)*16))
+	return single(d.line(unitFor("update", c.In[1].DType), r.name+form, blocks, threads, args...))
 }
 
 // momentArgs are the form of a rule's kernel and what it takes of the operands between
 // the gradient and the clip factor. Moments of several types, or beside weights in bf16,
 // come with their types.
-func momentArgs(c op.Call) (form string, args []arg) {
+func stateArgs(c op.Call) (form string, args []arg) {
 	kept := c.In[2 : len(c.In)-1]
 	var types []arg
 	for i, t := range kept {
-		args, types = append(args, buffer(2+i)), append(types, i64(stored[t.DType]))
+		args, types = append(args, buffer(2+i)), append(types, i64(storageCodes[t.DType]))
 		form = forms[t.DType]
 	}
 	if len(kept) == 2 && form != forms[kept[0].DType] {
-		form = cmp.Or(mixtures[[2]dtype.Type{kept[0].DType, kept[1].DType}], "Mixed")
+		form = cmp.Or(mixedForms[[2]dtype.Type{kept[0].DType, kept[1].DType}], "Mixed")
 	}
 	if c.In[0].DType == dtype.BF16 {
 		form = pureForm(kept)

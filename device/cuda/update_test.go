@@ -13,20 +13,21 @@ import (
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 // twins are the card and the processor, which are to give the same bits.
-type twins struct{ card, processor device.Device }
+type bothDevices struct{ gpu, cpu device.Device }
 
-func openTwins(t *testing.T) twins {
+func openBoth(t *testing.T) bothDevices {
 	t.Helper()
-	card, processor := openCard(t, Options{}), cpu.Open(cpu.Options{})
+	card, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
 	t.Cleanup(func() {
 		card.Close()
 		processor.Close()
 	})
-	return twins{card, processor}
+	return bothDevices{card, processor}
 }
 
 // updating is an update rule with its scalars: rate, decay, beta1, beta2, eps, bias1, bias2.
@@ -81,9 +82,9 @@ func hostileNumbers(n int, seed uint64, most float64) []float32 {
 }
 
 // same runs a call on both and compares all that comes out.
-func (w twins) same(t *testing.T, name string, c op.Call, args op.Args, shift int64, operands ...[]byte) {
+func (w bothDevices) same(t *testing.T, name string, c op.Call, args op.Args, shift int64, operands ...[]byte) {
 	t.Helper()
-	got, want := launched(t, w.card, c, args, shift, operands...), launched(t, w.processor, c, args, 0, operands...)
+	got, want := launched(t, w.gpu, c, args, shift, operands...), launched(t, w.cpu, c, args, 0, operands...)
 	for i, typ := range c.Out {
 		if at := differ(typ.DType, got[len(c.In)+i], want[len(c.In)+i]); at >= 0 {
 			t.Fatalf("%s: %v: element %d of output %d is other than on the processor", name, c, at, i)
@@ -192,11 +193,11 @@ func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
 // moments of every type, on usual numbers, on those at the edges of the types, and on moments
 // below the normal numbers.
 func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
-	on := openTwins(t)
+	on := openBoth(t)
 	const n = 8*256*2 + 77
 	keeps := [][2]dtype.Type{
 		{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.BF16, dtype.F32},
-		{dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16},
+		{quant.Dyn8, quant.UDyn8}, {quant.Dyn8, dtype.F32}, {quant.Dyn8, dtype.F16},
 	}
 	for name, u := range updatings {
 		for i, kept := range keeps {
@@ -208,12 +209,12 @@ func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
 }
 
 // updateAlike tries a rule with moments of some types.
-func (w twins) updateAlike(t *testing.T, u updating, n int, kept [2]dtype.Type, shift int64) {
+func (w bothDevices) updateAlike(t *testing.T, u updating, n int, kept [2]dtype.Type, shift int64) {
 	for _, gradient := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for _, weight := range [][2]dtype.Type{{dtype.F32, dtype.Invalid}, {dtype.F32, dtype.BF16}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.Invalid}} {
 			c := u.call(t, n, weight[0], weight[1], gradient, kept)
 			for name, operands := range map[string][][]byte{"usual": u.operands(t, c, false), "hostile": u.operands(t, c, true), "decayed": u.decayedOperands(t, c)} {
-				w.same(t, name, c, op.Args{F: u.f, Key: 5, Row: 1 << 40}, shift, operands...)
+				w.same(t, name, c, op.Args{Scalars: u.f, Key: 5, Row: 1 << 40}, shift, operands...)
 			}
 		}
 	}
@@ -233,7 +234,7 @@ func usualNumbers(n int, seed uint64) []float32 {
 // Fifty million roots and quotients of usual numbers, which are found without the
 // branches of the compiler's own.
 func TestManyUpdatesHaveTheProcessorsBits(t *testing.T) {
-	on := openTwins(t)
+	on := openBoth(t)
 	const n = 4 << 20
 	for seed := range uint64(6) {
 		for name, u := range map[string]updating{"adamw": updatings["adamw"], "adam": updatings["adam"]} {
@@ -242,7 +243,7 @@ func TestManyUpdatesHaveTheProcessorsBits(t *testing.T) {
 			for i := range v {
 				v[i] *= v[i]
 			}
-			on.same(t, fmt.Sprintf("%s, seed %d", name, seed), c, op.Args{F: u.f}, 0,
+			on.same(t, fmt.Sprintf("%s, seed %d", name, seed), c, op.Args{Scalars: u.f}, 0,
 				raw(t, dtype.F32, usualNumbers(n, 20+seed)), raw(t, dtype.F32, usualNumbers(n, 30+seed)), raw(t, dtype.F32, usualNumbers(n, 40+seed)), raw(t, dtype.F32, v), raw(t, dtype.F32, []float32{1, 0}))
 		}
 	}
@@ -256,16 +257,16 @@ func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &device.Launch{Args: &op.Args{F: u.f}}
+	l := &device.Launch{Args: &op.Args{Scalars: u.f}}
 	for i, bytes := range []int64{16, 16, 16, 16, 8, 16, 16, 16} {
-		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.card, Offset: int64(i) * 64, Bytes: bytes})
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.gpu, Offset: int64(i) * 64, Bytes: bytes})
 	}
 	run, err := r.d.Capture([]device.Queue{r.q}, func() error { return r.q.Launch(k, l) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Args.F[op.ArgBias1] = 0.25
-	if err := run.Run(); err != nil {
+	l.Args.Scalars[op.ArgBias1] = 0.25
+	if err := run.Launch(); err != nil {
 		t.Fatal(err)
 	}
 	if rate := l.Args.AdamStep(true).Rate; rate != 4e-3 || !slices.Contains(r.slots, uint64(math.Float32bits(rate))) {
@@ -278,13 +279,13 @@ func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
 
 // Nothing changes but the copy where the factor says so.
 func TestUpdatesLeaveAlikeOnTheCard(t *testing.T) {
-	on := openTwins(t)
+	on := openBoth(t)
 	for name, u := range updatings {
 		c := u.call(t, 5000, dtype.F32, dtype.BF16, dtype.BF16, [2]dtype.Type{dtype.F32, dtype.F32})
 		for _, clip := range []float32{0, float32(math.NaN())} {
 			operands := u.operands(t, c, true)
 			operands[len(operands)-1] = raw(t, dtype.F32, []float32{clip, 1})
-			on.same(t, fmt.Sprintf("%s by %v", name, clip), c, op.Args{F: u.f}, 0, operands...)
+			on.same(t, fmt.Sprintf("%s by %v", name, clip), c, op.Args{Scalars: u.f}, 0, operands...)
 		}
 	}
 }

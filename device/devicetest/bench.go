@@ -15,7 +15,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) device.Device, dt dtype.Typ
 	d := open(b)
 	defer d.Close()
 	for _, c := range op.Cases(dt) {
-		if !c.Big {
+		if !c.Large {
 			continue
 		}
 		b.Run(c.Name, func(b *testing.B) {

@@ -15,7 +15,7 @@ func Now() time.Duration { return time.Since(epoch) }
 
 // happened is when an event that was waited for did. Those of other backends have clocks
 // of their own: now is late enough.
-func happened(e device.HostEvent) time.Duration {
+func timeOf(e device.HostEvent) time.Duration {
 	if own, ours := e.(*Event); ours {
 		return own.Time()
 	}

@@ -36,7 +36,7 @@ type Queue[W any] struct {
 
 // waiting is how many commands a queue takes before its user has to wait for it. A
 // command waits only for records queued before it, so a full queue always empties.
-const waiting = 1024
+const capacity = 1024
 
 type verb uint8
 
@@ -60,7 +60,7 @@ type command[W any] struct {
 // New starts a queue; its name stands in errors.
 func New[W any](name string, do func(W) error) *Queue[W] {
 	q := &Queue[W]{
-		name: name, do: do, commands: make(chan command[W], waiting),
+		name: name, do: do, commands: make(chan command[W], capacity),
 		ended: make(chan struct{}), synced: make(chan error),
 	}
 	go q.serve()
@@ -155,19 +155,19 @@ func (q *Queue[W]) serve() {
 			c.own.record(c.count, Now())
 		case wait:
 			c.event.Await(c.count)
-			q.ready = max(q.ready, happened(c.event))
+			q.ready = max(q.ready, timeOf(c.event))
 		case syncUp:
 			q.synced <- q.report()
 		default:
 			if q.failed.Load() == nil {
-				q.try(c.work)
+				q.attempt(c.work)
 			}
 		}
 	}
 }
 
 // try does work and keeps its error, which alone takes memory.
-func (q *Queue[W]) try(w W) {
+func (q *Queue[W]) attempt(w W) {
 	if err := q.do(w); err != nil {
 		kept := err
 		q.failed.Store(&kept)

@@ -82,7 +82,7 @@ func (c *Capped) Alloc(bytes int64) (device.Memory, error) {
 	c.counts.Allocs++
 	c.counts.Allocated += bytes
 	c.counts.Peak = max(c.counts.Peak, c.counts.Allocated)
-	return &cappedMemory{Memory: m, give: func() { c.give(&c.counts.Allocated, bytes) }}, nil
+	return &cappedMemory{Memory: m, release: func() { c.release(&c.counts.Allocated, bytes) }}, nil
 }
 
 // HostAlloc counts host memory without a limit.
@@ -96,10 +96,10 @@ func (c *Capped) HostAlloc(bytes int64) (device.Memory, error) {
 	c.counts.Allocs++
 	c.counts.Host += bytes
 	c.counts.HostPeak = max(c.counts.HostPeak, c.counts.Host)
-	return &cappedMemory{Memory: m, give: func() { c.give(&c.counts.Host, bytes) }}, nil
+	return &cappedMemory{Memory: m, release: func() { c.release(&c.counts.Host, bytes) }}, nil
 }
 
-func (c *Capped) give(from *int64, bytes int64) {
+func (c *Capped) release(from *int64, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*from -= bytes
@@ -120,12 +120,12 @@ func (c *Capped) Kernel(call op.Call) (device.Kernel, error) { return c.Device.K
 // cappedMemory counts its bytes back once.
 type cappedMemory struct {
 	device.Memory
-	once sync.Once
-	give func()
+	once    sync.Once
+	release func()
 }
 
 func (m *cappedMemory) Free() error {
-	m.once.Do(m.give)
+	m.once.Do(m.release)
 	return m.Memory.Free()
 }
 
@@ -139,7 +139,7 @@ func (q *cappedQueue) Copy(dst, src device.Buffer) error {
 	if err := q.c.fault(&q.c.copies, q.c.faults.Copy); err != nil {
 		return err
 	}
-	return q.Queue.Copy(bare(dst), bare(src))
+	return q.Queue.Copy(unwrap(dst), unwrap(src))
 }
 
 func (q *cappedQueue) Launch(k device.Kernel, l *device.Launch) error {
@@ -147,9 +147,9 @@ func (q *cappedQueue) Launch(k device.Kernel, l *device.Launch) error {
 		return err
 	}
 	for i := range l.Buffers {
-		l.Buffers[i] = bare(l.Buffers[i])
+		l.Buffers[i] = unwrap(l.Buffers[i])
 	}
-	l.Workspace = bare(l.Workspace)
+	l.Workspace = unwrap(l.Workspace)
 	return q.Queue.Launch(k, l)
 }
 
@@ -164,7 +164,7 @@ func (c *Capped) fault(count *int, at int) error {
 
 // bare takes the cap off a buffer. Launches keep their bare buffers: they are
 // the same bytes.
-func bare(b device.Buffer) device.Buffer {
+func unwrap(b device.Buffer) device.Buffer {
 	if m, ok := b.Memory.(*cappedMemory); ok {
 		b.Memory = m.Memory
 	}

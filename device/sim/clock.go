@@ -12,7 +12,7 @@ import (
 // Power is counted in that of the fastest products at full speed, without what an idle
 // card takes. The constants are fitted to one H200, whose products without pause, in bursts
 // of 16 to 290 ms and between additions run within 4% of this.
-type clock struct {
+type throttle struct {
 	limit float64       // of power; 1 or more: nothing is ever too much
 	power float64       // of the last moments, on average
 	at    time.Duration // when that was
@@ -30,17 +30,17 @@ const (
 
 // newClock is of a card whose products run at one rate in bursts and another in work that
 // lasts. It begins at its limit, as in the middle of a training.
-func newClock(r Rates) clock {
-	if r.Lasting <= 0 || r.Lasting >= r.Matrix {
-		return clock{limit: 1, power: 1}
+func newThrottle(r Rates) throttle {
+	if r.Sustained <= 0 || r.Sustained >= r.Matrix {
+		return throttle{limit: 1, power: 1}
 	}
-	limit := math.Pow(float64(r.Lasting/r.Matrix), powerOfSpeed)
-	return clock{limit: limit, power: limit}
+	limit := math.Pow(float64(r.Sustained/r.Matrix), powerOfSpeed)
+	return throttle{limit: limit, power: limit}
 }
 
 // run is how long a kernel takes that begins now: at full speed as long as the average is
 // within the limit, then at the speed that keeps it there.
-func (c *clock) run(now time.Duration, k *virtualKernel) time.Duration {
+func (c *throttle) duration(now time.Duration, k *virtualKernel) time.Duration {
 	if c.limit >= 1 || k.took == 0 {
 		return k.took
 	}
@@ -53,21 +53,21 @@ func (c *clock) run(now time.Duration, k *virtualKernel) time.Duration {
 	took := k.took
 	if left := 1 - float64(full)/float64(k.took); left > 0 {
 		speed := math.Pow(c.limit/power, 1/powerOfSpeed)
-		took += time.Duration(left * float64(k.products) * (1/speed - 1))
+		took += time.Duration(left * float64(k.matmuls) * (1/speed - 1))
 	}
 	c.at = now + took
 	return took
 }
 
 // pass has the average follow a power for some time.
-func (c *clock) pass(d time.Duration, power float64) {
+func (c *throttle) pass(d time.Duration, power float64) {
 	if d > 0 {
 		c.power = power + (c.power-power)*math.Exp(-float64(d)/float64(powerWindow))
 	}
 }
 
 // until is how long a power above the limit may be taken.
-func (c *clock) until(power float64) time.Duration {
+func (c *throttle) until(power float64) time.Duration {
 	if c.power >= c.limit {
 		return 0
 	}

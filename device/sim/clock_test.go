@@ -22,9 +22,9 @@ func TestClockIsAnH200s(t *testing.T) {
 		"42% of 420 ms":           {160 * ms, 0, 240 * ms, 764e12},
 		"between as much of adds": {9 * ms, 10 * ms, 1 * ms, 811e12},
 	} {
-		v := NewVirtual("card", 0, 1, Rates{Matrix: burst, Lasting: lasting})
+		v := NewVirtual("card", 0, 1, Rates{Matrix: burst, Sustained: lasting})
 		q := &virtualQueue{v: v}
-		products := &virtualKernel{took: p.work, products: p.work, energy: p.work.Seconds()}
+		products := &virtualKernel{took: p.work, matmuls: p.work, energy: p.work.Seconds()}
 		others := &virtualKernel{took: p.other, energy: otherPower * p.other.Seconds()}
 		var took time.Duration
 		const periods = 100
@@ -52,10 +52,10 @@ func TestClockIsAnH200s(t *testing.T) {
 func TestClockFollowsPower(t *testing.T) {
 	run := func(r Rates, density float64) float64 {
 		v := NewVirtual("card", 0, 1, r)
-		k := &virtualKernel{took: time.Second, products: time.Second, energy: density}
-		return v.clock.run(0, k).Seconds()
+		k := &virtualKernel{took: time.Second, matmuls: time.Second, energy: density}
+		return v.throttle.duration(0, k).Seconds()
 	}
-	throttled := Rates{Matrix: 813e12, Lasting: 717e12}
+	throttled := Rates{Matrix: 813e12, Sustained: 717e12}
 	// Of the size of 2048, an H200 makes 699 TFLOP/s in a burst and 657 without a pause;
 	// the gradient of attention 340 in both.
 	for rate, want := range map[float64]float64{813e12: 717e12, 699e12: 657e12, 340e12: 340e12} {
@@ -63,7 +63,7 @@ func TestClockFollowsPower(t *testing.T) {
 			t.Errorf("what runs at %.0f TFLOP/s in bursts lasts at %.0f, want %.0f", rate/1e12, got/1e12, want/1e12)
 		}
 	}
-	for _, r := range []Rates{{Matrix: 813e12}, {Matrix: 813e12, Lasting: 813e12}, {Matrix: 813e12, Lasting: 820e12}} {
+	for _, r := range []Rates{{Matrix: 813e12}, {Matrix: 813e12, Sustained: 813e12}, {Matrix: 813e12, Sustained: 820e12}} {
 		if got := run(r, 1); got != 1 {
 			t.Errorf("a second of work takes %v s at the rates %+v", got, r)
 		}

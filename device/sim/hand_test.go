@@ -51,7 +51,7 @@ func TestKernelsWaitToBeHandedOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Joined ones are known to end no sooner than the last is handed over.
-			if got := v.Waited(); got > c.want+us || got < c.want-3*us {
+			if got := v.WaitedUntil(); got > c.want+us || got < c.want-3*us {
 				t.Errorf("%s, joined %v: %v, want %v", c.name, joined, got, c.want)
 			}
 		}

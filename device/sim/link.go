@@ -16,7 +16,7 @@ import (
 // behind it in its queue, and whoever waits for them from then on. All in all everybody
 // carries what they can.
 type link struct {
-	ways [parties]*way // nil: nobody shares memory
+	channels [parties]*channel // nil: nobody shares memory
 	// speeds of the parties by the set of those that are busy.
 	speeds [1 << parties][parties]float64
 	alone  bool // nobody ever slows anybody down
@@ -29,12 +29,12 @@ type link struct {
 const (
 	inward = iota
 	outward
-	processor
+	hostCPU
 	parties
 )
 
 // way carries one thing after the other: a direction copies, a processor kernels.
-type way struct {
+type channel struct {
 	passing []*transfer // in the order of time
 	free    time.Duration
 }
@@ -53,11 +53,11 @@ type hostMemory struct {
 	updates float64 // of the processor's kernels, alone
 }
 
-func newLink(d machine.Duplex) link {
+func newLink(d machine.Bidirectional) link {
 	if d == 0 {
 		d = machine.FullDuplex
 	}
-	l := link{ways: [parties]*way{inward: {}, outward: {}}, alone: d == machine.FullDuplex}
+	l := link{channels: [parties]*channel{inward: {}, outward: {}}, alone: d == machine.FullDuplex}
 	for busy := range l.speeds {
 		l.speeds[busy] = [parties]float64{1, 1, 1}
 		if has(busy, inward) && has(busy, outward) {
@@ -68,10 +68,10 @@ func newLink(d machine.Duplex) link {
 }
 
 // share lets a link meet a processor.
-func (l *link) share(p *way, m hostMemory) {
-	l.ways[processor], l.alone = p, false
+func (l *link) share(p *channel, m hostMemory) {
+	l.channels[hostCPU], l.alone = p, false
 	for busy := range l.speeds {
-		if has(busy, processor) {
+		if has(busy, hostCPU) {
 			m.slow(&l.speeds[busy], busy)
 		}
 	}
@@ -90,7 +90,7 @@ func (m hostMemory) slow(speeds *[parties]float64, busy int) {
 	}
 	if share := rest / asked; share < 1 {
 		speeds[inward] *= share
-		speeds[processor] *= share
+		speeds[hostCPU] *= share
 	}
 }
 
@@ -100,9 +100,9 @@ func has(set, party int) bool { return set>>party&1 != 0 }
 // long alone.
 func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
 	if l.alone {
-		w, begin := l.ways[direction], q.now
+		w, begin := l.channels[direction], q.now
 		w.free = max(begin, w.free) + alone
-		q.pass(w.free - begin)
+		q.advance(w.free - begin)
 		return
 	}
 	l.carry(q, direction, alone)
@@ -110,12 +110,12 @@ func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
 
 // carry appends what a party does to a queue.
 func (l *link) carry(q *virtualQueue, party int, alone time.Duration) {
-	w, begin := l.ways[party], q.now
+	w, begin := l.channels[party], q.now
 	from := max(begin, w.free)
 	w.free = l.meet(party, from, alone)
 	q.last = &transfer{from: from, to: w.free, queue: q}
 	w.passing = append(w.passing, q.last)
-	q.pass(w.free - begin)
+	q.advance(w.free - begin)
 }
 
 // meet is when something ends that a party begins at a time and that would take so long
@@ -124,31 +124,33 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 	for left > 0 {
 		busy, until := l.others(party, at)
 		before, now := &l.speeds[busy], &l.speeds[busy|1<<party]
-		span := min(stretch(left, 1/now[party]), until-at)
-		for other := range l.ways {
+		span := min(scale(left, 1/now[party]), until-at)
+		for other := range l.channels {
 			if has(busy, other) {
-				span = min(span, stretch(l.met(party, other).to-at, before[other]/now[other]))
+				span = min(span, scale(l.met(party, other).to-at, before[other]/now[other]))
 			}
 		}
 		span = max(span, 1)
-		for other, w := range l.ways {
+		for other, w := range l.channels {
 			if has(busy, other) {
-				w.delay(l.seen[party][other], stretch(span, 1-now[other]/before[other]))
+				w.delay(l.seen[party][other], scale(span, 1-now[other]/before[other]))
 			}
 		}
-		at, left = at+span, left-max(stretch(span, now[party]), 1)
+		at, left = at+span, left-max(scale(span, now[party]), 1)
 	}
 	return at + left
 }
 
 // met is what a party meets of another one, or will.
-func (l *link) met(party, other int) *transfer { return l.ways[other].passing[l.seen[party][other]] }
+func (l *link) met(party, other int) *transfer {
+	return l.channels[other].passing[l.seen[party][other]]
+}
 
 // others are those that are busy at a time but for one party, and when that changes by
 // somebody's beginning.
 func (l *link) others(party int, at time.Duration) (busy int, until time.Duration) {
 	until = math.MaxInt64
-	for other, w := range l.ways {
+	for other, w := range l.channels {
 		if other == party || w == nil {
 			continue
 		}
@@ -168,10 +170,10 @@ func (l *link) others(party int, at time.Duration) (busy int, until time.Duratio
 	return busy, until
 }
 
-func stretch(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
+func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
 // delay has what passes end later, and what comes behind it begin when it ends.
-func (w *way) delay(i int, by time.Duration) {
+func (w *channel) delay(i int, by time.Duration) {
 	if by <= 0 {
 		return
 	}
@@ -188,7 +190,7 @@ func (w *way) delay(i int, by time.Duration) {
 func (t *transfer) end(later time.Duration) {
 	t.to += later
 	if late := t.to - t.queue.now; late > 0 {
-		t.queue.pass(late)
+		t.queue.advance(late)
 	}
 	if t.done != nil {
 		t.done.at = max(t.done.at, t.to)

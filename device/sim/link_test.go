@@ -47,7 +47,7 @@ func watched(orders []order, rates func(busy [parties]bool) [parties]float64) (e
 }
 
 // halves are the rates on a link whose ways have a share of theirs while both are busy.
-func halves(duplex machine.Duplex) func([parties]bool) [parties]float64 {
+func halves(duplex machine.Bidirectional) func([parties]bool) [parties]float64 {
 	return func(busy [parties]bool) [parties]float64 {
 		if busy[inward] && busy[outward] {
 			return [parties]float64{float64(duplex), float64(duplex), 1}
@@ -67,7 +67,7 @@ func ordered(r *rand.Rand, l *link, ways int) (orders []order, ends [parties]tim
 		orders = append(orders, o)
 		q := &queues[o.way]
 		q.now = max(q.now, o.begin)
-		if o.way == processor {
+		if o.way == hostCPU {
 			l.carry(q, o.way, o.alone)
 		} else {
 			l.copy(q, o.way, o.alone)
@@ -82,7 +82,7 @@ func ordered(r *rand.Rand, l *link, ways int) (orders []order, ends [parties]tim
 // Copies end when they do on a link that is watched tick by tick.
 func TestLinkIsWhatIsWatched(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
-	for _, duplex := range []machine.Duplex{machine.HalfDuplex, 0.6, 0.92, machine.FullDuplex} {
+	for _, duplex := range []machine.Bidirectional{machine.HalfDuplex, 0.6, 0.92, machine.FullDuplex} {
 		l := newLink(duplex)
 		orders, ends := ordered(r, &l, 2)
 		for way, want := range watched(orders, halves(duplex)) {
@@ -99,7 +99,7 @@ func TestSharedMemoryIsWhatIsWatched(t *testing.T) {
 	const in, out, updates, all = 55, 54, 140, 165
 	rates := func(busy [parties]bool) [parties]float64 {
 		speeds := halves(0.9)(busy)
-		if !busy[processor] {
+		if !busy[hostCPU] {
 			return speeds
 		}
 		asked, rest := float64(updates), float64(all)
@@ -115,7 +115,7 @@ func TestSharedMemoryIsWhatIsWatched(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	for range 20 {
 		l := newLink(0.9)
-		l.share(&way{}, hostMemory{rate: all, in: in, out: out, updates: updates})
+		l.share(&channel{}, hostMemory{rate: all, in: in, out: out, updates: updates})
 		orders, ends := ordered(r, &l, 3)
 		for way, want := range watched(orders, rates) {
 			if got := ends[way]; math.Abs(float64(got-want)) > 0.02*float64(want) {
@@ -129,12 +129,12 @@ func TestSharedMemoryIsWhatIsWatched(t *testing.T) {
 // carried 165 GB/s together; these are the rates of each that were seen with one another.
 func TestSharesOfMemoryAreThoseMeasured(t *testing.T) {
 	l := newLink(0.9)
-	alone := [parties]float64{inward: 55, outward: 54.5, processor: 138}
-	l.share(&way{}, hostMemory{rate: 165, in: alone[inward], out: alone[outward], updates: alone[processor]})
+	alone := [parties]float64{inward: 55, outward: 54.5, hostCPU: 138}
+	l.share(&channel{}, hostMemory{rate: 165, in: alone[inward], out: alone[outward], updates: alone[hostCPU]})
 	for busy, seen := range map[int][parties]float64{
-		1<<processor | 1<<inward:              {inward: 42.4, processor: 115},
-		1<<processor | 1<<outward:             {outward: 53, processor: 99.6},
-		1<<processor | 1<<inward | 1<<outward: {inward: 31.9, outward: 49.4, processor: 84.8},
+		1<<hostCPU | 1<<inward:              {inward: 42.4, hostCPU: 115},
+		1<<hostCPU | 1<<outward:             {outward: 53, hostCPU: 99.6},
+		1<<hostCPU | 1<<inward | 1<<outward: {inward: 31.9, outward: 49.4, hostCPU: 84.8},
 	} {
 		for way, want := range seen {
 			if got := alone[way] * l.speeds[busy][way]; want > 0 && math.Abs(got-want) > 0.12*want {
@@ -146,7 +146,7 @@ func TestSharesOfMemoryAreThoseMeasured(t *testing.T) {
 
 // Copies both ways take what the sum of both rates allows, and each way gets its half.
 func TestLinkCarriesBothWays(t *testing.T) {
-	for duplex, want := range map[machine.Duplex]float64{machine.HalfDuplex: 1, 0.75: 1.5, machine.FullDuplex: 2} {
+	for duplex, want := range map[machine.Bidirectional]float64{machine.HalfDuplex: 1, 0.75: 1.5, machine.FullDuplex: 2} {
 		l := newLink(duplex)
 		var queues [2]virtualQueue
 		const copies = 1000
@@ -198,8 +198,8 @@ func TestProcessorBesideACard(t *testing.T) {
 	}
 	alone := units.Rate(100e9).Time(bytes)
 	for traffic, want := range map[units.Rate]time.Duration{0: alone, 200e9: alone, 150e9: alone * 4 / 3, 50e9: alone * 2} {
-		card, host := NewVirtual("card", 0, 256, Rates{In: 100e9, Out: 100e9, Traffic: traffic}), NewVirtual("host", 0, 256, Rates{Memory: 100e9})
-		host.Beside([]*Virtual{card})
+		card, host := NewVirtual("card", 0, 256, Rates{In: 100e9, Out: 100e9, HostUnderLoad: traffic}), NewVirtual("host", 0, 256, Rates{Memory: 100e9})
+		host.ShareHostMemory([]*Virtual{card})
 		in, _ := card.Queue("in")
 		compute, _ := host.Queue("compute")
 		on, _ := card.Alloc(bytes)
@@ -212,7 +212,7 @@ func TestProcessorBesideACard(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, v := range map[string]*Virtual{"copy": card, "kernel": host} {
-			if got := v.Waited(); math.Abs(float64(got-want)) > 1e-3*float64(want) {
+			if got := v.WaitedUntil(); math.Abs(float64(got-want)) > 1e-3*float64(want) {
 				t.Errorf("memory of %v: the %s took %v, want %v", traffic, name, got, want)
 			}
 		}

@@ -52,7 +52,7 @@ func TestTimeOfFullPrecision(t *testing.T) {
 	for i := range call.In {
 		call.In[i].DType = dtype.F32
 	}
-	r := Rates{Matrix: 8e12, Full: 2e12, Tables: machine.ByVariant{{Kind: op.MatMul}: {Axes: [][]int64{{1}, {1}, {1}}, Rates: []float64{1e12}}}}
+	r := Rates{Matrix: 8e12, MatrixF32: 2e12, Tables: machine.ByVariant{{Kind: op.MatMul}: {Axes: [][]int64{{1}, {1}, {1}}, Rates: []float64{1e12}}}}
 	if got, want := r.Time(call), time.Millisecond; got != want {
 		t.Errorf("2 GFLOP of f32 at 2 TFLOP/s take %v, want %v", got, want)
 	}

@@ -21,21 +21,21 @@ import (
 
 // Rates of a device. Zero rates count as infinitely fast.
 type Rates struct {
-	Matrix units.Flops // products and attention
-	Full   units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
+	Matrix    units.Flops // products and attention
+	MatrixF32 units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
 	// Lasting is what is left of Matrix in work without pauses; 0: all of it.
-	Lasting units.Flops
-	Vector  units.Flops // everything else
-	Memory  units.Rate  // of the device's own memory, read plus write
-	In      units.Rate  // host to device
-	Out     units.Rate  // device to host
-	Peer    units.Rate  // device to device; 0: as from the host
+	Sustained units.Flops
+	Vector    units.Flops // everything else
+	Memory    units.Rate  // of the device's own memory, read plus write
+	In        units.Rate  // host to device
+	Out       units.Rate  // device to host
+	Peer      units.Rate  // device to device; 0: as from the host
 	// Duplex is what in and out carry at once; 0: each its full rate.
-	Duplex machine.Duplex
+	Bidirectional machine.Bidirectional
 	// Traffic is what the host's memory carries while its processor updates and copies go
 	// both ways; 0: all they ask for.
-	Traffic units.Rate
-	Launch  time.Duration // what handing a kernel over takes
+	HostUnderLoad units.Rate
+	Launch        time.Duration // what handing a kernel over takes
 	// Kernel is the least a kernel takes that was handed over in time; 0: as long as Launch.
 	Kernel  time.Duration
 	Latency time.Duration // per copy
@@ -46,44 +46,44 @@ type Rates struct {
 // Virtual is a device in virtual time. Its methods must be called from one
 // goroutine: the order of calls is the order of events.
 type Virtual struct {
-	name      string
-	limit     int64
-	align     int64
-	rates     Rates
-	allocated int64
-	peak      int64
-	link      link
-	clock     clock
-	beside    *link         // of a card, that the device shares memory with as the host's processor; nil of all others
-	waited    time.Duration // until when somebody has waited for a queue
-	queues    []*virtualQueue
+	name        string
+	limit       int64
+	align       int64
+	rates       Rates
+	allocated   int64
+	peak        int64
+	link        link
+	throttle    throttle
+	hostLink    *link         // of a card, that the device shares memory with as the host's processor; nil of all others
+	waitedUntil time.Duration // until when somebody has waited for a queue
+	queues      []*virtualQueue
 	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
 	NoScratch bool
 	// OneByOne: kernels are handed over one by one, and wait for that.
 	OneByOne bool
-	handed   time.Duration // when the last one was
+	launched time.Duration // when the last one was
 }
 
 // NewVirtual makes a device; a limit of 0 is none.
 func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
-	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Duplex), clock: newClock(r)}
+	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Bidirectional), throttle: newThrottle(r)}
 }
 
 // Beside makes the device the host's processor, whose kernels share the host's memory with
 // the copies of cards that are alike.
-func (v *Virtual) Beside(cards []*Virtual) {
-	if len(cards) == 0 || cards[0].rates.Traffic == 0 {
+func (v *Virtual) ShareHostMemory(cards []*Virtual) {
+	if len(cards) == 0 || cards[0].rates.HostUnderLoad == 0 {
 		return
 	}
 	n, r := units.Rate(len(cards)), cards[0].rates
-	all := max(r.Traffic, v.rates.Memory) // whatever noise there was: updates alone are no more than all
+	all := max(r.HostUnderLoad, v.rates.Memory) // whatever noise there was: updates alone are no more than all
 	m := hostMemory{rate: float64(all), in: float64(n * r.In), out: float64(n * r.Out), updates: float64(v.rates.Memory)}
-	kernels := &way{}
+	kernels := &channel{}
 	for _, c := range cards {
 		c.link.share(kernels, m)
 	}
-	v.beside = &cards[0].link
+	v.hostLink = &cards[0].link
 }
 
 // Info describes the device.
@@ -135,7 +135,7 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 		vk := k.(*virtualKernel)
 		all.took += vk.took
 		all.launches += vk.launches
-		all.products += vk.products
+		all.matmuls += vk.matmuls
 		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
 	}
@@ -160,7 +160,7 @@ func (v *Virtual) Busy() map[string]time.Duration {
 }
 
 // Waited is until when somebody has waited for queues or events of the device.
-func (v *Virtual) Waited() time.Duration { return v.waited }
+func (v *Virtual) WaitedUntil() time.Duration { return v.waitedUntil }
 
 // Resume lets queues begin what they are given from now on no sooner than at a time: when
 // it is given.
@@ -168,25 +168,27 @@ func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
 		q.now = max(q.now, at)
 	}
-	v.handed = max(v.handed, at)
+	v.launched = max(v.launched, at)
 }
 
 // full: the operands are f32, though products are mostly of a narrower type.
-func (r Rates) full(c op.Call) bool { return r.Full > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32 }
+func (r Rates) isF32(c op.Call) bool {
+	return r.MatrixF32 > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32
+}
 
 // Time a call takes: what its table says, or the longer of its arithmetic and its
 // memory traffic. Products thinner than any in their table are bound by that traffic too.
 func (r Rates) Time(c op.Call) time.Duration {
 	cost := c.Cost()
-	if cost.Matrix && r.full(c) {
-		r.Matrix, r.Tables = r.Full, nil // tables are of the narrower type
+	if cost.Matrix && r.isF32(c) {
+		r.Matrix, r.Tables = r.MatrixF32, nil // tables are of the narrower type
 	}
 	if table, measured := r.Tables.Of(c); measured {
 		took := cost.Amount() / table.At(c.Sizes())
 		if cost.Matrix && r.Memory > 0 {
 			took = max(took, float64(cost.Bytes)/float64(r.Memory))
 		}
-		return max(r.least(), time.Duration(took*float64(time.Second)))
+		return max(r.shortest(), time.Duration(took*float64(time.Second)))
 	}
 	flops := r.Vector
 	if cost.Matrix {
@@ -199,11 +201,11 @@ func (r Rates) Time(c op.Call) time.Duration {
 	if r.Memory > 0 {
 		t = max(t, float64(cost.Bytes)/float64(r.Memory))
 	}
-	return r.least() + time.Duration(t*float64(time.Second))
+	return r.shortest() + time.Duration(t*float64(time.Second))
 }
 
 // least is what the smallest kernel takes.
-func (r Rates) least() time.Duration {
+func (r Rates) shortest() time.Duration {
 	if r.Kernel > 0 {
 		return r.Kernel
 	}
@@ -242,7 +244,7 @@ func (m *virtualMemory) Free() error {
 
 type virtualKernel struct {
 	took      time.Duration // at full speed
-	products  time.Duration // of that, what slows down with the clock
+	matmuls   time.Duration // of that, what slows down with the clock
 	energy    float64       // seconds of the power that clock counts in
 	workspace int64
 	launches  int
@@ -251,8 +253,8 @@ type virtualKernel struct {
 // kernel of a call, without its scratch memory.
 func (r Rates) kernel(c op.Call) *virtualKernel {
 	k := &virtualKernel{took: r.Time(c), launches: 1}
-	if cost := c.Cost(); cost.Matrix && !r.full(c) && r.Matrix > 0 {
-		k.products, k.energy = k.took, cost.Flops/float64(r.Matrix)
+	if cost := c.Cost(); cost.Matrix && !r.isF32(c) && r.Matrix > 0 {
+		k.matmuls, k.energy = k.took, cost.Flops/float64(r.Matrix)
 	} else {
 		k.energy = otherPower * k.took.Seconds()
 	}
@@ -280,10 +282,10 @@ type virtualQueue struct {
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	r, bytes := q.v.rates, units.Bytes(src.Bytes)
 	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
-	q.pass(r.Latency)
+	q.advance(r.Latency)
 	switch {
 	case to.onDevice && from.onDevice && r.Peer > 0:
-		q.pass(r.Peer.Time(bytes))
+		q.advance(r.Peer.Time(bytes))
 	case to.onDevice:
 		q.v.link.copy(q, inward, r.In.Time(bytes))
 	default:
@@ -297,12 +299,12 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
 	}
-	last := q.hand(vk.launches)
-	took := q.v.clock.run(q.now, vk)
-	if q.v.beside == nil {
-		q.pass(took)
+	last := q.awaitLaunch(vk.launches)
+	took := q.v.throttle.duration(q.now, vk)
+	if q.v.hostLink == nil {
+		q.advance(took)
 	} else {
-		q.v.beside.carry(q, processor, took)
+		q.v.hostLink.carry(q, hostCPU, took)
 	}
 	q.now = max(q.now, last)
 	return nil
@@ -310,17 +312,17 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 
 // hand has the queue wait for the first of some launches to be handed over, and says when
 // the last one is. Where kernels take Launch each in any case, nobody waits.
-func (q *virtualQueue) hand(launches int) (last time.Duration) {
+func (q *virtualQueue) awaitLaunch(launches int) (last time.Duration) {
 	v := q.v
 	if !v.OneByOne || v.rates.Kernel == 0 || launches == 0 {
 		return 0
 	}
-	q.now = max(q.now, v.handed+v.rates.Launch)
-	v.handed += time.Duration(launches) * v.rates.Launch
-	return v.handed
+	q.now = max(q.now, v.launched+v.rates.Launch)
+	v.launched += time.Duration(launches) * v.rates.Launch
+	return v.launched
 }
 
-func (q *virtualQueue) pass(d time.Duration) {
+func (q *virtualQueue) advance(d time.Duration) {
 	q.now += d
 	q.busy += d
 }
@@ -340,13 +342,13 @@ func (q *virtualQueue) Wait(e device.Event) error {
 
 // Sync has whoever waits do so until the queue is empty.
 func (q *virtualQueue) Sync() error {
-	q.v.waited = max(q.v.waited, q.now)
+	q.v.waitedUntil = max(q.v.waitedUntil, q.now)
 	return nil
 }
 
 // SyncTo has whoever waits do so until the event.
 func (q *virtualQueue) SyncTo(e device.Event) error {
-	q.v.waited = max(q.v.waited, e.(*virtualEvent).at)
+	q.v.waitedUntil = max(q.v.waitedUntil, e.(*virtualEvent).at)
 	return nil
 }
 

@@ -74,7 +74,7 @@ func run(out io.Writer, layers, iterations int) error {
 
 // whole is how many bytes an iteration takes with everything on the device.
 func whole(layers int) (int64, error) {
-	model, err := spillway.Wrap(stack(layers), spillway.Config{Strategy: "standard", Samples: rows})
+	model, err := spillway.Wrap(stack(layers), spillway.Config{Strategy: "standard", BatchSize: rows})
 	if err != nil {
 		return 0, err
 	}

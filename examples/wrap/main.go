@@ -102,7 +102,7 @@ func run(out io.Writer, iterations int) error {
 
 // standard is how many bytes an iteration takes with everything on the device.
 func standard() (int64, error) {
-	model, err := spillway.Wrap(NewSorter(6), spillway.Config{Strategy: "standard", Samples: rows, Seq: length, Clip: 1})
+	model, err := spillway.Wrap(NewSorter(6), spillway.Config{Strategy: "standard", BatchSize: rows, Seq: length, Clip: 1})
 	if err != nil {
 		return 0, err
 	}

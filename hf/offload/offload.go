@@ -111,9 +111,9 @@ func (f *Folder) add(name string, e indexEntry) error {
 	if err != nil {
 		return err
 	}
-	find := f.bare
+	find := f.rawFile
 	if e.File != "" {
-		find = f.link
+		find = f.linkedFile
 	}
 	tensor, err := find(name, t, e)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *Folder) add(name string, e indexEntry) error {
 }
 
 // bare is a tensor in a file of its own.
-func (f *Folder) bare(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
 	file, err := datName(name)
 	if err != nil {
 		return none, err
@@ -133,7 +133,7 @@ func (f *Folder) bare(name string, t dtype.Type, e indexEntry) (none safetensors
 	if e.Shape == nil {
 		return none, errors.New("it has neither a shape nor a safetensors_file")
 	}
-	bytes, err := safetensors.Source{Name: name, Type: t, Shape: *e.Shape}.Bytes()
+	bytes, err := safetensors.Output{Name: name, Type: t, Shape: *e.Shape}.Bytes()
 	if err != nil {
 		return none, err
 	}
@@ -145,12 +145,12 @@ func (f *Folder) bare(name string, t dtype.Type, e indexEntry) (none safetensors
 	if info.Size != bytes {
 		return none, fmt.Errorf("%v of %v needs %d bytes, %s has %d", *e.Shape, t, bytes, path, info.Size)
 	}
-	return safetensors.Bare(openedToRead{f.disk, path}, path, safetensors.Info{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes}), nil
+	return safetensors.Bare(lazyFile{f.disk, path}, path, safetensors.Info{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes}), nil
 }
 
 // link is a tensor in a safetensors file. Loading it as another type would be another
 // tensor.
-func (f *Folder) link(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
 	file := f.linked[e.File]
 	if file == nil {
 		if file, err = safetensors.OpenOn(f.disk, e.File); err != nil {
@@ -179,12 +179,12 @@ func datName(name string) (string, error) {
 
 // openedToRead is a file that is open only while it is read: a folder has one for
 // each tensor, more than a process may hold open.
-type openedToRead struct {
+type lazyFile struct {
 	disk vfs.FS
 	path string
 }
 
-func (f openedToRead) ReadAt(p []byte, off int64) (int, error) {
+func (f lazyFile) ReadAt(p []byte, off int64) (int, error) {
 	file, err := f.disk.Open(f.path)
 	if err != nil {
 		return 0, err
@@ -196,12 +196,12 @@ func (f openedToRead) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (f openedToRead) Size() (int64, error) {
+func (f lazyFile) Size() (int64, error) {
 	info, err := f.disk.Stat(f.path)
 	return info.Size, err
 }
 
-func (openedToRead) Write([]byte) (int, error)          { return 0, errors.ErrUnsupported }
-func (openedToRead) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
-func (openedToRead) Sync() error                        { return errors.ErrUnsupported }
-func (openedToRead) Close() error                       { return nil }
+func (lazyFile) Write([]byte) (int, error)          { return 0, errors.ErrUnsupported }
+func (lazyFile) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (lazyFile) Sync() error                        { return errors.ErrUnsupported }
+func (lazyFile) Close() error                       { return nil }

@@ -69,9 +69,9 @@ func must(t testing.TB, errs ...error) {
 }
 
 // sources are the tensors of a folder, to be written again.
-func sources(f *Folder) (list []safetensors.Source) {
+func sources(f *Folder) (list []safetensors.Output) {
 	for _, t := range f.Tensors() {
-		list = append(list, safetensors.Source{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
+		list = append(list, safetensors.Output{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
 			_, err := io.Copy(w, io.NewSectionReader(t, 0, t.Bytes))
 			return err
 		}})
@@ -143,7 +143,7 @@ func TestBadFolders(t *testing.T) {
 		put := func(name, text string) {
 			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
 		}
-		must(t, safetensors.WriteFile(disk, "/w", []safetensors.Source{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
+		must(t, safetensors.WriteFile(disk, "/w", []safetensors.Output{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
 		put("/a.dat", "12345678")
 		put("/"+IndexName, c.index)
 		if _, err := OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -155,7 +155,7 @@ func TestBadFolders(t *testing.T) {
 // Sources that are not what they say are refused.
 func TestFillRefuses(t *testing.T) {
 	eight := func(w io.Writer) error { _, err := w.Write(make([]byte, 8)); return err }
-	for name, list := range map[string][]safetensors.Source{
+	for name, list := range map[string][]safetensors.Output{
 		"short":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(3), Write: eight}},
 		"long":    {{Name: "a", Type: dtype.F32, Shape: shape.Of(1), Write: eight}},
 		"twice":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}, {Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}},

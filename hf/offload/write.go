@@ -15,7 +15,7 @@ import (
 
 // Fill writes tensors and their index into an existing folder and makes each file
 // durable. It is not atomic: callers put it inside vfs.Publish.
-func Fill(disk vfs.FS, dir string, tensors []safetensors.Source) error {
+func Fill(disk vfs.FS, dir string, tensors []safetensors.Output) error {
 	seen := map[string]bool{}
 	for _, t := range tensors {
 		name, err := datName(t.Name)
@@ -41,7 +41,7 @@ func Fill(disk vfs.FS, dir string, tensors []safetensors.Source) error {
 }
 
 // writeExactly refuses a source that writes another number of bytes than it says.
-func writeExactly(w io.Writer, t safetensors.Source) error {
+func writeExactly(w io.Writer, t safetensors.Output) error {
 	bytes, err := t.Bytes()
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // encodeIndex writes the index as Python's json does: in order, indented by two.
-func encodeIndex(tensors []safetensors.Source) ([]byte, error) {
+func encodeIndex(tensors []safetensors.Output) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{")
 	for i, t := range tensors {

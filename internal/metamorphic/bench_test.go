@@ -37,14 +37,14 @@ const share = 1.0 / 6
 // One core is left to the copies, as a card has engines for them besides. What they take
 // of the memory's rate, the plan without the slow link bears too.
 func BenchmarkStreamedTraining(b *testing.B) {
-	m := tiny.Model(b, wide, graph.Config{Rows: 2, Seq: 128, Task: graph.Train})
+	m := tiny.Model(b, wide, graph.Config{MicroBatchSize: 2, Seq: 128, Task: graph.Train})
 	kernels := cpu.Open(cpu.Options{Threads: computing()})
 	defer kernels.Close()
 	site := tiny.Site(1 << 34)
 	site.Kernels = kernels
-	resident := build(b, m, site, planner.Alike(false, false, planner.KeepAll, 0)).Peak()[plan.OnDevice]
+	resident := build(b, m, site, planner.Uniform(false, false, planner.SaveAll, 0)).Peak()[plan.OnDevice]
 	site.Rates = sim.Rates{Matrix: 1e11, Memory: 1e10} // as far as one is to the other
-	streamed := build(b, m, site, planner.Alike(true, true, planner.KeepNone, 2))
+	streamed := build(b, m, site, planner.Uniform(true, true, planner.SaveNone, 2))
 	for b.Loop() {
 		alone := best(b, newRun(b, m, streamed, 0))[0]
 		faster := units.Flops(streamed.Forecast.StepSeconds / alone.Seconds())
@@ -63,7 +63,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 			bound := max(took[0], link.Time(units.Bytes(max(p.Forecast.BytesIn, p.Forecast.BytesOut))))
 			b.Logf("%s: %s", c.name, p.Strategy)
 			b.ReportMetric(took[1].Seconds()/bound.Seconds(), c.name+"-over-bound")
-			b.ReportMetric(1/p.Forecast.AtBest, c.name+"-foretold")
+			b.ReportMetric(1/p.Forecast.RooflineShare, c.name+"-foretold")
 		}
 	}
 	b.ReportMetric(0, "ns/op")
@@ -86,9 +86,9 @@ func newRun(b *testing.B, m *spec.Model, p *plan.Plan, link units.Rate) *run {
 	if r.e, err = executor.New(p, r.devices); err != nil {
 		b.Fatal(err)
 	}
-	source, err := weights.Fresh(m.Params, 1)
+	source, err := weights.Random(m.Params, 1)
 	if err == nil {
-		err = errors.Join(r.e.Prepare(), weights.Load(r.e, source))
+		err = errors.Join(r.e.WriteConstants(), weights.Load(r.e, source))
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -107,7 +107,7 @@ func best(b *testing.B, runs ...*run) []time.Duration {
 				b.Fatal(err)
 			}
 			start := time.Now()
-			if err := r.e.Iterate(context.Background(), numbers(r.seed, i, r.e.Plan())); err != nil {
+			if err := r.e.Iterate(context.Background(), iterationArgs(r.seed, i, r.e.Plan())); err != nil {
 				b.Fatal(err)
 			}
 			if took := time.Since(start); i == 1 || i > 1 && took < least[n] { // the first also meets cold memory

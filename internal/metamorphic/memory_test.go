@@ -30,7 +30,7 @@ const (
 	buffers = 24 << 20
 )
 
-func besides(p *plan.Plan) int64 {
+func processBytes(p *plan.Plan) int64 {
 	for _, d := range p.Devices {
 		if d.Name == planner.DiskName {
 			return program + buffers
@@ -59,7 +59,7 @@ func TestPredictedMemoryIsMeasured(t *testing.T) {
 		}
 		grown, planned := measure(t, m, p, seed)
 		over := max(grown-planned, planned-grown)
-		if over > planned/50+besides(p) {
+		if over > planned/50+processBytes(p) {
 			t.Errorf("run again with -seed %d -runs 1: %s: %v planned, the process grew by %v", seed, p.Strategy, units.Bytes(planned), units.Bytes(grown))
 		}
 		worst, largest = max(worst, over), max(largest, planned)
@@ -102,7 +102,7 @@ func measure(t *testing.T, m *spec.Model, p *plan.Plan, seed uint64) (grown, pla
 		t.Errorf("seed %d: %s: two iterations made %d objects", seed, p.Strategy, now-objects)
 	}
 	for i, a := range p.Arenas {
-		if got := r.e.Reserved(i); got != a.Bytes {
+		if got := r.e.ArenaBytes(i); got != a.Bytes {
 			t.Errorf("seed %d: %s: arena %d has %d bytes, planned were %d", seed, p.Strategy, i, got, a.Bytes)
 		}
 		if a.Tier != plan.OnDisk {
@@ -154,20 +154,20 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 	if r.IntN(3) == 0 {
 		config = fmt.Sprintf(`{"model_type":"transformer_encoder","d_model":%d,"nhead":4,"num_layers":%d,"dim_feedforward":%d,"activation":"gelu","final_norm":true}`, width, blocks, 4*width)
 	}
-	m := tiny.Model(t, config, graph.Config{Rows: int64(pick(1, 2, 3)), Seq: int64(pick(32, 65, 128, 200)), Task: graph.Train})
+	m := tiny.Model(t, config, graph.Config{MicroBatchSize: int64(pick(1, 2, 3)), Seq: int64(pick(32, 65, 128, 200)), Task: graph.Train})
 	goal := tiny.AdamW(pick(1, 2), r.IntN(2) == 0)
 	site := tiny.Site(1 << 30)
 	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
 	if r.IntN(2) == 0 {
-		choose, _ := Choice(r, goal.Micros)
+		choose, _ := RandomChoice(r, goal.MicroBatches)
 		p, err := planner.Build(m, goal, site, func(slabs, blocks int) planner.Choice {
 			c := choose(slabs, blocks)
-			c.Piece *= 64 // as large beside these shapes as they are beside the smallest
+			c.PieceElements *= 64 // as large beside these shapes as they are beside the smallest
 			return c
 		})
 		return m, p, err
 	}
-	standard, err := planner.Build(m, goal, site, planner.Alike(false, false, planner.KeepAll, 0))
+	standard, err := planner.Build(m, goal, site, planner.Uniform(false, false, planner.SaveAll, 0))
 	if err != nil {
 		return m, nil, err
 	}

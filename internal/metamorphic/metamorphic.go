@@ -45,7 +45,7 @@ func Train(m *spec.Model, p *plan.Plan, folder string, seed uint64, iterations i
 		}
 		out.Losses = append(out.Losses, r.e.Loss())
 		if i%2 == 1 { // as if it were saved; other iterations leave what they owe to the next
-			if err := r.e.Settle(); err != nil {
+			if err := r.e.Flush(); err != nil {
 				return out, err
 			}
 		}
@@ -79,11 +79,11 @@ func start(m *spec.Model, p *plan.Plan, folder string, seed uint64) (r *run, err
 	if r.e, err = executor.New(p, r.devices); err != nil {
 		return r, err
 	}
-	source, err := weights.Fresh(m.Params, seed)
+	source, err := weights.Random(m.Params, seed)
 	if err != nil {
 		return r, err
 	}
-	return r, errors.Join(r.e.Prepare(), weights.Load(r.e, source))
+	return r, errors.Join(r.e.WriteConstants(), weights.Load(r.e, source))
 }
 
 // iterate trains one iteration on its batch.
@@ -91,7 +91,7 @@ func (r *run) iterate(i int) error {
 	if err := fill(r.e, r.model, r.seed, i); err != nil {
 		return err
 	}
-	return r.e.Iterate(context.Background(), numbers(r.seed, i, r.e.Plan()))
+	return r.e.Iterate(context.Background(), iterationArgs(r.seed, i, r.e.Plan()))
 }
 
 func (r *run) close() (err error) {
@@ -112,10 +112,10 @@ func open(d plan.Device, folder string) (device.Device, error) {
 }
 
 // limits of the gradient norm, by iteration: some are far below it, one never is reached.
-var limits = []float32{0.5, 1e9, 0.05}
+var maxNorms = []float32{0.5, 1e9, 0.05}
 
-func numbers(seed uint64, i int, p *plan.Plan) executor.Numbers {
-	n := executor.Numbers{Seed: seed, Iteration: uint64(i), FirstRow: uint64(i) * uint64(p.Rows) * uint64(p.Micros), MaxNorm: limits[i%len(limits)]}
+func iterationArgs(seed uint64, i int, p *plan.Plan) executor.IterationArgs {
+	n := executor.IterationArgs{Seed: seed, Iteration: uint64(i), FirstSequence: uint64(i) * uint64(p.MicroBatchSize) * uint64(p.MicroBatches), MaxNorm: maxNorms[i%len(maxNorms)]}
 	t := float64(i + 1)
 	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
 	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
@@ -128,10 +128,10 @@ func numbers(seed uint64, i int, p *plan.Plan) executor.Numbers {
 // rows, so that splitting a batch differently gives the same samples.
 func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error {
 	p := e.Plan()
-	total := float32(p.Rows) * float32(p.Micros) * float32(max(p.Seq, 1))
-	for j := range p.Micros {
-		for _, part := range p.Parts {
-			raw, err := e.Part(j, part.Name)
+	total := float32(p.MicroBatchSize) * float32(p.MicroBatches) * float32(max(p.Seq, 1))
+	for j := range p.MicroBatches {
+		for _, part := range p.Batch {
+			raw, err := e.BatchTensor(j, part.Name)
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error
 }
 
 // fillRows writes one part by what its name means.
-func fillRows(raw []byte, part plan.Part, m *spec.Model, r *rand.Rand) {
+func fillRows(raw []byte, part plan.BatchTensor, m *spec.Model, r *rand.Rand) {
 	seq := part.Type.Shape.Last()
 	for i := range part.Type.Shape.Elements() {
 		var bits uint32
@@ -227,21 +227,21 @@ func (o Outcome) Near(p Outcome, bound float64) error {
 
 // Choice is a random choice for so many devices and micro-batches, and whether its
 // sums have the order of one device's.
-func Choice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
+func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
 	devices, way, disk, host := 1, r.IntN(7), r.IntN(4) == 0, r.IntN(3) == 0
 	if way >= 2 {
 		devices = 2 + r.IntN(2)
 	}
 	choose = func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), Offloaded: make([]bool, slabs), Level: make([]planner.Level, blocks), Spilled: make([]bool, blocks), OnDisk: make([]bool, slabs),
-			Window: 1 + r.IntN(4), Ahead: r.IntN(3), Piece: 256 * int64(1+r.IntN(8)), Vertical: r.IntN(2) == 0, Loose: r.IntN(2) == 0, Delayed: r.IntN(2) == 0, Devices: devices}
+		c := planner.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]planner.Level, blocks), OffloadedActivations: make([]bool, blocks), OnDisk: make([]bool, slabs),
+			Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(1+r.IntN(8)), BreadthFirst: r.IntN(2) == 0, DelayedReuse: r.IntN(2) == 0, DelayedUpdates: r.IntN(2) == 0, Devices: devices}
 		for i := range slabs {
-			c.Streamed[i], c.Offloaded[i] = r.IntN(2) == 0, r.IntN(2) == 0
+			c.Streamed[i], c.OffloadedState[i] = r.IntN(2) == 0, r.IntN(2) == 0
 			c.OnDisk[i] = disk && r.IntN(2) == 0
-			c.Hosted = append(c.Hosted, host && r.IntN(3) > 0)
+			c.UpdatedByCPU = append(c.UpdatedByCPU, host && r.IntN(3) > 0)
 		}
 		for i := range blocks {
-			c.Level[i], c.Spilled[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
+			c.Level[i], c.OffloadedActivations[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		switch way {
 		case 2, 3, 4:

@@ -15,6 +15,7 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 )
 
@@ -55,14 +56,14 @@ func subjects(t testing.TB) (list []subject) {
 			mixed.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
 			lion.Optimizer.Rule, lion.Optimizer.States = op.Lion, tiny.Keep("exp_avg")
 			list = append(list,
-				subject{tiny.Model(t, tiny.Llama, graph.Config{Rows: 1, Seq: 12, Task: graph.Train}), adamw, true},
-				subject{tiny.Model(t, tiny.Llama, graph.Config{Rows: 1, Seq: 12, Task: graph.Train}), mixed, true},
-				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 9, Task: graph.Train, Packed: true}), mixed, false},
-				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adamw, false},
-				subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), adafactor, false},
-				subject{tiny.Model(t, encoder, graph.Config{Rows: 2, Seq: 7, Task: graph.Train}), lion, false},
+				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), adamw, true},
+				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), mixed, true},
+				subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Task: graph.Train, Packed: true}), mixed, false},
+				subject{tiny.Model(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), adamw, false},
+				subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), adafactor, false},
+				subject{tiny.Model(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), lion, false},
 				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true),
-				kept(t, tiny.Untied, mixed, true), kept(t, tiny.Llama, adamw, true), kept(t, tiny.Untied, adamw, false))
+				withExceptions(t, tiny.Untied, mixed, true), withExceptions(t, tiny.Llama, adamw, true), withExceptions(t, tiny.Untied, adamw, false))
 		}
 	}
 	return list
@@ -71,16 +72,16 @@ func subjects(t testing.TB) (list []subject) {
 // half computes in a 16-bit type, with masters or without.
 func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, as
-	return subject{tiny.Model(t, tiny.Untied, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: as}), goal, false}
+	return subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: as}), goal, false}
 }
 
 // kept computes in bf16, but for the norms, an MLP, a whole layer and the output, in f32:
 // blocks train weights of both types.
-func kept(t testing.TB, config string, goal planner.Goal, masters bool) subject {
+func withExceptions(t testing.TB, config string, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, dtype.BF16
 	exceptions := regexp.MustCompile(`.*norm|lm_head|model\.layers\.(1\.mlp|2)`)
-	m := tiny.Changed(t, config, graph.Config{Rows: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
-		_, err := nn.Keep(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
+	m := tiny.Changed(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
+		_, err := nn.Except(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
 		return err
 	})
 	return subject{m, goal, config == tiny.Llama}
@@ -100,9 +101,9 @@ func TestPlacementChangesNothing(t *testing.T) {
 		i := r.IntN(len(list))
 		s := list[i]
 		if _, ok := standard[i]; !ok {
-			standard[i] = train(t, s, site, planner.Alike(false, false, planner.KeepAll, 0))
+			standard[i] = train(t, s, site, planner.Uniform(false, false, planner.SaveAll, 0))
 		}
-		choose, sameOrder := Choice(r, s.goal.Micros)
+		choose, sameOrder := RandomChoice(r, s.goal.MicroBatches)
 		p, err := planner.Build(s.model, s.goal, site, choose)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -114,16 +115,16 @@ func TestPlacementChangesNothing(t *testing.T) {
 		check := func() error { return standard[i].Near(got, s.bound()) }
 		if sameOrder(s.tied) {
 			exact++
-			if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Late }) {
+			if slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }) {
 				late++
 			}
-			if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Trails }) {
+			if slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.CarriesOver }) {
 				trail++
 			}
 			check = func() error { return standard[i].Same(got) }
 		}
 		if err := check(); err != nil {
-			t.Errorf("run again with -seed %d -plans 1: %s on %d devices, %d micro-batches, clip %t: %v", seed, p.Strategy, len(p.Devices), s.goal.Micros, s.goal.Optimizer.Clip, err)
+			t.Errorf("run again with -seed %d -plans 1: %s on %d devices, %d micro-batches, clip %t: %v", seed, p.Strategy, len(p.Devices), s.goal.MicroBatches, s.goal.Optimizer.Clip, err)
 		}
 	}
 	if exact < *plans/3 || late < *plans/30 || trail < *plans/10 {
@@ -161,7 +162,7 @@ func TestSubjectsKeepStatesInEveryType(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, dtype.Dyn8, dtype.UDyn8} {
+	for _, want := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, quant.Dyn8, quant.UDyn8} {
 		if !seen[want] {
 			t.Errorf("no subject keeps states in %v", want)
 		}

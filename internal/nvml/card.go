@@ -9,15 +9,15 @@ import (
 
 // Card is the state of a card. A figure that the card or the system does not tell is
 // -1.
-type Card struct {
+type GPU struct {
 	LinkGeneration int       `json:"link_generation"`
 	LinkWidth      int       `json:"link_width"`        // lanes
-	LinkMost       [2]int    `json:"link_most"`         // generation and width when it is busy
+	LinkMax        [2]int    `json:"link_most"`         // generation and width when it is busy
 	Temperature    int       `json:"temperature_c"`     // degrees Celsius
 	Power          int       `json:"power_mw"`          // milliwatts
 	PowerLimit     int       `json:"power_limit_mw"`    // the same
 	Clock          int       `json:"clock_mhz"`         // of the processors, now
-	ClockMost      int       `json:"clock_most_mhz"`    // the highest they may have
+	ClockMax       int       `json:"clock_most_mhz"`    // the highest they may have
 	Busy           int       `json:"busy_percent"`      // of the last moments with a kernel running
 	Processes      []Process `json:"processes"`         // that compute
 	Unknown        []string  `json:"unknown,omitempty"` // what was not told, and why
@@ -31,7 +31,7 @@ type Process struct {
 
 // Card asks about the card at an address of the PCI bus, such as "00000000:1b:00.0".
 // Only a card that is not there is an error.
-func (l *Library) Card(address string) (c Card, err error) {
+func (l *Library) GPU(address string) (c GPU, err error) {
 	at, handle := append([]byte(address), 0), new(uintptr)
 	if err := l.call("nvmlDeviceGetHandleByPciBusId_v2", uintptr(unsafe.Pointer(&at[0])), uintptr(unsafe.Pointer(handle))); err != nil {
 		return c, fmt.Errorf("looking for the card at %s: %w", address, err)
@@ -50,7 +50,7 @@ func (l *Library) Card(address string) (c Card, err error) {
 	}
 	c.LinkGeneration = ask("generation of the link", "nvmlDeviceGetCurrPcieLinkGeneration")
 	c.LinkWidth = ask("width of the link", "nvmlDeviceGetCurrPcieLinkWidth")
-	c.LinkMost = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
+	c.LinkMax = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
 	c.Power = ask("power", "nvmlDeviceGetPowerUsage")
 	c.PowerLimit = ask("limit of power", "nvmlDeviceGetEnforcedPowerLimit")
 	const ofChip = 0
@@ -63,7 +63,7 @@ func (l *Library) Card(address string) (c Card, err error) {
 		err := l.call(function, *handle, ofProcessors, uintptr(unsafe.Pointer(n)))
 		return told(what, *n, err)
 	}
-	c.Clock, c.ClockMost = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
+	c.Clock, c.ClockMax = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
 	busy := new([2]uint32) // of the chip, of its memory
 	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
 	c.Busy = told("utilization", busy[0], err)
@@ -87,7 +87,7 @@ func (l *Library) processes(handle uintptr) ([]Process, error) {
 		*n = room
 		err := l.call(function, handle, uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(&found[0])))
 		var small *Error
-		if errors.As(err, &small) && small.Code == tooSmall && room < 1<<16 {
+		if errors.As(err, &small) && small.Code == insufficientSize && room < 1<<16 {
 			continue
 		}
 		if err != nil {
@@ -102,7 +102,7 @@ func (l *Library) processes(handle uintptr) ([]Process, error) {
 }
 
 // String is the card in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy".
-func (c Card) String() string {
+func (c GPU) String() string {
 	var parts []string
 	add := func(known bool, format string, args ...any) {
 		if known {
@@ -110,10 +110,10 @@ func (c Card) String() string {
 		}
 	}
 	add(c.LinkGeneration > 0 && c.LinkWidth > 0, "PCIe %d × %d", c.LinkGeneration, c.LinkWidth)
-	add(c.LinkMost[0] > c.LinkGeneration && c.LinkGeneration > 0, "%d when busy", c.LinkMost[0])
+	add(c.LinkMax[0] > c.LinkGeneration && c.LinkGeneration > 0, "%d when busy", c.LinkMax[0])
 	add(c.Temperature >= 0, "%d °C", c.Temperature)
 	add(c.Power >= 0 && c.PowerLimit > 0, "%d of %d W", c.Power/1000, c.PowerLimit/1000)
-	add(c.Clock >= 0 && c.ClockMost > 0, "%d of %d MHz", c.Clock, c.ClockMost)
+	add(c.Clock >= 0 && c.ClockMax > 0, "%d of %d MHz", c.Clock, c.ClockMax)
 	add(c.Busy >= 0, "%d%% busy", c.Busy)
 	return strings.Join(parts, ", ")
 }

@@ -72,4 +72,4 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code) }
 
 // tooSmall is the answer to a list that holds less than there is.
-const tooSmall = 7
+const insufficientSize = 7

@@ -6,6 +6,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/quant"
 )
 
 // configKey is where config.json says how a model is quantized.
@@ -29,8 +30,8 @@ type config struct {
 }
 
 const (
-	method           = "bitsandbytes"
-	compressedMethod = "compressed-tensors"
+	bitsandbytes      = "bitsandbytes"
+	compressedTensors = "compressed-tensors"
 )
 
 // compressed is what compressed-tensors wants to know of 8-bit floats by rows, beside
@@ -44,11 +45,11 @@ type compressed struct {
 }
 
 type compressedGroup struct {
-	Targets []string        `json:"targets"`
-	Weights compressedCodes `json:"weights"`
+	Targets []string          `json:"targets"`
+	Weights compressedWeights `json:"weights"`
 }
 
-type compressedCodes struct {
+type compressedWeights struct {
 	Bits      int    `json:"num_bits"`
 	Type      string `json:"type"`
 	Strategy  string `json:"strategy"`
@@ -65,20 +66,20 @@ func Configure(c *hf.Config, kind dtype.Type, double bool, output string, skip .
 	if model == dtype.Invalid {
 		model = dtype.F32
 	}
-	q := config{Compute: model.Torch(), Storage: "uint8", Kind: "fp4", Threshold: "6.0", Method: method}
+	q := config{Compute: model.Torch(), Storage: "uint8", Kind: "fp4", Threshold: "6.0", Method: bitsandbytes}
 	left := append([]string{output}, skip...)
 	if len(skip) > 0 {
 		q.Skip = left
 	}
 	switch kind {
-	case dtype.NF4, dtype.FP4:
+	case quant.NF4, quant.FP4:
 		q.Loaded4, q.Load4, q.Kind, q.Double = true, true, kind.String(), double
-	case dtype.RowI8:
+	case quant.RowI8:
 		q.Loaded8, q.Load8 = true, true
-	case dtype.RowF8:
+	case quant.RowF8:
 		return c.With(configKey, compressed{
-			Groups: map[string]compressedGroup{"group_0": {[]string{"Linear"}, compressedCodes{Bits: 8, Type: "float", Strategy: "channel", Symmetric: true}}},
-			Format: "naive-quantized", Ignore: left, Method: compressedMethod, Status: "compressed",
+			Groups: map[string]compressedGroup{"group_0": {[]string{"Linear"}, compressedWeights{Bits: 8, Type: "float", Strategy: "channel", Symmetric: true}}},
+			Format: "naive-quantized", Ignore: left, Method: compressedTensors, Status: "compressed",
 		})
 	default:
 		return nil, fmt.Errorf("%v is not a type weights are stored in; use nf4, fp4, i8row or f8row", kind)
@@ -87,7 +88,7 @@ func Configure(c *hf.Config, kind dtype.Type, double bool, output string, skip .
 }
 
 // Plain is a config without a word of quantization.
-func Plain(c *hf.Config) *hf.Config { return c.Without(configKey) }
+func Unquantized(c *hf.Config) *hf.Config { return c.Without(configKey) }
 
 // Quantized says whether a config is of quantized weights.
 func Quantized(c *hf.Config) bool {
@@ -108,8 +109,8 @@ func Check(c *hf.Config) error {
 		return fmt.Errorf("%s: %w", configKey, err)
 	}
 	switch q.Method {
-	case method, compressedMethod, "":
+	case bitsandbytes, compressedTensors, "":
 		return nil
 	}
-	return fmt.Errorf("the weights are quantized by %q; only those of %s and %s are read: convert the original ones", q.Method, method, compressedMethod)
+	return fmt.Errorf("the weights are quantized by %q; only those of %s and %s are read: convert the original ones", q.Method, bitsandbytes, compressedTensors)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // description is the JSON of a quant_state, in the order bitsandbytes writes it.
-type description struct {
+type quantState struct {
 	Kind      string      `json:"quant_type"`
 	Block     int64       `json:"blocksize"`
 	Type      string      `json:"dtype"`
@@ -26,11 +26,11 @@ type description struct {
 }
 
 // maxState bounds the JSON, in bytes.
-const maxState = 64 << 10
+const maxStateBytes = 64 << 10
 
-func readDescription(t safetensors.Tensor) (d description, err error) {
-	if t.Type != dtype.U8 || t.Bytes > maxState {
-		return d, fmt.Errorf("its description is %v of %d bytes, want at most %d of u8", t.Type, t.Bytes, maxState)
+func readQuantState(t safetensors.Tensor) (d quantState, err error) {
+	if t.Type != dtype.U8 || t.Bytes > maxStateBytes {
+		return d, fmt.Errorf("its description is %v of %d bytes, want at most %d of u8", t.Type, t.Bytes, maxStateBytes)
 	}
 	text := make([]byte, t.Bytes)
 	if _, err := t.ReadAt(text, 0); err != nil {
@@ -42,22 +42,22 @@ func readDescription(t safetensors.Tensor) (d description, err error) {
 	return d, d.check()
 }
 
-func (d description) check() error {
+func (d quantState) check() error {
 	if d.Kind != "nf4" && d.Kind != "fp4" {
 		return fmt.Errorf("its quant_type is %q; known are nf4 and fp4", d.Kind)
 	}
 	if d.Block < 32 || d.Block > 4096 || d.Block&(d.Block-1) != 0 {
 		return fmt.Errorf("its blocksize is %d, want a power of two from 32 to 4096", d.Block)
 	}
-	if d.Offset != nil && d.Group != dtype.GroupBlocks {
-		return fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, dtype.GroupBlocks)
+	if d.Offset != nil && d.Group != quant.FourBitGroup {
+		return fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, quant.FourBitGroup)
 	}
 	return d.Shape.Check()
 }
 
 // encode writes the JSON as Python's json.dumps does. The offset ends it, and spaces
 // after it make up for its length, which is not known when the file is laid out.
-func (d description) encode() []byte {
+func (d quantState) encode() []byte {
 	dims := make([]string, len(d.Shape))
 	for i, n := range d.Shape {
 		dims[i] = strconv.FormatInt(n, 10)
@@ -83,7 +83,7 @@ func pythonFloat(f float64) string {
 }
 
 // state is what decoding a 4-bit weight takes besides its codes.
-type state struct {
+type fourBit struct {
 	block  int64
 	values [16]float32
 	scales safetensors.Tensor // absmax of blocks: f32, or codes
@@ -96,7 +96,7 @@ type state struct {
 
 // fourBit makes the weight a description is of.
 func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, err error) {
-	d, err := readDescription(t)
+	d, err := readQuantState(t)
 	if err != nil {
 		return w, err
 	}
@@ -104,28 +104,28 @@ func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, 
 		return w, fmt.Errorf("its description is named %s and says %s", kind, d.Kind)
 	}
 	c.mark(t)
-	w = Tensor{Name: name, Shape: d.Shape, state: &state{block: d.Block}}
+	w = Tensor{Name: name, Shape: d.Shape, fourBit: &fourBit{block: d.Block}}
 	if w.Type, err = dtype.Parse(kind); err != nil {
 		return w, err
 	}
-	if w.main, err = c.take(name); err != nil {
+	if w.data, err = c.take(name); err != nil {
 		return w, err
 	}
 	n := d.Shape.Elements()
-	if want := (n + 1) / 2; w.main.Bytes != want {
-		return w, fmt.Errorf("%d bytes of codes for %v, want %d", w.main.Bytes, d.Shape, want)
+	if want := (n + 1) / 2; w.data.Bytes != want {
+		return w, fmt.Errorf("%d bytes of codes for %v, want %d", w.data.Bytes, d.Shape, want)
 	}
-	return w, c.scales(w.state, name, d, (n+d.Block-1)/d.Block)
+	return w, c.scales(w.fourBit, name, d, (n+d.Block-1)/d.Block)
 }
 
 // scales reads everything but the absmax of blocks, of which there is a given number.
-func (c *collector) scales(s *state, name string, d description, blocks int64) error {
-	values, err := c.floats(name+mapPart, len(s.values))
+func (c *collector) scales(s *fourBit, name string, d quantState, blocks int64) error {
+	values, err := c.floats(name+mapSuffix, len(s.values))
 	if err != nil {
 		return err
 	}
 	copy(s.values[:], values)
-	if s.scales, err = c.take(name + absmaxPart); err != nil {
+	if s.scales, err = c.take(name + absmaxSuffix); err != nil {
 		return err
 	}
 	kind := dtype.F32
@@ -142,17 +142,17 @@ func (c *collector) scales(s *state, name string, d description, blocks int64) e
 	return nil
 }
 
-func (c *collector) nested(s *state, name string, blocks int64) error {
-	map8, err := c.floats(name+nestedMapPart, len(s.map8))
+func (c *collector) nested(s *fourBit, name string, blocks int64) error {
+	map8, err := c.floats(name+nestedMapSuffix, len(s.map8))
 	if err != nil {
 		return err
 	}
 	copy(s.map8[:], map8)
-	groups, err := c.take(name + nestedAbsmaxPart)
+	groups, err := c.take(name + nestedAbsmaxSuffix)
 	if err != nil {
 		return err
 	}
-	if want := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
+	if want := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
 		return fmt.Errorf("its nested_absmax are %v%v, want %d of f32", groups.Type, groups.Shape, want)
 	}
 	s.groups = make([]byte, groups.Bytes)
@@ -174,11 +174,11 @@ func (c *collector) floats(name string, n int) ([]float32, error) {
 
 // ours says that the storage of package quant holds the same: block and group sizes, the
 // sixteen values, and coded absmax.
-func (s *state) ours(kind dtype.Type) bool {
-	return s.block == dtype.BlockElements && s.nested && s.values == quant.FourBitOf(kind).Values && closeMaps(s.map8[:], quant.Signed.Values[:])
+func (s *fourBit) matchesStorage(kind dtype.Type) bool {
+	return s.block == quant.FourBitBlock && s.nested && s.values == quant.FourBitOf(kind).Values && mapsClose(s.map8[:], quant.Signed.Values[:])
 }
 
 // closeMaps accepts last bits that depend on the processor that made the map.
-func closeMaps(a, b []float32) bool {
+func mapsClose(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 3e-7*math.Abs(float64(y)) })
 }

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -37,28 +38,28 @@ type Tensor struct {
 	// Parts are the tensors of the files that it is made of.
 	Parts []safetensors.Tensor
 
-	main  safetensors.Tensor // codes, or the plain tensor
-	state *state             // of 4 bits
-	rows  []float32          // scales of rows of 8 bits
+	data      safetensors.Tensor // codes, or the plain tensor
+	fourBit   *fourBit           // of 4 bits
+	rowScales []float32          // scales of rows of 8 bits
 }
 
 // Double says whether the scales of a weight of 4 bits are coded again.
-func (t Tensor) Double() bool { return t.state != nil && t.state.nested }
+func (t Tensor) DoubleQuantized() bool { return t.fourBit != nil && t.fourBit.nested }
 
 // Path is the file the weight, or its codes, are in.
-func (t Tensor) Path() string { return t.main.Path() }
+func (t Tensor) Path() string { return t.data.Path() }
 
 // Parts of a weight's name in 4 bits, and of its module's in 8.
 const (
-	absmaxPart       = ".absmax"
-	mapPart          = ".quant_map"
-	nestedAbsmaxPart = ".nested_absmax"
-	nestedMapPart    = ".nested_quant_map"
-	statePart        = ".quant_state.bitsandbytes__"
-	rowsPart         = ".SCB"
-	rowScalesPart    = "_scale"
-	formatPart       = ".weight_format"
-	weightPart       = ".weight"
+	absmaxSuffix       = ".absmax"
+	mapSuffix          = ".quant_map"
+	nestedAbsmaxSuffix = ".nested_absmax"
+	nestedMapSuffix    = ".nested_quant_map"
+	stateInfix         = ".quant_state.bitsandbytes__"
+	scbSuffix          = ".SCB"
+	scaleSuffix        = "_scale"
+	formatSuffix       = ".weight_format"
+	weightSuffix       = ".weight"
 )
 
 // Collect makes weights of all tensors of a folder, in file order. Parts without their
@@ -88,7 +89,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		if w, ok := found[t.Name]; ok {
 			all = append(all, w)
 		} else if !c.used[t.Name] {
-			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []safetensors.Tensor{t}, main: t})
+			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []safetensors.Tensor{t}, data: t})
 		}
 	}
 	return all, nil
@@ -103,14 +104,14 @@ type collector struct {
 
 // quantized makes the weight whose description a tensor is; none where it is none.
 func (c *collector) quantized(t safetensors.Tensor) (Tensor, error) {
-	if name, kind, ok := strings.Cut(t.Name, statePart); ok {
+	if name, kind, ok := strings.Cut(t.Name, stateInfix); ok {
 		return c.fourBit(name, kind, t)
 	}
-	if module, ok := strings.CutSuffix(t.Name, rowsPart); ok {
-		return c.rows(module, t)
+	if module, ok := strings.CutSuffix(t.Name, scbSuffix); ok {
+		return c.int8Rows(module, t)
 	}
-	if name, ok := strings.CutSuffix(t.Name, weightPart+rowScalesPart); ok {
-		return c.floatRows(name+weightPart, t)
+	if name, ok := strings.CutSuffix(t.Name, weightSuffix+scaleSuffix); ok {
+		return c.fp8Rows(name+weightSuffix, t)
 	}
 	return Tensor{}, nil
 }
@@ -131,8 +132,8 @@ func (c *collector) mark(t safetensors.Tensor) {
 	c.parts = append(c.parts, t)
 }
 
-func (c *collector) rows(module string, scales safetensors.Tensor) (Tensor, error) {
-	main, err := c.take(module + weightPart)
+func (c *collector) int8Rows(module string, scales safetensors.Tensor) (Tensor, error) {
+	main, err := c.take(module + weightSuffix)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -144,11 +145,11 @@ func (c *collector) rows(module string, scales safetensors.Tensor) (Tensor, erro
 	}
 	c.mark(scales)
 	absmax, err := floats(scales)
-	return Tensor{Name: main.Name, Type: dtype.RowI8, Shape: main.Shape, main: main, rows: absmax}, err
+	return Tensor{Name: main.Name, Type: quant.RowI8, Shape: main.Shape, data: main, rowScales: absmax}, err
 }
 
 // floatRows are 8-bit floats with a scale for each row, in any plain type.
-func (c *collector) floatRows(name string, scales safetensors.Tensor) (Tensor, error) {
+func (c *collector) fp8Rows(name string, scales safetensors.Tensor) (Tensor, error) {
 	main, err := c.take(name)
 	if err != nil {
 		return Tensor{}, err
@@ -157,13 +158,13 @@ func (c *collector) floatRows(name string, scales safetensors.Tensor) (Tensor, e
 		return Tensor{}, fmt.Errorf("it is %v%v beside %v%v, want f8e4m3 with a scale for each row", main.Type, main.Shape, scales.Type, scales.Shape)
 	}
 	c.mark(scales)
-	w := Tensor{Name: name, Type: dtype.RowF8, Shape: main.Shape, main: main, rows: make([]float32, main.Shape[0])}
-	return w, scales.ReadF32(w.rows, 0)
+	w := Tensor{Name: name, Type: quant.RowF8, Shape: main.Shape, data: main, rowScales: make([]float32, main.Shape[0])}
+	return w, scales.ReadF32(w.rowScales, 0)
 }
 
 // checkFormat refuses the column formats of old versions; rows are 0, or not mentioned.
 func (c *collector) checkFormat(module string) error {
-	format, ok := c.byName[module+formatPart]
+	format, ok := c.byName[module+formatSuffix]
 	if !ok {
 		return nil
 	}

@@ -18,35 +18,35 @@ import (
 type Weight struct {
 	Name  string // of the weight: a module's and ".weight"
 	Shape shape.Shape
-	From  quant.Numbers
+	From  quant.ReadFunc
 }
 
 // Sources are the tensors of the weight in a type, for a model whose other weights are of
 // the type model. They belong into one file. Double codes the scales of 4-bit types again.
-func (w Weight) Sources(kind, model dtype.Type, double bool) ([]safetensors.Source, error) {
+func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]safetensors.Output, error) {
 	switch kind {
-	case dtype.NF4, dtype.FP4:
+	case quant.NF4, quant.FP4:
 		return w.fourBit(kind, model, double), nil
-	case dtype.RowI8, dtype.RowF8:
+	case quant.RowI8, quant.RowF8:
 		return w.byRows(kind)
 	}
 	return nil, fmt.Errorf("weight %s: %v is not a type weights are stored in; use nf4, fp4, i8row or f8row", w.Name, kind)
 }
 
 // fourBit is the weight in blocks of 64.
-func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Source {
+func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Output {
 	n := w.Shape.Elements()
-	blocks := (n + dtype.BlockElements - 1) / dtype.BlockElements
-	c := &coding{weight: w, code: quant.FourBitOf(kind), about: description{Kind: kind.String(), Block: dtype.BlockElements, Type: model.Torch(), Shape: w.Shape}}
-	sources := []safetensors.Source{
-		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.codes},
-		floatSource(w.Name+mapPart, c.code.Values[:]),
+	blocks := (n + quant.FourBitBlock - 1) / quant.FourBitBlock
+	c := &fourBitWriter{weight: w, code: quant.FourBitOf(kind), state: quantState{Kind: kind.String(), Block: quant.FourBitBlock, Type: model.Torch(), Shape: w.Shape}}
+	sources := []safetensors.Output{
+		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.writeCodes},
+		f32Output(w.Name+mapSuffix, c.code.Values[:]),
 	}
 	if double {
-		sources = append(sources, c.coded(blocks)...)
+		sources = append(sources, c.nestedScales(blocks)...)
 	} else {
-		sources = append(sources, safetensors.Source{Name: w.Name + absmaxPart, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.plainScales},
-			byteSource(w.Name+statePart+kind.String(), c.about.encode()))
+		sources = append(sources, safetensors.Output{Name: w.Name + absmaxSuffix, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.writeScales},
+			byteOutput(w.Name+stateInfix+kind.String(), c.state.encode()))
 	}
 	for i := range sources[1:] {
 		sources[1+i].After = w.Name
@@ -55,22 +55,22 @@ func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Sourc
 }
 
 // coded are the tensors of scales that are coded again.
-func (c *coding) coded(blocks int64) []safetensors.Source {
-	c.about.Group, c.about.GroupType, c.about.Offset = dtype.GroupBlocks, dtype.F32.Torch(), new(float64)
-	name, groups := c.weight.Name, (blocks+dtype.GroupBlocks-1)/dtype.GroupBlocks
-	return []safetensors.Source{
-		floatSource(name+nestedMapPart, quant.Signed.Values[:]),
-		{Name: name + absmaxPart, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.part(func(s quant.Scales) []byte { return s.Codes })},
-		{Name: name + nestedAbsmaxPart, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.part(func(s quant.Scales) []byte { return s.Groups })},
-		{Name: name + statePart + c.about.Kind, Type: dtype.U8, Shape: shape.Of(len(c.about.encode())), Write: c.part(c.describe)},
+func (c *fourBitWriter) nestedScales(blocks int64) []safetensors.Output {
+	c.state.Group, c.state.GroupType, c.state.Offset = quant.FourBitGroup, dtype.F32.Torch(), new(float64)
+	name, groups := c.weight.Name, (blocks+quant.FourBitGroup-1)/quant.FourBitGroup
+	return []safetensors.Output{
+		f32Output(name+nestedMapSuffix, quant.Signed.Values[:]),
+		{Name: name + absmaxSuffix, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Codes })},
+		{Name: name + nestedAbsmaxSuffix, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Groups })},
+		{Name: name + stateInfix + c.state.Kind, Type: dtype.U8, Shape: shape.Of(len(c.state.encode())), Write: c.scalePart(c.describe)},
 	}
 }
 
 // coding is a weight of 4 bits whose codes are written and whose scales are not.
-type coding struct {
+type fourBitWriter struct {
 	weight Weight
 	code   *quant.FourBit
-	about  description
+	state  quantState
 
 	mu     sync.Mutex
 	absmax []float32
@@ -79,27 +79,27 @@ type coding struct {
 }
 
 // scaleParts is how many tensors are made of coded scales.
-const scaleParts = 3
+const scaleTensors = 3
 
-func (c *coding) codes(w io.Writer) error {
-	codes := quant.NewCodes(c.code, dtype.BlockElements, c.weight.Shape.Elements(), c.weight.From)
+func (c *fourBitWriter) writeCodes(w io.Writer) error {
+	codes := quant.NewCodes(c.code, quant.FourBitBlock, c.weight.Shape.Elements(), c.weight.From)
 	_, err := io.Copy(w, codes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.absmax, c.left = codes.Absmax, scaleParts
+	c.absmax, c.left = codes.Absmax, scaleTensors
 	return err
 }
 
-func (c *coding) plainScales(w io.Writer) error {
+func (c *fourBitWriter) writeScales(w io.Writer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := w.Write(quant.Floats(c.absmax))
+	_, err := w.Write(quant.F32Bytes(c.absmax))
 	c.absmax = nil
 	return err
 }
 
 // part writes what is made of the scales, which are forgotten after the last part.
-func (c *coding) part(make func(quant.Scales) []byte) func(io.Writer) error {
+func (c *fourBitWriter) scalePart(make func(quant.Scales) []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -115,8 +115,8 @@ func (c *coding) part(make func(quant.Scales) []byte) func(io.Writer) error {
 	}
 }
 
-func (c *coding) describe(s quant.Scales) []byte {
-	d := c.about
+func (c *fourBitWriter) describe(s quant.Scales) []byte {
+	d := c.state
 	offset := float64(s.Offset)
 	d.Offset = &offset
 	return d.encode()
@@ -124,10 +124,10 @@ func (c *coding) describe(s quant.Scales) []byte {
 
 // byRows is the weight, a matrix, in 8 bits by rows: whole numbers as bitsandbytes has
 // them, floats as compressed-tensors has.
-func (w Weight) byRows(kind dtype.Type) ([]safetensors.Source, error) {
-	module, ok := strings.CutSuffix(w.Name, weightPart)
+func (w Weight) byRows(kind dtype.Type) ([]safetensors.Output, error) {
+	module, ok := strings.CutSuffix(w.Name, weightSuffix)
 	if !ok || len(w.Shape) != 2 {
-		return nil, fmt.Errorf("weight %s%v: rows are coded of matrices named %s", w.Name, w.Shape, weightPart)
+		return nil, fmt.Errorf("weight %s%v: rows are coded of matrices named %s", w.Name, w.Shape, weightSuffix)
 	}
 	var scales []float32
 	codes := func(out io.Writer) error {
@@ -137,31 +137,31 @@ func (w Weight) byRows(kind dtype.Type) ([]safetensors.Source, error) {
 		return err
 	}
 	put := func(out io.Writer) error {
-		_, err := out.Write(quant.Floats(scales))
+		_, err := out.Write(quant.F32Bytes(scales))
 		scales = nil
 		return err
 	}
-	if kind == dtype.RowF8 {
-		return []safetensors.Source{
+	if kind == quant.RowF8 {
+		return []safetensors.Output{
 			{Name: w.Name, Type: dtype.F8E4M3, Shape: w.Shape, Write: codes},
-			{Name: w.Name + rowScalesPart, Type: dtype.F32, Shape: shape.Shape{w.Shape[0], 1}, Write: put, After: w.Name},
+			{Name: w.Name + scaleSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0], 1}, Write: put, After: w.Name},
 		}, nil
 	}
-	return []safetensors.Source{
+	return []safetensors.Output{
 		{Name: w.Name, Type: dtype.I8, Shape: w.Shape, Write: codes},
-		{Name: module + rowsPart, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: put, After: w.Name},
-		{Name: module + formatPart, Type: dtype.U8, Shape: shape.Shape{}, Write: byteSource("", []byte{0}).Write, After: w.Name},
+		{Name: module + scbSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: put, After: w.Name},
+		{Name: module + formatSuffix, Type: dtype.U8, Shape: shape.Shape{}, Write: byteOutput("", []byte{0}).Write, After: w.Name},
 	}, nil
 }
 
-func floatSource(name string, values []float32) safetensors.Source {
-	return safetensors.Source{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
+func f32Output(name string, values []float32) safetensors.Output {
+	return safetensors.Output{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
 		return binary.Write(w, binary.LittleEndian, values)
 	}}
 }
 
-func byteSource(name string, b []byte) safetensors.Source {
-	return safetensors.Source{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
+func byteOutput(name string, b []byte) safetensors.Output {
+	return safetensors.Output{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	}}

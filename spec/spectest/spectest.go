@@ -16,7 +16,7 @@ import (
 // Inputs of a run, by name.
 type Inputs struct {
 	Params map[string]op.Array
-	Parts  map[string]op.Array // of the batch
+	Batch  map[string]op.Array // of the batch
 	// Args of a block's launches: its random key. nil: all zero.
 	Args func(block int) op.Args
 }
@@ -68,7 +68,7 @@ func (in Inputs) bind(m *spec.Model, i int, p *graph.Program, carry []op.Array) 
 		case graph.Param:
 			a = in.Params[m.Params[m.Blocks[i].Params[port.Index]].Name]
 		case graph.Batch:
-			if a = in.Parts[port.Name]; port.Name == autograd.Seed {
+			if a = in.Batch[port.Name]; port.Name == autograd.LossScale {
 				a = op.Array{Type: p.Type(port.Value), F: []float64{1}}
 			}
 		default: // constants are in the program, gradients come from the next block

@@ -33,7 +33,7 @@ func main() {
 func run(names []string, out, cache string, workers int) error {
 	whole := len(names) == 0
 	if whole {
-		names = arch.Names()
+		names = arch.Presets()
 	}
 	tables, err := newTables(names)
 	if err != nil {

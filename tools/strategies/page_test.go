@@ -45,7 +45,7 @@ func TestPageIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range arch.Names() {
+	for i, name := range arch.Presets() {
 		table, err := newTable(name)
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestRule(t *testing.T) {
 		{0.49, 4, false, "data parallel"}, {0.49, 4, true, "checkpointing"}, {0.51, 4, false, "standard"},
 		{0.81, 4, true, "model parallel"}, {3.1, 4, true, "model parallel"}, {3.3, 4, false, "cpu offload"},
 	} {
-		if got := pick(c.weights, 1, c.devices, c.train); got != c.want {
+		if got := ruleOfThumb(c.weights, 1, c.devices, c.train); got != c.want {
 			t.Errorf("weights of %v cards, %d cards, training %v: %s, want %s", c.weights, c.devices, c.train, got, c.want)
 		}
 	}

@@ -24,7 +24,7 @@ type outcome struct {
 }
 
 // pick is the rule.
-func pick(weights, card float64, devices int, train bool) string {
+func ruleOfThumb(weights, card float64, devices int, train bool) string {
 	need := evalNeed * weights
 	if train {
 		need = trainNeed * weights
@@ -43,7 +43,7 @@ func pick(weights, card float64, devices int, train bool) string {
 }
 
 // ruled is what a plan by the rule depends on: the size of the cards is not in it.
-type ruled struct {
+type ruleKey struct {
 	name    string
 	task    spillway.Task
 	devices int
@@ -51,7 +51,7 @@ type ruled struct {
 
 // rule plans what the rule picks, with as much memory as it takes.
 func (t *table) rule(c cell) (outcome, error) {
-	key := ruled{pick(2*float64(t.params), float64(c.GiB)*(1<<30), c.Devices, c.Task != spillway.Infer), c.Task, c.Devices}
+	key := ruleKey{ruleOfThumb(2*float64(t.params), float64(c.GiB)*(1<<30), c.Devices, c.Task != spillway.Infer), c.Task, c.Devices}
 	job, known := t.byRule.Load(key)
 	if !known {
 		var err error
@@ -65,7 +65,7 @@ func (t *table) rule(c cell) (outcome, error) {
 }
 
 // boundless is the options of a cell with more memory than any plan takes.
-func (t *table) boundless(c cell, r ruled) spillway.PlanOptions {
+func (t *table) boundless(c cell, r ruleKey) spillway.Options {
 	o := t.options(c)
 	o.Choose = choices[r.name](c.Devices)
 	for i := range o.Machine.Devices {
@@ -78,21 +78,21 @@ func (t *table) boundless(c cell, r ruled) spillway.PlanOptions {
 // choices are the rule's five cases.
 var choices = map[string]func(devices int) func(slabs, blocks int) planner.Choice{
 	"standard": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Alike(false, false, planner.KeepAll, 0)
+		return planner.Uniform(false, false, planner.SaveAll, 0)
 	},
 	"checkpointing": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Alike(false, false, planner.KeepNone, 0)
+		return planner.Uniform(false, false, planner.SaveNone, 0)
 	},
 	"data parallel": func(devices int) func(slabs, blocks int) planner.Choice {
 		return func(slabs, blocks int) planner.Choice {
-			c := planner.Alike(false, false, planner.KeepAll, 0)(slabs, blocks)
+			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
 			c.Devices = devices
 			return c
 		}
 	},
 	"model parallel": func(devices int) func(slabs, blocks int) planner.Choice {
 		return func(slabs, blocks int) planner.Choice {
-			c := planner.Alike(false, false, planner.KeepAll, 0)(slabs, blocks)
+			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
 			c.Devices, c.Split = devices, make([]int, blocks)
 			for i := range c.Split {
 				c.Split[i] = i * devices / blocks
@@ -102,6 +102,6 @@ var choices = map[string]func(devices int) func(slabs, blocks int) planner.Choic
 	},
 	// weights come one block at a time, before it runs; all else stays on the card
 	"cpu offload": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Alike(true, false, planner.KeepAll, 1)
+		return planner.Uniform(true, false, planner.SaveAll, 1)
 	},
 }

@@ -96,12 +96,12 @@ func (t *table) like(tables []*table) *table {
 }
 
 // options of a cell. The description parses, since it is made here.
-func (t *table) options(c cell) spillway.PlanOptions {
+func (t *table) options(c cell) spillway.Options {
 	mach, err := machine.Parse(fmt.Sprintf("%dxgpu:%dGiB%s", c.Devices, c.GiB, rest))
 	if err != nil {
 		panic(err)
 	}
-	o := spillway.PlanOptions{Task: c.Task, Rows: 1, Micros: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
+	o := spillway.Options{Task: c.Task, MicroBatchSize: 1, MicroBatches: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
 	if c.Task == spillway.LoRA {
 		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32}
 	}
@@ -116,7 +116,7 @@ func (t *table) work(cache string) (list []func() error) {
 				if cache == "" {
 					return t.planSizes(task, n)
 				}
-				return t.kept(filepath.Join(cache, fmt.Sprintf("%s-%s-%d.json", t.name, task, n)), task, n)
+				return t.cached(filepath.Join(cache, fmt.Sprintf("%s-%s-%d.json", t.name, task, n)), task, n)
 			})
 		}
 	}
@@ -124,7 +124,7 @@ func (t *table) work(cache string) (list []func() error) {
 }
 
 // kept plans a piece, or reads what came of it before.
-func (t *table) kept(path string, task spillway.Task, devices int) error {
+func (t *table) cached(path string, task spillway.Task, devices int) error {
 	var mine []*cell
 	for i := range t.cells {
 		if c := &t.cells[i]; c.Task == task && c.Devices == devices {
@@ -157,7 +157,7 @@ func (t *table) planSizes(task spillway.Task, devices int) error {
 			continue
 		}
 		if last != nil && peak(last) <= int64(t.options(*c).Machine.Devices[0].Usable) {
-			c.take(last)
+			c.set(last)
 		} else if job, err := t.plan(c); err != nil {
 			return err
 		} else {
@@ -183,11 +183,11 @@ func (t *table) plan(c *cell) (*spillway.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s on %d × %d GiB: %w", t.name, c.Task, c.Devices, c.GiB, err)
 	}
-	c.take(job)
+	c.set(job)
 	return job, nil
 }
 
-func (c *cell) take(job *spillway.Job) {
+func (c *cell) set(job *spillway.Job) {
 	c.Strategy, c.Seconds = short(job.Plan.Strategy), job.Plan.Forecast.StepSeconds
 }
 

@@ -84,7 +84,7 @@ func (a *Attention) scratch(worker int, q queries) scratch {
 // Forward computes O and LSE on the pool. A piece is a tile of queries of one head.
 func (a *Attention) Forward(p *Pool) {
 	a.path = active
-	p.Run(a.B*a.Heads*ceil(a.T, tileQ), (*forward)(a))
+	p.Launch(a.B*a.Heads*ceil(a.T, tileQ), (*forward)(a))
 }
 
 type forward Attention
@@ -160,11 +160,11 @@ func (a *Attention) transpose(dst, src []float32, q queries) {
 // scores fills the tile of keys j to j+n with scores, or returns false if none of
 // them is seen.
 func (a *Attention) scores(w scratch, q queries, j, n int) bool {
-	see := a.sight(q, j, n)
+	see := a.visible(q, j, n)
 	if see == none {
 		return false
 	}
-	a.products(w.s, a.K[a.kvAt(q, j):], w.qT, q, n)
+	a.matmuls(w.s, a.K[a.kvAt(q, j):], w.qT, q, n)
 	if see == some {
 		a.hide(w.s, q, j, n)
 	}
@@ -173,7 +173,7 @@ func (a *Attention) scores(w scratch, q queries, j, n int) bool {
 
 // products sets s [n tileQ] = rows·xT, rows being n rows of K or V and xT what
 // transpose made.
-func (a *Attention) products(s, rows, xT []float32, q queries, n int) {
+func (a *Attention) matmuls(s, rows, xT []float32, q queries, n int) {
 	r, step := a.path, a.kvStep()
 	if q.n <= fewQ {
 		for j := range n {

@@ -17,7 +17,7 @@ type AttentionGrad struct {
 // Backward computes the gradients on the pool.
 func (g *AttentionGrad) Backward(p *Pool) {
 	g.path = active
-	p.Run(g.B*g.KVHeads, g)
+	p.Launch(g.B*g.KVHeads, g)
 }
 
 // Run computes the gradients of one key-value head and of the heads that share it.
@@ -50,7 +50,7 @@ func (g *AttentionGrad) backwardTile(w scratch, q queries) {
 			continue
 		}
 		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
-		g.products(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
+		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
 		g.drop(w.ds, q, j, n)
 		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, g.Scale)
 		g.drop(w.s, q, j, n)

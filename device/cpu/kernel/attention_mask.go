@@ -3,10 +3,10 @@ package kernel
 import "math"
 
 // How much of a tile its queries see.
-type sight int
+type visibility int
 
 const (
-	none sight = iota
+	none visibility = iota
 	some
 	all
 )
@@ -25,7 +25,7 @@ func (a *Attention) keyRange(q queries) (from, to int) {
 }
 
 // sight says how much of keys j to j+n the queries see.
-func (a *Attention) sight(q queries, j, n int) sight {
+func (a *Attention) visible(q queries, j, n int) visibility {
 	first := q.i0 + a.S - a.T
 	last := first + q.n - 1
 	see := all
@@ -56,7 +56,7 @@ func span(x []int32) (lo, hi int32) {
 }
 
 // unseen are the scores of keys that are not seen.
-var unseen = func() (s [tileQ]float32) {
+var hidden = func() (s [tileQ]float32) {
 	for i := range s {
 		s[i] = float32(math.Inf(-1))
 	}
@@ -79,8 +79,8 @@ func (a *Attention) hide(s []float32, q queries, j, n int) {
 		if a.KeyMask != nil && a.KeyMask[q.b*a.S+key] == 0 {
 			to = 0
 		}
-		copy(row[:min(from, q.n)], unseen[:])
-		copy(row[min(max(to, 0), q.n):], unseen[:])
+		copy(row[:min(from, q.n)], hidden[:])
+		copy(row[min(max(to, 0), q.n):], hidden[:])
 		a.hideElements(row, q, key, from, to)
 	}
 }

@@ -7,6 +7,6 @@ import "spillway/op"
 func ToBF16Randomly(dst []uint16, src []float32, key, position uint64) {
 	s := op.NewStream(key, 0)
 	for i, f := range src {
-		dst[i] = s.Round(f, position+uint64(i))
+		dst[i] = s.RoundStochastic(f, position+uint64(i))
 	}
 }

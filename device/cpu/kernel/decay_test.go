@@ -98,7 +98,7 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 				for i := range n {
 					pw[i], pm[i], pv[i] = rule.book(step, pw[i], 0.7*float64(g[i]), pm[i], pv[i])
 				}
-				rule.step(op.Args{F: f}, w, g, m, v)
+				rule.step(op.Args{Scalars: f}, w, g, m, v)
 				clear(g)
 			}
 			for i := range n {
@@ -125,7 +125,7 @@ func BenchmarkDecayed(b *testing.B) {
 		{"lion", lionStep(true), [8]float32{1e-4, 0.1, 0.9, 0.99}},
 	} {
 		for _, n := range []int{8 << 10, 8 << 20} { // 128 KiB and 128 MiB with both moments
-			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step, op.Args{F: c.f}) })
+			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step, op.Args{Scalars: c.f}) })
 		}
 	}
 }

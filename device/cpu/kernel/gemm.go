@@ -82,7 +82,7 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	if g.M <= skinnyM {
-		p.Run(ceil(g.N, skinny{g}.width()), skinny{g})
+		p.Launch(ceil(g.N, skinny{g}.width()), skinny{g})
 		return
 	}
 	g.pieces, g.team = g.cut(p.Workers()), p.team
@@ -91,7 +91,7 @@ func (g *Gemm) Run(p *Pool) {
 	if g.pieces == 1 { // too little to share
 		helpers = 0
 	}
-	p.Run(g.pieces+helpers, pieces{g})
+	p.Launch(g.pieces+helpers, pieces{g})
 }
 
 // addBias adds the bias to the old C, for the rare product that has both.

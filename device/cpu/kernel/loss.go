@@ -24,7 +24,7 @@ type CrossEntropy struct {
 func CrossEntropyWorkspace(workers int) int { return workers * chunk }
 
 // Compute runs on the pool, a piece per row.
-func (c *CrossEntropy) Compute(p *Pool) { p.Run(c.N, c) }
+func (c *CrossEntropy) Compute(p *Pool) { p.Launch(c.N, c) }
 
 // Run computes one row.
 func (c *CrossEntropy) Run(worker, i int) {
@@ -100,7 +100,7 @@ func (l *LinearCrossEntropy) rowsAtATime() int {
 
 // products are those of n rows, without their operands: the logits, and the gradients
 // of inputs and weights.
-func (l *LinearCrossEntropy) products(n int) (logits, inputs, weights Gemm) {
+func (l *LinearCrossEntropy) gemms(n int) (logits, inputs, weights Gemm) {
 	logits = Gemm{M: n, N: l.V, K: l.D, A: Matrix{Step: l.D}, B: Matrix{Step: l.D, Transposed: true}, CStep: l.V}
 	inputs = Gemm{M: n, N: l.D, K: l.V, A: Matrix{Step: l.V}, B: Matrix{Step: l.D}, CStep: l.D}
 	weights = Gemm{M: l.V, N: l.D, K: n, A: Matrix{Step: l.V, Transposed: true}, B: Matrix{Step: l.D}, CStep: l.D}
@@ -110,7 +110,7 @@ func (l *LinearCrossEntropy) products(n int) (logits, inputs, weights Gemm) {
 // Workspace is the scratch memory, in elements, that so many workers need.
 func (l *LinearCrossEntropy) Workspace(workers int) int {
 	rows := l.rowsAtATime()
-	logits, inputs, weights := l.products(rows)
+	logits, inputs, weights := l.gemms(rows)
 	return rows*l.V + CrossEntropyWorkspace(workers) + max(logits.Workspace(workers), inputs.Workspace(workers), weights.Workspace(workers))
 }
 
@@ -121,7 +121,7 @@ func (l *LinearCrossEntropy) Compute(p *Pool) {
 	sums := CrossEntropyWorkspace(p.Workers())
 	for i := 0; i < l.N; i += step {
 		n := min(step, l.N-i)
-		l.logits, l.inputs, l.weights = l.products(n)
+		l.logits, l.inputs, l.weights = l.gemms(n)
 		x := l.X[i*l.D:][:n*l.D]
 		l.logits.A.Data, l.logits.B.Data, l.logits.C, l.logits.Work = x, l.W, logits, work[sums:]
 		l.logits.Run(p)

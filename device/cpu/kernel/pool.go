@@ -71,7 +71,7 @@ func (p *Pool) Close() {
 // Run runs pieces 0 to n-1 of the job and returns when all have finished. Jobs from
 // several goroutines take turns. A job must not call Run of its own pool. If a piece
 // panics the others still run, and then Run panics with the same value.
-func (p *Pool) Run(n int, job Job) {
+func (p *Pool) Launch(n int, job Job) {
 	if n <= 0 {
 		return
 	}

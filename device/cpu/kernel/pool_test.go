@@ -38,7 +38,7 @@ func TestPoolRunsEveryPieceOnce(t *testing.T) {
 			if i%50 == 49 {
 				c.delay = time.Millisecond // the caller parks, and idle workers sleep
 			}
-			p.Run(len(c.runs), c)
+			p.Launch(len(c.runs), c)
 			c.check(t)
 		}
 		p.Close()
@@ -54,7 +54,7 @@ func TestPoolServesSeveralCallers(t *testing.T) {
 		go func() {
 			for range 50 {
 				c := &counting{runs: make([]atomic.Int32, 9)}
-				p.Run(9, c)
+				p.Launch(9, c)
 				done <- c
 			}
 		}()
@@ -75,7 +75,7 @@ func TestPoolPassesPanicsOn(t *testing.T) {
 					t.Errorf("recovered %v", r)
 				}
 			}()
-			p.Run(8, c)
+			p.Launch(8, c)
 		}()
 		c.check(t)
 	}

@@ -7,7 +7,7 @@ import "unsafe"
 // take is the least that so much arithmetic can take on this processor.
 func Saturate(p *Pool, rounds int) (operations float64) {
 	s := &saturation{path: active, rounds: rounds, sums: make([]float32, p.Workers()*active.chains)}
-	p.Run(saturationPieces*p.Workers(), s)
+	p.Launch(saturationPieces*p.Workers(), s)
 	return 2 * float64(rounds) * float64(saturationPieces*len(s.sums))
 }
 

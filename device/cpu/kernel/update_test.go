@@ -20,7 +20,7 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
+					a := Adam{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
 					a.Update(w, g, m, v)
 					for i := range pw {
 						d := 0.5 * float64(g[i])
@@ -54,7 +54,7 @@ func TestSGD(t *testing.T) {
 				for step := range 4 {
 					first := float32(1 - min(step, 1))
 					g := random(rng, n)
-					o := SGD{op.Args{F: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
+					o := SGD{op.Args{Scalars: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
 					o.Update(w, g, m)
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
@@ -145,10 +145,10 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 		"lion as it is":     {lionStep(false), [8]float32{0.01, 0.1, 0.9, 0.99}},
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
-			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), c.step, op.Args{F: c.f}, func(rng *rand.Rand) [4][]float32 {
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), c.step, op.Args{Scalars: c.f}, func(rng *rand.Rand) [4][]float32 {
 				return [4][]float32{hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)}
 			})
-			sameOnAllPaths(t, fmt.Sprintf("%s, %d decaying moments", name, n), c.step, op.Args{F: c.f}, func(rng *rand.Rand) [4][]float32 {
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d decaying moments", name, n), c.step, op.Args{Scalars: c.f}, func(rng *rand.Rand) [4][]float32 {
 				return [4][]float32{hostile(rng, n), sparse(rng, n), decaying(rng, n), decaying(rng, n)}
 			})
 		}
@@ -176,7 +176,7 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, a op.Args, operand
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
+	a := Adam{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
 	b.SetBytes(28 * n)
 	for b.Loop() {
 		a.Update(w, g, m, v)
@@ -186,7 +186,7 @@ func BenchmarkAdam(b *testing.B) {
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
+	o := Lion{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
 	b.SetBytes(20 * n)
 	for b.Loop() {
 		o.Update(w, g, m)
@@ -206,7 +206,7 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{op.Args{F: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
+		o := Lion{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
 		o.Update(w, g, m)
 		for i := range pw {
 			d := 0.5 * float64(g[i])

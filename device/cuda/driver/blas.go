@@ -47,7 +47,7 @@ type Matrix struct {
 }
 
 // Product describes D = A·B + beta·C (+ bias along the rows), C being D.
-type Product struct {
+type Gemm struct {
 	Compute  int
 	A, B, D  Matrix
 	Bias     bool
@@ -82,7 +82,7 @@ type BLAS struct {
 	// compute it, at most so many, with at most so much scratch memory and operands
 	// aligned to 16 bytes. Ways that sum in less than f32 are left out. An empty list
 	// means that there is none.
-	Prepare func(h BLASHandle, p Product, workspace int64, most int) (*Prepared, []Algorithm, error)
+	Prepare func(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error)
 	Discard func(*Prepared) error
 	// SetBias names the bias of the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
@@ -142,7 +142,7 @@ func set[V int32 | uint64](l *blasLib, f dl.Func, object uintptr, attribute int,
 	return l.check("setting an attribute of a product", f.Call(object, uintptr(attribute), uintptr(unsafe.Pointer(v)), unsafe.Sizeof(value)))
 }
 
-func (l *blasLib) prepare(h BLASHandle, p Product, workspace int64, most int) (*Prepared, []Algorithm, error) {
+func (l *blasLib) prepare(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error) {
 	made := &Prepared{Alpha: 1}
 	err := l.describe(made, p)
 	if err != nil {
@@ -156,7 +156,7 @@ func (l *blasLib) prepare(h BLASHandle, p Product, workspace int64, most int) (*
 }
 
 // describe makes the descriptors.
-func (l *blasLib) describe(made *Prepared, p Product) error {
+func (l *blasLib) describe(made *Prepared, p Gemm) error {
 	if err := l.check("cublasLtMatmulDescCreate", l.newDesc.Call(uintptr(unsafe.Pointer(&made.Operation)), uintptr(p.Compute), RealF32)); err != nil {
 		return err
 	}

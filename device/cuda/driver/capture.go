@@ -8,9 +8,9 @@ import (
 
 // What streams were given can be noted as one of CUDA's graphs and launched as a whole.
 type (
-	Noted  uintptr // a graph as it was noted
-	Replay uintptr // one ready to be launched
-	Node   uintptr // a launch within a graph
+	Graph     uintptr // a graph as it was noted
+	GraphExec uintptr // one ready to be launched
+	GraphNode uintptr // a launch within a graph
 )
 
 // Codes of CUDA that say that something cannot be noted: from the first to the last.
@@ -36,13 +36,13 @@ func (l *cudaLib) bindCapture(t *CUDA) {
 	t.BeginCapture = func(s Stream) error {
 		return l.check("cuStreamBeginCapture", begin.Call(uintptr(s), relaxed))
 	}
-	t.EndCapture = func(s Stream) (Noted, error) {
-		g := new(Noted)
+	t.EndCapture = func(s Stream) (Graph, error) {
+		g := new(Graph)
 		err := l.check("cuStreamEndCapture", end.Call(uintptr(s), uintptr(unsafe.Pointer(g))))
 		return *g, err
 	}
-	t.LastNode = func(s Stream) (Node, error) {
-		status, id, graph, nodes, n := new(int32), new(uint64), new(uintptr), new(*Node), new(uint64)
+	t.LastNode = func(s Stream) (GraphNode, error) {
+		status, id, graph, nodes, n := new(int32), new(uint64), new(uintptr), new(*GraphNode), new(uint64)
 		err := l.check("cuStreamGetCaptureInfo", info.Call(uintptr(s), uintptr(unsafe.Pointer(status)), uintptr(unsafe.Pointer(id)),
 			uintptr(unsafe.Pointer(graph)), uintptr(unsafe.Pointer(nodes)), uintptr(unsafe.Pointer(n))))
 		if err != nil || *n == 0 {
@@ -50,19 +50,19 @@ func (l *cudaLib) bindCapture(t *CUDA) {
 		}
 		return **nodes, nil
 	}
-	t.Instantiate = func(g Noted) (Replay, error) {
-		r := new(Replay)
+	t.Instantiate = func(g Graph) (GraphExec, error) {
+		r := new(GraphExec)
 		err := l.check("cuGraphInstantiate", instantiate.Call(uintptr(unsafe.Pointer(r)), uintptr(g), 0))
 		return *r, err
 	}
 	params := new(nodeParams)
-	t.SetNode = func(r Replay, n Node, k *Launch) error {
+	t.SetNode = func(r GraphExec, n GraphNode, k *Launch) error {
 		*params = nodeParams{function: k.Function, grid: k.Grid, block: k.Block, shared: k.Shared, params: k.Params}
 		return l.check("cuGraphExecKernelNodeSetParams", set.With(&dl.Args{uintptr(r), uintptr(n), uintptr(unsafe.Pointer(params))}))
 	}
-	t.Replay = func(r Replay, s Stream) error {
+	t.LaunchGraph = func(r GraphExec, s Stream) error {
 		return l.check("cuGraphLaunch", launch.With(&dl.Args{uintptr(r), uintptr(s)}))
 	}
-	t.CloseReplay = func(r Replay) error { return l.check("cuGraphExecDestroy", destroyReplay.Call(uintptr(r))) }
-	t.CloseNoted = func(g Noted) error { return l.check("cuGraphDestroy", destroyNoted.Call(uintptr(g))) }
+	t.CloseGraphExec = func(r GraphExec) error { return l.check("cuGraphExecDestroy", destroyReplay.Call(uintptr(r))) }
+	t.CloseGraph = func(g Graph) error { return l.check("cuGraphDestroy", destroyNoted.Call(uintptr(g))) }
 }

@@ -89,15 +89,15 @@ type CUDA struct {
 	// BeginCapture has a stream, and those that wait for it, note what they are given
 	// until EndCapture. LastNode is what a stream was given last.
 	BeginCapture func(Stream) error
-	EndCapture   func(Stream) (Noted, error)
-	LastNode     func(Stream) (Node, error)
+	EndCapture   func(Stream) (Graph, error)
+	LastNode     func(Stream) (GraphNode, error)
 	// Instantiate makes ready what was noted, SetNode changes a launch within it, and
 	// Replay launches all of it.
-	Instantiate func(Noted) (Replay, error)
-	SetNode     func(Replay, Node, *Launch) error
-	Replay      func(Replay, Stream) error
-	CloseReplay func(Replay) error
-	CloseNoted  func(Noted) error
+	Instantiate    func(Graph) (GraphExec, error)
+	SetNode        func(GraphExec, GraphNode, *Launch) error
+	LaunchGraph    func(GraphExec, Stream) error
+	CloseGraphExec func(GraphExec) error
+	CloseGraph     func(Graph) error
 }
 
 // cudaLib is the open driver.

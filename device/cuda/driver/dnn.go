@@ -32,10 +32,10 @@ type DNN struct {
 	Destroy   func(DNNHandle) error
 	SetStream func(DNNHandle, Stream) error
 	// Describe checks the operations of a graph, each by itself; it needs no card.
-	Describe func(*Graph) error
+	Describe func(*DNNGraph) error
 	// Prepare looks for a way to compute a graph that gives the same bits every time.
 	// A graph without one gives an UnsupportedError.
-	Prepare func(DNNHandle, *Graph) (*GraphPlan, error)
+	Prepare func(DNNHandle, *DNNGraph) (*GraphPlan, error)
 	// Run computes a graph; the addresses are of its tensors Outside.
 	Run     func(h DNNHandle, p *GraphPlan, at []Pointer, workspace Pointer) error
 	Discard func(*GraphPlan) error
@@ -71,7 +71,7 @@ const (
 	reductionOperation   = 22
 	reshapeOperation     = 31
 	bestFirst            = 3 // the heuristic without fallbacks
-	noteNondeterministic = 4
+	nondeterministicNote = 4
 	notes                = 16 // more than there are
 )
 

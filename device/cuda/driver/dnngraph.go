@@ -3,7 +3,7 @@ package driver
 // A Graph is a computation told to cuDNN as data: operations on tensors of four
 // dimensions. The library looks for an engine that computes all of it at once; what is
 // virtual never reaches memory.
-type Graph struct {
+type DNNGraph struct {
 	Operations []Operation
 	// Outside are the tensors that lie in device memory; Run takes their addresses in
 	// this order.

@@ -62,7 +62,7 @@ func get[V any](m *maker, d uintptr, attribute, kind int, into []V) []V {
 	return into[:min(*n, int64(len(into)))]
 }
 
-func (l *dnnLib) prepare(h DNNHandle, g *Graph) (*GraphPlan, error) {
+func (l *dnnLib) prepare(h DNNHandle, g *DNNGraph) (*GraphPlan, error) {
 	m := &maker{l: l}
 	graph := m.graph(h, g)
 	p := &GraphPlan{}
@@ -86,14 +86,14 @@ func unsupported(err error) error {
 	return err
 }
 
-func (l *dnnLib) describe(g *Graph) error {
+func (l *dnnLib) describe(g *DNNGraph) error {
 	m := &maker{l: l}
 	m.operations(g)
 	return errors.Join(m.err, l.discard(&GraphPlan{held: m.made}))
 }
 
 // bind lays out what a run hands over: tensors in memory, then numbers.
-func (p *GraphPlan) bind(g *Graph) {
+func (p *GraphPlan) bind(g *DNNGraph) {
 	for _, t := range g.Outside {
 		p.ids, p.addresses = append(p.ids, t.ID), append(p.addresses, 0)
 	}
@@ -110,7 +110,7 @@ func (p *GraphPlan) bind(g *Graph) {
 }
 
 // tensors goes over the tensors of a graph, each once.
-func (g *Graph) tensors() func(func(*Tensor) bool) {
+func (g *DNNGraph) tensors() func(func(*Tensor) bool) {
 	return func(yield func(*Tensor) bool) {
 		seen := map[*Tensor]bool{nil: true}
 		for _, o := range g.Operations {
@@ -128,7 +128,7 @@ func (g *Graph) tensors() func(func(*Tensor) bool) {
 }
 
 // graph describes all of a graph.
-func (m *maker) graph(h DNNHandle, g *Graph) uintptr {
+func (m *maker) graph(h DNNHandle, g *DNNGraph) uintptr {
 	const handle, operations = 800, 801
 	made := m.operations(g)
 	d := m.begin(graphDesc)
@@ -138,7 +138,7 @@ func (m *maker) graph(h DNNHandle, g *Graph) uintptr {
 }
 
 // operations describes the operations of a graph.
-func (m *maker) operations(g *Graph) (made []uintptr) {
+func (m *maker) operations(g *DNNGraph) (made []uintptr) {
 	tensors := map[*Tensor]uintptr{}
 	for t := range g.tensors() {
 		tensors[t] = m.tensor(t)
@@ -252,7 +252,7 @@ func (m *maker) plan(config uintptr, p *GraphPlan) {
 	engine := []uintptr{m.begin(engineDesc)}
 	get(m, config, engineOf, ofDescriptor, engine)
 	for _, note := range get(m, engine[0], numericalNotes, ofNote, make([]int32, notes)) {
-		if note == noteNondeterministic {
+		if note == nondeterministicNote {
 			return
 		}
 	}

@@ -11,16 +11,16 @@ import (
 // The fast way looks at the sign, the exponent and the first bits of the fraction, which
 // are one index into cells so narrow that each holds at most one rung; what is left is
 // one comparison.
-type ladder struct {
-	rungs []float32
-	codes []byte // of the places, one more than rungs
-	cells *Cells
+type encoder struct {
+	bounds []float32
+	codes  []byte // of the places, one more than rungs
+	cells  *Cells
 }
 
 // Cell holds the numbers of some first bits: its one rung, as an integer that compares
 // as floats do, and the codes of what is not above it and of what is.
 type Cell struct {
-	Rung  int32
+	Bound int32
 	Codes [2]byte
 }
 
@@ -39,8 +39,8 @@ const (
 	signBit   = 1 << 31
 )
 
-func newLadder(rungs []float32, codes []byte) *ladder {
-	l := &ladder{rungs: rungs, codes: codes, cells: new(Cells)}
+func newEncoder(rungs []float32, codes []byte) *encoder {
+	l := &encoder{bounds: rungs, codes: codes, cells: new(Cells)}
 	for i := range uint32(lastCell + 1) {
 		from := (i + FirstCell) << cellShift
 		to := from + 1<<cellShift - 1
@@ -54,23 +54,23 @@ func newLadder(rungs []float32, codes []byte) *ladder {
 }
 
 // cell describes the numbers from lo to hi.
-func (l *ladder) cell(lo, hi float32) Cell {
+func (l *encoder) cell(lo, hi float32) Cell {
 	base := l.below(lo)
 	if l.below(hi) == base {
 		return Cell{math.MaxInt32, [2]byte{l.codes[base], l.codes[base]}}
 	}
-	return Cell{order(math.Float32bits(l.rungs[base])), [2]byte(l.codes[base:])}
+	return Cell{order(math.Float32bits(l.bounds[base])), [2]byte(l.codes[base:])}
 }
 
 // below counts the rungs below x.
-func (l *ladder) below(x float32) int {
-	return sort.Search(len(l.rungs), func(i int) bool { return !(x > l.rungs[i]) })
+func (l *encoder) below(x float32) int {
+	return sort.Search(len(l.bounds), func(i int) bool { return !(x > l.bounds[i]) })
 }
 
 // plain is the code of x by comparing with every rung.
-func (l *ladder) plain(x float32) byte {
+func (l *encoder) plain(x float32) byte {
 	n := 0
-	for _, r := range l.rungs {
+	for _, r := range l.bounds {
 		if x > r {
 			n++
 		}
@@ -79,14 +79,14 @@ func (l *ladder) plain(x float32) byte {
 }
 
 // find is plain for |x| up to 1 and a little more, without a branch.
-func (l *ladder) find(x float32) byte { return find(l.cells, x) }
+func (l *encoder) find(x float32) byte { return find(l.cells, x) }
 
 func find(cells *Cells, x float32) byte {
 	bits := math.Float32bits(x)
 	at := int32(bits&^signBit>>cellShift) - FirstCell
 	at &^= at >> 31 // at least 0
 	c := &cells[(uint32(at)+bits>>31*SignCells)&cellMask]
-	above := uint64(int64(c.Rung)-int64(order(bits))) >> 63
+	above := uint64(int64(c.Bound)-int64(order(bits))) >> 63
 	return c.Codes[above]
 }
 
@@ -94,7 +94,7 @@ func find(cells *Cells, x float32) byte {
 func order(bits uint32) int32 { return int32(bits) ^ int32(bits)>>31&math.MaxInt32 }
 
 // findAll writes the codes of src·r.
-func (l *ladder) findAll(dst []byte, src []float32, r float32) {
+func (l *encoder) findAll(dst []byte, src []float32, r float32) {
 	cells := l.cells // kept in a register
 	for i, x := range src[:len(dst)] {
 		dst[i] = find(cells, x*r)
@@ -102,7 +102,7 @@ func (l *ladder) findAll(dst []byte, src []float32, r float32) {
 }
 
 // findPairs writes the codes of src·r, two to a byte, the first in the upper half.
-func (l *ladder) findPairs(dst []byte, src []float32, r float32) {
+func (l *encoder) findPairs(dst []byte, src []float32, r float32) {
 	cells := l.cells
 	src = src[:2*len(dst)]
 	for i := range dst {

@@ -9,18 +9,18 @@ import (
 // ahead reads as the parts of a stream, in order, while the next ones are made: a few more
 // at a time than there are processors, so that some wait for the disk while others are
 // coded, and all go on while a reader writes.
-type ahead struct {
+type parallelReader struct {
 	parts int64
-	make  func(part int64, room *room) ([]byte, error)
+	make  func(part int64, room *buffer) ([]byte, error)
 
-	rooms   []*room
+	buffers []*buffer
 	started int64
 	taken   int64
 	left    []byte // of the part taken last
 }
 
 // room is where one part is made.
-type room struct {
+type buffer struct {
 	numbers []float32
 	bytes   []byte
 
@@ -30,10 +30,10 @@ type room struct {
 }
 
 // rooms are kept from stream to stream: weights follow each other by the hundred.
-var rooms = sync.Pool{New: func() any { return new(room) }}
+var bufferPool = sync.Pool{New: func() any { return new(buffer) }}
 
 // size gives a room space, kept for the next part.
-func (r *room) size(numbers, bytes int) {
+func (r *buffer) resize(numbers, bytes int) {
 	if cap(r.numbers) < numbers {
 		r.numbers = make([]float32, numbers)
 	}
@@ -44,10 +44,10 @@ func (r *room) size(numbers, bytes int) {
 }
 
 // Read gives bytes, and io.EOF after the last part.
-func (a *ahead) Read(p []byte) (int, error) {
+func (a *parallelReader) Read(p []byte) (int, error) {
 	for len(a.left) == 0 {
 		if a.taken == a.parts {
-			a.giveBack()
+			a.release()
 			return 0, io.EOF
 		}
 		if err := a.next(); err != nil {
@@ -60,22 +60,22 @@ func (a *ahead) Read(p []byte) (int, error) {
 }
 
 // next waits for a part, having started those there is room for.
-func (a *ahead) next() error {
-	if a.rooms == nil {
-		a.rooms = make([]*room, min(a.parts, int64(runtime.GOMAXPROCS(0))+extraRooms))
-		for i := range a.rooms {
-			a.rooms[i] = rooms.Get().(*room)
+func (a *parallelReader) next() error {
+	if a.buffers == nil {
+		a.buffers = make([]*buffer, min(a.parts, int64(runtime.GOMAXPROCS(0))+extraBuffers))
+		for i := range a.buffers {
+			a.buffers[i] = bufferPool.Get().(*buffer)
 		}
 	}
-	for ; a.started < min(a.parts, a.taken+int64(len(a.rooms))); a.started++ {
-		r, part := a.room(a.started), a.started
+	for ; a.started < min(a.parts, a.taken+int64(len(a.buffers))); a.started++ {
+		r, part := a.bufferOf(a.started), a.started
 		r.done = make(chan struct{})
 		go func() {
 			defer close(r.done)
 			r.out, r.err = a.make(part, r)
 		}()
 	}
-	r := a.room(a.taken)
+	r := a.bufferOf(a.taken)
 	<-r.done
 	if r.err != nil {
 		a.wait() // nothing is read any more once the error is known
@@ -87,20 +87,20 @@ func (a *ahead) next() error {
 }
 
 // extraRooms are for parts that wait for a disk.
-const extraRooms = 2
+const extraBuffers = 2
 
-func (a *ahead) room(part int64) *room { return a.rooms[part%int64(len(a.rooms))] }
+func (a *parallelReader) bufferOf(part int64) *buffer { return a.buffers[part%int64(len(a.buffers))] }
 
 // giveBack is for the end, when no part is being made or read.
-func (a *ahead) giveBack() {
-	for _, r := range a.rooms {
-		rooms.Put(r)
+func (a *parallelReader) release() {
+	for _, r := range a.buffers {
+		bufferPool.Put(r)
 	}
-	a.rooms = nil
+	a.buffers = nil
 }
 
-func (a *ahead) wait() {
+func (a *parallelReader) wait() {
 	for part := a.taken; part < a.started; part++ {
-		<-a.room(part).done
+		<-a.bufferOf(part).done
 	}
 }
