@@ -34,8 +34,10 @@ type Plan struct {
 	Version  int    `json:"version"`
 	Model    string `json:"model"`
 	Task     string `json:"task"`
-	Strategy string `json:"strategy"`
-	Reason   string `json:"reason"`
+	Strategy string `json:"strategy"` // in words, with numbers
+	// Strategies are the names of those that the plan makes use of: zero-2, cpu-offload.
+	Strategies []string `json:"strategies"`
+	Reason     string   `json:"reason"`
 
 	MicroBatchSize int64 `json:"rows"`   // samples per micro-batch
 	Seq            int64 `json:"seq"`    // positions per sample
@@ -60,6 +62,13 @@ type Device struct {
 	Name   string `json:"name"`
 	Budget int64  `json:"budget_bytes"` // the most the plan may use of it
 }
+
+// Names of devices of a plan that compute or store on the host: the CPU where it runs the
+// optimizer, and the disk.
+const (
+	HostName = "host"
+	DiskName = "disk"
+)
 
 // Tier is a kind of memory.
 type Tier string
@@ -310,9 +319,10 @@ type Forecast struct {
 
 // Option is an alternative that was looked at.
 type Alternative struct {
-	Strategy string `json:"strategy"`
-	Reason   string `json:"reason"`
-	Fits     bool   `json:"fits"`
+	Strategy   string   `json:"strategy"`
+	Strategies []string `json:"strategies"` // as Plan has them
+	Reason     string   `json:"reason"`
+	Fits       bool     `json:"fits"`
 	// Needs per tier, and the forecast where one was made.
 	PeakBytes   map[Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64        `json:"step_seconds,omitempty"`

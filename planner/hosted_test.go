@@ -17,7 +17,7 @@ func updatesBy(p *plan.Plan) (host, device int) {
 	for _, s := range p.Instructions {
 		switch {
 		case s.Verb != plan.Update:
-		case p.Devices[s.Device].Name == planner.HostName:
+		case p.Devices[s.Device].Name == plan.HostName:
 			host++
 		default:
 			device++

@@ -137,7 +137,7 @@ const standard = "standard"
 func available(job *spillway.Job) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
-		if d.Name == planner.DiskName {
+		if d.Name == plan.DiskName {
 			free[plan.OnDisk] += d.Budget
 		} else {
 			free[plan.OnDevice] += d.Budget
@@ -161,7 +161,7 @@ type deviceReport struct {
 func describeDevices(p *plan.Plan) []deviceReport {
 	var list []deviceReport
 	for i, d := range p.Devices {
-		if d.Name == planner.DiskName || d.Name == planner.HostName {
+		if d.Name == plan.DiskName || d.Name == plan.HostName {
 			continue
 		}
 		r := deviceReport{Name: d.Name, Budget: d.Budget}
