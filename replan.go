@@ -10,7 +10,6 @@ import (
 	"spillway/executor"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/units"
 )
 

@@ -67,6 +67,16 @@ func (c Constraints) Any() bool {
 	return len(c.Places) > 0 || c.Parallelism != "" || c.Weights != "" || c.State != "" || c.Activations != "" || c.Updates != ""
 }
 
+// Inference is what is left of the constraints where nothing is trained: there is no
+// optimizer state, nothing is saved for a backward, and a pipeline is an order of training.
+func (c Constraints) Inference() Constraints {
+	c.State, c.Activations = "", ""
+	if s := Of(c.Parallelism).Inference; s != nil {
+		c.Parallelism = Parallelism(s.Name)
+	}
+	return c
+}
+
 // Check refuses what cannot be.
 func (c Constraints) Check(m *spec.Model, f Facts) error {
 	if err := c.checkPlaces(m, f); err != nil {

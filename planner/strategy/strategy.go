@@ -90,6 +90,14 @@ func Find(name string) (*Strategy, error) {
 	return nil, fmt.Errorf("there is no strategy %q; there are %s", name, strings.Join(Askable(), ", "))
 }
 
+// Demands are the constraints of a strategy that is asked for; none for "".
+func Demands(name string) Constraints {
+	if s, err := Find(name); err == nil {
+		return s.Constraints
+	}
+	return Constraints{}
+}
+
 // Askable lists the names of strategies that can be asked for.
 func Askable() (names []string) {
 	for _, s := range All {
