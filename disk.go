@@ -11,8 +11,8 @@ import (
 	"spillway/internal/vfs"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/safetensors"
 	"spillway/store"
+	"spillway/tensorfile"
 	"spillway/units"
 	"spillway/weights"
 )
@@ -231,14 +231,14 @@ func (j *Job) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 
 // inPlace finds the bytes of a param in the model's own files, if they are there just
 // as the plan wants them.
-func (j *Job) inPlace(p plan.SlabParam) (t safetensors.Tensor, ok bool) {
+func (j *Job) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
 	m := j.Model
 	if m.Folder == nil {
 		return t, false
 	}
 	for _, name := range m.Info.FileNames(p.Name) {
 		if t, ok = m.Folder.Tensor(name); ok {
-			return t, t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
+			return t, t.InPlace && t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
 		}
 	}
 	return t, false
