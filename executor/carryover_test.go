@@ -22,7 +22,7 @@ import (
 	"spillway/planner"
 )
 
-// changed is the plan with other steps.
+// changed is the plan with other instructions.
 func changed(p *plan.Plan, change func(*plan.Instruction)) *plan.Plan {
 	q := *p
 	q.Instructions = slices.Clone(p.Instructions)
@@ -32,7 +32,7 @@ func changed(p *plan.Plan, change func(*plan.Instruction)) *plan.Plan {
 	return &q
 }
 
-// whole is the plan in which nothing trails.
+// whole is the plan in which nothing carries over.
 func whole(p *plan.Plan) *plan.Plan {
 	return changed(p, func(s *plan.Instruction) { s.CarriesOver, s.AfterPrevious = false, nil })
 }
@@ -77,7 +77,7 @@ func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executo
 	return filled(t, e)
 }
 
-func trails(p *plan.Plan) bool {
+func carriesOver(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.CarriesOver })
 }
 
@@ -85,33 +85,34 @@ func trails(p *plan.Plan) bool {
 // now and then somebody looks.
 func trained(t testing.TB, e *executor.Executor, n int) map[string][]byte {
 	t.Helper()
-	var told []byte
+	var reported []byte
 	for i := range n {
 		iterate(t, e, i)
 		norm, err := e.Norm()
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = fmt.Appendf(told, "%x %x\n", e.Loss(), norm)
+		reported = fmt.Appendf(reported, "%x %x\n", e.Loss(), norm)
 		if i%5 == 3 {
-			told = append(told, read(t, e, e.Weights()[i%len(e.Weights())])...)
+			reported = append(reported, read(t, e, e.Weights()[i%len(e.Weights())])...)
 		}
 	}
 	list := all(t, e)
-	list["told"] = told
+	list["reported"] = reported
 	return list
 }
 
 // Iterations that overlap give the same bits as those that do not, however slow the copies
-// that trail are: with one device and several, with updates on the host, with late ones.
+// that carry over are: with one device and several, with updates on the CPU, with
+// deferred ones.
 func TestOverlapChangesNothing(t *testing.T) {
 	const n = 12
 	for name, p := range map[string]*plan.Plan{
-		"streamed": streamed(t), "clipped": clipped(t, false), "late": clipped(t, true),
+		"streamed": streamed(t), "clipped": clipped(t, false), "deferred": clipped(t, true),
 		"updated by the host too": shared(t, 1, true, false), "two devices": shared(t, 2, false, false), "two devices and the host": shared(t, 2, true, false),
 	} {
-		if !trails(p) {
-			t.Errorf("%s: nothing trails", name)
+		if !carriesOver(p) {
+			t.Errorf("%s: nothing carries over", name)
 		}
 		want := trained(t, on(t, whole(p), func() device.Device { return cpu.Open(cpu.Options{Threads: 1}) }), n)
 		got := trained(t, on(t, p, func() device.Device { return newOutward(slowly) }), n)
@@ -123,11 +124,11 @@ func TestOverlapChangesNothing(t *testing.T) {
 
 // What the host's processor waits for of the iteration before is what that one has
 // recorded, although the next has been given to the card meanwhile.
-func TestTheHostWaitsForThePastOfCards(t *testing.T) {
+func TestTheHostWaitsForPreviousCopiesOfGPUs(t *testing.T) {
 	p := shared(t, 1, true, true)
 	waits := 0
 	for _, s := range p.Instructions {
-		if p.Devices[s.Device].Name == planner.HostName {
+		if p.Devices[s.Device].Name == plan.HostName {
 			waits += len(s.AfterPrevious)
 		}
 	}
@@ -149,7 +150,7 @@ func TestTheHostWaitsForThePastOfCards(t *testing.T) {
 
 // A plan that lacks the waits for the iteration before is refused. It is for a reason:
 // carried out, it gives other numbers.
-func TestWaitsForThePastMatter(t *testing.T) {
+func TestWaitsForThePreviousIterationMatter(t *testing.T) {
 	p := streamed(t)
 	bad := changed(p, func(s *plan.Instruction) { s.AfterPrevious = nil })
 	if err := plan.Verify(bad); err == nil || !strings.Contains(err.Error(), "(P9)") {
@@ -161,7 +162,7 @@ func TestWaitsForThePastMatter(t *testing.T) {
 	}
 }
 
-// held lets copies pass up to a number, and the rest when told to.
+// held lets copies pass up to a number, and the rest when it is released.
 type held struct {
 	left atomic.Int64
 	open chan struct{}
@@ -174,29 +175,29 @@ func (h *held) before() error {
 	return nil
 }
 
-// outCopies counts the copies to the host of an iteration, and those of them that trail.
-func outCopies(p *plan.Plan) (all, trailing int64) {
+// outCopies counts the copies to the host of an iteration, and those that carry over.
+func outCopies(p *plan.Plan) (all, carried int64) {
 	for _, s := range p.Instructions {
 		if s.Verb == plan.Move && s.Lane == plan.Out {
 			all++
 		}
 		if s.CarriesOver {
-			trailing++
+			carried++
 		}
 	}
-	return all, trailing
+	return all, carried
 }
 
 // An iteration ends while its copies are held, with its results and norm there. Whoever
 // looks at weights waits for them.
 func TestIterationsEndBeforeTheirCopies(t *testing.T) {
 	p := clipped(t, false)
-	count, trailing := outCopies(p)
-	if trailing == 0 {
-		t.Fatal("nothing trails")
+	count, carried := outCopies(p)
+	if carried == 0 {
+		t.Fatal("nothing carries over")
 	}
 	h := &held{open: make(chan struct{})}
-	h.left.Store(count - trailing)
+	h.left.Store(count - carried)
 	e := prepared(t, p, newOutward(h.before))
 	plain := prepared(t, whole(p), cpu.Open(cpu.Options{Threads: 1}))
 	iterate(t, e, 0)
@@ -219,9 +220,9 @@ func TestIterationsEndBeforeTheirCopies(t *testing.T) {
 	}
 }
 
-// Each of these waits for what trails, so an error there comes out, once, and says which
+// Each of these waits for what carries over, so an error there comes out, once, and says which
 // iteration it is of; whoever is next has none.
-func TestErrorsOfWhatTrails(t *testing.T) {
+func TestErrorsOfWhatCarriesOver(t *testing.T) {
 	p := streamed(t)
 	fault := errors.New("injected")
 	iterates := func(e *executor.Executor) error {
@@ -229,7 +230,7 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 	}
 	for name, wait := range map[string]func(e *executor.Executor) error{
 		"the next iteration": iterates,
-		"settling":           (*executor.Executor).Flush,
+		"flushing":           (*executor.Executor).Flush,
 		"preparing":          (*executor.Executor).WriteConstants,
 		"tracing":            func(e *executor.Executor) error { return e.Trace(nil) },
 		"reading": func(e *executor.Executor) error {
@@ -251,8 +252,8 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 		if err := e.Iterate(context.Background(), executor.IterationArgs{Iteration: 7}); err != nil {
 			t.Fatal(err)
 		}
-		if err := wait(e); !errors.Is(err, fault) || !strings.Contains(err.Error(), "trail iteration 7") {
-			t.Errorf("%s: %v, want the injected fault of what trails iteration 7", name, err)
+		if err := wait(e); !errors.Is(err, fault) || !strings.Contains(err.Error(), "carried over from iteration 7") {
+			t.Errorf("%s: %v, want the injected fault of what iteration 7 carries over", name, err)
 		}
 		if err := errors.Join(e.Flush(), iterates(e), e.Close()); err != nil {
 			t.Errorf("%s: reported again: %v", name, err)
@@ -260,9 +261,9 @@ func TestErrorsOfWhatTrails(t *testing.T) {
 	}
 }
 
-// A copy that trails and is refused when it is given is an error with its step, and leaks
+// A copy that carries over and is refused when it is given is an error with its number, and leaks
 // nothing.
-func TestRefusedCopiesThatTrail(t *testing.T) {
+func TestRefusedCopiesThatCarryOver(t *testing.T) {
 	p := streamed(t)
 	fault, moves := errors.New("injected"), 0
 	for i, s := range p.Instructions {
@@ -278,8 +279,8 @@ func TestRefusedCopiesThatTrail(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = e.Iterate(context.Background(), executor.IterationArgs{})
-		if !errors.Is(err, fault) || !strings.Contains(err.Error(), fmt.Sprintf("step %d ", i)) {
-			t.Errorf("%v, want the injected fault of step %d", err, i)
+		if !errors.Is(err, fault) || !strings.Contains(err.Error(), fmt.Sprintf("instruction %d ", i)) {
+			t.Errorf("%v, want the injected fault of instruction %d", err, i)
 		}
 		if err := errors.Join(e.Iterate(context.Background(), executor.IterationArgs{}), e.Close(), dev.Close()); err != nil {
 			t.Error(err)

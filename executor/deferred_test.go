@@ -32,14 +32,14 @@ func clipped(t testing.TB, delayed bool) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if late := slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }); late != delayed {
-		t.Fatalf("late steps: %t, want %t", late, delayed)
+	if deferred := slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }); deferred != delayed {
+		t.Fatalf("deferred instructions: %t, want %t", deferred, delayed)
 	}
 	return p
 }
 
-// rates of iteration i: each has its own, and its own limit of the norm.
-func ratesOf(i int) executor.IterationArgs {
+// argsOf iteration i: each has rates of its own, and its own limit of the norm.
+func argsOf(i int) executor.IterationArgs {
 	n := executor.IterationArgs{Iteration: uint64(i), MaxNorm: 0.01 * float32(i+1)}
 	n.Optimizer = [8]float32{op.ArgRate: 0.01 / float32(i+1), op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 0.1 * float32(i+1), op.ArgBias2: 0.2}
 	return n
@@ -56,7 +56,7 @@ func iterate(t testing.TB, e *executor.Executor, i int) {
 			copy(raw, []byte{0, 0, 0x80, 0x3f}) // 1
 		}
 	}
-	if err := e.Iterate(context.Background(), ratesOf(i)); err != nil {
+	if err := e.Iterate(context.Background(), argsOf(i)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,17 +80,17 @@ func read(t testing.TB, e *executor.Executor, x executor.Tensor) (raw []byte) {
 }
 
 // Whoever reads after an iteration sees all its updates, whether they were made in it or
-// are owed, whenever somebody looked before; the norm stays that of the iteration.
-func TestWhatIsOwedIsSettled(t *testing.T) {
-	walk, late := prepared(t, clipped(t, false), cpu.Open(cpu.Options{Threads: 1})), prepared(t, clipped(t, true), cpu.Open(cpu.Options{Threads: 1}))
+// are pending, whenever somebody looked before; the norm stays that of the iteration.
+func TestPendingUpdatesAreFlushed(t *testing.T) {
+	walk, deferred := prepared(t, clipped(t, false), cpu.Open(cpu.Options{Threads: 1})), prepared(t, clipped(t, true), cpu.Open(cpu.Options{Threads: 1}))
 	before := all(t, walk)
 	for i, looks := range []bool{true, false, false, true, true, false, true} {
 		iterate(t, walk, i)
-		iterate(t, late, i)
+		iterate(t, deferred, i)
 		if !looks {
 			continue
 		}
-		want, got := all(t, walk), all(t, late)
+		want, got := all(t, walk), all(t, deferred)
 		if !maps.EqualFunc(want, got, bytes.Equal) {
 			t.Fatalf("iteration %d: weights or states differ", i)
 		}
@@ -99,7 +99,7 @@ func TestWhatIsOwedIsSettled(t *testing.T) {
 		}
 		before = want
 		a, err := walk.Norm()
-		b, bad := late.Norm()
+		b, bad := deferred.Norm()
 		if err != nil || bad != nil || a != b || a == 0 {
 			t.Errorf("iteration %d: norms %v and %v; %v, %v", i, a, b, err, bad)
 		}
@@ -107,7 +107,7 @@ func TestWhatIsOwedIsSettled(t *testing.T) {
 }
 
 // Gradients are shown in the iteration that made them.
-func TestGradientsOfLateUpdates(t *testing.T) {
+func TestGradientsOfDeferredUpdates(t *testing.T) {
 	shown := func(delayed bool) (list []map[string][]byte) {
 		e := prepared(t, clipped(t, delayed), cpu.Open(cpu.Options{Threads: 1}))
 		iterate(t, e, 0)
@@ -122,7 +122,7 @@ func TestGradientsOfLateUpdates(t *testing.T) {
 	want, got := shown(false), shown(true)
 	for i := range want {
 		if len(want[i]) == 0 || !maps.EqualFunc(want[i], got[i], bytes.Equal) {
-			t.Errorf("iteration %d: %d gradients, %d where updates come late, or others", i+1, len(want[i]), len(got[i]))
+			t.Errorf("iteration %d: %d gradients, %d where updates are deferred, or others", i+1, len(want[i]), len(got[i]))
 		}
 	}
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
@@ -15,14 +13,13 @@ import (
 	"spillway/trace"
 )
 
-// tape is the processor as a device that can repeat, and that is slow to be given
-// things: every one of them is waited for, and some time longer.
+// tape is the CPU as a device that can capture graphs.
 type tape struct {
 	device.Device
-	notes    []func() error
-	noting   bool
-	refuses  error
-	captured int
+	recorded  []func() error
+	recording bool
+	refuses   error
+	captured  int
 }
 
 type tapeQueue struct {
@@ -35,17 +32,13 @@ func (t *tape) Queue(name string) (device.Queue, error) {
 	return &tapeQueue{q, t}, err
 }
 
-// do notes something, or does it and waits.
+// do records something, or does it.
 func (q *tapeQueue) do(f func() error) error {
-	if q.t.noting {
-		q.t.notes = append(q.t.notes, f)
+	if q.t.recording {
+		q.t.recorded = append(q.t.recorded, f)
 		return nil
 	}
-	err := errors.Join(f(), q.Queue.Sync())
-	for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
-		runtime.Gosched()
-	}
-	return err
+	return f()
 }
 
 func (q *tapeQueue) Copy(dst, src device.Buffer) error {
@@ -63,17 +56,17 @@ func (q *tapeQueue) Wait(e device.Event) error {
 
 func (t *tape) Capture(_ []device.Queue, issue func() error) (device.Graph, error) {
 	t.captured++
-	t.noting, t.notes = true, nil
+	t.recording, t.recorded = true, nil
 	err := issue()
-	t.noting = false
-	return played{t}, errors.Join(err, t.refuses)
+	t.recording = false
+	return played(t.recorded), errors.Join(err, t.refuses)
 }
 
-// played is what a tape has noted.
-type played struct{ t *tape }
+// played is what a tape has recorded.
+type played []func() error
 
 func (p played) Launch() error {
-	for _, f := range p.t.notes {
+	for _, f := range p {
 		if err := f(); err != nil {
 			return err
 		}
@@ -81,10 +74,7 @@ func (p played) Launch() error {
 	return nil
 }
 
-func (p played) Close() error {
-	p.t.notes = nil
-	return nil
-}
+func (p played) Close() error { return nil }
 
 // runs iterates and gives the losses and what was counted.
 func runs(t *testing.T, e *executor.Executor, n int) (losses []float64, c executor.Counters, routes string) {
@@ -98,10 +88,10 @@ func runs(t *testing.T, e *executor.Executor, n int) (losses []float64, c execut
 	return losses, e.Counters(), fmt.Sprint(e.Transfers())
 }
 
-// An iteration that takes longer to hand over than to do is noted once and repeated: the
-// same numbers, read anew each time, give the same bits and counts.
-func TestRepeatedIterations(t *testing.T) {
-	p := streamed(t)
+// A captured iteration is recorded once and replayed: the same numbers, read anew each
+// time, give the same bits and counts. A device that cannot capture does the same work.
+func TestCapturedIterations(t *testing.T) {
+	p := streamed(t).Capture()
 	const n = 6
 	plain := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
 	want, counted, moved := runs(t, plain, n)
@@ -109,7 +99,7 @@ func TestRepeatedIterations(t *testing.T) {
 	e := prepared(t, p, dev)
 	got, c, m := runs(t, e, n)
 	if !e.ReplaysGraph() || plain.ReplaysGraph() || dev.captured != 1 {
-		t.Fatalf("repeats %v, the processor %v, captured %d times", e.ReplaysGraph(), plain.ReplaysGraph(), dev.captured)
+		t.Fatalf("replays %v, the CPU %v, captured %d times", e.ReplaysGraph(), plain.ReplaysGraph(), dev.captured)
 	}
 	if !slices.Equal(got, want) || c != counted || m != moved {
 		t.Errorf("losses %v, counts %+v, %v; want %v, %+v, %v", got, c, m, want, counted, moved)
@@ -121,21 +111,29 @@ func TestRepeatedIterations(t *testing.T) {
 	}
 }
 
-// What is traced is issued step by step.
-func TestTracedIterationsAreNotRepeated(t *testing.T) {
+// What is traced is issued instruction by instruction.
+func TestTracedIterationsAreNotReplayed(t *testing.T) {
 	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1})}
-	e := prepared(t, streamed(t), dev)
+	e := prepared(t, streamed(t).Capture(), dev)
 	if err := e.Trace(trace.NewRing(1)); err != nil {
 		t.Fatal(err)
 	}
 	if runs(t, e, 4); e.ReplaysGraph() {
-		t.Error("repeated")
+		t.Error("replayed")
 	}
 }
 
-// A device that cannot note an iteration is asked once; another failure is an error.
-func TestRefusedRepeat(t *testing.T) {
-	p := streamed(t)
+// A plan that does not ask for it is not captured.
+func TestOnlyThePlanDecidesToCapture(t *testing.T) {
+	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1})}
+	if runs(t, prepared(t, streamed(t), dev), 4); dev.captured != 0 {
+		t.Errorf("captured %d times", dev.captured)
+	}
+}
+
+// A device that cannot capture an iteration is asked once; another failure is an error.
+func TestRefusedCapture(t *testing.T) {
+	p := streamed(t).Capture()
 	want, counted, _ := runs(t, prepared(t, p, cpu.Open(cpu.Options{Threads: 1})), 5)
 	dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: device.ErrNotCapturable}
 	e := prepared(t, p, dev)
@@ -144,7 +142,7 @@ func TestRefusedRepeat(t *testing.T) {
 	}
 	bad := &tape{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: errors.New("made up")}
 	e = prepared(t, p, bad)
-	runs(t, e, 2)
+	runs(t, e, 1)
 	if err := e.Iterate(context.Background(), executor.IterationArgs{}); !errors.Is(err, bad.refuses) {
 		t.Errorf("got %v", err)
 	}
