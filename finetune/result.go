@@ -6,6 +6,7 @@ import (
 	"spillway"
 	"spillway/machine"
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
@@ -143,12 +144,9 @@ func (m *Monitor) Result(r train.Result, measured int64) Result {
 // plan, or the one it was preferred to.
 func StandardPeak(p *plan.Plan) int64 {
 	for _, o := range p.Rejected {
-		if o.Strategy == standard {
+		if o.Strategies[0] == strategy.Standard.Name {
 			return o.PeakBytes[plan.OnDevice]
 		}
 	}
 	return p.Peak()[plan.OnDevice]
 }
-
-// standard is the planner's name for everything on the device.
-const standard = "standard"

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 
 	"spillway/checkpoint"
+	"spillway/internal/vfs"
 	"spillway/optim"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 	"spillway/units"
 )
 
@@ -63,7 +64,7 @@ func readState(dir string) (*checkpointReport, error) {
 		return nil, fmt.Errorf("%s: %w", checkpoint.TrainerName, err)
 	}
 	r.Iteration, r.Optimizer = known.Iteration, known.Optimizer.String()
-	state, err := safetensors.Open(filepath.Join(dir, checkpoint.StateName))
+	state, err := tensorfile.Open(vfs.OS, filepath.Join(dir, checkpoint.StateName))
 	if err != nil {
 		return nil, err
 	}
