@@ -17,7 +17,7 @@ func TestTrainFromDisk(t *testing.T) {
 	trainTiny(t, "--data", text, "--max-steps", "3", "--out", whole).object(t)
 	limits := []string{"--disk", disk, "--max-memory", "1800KiB", "--max-host-memory", "2400KiB"}
 	r := command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--data", text, "--max-steps", "3", "--out", tight}, limits...)...)
-	if r.code != exitOK || !strings.Contains(r.out, "slabs on disk") || !strings.Contains(r.out, "host      disk") {
+	if r.code != exitOK || !strings.Contains(r.out, "disk offload of ") || !strings.Contains(r.out, "host      disk") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
 	}
 	a, _ := sums(t, filepath.Join(whole, "step-00000003"))
@@ -81,7 +81,7 @@ func TestTrainRefusesADiskInUse(t *testing.T) {
 	if r := command(t, "plan", "tiny-llama", "--disk", disk, "--machine", "gpu:24GiB"); r.code != exitUsage || !strings.Contains(r.err, "disk:2TiB") {
 		t.Errorf("a folder of another machine: %d %s", r.code, r.err)
 	}
-	if r := command(t, "plan", "llama-3-8b", "--seq-len", "64", "--machine", "cpu:8GiB,host:16GiB,disk:2TiB"); r.code != exitOK || !strings.Contains(r.out, "slabs on disk") {
+	if r := command(t, "plan", "llama-3-8b", "--seq-len", "64", "--machine", "cpu:8GiB,host:16GiB,disk:2TiB"); r.code != exitOK || !strings.Contains(r.out, "disk offload of ") {
 		t.Errorf("a described disk: %d %s%s", r.code, r.out, r.err)
 	}
 }
