@@ -377,7 +377,7 @@ func leaveLogits(t *testing.T, dir string) {
 		}
 		in.Params[p.Name] = a
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		a := op.NewArray(p.Type)
 		for i := range a.I {
 			a.I[i] = int32(i)
