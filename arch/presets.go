@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Published shapes, as the config.json their makers gave them. tiny-*, small-*
+// Presets are published models, as the config.json their makers gave them. tiny-*, small-*
 // and llama-50m are ours, for demonstrations and benchmarks.
 //
-//go:embed named/*.json
+//go:embed presets/*.json
 var presetFiles embed.FS
 
-// Names lists the shapes that are known without files, sorted.
+// Presets lists the names of models that are known without files, sorted.
 func Presets() []string {
-	entries, err := presetFiles.ReadDir("named")
+	entries, err := presetFiles.ReadDir("presets")
 	if err != nil { // the folder is part of the binary
 		panic(err)
 	}
@@ -27,9 +27,9 @@ func Presets() []string {
 	return names
 }
 
-// Named is the config.json of a known shape.
+// Preset is the config.json of a published model, by its name.
 func Preset(name string) ([]byte, error) {
-	config, err := presetFiles.ReadFile("named/" + name + ".json")
+	config, err := presetFiles.ReadFile("presets/" + name + ".json")
 	if err != nil {
 		return nil, fmt.Errorf("no model is named %q; known are %s", name, strings.Join(Presets(), ", "))
 	}
