@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,6 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
-
-	"io"
 )
 
 func TestInspect(t *testing.T) {

@@ -327,10 +327,11 @@ func TestShareOfACard(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for config, want := range map[string]Options{
-		"":                             {},
-		"1":                            {Ordinal: 1},
-		"0/4,limit=1GiB":               {Share: 4, Limit: 1 << 30},
-		"2,tf32,cache=/a,search=/b:/c": {Ordinal: 2, TF32: true, Cache: "/a", SearchPaths: []string{"/b", "/c"}},
+		"":               {},
+		"1":              {Ordinal: 1},
+		"0/4,limit=1GiB": {Share: 4, Limit: 1 << 30},
+		"2,tf32":         {Ordinal: 2, TF32: true},
+		",tf32":          {TF32: true},
 	} {
 		got, err := parse(config)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
