@@ -216,7 +216,7 @@ func TestBenchWants(t *testing.T) {
 	if !o.wants("training of llama-50m") || !o.wants("in 8 GiB") || o.wants("forward") || !(BenchOptions{}).wants("forward") {
 		t.Error("rows are chosen wrongly")
 	}
-	if r := command(t, "bench", "gpu"); r.code != exitFailed || !strings.Contains(r.err, "needs a GPU") {
+	if r := command(t, "bench", "gpu", "--device", "cpu"); r.code != exitFailed || !strings.Contains(r.err, "needs a GPU") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }

@@ -277,7 +277,7 @@ func TestOpenGivesBackWhatItTook(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for what, o := range map[string]Options{"there are 1 cards": {Ordinal: 3}, "limit": {Limit: fakeFree}} {
+	for what, o := range map[string]Options{"there are 1 GPUs": {Ordinal: 3}, "limit": {Limit: fakeFree}} {
 		f := newFake()
 		if _, err := open(f.libraries(), o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%+v: got %v, want something about %q", o, err, what)
