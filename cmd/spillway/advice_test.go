@@ -112,7 +112,7 @@ func TestDeepSpeedFlag(t *testing.T) {
 	if at(t, v, "goal.batch") != 4.0 || at(t, v, "goal.accumulate") != 8.0 || at(t, v, "goal.precision") != "f16" {
 		t.Errorf("goal %v", v["goal"])
 	}
-	if homes := at(t, v, "homes.moment").(map[string]any); homes["device"] != nil {
+	if homes := at(t, v, "homes.state").(map[string]any); homes["device"] != nil {
 		t.Errorf("moments rest at %v", homes)
 	}
 	if s := at(t, v, "strategy").(string); !strings.HasPrefix(s, "data parallel on 2 devices (ZeRO-2)") {
