@@ -3,7 +3,6 @@ package spillway
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"spillway/device"
 	"spillway/dtype"
@@ -13,6 +12,7 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/units"
 )
@@ -92,22 +92,8 @@ type Config struct {
 	System rig.System
 }
 
-// Strategies that can be insisted on. Those before "data parallel" use one device.
-var Strategies = []string{"standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload", "data parallel", "zero-1", "zero-3", "model parallel", "pipeline"}
-
-// insists are what strategies demand of the planner.
-var insists = map[string]planner.Constraints{
-	"standard":          {Weights: plan.OnDevice, State: plan.OnDevice, Activations: planner.Saved},
-	"checkpointing":     {Weights: plan.OnDevice, State: plan.OnDevice, Activations: planner.Recomputed},
-	"optimizer offload": {Weights: plan.OnDevice, State: plan.OnHost},
-	"cpu offload":       {Weights: plan.OnHost, State: plan.OnHost},
-	"disk offload":      {Weights: plan.OnDisk, State: plan.OnDisk},
-	"data parallel":     {Parallelism: planner.ZeRO2},
-	"zero-1":            {Parallelism: planner.ZeRO1},
-	"zero-3":            {Parallelism: planner.ZeRO3},
-	"model parallel":    {Parallelism: planner.ModelParallel},
-	"pipeline":          {Parallelism: planner.Pipeline},
-}
+// Strategies that can be asked for.
+var Strategies = strategy.Askable()
 
 // folder is where a task's bytes may rest: each has its own, since one disk at a time
 // uses a folder; "" for none.
@@ -120,12 +106,15 @@ func (c Config) folder(t Task) string {
 
 // check refuses what cannot work, whatever the model.
 func (c Config) check() error {
-	switch {
-	case c.Strategy != "" && !slices.Contains(Strategies, c.Strategy):
-		return fmt.Errorf("there is no strategy %q; there are %q", c.Strategy, Strategies)
-	case c.Strategy == "disk offload" && c.Disk == "":
-		return fmt.Errorf("strategy disk offload needs a folder to offload to; name one in Config.Folder")
-	case insists[c.Strategy].Weights != "" && c.CheckpointThreshold+c.OffloadThreshold > 0:
+	if c.Strategy != "" {
+		if _, err := strategy.Find(c.Strategy); err != nil {
+			return err
+		}
+	}
+	switch demands := strategy.Demands(c.Strategy); {
+	case demands.Weights == plan.OnDisk && c.Disk == "":
+		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Config.Disk", c.Strategy)
+	case demands.Weights != "" && c.CheckpointThreshold+c.OffloadThreshold > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do thresholds of %v and %v; keep one", c.Strategy, c.CheckpointThreshold, c.OffloadThreshold)
 	case c.BatchSize < 0 || c.Seq < 0 || c.MicroBatches < 0 || c.ProfileInterval < 0 || c.ReservedMemory < 0:
 		return fmt.Errorf("samples %d, positions %d, micro-batches %d, profile interval %d, memory left free %v: none can be negative",
@@ -144,14 +133,11 @@ func (w *Wrapped) options(task Task, s sizes, micros int) (Options, error) {
 	o := Options{
 		Task: task, MicroBatchSize: s.samples / int64(micros), Seq: s.seq, MicroBatches: micros, Packed: c.Packed, Precision: c.Precision, Pure: c.Pure, Exceptions: c.Exceptions,
 		Optimizer: c.Optimizer, StatePolicy: c.StatePolicy, compressed: w.compressed, NoDecay: c.NoDecay, Clip: c.Clip > 0, Machine: w.here, On: w.devices, Disk: c.folder(task), System: c.System,
-		Constraints: insists[c.Strategy],
+		Constraints: strategy.Demands(c.Strategy),
 		Bounds:      planner.Bounds{SaveBelow: c.CheckpointThreshold, StayBelow: c.OffloadThreshold, Prefetch: c.Prefetch},
 	}
-	if task != Train { // nothing is kept, no state is there, and a pipeline is an order of training
-		o.Constraints.State, o.Constraints.Activations = "", ""
-		if o.Constraints.Parallelism == planner.Pipeline {
-			o.Constraints.Parallelism = planner.ModelParallel
-		}
+	if task != Train {
+		o.Constraints = o.Constraints.Inference()
 	}
 	if c.Strategy != "" && o.Constraints.Parallelism == "" {
 		o.On = o.On[:1]
@@ -208,8 +194,8 @@ func (w *Wrapped) replicas(o Options) (planner.Parallelism, error) {
 		weights += p.Type.Bytes()
 	}
 	if limit := share * float64(found(site).Devices[0]); float64(weights) >= limit {
-		if w.c.Strategy == "data parallel" {
-			return "", fmt.Errorf("strategy data parallel: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", units.Bytes(weights), units.Bytes(limit))
+		if w.c.Strategy == string(planner.ZeRO2) {
+			return "", fmt.Errorf("strategy zero-2: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", units.Bytes(weights), units.Bytes(limit))
 		}
 		return planner.ZeRO2, nil
 	}

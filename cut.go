@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // plan finds the plan for a task and batches of some sizes: into how many
@@ -125,7 +126,7 @@ func (w *Wrapped) cuts(s sizes) ([]int, error) {
 		return []int{w.state.job.Plan.MicroBatches}, nil
 	}
 	var list []int
-	if way := insists[w.c.Strategy].Parallelism; way == "" || way == planner.ModelParallel {
+	if way := strategy.Demands(w.c.Strategy).Parallelism; way == "" || way == planner.ModelParallel {
 		list = []int{1}
 	}
 	if n := len(w.devices); n > 1 && (w.c.Strategy == "" || len(list) == 0) {

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/vfs"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/safetensors"
 	"spillway/store"
+	"spillway/tensorfile"
 	"spillway/units"
 	"spillway/weights"
 )
@@ -110,7 +110,7 @@ func diskBytes(p *plan.Plan) int64 {
 
 // hasDisk says whether the last device of a plan is the disk.
 func hasDisk(p *plan.Plan) bool {
-	return p.Devices[len(p.Devices)-1].Name == planner.DiskName
+	return p.Devices[len(p.Devices)-1].Name == plan.DiskName
 }
 
 // devices are those the plan runs on: the computing ones, the host's processor where it
@@ -118,7 +118,7 @@ func hasDisk(p *plan.Plan) bool {
 func (j *Job) devices(keep bool) (list []device.Device, disk *store.Disk, err error) {
 	on, n := j.Options.On, 0
 	for _, d := range j.Plan.Devices {
-		if d.Name != planner.DiskName && d.Name != planner.HostName {
+		if d.Name != plan.DiskName && d.Name != plan.HostName {
 			n++
 		}
 	}
@@ -149,7 +149,7 @@ func (j *Job) devices(keep bool) (list []device.Device, disk *store.Disk, err er
 
 // hostAt is the place of the host's processor among a plan's devices, -1 for none.
 func hostAt(p *plan.Plan) int {
-	return slices.IndexFunc(p.Devices, func(d plan.Device) bool { return d.Name == planner.HostName })
+	return slices.IndexFunc(p.Devices, func(d plan.Device) bool { return d.Name == plan.HostName })
 }
 
 // closeOpened closes what devices has opened.
@@ -231,14 +231,14 @@ func (j *Job) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 
 // inPlace finds the bytes of a param in the model's own files, if they are there just
 // as the plan wants them.
-func (j *Job) inPlace(p plan.SlabParam) (t safetensors.Tensor, ok bool) {
+func (j *Job) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
 	m := j.Model
 	if m.Folder == nil {
 		return t, false
 	}
 	for _, name := range m.Info.FileNames(p.Name) {
 		if t, ok = m.Folder.Tensor(name); ok {
-			return t, t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
+			return t, t.InPlace && t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
 		}
 	}
 	return t, false

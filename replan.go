@@ -10,7 +10,6 @@ import (
 	"spillway/executor"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/units"
 )
 
@@ -87,7 +86,7 @@ func (j *Job) claim(notice func(string), keep bool) (*executor.Executor, *durabl
 // less than what was planned for, so that trying again comes to an end.
 func (o Options) within(r *device.OutOfMemoryError) (Options, bool) {
 	left := r.Limit - r.Allocated
-	if left <= 0 || left >= r.Asked || r.Device == planner.DiskName {
+	if left <= 0 || left >= r.Asked || r.Device == plan.DiskName {
 		return o, false
 	}
 	if r.Device == hostName {
