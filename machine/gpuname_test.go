@@ -40,18 +40,19 @@ func TestNamedCard(t *testing.T) {
 	}
 }
 
-// Devices that others found come first, keep their names and are completed.
-func TestProbeTakesDevices(t *testing.T) {
-	found := []Device{
+// Devices with known figures keep them and their names, and are completed.
+func TestCompleteKeepsWhatIsKnown(t *testing.T) {
+	var m Machine
+	for _, d := range []Device{
 		{Name: "cuda:0", Kind: GPU, Model: "h200", Memory: 100 * units.GiB, Usable: 90 * units.GiB, Link: Link{Bidirectional: FullDuplex},
 			Bandwidth: 7e12, Sources: Sources{"memory": Measured, "usable": Measured, "bandwidth": Measured}},
 		{Name: "cuda:1", Kind: GPU, Model: "Unheard Of", Memory: 10 * units.GiB, Usable: 9 * units.GiB,
 			Sources: Sources{"memory": Measured, "usable": Measured}},
+		{Kind: CPU, Memory: units.GiB},
+	} {
+		m.Add(d)
 	}
-	m, err := Probe(Options{CopyBytes: 1 << 16, Devices: found})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.Complete()
 	if len(m.Devices) != 3 || m.Devices[1].Name != "cuda:1" || m.Devices[2].Name != "cpu0" {
 		t.Fatalf("devices %+v", m.Devices)
 	}

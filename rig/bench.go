@@ -1,4 +1,4 @@
-package probe
+package rig
 
 import (
 	"errors"
@@ -10,20 +10,20 @@ import (
 	"spillway/op"
 )
 
-// workTries is how often a row of launches is timed; the best counts.
+// workTries is how often a row of launches is timed; the shortest time counts.
 const workTries = 3
 
-// bench is where calls are timed, one after the other: a queue, memory of the device
-// that grows with them, and random numbers on the host.
+// bench times calls one after the other. It has a queue, device memory that grows with the
+// calls, and random numbers on the host.
 type bench struct {
 	dev    device.Device
 	queue  device.Queue
 	memory device.Memory
 	noise  map[content]device.Memory
-	rest   time.Duration // before rows of products, at most
+	rest   time.Duration // most time between rows of matmuls
 }
 
-// usualRest lets a card raise its clock again.
+// clockRest is long enough for a GPU to raise its clock again.
 const clockRest = 20 * time.Millisecond
 
 func newBench(dev device.Device) (b *bench, err error) {
@@ -43,10 +43,10 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// time is how long one of several launches of a call in a row takes, on random
-// operands: products of zeros take less power, and less time. So many launches are made
-// that they take span, at least one and at most a thousand. Between rows of products the
-// device rests, or a card would have lowered its clock.
+// time is the time per launch of a call on random operands; matmuls of zeros take less
+// power, and less time. It launches a row of calls that takes about span, at least one and
+// at most maxLaunches, and takes the best of several rows. Between rows of matmuls the
+// device rests, or a GPU would lower its clock.
 func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	w, err := b.prepare(call)
 	if err != nil {
@@ -71,11 +71,11 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	if float64(w.issued) < launchBoundShare*float64(best) {
 		return best, nil
 	}
-	return w.withoutLaunches(best)
+	return w.captured(best)
 }
 
-// waited is the share of a row's time in which it is handed over from which on the device
-// is taken to have waited for that.
+// launchBoundShare is the share of a row's time spent launching above which the device is
+// taken to have waited for launches.
 const launchBoundShare = 0.9
 
 // work is a call that is ready to be launched.
@@ -84,10 +84,11 @@ type work struct {
 	call   op.Call
 	kernel device.Kernel
 	launch *device.Launch
-	issued time.Duration // what handing over a launch of the last row took
+	issued time.Duration // what launching took in the last row, per launch
 }
 
-// prepare gives a call its kernel and operands, and loads what is loaded at first use.
+// prepare gives a call its kernel and operands, and runs it once to load what is loaded at
+// first use.
 func (b *bench) prepare(call op.Call) (*work, error) {
 	k, err := b.dev.Kernel(call)
 	if err != nil {
@@ -101,15 +102,15 @@ func (b *bench) prepare(call op.Call) (*work, error) {
 	return w, err
 }
 
-// launchesIn is how many launches take a span, if one takes so long.
+// launchesIn is how many launches take span, where one takes once.
 func launchesIn(span, once time.Duration) int {
 	return int(min(max(span/max(once, 1), 1), maxLaunches))
 }
 
-// mostLaunches is how many are made in a row.
+// maxLaunches is the most launches of a row.
 const maxLaunches = 1000
 
-// row is how long each of so many launches takes.
+// row is the time per launch of so many launches in a row.
 func (w *work) row(launches int) (time.Duration, error) {
 	start := time.Now()
 	err := w.issue(launches)
@@ -123,7 +124,7 @@ func (w *work) row(launches int) (time.Duration, error) {
 	return time.Since(start) / time.Duration(launches), nil
 }
 
-// hand gives so many launches to the queue.
+// issue gives so many launches to the queue.
 func (w *work) issue(launches int) error {
 	for range launches {
 		if err := w.queue.Launch(w.kernel, w.launch); err != nil {
@@ -133,40 +134,40 @@ func (w *work) issue(launches int) error {
 	return nil
 }
 
-// Launches that waited to be handed over are noted and done again, so many at once.
+// A graph of so many launches is captured and launched so often.
 const (
 	capturedLaunches = 512
 	graphLaunches    = 3
 )
 
-// unhanded is how long a launch takes that need not be handed over, where the device can
-// repeat; as long as took elsewhere.
-func (w *work) withoutLaunches(took time.Duration) (best time.Duration, err error) {
+// captured is the time per launch in a captured graph, without launch overhead. Where the
+// device captures no graphs it is took.
+func (w *work) captured(took time.Duration) (best time.Duration, err error) {
 	d, can := w.dev.(device.GraphCapturer)
 	if !can {
 		return took, nil
 	}
-	run, err := d.Capture([]device.Queue{w.queue}, func() error { return w.issue(capturedLaunches) })
+	graph, err := d.Capture([]device.Queue{w.queue}, func() error { return w.issue(capturedLaunches) })
 	if errors.Is(err, device.ErrNotCapturable) {
 		return took, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("noting %v: %w", w.call, err)
+		return 0, fmt.Errorf("capturing %v: %w", w.call, err)
 	}
-	defer func() { err = errors.Join(err, run.Close()) }()
+	defer func() { err = errors.Join(err, graph.Close()) }()
 	best = took
 	for range graphLaunches {
 		start := time.Now()
-		if err := errors.Join(run.Launch(), w.queue.Sync()); err != nil {
-			return 0, fmt.Errorf("repeating %v: %w", w.call, err)
+		if err := errors.Join(graph.Launch(), w.queue.Sync()); err != nil {
+			return 0, fmt.Errorf("launching a graph of %v: %w", w.call, err)
 		}
 		best = min(best, time.Since(start)/capturedLaunches)
 	}
 	return best, nil
 }
 
-// place gives operands and outputs of a call their memory, as trainings do, and the operands
-// numbers.
+// place gives operands and outputs of a call their memory, as in a training run, and fills
+// the operands.
 func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	align, size := max(b.dev.Info().Alignment, 1), int64(0)
 	place := func(bytes int64) device.Buffer {
@@ -205,7 +206,20 @@ func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	return l, nil
 }
 
-// grow makes the memory at least so large; what it held is lost.
+// largeSpan is how long the launches of a large call take together.
+const largeSpan = 10 * time.Millisecond
+
+// Time is how long a call on random operands takes.
+func Time(dev device.Device, call op.Call) (took time.Duration, err error) {
+	b, err := newBench(dev)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.time(call, largeSpan)
+}
+
+// grow makes the memory at least so large; its contents are lost.
 func (b *bench) grow(size int64) (err error) {
 	if b.memory != nil && b.memory.Size() >= size {
 		return nil
@@ -220,7 +234,7 @@ func (b *bench) grow(size int64) (err error) {
 	return err
 }
 
-// filled is how many different random numbers an operand has; they repeat.
+// noiseElements is how many different random numbers an operand has; they repeat.
 const noiseElements = 1 << 16
 
 // fill writes random numbers: the first from the host, the rest as copies of them.
@@ -238,17 +252,17 @@ func (b *bench) fill(from device.Memory, to device.Buffer) error {
 	return errors.Join(err, b.queue.Sync())
 }
 
-// usualStep are the numbers of an update in the middle of a training.
+// typicalArgs are the numbers of an update in the middle of a training run.
 var typicalArgs = [8]float32{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 
 // content is what an operand is filled with: numbers of a type.
 type content struct {
 	of   dtype.Type
-	from float64 // the least; the largest is one more
+	from float64 // the smallest; the largest is one more
 }
 
-// Positive are the factor of clipping, or updates would leave everything as it is, and
-// means of squares, which have a root.
+// contentOf chooses what to fill an operand with. The factor of clipping must be positive,
+// or updates would change nothing, and so must means of squares, whose root is taken.
 func contentOf(call op.Call, i int) content {
 	t := call.In[i]
 	switch {
@@ -260,10 +274,10 @@ func contentOf(call op.Call, i int) content {
 	return content{t.DType, -0.5}
 }
 
-// squares is which operand of Adam the means of squares are.
+// squares is the index of the means of squares among the operands of Adam.
 const squares = 3
 
-// noiseOf is host memory with random numbers for an operand, or ids.
+// noiseOf is host memory with random numbers, or random ids, for an operand.
 func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
@@ -290,5 +304,6 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	return m, nil
 }
 
-// ids is how many different tokens and positions there are: all vocabularies are larger.
+// vocabulary is how many different token ids and positions there are: fewer than in any
+// real vocabulary.
 const vocabulary = 4096

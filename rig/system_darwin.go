@@ -1,4 +1,4 @@
-package machine
+package rig
 
 import (
 	"errors"

@@ -9,70 +9,17 @@ import (
 	"time"
 
 	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
-	"spillway/machine"
 	"spillway/op"
-	"spillway/probe"
 	"spillway/shape"
-	"spillway/units"
 )
 
-// How the arithmetic of all cores is measured: products of a size that is large
-// against every overhead, and the best of those that fit into a moment.
+// How the peak of the registers is measured: the best of so many tries of so many rounds.
 const (
-	matmulSide = 1024
-	matmulTime = 400 * time.Millisecond
-
 	peakTries  = 40
 	peakRounds = 20_000
 )
-
-// arithmetic measures the matrix product of the CPU backend.
-func matmulRate(t dtype.Type) (rate units.Flops, err error) {
-	dev := cpu.Open(cpu.Options{})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	best, err := timeMatmul(dev, t, matmulSide, matmulTime)
-	var none *device.NoKernelError
-	if errors.As(err, &none) {
-		return 0, errors.New("this CPU backend has none")
-	}
-	if err != nil {
-		return 0, err
-	}
-	return units.Flops(2 * matmulSide * matmulSide * matmulSide / best.Seconds()), nil
-}
-
-// updateParams is how many params are updated to measure that: several times what caches
-// hold, which are hundreds of megabytes where there are many cores and keep a part of what
-// passes through them; but no more than a quarter of the memory that is left.
-func measuredParams() (int64, error) {
-	const least, perCore, most, adamHeld = 16 << 20, 8 << 20, 128 << 20, 16 // the last, bytes of a param
-	usable, err := machine.System{}.Usable()
-	if err != nil {
-		return 0, err
-	}
-	return min(max(least, perCore*int64(runtime.GOMAXPROCS(0))), most, int64(usable)/4/adamHeld), nil
-}
-
-// updateRate measures AdamW on all cores, as traffic on the memory bus.
-func updateRate() (rate units.Rate, err error) {
-	dev := cpu.Open(cpu.Options{})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	params, err := measuredParams()
-	if err != nil {
-		return 0, err
-	}
-	return probe.UpdateRate(dev, params)
-}
-
-// callRates measures calls of many sizes on all cores.
-func callRates(t dtype.Type) (rates machine.ByVariant, err error) {
-	dev := cpu.Open(cpu.Options{})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	return probe.Tables(dev, t, probe.CPUGrid)
-}
 
 // registerPeak is the rate of multiply-adds that all cores reach in registers, in units
 // of 1e9: the best of some short runs.

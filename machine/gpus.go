@@ -1,27 +1,25 @@
 package machine
 
-import (
-	"spillway/units"
-)
+import "spillway/units"
 
 // Shares of the published peaks that large work reaches. An H200 multiplies bf16
 // matrices of 8192 at 790 of its 989 TFLOP/s, and copies at 4.3 of its 4.8 TB/s;
-// people report 75 to 83% of the arithmetic from other cards.
+// 75 to 83% of the arithmetic is reported for other GPUs.
 const (
 	computeShare   = 0.8
 	bandwidthShare = 0.9
 )
 
-// What large copies from pinned memory reach over 16 lanes, each way. The third
-// is measured (of 63 GB/s on paper); the others are assumed, at 82% of theirs.
+// What large copies from pinned memory reach over 16 lanes in one direction. PCIe 5 is
+// measured (of 63 GB/s on paper); the others are assumed to reach 82% of their peak.
 const (
 	pcie3 units.Rate = 13e9
 	pcie4 units.Rate = 26e9
 	pcie5 units.Rate = 55e9
 )
 
-// card is a GPU one can name, with its maker's figures. Memory is what the driver
-// reports, which is less than the box says where error correction takes a part.
+// gpuModel is a GPU that a description can name, with its maker's figures. Memory is what
+// the driver reports, which is less than the box says where error correction takes a part.
 // Arithmetic is dense (no sparsity) on tensor cores with fp32 accumulation, in
 // TFLOP/s; f32 is on the ordinary cores. Bandwidth is the memory's, in GB/s.
 type gpuModel struct {
@@ -33,9 +31,9 @@ type gpuModel struct {
 }
 
 // The figures are those of NVIDIA's data sheets and white papers, some by way of
-// public tables of them; only the H200's were held against a measurement here.
-// For cards sold in two forms, the plain name is the SXM module. GeForce cards
-// halve their tensor rate when they accumulate in fp32: the halved rate is meant.
+// public tables of them; only the H200's were compared with a measurement.
+// For GPUs sold in two forms, the plain name is the SXM module. GeForce GPUs
+// halve their tensor rate when they accumulate in fp32: the halved rate is listed.
 var gpuModels = []gpuModel{
 	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4},
 	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4},
@@ -63,7 +61,7 @@ var gpuModels = []gpuModel{
 	{"v100-32", 32768 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3},
 }
 
-// Cards lists the GPUs that a description may name, sorted.
+// GPUNames lists the GPUs that a description may name, sorted.
 func GPUNames() []string {
 	names := make([]string, len(gpuModels))
 	for i, c := range gpuModels {
@@ -81,7 +79,7 @@ func findModel(name string) (gpuModel, bool) {
 	return gpuModel{}, false
 }
 
-// device is the card as a Device, at the rates it really reaches.
+// device is the model as a Device, at the rates that large work reaches on it.
 func (c gpuModel) device() Device {
 	tera := func(v float64) units.Flops { return units.Flops(v * 1e12 * computeShare) }
 	return Device{

@@ -1,4 +1,4 @@
-package probe
+package rig
 
 import (
 	"errors"
@@ -8,22 +8,23 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
 )
 
-// trafficTime is how long the host's memory is watched.
-const trafficTime = 500 * time.Millisecond
+// watchTime is how long optimizer steps are timed.
+const watchTime = 500 * time.Millisecond
 
-// Updates is the traffic on the memory of a host whose processor updates so many params of
-// f32, again and again.
+// UpdateRate is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
+// f32, in bytes per second.
 func UpdateRate(host device.Device, params int64) (units.Rate, error) {
 	return watchUpdates(host, params, func() int64 { return 0 })
 }
 
-// measureTraffic has the host's processor update while copies go both ways, and counts what
-// its memory carries of both.
-func (r *Rates) measureHostBandwidth(dev device.Device, s Sizes) (err error) {
+// measureHostBandwidth runs optimizer steps on the CPU while copies go both ways, and counts
+// what the host's memory carries of both.
+func measureHostBandwidth(d *machine.Device, dev device.Device, s Sizes) (err error) {
 	if s.Host == nil {
 		return nil
 	}
@@ -33,11 +34,12 @@ func (r *Rates) measureHostBandwidth(dev device.Device, s Sizes) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	both := c.keepBusy(dev)
-	r.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
+	d.Link.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
 	return errors.Join(err, both.end())
 }
 
-// watchUpdates is the traffic of updates and of copies that somebody counts meanwhile.
+// watchUpdates is the memory bandwidth of AdamW steps plus that of copies, whose bytes so far
+// copied tells.
 func watchUpdates(host device.Device, params int64, copied func() int64) (rate units.Rate, err error) {
 	b, err := newBench(host)
 	if err != nil {
@@ -53,7 +55,7 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 		return 0, err
 	}
 	before, start, bytes := copied(), time.Now(), int64(0)
-	for bytes == 0 || time.Since(start) < trafficTime {
+	for bytes == 0 || time.Since(start) < watchTime {
 		if _, err := w.row(1); err != nil {
 			return 0, err
 		}
@@ -63,10 +65,10 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 	return units.Rate(float64(bytes+copied()-before) / took.Seconds()), nil
 }
 
-// AdamW is an update of so many params in f32.
+// AdamW is a call that updates so many params in f32.
 func AdamW(params int64) (op.Call, error) { return plain[op.Adam](dtype.F32, 1, params) }
 
-// busyLink copies both ways until it is ended.
+// busyLink copies in both directions until it is ended.
 type busyLink struct {
 	bytes  atomic.Int64 // copied so far
 	stop   atomic.Bool
@@ -74,7 +76,7 @@ type busyLink struct {
 	errs   [2]error
 }
 
-// keepBusy copies one half of the memory in and the other out, again and again.
+// keepBusy copies one half of the memory in and the other out until the link is ended.
 func (c *copies) keepBusy(dev device.Device) *busyLink {
 	b := &busyLink{}
 	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
@@ -88,7 +90,7 @@ func (b *busyLink) end() error {
 	return errors.Join(b.errs[:]...)
 }
 
-// repeat has two copies queued at any time, so that the link never waits for this goroutine.
+// repeat always has two copies queued, so that the link never waits for this goroutine.
 func (b *busyLink) repeat(dev device.Device, q device.Queue, dst, src device.Buffer) error {
 	var done [2]device.Event
 	for i := range done {

@@ -1,4 +1,4 @@
-package probe
+package rig
 
 import (
 	"errors"
@@ -13,23 +13,22 @@ import (
 	"spillway/shape"
 )
 
-// Grid says at which sizes calls are measured for tables of rates. Empty lists measure
-// nothing.
+// Grid says at which sizes calls are measured for the tables. Empty lists measure nothing.
 type Grid struct {
-	Sides []int64 // of products, in all three directions
-	// Of attention: positions, heads of all samples, and the width of a head.
+	Sides []int64 // of matmuls, for each of m, n and k
+	// Of attention: positions, heads of all sequences together, and the width of a head.
 	Positions, Heads, Head []int64
-	// Of losses with the last product in them: rows, vocabulary, width.
+	// Of losses fused with the lm_head: rows, vocabulary, width.
 	Rows, Vocabulary, Width []int64
 	// Lines are the rows of everything else, Line their width.
 	Lines []int64
 	Line  int64
-	// Rest is how long the device does nothing before rows of products, at most: cards
-	// lower their clock otherwise.
+	// Rest is the most time between rows of matmuls, in which a GPU raises its clock again.
 	Rest time.Duration
 }
 
-// UsualGrid reaches from what hides no launch to what fills any card, in some seconds.
+// GPUGrid reaches from calls shorter than a launch to calls that fill any GPU, and takes
+// some seconds.
 var GPUGrid = Grid{
 	Sides:     []int64{256, 1024, 2048, 4096, 8192},
 	Positions: []int64{512, 4096}, Heads: []int64{16, 128}, Head: []int64{64, 128},
@@ -38,8 +37,8 @@ var GPUGrid = Grid{
 	Rest: clockRest,
 }
 
-// ProcessorGrid does the same for processors, in some seconds: what fits their caches and
-// what does not.
+// CPUGrid has sizes that fit the caches of a CPU and sizes that do not, and takes some
+// seconds.
 var CPUGrid = Grid{
 	Sides:     []int64{64, 256, 1024},
 	Positions: []int64{128, 512}, Heads: []int64{4, 16}, Head: []int64{32, 128},
@@ -50,8 +49,8 @@ var CPUGrid = Grid{
 // tableSpan is how long the launches of one measurement take together.
 const tableSpan = 2 * time.Millisecond
 
-// Tables measures calls of a grid that compute in t. Kinds the device has no kernel for
-// are left out.
+// Tables measures the calls of a grid that compute in t. Kinds without a kernel on the
+// device are left out.
 func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, err error) {
 	b, err := newBench(dev)
 	if err != nil {
@@ -76,7 +75,7 @@ func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, 
 	return tables, nil
 }
 
-// axes of a kind that has three.
+// axes are the sizes of a kind that has three.
 func (g Grid) axes(kind op.Kind) [][]int64 {
 	switch kind {
 	case op.MatMul:
@@ -87,7 +86,7 @@ func (g Grid) axes(kind op.Kind) [][]int64 {
 	return [][]int64{g.Rows, g.Vocabulary, g.Width}
 }
 
-// measure fills a table of three axes.
+// measure fills the table of a variant with three axes.
 func (b *bench) measure(tables machine.ByVariant, v op.Variant, axes [][]int64, make func([]int64) (op.Call, error)) error {
 	t := machine.Table{Axes: axes}
 	for _, x := range axes[0] {
@@ -107,7 +106,7 @@ func (b *bench) measure(tables machine.ByVariant, v op.Variant, axes [][]int64, 
 	return nil
 }
 
-// measureLines fills a table by bytes.
+// measureLines fills the table of a variant whose only axis is its bytes.
 func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Type, g Grid, make maker) error {
 	t := machine.Table{Axes: [][]int64{nil}}
 	for _, rows := range g.Lines {
@@ -125,7 +124,7 @@ func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Typ
 	return nil
 }
 
-// rate of a call; 0 where the device has no kernel for it.
+// rate is the rate of a call, 0 where the device has no kernel for it.
 func (b *bench) rate(call op.Call, err error) (float64, error) {
 	if err != nil {
 		return 0, err
@@ -141,7 +140,7 @@ func (b *bench) rate(call op.Call, err error) (float64, error) {
 	return call.Cost().Amount() / took.Seconds(), nil
 }
 
-// shaped make calls of variants with three sizes, in the order of op.Call.Sizes.
+// shaped makes calls of the variants with three sizes, in the order of op.Call.Sizes.
 var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 	{Kind: op.MatMul}: func(t dtype.Type, m, n, k int64) (op.Call, error) {
 		return op.Make(op.MatMul, op.Attr{TransB: true}, of(t, m, k), of(t, n, k))
@@ -158,11 +157,11 @@ var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 	},
 }
 
-// usualDropout is the share that is dropped where something is; kernels take the same
-// time whatever it is.
+// typicalDropout is the share that is dropped where something is; kernels take the same
+// time for any share.
 const typicalDropout = 0.1
 
-// attention makes causal attention as models have it.
+// attention makes causal attention.
 func attention(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 		q := of(t, 1, positions, heads*head)
@@ -170,7 +169,7 @@ func attention(dropout float64) func(t dtype.Type, positions, heads, head int64)
 	}
 }
 
-// attentionGrad makes its gradient.
+// attentionGrad makes the gradient of causal attention.
 func attentionGrad(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 		q := of(t, 1, positions, heads*head)
@@ -182,10 +181,10 @@ func causal(heads, head int64, dropout float64) op.Attr {
 	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head)), Prob: dropout}
 }
 
-// maker makes a call on rows of a width.
+// maker makes a call on a matrix of rows by width.
 type maker func(t dtype.Type, rows, width int64) (op.Call, error)
 
-// alike makes calls whose operands all have one shape.
+// alike makes calls whose operands all have the same shape.
 func alike(kind op.Kind, a op.Attr, operands int) maker {
 	return func(t dtype.Type, rows, width int64) (op.Call, error) {
 		in := make([]op.Type, operands)
@@ -196,7 +195,7 @@ func alike(kind op.Kind, a op.Attr, operands int) maker {
 	}
 }
 
-// plain make calls of the other kinds that models spend time in.
+// plain makes calls of the other kinds that models spend time in.
 var plain = map[op.Kind]maker{
 	op.Copy:      alike(op.Copy, op.Attr{}, 1),
 	op.Add:       alike(op.Add, op.Attr{}, 2),

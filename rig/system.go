@@ -1,4 +1,4 @@
-package machine
+package rig
 
 import (
 	"bufio"
@@ -60,15 +60,6 @@ func (s System) Usable() (units.Bytes, error) {
 		return 0, fmt.Errorf("asking for the memory that is left: %w", err)
 	}
 	return f.usable, nil
-}
-
-// FreeHost is what Host.Usable would be now.
-func (m *Machine) UsableHost(s System) (units.Bytes, error) {
-	usable, err := s.Usable()
-	if slices.ContainsFunc(m.Devices, func(d Device) bool { return !d.Shared }) {
-		usable = lessForGPUs(usable)
-	}
-	return usable, err
 }
 
 // procFacts reads the files of a Linux kernel.

@@ -1,4 +1,4 @@
-package probe
+package rig
 
 import (
 	"errors"
@@ -11,20 +11,20 @@ import (
 	"spillway/units"
 )
 
-// Product measures the matrix product of a type in a burst of some milliseconds; 0 where
-// the device has none.
+// Matmul measures matmuls of a type in a burst of some milliseconds; 0 where the device has
+// none.
 func Matmul(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
-	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.time(call, largeSpan) })
+	return matmulRate(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.time(call, largeSpan) })
 }
 
-// Lasting measures the same product, one after the other without a pause: cards lower
-// their clock soon to stay within their power. What they do at first does not count.
+// Sustained measures the same matmuls one after the other without a pause: GPUs soon lower
+// their clock to stay within their power limit. The time before that does not count.
 func Sustained(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
-	return rateOf(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.sustained(call, span) })
+	return matmulRate(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.sustained(call, span) })
 }
 
-// rateOf a product of square matrices, timed in some way.
-func rateOf(dev device.Device, t dtype.Type, side int64, timed func(*bench, op.Call) (time.Duration, error)) (rate units.Flops, err error) {
+// matmulRate is the rate of a matmul of square matrices; timed says how long one takes.
+func matmulRate(dev device.Device, t dtype.Type, side int64, timed func(*bench, op.Call) (time.Duration, error)) (rate units.Flops, err error) {
 	call, err := op.Make(op.MatMul, op.Attr{}, of(t, side, side), of(t, side, side))
 	if err != nil {
 		return 0, err
@@ -40,16 +40,16 @@ func rateOf(dev device.Device, t dtype.Type, side int64, timed func(*bench, op.C
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("measuring products of %v: %w", t, err)
+		return 0, fmt.Errorf("measuring matmuls of %v: %w", t, err)
 	}
 	return units.Flops(call.Cost().Flops / took.Seconds()), nil
 }
 
-// settled is the share of the time after which a card runs as fast as it will go on. An
-// H200 slows down within 0.1 s, and once more after 0.9 s.
+// settledShare is the share of the time after which the speed of a GPU does not change any
+// more. An H200 slows down within 0.1 s, and once more after 0.9 s.
 const settledShare = 0.4
 
-// lasting is how long a launch takes in a row of launches that takes span.
+// sustained is the time per launch of a call that is launched without pauses for span.
 func (b *bench) sustained(call op.Call, span time.Duration) (time.Duration, error) {
 	w, err := b.prepare(call)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"spillway/units"
 )
 
-// makers are words of a driver's names that tell nothing.
+// makerWords are words in a driver's names that do not tell GPUs apart.
 var makerWords = []string{"nvidia", "tesla", "geforce", "quadro"}
 
-// variants are words that make another card of the one named before them.
+// variantWords follow the name of a GPU and make it another one, as in "4070 Ti".
 var variantWords = []string{"ti", "super", "laptop", "d", "mobile", "max"}
 
-// memoryOff is how far, as a share, the memory of a card may be from the listed one:
-// drivers differ in what they set aside.
+// memoryTolerance is the largest relative difference between the memory of a GPU and the
+// listed one: drivers differ in what they set aside.
 const memoryTolerance = 0.05
 
-// NamedCard finds the listed card that a driver calls by a name such as "NVIDIA
-// GeForce RTX 4090" or "NVIDIA A100-SXM4-80GB", which has so much memory.
+// FindGPU finds the listed GPU by the name its driver gives it, such as "NVIDIA GeForce RTX
+// 4090" or "NVIDIA A100-SXM4-80GB", and by its memory.
 func FindGPU(driverName string, memory units.Bytes) (name string, ok bool) {
 	words := slices.DeleteFunc(strings.FieldsFunc(strings.ToLower(driverName), func(r rune) bool { return r == ' ' || r == '-' }),
 		func(w string) bool { return slices.Contains(makerWords, w) })
@@ -33,8 +33,9 @@ func FindGPU(driverName string, memory units.Bytes) (name string, ok bool) {
 	return name, ok
 }
 
-// called says whether words name the card. A part of the card's name behind a dash
-// that is a size is told by the memory, any other must be among the words.
+// isCalled says whether the words name this model. Behind the dash of a listed name is a
+// memory size, which the caller compares, or a word such as "pcie", which must be among
+// the words.
 func (c gpuModel) isCalled(words []string) bool {
 	base, form, _ := strings.Cut(c.name, "-")
 	if strings.Trim(form, "0123456789") != "" && !slices.Contains(words, form) {
@@ -54,7 +55,7 @@ func (c gpuModel) isCalled(words []string) bool {
 	return false
 }
 
-// hasForm says whether the card is also listed in another form.
+// hasForm says whether the model is also listed in this form.
 func (c gpuModel) hasForm(form string) bool {
 	_, listed := findModel(c.name + "-" + form)
 	return listed

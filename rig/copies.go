@@ -1,34 +1,37 @@
-package probe
+package rig
 
 import (
 	"errors"
 	"time"
 
 	"spillway/device"
+	"spillway/machine"
 	"spillway/units"
 )
 
-// copyTries is how often a copy is timed; the best counts.
+// copyTries is how often a copy is timed; the shortest time counts.
 const copyTries = 4
 
-// measureCopies times copies in, out, both ways at once and within the device.
-func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
+// measureCopies times copies in, out, in both directions at once and within the device.
+func measureCopies(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	bytes := int64(s.Copy)
 	c, err := newCopies(dev, bytes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	down := func(half int) error { return c.in.Copy(c.part(c.device, half), c.part(c.host, half)) }
-	up := func(half int) error { return c.out.Copy(c.part(c.host, half), c.part(c.device, half)) }
+	in := func(half int) error { return c.in.Copy(c.part(c.device, half), c.part(c.host, half)) }
+	out := func(half int) error { return c.out.Copy(c.part(c.host, half), c.part(c.device, half)) }
+	var both units.Rate
 	for _, m := range []struct {
 		rate  *units.Rate
 		bytes int64
 		copy  func() error
 	}{
-		{&r.In, bytes, func() error { return down(0) }},
-		{&r.Out, bytes, func() error { return up(1) }},
-		{&r.Both, 2 * bytes, func() error { return errors.Join(down(0), up(1)) }},
-		{&r.Bandwidth, 2 * bytes, func() error { return c.in.Copy(c.part(c.device, 1), c.part(c.device, 0)) }}, // read and written
+		{&d.Link.In, bytes, func() error { return in(0) }},
+		{&d.Link.Out, bytes, func() error { return out(1) }},
+		{&both, 2 * bytes, func() error { return errors.Join(in(0), out(1)) }},
+		{&d.Bandwidth, 2 * bytes, func() error { return c.in.Copy(c.part(c.device, 1), c.part(c.device, 0)) }}, // read and written
 	} {
 		best, err := c.time(m.copy)
 		if err != nil {
@@ -36,11 +39,14 @@ func (r *Rates) measureCopies(dev device.Device, bytes int64) (err error) {
 		}
 		*m.rate = units.Rate(float64(m.bytes) / best.Seconds())
 	}
-	r.Latency, err = c.small()
+	// Noise must not take the share out of the range that links have.
+	share := machine.Bidirectional(both / (d.Link.In + d.Link.Out))
+	d.Link.Bidirectional = min(max(share, machine.HalfDuplex), machine.FullDuplex)
+	d.Link.Latency, err = c.small()
 	return err
 }
 
-// copies is memory on both sides, two halves each, and a queue for each way.
+// copies has memory on host and device, two halves each, and a queue for each direction.
 type copies struct {
 	half         int64
 	host, device device.Memory
@@ -86,7 +92,7 @@ func (c *copies) part(m device.Memory, half int) device.Buffer {
 	return device.Buffer{Memory: m, Offset: int64(half) * c.half, Bytes: c.half}
 }
 
-// time is the shortest of several tries, after one that does not count.
+// time is the shortest time of several tries, after one to warm up.
 func (c *copies) time(work func() error) (best time.Duration, err error) {
 	for i := range copyTries + 1 {
 		start := time.Now()
@@ -100,7 +106,7 @@ func (c *copies) time(work func() error) (best time.Duration, err error) {
 	return best, nil
 }
 
-// small is what one of many small copies takes.
+// small is the time of one of many small copies.
 func (c *copies) small() (time.Duration, error) {
 	const times = 200
 	to, from := c.part(c.device, 0), c.part(c.host, 0)
