@@ -13,6 +13,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/rig"
 	"spillway/units"
 )
 
@@ -88,7 +89,7 @@ type Config struct {
 	// planned. Explain lists the same.
 	Notice func(string)
 	// System tells how much host memory is left; the zero value is this computer.
-	System machine.System
+	System rig.System
 }
 
 // Strategies that can be asked for.

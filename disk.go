@@ -135,7 +135,7 @@ func (j *Job) devices(keep bool) (list []device.Device, disk *store.Disk, err er
 		}
 	}
 	if hostAt(j.Plan) >= 0 {
-		host, err := device.Open(processor)
+		host, err := device.Open("cpu", device.Options{})
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("opening the processor that updates: %w", err), closeDisk(disk, j.Options.Disk))
 		}

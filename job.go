@@ -15,6 +15,7 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/spec"
 )
 
@@ -81,7 +82,7 @@ type Options struct {
 	On []device.Device
 	// System tells how much host memory is left when a job starts; the zero value is
 	// this computer.
-	System machine.System
+	System rig.System
 	// Choose insists on a choice instead of the fastest one.
 	Choose func(slabs, blocks int) planner.Choice
 	// Insist leaves the planner no choice about some things, Bounds narrow its search.

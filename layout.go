@@ -36,15 +36,15 @@ func (m *Model) trace(net nn.Model, task graph.Task, precision dtype.Type, packe
 	if err != nil {
 		return traced{}, err
 	}
-	if len(small.BatchTensors) != len(large.BatchTensors) {
-		return traced{}, fmt.Errorf("%s reads %d batch parts for micro-batches of %v and %d for %v; it must read the same of all", m.Name, len(small.BatchTensors), few, len(large.BatchTensors), more)
+	if len(small.Batch) != len(large.Batch) {
+		return traced{}, fmt.Errorf("%s reads %d batch parts for micro-batches of %v and %d for %v; it must read the same of all", m.Name, len(small.Batch), few, len(large.Batch), more)
 	}
 	t := traced{spec: small}
-	for i, p := range small.BatchTensors {
+	for i, p := range small.Batch {
 		if p.Name == "scale" {
 			continue // the loop's
 		}
-		dims, err := dimensions(p.Type, large.BatchTensors[i].Type)
+		dims, err := dimensions(p.Type, large.Batch[i].Type)
 		if err != nil {
 			return t, fmt.Errorf("batch part %s of %s: %w", p.Name, m.Name, err)
 		}

@@ -144,78 +144,28 @@ func (s *MemoryStats) count(moved map[executor.Route]executor.Transfers) {
 	})
 }
 
-// modules walks the steps of a plan and finds the most each block has at once.
+// modules finds the most bytes each block has at once.
 func modules(j *Job) []ModuleMemory {
-	list := make([]ModuleMemory, len(j.Spec.Blocks))
+	list, names := make([]ModuleMemory, len(j.Spec.Blocks)), make([]string, len(j.Spec.Blocks))
 	for i, b := range j.Spec.Blocks {
-		list[i].Name = b.Name
+		list[i].Name, names[i] = b.Name, b.Name
 	}
 	p := j.Plan
-	of := owners(j)
-	alive, now := make([]bool, len(p.Buffers)), make([]ModuleMemory, len(list))
-	count := func(id int, live bool) {
-		if of[id] < 0 || alive[id] == live {
-			return
+	of, now := p.BlocksOf(names), make([]ModuleMemory, len(list))
+	for c := range p.Lives() {
+		block, b := of[c.Buffer], &p.Buffers[c.Buffer]
+		if block < 0 {
+			continue
 		}
-		alive[id] = live
-		b := p.Buffers[id]
 		bytes := b.Bytes
-		if !live {
+		if !c.Alive {
 			bytes = -bytes
 		}
-		at, most := now[of[id]].of(b.Class).in(p.TierOf(id)), list[of[id]].of(b.Class).in(p.TierOf(id))
+		at, most := now[block].of(b.Class).in(p.TierOf(c.Buffer)), list[block].of(b.Class).in(p.TierOf(c.Buffer))
 		*at += bytes
 		*most = max(*most, *at)
 	}
-	for id, b := range p.Buffers {
-		count(id, b.Home)
-	}
-	for i, touched := range p.Accesses() {
-		if s := &p.Instructions[i]; s.Verb == plan.Free {
-			count(s.Dst, false)
-		}
-		for _, a := range touched {
-			count(a.Buffer, true)
-		}
-	}
 	return list
-}
-
-// owners gives each buffer of a plan its block, -1 for none: that of its slab, which
-// also tells whose gradients an update reads, or of the first step that touches it.
-func owners(j *Job) []int {
-	of := make([]int, len(j.Plan.Buffers))
-	for id := range of {
-		of[id] = -1
-	}
-	for i, touched := range j.Plan.Accesses() {
-		for _, a := range touched {
-			if of[a.Buffer] < 0 {
-				of[a.Buffer] = j.Plan.Instructions[i].Block
-			}
-		}
-	}
-	block := map[string]int{}
-	for i, b := range j.Spec.Blocks {
-		block[b.Name] = i
-	}
-	for _, s := range j.Plan.Slabs {
-		homes := append([]int{s.Weight, s.Gradient}, s.Replicas...)
-		for _, piece := range s.Pieces {
-			homes = append(homes, piece.Master, piece.State)
-		}
-		for _, id := range homes {
-			if id >= 0 {
-				of[id] = block[s.Name]
-			}
-		}
-	}
-	for _, s := range j.Plan.Instructions {
-		if grad, ok := s.Bound(plan.InGrad, 0); ok && s.Verb == plan.Update {
-			of[grad.Buffer] = block[j.Plan.Slabs[s.Slab].Name]
-		}
-	}
-	return of
 }
 
 // of is the part of a module's memory a class belongs to; what is of no interest goes

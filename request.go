@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"spillway/executor"
+	"spillway/rig"
 	"spillway/train"
 	"spillway/weights"
 )
@@ -26,7 +27,7 @@ func (j *Job) RequestReplan(change func(*Options)) { j.requested.change.Store(&c
 // FreeNow is a request to use the memory of the computer that is free when it is done,
 // more than before or less.
 func FreeNow(o *Options) {
-	usable, err := o.Machine.UsableHost(o.System)
+	usable, err := rig.UsableHost(o.Machine, o.System)
 	if err != nil {
 		return // the system does not say; claiming finds out
 	}

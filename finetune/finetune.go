@@ -14,24 +14,16 @@ import (
 	"errors"
 
 	"spillway"
-	"spillway/device"
+	"spillway/internal/vfs"
 	"spillway/lora"
-	"spillway/machine"
-	"spillway/plan"
 	"spillway/recipe"
+	"spillway/rig"
 	"spillway/train"
 )
 
-// Options say on what a recipe runs, and who hears of it. All but the devices may be left out.
+// Options say how devices are opened and who hears of a run. All may be left out.
 type Options struct {
-	Machine machine.Machine
-	Device  machine.Device // the first of those that are open
-	On      []device.Device
-	// DriverMemory counts the memory of GPUs that is in use, DriverPredicted what it will
-	// count when a plan runs, in bytes.
-	DriverMemory    func() (int64, error)
-	DriverPredicted func(*plan.Plan) int64
-
+	Rig      rig.Options
 	Progress Progress           // of reading the data
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
@@ -41,6 +33,7 @@ type Options struct {
 type Run struct {
 	Recipe *recipe.Recipe
 	Model  *spillway.Model
+	Rig    *rig.Rig // the devices, open
 	Job    *spillway.Job
 	Corpus *Corpus
 	// Monitor has what the steps have reported so far.
@@ -51,7 +44,8 @@ type Run struct {
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
-// Train carries out a recipe: it opens the model, makes a plan, reads the data, and trains.
+// Train carries out a recipe: it opens the model and the devices, makes a plan, reads the
+// data, and trains.
 // When ctx is done it finishes the step at hand, saves and returns.
 func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err error) {
 	run, err := Prepare(r, o)
@@ -74,7 +68,7 @@ func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
 	return run, nil
 }
 
-// Close closes the files of the model and of the data. The devices stay open.
+// Close closes the devices and all files.
 func (r *Run) Close() error {
 	var errs []error
 	if r.Corpus != nil {
@@ -86,6 +80,9 @@ func (r *Run) Close() error {
 	if r.Model != nil {
 		errs = append(errs, r.Model.Close())
 	}
+	if r.Rig != nil {
+		errs = append(errs, r.Rig.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -94,6 +91,14 @@ func (r *Run) prepare() (err error) {
 		return err
 	}
 	r.Model.Seed = r.Recipe.Training.Seed
+	if err := r.Recipe.DeepSpeedDisk(); err != nil {
+		return err
+	}
+	here := r.o.Rig
+	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
+	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
+		return err
+	}
 	options, notices, err := r.options()
 	if err != nil {
 		return err
@@ -105,10 +110,7 @@ func (r *Run) prepare() (err error) {
 		return err
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
-	r.Monitor = NewMonitor(r.Job)
-	if r.o.DriverMemory != nil {
-		r.Monitor.CountDriver(r.o.DriverMemory, r.o.DriverPredicted(r.Job.Plan))
-	}
+	r.Monitor = NewMonitor(r.Job, r.Rig)
 	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
 	return err
 }

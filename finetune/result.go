@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"spillway"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner/strategy"
+	"spillway/rig"
 	"spillway/train"
 )
 
@@ -65,6 +65,7 @@ type Monitor struct {
 	Pace float64
 
 	job        *spillway.Job
+	rig        *rig.Rig
 	start      time.Time
 	tokens     float64 // trained on since the start
 	busy       float64 // seconds spent on steps
@@ -73,16 +74,29 @@ type Monitor struct {
 	perplexity float64
 	skipped    int64
 	memory     Memory
-	driver     func() (int64, error)
 }
 
-// NewMonitor is for a job that is about to start.
-func NewMonitor(job *spillway.Job) *Monitor { return &Monitor{job: job, start: time.Now()} }
+// NewMonitor is for a job that is about to start on devices that are open.
+func NewMonitor(job *spillway.Job, on *rig.Rig) *Monitor {
+	m := &Monitor{job: job, rig: on, start: time.Now()}
+	m.memory.DriverPredicted = DriverPredicted(on, job.Plan)
+	return m
+}
 
-// CountDriver has the memory of GPUs counted that their driver reports as in use; predicted
-// is what it is predicted to report. Bytes.
-func (m *Monitor) CountDriver(inUse func() (int64, error), predicted int64) {
-	m.driver, m.memory.DriverPredicted = inUse, predicted
+// DriverPredicted is what the drivers of GPUs are predicted to count when the plan, whose
+// kernels were asked for, has its arenas; 0 where there are no GPUs. Bytes.
+func DriverPredicted(r *rig.Rig, p *plan.Plan) int64 {
+	var pinned int64
+	onDevice := make([]int64, len(r.Devices))
+	for _, a := range p.Arenas {
+		switch {
+		case a.Tier == plan.Pinned:
+			pinned += a.Bytes
+		case a.Tier == plan.OnDevice && a.Device < len(onDevice):
+			onDevice[a.Device] += a.Bytes
+		}
+	}
+	return r.Footprint(onDevice, pinned)
 }
 
 // paceWeight is the weight of the newest step in the pace.
@@ -104,29 +118,26 @@ func (m *Monitor) Report(r train.Report) {
 	if r.EvalLoss != 0 {
 		m.evalLoss, m.perplexity = r.EvalLoss, r.Perplexity
 	}
-	if n, err := machine.Resident(); err == nil {
+	if n, err := rig.Resident(); err == nil {
 		m.memory.Resident = max(m.memory.Resident, n)
 	}
-	if m.driver != nil {
-		if n, err := m.driver(); err == nil {
-			m.memory.Driver = max(m.memory.Driver, n)
-		}
+	if n, err := m.rig.DriverUsed(); err == nil {
+		m.memory.Driver = max(m.memory.Driver, n)
 	}
 }
 
 // Elapsed is the time since the start.
 func (m *Monitor) Elapsed() time.Duration { return time.Since(m.start) }
 
-// Result is what came of the run; measured is the most that its devices had allocated, in
-// bytes.
-func (m *Monitor) Result(r train.Result, measured int64) Result {
+// Result is what came of the run.
+func (m *Monitor) Result(r train.Result) Result {
 	p := m.job.Plan
 	s := Result{
 		Strategy: p.Strategy, Steps: r.Iterations, Interrupted: r.Interrupted, LossFirst: m.First.Loss, LossLast: m.Last.Loss,
 		EvalLoss: m.evalLoss, Perplexity: m.perplexity, Skipped: m.skipped, Checkpoint: r.Checkpoint,
 		EarlyStop: r.Stopped, Best: r.Best, BestCheckpoint: r.BestCheckpoint, Memory: m.memory, Notices: m.job.Notices,
 	}
-	s.Budget, s.Standard, s.Predicted, s.Measured = p.Devices[0].Budget, StandardPeak(p), p.Peak()[plan.OnDevice], measured
+	s.Budget, s.Standard, s.Predicted, s.Measured = p.Devices[0].Budget, StandardPeak(p), p.Peak()[plan.OnDevice], m.rig.Allocated()
 	if s.Driver == 0 {
 		s.DriverPredicted = 0
 	}

@@ -17,13 +17,13 @@ import (
 	"spillway/units"
 )
 
-// options are what is planned for: the recipe's settings on the devices that are open.
+// options are the recipe's settings on the devices that are open.
 func (r *Run) options() (o spillway.Options, notices []string, err error) {
-	if notices, err = r.Recipe.ApplyDeepSpeed(max(len(r.o.On), 1)); err != nil {
+	if notices, err = r.Recipe.ApplyDeepSpeed(len(r.Rig.Devices)); err != nil {
 		return o, nil, err
 	}
-	o = r.Recipe.Complete(r.o.Device)
-	o.Machine, o.On = r.o.Machine, r.o.On
+	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
+	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
 	if err := limitHost(&o.Machine, r.Recipe.MaxHostMemory); err != nil {
 		return o, nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"spillway/device"
 	"spillway/trace"
 	"spillway/train"
 )
@@ -41,18 +40,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
-	result = r.Monitor.Result(done, allocated(r.o.On))
+	result = r.Monitor.Result(done)
 	result.Data = &r.Corpus.Summary
 	return result, nil
-}
-
-// allocated is the most that was in use of devices that count it, in bytes.
-func allocated(devices []device.Device) (sum int64) {
-	for _, d := range devices {
-		if m, ok := d.(device.Meter); ok {
-			_, most := m.Allocated()
-			sum += most
-		}
-	}
-	return sum
 }

@@ -27,6 +27,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/recipe"
+	"spillway/rig"
 	"spillway/tokenizer"
 	"spillway/train"
 	"spillway/units"
@@ -171,25 +172,22 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 		return r, err
 	}
 	optimizer.LR = demoLR
-	here, err := d.sh.rig(d.device, machine.Options{})
+	here, err := d.sh.open(d.device, rig.Options{})
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, here.close()) }()
+	defer func() { err = errors.Join(err, here.Close()) }()
 	o := demoOn(spillway.Options{Task: spillway.Train, MicroBatchSize: demoBatch, Seq: demoSeq, Packed: true, Optimizer: optimizer}, here)
 	budget, err := demoBudget(m, o)
 	if err != nil {
 		return r, err
 	}
-	if err := here.limited(d.sh, budget); err != nil {
-		return r, err
-	}
-	o.On = here.on
+	o.Budget = budget
 	job, err := m.Plan(o)
 	if err != nil {
 		return r, err
 	}
-	if err := showPlan(d.text, job, 0, here.why); err != nil {
+	if err := showPlan(d.text, job, 0, here.Reason); err != nil {
 		return r, err
 	}
 	loader, err := data.NewLoader(texts(strings.SplitAfter(demoText, "\n\n\n")), data.Config{Length: demoSeq})
@@ -197,13 +195,12 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 		return r, err
 	}
 	debug.FreeOSMemory() // so that what follows is due to the training
-	if r.ResidentBefore, err = machine.Resident(); err != nil {
+	if r.ResidentBefore, err = rig.Resident(); err != nil {
 		return r, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	shown := &progress{Monitor: finetune.NewMonitor(job), line: term.NewLine(d.sh.err), log: d.text, milestone: max(d.iterations/10, 1), patience: d.patience, stop: stop}
-	shown.CountDriver(here.held, here.predicted(job.Plan))
+	shown := &progress{Monitor: finetune.NewMonitor(job, here), line: term.NewLine(d.sh.err), log: d.text, milestone: max(d.iterations/10, 1), patience: d.patience, stop: stop}
 	result, err := job.Train(ctx, train.NewTokens(loader), train.Config{
 		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
 		Save:   &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},
@@ -213,11 +210,11 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	if err != nil {
 		return r, err
 	}
-	r.Result = shown.Monitor.Result(result, here.allocated())
+	r.Result = shown.Monitor.Result(result)
 	r.Interrupted = r.Interrupted && !shown.stopped
 	r.ResidentPeak = r.Resident
 	for tier, bytes := range job.Plan.Peak() {
-		if tier != plan.OnDevice || here.device.Shared {
+		if tier != plan.OnDevice || here.Machine.Devices[0].Shared {
 			r.ResidentPredicted += bytes
 		}
 	}
@@ -226,9 +223,9 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 }
 
 // demoOn is the goal on devices that are open, in the precision that suits them.
-func demoOn(o spillway.Options, here *rig) spillway.Options {
-	o.Machine, o.Device, o.On = here.machine, here.device.Name, here.on
-	if here.device.Kind == machine.GPU {
+func demoOn(o spillway.Options, here *rig.Rig) spillway.Options {
+	o.Machine, o.Device, o.On = here.Machine, here.Machine.Devices[0].Name, here.Devices
+	if here.Machine.Devices[0].Kind == machine.GPU {
 		o.Precision = dtype.BF16
 	}
 	return o
@@ -257,11 +254,11 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 		return "", err
 	}
 	defer m.Close() // opened for reading
-	here, err := d.sh.rig(d.device, machine.Options{})
+	here, err := d.sh.open(d.device, rig.Options{})
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, here.close()) }()
+	defer func() { err = errors.Join(err, here.Close()) }()
 	job, err := m.Plan(demoOn(spillway.Options{Task: spillway.Infer, Seq: demoSeq}, here))
 	if err != nil {
 		return "", err

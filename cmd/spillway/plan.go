@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/recipe"
+	"spillway/rig"
 	"spillway/trace"
 )
 
@@ -92,14 +92,14 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 			return nil, err
 		}
 	}
-	at, err := where.open(sh, p.Disk)
+	at, device, err := where.open(sh, p.Disk)
 	if err != nil {
 		return nil, err
 	}
-	defer at.close() // nothing is allocated on it
-	devices := len(at.on)
+	defer at.Close() // nothing is allocated on it
+	devices := len(at.Devices)
 	if devices == 0 {
-		site, err := planner.SiteOf(at.machine, at.device.Name, dtype.F32)
+		site, err := planner.SiteOf(at.Machine, device.Name, dtype.F32)
 		if err != nil {
 			return nil, err
 		}
@@ -109,8 +109,8 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	if err != nil {
 		return nil, err
 	}
-	o := p.Complete(at.device)
-	o.Machine, o.On = at.machine, at.on // a plan for this computer can be run on it
+	o := p.Complete(device)
+	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
 	if err := p.Limit(&o); err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, p.Clip), machineReport{at.machine, at.machine.String(), at.device.Name}
-	r.deviceReason = at.why
+	r.Goal, r.Machine = describeGoal(job.Options, p.Clip), machineReport{at.Machine, at.Machine.String(), device.Name}
+	r.deviceReason = at.Reason
 	return r, nil
 }
 
@@ -170,18 +170,23 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 	return s
 }
 
-// open is the machine that is described, with no device open, or this computer with its
-// devices and the disk of a folder. The caller closes the rig.
-func (s *siteChoice) open(sh shell, disk string) (*rig, error) {
+// open gives the machine that is described, with no device open, or this computer with its
+// devices and the disk of a folder, and the device to plan for. The caller closes the rig.
+func (s *siteChoice) open(sh shell, disk string) (*rig.Rig, machine.Device, error) {
+	var none machine.Device
 	if s.machine == "" {
-		return sh.rig(s.device, diskOptions(disk))
+		here, err := sh.open(s.device, rig.Options{Disk: vfs.ExistingParent(vfs.OS, disk)})
+		if err != nil {
+			return nil, none, err
+		}
+		return here, here.Machine.Devices[0], nil
 	}
 	if disk != "" {
-		return &rig{}, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
+		return nil, none, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
 	}
 	m, err := machine.Parse(s.machine)
 	if err != nil {
-		return &rig{}, usageError{err}
+		return nil, none, usageError{err}
 	}
 	name := s.device
 	if name == "" {
@@ -193,21 +198,9 @@ func (s *siteChoice) open(sh shell, disk string) (*rig, error) {
 		for _, d := range m.Devices {
 			names = append(names, d.Name)
 		}
-		return &rig{}, usageErrorf("--device %q; the machine has %s", name, strings.Join(names, ", "))
+		return nil, none, usageErrorf("--device %q; the machine has %s", name, strings.Join(names, ", "))
 	}
-	return &rig{machine: m, device: d}, nil
-}
-
-// diskOptions has this computer measured with the disk of a folder, "" for none. The folder
-// need not exist yet.
-func diskOptions(dir string) machine.Options {
-	if dir == "" {
-		return machine.Options{}
-	}
-	for there, err := vfs.Exists(vfs.OS, dir); !there && err == nil && dir != filepath.Dir(dir); there, err = vfs.Exists(vfs.OS, dir) {
-		dir = filepath.Dir(dir)
-	}
-	return machine.Options{DiskPath: dir}
+	return &rig.Rig{Machine: m}, d, nil
 }
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.

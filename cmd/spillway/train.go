@@ -110,24 +110,12 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 	return err
 }
 
-// runTraining opens the devices, shows what will be done, and does it.
+// runTraining shows what will be done, and does it.
 func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe) (result finetune.Result, err error) {
-	if err := r.Check(); err != nil {
-		return result, err
-	}
-	if err := r.DeepSpeedDisk(); err != nil {
-		return result, err
-	}
-	here, err := sh.rig(r.Device, diskOptions(r.Disk))
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, here.close()) }()
 	line := term.NewLine(sh.err)
 	shown := &progress{line: line, log: text}
 	run, err := finetune.Prepare(r, finetune.Options{
-		Machine: here.machine, Device: here.device, On: here.on, DriverMemory: here.held, DriverPredicted: here.predicted,
-		Report: shown.report, Notice: line.Print,
+		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},
@@ -136,9 +124,9 @@ func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe
 	if err != nil {
 		return result, err
 	}
-	defer run.Close() // files that were only read
+	defer func() { err = errors.Join(err, run.Close()) }()
 	shown.Monitor = run.Monitor
-	if err := showPlan(text, run.Job, r.Clip, here.why); err != nil {
+	if err := showPlan(text, run.Job, r.Clip, run.Rig.Reason); err != nil {
 		return result, err
 	}
 	if err := showCorpus(text, run.Corpus.Summary); err != nil {

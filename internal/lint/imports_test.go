@@ -51,11 +51,13 @@ var never = []struct{ who, on, because string }{
 	{"machine", "device/...", "a machine is described, not driven"},
 	{"recipe", "finetune", "settings are names and fields; what they do comes after"},
 	{"train", "recipe", "a loop takes values; where they come from is not its business"},
+	{"rig", "plan", "a computer is opened and described before anything is planned"},
+	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
 }
 
 // outside lists which packages may use modules from outside, and which.
 var outside = map[string][]string{
-	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "machine", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
