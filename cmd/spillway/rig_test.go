@@ -90,7 +90,7 @@ func TestTrainOnGPU(t *testing.T) {
 	sh := fakeGPUs(t, 1)
 	var out, errs bytes.Buffer
 	sh.out, sh.err = &out, &errs
-	code := run(context.Background(), []string{"train", "tiny-llama", "--data", prose(t), "--tokenizer", "bytes", "--steps", "2", "--batch", "2", "--seq", "16",
+	code := run(context.Background(), []string{"train", "tiny-llama", "--data", prose(t), "--tokenizer", "bytes", "--max-steps", "2", "--batch-size", "2", "--seq-len", "16",
 		"--precision", "fp32", "--device", "fake:0", "--out", t.TempDir(), "--json"}, sh)
 	v := result{code, out.String(), errs.String()}.object(t)
 	arena, counted := at(t, v, "measured_peak_bytes").(float64), at(t, v, "driver_peak_bytes").(float64)
