@@ -30,7 +30,7 @@ func (w *Wrapped) open() (err error) {
 			return fmt.Errorf("making the folder %s: %w", w.c.Disk, err)
 		}
 	}
-	w.here, err = w.c.machine(w.devices)
+	w.machine, err = w.c.machine(w.devices)
 	return err
 }
 
@@ -64,7 +64,7 @@ func (w *Wrapped) pick() ([]device.Device, error) {
 			slices.SortStableFunc(cards, func(a, b device.Device) int { return int(b.Info().Limit>>20 - a.Info().Limit>>20) })
 			return cards, nil
 		}
-		w.notice(fmt.Sprintf("no %s device, so the processor computes: %v", driver, err))
+		w.note(fmt.Sprintf("no %s device, so the processor computes: %v", driver, err))
 	}
 	dev, err := device.Open(processor)
 	return []device.Device{dev}, err
