@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Cases of positions, attention, losses and updates.
@@ -290,7 +291,7 @@ func (l *CaseList) adam(n int) {
 	l.Add(name+" copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.Scalars = later
 
 	m8, v8, zeros8 := m, v, zeros
-	m8.Type.DType, v8.Type.DType, zeros8.Type.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
+	m8.Type.DType, v8.Type.DType, zeros8.Type.DType = quant.Dyn8, quant.UDyn8, quant.Dyn8
 	eight := l.Add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
 	eight.Args.Scalars, eight.Large = later, n > 1000
 	pure := w
@@ -303,7 +304,7 @@ func (l *CaseList) adam(n int) {
 	l.Add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.Scalars = later
 	l.Add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, Operand{v8.Type, zeros.Fill}, clip).Args.Scalars = start
 	l.Add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.Scalars = later
-	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
+	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {quant.Dyn8, dtype.F32}, {quant.Dyn8, dtype.F16}, {dtype.BF16, quant.UDyn8}, {dtype.F32, dtype.BF16}} {
 		m.Type.DType, v.Type.DType = kept[0], kept[1]
 		l.Add(fmt.Sprintf("%s %v and %v", name, kept[0], kept[1]), Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.Scalars = later
 	}
@@ -327,7 +328,7 @@ func (l *CaseList) sgd(n int) {
 		l.Add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.Scalars =
 			[8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
-	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, quant.Dyn8} {
 		l.Add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, SpreadAs(kept, n), clip).Args.Scalars = [8]float32{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	}
 	pure := w
@@ -343,7 +344,7 @@ func (l *CaseList) lion(n int) {
 	name := w.Type.Shape.String()
 	l.Add(name, Lion, Attr{}, w, g, m, clip).Args.Scalars = args
 	l.Add(name+" first iteration", Lion, Attr{}, w, g, FilledF32(func(Array, func(int) float64) {}, n), clip).Args.Scalars = args
-	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, quant.Dyn8} {
 		l.Add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, SpreadAs(kept, n), clip).Args.Scalars = args
 	}
 	pure := w

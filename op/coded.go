@@ -34,7 +34,7 @@ func inferQuantizedMatmul(a Attr, in []Type) ([]Type, error) {
 	if in[0].Shape.Last() != k {
 		return nil, fmt.Errorf("%v times %v: inner dimensions %d and %d differ", in[0], in[1], in[0].Shape.Last(), k)
 	}
-	if !(a.OutlierThreshold >= 0) || a.OutlierThreshold > 0 && in[1].DType != dtype.RowI8 {
+	if !(a.OutlierThreshold >= 0) || a.OutlierThreshold > 0 && in[1].DType != quant.RowI8 {
 		return nil, fmt.Errorf("outliers from %v on with a weight %v, want a threshold above 0 and i8row", a.OutlierThreshold, in[1])
 	}
 	if a.Bias {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // SumSquares: Σ x² as f64, the part of the gradient norm one tensor gives.
@@ -71,7 +72,7 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8}, state{3, dtype.UDyn8})
+	return updated(a, in, state{2, quant.Dyn8}, state{3, quant.UDyn8})
 }
 
 // SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
@@ -89,7 +90,7 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 // Lion updates in place with steps of one size, the sign of a mean. The gradient is
@@ -105,7 +106,7 @@ func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 // updated checks the operands of an update rule, of which it replaces the weight and

@@ -12,9 +12,36 @@ import (
 	"spillway/trace"
 )
 
-// forecast carries the plan, whose lanes are ordered, out on virtual devices and
-// reports what an iteration among many took.
+// forecast carries the plan, whose lanes are ordered, out on virtual devices and reports
+// what an iteration among many took. Where the device may capture iterations and that is
+// no slower, the plan becomes one that does.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
+	if !capturable(p, site) {
+		return forecastAs(p, site)
+	}
+	captured := p.Capture()
+	f, err := forecastAs(captured, site)
+	if err == nil && carriesOver(p) {
+		var overlapped *plan.Forecast
+		if overlapped, err = forecastAs(p, site); err == nil && overlapped.StepSeconds < f.StepSeconds {
+			return overlapped, nil
+		}
+	}
+	if err == nil {
+		*p = *captured
+	}
+	return f, err
+}
+
+// capturable says whether iterations of a plan can be captured on the device of a site: one
+// that captures graphs, or that launches kernels apart from running them.
+func capturable(p *plan.Plan, site Site) bool {
+	_, captures := site.Kernels.(device.GraphCapturer)
+	return (captures || site.Rates.Kernel > 0) && p.CanCapture()
+}
+
+// forecastAs is the forecast of a plan as it is.
+func forecastAs(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
@@ -64,29 +91,16 @@ type simulation struct {
 
 func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
-	devices, oneByOne := make([]device.Device, len(p.Devices)), !executor.CanCapture(len(p.Devices), launches(p))
+	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
 		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
-		s.devices[d].NoScratch, s.devices[d].OneByOne = true, oneByOne
+		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
 		devices[d] = s.devices[d]
 	}
 	s.share(p, site)
 	var err error
 	s.executor, err = executor.New(p, devices)
 	return s, err
-}
-
-// handed is how many kernels and copies an iteration hands over.
-func launches(p *plan.Plan) (n int64) {
-	for i := range p.Instructions {
-		switch s := &p.Instructions[i]; s.Verb {
-		case plan.Run:
-			n += int64(len(p.Programs[s.Program].Graph.Nodes))
-		case plan.Move, plan.Update:
-			n++
-		}
-	}
-	return n
 }
 
 // share lets the host's processor, where it has a part in the plan, and the devices share

@@ -15,6 +15,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/weights"
@@ -166,7 +167,7 @@ func (m *Model) quantizedType() dtype.Type {
 			}
 		}
 	}
-	return dtype.NF4
+	return quant.NF4
 }
 
 // Values is where the params of a traced model come from: the folder, and random ones

@@ -5,6 +5,7 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 // dequantize decodes a weight a piece after another, for a narrow type through a part
@@ -28,7 +29,7 @@ func dequantize(c op.Call, workers int) program {
 }
 
 // decodedPiece is how many elements are decoded at a time: 16 KiB of f32.
-const decodedPiece = decodedBlocks * dtype.BlockElements
+const decodedPiece = decodedBlocks * quant.FourBitBlock
 
 type decoding struct {
 	weight    *quantizedWeight
