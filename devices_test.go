@@ -26,7 +26,7 @@ func near(a, b []float64) bool {
 // without offload, and gives the outputs of one device: masks without samples are not
 // cut as if they had any.
 func TestSeveralDevices(t *testing.T) {
-	words := map[string]string{"data parallel": "ZeRO-2", "zero-1": "ZeRO-1", "zero-3": "ZeRO-3", "model parallel": "model parallel", "pipeline": "pipeline"}
+	words := map[string]string{"zero-2": "ZeRO-2", "zero-1": "ZeRO-1", "zero-3": "ZeRO-3", "model-parallel": "model parallel", "pipeline": "pipeline"}
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			peak, losses, _, out := standard(t, o, 4)
@@ -62,7 +62,7 @@ func TestModelParallelSplitsTheWeights(t *testing.T) {
 	net := nn.NewSequential(nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64))
 	net.Input, net.Loss = []int64{64}, nn.MeanSquare
 	c := several(t, 2)
-	c.Strategy = "model parallel"
+	c.Strategy = "model-parallel"
 	w := wrap(t, net, c)
 	forward(t, w, spillway.Batch{"input": spillway.Floats(make([]float32, 2*64), 2, 64)})
 	var weights int64
@@ -100,7 +100,7 @@ func TestPreferringDataParallel(t *testing.T) {
 		t.Errorf("one device: %s, %q", s, notices)
 	}
 	c := several(t, 2)
-	c.Strategy, c.DataParallelThreshold, c.MaxMemory = "data parallel", 0.1, "100KiB"
+	c.Strategy, c.DataParallelThreshold, c.MaxMemory = "zero-2", 0.1, "100KiB"
 	if _, err := wrap(t, o.net(), c).Step(o.batch); err == nil || !strings.Contains(err.Error(), "zero-3") {
 		t.Errorf("data parallel above its threshold: %v", err)
 	}

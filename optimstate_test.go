@@ -28,7 +28,7 @@ func TestOptimizerStateGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := step(t, first, o.batch, 3)
-			c.Strategy = "cpu offload"
+			c.Strategy = "cpu-offload"
 			second := wrap(t, o.net(), c)
 			if _, err := second.OptimizerState(); err == nil || !strings.Contains(err.Error(), "train a step") {
 				t.Errorf("%s: state of a model that has none: %v", o.name, err)

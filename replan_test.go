@@ -40,8 +40,8 @@ func TestReplanChangesNoBit(t *testing.T) {
 			strategies := map[string]bool{w.Strategy(): true}
 			for _, change := range []func(*spillway.Config){
 				func(c *spillway.Config) { c.MaxMemory = fmt.Sprint(peak * 3 / 4) },
-				func(c *spillway.Config) { c.Strategy = "cpu offload" },
-				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk offload", "" },
+				func(c *spillway.Config) { c.Strategy = "cpu-offload" },
+				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk-offload", "" },
 				func(c *spillway.Config) { c.Strategy = "checkpointing" },
 				func(c *spillway.Config) { c.Strategy = "" },
 			} {
@@ -94,12 +94,12 @@ func TestReplanWithoutTraining(t *testing.T) {
 	o := ownModels()[1]
 	w := wrap(t, o.net(), described(t))
 	c := w.Config()
-	c.Strategy = "cpu offload"
+	c.Strategy = "cpu-offload"
 	if err := w.Replan(c); err != nil || w.Strategy() != "" {
 		t.Errorf("%s, %v", w.Strategy(), err)
 	}
 	out := forward(t, w, o.inputs())
-	if !strings.HasPrefix(w.Strategy(), "cpu offload") {
+	if !strings.HasPrefix(w.Strategy(), "CPU offload") {
 		t.Errorf("the strategy is %s", w.Strategy())
 	}
 	c.Strategy = "standard"
@@ -193,7 +193,7 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 			{"save", func() error { return w.Save(filepath.Join(t.TempDir(), "saved")) }},
 			{"replan", func() error {
 				c := w.Config()
-				c.Strategy = []string{"", "standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload"}[r.IntN(6)]
+				c.Strategy = []string{"", "standard", "checkpointing", "optimizer-offload", "cpu-offload", "disk-offload"}[r.IntN(6)]
 				c.Bounds.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
 				if c.Bounds.SaveBelow, c.Bounds.StayBelow = 0, 0; c.Strategy == "" {
 					c.Bounds.SaveBelow, c.Bounds.StayBelow = float64(r.IntN(3))/2, float64(r.IntN(3))/2
@@ -235,7 +235,7 @@ func TestSizesMayChange(t *testing.T) {
 		}
 		return losses
 	}
-	if a, b := run("standard"), run("cpu offload"); !slices.Equal(a, b) {
+	if a, b := run("standard"), run("cpu-offload"); !slices.Equal(a, b) {
 		t.Errorf("losses %v and %v", a, b)
 	}
 }

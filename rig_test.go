@@ -15,6 +15,7 @@ import (
 	"spillway/executor"
 	"spillway/machine"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 	"spillway/train"
 )
 
@@ -153,11 +154,11 @@ func openReference(t testing.TB, name string) *reference {
 	return r
 }
 
-func (r *reference) tensor(t testing.TB, name string) safetensors.Tensor {
+func (r *reference) tensor(t testing.TB, name string) tensorfile.Tensor {
 	t.Helper()
 	found, ok := r.tensors.Tensor(name)
 	if !ok {
-		t.Fatalf("%s has no tensor %s", r.tensors.Path(), name)
+		t.Fatalf("%s has no tensor %s", r.dir, name)
 	}
 	return found
 }

@@ -36,7 +36,7 @@ func TestStateDictHasTheModelsOwnNames(t *testing.T) {
 			want = append(want, p.Name)
 		}
 		slices.Sort(want)
-		for _, strategy := range []string{"", "cpu offload"} {
+		for _, strategy := range []string{"", "cpu-offload"} {
 			c := described(t)
 			c.Strategy = strategy
 			w := wrap(t, o.net(), c)
@@ -272,14 +272,14 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := described(t)
-	c.Strategy, c.Disk = "disk offload", filepath.Join(t.TempDir(), "spill")
+	c.Strategy, c.Disk = "disk-offload", filepath.Join(t.TempDir(), "spill")
 	w, err := spillway.WrapModel(s.model, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	inputs := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq)}
 	out := forward(t, w, inputs)
-	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "on disk") {
+	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "disk offload") {
 		t.Errorf("%s: logits are off by %.2g of the largest", w.Strategy(), d)
 	}
 	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r run.RouteTransfers) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
@@ -319,7 +319,7 @@ func TestWrappedAdapters(t *testing.T) {
 	s := decoder(t, "llama")
 	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
 	var want []float64
-	for _, strategy := range []string{"standard", "cpu offload"} {
+	for _, strategy := range []string{"standard", "cpu-offload"} {
 		c := described(t)
 		c.Strategy, c.Adapters = strategy, lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
 		c.Optimizer, _ = optim.Parse("adamw:lr=0.02")

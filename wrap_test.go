@@ -199,13 +199,13 @@ func TestWrapWithoutAnyConfiguration(t *testing.T) {
 // Every strategy trains every model to the same bits, and says that it did. Any model
 // can be checkpointed, offloaded, and trained while offloaded.
 func TestStrategiesAreTakenAndChangeNoBit(t *testing.T) {
-	words := map[string]string{"standard": "standard", "checkpointing": "checkpointing", "optimizer offload": "optimizer offload", "cpu offload": "cpu offload", "disk offload": "on disk"}
+	words := map[string]string{"standard": "standard", "checkpointing": "checkpointing", "optimizer-offload": "optimizer offload", "cpu-offload": "CPU offload", "disk-offload": "disk offload"}
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			peak, losses, dict, out := standard(t, o, 5)
 			for strategy, word := range words {
 				c := described(t)
-				if c.Strategy = strategy; strategy == "disk offload" {
+				if c.Strategy = strategy; strategy == "disk-offload" {
 					c.Disk = t.TempDir()
 				}
 				w := wrap(t, o.net(), c)
@@ -306,9 +306,10 @@ func TestNoSilentFallback(t *testing.T) {
 	}{
 		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.MicroBatches = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are free"}},
 		"unknown strategy":         {func(c *spillway.Config) { c.Strategy = "hybrid" }, []string{"hybrid", "checkpointing"}},
-		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk offload" }, []string{"folder"}},
-		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "data parallel" }, []string{"several devices, there is one"}},
-		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model parallel" }, []string{"several devices, there is one"}},
+		"plain data parallel":      {func(c *spillway.Config) { c.Strategy = "ddp" }, []string{"ddp", "zero-1", "same numbers in less memory"}},
+		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk-offload" }, []string{"folder"}},
+		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "zero-2" }, []string{"several devices, there is one"}},
+		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model-parallel" }, []string{"several devices, there is one"}},
 		"more free than there is":  {func(c *spillway.Config) { c.ReservedMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
 		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 sequences", "3 micro-batches"}},
 		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.Bounds.StayBelow = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
@@ -377,7 +378,7 @@ func TestMasksAreUsed(t *testing.T) {
 	_, _, _, out := standard(t, o, 1)
 	free := o.inputs()
 	free["mask"] = spillway.Floats(make([]float32, 25), 5, 5)
-	for _, strategy := range []string{"standard", "cpu offload"} {
+	for _, strategy := range []string{"standard", "cpu-offload"} {
 		c := described(t)
 		c.Strategy = strategy
 		w := wrap(t, o.net(), c)

@@ -24,8 +24,8 @@ import (
 	"spillway/nn"
 	"spillway/op"
 	"spillway/quant/stored"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/weights"
 )
 
@@ -235,7 +235,7 @@ func lmHead(net nn.Model) (name string) {
 }
 
 // sources are the tensors a weight becomes.
-func (c *conversion) outputs(t stored.Tensor) ([]safetensors.Output, error) {
+func (c *conversion) outputs(t stored.Tensor) ([]tensorfile.Output, error) {
 	param, known := c.params[t.Name]
 	changed := known && c.merged != nil && c.merged.Changes(param)
 	to := c.typeOf(t, param, known)
@@ -256,7 +256,7 @@ func (c *conversion) outputs(t stored.Tensor) ([]safetensors.Output, error) {
 		w := stored.Weight{Name: t.Name, Shape: t.Shape, From: from}
 		return w.Outputs(to, c.plainType, c.doubleQuant(t))
 	}
-	return []safetensors.Output{plainOutput(t, to, from)}, nil
+	return []tensorfile.Output{plainOutput(t, to, from)}, nil
 }
 
 // double says whether the scales of a weight are coded again.

@@ -27,6 +27,7 @@ import (
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/spec/spectest"
+	"spillway/tensorfile"
 )
 
 // folders were made by transformers and bitsandbytes from the plain one; see
@@ -391,8 +392,8 @@ func leaveLogits(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logits := safetensors.Output{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
-	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []safetensors.Output{logits}); err != nil {
+	logits := tensorfile.Output{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
+	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []tensorfile.Output{logits}); err != nil {
 		t.Fatal(err)
 	}
 }

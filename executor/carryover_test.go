@@ -128,7 +128,7 @@ func TestTheHostWaitsForPreviousCopiesOfGPUs(t *testing.T) {
 	p := shared(t, 1, true, true)
 	waits := 0
 	for _, s := range p.Instructions {
-		if p.Devices[s.Device].Name == planner.HostName {
+		if p.Devices[s.Device].Name == plan.HostName {
 			waits += len(s.AfterPrevious)
 		}
 	}

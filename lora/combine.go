@@ -10,8 +10,8 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Combine makes one adapter that adds what several add together, each by its weight: its
@@ -134,7 +134,7 @@ func (a *Adapter) Folder(base string) (hf.Adapter, error) {
 	out := hf.Adapter{Config: config}
 	for _, name := range a.Params() {
 		t := a.tensors[name]
-		out.Tensors = append(out.Tensors, safetensors.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
+		out.Tensors = append(out.Tensors, tensorfile.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
 			all := make([]float32, t.shape.Elements())
 			if err := t.read(all, 0); err != nil {
 				return err

@@ -16,10 +16,11 @@ import (
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/spec/spectest"
+	"spillway/tensorfile"
 )
 
 // tensors are the values of a folder, by name.
-type tensors map[string]safetensors.Tensor
+type tensors map[string]tensorfile.Tensor
 
 func (v tensors) Read(param string, first int64, dst []float32) error {
 	return v[param].ReadF32(dst, first)

@@ -8,6 +8,7 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/shape"
 	"spillway/spec"
 )
@@ -47,7 +48,7 @@ type blueprint struct {
 	updateTimes    []updateTime // by slab, see updates
 	usualPiece     int64        // see pieceElements
 	programSeconds map[*graph.Program]float64
-	levels         []Level // that blocks are treated at, see findLevels
+	levels         []strategy.Level // that blocks are treated at, see findLevels
 	costs          map[costKey]blockCost
 	savedBytes     map[costKey]int64 // see waits
 	entangledSlabs bool              // see entangled
@@ -83,12 +84,6 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
-	if err := g.Constraints.check(m, g, &site); err != nil {
-		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
-	}
-	if err := g.Bounds.check(g.Constraints); err != nil {
-		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
-	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
 		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, savedBytes: map[costKey]int64{}, splits: map[int][]int{},
@@ -98,6 +93,9 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 		if g.Master {
 			b.optimizer.Attr.To = m.Config.DType
 		}
+	}
+	if err := b.checkGoal(); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	b.homeBytes = b.slabHomeBytes()
 	b.ownSlabs()
@@ -109,6 +107,17 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	b.layParts()
 	b.layConsts()
 	return b, nil
+}
+
+// checkGoal refuses what cannot be, and limits the site to the devices that are named.
+func (b *blueprint) checkGoal() error {
+	if err := b.goal.Constraints.Check(b.model, b.facts()); err != nil {
+		return err
+	}
+	if n := b.goal.Constraints.Devices(); n > 0 {
+		b.site.Devices = n
+	}
+	return b.goal.Bounds.Check(b.goal.Constraints)
 }
 
 // nameBlocks finds which blocks are laid out alike, and names what they make.

@@ -110,8 +110,8 @@ func (s *simulation) share(p *plan.Plan, site Site) {
 	var others []*sim.Virtual
 	for d, v := range s.devices {
 		switch p.Devices[d].Name {
-		case DiskName:
-		case HostName:
+		case plan.DiskName:
+		case plan.HostName:
 			host = v
 		default:
 			others = append(others, v)
@@ -173,9 +173,9 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 		for lane, busy := range lanes {
 			resource := resources[plan.Lane(lane)]
 			switch p.Devices[d].Name {
-			case DiskName:
+			case plan.DiskName:
 				resource = diskResources[plan.Lane(lane)]
-			case HostName:
+			case plan.HostName:
 				resource = hostResource
 			}
 			if busy == 0 && len(f.Busy) >= len(resources) {
@@ -200,10 +200,10 @@ var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk w
 
 // ratesOf a device of a plan. For a disk, what it takes in is written.
 func (s Site) ratesOf(d plan.Device) sim.Rates {
-	if d.Name == DiskName {
+	if d.Name == plan.DiskName {
 		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
 	}
-	if d.Name == HostName && s.CPU.Memory > 0 {
+	if d.Name == plan.HostName && s.CPU.Memory > 0 {
 		return s.CPU
 	}
 	return s.Rates

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/graph"
+	"spillway/planner/strategy"
 )
 
 // What handing kernels over takes is part of a forecast where an iteration has more of them
@@ -15,7 +16,7 @@ func TestForecastsHandOverWhatIsNotNoted(t *testing.T) {
 	rates.Kernel, rates.Launch = time.Microsecond, time.Millisecond
 	for _, layers := range []int{4, 400} {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, rates).itself())
-		p, err := s.b.emit(s.choice(mix{}))
+		p, err := s.b.emit(s.choice(strategy.Mix{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 )
 
 // field is what choices are tried on: the model itself, or where that is deep, a
@@ -99,15 +100,15 @@ func firstSlab(b *blueprint, block int) int {
 }
 
 // choices are one for the first, and the one like it for the second.
-func (f *scale) choices(c Choice) [2]Choice {
+func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
 	if f.whole() {
-		return [2]Choice{c}
+		return [2]strategy.Choice{c}
 	}
-	return [2]Choice{c, f.twice.choice(c, f.on[1])}
+	return [2]strategy.Choice{c, f.twice.choice(c, f.on[1])}
 }
 
 // choice for a deeper model, of which the blueprint is given.
-func (l likeness) choice(c Choice, b *blueprint) Choice {
+func (l likeness) choice(c strategy.Choice, b *blueprint) strategy.Choice {
 	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
 	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
 	if c.Split != nil {
@@ -153,7 +154,7 @@ func (f *scale) onLine(of [2]float64) float64 {
 
 // arenas of the model, going by those of the miniatures. Data parallel devices, which own
 // one slab or another, share what more periods take evenly.
-func (f *scale) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
+func (f *scale) arenas(of [2]*plan.Plan, c strategy.Choice) *plan.Plan {
 	if f.whole() {
 		return of[0]
 	}
@@ -176,7 +177,7 @@ func (f *scale) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
 }
 
 // glance is what can be said of a choice without writing its plan.
-func (f *scale) glance(c Choice) (estimate, error) {
+func (f *scale) glance(c strategy.Choice) (estimate, error) {
 	var of [2]estimate
 	choices := f.choices(c)
 	err := f.each(func(i int) (err error) {
@@ -198,7 +199,7 @@ type draftPair struct {
 }
 
 // draft writes the plans of a choice but for the places of buffers.
-func (f *scale) draft(c Choice) (*draftPair, error) {
+func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
 		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {

@@ -9,6 +9,7 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/shape"
 )
 
@@ -39,7 +40,7 @@ const (
 
 // program of a block. fresh tells, by param port, whose gradient is written for
 // the first time this iteration, or of squares, whose are summed.
-func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
+func (b *blueprint) program(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	key := b.programKey(block, ph, level, fresh)
 	if l, ok := b.programs[key]; ok {
 		return l, nil
@@ -57,19 +58,19 @@ func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*la
 type programKey struct {
 	kind      int
 	phase     phase
-	level     Level
+	level     strategy.Level
 	fresh     string
 	inputGrad bool
 	layout    int
 }
 
-func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) programKey {
+func (b *blueprint) programKey(block int, ph phase, level strategy.Level, fresh []bool) programKey {
 	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.trained, b.layouts[block]}
 }
 
 // marks are flags as a string; short for the usual, that all are equal.
 func marks(flags []bool) string {
-	switch n := count(flags); {
+	switch n := strategy.Count(flags); {
 	case n == 0:
 		return ""
 	case n == len(flags):
@@ -95,7 +96,7 @@ func (b *blueprint) offsetsOf(block int) string {
 	return s.String()
 }
 
-func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
+func (b *blueprint) makeProgram(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	lay := &programLayout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.optimizer, parts: b.partAt, consts: b.constAt}
 	var g *graph.Program
 	var kept int64

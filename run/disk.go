@@ -10,9 +10,9 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/safetensors"
 	"spillway/store"
 	"spillway/store/journal"
+	"spillway/tensorfile"
 	"spillway/units"
 	"spillway/weights"
 )
@@ -114,7 +114,7 @@ func (r *Run) checkDisk() error {
 }
 
 // hasDisk says whether a plan stores bytes on disk, which is then its last device.
-func hasDisk(p *plan.Plan) bool { return p.Devices[len(p.Devices)-1].Name == planner.DiskName }
+func hasDisk(p *plan.Plan) bool { return p.Devices[len(p.Devices)-1].Name == plan.DiskName }
 
 // diskBytes is what a plan takes of the disk with its tape, one generation of it.
 func diskBytes(p *plan.Plan) int64 {
@@ -171,13 +171,13 @@ func (r *Run) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 
 // inPlace finds the bytes of a param in the model's own files, if they are there just as
 // the plan wants them.
-func (r *Run) inPlace(p plan.SlabParam) (t safetensors.Tensor, ok bool) {
+func (r *Run) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
 	if r.Model.Folder == nil {
 		return t, false
 	}
 	for _, name := range r.Model.Info.FileNames(p.Name) {
 		if t, ok = r.Model.Folder.Tensor(name); ok {
-			return t, t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
+			return t, t.InPlace && t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
 		}
 	}
 	return t, false

@@ -104,7 +104,7 @@ type Options struct {
 	// trained counts twice.
 	DiskBudget int64
 
-	// Strategy is one of planner.Strategies, to be taken whatever is faster; "" leaves the
+	// Strategy is the name of one of package strategy, to be taken whatever is faster; "" leaves the
 	// choice to the planner. One that is not possible is an error.
 	Strategy string
 	// Constraints leave the planner no choice about some things, Bounds narrow its search.

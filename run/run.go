@@ -185,7 +185,7 @@ func (r *Run) allocate(journaled bool) (err error) {
 func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 	on, n := r.Options.On, 0
 	for _, d := range r.Plan.Devices {
-		if d.Name != planner.DiskName && d.Name != planner.HostName {
+		if d.Name != plan.DiskName && d.Name != plan.HostName {
 			n++
 		}
 	}
@@ -193,7 +193,7 @@ func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 		return nil, fmt.Errorf("the plan for %s is for %d devices, %d are here; open them and plan with them", r.Model.Name, n, len(on))
 	}
 	list = slices.Clone(on[:n])
-	if slices.ContainsFunc(r.Plan.Devices, func(d plan.Device) bool { return d.Name == planner.HostName }) {
+	if slices.ContainsFunc(r.Plan.Devices, func(d plan.Device) bool { return d.Name == plan.HostName }) {
 		cpu, err := device.Open(cpuDevice)
 		if err != nil {
 			return nil, fmt.Errorf("opening the CPU for updates: %w", err)
@@ -261,7 +261,7 @@ func (r *Run) checkHost(on []device.Device) error {
 // than what was planned for, so that trying again comes to an end.
 func (o Options) within(refused *device.OutOfMemoryError) (Options, bool) {
 	left := refused.Limit - refused.Allocated
-	if left <= 0 || left >= refused.Asked || refused.Device == planner.DiskName {
+	if left <= 0 || left >= refused.Asked || refused.Device == plan.DiskName {
 		return o, false
 	}
 	if refused.Device == hostName {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Kind of a region: where its bytes lie and how long they live.
@@ -31,8 +31,8 @@ type Region struct {
 }
 
 // RegionOf is a tensor as a region in place, at an offset of an allocation.
-func RegionOf(t safetensors.Tensor, offset int64) Region {
-	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path(), At: t.Offset}
+func RegionOf(t tensorfile.Tensor, offset int64) Region {
+	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path, At: t.Offset}
 }
 
 // pageBytes carry one checksum, and change their generation together.

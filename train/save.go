@@ -13,7 +13,7 @@ import (
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/optim"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Save says where a run's checkpoints go and when they are made. The last
@@ -95,10 +95,10 @@ func (t *Trainer) weights() []executor.Tensor {
 
 // sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
 // saving, so that it never takes the place of a sound one.
-func (t *Trainer) sources(tensors []executor.Tensor) []safetensors.Output {
-	list := make([]safetensors.Output, len(tensors))
+func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
+	list := make([]tensorfile.Output, len(tensors))
 	for i, from := range tensors {
-		list[i] = safetensors.Output{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = tensorfile.Output{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
 			return t.run.Executor().Read(from, func(_ int64, chunk []byte) error {
 				if !allFinite(from.Type.DType, chunk) {
 					return &DivergedError{Iteration: t.done, Param: fileName(from), Checkpoint: t.last}
@@ -253,7 +253,7 @@ func sameRun(was, now state) error {
 }
 
 // restore reads tensors bit for bit.
-func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (safetensors.Tensor, bool)) error {
+func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (tensorfile.Tensor, bool)) error {
 	for _, t := range tensors {
 		from, ok := find(fileName(t))
 		if !ok {

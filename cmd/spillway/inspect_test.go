@@ -11,6 +11,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 
 	"io"
 )
@@ -48,9 +49,9 @@ func folder(t *testing.T, config string, tensors map[string]shape.Shape) string 
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var sources []safetensors.Output
+	var sources []tensorfile.Output
 	for name, s := range tensors {
-		sources = append(sources, safetensors.Output{Name: name, Type: dtype.F32, Shape: s, Write: func(w io.Writer) error {
+		sources = append(sources, tensorfile.Output{Name: name, Type: dtype.F32, Shape: s, Write: func(w io.Writer) error {
 			_, err := w.Write(make([]byte, 4*s.Elements()))
 			return err
 		}})

@@ -36,7 +36,7 @@ func addConstraintFlags(cmd *cobra.Command) *constraintFlags {
 	f.StringVar(&w.deepspeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from DeepSpeed's JSON in `FILE`")
 	f.StringVar(&w.deviceMap, "device-map", "", "where weights rest: `auto|balanced|balanced_low_0|sequential`, or module names with device numbers,\ncpu or disk as a JSON object or in a file: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)")
 	f.StringVar(&w.maxMemory, "max-memory", "", "take at most `SIZE` of each device, such as 2GiB or gpu=2GiB, or of each its own: 0=10GiB,cpu=64GB (default: all)")
-	f.StringVar(&w.updates, "optimizer-place", "", "who updates the weights: `device|host|split`; host: the processor, beside the backward, where optimizer state\nrests in host memory (default: what is fastest)")
+	f.StringVar(&w.updates, "optimizer-place", "", "who updates the weights: `device|cpu|split`; cpu: the CPU, during the backward, where optimizer state\nis stored in host memory (default: what is fastest)")
 	return w
 }
 

@@ -32,7 +32,7 @@ const (
 
 func processBytes(p *plan.Plan) int64 {
 	for _, d := range p.Devices {
-		if d.Name == planner.DiskName {
+		if d.Name == plan.DiskName {
 			return program + buffers
 		}
 	}
@@ -182,7 +182,7 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 
 // arena is what a plan takes of a device; the host's processor has none of its own.
 func arena(p *plan.Plan, d int) int64 {
-	if p.Devices[d].Name == planner.HostName {
+	if p.Devices[d].Name == plan.HostName {
 		return 0
 	}
 	for _, a := range p.Arenas {

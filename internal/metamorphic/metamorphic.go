@@ -105,7 +105,7 @@ func (r *run) close() (err error) {
 }
 
 func open(d plan.Device, folder string) (device.Device, error) {
-	if d.Name == planner.DiskName {
+	if d.Name == plan.DiskName {
 		return store.Open(store.Options{Dir: folder, Limit: d.Budget})
 	}
 	return cpu.Open(cpu.Options{Threads: 1, Limit: d.Budget}), nil

@@ -10,8 +10,8 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // description is the JSON of a quant_state, in the order bitsandbytes writes it.
@@ -28,7 +28,7 @@ type quantState struct {
 // maxState bounds the JSON, in bytes.
 const maxStateBytes = 64 << 10
 
-func readQuantState(t safetensors.Tensor) (d quantState, err error) {
+func readQuantState(t tensorfile.Tensor) (d quantState, err error) {
 	if t.Type != dtype.U8 || t.Bytes > maxStateBytes {
 		return d, fmt.Errorf("its description is %v of %d bytes, want at most %d of u8", t.Type, t.Bytes, maxStateBytes)
 	}
@@ -86,7 +86,7 @@ func pythonFloat(f float64) string {
 type fourBit struct {
 	block  int64
 	values [16]float32
-	scales safetensors.Tensor // absmax of blocks: f32, or codes
+	scales tensorfile.Tensor // absmax of blocks: f32, or codes
 
 	nested bool // the absmax are coded
 	groups []byte
@@ -95,7 +95,7 @@ type fourBit struct {
 }
 
 // fourBit makes the weight a description is of.
-func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, err error) {
+func (c *collector) fourBit(name, kind string, t tensorfile.Tensor) (w Tensor, err error) {
 	d, err := readQuantState(t)
 	if err != nil {
 		return w, err

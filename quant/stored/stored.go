@@ -24,8 +24,8 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Tensor is a weight of a folder: one tensor of its files, or several that are one
@@ -36,18 +36,18 @@ type Tensor struct {
 	Type  dtype.Type
 	Shape shape.Shape
 	// Parts are the tensors of the files that it is made of.
-	Parts []safetensors.Tensor
+	Parts []tensorfile.Tensor
 
-	data      safetensors.Tensor // codes, or the plain tensor
-	fourBit   *fourBit           // of 4 bits
-	rowScales []float32          // scales of rows of 8 bits
+	data      tensorfile.Tensor // codes, or the plain tensor
+	fourBit   *fourBit          // of 4 bits
+	rowScales []float32         // scales of rows of 8 bits
 }
 
 // Double says whether the scales of a weight of 4 bits are coded again.
 func (t Tensor) DoubleQuantized() bool { return t.fourBit != nil && t.fourBit.nested }
 
 // Path is the file the weight, or its codes, are in.
-func (t Tensor) Path() string { return t.data.Path() }
+func (t Tensor) Path() string { return t.data.Path }
 
 // Parts of a weight's name in 4 bits, and of its module's in 8.
 const (
@@ -64,8 +64,8 @@ const (
 
 // Collect makes weights of all tensors of a folder, in file order. Parts without their
 // weight, and weights without their parts, are errors.
-func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
-	c := collector{byName: map[string]safetensors.Tensor{}, used: map[string]bool{}}
+func Collect(tensors []tensorfile.Tensor) ([]Tensor, error) {
+	c := collector{byName: map[string]tensorfile.Tensor{}, used: map[string]bool{}}
 	for _, t := range tensors {
 		c.byName[t.Name] = t
 	}
@@ -74,10 +74,10 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		c.parts = nil
 		w, err := c.quantized(t)
 		if err != nil {
-			return nil, fmt.Errorf("the quantized weight of %s in %s: %w", t.Name, t.Path(), err)
+			return nil, fmt.Errorf("the quantized weight of %s in %s: %w", t.Name, t.Path, err)
 		}
 		if _, twice := found[w.Name]; twice {
-			return nil, fmt.Errorf("the quantized weight %s in %s has two descriptions", w.Name, t.Path())
+			return nil, fmt.Errorf("the quantized weight %s in %s has two descriptions", w.Name, t.Path)
 		}
 		if w.Name != "" {
 			w.Parts = c.parts
@@ -89,7 +89,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		if w, ok := found[t.Name]; ok {
 			all = append(all, w)
 		} else if !c.used[t.Name] {
-			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []safetensors.Tensor{t}, data: t})
+			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []tensorfile.Tensor{t}, data: t})
 		}
 	}
 	return all, nil
@@ -97,13 +97,13 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 
 // collector knows all tensors of a folder and which are parts of others.
 type collector struct {
-	byName map[string]safetensors.Tensor
+	byName map[string]tensorfile.Tensor
 	used   map[string]bool
-	parts  []safetensors.Tensor // taken for the weight at hand
+	parts  []tensorfile.Tensor // taken for the weight at hand
 }
 
 // quantized makes the weight whose description a tensor is; none where it is none.
-func (c *collector) quantized(t safetensors.Tensor) (Tensor, error) {
+func (c *collector) quantized(t tensorfile.Tensor) (Tensor, error) {
 	if name, kind, ok := strings.Cut(t.Name, stateInfix); ok {
 		return c.fourBit(name, kind, t)
 	}
@@ -117,7 +117,7 @@ func (c *collector) quantized(t safetensors.Tensor) (Tensor, error) {
 }
 
 // take finds a part.
-func (c *collector) take(name string) (safetensors.Tensor, error) {
+func (c *collector) take(name string) (tensorfile.Tensor, error) {
 	t, ok := c.byName[name]
 	if !ok {
 		return t, fmt.Errorf("there is no tensor %s", name)
@@ -127,12 +127,12 @@ func (c *collector) take(name string) (safetensors.Tensor, error) {
 }
 
 // mark notes that a tensor is a part of the weight at hand.
-func (c *collector) mark(t safetensors.Tensor) {
+func (c *collector) mark(t tensorfile.Tensor) {
 	c.used[t.Name] = true
 	c.parts = append(c.parts, t)
 }
 
-func (c *collector) int8Rows(module string, scales safetensors.Tensor) (Tensor, error) {
+func (c *collector) int8Rows(module string, scales tensorfile.Tensor) (Tensor, error) {
 	main, err := c.take(module + weightSuffix)
 	if err != nil {
 		return Tensor{}, err
@@ -149,7 +149,7 @@ func (c *collector) int8Rows(module string, scales safetensors.Tensor) (Tensor, 
 }
 
 // floatRows are 8-bit floats with a scale for each row, in any plain type.
-func (c *collector) fp8Rows(name string, scales safetensors.Tensor) (Tensor, error) {
+func (c *collector) fp8Rows(name string, scales tensorfile.Tensor) (Tensor, error) {
 	main, err := c.take(name)
 	if err != nil {
 		return Tensor{}, err
@@ -183,7 +183,7 @@ func (c *collector) checkFormat(module string) error {
 }
 
 // floats reads a small f32 tensor.
-func floats(t safetensors.Tensor) ([]float32, error) {
+func floats(t tensorfile.Tensor) ([]float32, error) {
 	if t.Type != dtype.F32 {
 		return nil, fmt.Errorf("tensor %s is %v, want f32", t.Name, t.Type)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Weight is a weight to be quantized while it is written. Its numbers are pulled once and
@@ -23,7 +23,7 @@ type Weight struct {
 
 // Sources are the tensors of the weight in a type, for a model whose other weights are of
 // the type model. They belong into one file. Double codes the scales of 4-bit types again.
-func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]safetensors.Output, error) {
+func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]tensorfile.Output, error) {
 	switch kind {
 	case quant.NF4, quant.FP4:
 		return w.fourBit(kind, model, double), nil
@@ -34,18 +34,18 @@ func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]safetensors.Outp
 }
 
 // fourBit is the weight in blocks of 64.
-func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Output {
+func (w Weight) fourBit(kind, model dtype.Type, double bool) []tensorfile.Output {
 	n := w.Shape.Elements()
 	blocks := (n + quant.FourBitBlock - 1) / quant.FourBitBlock
 	c := &fourBitWriter{weight: w, code: quant.FourBitOf(kind), state: quantState{Kind: kind.String(), Block: quant.FourBitBlock, Type: model.Torch(), Shape: w.Shape}}
-	sources := []safetensors.Output{
+	sources := []tensorfile.Output{
 		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.writeCodes},
 		f32Output(w.Name+mapSuffix, c.code.Values[:]),
 	}
 	if double {
 		sources = append(sources, c.nestedScales(blocks)...)
 	} else {
-		sources = append(sources, safetensors.Output{Name: w.Name + absmaxSuffix, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.writeScales},
+		sources = append(sources, tensorfile.Output{Name: w.Name + absmaxSuffix, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.writeScales},
 			byteOutput(w.Name+stateInfix+kind.String(), c.state.encode()))
 	}
 	for i := range sources[1:] {
@@ -55,10 +55,10 @@ func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Outpu
 }
 
 // coded are the tensors of scales that are coded again.
-func (c *fourBitWriter) nestedScales(blocks int64) []safetensors.Output {
+func (c *fourBitWriter) nestedScales(blocks int64) []tensorfile.Output {
 	c.state.Group, c.state.GroupType, c.state.Offset = quant.FourBitGroup, dtype.F32.Torch(), new(float64)
 	name, groups := c.weight.Name, (blocks+quant.FourBitGroup-1)/quant.FourBitGroup
-	return []safetensors.Output{
+	return []tensorfile.Output{
 		f32Output(name+nestedMapSuffix, quant.Signed.Values[:]),
 		{Name: name + absmaxSuffix, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Codes })},
 		{Name: name + nestedAbsmaxSuffix, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Groups })},
@@ -124,7 +124,7 @@ func (c *fourBitWriter) describe(s quant.Scales) []byte {
 
 // byRows is the weight, a matrix, in 8 bits by rows: whole numbers as bitsandbytes has
 // them, floats as compressed-tensors has.
-func (w Weight) byRows(kind dtype.Type) ([]safetensors.Output, error) {
+func (w Weight) byRows(kind dtype.Type) ([]tensorfile.Output, error) {
 	module, ok := strings.CutSuffix(w.Name, weightSuffix)
 	if !ok || len(w.Shape) != 2 {
 		return nil, fmt.Errorf("weight %s%v: rows are coded of matrices named %s", w.Name, w.Shape, weightSuffix)
@@ -142,26 +142,26 @@ func (w Weight) byRows(kind dtype.Type) ([]safetensors.Output, error) {
 		return err
 	}
 	if kind == quant.RowF8 {
-		return []safetensors.Output{
+		return []tensorfile.Output{
 			{Name: w.Name, Type: dtype.F8E4M3, Shape: w.Shape, Write: codes},
 			{Name: w.Name + scaleSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0], 1}, Write: put, After: w.Name},
 		}, nil
 	}
-	return []safetensors.Output{
+	return []tensorfile.Output{
 		{Name: w.Name, Type: dtype.I8, Shape: w.Shape, Write: codes},
 		{Name: module + scbSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: put, After: w.Name},
 		{Name: module + formatSuffix, Type: dtype.U8, Shape: shape.Shape{}, Write: byteOutput("", []byte{0}).Write, After: w.Name},
 	}, nil
 }
 
-func f32Output(name string, values []float32) safetensors.Output {
-	return safetensors.Output{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
+func f32Output(name string, values []float32) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
 		return binary.Write(w, binary.LittleEndian, values)
 	}}
 }
 
-func byteOutput(name string, b []byte) safetensors.Output {
-	return safetensors.Output{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
+func byteOutput(name string, b []byte) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	}}

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+
+	"spillway/tensorfile"
 )
 
 // fileWriter writes the tensors of a file, those with Source.After when their time has
@@ -13,14 +15,14 @@ type fileWriter struct {
 	to       io.Writer
 	out      *bufio.Writer
 	header   *Header
-	sources  map[string]Output
+	sources  map[string]tensorfile.Output
 	deferred map[string][]Info // to be written after the tensor of the name
 	waiting  map[string]bool   // by name: left empty on the way
 }
 
-func newFileWriter(to io.Writer, h *Header, tensors []Output) (*fileWriter, error) {
+func newFileWriter(to io.Writer, h *Header, tensors []tensorfile.Output) (*fileWriter, error) {
 	f := &fileWriter{to: to, out: bufio.NewWriterSize(to, int(min(writeBuffer, h.FileBytes()))), header: h,
-		sources: map[string]Output{}, deferred: map[string][]Info{}, waiting: map[string]bool{}}
+		sources: map[string]tensorfile.Output{}, deferred: map[string][]Info{}, waiting: map[string]bool{}}
 	for _, t := range tensors {
 		f.sources[t.Name] = t
 	}
