@@ -47,17 +47,8 @@ func (d *draft) finish() *plan.Plan {
 // lives finds from which step to which each buffer is alive.
 func lives(p *plan.Plan) []span {
 	spans := make([]span, len(p.Buffers))
-	for id, b := range p.Buffers {
-		spans[id] = span{bytes: b.Bytes, from: -1, to: -1}
-	}
-	for i, accesses := range p.Accesses() {
-		for _, a := range accesses {
-			s := &spans[a.Buffer]
-			if s.from < 0 {
-				s.from = i
-			}
-			s.to = i
-		}
+	for id, u := range p.Uses() {
+		spans[id] = span{bytes: p.Buffers[id].Bytes, from: u.First, to: u.Last}
 	}
 	return spans
 }

@@ -169,78 +169,26 @@ func (s *MemoryStats) count(moved Transfers) {
 
 // modules finds the most each block has at once, by walking over the plan.
 func (r *Run) modules() []ModuleMemory {
-	list := make([]ModuleMemory, len(r.Spec.Blocks))
+	list, names := make([]ModuleMemory, len(r.Spec.Blocks)), make([]string, len(r.Spec.Blocks))
 	for i, b := range r.Spec.Blocks {
-		list[i].Name = b.Name
+		list[i].Name, names[i] = b.Name, b.Name
 	}
 	p := r.Plan
-	of := owners(r)
-	alive, now := make([]bool, len(p.Buffers)), make([]ModuleMemory, len(list))
-	count := func(id int, live bool) {
-		if of[id] < 0 || alive[id] == live {
-			return
+	of, now := p.BlocksOf(names), make([]ModuleMemory, len(list))
+	for c := range p.Lives() {
+		block, b := of[c.Buffer], &p.Buffers[c.Buffer]
+		if block < 0 {
+			continue
 		}
-		alive[id] = live
-		b := p.Buffers[id]
 		bytes := b.Bytes
-		if !live {
+		if !c.Alive {
 			bytes = -bytes
 		}
-		at, most := now[of[id]].of(b.Class).in(p.TierOf(id)), list[of[id]].of(b.Class).in(p.TierOf(id))
+		at, most := now[block].of(b.Class).in(p.TierOf(c.Buffer)), list[block].of(b.Class).in(p.TierOf(c.Buffer))
 		*at += bytes
 		*most = max(*most, *at)
 	}
-	for id, b := range p.Buffers {
-		count(id, b.Home)
-	}
-	for i, touched := range p.Accesses() {
-		if s := &p.Instructions[i]; s.Verb == plan.Free {
-			count(s.Dst, false)
-		}
-		for _, a := range touched {
-			count(a.Buffer, true)
-		}
-	}
 	return list
-}
-
-// owners gives each buffer of a plan its block, -1 for none: that of its slab, which
-// also tells whose gradients an update reads, or of the first instruction that touches
-// it.
-func owners(r *Run) []int {
-	p := r.Plan
-	of := make([]int, len(p.Buffers))
-	for id := range of {
-		of[id] = -1
-	}
-	for i, touched := range p.Accesses() {
-		for _, a := range touched {
-			if of[a.Buffer] < 0 {
-				of[a.Buffer] = p.Instructions[i].Block
-			}
-		}
-	}
-	block := map[string]int{}
-	for i, b := range r.Spec.Blocks {
-		block[b.Name] = i
-	}
-	for _, s := range p.Slabs {
-		homes := append([]int{s.Weight, s.Gradient}, s.Replicas...)
-		for _, piece := range s.Pieces {
-			homes = append(homes, piece.Master, piece.State)
-		}
-		for _, id := range homes {
-			if id >= 0 {
-				of[id] = block[s.Name]
-			}
-		}
-	}
-	for _, s := range p.Instructions {
-		if grad, ok := s.Bound(plan.InGrad, 0); ok && s.Verb == plan.Update {
-			of[grad.Buffer] = block[p.Slabs[s.Slab].Name]
-		}
-	}
-	return of
 }
 
 // of is the part of a module's memory that a class belongs to; what is of no interest
