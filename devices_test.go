@@ -128,7 +128,7 @@ func TestCardsAreLookedFor(t *testing.T) {
 		t.Errorf("losses %v, on the processor %v", got, want)
 	}
 	name, notices := w.MemoryStats().Devices[0].Name, w.Explain().Notices
-	if told := len(notices) == 1 && strings.Contains(notices[0], "no cuda device"); told != (name == "cpu") {
+	if told := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); told != (name == "cpu") {
 		t.Errorf("on %s, told %q", name, notices)
 	}
 }

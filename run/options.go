@@ -12,6 +12,7 @@ import (
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/units"
 )
 
@@ -89,7 +90,7 @@ type Options struct {
 	On []device.Device
 	// System says how much host memory is left when a run starts; the zero value asks
 	// this computer.
-	System machine.System
+	System rig.System
 	// MaxMemory is the most to take of each device, such as "10GiB", or of devices by
 	// number and of the host: "0=10GiB,1=20GiB,cpu=100GiB". "" is all that is usable.
 	MaxMemory string

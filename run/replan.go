@@ -9,6 +9,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/store/journal"
 	"spillway/units"
 	"spillway/weights"
@@ -190,7 +191,7 @@ func (r *Run) AnswerRequest() error {
 // FreeNow is a change for RequestReplan: use the memory of the computer that is free
 // when it is done, more than before or less.
 func FreeNow(o *Options) {
-	usable, err := o.Machine.UsableHost(o.System)
+	usable, err := rig.UsableHost(o.Machine, o.System)
 	if err != nil {
 		return // the system does not say; starting finds out
 	}

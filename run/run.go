@@ -194,7 +194,7 @@ func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 	}
 	list = slices.Clone(on[:n])
 	if slices.ContainsFunc(r.Plan.Devices, func(d plan.Device) bool { return d.Name == plan.HostName }) {
-		cpu, err := device.Open(cpuDevice)
+		cpu, err := device.Open(cpuDevice, device.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("opening the CPU for updates: %w", err)
 		}

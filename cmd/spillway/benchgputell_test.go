@@ -12,6 +12,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/trace"
 )
 
@@ -84,7 +85,7 @@ func iterateOnCPU(t *testing.T, row *GPURow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := m.Plan(row.request(here, &rig{on: []device.Device{dev}}))
+	job, err := m.Plan(row.request(here, &rig.Rig{Devices: []device.Device{dev}}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/plan"
+	"spillway/rig"
 )
 
 // folder for checkpoints. One that has some is continued only when asked to.
@@ -41,7 +42,7 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.Options) (*training, *spillway.Job, error) {
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig.Rig, options spillway.Options) (*training, *spillway.Job, error) {
 	job, err := o.plan(m, options)
 	return newTraining(sh, text, here), job, err
 }

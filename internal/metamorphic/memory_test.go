@@ -13,9 +13,9 @@ import (
 	"spillway/device/cpu"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -136,7 +136,7 @@ func allocated(devices []device.Device) string {
 
 func resident(t *testing.T) int64 {
 	t.Helper()
-	n, err := machine.Resident()
+	n, err := rig.Resident()
 	if err != nil {
 		t.Skip("the system does not say what the process takes: ", err)
 	}

@@ -46,15 +46,15 @@ func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout,
 	if err != nil {
 		return Layout{}, err
 	}
-	if len(a.BatchTensors) != len(b.BatchTensors) {
-		return Layout{}, fmt.Errorf("%s reads %d tensors of micro-batches of %v and %d of %v; it must read the same of all", a.Name, len(a.BatchTensors), small, len(b.BatchTensors), large)
+	if len(a.Batch) != len(b.Batch) {
+		return Layout{}, fmt.Errorf("%s reads %d tensors of micro-batches of %v and %d of %v; it must read the same of all", a.Name, len(a.Batch), small, len(b.Batch), large)
 	}
 	l := Layout{Model: a}
-	for i, p := range a.BatchTensors {
+	for i, p := range a.Batch {
 		if p.Name == "scale" {
 			continue // the loop fills it in
 		}
-		dims, err := dimensions(p.Type, b.BatchTensors[i].Type)
+		dims, err := dimensions(p.Type, b.Batch[i].Type)
 		if err != nil {
 			return l, fmt.Errorf("batch tensor %s of %s: %w", p.Name, a.Name, err)
 		}
