@@ -145,7 +145,7 @@ func numbers(m *spec.Model) spectest.Inputs {
 		typ.DType = dtype.F32
 		in.Params[p.Name] = numtest.Random(typ, uint64(i+1))
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		a := numtest.Random(p.Type, 99)
 		for i := range a.I {
 			a.I[i] = int32(i*7) % 20

@@ -195,7 +195,7 @@ func (b *blueprint) ownSlabs() {
 // layParts places the tensors of a micro-batch behind each other. Training adds
 // the seed: the gradient of the loss with respect to itself.
 func (b *blueprint) layParts() {
-	parts := b.model.BatchTensors
+	parts := b.model.Batch
 	if b.training() {
 		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +13,6 @@ import (
 	"spillway/safetensors"
 	"spillway/shape"
 	"spillway/tensorfile"
-
-	"io"
 )
 
 func TestInspect(t *testing.T) {

@@ -139,7 +139,7 @@ var usageRows = []struct {
 	{"activations", []plan.Class{plan.Activation}},
 	{"workspace", []plan.Class{plan.Workspace}},
 	{"batch, constants", []plan.Class{plan.BatchData, plan.ResultData, plan.Constant}},
-	{"gaps", []plan.Class{gaps}},
+	{"gaps", []plan.Class{plan.Gaps}},
 }
 
 // shownGaps is the least that gaps must take of a tier to be worth a line.
@@ -201,7 +201,7 @@ func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []strin
 		for _, c := range classes {
 			n += r.AtPeak[c][tier]
 		}
-		if n > 0 && (classes[0] != gaps || n >= minShownGaps) {
+		if n > 0 && (classes[0] != plan.Gaps || n >= minShownGaps) {
 			cells[i] = units.Bytes(n).String()
 		}
 	}

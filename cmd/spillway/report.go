@@ -29,8 +29,8 @@ type planReport struct {
 	Forecast   *plan.Forecast `json:"forecast,omitempty"`
 	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
 	// it is fullest: the two differ by what lives for a while only.
-	Homes     usage               `json:"homes,omitempty"`
-	AtPeak    usage               `json:"at_peak,omitempty"`
+	Homes     plan.Usage          `json:"homes,omitempty"`
+	AtPeak    plan.Usage          `json:"at_peak,omitempty"`
 	Available map[plan.Tier]int64 `json:"free_bytes,omitempty"`
 	Devices   []deviceReport      `json:"devices,omitempty"` // that the plan uses
 	Rejected  []plan.Alternative  `json:"rejected"`
@@ -116,7 +116,7 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
 	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
-	r.Homes, r.AtPeak, r.Available, r.Devices = homes(p), atPeak(p), available(job), describeDevices(p)
+	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
 	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
 }

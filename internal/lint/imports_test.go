@@ -49,11 +49,13 @@ var never = []struct{ who, on, because string }{
 	{"chat/...", "tokenizer", "a template writes text; what the tokens are is not its business"},
 	{"chat/...", "data", "conversations are written the same for training and for talking"},
 	{"machine", "device/...", "a machine is described, not driven"},
+	{"rig", "plan", "a computer is opened and described before anything is planned"},
+	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
 }
 
 // outside lists which packages may use modules from outside, and which.
 var outside = map[string][]string{
-	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "machine", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
