@@ -101,9 +101,9 @@ func has(set, party int) bool { return set>>party&1 != 0 }
 // long it would take by itself.
 func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
 	if l.alone {
-		w, begin := l.channels[direction], q.now
-		w.free = max(begin, w.free) + alone
-		q.advance(w.free - begin)
+		c, begin := l.channels[direction], q.now
+		c.free = max(begin, c.free) + alone
+		q.advance(c.free - begin)
 		return
 	}
 	l.carry(q, direction, alone)
@@ -111,12 +111,12 @@ func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
 
 // carry appends a transfer of a party to a queue.
 func (l *link) carry(q *virtualQueue, party int, alone time.Duration) {
-	w, begin := l.channels[party], q.now
-	from := max(begin, w.free)
-	w.free = l.meet(party, from, alone)
-	q.last = &transfer{from: from, to: w.free, queue: q}
-	w.passing = append(w.passing, q.last)
-	q.advance(w.free - begin)
+	c, begin := l.channels[party], q.now
+	from := max(begin, c.free)
+	c.free = l.meet(party, from, alone)
+	q.last = &transfer{from: from, to: c.free, queue: q}
+	c.passing = append(c.passing, q.last)
+	q.advance(c.free - begin)
 }
 
 // meet is when a transfer ends that a party begins at a time and that would take so long
@@ -132,9 +132,9 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 			}
 		}
 		span = max(span, 1)
-		for other, w := range l.channels {
+		for other, c := range l.channels {
 			if has(busy, other) {
-				w.delay(l.seen[party][other], scale(span, 1-now[other]/before[other]))
+				c.delay(l.seen[party][other], scale(span, 1-now[other]/before[other]))
 			}
 		}
 		at, left = at+span, left-max(scale(span, now[party]), 1)
@@ -151,18 +151,18 @@ func (l *link) met(party, other int) *transfer {
 // begins.
 func (l *link) others(party int, at time.Duration) (busy int, until time.Duration) {
 	until = math.MaxInt64
-	for other, w := range l.channels {
-		if other == party || w == nil {
+	for other, c := range l.channels {
+		if other == party || c == nil {
 			continue
 		}
 		seen := &l.seen[party][other]
-		for *seen < len(w.passing) && w.passing[*seen].to <= at {
+		for *seen < len(c.passing) && c.passing[*seen].to <= at {
 			*seen++
 		}
-		if *seen == len(w.passing) {
+		if *seen == len(c.passing) {
 			continue
 		}
-		if from := w.passing[*seen].from; from > at {
+		if from := c.passing[*seen].from; from > at {
 			until = min(until, from)
 		} else {
 			busy |= 1 << other
@@ -174,17 +174,17 @@ func (l *link) others(party int, at time.Duration) (busy int, until time.Duratio
 func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
 // delay has a transfer end later, and those after it begin when the one before ends.
-func (w *channel) delay(i int, by time.Duration) {
+func (c *channel) delay(i int, by time.Duration) {
 	if by <= 0 {
 		return
 	}
-	w.passing[i].end(by)
-	for ; i+1 < len(w.passing) && w.passing[i+1].from < w.passing[i].to; i++ {
-		by := w.passing[i].to - w.passing[i+1].from
-		w.passing[i+1].from += by
-		w.passing[i+1].end(by)
+	c.passing[i].end(by)
+	for ; i+1 < len(c.passing) && c.passing[i+1].from < c.passing[i].to; i++ {
+		by := c.passing[i].to - c.passing[i+1].from
+		c.passing[i+1].from += by
+		c.passing[i+1].end(by)
 	}
-	w.free = max(w.free, w.passing[len(w.passing)-1].to)
+	c.free = max(c.free, c.passing[len(c.passing)-1].to)
 }
 
 // end has a transfer end later, and its queue and its event with it.
