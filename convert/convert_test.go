@@ -306,14 +306,14 @@ func TestRefusals(t *testing.T) {
 	}
 	llama := filepath.Join(models, "llama")
 	for says, err := range map[string]error{
-		"quantized already":               try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
-		"[in out]":                        try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
-		"products cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
-		"cannot be stored as nf4":         try(plain, convert.Options{Others: quant.NF4}),
-		"no layer is named":               try(llama, convert.Options{Adapters: once("gpt2", 1)}),
-		"is it for another model?":        try(llama, convert.Options{Adapters: once("dora", 1)}),
-		"changes lengths":                 try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
-		"cannot be weighted":              try(llama, convert.Options{Adapters: once("saved", 0.5)}),
+		"quantized already":                     try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
+		"[in out]":                              try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
+		"linear weights cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
+		"cannot be stored as nf4":               try(plain, convert.Options{Others: quant.NF4}),
+		"no layer is named":                     try(llama, convert.Options{Adapters: once("gpt2", 1)}),
+		"is it for another model?":              try(llama, convert.Options{Adapters: once("dora", 1)}),
+		"changes lengths":                       try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
+		"cannot be weighted":                    try(llama, convert.Options{Adapters: once("saved", 0.5)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want an error with %q", err, says)
@@ -377,7 +377,7 @@ func leaveLogits(t *testing.T, dir string) {
 		}
 		in.Params[p.Name] = a
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		a := op.NewArray(p.Type)
 		for i := range a.I {
 			a.I[i] = int32(i)

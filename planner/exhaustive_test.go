@@ -11,6 +11,7 @@ import (
 	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -90,7 +91,7 @@ func forecastOf(t *testing.T, b *blueprint, c strategy.Choice) (float64, int64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	f, err := forecast(p, b.site)
 	if err != nil {
 		t.Fatal(err)

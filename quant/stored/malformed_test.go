@@ -144,7 +144,7 @@ func TestReadsPastTheEndAreRefused(t *testing.T) {
 func TestWeightsThatCannotBeWritten(t *testing.T) {
 	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
 	for _, kind := range []dtype.Type{quant.NF4, quant.RowF8} {
-		sources, err := broken.Outputs(kind, dtype.BF16, true)
+		sources, err := broken.Outputs(stored.Options{Type: kind, Model: dtype.BF16, Double: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,10 +153,10 @@ func TestWeightsThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	flat := stored.Weight{Name: "a.weight", Shape: shape.Of(4)}
-	if _, err := flat.Outputs(quant.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
+	if _, err := flat.Outputs(stored.Options{Type: quant.RowI8, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "only matrices") {
 		t.Errorf("rows of a vector: %v", err)
 	}
-	if _, err := flat.Outputs(dtype.BF16, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "use nf4, fp4") {
+	if _, err := flat.Outputs(stored.Options{Type: dtype.BF16, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "use fp4, fp8, int8, nf4") {
 		t.Errorf("bf16: %v", err)
 	}
 }
