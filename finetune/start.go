@@ -12,6 +12,7 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/store"
 	"spillway/train"
 	"spillway/units"
@@ -25,9 +26,6 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
 	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
 	if err := limitHost(&o.Machine, r.Recipe.MaxHostMemory); err != nil {
-		return o, nil, err
-	}
-	if err := r.Recipe.Limit(&o); err != nil {
 		return o, nil, err
 	}
 	o.Optimizer = r.Recipe.OptimizerConfig()
@@ -50,7 +48,7 @@ func (r *Run) setConfig() error {
 	schedule := t.Scheduler
 	schedule.Warmup = max(schedule.Warmup, t.WarmupSteps)
 	r.config = train.Config{
-		Optimizer: r.Recipe.OptimizerConfig(), Schedule: schedule, Clip: r.Recipe.Clip, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
+		Schedule: schedule, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps},
 	}
 	return nil
@@ -109,15 +107,10 @@ func (r *Run) plan(o spillway.Options) (*spillway.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if p.Model != r.Model.Name {
-		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", name, p.Model, r.Model.Name)
-	}
-	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
-	job, err := r.Model.Plan(o)
+	job, err := r.Model.UsePlan(p, o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", name, err)
 	}
-	job.Plan = p
 	return job, nil
 }
 
@@ -136,7 +129,7 @@ func limitHost(m *machine.Machine, size string) error {
 	}
 	limit, err := units.ParseBytes(size)
 	if err != nil {
-		return &recipe.SettingError{Err: fmt.Errorf("--max-host-memory: %w", err)}
+		return &run.SettingError{Setting: "MaxHostMemory", Err: fmt.Errorf("--max-host-memory: %w", err)}
 	}
 	m.Host.Usable = min(m.Host.Usable, limit)
 	return nil

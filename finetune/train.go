@@ -36,7 +36,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	c.Notice = r.o.Notice
 	r.Monitor.start = time.Now()
-	done, err := r.Job.Train(ctx, r.Corpus.Train, c)
+	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
 	if err != nil {
 		return result, err
 	}

@@ -7,41 +7,42 @@ import (
 
 	"spillway/device"
 	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/executor"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/trace"
 )
 
-// forecast carries the plan, whose lanes are ordered, out on virtual devices and reports
-// what an iteration among many took. Where the device may capture iterations and that is
-// no slower, the plan becomes one that does.
-func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
+// captureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
+// iterations are captured as a graph: where the device can and that is no slower. It returns
+// the plan that is to be taken.
+func captureIfFaster(p *plan.Plan, site Site) (*plan.Plan, *plan.Forecast, error) {
 	if !capturable(p, site) {
-		return forecastAs(p, site)
+		f, err := forecast(p, site)
+		return p, f, err
 	}
 	captured := p.Capture()
-	f, err := forecastAs(captured, site)
-	if err == nil && carriesOver(p) {
-		var overlapped *plan.Forecast
-		if overlapped, err = forecastAs(p, site); err == nil && overlapped.StepSeconds < f.StepSeconds {
-			return overlapped, nil
-		}
+	f, err := forecast(captured, site)
+	if err != nil || !carriesOver(p) {
+		return captured, f, err
 	}
-	if err == nil {
-		*p = *captured
+	overlapped, err := forecast(p, site)
+	if err == nil && overlapped.StepSeconds < f.StepSeconds {
+		return p, overlapped, nil
 	}
-	return f, err
+	return captured, f, err
 }
 
 // capturable says whether iterations of a plan can be captured on the device of a site: one
 // that captures graphs, or that launches kernels apart from running them.
 func capturable(p *plan.Plan, site Site) bool {
 	_, captures := site.Kernels.(device.GraphCapturer)
-	return (captures || site.Rates.Kernel > 0) && p.CanCapture()
+	return (captures || site.Device.Kernel > 0) && p.CanCapture()
 }
 
-// forecastAs is the forecast of a plan as it is.
-func forecastAs(p *plan.Plan, site Site) (*plan.Forecast, error) {
+// forecast runs a plan on virtual devices and reports what an iteration among many took.
+func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
@@ -93,7 +94,7 @@ func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
+		s.devices[d] = site.virtual(p.Devices[d].Name)
 		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
 		devices[d] = s.devices[d]
 	}
@@ -117,7 +118,7 @@ func (s *simulation) share(p *plan.Plan, site Site) {
 			others = append(others, v)
 		}
 	}
-	if host != nil && site.CPU.Memory > 0 {
+	if host != nil && site.CPU.Bandwidth > 0 {
 		host.ShareHostMemory(others)
 	}
 }
@@ -198,15 +199,21 @@ const hostResource = "host processor"
 
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
-// ratesOf a device of a plan. For a disk, what it takes in is written.
-func (s Site) ratesOf(d plan.Device) sim.Rates {
-	if d.Name == plan.DiskName {
-		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
+// virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
+func (s Site) virtual(name string) *sim.Virtual {
+	d, t := s.Device, s.DType
+	switch {
+	case name == plan.DiskName:
+		d = machine.Device{Link: machine.Link{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}}
+	case name == plan.HostName && s.CPU.Bandwidth > 0:
+		d, t = s.CPU, dtype.F32
 	}
-	if d.Name == plan.HostName && s.CPU.Memory > 0 {
-		return s.CPU
+	d.Name = name
+	v := sim.NewVirtual(d, t, 0, s.Alignment)
+	if name != plan.DiskName && name != plan.HostName {
+		v.Peer = s.Peer
 	}
-	return s.Rates
+	return v
 }
 
 // diskLatency is the time a copy takes beyond its bytes.

@@ -3,8 +3,11 @@ package planner
 import (
 	"slices"
 
+	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 )
 
 // hostedAhead is how many slabs' gradients may wait on the host while it updates
@@ -17,7 +20,7 @@ func (b *blueprint) cpuCanUpdate() bool { return b.training() && !b.goal.Optimiz
 
 // hostsFast says whether it is known how fast the host updates, so that doing so is
 // worth a thought.
-func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Memory > 0 }
+func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Bandwidth > 0 }
 
 // hostUpdate emits the update of a slab by the host's processor: its gradient comes
 // down, and weights that rest on devices go up. State stays where it is.
@@ -89,16 +92,17 @@ func (e *emitter) cpuWeights(k int) int {
 	return id
 }
 
-// holdLanded lets what came to the host for an update live until that of some later
-// slab comes, or of the last, so that copies do not wait for the processor.
-func (e *emitter) holdLanded(spans []span) {
+// cpuUpdateHolds lets what came to the host for an update live until that of some later
+// slab comes, or of the last, so that copies do not wait for the CPU.
+func (e *emitter) cpuUpdateHolds() (holds []pass.Hold) {
 	for i, ids := range e.landed {
 		if later := min(i+cpuUpdatesAhead, len(e.landed)-1); later > i && len(e.landed[later]) > 0 {
 			for _, id := range ids {
-				spans[id].to = max(spans[id].to, spans[e.landed[later][0]].from)
+				holds = append(holds, pass.Hold{Buffer: id, Until: e.landed[later][0]})
 			}
 		}
 	}
+	return holds
 }
 
 // updateTime is how long the update of a slab takes.
@@ -110,11 +114,12 @@ func (b *blueprint) updateSeconds() ([]updateTime, error) {
 		return b.updateTimes, nil
 	}
 	b.updateTimes = make([]updateTime, len(b.slabs.list))
+	device, host := b.site.timing(), sim.NewTiming(b.site.CPU, dtype.F32)
 	for k := range b.slabs.list {
 		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
 			t := &b.updateTimes[k]
-			t.device += b.site.Rates.Time(call).Seconds()
-			t.host += b.site.CPU.Time(call).Seconds()
+			t.device += device.Time(call).Seconds()
+			t.host += host.Time(call).Seconds()
 		})
 		if err != nil {
 			return nil, err

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"spillway/device/sim"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -19,7 +20,7 @@ const wordy = `{"model_type":"llama","vocab_size":60000,"hidden_size":128,"num_h
 "num_attention_heads":4,"num_key_value_heads":4,"intermediate_size":512,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":512}`
 
-var wordyRates = sim.Rates{Matrix: 1e12, Memory: 1e12, In: 1e10, Out: 1e10}
+var wordyRates = machine.Device{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e12, Link: machine.Link{In: 1e10, Out: 1e10}}
 
 // without is the plan in which nothing trails.
 func without(p *plan.Plan) *plan.Plan {
@@ -66,7 +67,7 @@ func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) strategy
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	if err := plan.Verify(p); err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +80,11 @@ func apart(p *plan.Plan, site Site) {
 		if s.CarriesOver {
 			b := &p.Buffers[s.Src]
 			arena := &p.Arenas[b.Arena]
-			b.Offset = alignUp(arena.Bytes, site.Alignment)
+			b.Offset = pass.AlignUp(arena.Bytes, site.Alignment)
 			arena.Bytes = b.Offset + b.Bytes
 		}
 	}
-	order(p)
+	pass.Order(p)
 }
 
 // Where weights stay on the device, nothing at the start of an iteration needs what trails
@@ -148,7 +149,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		order(p)
+		pass.Order(p)
 		if !carriesOver(p) {
 			continue
 		}

@@ -33,9 +33,6 @@ type Plan struct {
 	// FP32Modules are computed in f32 whatever the precision, NoQuantize are not
 	// quantized by QLoRA: names of modules or their last parts, or re:PATTERN.
 	FP32Modules, NoQuantize []string
-
-	Clip      float64
-	MaxMemory string
 }
 
 // NewPlan is a plan with the defaults: AdamW, a micro-batch of one sequence, and where
@@ -64,12 +61,12 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 		o.StatePolicy, err = optim.ParsePolicy(text)
 		return err
 	})
-	within(f, &p.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
+	within(f, &o.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
 	p.adapterFlags(f)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap)
-	f.StringVar(&p.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
+	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", planner.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
 }
@@ -233,21 +230,4 @@ func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Job, error
 	}
 	job, _, err := m.FastestBatch(o, MaxMicroBatchSize)
 	return job, err
-}
-
-// Limit reads the limit on memory.
-func (p *Plan) Limit(o *spillway.Options) error {
-	if o.Clip = p.Clip > 0; p.MaxMemory == "" {
-		return nil
-	}
-	here, err := o.Memory()
-	if err != nil {
-		return err
-	}
-	limit, err := placement.ParseMemory(p.MaxMemory, here)
-	if err != nil {
-		return &SettingError{err}
-	}
-	o.MaxMemory = &limit
-	return nil
 }

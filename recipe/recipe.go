@@ -27,6 +27,7 @@ import (
 	"spillway"
 	"spillway/data"
 	"spillway/optim"
+	"spillway/run"
 )
 
 // Recipe is a fine-tuning run: a model, what to train it on, and how. New gives one with
@@ -212,16 +213,9 @@ func (o *Output) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
 }
 
-// SettingError is a setting that cannot be as it is, or that contradicts another.
-type SettingError struct{ Err error }
-
-func (e *SettingError) Error() string { return e.Err.Error() }
-
-// Unwrap gives what is wrong.
-func (e *SettingError) Unwrap() error { return e.Err }
-
+// settingErrorf is an error of settings that contradict each other.
 func settingErrorf(format string, args ...any) error {
-	return &SettingError{fmt.Errorf(format, args...)}
+	return &run.SettingError{Err: fmt.Errorf(format, args...)}
 }
 
 // Check refuses settings that contradict each other.

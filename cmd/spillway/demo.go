@@ -187,7 +187,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	if err != nil {
 		return r, err
 	}
-	if err := showPlan(d.text, job, 0, here.Reason); err != nil {
+	if err := showPlan(d.text, job, here.Reason); err != nil {
 		return r, err
 	}
 	loader, err := data.NewLoader(texts(strings.SplitAfter(demoText, "\n\n\n")), data.Config{Length: demoSeq})
@@ -201,8 +201,8 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	shown := &progress{Monitor: finetune.NewMonitor(job, here), line: term.NewLine(d.sh.err), log: d.text, milestone: max(d.iterations/10, 1), patience: d.patience, stop: stop}
-	result, err := job.Train(ctx, train.NewTokens(loader), train.Config{
-		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
+	result, err := train.Run(ctx, job, train.NewTokens(loader), train.Config{
+		Iterations: d.iterations, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
 		Save:   &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},
 		Report: func(report train.Report) { shown.Monitor.Report(report); shown.report(report) }, Notice: shown.line.Print,
 	})
@@ -267,11 +267,14 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 	if err != nil {
 		return "", err
 	}
-	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
+	if err := job.Start(); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	g, err := generate.New(job, prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
 	for _, err := range g.All(ctx) {
 		if err != nil {
 			return "", err

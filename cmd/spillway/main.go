@@ -22,6 +22,7 @@ import (
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 	"spillway/recipe"
+	spillwayrun "spillway/run"
 )
 
 func main() {
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, sh shell) int {
 // misused says whether an error is a mistake in the command line or in a recipe.
 func misused(err error) bool {
 	var usage usageError
-	var setting *recipe.SettingError
+	var setting *spillwayrun.SettingError
 	var file *recipe.Error
 	return errors.As(err, &usage) || errors.As(err, &setting) || errors.As(err, &file)
 }

@@ -111,9 +111,6 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	}
 	o := p.Complete(device)
 	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
-	if err := p.Limit(&o); err != nil {
-		return nil, err
-	}
 	job, largest, err := ask.planned(m, p, o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {
@@ -137,7 +134,7 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, p.Clip), machineReport{at.Machine, at.Machine.String(), device.Name}
+	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil
 }

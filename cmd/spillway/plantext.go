@@ -89,11 +89,11 @@ func (r *planReport) write(w io.Writer) error {
 
 // showPlan tells the plan of a job to people, before it runs, and why its device was
 // chosen.
-func showPlan(w io.Writer, job *spillway.Job, clip float64, why string) error {
+func showPlan(w io.Writer, job *spillway.Job, why string) error {
 	r := describePlan(job, nil)
 	r.deviceReason = why
 	m := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options, clip), machineReport{m, m.String(), job.Options.Device}
+	r.Goal, r.Machine = describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
 	if err := r.write(w); err != nil {
 		return err
 	}

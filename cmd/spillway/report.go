@@ -184,7 +184,7 @@ type goalReport struct {
 }
 
 // describeGoal is the goal with everything filled in.
-func describeGoal(o spillway.Options, clip float64) goalReport {
+func describeGoal(o spillway.Options) goalReport {
 	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision.String()}
 	for _, e := range o.Exceptions {
 		if e.Type == dtype.F32 {
@@ -194,7 +194,7 @@ func describeGoal(o spillway.Options, clip float64) goalReport {
 		}
 	}
 	if o.Task != spillway.Infer {
-		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), clip
+		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
 	}
 	if o.Task == spillway.LoRA || o.Task == spillway.QLoRA {
 		r.Rank, r.Adapters = o.Adapters.Rank, adapterTraits(o.Adapters)

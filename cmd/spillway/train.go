@@ -126,7 +126,7 @@ func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
 	shown.Monitor = run.Monitor
-	if err := showPlan(text, run.Job, r.Clip, run.Rig.Reason); err != nil {
+	if err := showPlan(text, run.Job, run.Rig.Reason); err != nil {
 		return result, err
 	}
 	if err := showCorpus(text, run.Corpus.Summary); err != nil {
