@@ -47,7 +47,7 @@ nothing behind.`,
 	var o quantizeOptions
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "nf4", "`"+quant.Aliases("|")+"`")
-	f.BoolVar(&o.double, "double", true, "quantize the scales of nf4 and fp4 too (double quantization)")
+	f.BoolVar(&o.double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
