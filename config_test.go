@@ -49,7 +49,7 @@ func TestThresholds(t *testing.T) {
 		peak, losses, _, _ := standard(t, o, 3)
 		run := func(checkpoint, offload float64) (spillway.MemoryStats, string) {
 			c := described(t)
-			c.MaxMemory, c.MicroBatches, c.CheckpointThreshold, c.OffloadThreshold = fmt.Sprint(peak), 1, checkpoint, offload
+			c.MaxMemory, c.MicroBatches, c.Bounds.SaveBelow, c.Bounds.StayBelow = fmt.Sprint(peak), 1, checkpoint, offload
 			w := wrap(t, o.net(), c)
 			if got := step(t, w, o.batch, 3); !slices.Equal(got, losses) {
 				t.Errorf("%s, thresholds %v and %v: losses %v, want %v", o.name, checkpoint, offload, got, losses)
@@ -81,7 +81,7 @@ func TestPrefetchSizeIsTheWindow(t *testing.T) {
 	var last int64
 	for _, n := range []int{1, 2, 4} {
 		c := described(t)
-		c.Strategy, c.Prefetch = "cpu-offload", n
+		c.Strategy, c.Bounds.Prefetch = "cpu-offload", n
 		w := wrap(t, o.net(), c)
 		forward(t, w, o.inputs())
 		if want := fmt.Sprintf("prefetch depth %d", n); !strings.Contains(w.Strategy(), want) {
@@ -191,7 +191,7 @@ func TestMemoryStatsAreReal(t *testing.T) {
 			}
 			checkModules(t, s, stateDict(t, w), strategy)
 			checkSwaps(t, s, strategy, n)
-			for _, word := range []string{strategy, s.Modules[0].Name, "swaps"} {
+			for _, word := range []string{w.Strategy(), s.Modules[0].Name, "swaps"} {
 				if !strings.Contains(s.String(), word) {
 					t.Errorf("%s, %s: no %q in %s", o.name, strategy, word, s)
 				}

@@ -17,9 +17,9 @@ func (w *Wrapped) open() (err error) {
 		if err != nil {
 			return err
 		}
-		w.devices, w.opened, w.here = here.Devices, here.Devices, here.Machine
+		w.devices, w.opened, w.machine = here.Devices, here.Devices, here.Machine
 		if w.devices[0].Info().OnHost && here.Reason != "" {
-			w.notice(fmt.Sprintf("device: CPU (%s)", here.Reason))
+			w.note(fmt.Sprintf("device: CPU (%s)", here.Reason))
 		}
 	}
 	if w.c.Disk != "" {
@@ -28,7 +28,7 @@ func (w *Wrapped) open() (err error) {
 		}
 	}
 	if len(w.opened) == 0 {
-		w.here, err = rig.Describe(w.devices, o)
+		w.machine, err = rig.Describe(w.devices, o)
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 // several is the processor as so many devices of a thread each.
 func several(t testing.TB, n int) spillway.Config {
-	return spillway.Config{Machine: parse(t, fmt.Sprintf("%dxgpu:2GiB,host:8GiB", n)), Devices: slices.Repeat([]string{"cpu:threads=1"}, n), Seed: 3}
+	return spillway.Config{Options: spillway.Options{Machine: parse(t, fmt.Sprintf("%dxgpu:2GiB,host:8GiB", n))}, Devices: slices.Repeat([]string{"cpu:threads=1"}, n), Seed: 3}
 }
 
 // near says whether losses agree but for the order of sums.
@@ -122,7 +122,7 @@ func TestDevicesAreUsedWhereThatPays(t *testing.T) {
 func TestCardsAreLookedFor(t *testing.T) {
 	o := ownModels()[2]
 	_, want, _, _ := standard(t, o, 3)
-	w := wrap(t, o.net(), spillway.Config{Seed: 3, MicroBatches: 1})
+	w := wrap(t, o.net(), spillway.Config{Options: spillway.Options{MicroBatches: 1}, Seed: 3})
 	got := step(t, w, o.batch, 3)
 	if !near(got, want) {
 		t.Errorf("losses %v, on the processor %v", got, want)
@@ -136,7 +136,7 @@ func TestCardsAreLookedFor(t *testing.T) {
 // This computer can be several devices, too.
 func TestSeveralDevicesOfThisComputer(t *testing.T) {
 	o := ownModels()[2]
-	w := wrap(t, o.net(), spillway.Config{Devices: []string{"cpu:threads=1", "cpu:threads=1"}, Strategy: "zero-3"})
+	w := wrap(t, o.net(), spillway.Config{Options: spillway.Options{Strategy: "zero-3"}, Devices: []string{"cpu:threads=1", "cpu:threads=1"}})
 	losses := step(t, w, o.batch, 10)
 	if losses[9] >= losses[0] || !strings.Contains(w.Strategy(), "2 devices") {
 		t.Errorf("%s: %v", w.Strategy(), losses)

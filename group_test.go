@@ -53,7 +53,7 @@ func groupChild(config string) error {
 	if err != nil {
 		return err
 	}
-	_, err = job.Train(context.Background(), train.NewTokens(l), train.Config{Iterations: 3})
+	_, err = train.Run(context.Background(), job, train.NewTokens(l), train.Config{Iterations: 3})
 	if full := new(device.OutOfMemoryError); errors.As(err, &full) {
 		fmt.Println("refused", full.Limit)
 		err = nil

@@ -194,9 +194,9 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 			{"replan", func() error {
 				c := w.Config()
 				c.Strategy = []string{"", "standard", "checkpointing", "optimizer-offload", "cpu-offload", "disk-offload"}[r.IntN(6)]
-				c.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
-				if c.CheckpointThreshold, c.OffloadThreshold = 0, 0; c.Strategy == "" {
-					c.CheckpointThreshold, c.OffloadThreshold = float64(r.IntN(3))/2, float64(r.IntN(3))/2
+				c.Bounds.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
+				if c.Bounds.SaveBelow, c.Bounds.StayBelow = 0, 0; c.Strategy == "" {
+					c.Bounds.SaveBelow, c.Bounds.StayBelow = float64(r.IntN(3))/2, float64(r.IntN(3))/2
 				}
 				return w.Replan(c)
 			}},
@@ -272,7 +272,7 @@ func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, 
 
 func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, told []string, err error) {
 	t.Helper()
-	_, err = job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: n,
+	_, err = train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: n,
 		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { told = append(told, s) }})
 	return losses, told, err
 }

@@ -52,8 +52,8 @@ func open(t testing.TB, name string) *spillway.Model {
 	return m
 }
 
-// start plans a job with room for everything and starts it on a device.
-func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+// planned plans a job with memory for everything, on a device.
+func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Job {
 	t.Helper()
 	dev := openDevice(t)
 	o.On = []device.Device{dev}
@@ -64,16 +64,22 @@ func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
+	return job
+}
+
+// start plans a job and starts it.
+func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+	t.Helper()
+	job := planned(t, m, o)
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return job, e
+	return job, job.Executor()
 }
 
 // repeated is a feed that gives the same batch for ever: the bytes of its parts,

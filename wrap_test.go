@@ -115,7 +115,7 @@ func ownModels() []own {
 
 // described is a machine on which plans do not depend on where the test runs.
 func described(t testing.TB) spillway.Config {
-	return spillway.Config{Machine: parse(t, "cpu:1GiB,host:4GiB"), Devices: []string{"cpu:threads=1"}, Seed: 3}
+	return spillway.Config{Options: spillway.Options{Machine: parse(t, "cpu:1GiB,host:4GiB")}, Devices: []string{"cpu:threads=1"}, Seed: 3}
 }
 
 // wrap wraps a model, closed when the test ends.
@@ -311,9 +311,9 @@ func TestNoSilentFallback(t *testing.T) {
 		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "zero-2" }, []string{"several devices, there is one"}},
 		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model-parallel" }, []string{"several devices, there is one"}},
 		"more free than there is":  {func(c *spillway.Config) { c.ReservedMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
-		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 samples", "3 micro-batches"}},
-		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.OffloadThreshold = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
-		"a share above one":        {func(c *spillway.Config) { c.OffloadThreshold = 1.5 }, []string{"1.5"}},
+		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 sequences", "3 micro-batches"}},
+		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.Bounds.StayBelow = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
+		"a share above one":        {func(c *spillway.Config) { c.Bounds.StayBelow = 1.5 }, []string{"1.5"}},
 		"a device that is not":     {func(c *spillway.Config) { c.Devices = []string{"tpu:0"} }, []string{"tpu"}},
 		"no room for anything":     {func(c *spillway.Config) { c.MaxMemory = "1000" }, []string{"needs", "1000 B"}},
 		"adapters out of thin air": {func(c *spillway.Config) { c.Task = spillway.LoRA }, []string{"Config.Adapters"}},
@@ -417,8 +417,8 @@ func TestWrappedTrainingIsTraining(t *testing.T) {
 		}
 		m := spillway.Define(o.name, func() (nn.Model, error) { return o.net(), nil })
 		m.Seed = 3
-		_, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq})
-		run, err := train.New(e, feed, train.Config{Seed: 3})
+		job, _ := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq})
+		run, err := train.New(job, feed, train.Config{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func whole(p *plan.Plan) *plan.Plan {
 
 // shared is a plan in which everything streams, for some devices, of which the host may
 // update every other slab, clipped ones in the next iteration.
-func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
+func shared(t testing.TB, devices int, updatedByCPU, clipped bool) *plan.Plan {
 	t.Helper()
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
@@ -50,7 +50,7 @@ func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
 		c.Devices, c.DelayedUpdates, c.UpdatedByCPU = devices, clipped, make([]bool, slabs)
 		for k := range c.UpdatedByCPU {
-			c.UpdatedByCPU[k] = hosted && k%2 == 1
+			c.UpdatedByCPU[k] = updatedByCPU && k%2 == 1
 		}
 		return c
 	})
@@ -60,7 +60,7 @@ func shared(t testing.TB, devices int, hosted, clipped bool) *plan.Plan {
 	return p
 }
 
-// on starts a plan with fresh weights, each device made anew.
+// on starts a plan with random initial weights, each device made anew.
 func on(t testing.TB, p *plan.Plan, open func() device.Device) *executor.Executor {
 	t.Helper()
 	if len(p.Devices) == 1 {
@@ -122,8 +122,8 @@ func TestOverlapChangesNothing(t *testing.T) {
 	}
 }
 
-// What the host's processor waits for of the iteration before is what that one has
-// recorded, although the next has been given to the card meanwhile.
+// What the CPU waits for of the iteration before is what that one has
+// recorded, although the next has been given to the GPU meanwhile.
 func TestTheHostWaitsForPreviousCopiesOfGPUs(t *testing.T) {
 	p := shared(t, 1, true, true)
 	waits := 0
@@ -136,7 +136,7 @@ func TestTheHostWaitsForPreviousCopiesOfGPUs(t *testing.T) {
 		t.Fatal("the host waits for nothing of the iteration before")
 	}
 	start := func(p *plan.Plan, before func() error) *executor.Executor {
-		e, err := executor.New(p, []device.Device{card{newOutward(before)}, cpu.Open(cpu.Options{Threads: 1})})
+		e, err := executor.New(p, []device.Device{gpu{newOutward(before)}, cpu.Open(cpu.Options{Threads: 1})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func streamed(t testing.TB) *plan.Plan {
 	return p
 }
 
-// prepared starts a plan on a device with fresh weights.
+// prepared starts a plan on a device with random initial weights.
 func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor {
 	t.Helper()
 	e, err := executor.New(p, []device.Device{dev})
@@ -47,7 +47,7 @@ func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor 
 	return filled(t, e)
 }
 
-// filled is an executor with fresh weights, closed when the test ends.
+// filled is an executor with random initial weights, closed when the test ends.
 func filled(t testing.TB, e *executor.Executor) *executor.Executor {
 	t.Helper()
 	t.Cleanup(func() { e.Close() })

@@ -2,12 +2,14 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/shape"
 	"spillway/spec"
@@ -162,7 +164,7 @@ func (b *blueprint) shares(block int) bool {
 // a trained slab: then only the vertical order sums its gradient block by block.
 func (b *blueprint) entangled() bool {
 	for k, s := range b.slabs.list {
-		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && indexOf(b.slabs.of[b.trained], k) < 0) {
+		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && slices.Index(b.slabs.of[b.trained], k) < 0) {
 			return true
 		}
 	}
@@ -198,7 +200,7 @@ func (b *blueprint) layParts() {
 		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
-		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: alignUp(b.batchBytes, b.site.Alignment)}
+		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(b.batchBytes, b.site.Alignment)}
 		b.batchBytes = part.Offset + p.Type.Bytes()
 		b.parts = append(b.parts, part)
 		b.partAt[p.Name] = part
@@ -212,7 +214,7 @@ func (b *blueprint) layConsts() {
 			if _, ok := b.constAt[key]; ok {
 				continue
 			}
-			c := plan.Const{Name: port.Name, Data: port.Data, Offset: alignUp(b.constBytes, b.site.Alignment)}
+			c := plan.Const{Name: port.Name, Data: port.Data, Offset: pass.AlignUp(b.constBytes, b.site.Alignment)}
 			b.constBytes = c.Offset + int64(len(c.Data))
 			b.consts = append(b.consts, c)
 			b.constAt[key] = c

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -34,10 +35,12 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) stra
 	if err != nil {
 		return nil, err
 	}
-	order(p)
-	if p.Forecast, err = forecast(p, site); err != nil {
+	pass.Order(p)
+	p, f, err := captureIfFaster(p, site)
+	if err != nil {
 		return nil, err
 	}
+	p.Forecast = f
 	p.Strategy, p.Strategies, p.Reason = strategy.Title(c), strategy.Names(c), "it was asked for"
 	return p, plan.Verify(p)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -13,8 +14,9 @@ func (b *blueprint) emit(c strategy.Choice) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.packed()
-	return d.finish(), nil
+	d.Pack()
+	d.Finish()
+	return d.plan, nil
 }
 
 // draft writes the plan of a choice but for the places of its buffers.
@@ -185,7 +187,7 @@ func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) in
 
 func (e *emitter) count(class plan.Class, arena int, bytes int64) {
 	at := &e.p.Arenas[arena].Bytes
-	*at = alignUp(*at, e.b.site.Alignment) + bytes
+	*at = pass.AlignUp(*at, e.b.site.Alignment) + bytes
 	if arena >= e.host && !e.cpuUpdating && (class == plan.Master || class == plan.State) {
 		e.state.add(bytes, arena > e.host)
 	}

@@ -10,6 +10,7 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -89,7 +90,7 @@ func forecastOf(t *testing.T, b *blueprint, c strategy.Choice) (float64, int64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	f, err := forecast(p, b.site)
 	if err != nil {
 		t.Fatal(err)

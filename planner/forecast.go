@@ -12,25 +12,24 @@ import (
 	"spillway/trace"
 )
 
-// forecast carries the plan, whose lanes are ordered, out on virtual devices and reports
-// what an iteration among many took. Where the device may capture iterations and that is
-// no slower, the plan becomes one that does.
-func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
+// captureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
+// iterations are captured as a graph: where the device can and that is no slower. It returns
+// the plan that is to be taken.
+func captureIfFaster(p *plan.Plan, site Site) (*plan.Plan, *plan.Forecast, error) {
 	if !capturable(p, site) {
-		return forecastAs(p, site)
+		f, err := forecast(p, site)
+		return p, f, err
 	}
 	captured := p.Capture()
-	f, err := forecastAs(captured, site)
-	if err == nil && carriesOver(p) {
-		var overlapped *plan.Forecast
-		if overlapped, err = forecastAs(p, site); err == nil && overlapped.StepSeconds < f.StepSeconds {
-			return overlapped, nil
-		}
+	f, err := forecast(captured, site)
+	if err != nil || !carriesOver(p) {
+		return captured, f, err
 	}
-	if err == nil {
-		*p = *captured
+	overlapped, err := forecast(p, site)
+	if err == nil && overlapped.StepSeconds < f.StepSeconds {
+		return p, overlapped, nil
 	}
-	return f, err
+	return captured, f, err
 }
 
 // capturable says whether iterations of a plan can be captured on the device of a site: one
@@ -40,8 +39,8 @@ func capturable(p *plan.Plan, site Site) bool {
 	return (captures || site.Rates.Kernel > 0) && p.CanCapture()
 }
 
-// forecastAs is the forecast of a plan as it is.
-func forecastAs(p *plan.Plan, site Site) (*plan.Forecast, error) {
+// forecast runs a plan on virtual devices and reports what an iteration among many took.
+func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)

@@ -11,6 +11,7 @@ import (
 	"spillway/graph"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -93,7 +94,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 				t.Errorf("%d, %s: %d bytes of %s, at a glance %d", n, strategy.Title(c.choice), a.Bytes, a.Name, c.arenas[i])
 			}
 		}
-		order(p)
+		pass.Order(p)
 		f, err := forecast(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func (e *emitter) trained(u use) []int {
 	var list []int
 	for _, id := range e.b.model.Blocks[u.block].Params {
 		k := e.b.slabs.at[id].slab
-		if !e.b.model.Params[id].Frozen && indexOf(list, k) < 0 {
+		if !e.b.model.Params[id].Frozen && slices.Index(list, k) < 0 {
 			list = append(list, k)
 		}
 	}
@@ -118,7 +118,7 @@ func (e *emitter) squares(k int) error {
 		into = plan.Binding{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
 	}
 	step := plan.Instruction{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, MicroBatch: -1, Program: e.programID(l), Bindings: []plan.Binding{
-		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
+		{Region: plan.InGrad, Index: slices.Index(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
 	if l.Frame > 0 {
 		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, owner, l.Frame)
 		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InFrame, Buffer: scratch})

@@ -20,7 +20,7 @@ func TestForecastsHandOverWhatIsNotNoted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := forecast(p, s.b.site)
+		p, f, err := captureIfFaster(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -203,7 +204,7 @@ func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
 		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {
-			t.plans[i] = t.drafts[i].p
+			t.plans[i] = t.drafts[i].plan
 		}
 		return err
 	})
@@ -212,7 +213,7 @@ func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	}
 	for _, d := range t.drafts {
 		if d != nil {
-			t.steps += d.steps()
+			t.steps += len(d.plan.Instructions)
 		}
 	}
 	return t, nil
@@ -225,43 +226,48 @@ func (t *draftPair) all(do func(*draft)) *plan.Plan {
 		do(t.drafts[i])
 		return nil
 	})
-	return t.arenas(t.plans, t.drafts[0].c)
+	return t.arenas(t.plans, t.drafts[0].choice)
 }
 
 // least is what the plan takes at least: what is alive in its arenas at once.
-func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.least() }) }
+func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.Least() }) }
 
 // packed is what it takes with a place for every buffer. Frees are left out, they take no
 // time.
-func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.packed() }) }
+func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.Pack() }) }
 
 // leaves says whether something leaves a device, and loosen lets it keep its bytes for a
 // while.
-func (t *draftPair) hasOutgoing() bool { return len(t.drafts[0].outgoing) > 0 }
+func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
 
-func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.delayReuse(loose) }) }
+func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.DelayReuse(loose) }) }
 
-// forecast of the packed plan; of miniatures only the seconds are the model's.
-func (t *draftPair) forecast() (*plan.Forecast, error) {
+// forecast of the packed plan, and whether its iterations are captured; of miniatures only
+// the seconds are the model's.
+func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	var of [2]*plan.Forecast
-	err := t.each(func(i int) (err error) {
-		order(t.plans[i])
-		of[i], err = forecast(t.plans[i], t.on[i].site)
+	var plans [2]*plan.Plan
+	err = t.each(func(i int) (err error) {
+		pass.Order(t.plans[i])
+		plans[i], of[i], err = captureIfFaster(t.plans[i], t.on[i].site)
 		return err
 	})
-	if err != nil || t.whole() {
-		return of[0], err
+	if err != nil {
+		return nil, false, err
 	}
-	f := *of[1]
-	f.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, f.StepSeconds})
-	return &f, nil
+	if t.whole() {
+		return of[0], plans[0].Captured, nil
+	}
+	extrapolated := *of[1]
+	extrapolated.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, of[1].StepSeconds})
+	return &extrapolated, false, nil
 }
 
 // drop gives the memory of the plans back, for those to come.
 func (t *draftPair) drop() {
 	for i, d := range t.drafts {
 		if d != nil {
-			t.on[i].spare = spareMemory{d.p.Buffers[:0], d.p.Instructions[:0]}
+			t.on[i].spare = spareMemory{d.plan.Buffers[:0], d.plan.Instructions[:0]}
 		}
 	}
 	t.drafts, t.plans = [2]*draft{}, [2]*plan.Plan{}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"spillway/autograd"
@@ -9,6 +10,7 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/shape"
 )
@@ -91,7 +93,7 @@ func (b *blueprint) offsetsOf(block int) string {
 	for _, id := range b.model.Blocks[block].Params {
 		at := b.slabs.at[id]
 		q := b.slabs.list[at.slab].Params[at.index]
-		fmt.Fprintf(&s, "%d:%d:%d ", indexOf(b.slabs.of[block], at.slab), q.Offset, q.Element)
+		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(b.slabs.of[block], at.slab), q.Offset, q.Element)
 	}
 	return s.String()
 }
@@ -142,7 +144,7 @@ func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate 
 func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
 	at, bytes := map[int]int64{}, int64(0)
 	for i, v := range keep {
-		at[i] = alignUp(bytes, align)
+		at[i] = pass.AlignUp(bytes, align)
 		bytes = at[i] + j.Program.Type(v).Bytes()
 	}
 	return at, bytes

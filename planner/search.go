@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -25,7 +26,10 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	order(p)
+	pass.Order(p)
+	if best.captured && p.CanCapture() {
+		p = p.Capture()
+	}
 	if err := g.Constraints.SatisfiedBy(m, p); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
@@ -92,6 +96,7 @@ type candidate struct {
 	// bound: seconds is only what products or transfers alone take.
 	bound    bool
 	forecast *plan.Forecast
+	captured bool // iterations are captured as a graph
 }
 
 // run searches all families, then climbs from the best.
@@ -315,7 +320,7 @@ func (s *search) simulate(c *candidate) error {
 	}
 	s.last = nil // its steps are ordered now
 	var err error
-	if c.forecast, err = s.trial.forecast(); err != nil {
+	if c.forecast, c.captured, err = s.trial.forecast(); err != nil {
 		return err
 	}
 	s.simulated += s.trial.steps

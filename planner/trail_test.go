@@ -10,6 +10,7 @@ import (
 	"spillway/device/sim"
 	"spillway/graph"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -66,7 +67,7 @@ func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) strategy
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	if err := plan.Verify(p); err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +80,11 @@ func apart(p *plan.Plan, site Site) {
 		if s.CarriesOver {
 			b := &p.Buffers[s.Src]
 			arena := &p.Arenas[b.Arena]
-			b.Offset = alignUp(arena.Bytes, site.Alignment)
+			b.Offset = pass.AlignUp(arena.Bytes, site.Alignment)
 			arena.Bytes = b.Offset + b.Bytes
 		}
 	}
-	order(p)
+	pass.Order(p)
 }
 
 // Where weights stay on the device, nothing at the start of an iteration needs what trails
@@ -148,7 +149,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		order(p)
+		pass.Order(p)
 		if !carriesOver(p) {
 			continue
 		}

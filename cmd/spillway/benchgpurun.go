@@ -47,11 +47,11 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}
-	e, err := job.StartEmpty()
-	if err != nil {
+	if err := job.StartEmpty(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() { err = errors.Join(err, job.Close()) }()
+	e := job.Executor()
 	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
 		return err
 	}

@@ -89,11 +89,11 @@ func iterateOnCPU(t *testing.T, row *GPURow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.StartEmpty()
-	if err != nil {
+	if err := job.StartEmpty(); err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer job.Close()
+	e := job.Executor()
 	if err := fillNoise(e, job.Spec.Params); err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	}
 	run.milestone, run.patience = max(d.iterations/10, 1), d.patience
 	result, err := run.run(ctx, job, train.NewTokens(loader), train.Config{
-		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
+		Iterations: d.iterations, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},
 	})
 	if err != nil {
@@ -259,11 +259,14 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 	if err != nil {
 		return "", err
 	}
-	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
+	if err := job.Start(); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	g, err := generate.New(job, prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
 	for _, err := range g.All(ctx) {
 		if err != nil {
 			return "", err

@@ -131,7 +131,7 @@ func (g *goal) check() (err error) {
 func (g *goal) options(m machine.Machine, d machine.Device) spillway.Options {
 	o := spillway.Options{
 		Task: spillway.Task(g.task), MicroBatchSize: g.batch, Seq: g.seq, MicroBatches: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, StatePolicy: g.states, NoDecay: optim.DefaultNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
+		Optimizer: g.optim, StatePolicy: g.states, NoDecay: optim.DefaultNoDecay(), Clip: g.clip, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
 	switch g.precision {
 	case "fp16":

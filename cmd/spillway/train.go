@@ -214,7 +214,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if err != nil {
 		return r, err
 	}
-	options.Optimizer = config.Optimizer
+	options.Optimizer = o.optimizer()
 	run, job, err := o.start(sh, text, m, here, options)
 	if err != nil {
 		return r, err
@@ -287,7 +287,7 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	schedule.Warmup = max(schedule.Warmup, o.warmup)
 	dir, err := o.folder(m)
 	return train.Config{
-		Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, JournalEvery: o.journalEvery,
+		Schedule: schedule, LossScale: o.lossScale, Seed: o.seed, JournalEvery: o.journalEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }

@@ -58,7 +58,7 @@ func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, 
 	t.name, c.Report = job.Model.Name, t.report
 	c.Notice = t.line.Print
 	defer planAgainWhenAsked(job)()
-	result, err := job.Train(ctx, feed, c)
+	result, err := train.Run(ctx, job, feed, c)
 	t.line.Done()
 	return result, err
 }

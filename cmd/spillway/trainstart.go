@@ -61,14 +61,9 @@ func (o *trainOptions) plan(m *spillway.Model, options spillway.Options) (*spill
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.planFile, err)
 	}
-	if p.Model != m.Name {
-		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
-	}
-	options.MicroBatchSize, options.Seq, options.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
-	job, err := m.Plan(options)
+	job, err := m.UsePlan(p, options)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", o.planFile, err)
 	}
-	job.Plan = p
 	return job, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -42,16 +43,14 @@ func addConstraintFlags(cmd *cobra.Command) *constraintFlags {
 // apply changes a goal and its options to what is wished. The notices are about
 // what was wished and means nothing, or is done otherwise.
 func (w *constraintFlags) apply(g *goal, o *spillway.Options) (c *deepspeed.Config, notices []string, err error) {
-	here, err := o.Memory()
-	if err != nil {
-		return nil, nil, err
+	here := placement.Memory{Devices: map[int]int64{}}
+	for d := range max(len(o.On), len(o.Machine.Devices)) {
+		here.Devices[d] = math.MaxInt64
 	}
-	if w.maxMemory != "" {
-		limit, err := placement.ParseMemory(w.maxMemory, here)
-		if err != nil {
+	if o.MaxMemory = w.maxMemory; w.maxMemory != "" {
+		if here, err = placement.ParseMemory(w.maxMemory, here); err != nil {
 			return nil, nil, usageError{err}
 		}
-		o.MaxMemory, here = &limit, limit
 	}
 	if w.deviceMap != "" {
 		m, err := w.readMap()
@@ -142,7 +141,7 @@ func (w *constraintFlags) fill(c *deepspeed.Config, g *goal, o *spillway.Options
 		g.optim, o.Optimizer = *c.Optimizer, *c.Optimizer
 	}
 	if c.Clip > 0 {
-		g.clip, o.Clip = c.Clip, true
+		g.clip, o.Clip = c.Clip, c.Clip
 	}
 	o.Constraints = c.Constraints()
 	return nil

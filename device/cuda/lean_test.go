@@ -140,20 +140,16 @@ func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(
 	peak := job.Plan.Peak()
 	l.report("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
 		units.Bytes(peak[plan.OnDevice]), units.Bytes(peak[plan.Pinned]+peak[plan.OnHost]))
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	defer func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			tb.Error(err)
 		}
 	}()
 	l.report("started")
-	if o.StatePolicy.Begin().Active {
-		o.Optimizer = o.StatePolicy.Compressed(o.Optimizer)
-	}
-	t, err := train.New(e, reading(tb, o.Seq), train.Config{Optimizer: o.Optimizer})
+	t, err := train.New(job, reading(tb, o.Seq), train.Config{})
 	if err != nil {
 		tb.Fatal(err)
 	}

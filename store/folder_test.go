@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a folder holds counts as room of it, and is seen without opening it.
-func TestHeldAndRoom(t *testing.T) {
+// What a folder holds counts as its capacity, and is seen without opening it.
+func TestLastCommitAndCapacity(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	before, err := Capacity(dir)
 	must(t, err)
@@ -27,6 +27,6 @@ func TestHeldAndRoom(t *testing.T) {
 	must(t, err)
 	// Others use the disk too; the file is 128 MiB.
 	if before-after > bytes {
-		t.Errorf("room for %d bytes before, %d with 2 x %d of them in use", before, after, bytes)
+		t.Errorf("a capacity of %d bytes before, %d with 2 x %d of them in use", before, after, bytes)
 	}
 }

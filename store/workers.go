@@ -7,27 +7,26 @@ import (
 	"spillway/internal/offheap"
 )
 
-// depth is how many reads or writes of a copy are under way at once: enough to keep a
-// drive busy.
+// depth is how many reads or writes of a copy run at once: enough to keep a drive busy.
 const depth = 4
 
-// crewBytes is the host memory of a crew: two buffers of a chunk for each worker.
+// poolBytes is the host memory of a pool: two buffers of a chunk for each worker.
 const poolBytes = depth * 2 * chunkBytes
 
-// crew is the workers of a queue. A copy is cut into pieces, the workers do them in
-// any order, and the next copy begins when all are done.
+// workerPool is the workers of a queue. A copy is cut into jobs, the workers do them in any
+// order, and the next copy begins when all are done.
 type workerPool struct {
 	jobs   chan job
-	doing  sync.WaitGroup // jobs of the copy under way
+	doing  sync.WaitGroup // jobs of the current copy
 	alive  sync.WaitGroup // workers
 	ending sync.Once
 	memory *offheap.Region
 
 	mu     sync.Mutex
-	failed error // the first of the copy under way
+	failed error // the first error of the current copy
 }
 
-// job is a piece of a copy: read, write, or where both memories are on disk both.
+// job is a part of a copy: a read, a write, or where both memories are on disk, both.
 type job struct {
 	dst, src             *memory
 	dstAt, srcAt         int64

@@ -8,8 +8,8 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Held is the iteration of the state that a folder holds, without opening it as a
-// disk. ErrNone where it holds none.
+// LastCommit is the iteration of the committed state in a folder, without opening it as a
+// disk. ErrNoCommit where there is none.
 func LastCommit(dir string) (iteration int64, err error) {
 	m, err := readManifest(vfs.OS, filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,8 +21,8 @@ func LastCommit(dir string) (iteration int64, err error) {
 	return m.Iteration, nil
 }
 
-// Room is how many bytes a disk in a folder has room for in all, those that it holds
-// now included. The folder need not exist yet.
+// Capacity is how many bytes a disk in a folder can hold in all, those that it holds now
+// included. The folder need not exist yet.
 func Capacity(dir string) (int64, error) {
 	names, err := vfs.OS.List(dir)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
@@ -31,7 +31,7 @@ func Capacity(dir string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	room, err := vfs.OS.Free(dir)
+	capacity, err := vfs.OS.Free(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -43,7 +43,7 @@ func Capacity(dir string) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		room += info.Size
+		capacity += info.Size
 	}
-	return room, nil
+	return capacity, nil
 }

@@ -1,4 +1,4 @@
-package spillway
+package journal
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"spillway/store"
 )
 
-// tape is memory on a disk that is written and read from its start on.
+// tape is memory on a disk that is written, and read, from its start to its end.
 type tape struct {
 	memory, stage device.Memory
 	queue         device.Queue
 }
 
-// tapeStage is the host memory that bytes pass on their way to a tape and back.
+// tapeStage is the size in bytes of the host buffer between the tape and its users.
 const tapeStage = 4 << 20
 
 func newTape(disk *store.Disk, bytes int64) (t *tape, err error) {
@@ -47,12 +47,12 @@ func (t *tape) close() error {
 func (t *tape) writer() *tapeWriter { return &tapeWriter{tape: t} }
 func (t *tape) reader() *tapeReader { return &tapeReader{tape: t} }
 
-// parts are so many bytes of the stage, and those of the tape at an offset.
-func (t *tape) parts(at, n int64) (stage, tape device.Buffer) {
+// buffers gives the first n bytes of the stage, and n bytes of the tape at an offset.
+func (t *tape) buffers(at, n int64) (stage, tape device.Buffer) {
 	return device.Buffer{Memory: t.stage, Bytes: n}, device.Buffer{Memory: t.memory, Offset: at, Bytes: n}
 }
 
-// tapeWriter fills the stage and empties it to the tape.
+// tapeWriter collects bytes in the stage and copies it to the tape when it is full.
 type tapeWriter struct {
 	*tape
 	at     int64 // on the tape
@@ -72,9 +72,9 @@ func (w *tapeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush empties the stage.
+// Flush copies what is in the stage to the tape.
 func (w *tapeWriter) Flush() error {
-	stage, tape := w.parts(w.at, w.filled)
+	stage, tape := w.buffers(w.at, w.filled)
 	if err := w.queue.Copy(tape, stage); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *tapeWriter) Flush() error {
 	return w.queue.Sync()
 }
 
-// tapeReader fills the stage from the tape and empties it.
+// tapeReader reads the tape through the stage.
 type tapeReader struct {
 	*tape
 	at   int64  // on the tape
@@ -95,7 +95,7 @@ func (r *tapeReader) Read(p []byte) (int, error) {
 		if n == 0 {
 			return 0, io.EOF
 		}
-		stage, tape := r.parts(r.at, n)
+		stage, tape := r.buffers(r.at, n)
 		if err := errors.Join(r.queue.Copy(stage, tape), r.queue.Sync()); err != nil {
 			return 0, err
 		}

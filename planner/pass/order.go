@@ -1,4 +1,4 @@
-package planner
+package pass
 
 import (
 	"slices"
@@ -7,43 +7,45 @@ import (
 	"spillway/plan"
 )
 
-// order fills After: a step waits for the last steps of other lanes that touched
-// bytes it touches, unless both only read. What follows from an earlier wait is
-// left out. Then trail finds what the end of an iteration need not wait for.
+// Order fills After: an instruction waits for the last instructions of other lanes that
+// touched bytes it touches, unless both only read. A wait that follows from another one is
+// left out. Then carryOver finds what the end of an iteration need not wait for.
 //
-// A step touches whole buffers. So it is enough to know, by buffer, who touched it
-// last, and when a buffer that is no home comes alive, which ones had its bytes
-// before.
-func order(p *plan.Plan) {
+// An instruction touches whole buffers. So it is enough to know, by buffer, who touched it
+// last, and when a buffer that is no home comes alive, which ones had its bytes before.
+func Order(p *plan.Plan) {
 	o := &orderer{p: p, lanes: len(p.Devices) * len(plan.Lanes)}
 	o.touched = newTouched(len(p.Buffers), o.lanes)
 	o.known = nobody(len(p.Instructions) * o.lanes)
 	o.last = nobody(o.lanes)
-	o.held = make([]tenancy.Map, len(p.Arenas))
+	o.tenants = make([]tenancy.Map, len(p.Arenas))
 	o.waits = make([]int, 0, 2*len(p.Instructions))
 	accesses := p.Accesses()
 	for i, list := range accesses {
 		if p.Instructions[i].Verb != plan.Free {
-			o.step(i, list)
+			o.order(i, list)
 		}
 	}
 	o.carryOver(accesses)
 }
 
-// orderer walks over the steps of a plan. Steps are numbers, -1 for none.
+// orderer walks over the instructions of a plan, which are numbers here, -1 for none. What
+// is done before an instruction is known by lane: the last instruction of each lane that
+// has surely ended.
 type orderer struct {
-	p       *plan.Plan
-	lanes   int
-	touched touched
-	held    []tenancy.Map // by arena
-	known   []int32       // by step and lane: the last step that is surely done before it
-	last    []int32       // by lane: its last step so far
-	after   []int32       // scratch of step
-	waits   []int         // room for what steps wait for
-	past    []int32       // as known, of the iteration before: see trail
+	p        *plan.Plan
+	lanes    int
+	touched  touched
+	tenants  []tenancy.Map // by arena: who has which bytes
+	known    []int32       // by instruction and lane: what is done before it
+	last     []int32       // by lane: its last instruction so far
+	after    []int32       // scratch: what the instruction at hand must follow
+	waits    []int         // memory for the lists that go into the plan
+	previous []int32       // as known, of the previous iteration: see carryOver
 }
 
-func (o *orderer) step(i int, accesses []plan.Access) {
+// order finds what an instruction must wait for.
+func (o *orderer) order(i int, accesses []plan.Access) {
 	s := &o.p.Instructions[i]
 	l := s.LaneIndex()
 	done := o.doneBefore(i)
@@ -59,8 +61,8 @@ func (o *orderer) step(i int, accesses []plan.Access) {
 	s.After = o.reduce(done, i)
 }
 
-// reduce gives those of o.after that step i must wait for, which knows what is done
-// before it; they are done from then on, with all that they have waited for.
+// reduce gives those of o.after that instruction i must really wait for: the others are
+// done before it anyway. It updates what is done.
 func (o *orderer) reduce(done []int32, i int) []int {
 	slices.SortFunc(o.after, func(a, b int32) int { return int(b - a) })
 	from := len(o.waits)
@@ -78,41 +80,41 @@ func (o *orderer) reduce(done []int32, i int) []int {
 	return nil
 }
 
-// learn notes that a step is done, and all that is done before it.
-func (o *orderer) learn(done []int32, step int) {
-	latest(done, o.doneBefore(step))
-	l := o.p.Instructions[step].LaneIndex()
-	done[l] = max(done[l], int32(step))
+// learn notes that an instruction is done, and all that is done before it.
+func (o *orderer) learn(done []int32, i int) {
+	raise(done, o.doneBefore(i))
+	l := o.p.Instructions[i].LaneIndex()
+	done[l] = max(done[l], int32(i))
 }
 
-// latest raises entries to those of another list.
-func latest(list, than []int32) {
-	for i, at := range than {
+// raise lifts entries to those of another list.
+func raise(list, to []int32) {
+	for i, at := range to {
 		list[i] = max(list[i], at)
 	}
 }
 
-func (o *orderer) doneBefore(step int) []int32 { return o.known[step*o.lanes : (step+1)*o.lanes] }
+func (o *orderer) doneBefore(i int) []int32 { return o.known[i*o.lanes : (i+1)*o.lanes] }
 
-// meet notes that a step touches a buffer, and the steps it must therefore follow.
-func (o *orderer) meet(step, lane int, a plan.Access) {
+// meet notes that an instruction touches a buffer, and which ones it must therefore follow.
+func (o *orderer) meet(i, lane int, a plan.Access) {
 	b := &o.p.Buffers[a.Buffer]
 	if b.Bytes == 0 {
 		return
 	}
 	if !b.Home && !o.touched.alive[a.Buffer] {
 		o.touched.alive[a.Buffer] = true
-		for _, before := range o.held[b.Arena].Take(a.Buffer, b.Offset, b.Offset+b.Bytes) {
+		for _, before := range o.tenants[b.Arena].Take(a.Buffer, b.Offset, b.Offset+b.Bytes) {
 			o.after = o.touched.all(o.after, int(before))
 		}
 	}
 	if !a.Write {
 		o.after = o.touched.writer(o.after, a.Buffer)
-		o.touched.readers(a.Buffer)[lane] = int32(step)
+		o.touched.readers(a.Buffer)[lane] = int32(i)
 		return
 	}
 	o.after = o.touched.all(o.after, a.Buffer)
-	o.touched.write[a.Buffer] = int32(step)
+	o.touched.write[a.Buffer] = int32(i)
 	readers := o.touched.readers(a.Buffer)
 	for l := range readers {
 		readers[l] = -1
@@ -123,8 +125,8 @@ func (o *orderer) meet(step, lane int, a plan.Access) {
 type touched struct {
 	lanes int
 	alive []bool
-	write []int32 // by buffer: the last step that wrote it
-	read  []int32 // by buffer and lane: the last step that read it since
+	write []int32 // by buffer: the last instruction that wrote it
+	read  []int32 // by buffer and lane: the last instruction that read it since
 }
 
 func newTouched(buffers, lanes int) touched {

@@ -1,4 +1,4 @@
-package spillway
+package run
 
 import (
 	"cmp"
@@ -13,22 +13,22 @@ import (
 	"spillway/units"
 )
 
-// MemoryStats say where a model's bytes are and what moved, in bytes.
+// MemoryStats say where the bytes of some runs of one model are and what moved, in bytes.
 type MemoryStats struct {
-	Strategy string         `json:"strategy"` // of what ran last
+	Strategy string         `json:"strategy"` // of the run used last
 	Devices  []DeviceMemory `json:"devices"`
 	Host     TierMemory     `json:"host"`
 	Disk     TierMemory     `json:"disk"`
-	// Parked is what waits in host memory, or in the folder, while another task has
-	// the devices.
+	// Parked is what waits in host memory, or in a file, while another run has the
+	// devices.
 	Parked int64 `json:"parked"`
-	// Modules of what ran last, in the order they run.
+	// Modules of the run used last, in the order they run.
 	Modules []ModuleMemory `json:"modules"`
-	// SwapsIn and SwapsOut count what went to devices and came back since the model was
-	// wrapped, batches and results left out; Routes count everything that moved.
+	// SwapsIn and SwapsOut count what went to devices and came back since the runs began,
+	// batches and results left out; Routes count everything that moved.
 	SwapsIn  executor.Transfers `json:"swaps_in"`
 	SwapsOut executor.Transfers `json:"swaps_out"`
-	Routes   []RouteTraffic     `json:"routes"`
+	Routes   []RouteTransfers   `json:"routes"`
 }
 
 // TierMemory is the memory of a tier, by the plans and as it was allocated.
@@ -49,34 +49,67 @@ type DeviceMemory struct {
 	Peak      int64 `json:"peak"`
 }
 
-// ModuleMemory is the most that a block has at once of each class of bytes. The peaks
-// of different blocks and classes come at different times.
+// ModuleMemory is the most that a block has at once of each class of bytes. The peaks of
+// different blocks and classes come at different times.
 type ModuleMemory struct {
-	Name           string   `json:"name"`
-	Weights        Resident `json:"weights"`
-	Gradients      Resident `json:"gradients"`
-	OptimizerState Resident `json:"optimizer_state"` // masters and moments
-	Activations    Resident `json:"activations"`     // its output, and what is kept for its backward
-	Workspace      Resident `json:"workspace"`       // while it runs
+	Name           string    `json:"name"`
+	Weights        TierBytes `json:"weights"`
+	Gradients      TierBytes `json:"gradients"`
+	OptimizerState TierBytes `json:"optimizer_state"` // master weights and states
+	Activations    TierBytes `json:"activations"`     // its output, and what is saved for its backward
+	Workspace      TierBytes `json:"workspace"`       // while it runs
 }
 
-// Resident is how many bytes rest in each tier; several devices add up.
-type Resident struct {
+// TierBytes is how many bytes are stored in each tier; several devices add up.
+type TierBytes struct {
 	Device int64 `json:"device"`
 	Host   int64 `json:"host"`
 	Disk   int64 `json:"disk"`
 }
 
-// RouteTraffic is what moved on a route.
-type RouteTraffic struct {
+// Transfers is what moved, by route.
+type Transfers map[executor.Route]executor.Transfers
+
+// Plus adds transfers up.
+func (t Transfers) Plus(more map[executor.Route]executor.Transfers) Transfers {
+	sum := Transfers{}
+	maps.Copy(sum, t)
+	for r, m := range more {
+		sum[r] = executor.Transfers{Moves: sum[r].Moves + m.Moves, Bytes: sum[r].Bytes + m.Bytes}
+	}
+	return sum
+}
+
+// RouteTransfers is what moved on a route.
+type RouteTransfers struct {
 	executor.Route
 	executor.Transfers
 }
 
-// MemoryStats of the model as it is now.
-func (w *Wrapped) MemoryStats() MemoryStats {
-	s := MemoryStats{Strategy: w.Strategy()}
-	for _, d := range w.devices {
+// Allocated is the most that was in use of devices that count it, in bytes.
+func (r *Run) Allocated() (sum int64) {
+	for _, d := range r.Options.On {
+		if m, ok := d.(device.Meter); ok {
+			_, most := m.Allocated()
+			sum += most
+		}
+	}
+	return sum
+}
+
+// Moved is what the run has moved since it began.
+func (r *Run) Moved() Transfers {
+	if r.executor == nil {
+		return r.past
+	}
+	return r.past.Plus(r.executor.Transfers())
+}
+
+// Memory is where the bytes of runs on the same devices are. Latest, which may be nil,
+// is the run used last; past is what earlier runs have moved.
+func Memory(devices []device.Device, latest *Run, past Transfers, runs ...*Run) MemoryStats {
+	var s MemoryStats
+	for _, d := range devices {
 		info := d.Info()
 		m := DeviceMemory{Name: info.Name, Limit: info.Limit}
 		if meter, ok := d.(device.Meter); ok {
@@ -84,51 +117,41 @@ func (w *Wrapped) MemoryStats() MemoryStats {
 		}
 		s.Devices = append(s.Devices, m)
 	}
-	for _, r := range []*running{w.state, w.view} {
-		if r != nil && r.e != nil {
+	for _, r := range runs {
+		if r.executor != nil {
 			s.reserve(r)
 		}
+		if r.parked != nil {
+			s.Parked += r.parked.Bytes()
+		}
+		past = past.Plus(r.Moved())
 	}
-	if w.parked != nil {
-		s.Parked = w.parked.Bytes()
+	if latest != nil {
+		s.Strategy, s.Modules = latest.Plan.Strategy, latest.modules()
 	}
-	if w.latest != nil {
-		s.Modules = modules(w.latest.job)
-	}
-	s.count(w.moved())
+	s.count(past)
 	return s
 }
 
-// reserve adds the arenas of an executor.
-func (s *MemoryStats) reserve(r *running) {
-	for i, a := range r.job.Plan.Arenas {
+// reserve adds the arenas of a running run.
+func (s *MemoryStats) reserve(r *Run) {
+	for i, a := range r.Plan.Arenas {
 		to := &s.Host
 		switch a.Tier {
 		case plan.OnDevice:
-			to = &s.Devices[a.Device].TierMemory
-			s.Devices[a.Device].Budget = max(s.Devices[a.Device].Budget, r.job.Plan.Devices[a.Device].Budget)
+			d := &s.Devices[a.Device]
+			to, d.Budget = &d.TierMemory, max(d.Budget, r.Plan.Devices[a.Device].Budget)
 		case plan.OnDisk:
 			to = &s.Disk
 		}
 		to.Predicted += a.Bytes
-		to.Reserved += r.e.ArenaBytes(i)
+		to.Reserved += r.executor.ArenaBytes(i)
 	}
 }
 
-// moved is the traffic of all executors since the model was wrapped.
-func (w *Wrapped) moved() map[executor.Route]executor.Transfers {
-	all := maps.Clone(w.past)
-	for _, r := range []*running{w.state, w.view} {
-		if r != nil && r.e != nil {
-			add(all, r.e.Transfers())
-		}
-	}
-	return all
-}
-
-func (s *MemoryStats) count(moved map[executor.Route]executor.Transfers) {
+func (s *MemoryStats) count(moved Transfers) {
 	for r, t := range moved {
-		s.Routes = append(s.Routes, RouteTraffic{r, t})
+		s.Routes = append(s.Routes, RouteTransfers{r, t})
 		if r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To {
 			continue
 		}
@@ -139,18 +162,18 @@ func (s *MemoryStats) count(moved map[executor.Route]executor.Transfers) {
 			s.SwapsOut = executor.Transfers{Moves: s.SwapsOut.Moves + t.Moves, Bytes: s.SwapsOut.Bytes + t.Bytes}
 		}
 	}
-	slices.SortFunc(s.Routes, func(a, b RouteTraffic) int {
+	slices.SortFunc(s.Routes, func(a, b RouteTransfers) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Class, b.Class))
 	})
 }
 
-// modules finds the most bytes each block has at once.
-func modules(j *Job) []ModuleMemory {
-	list, names := make([]ModuleMemory, len(j.Spec.Blocks)), make([]string, len(j.Spec.Blocks))
-	for i, b := range j.Spec.Blocks {
+// modules finds the most each block has at once, by walking over the plan.
+func (r *Run) modules() []ModuleMemory {
+	list, names := make([]ModuleMemory, len(r.Spec.Blocks)), make([]string, len(r.Spec.Blocks))
+	for i, b := range r.Spec.Blocks {
 		list[i].Name, names[i] = b.Name, b.Name
 	}
-	p := j.Plan
+	p := r.Plan
 	of, now := p.BlocksOf(names), make([]ModuleMemory, len(list))
 	for c := range p.Lives() {
 		block, b := of[c.Buffer], &p.Buffers[c.Buffer]
@@ -168,9 +191,9 @@ func modules(j *Job) []ModuleMemory {
 	return list
 }
 
-// of is the part of a module's memory a class belongs to; what is of no interest goes
-// to the workspace.
-func (m *ModuleMemory) of(c plan.Class) *Resident {
+// of is the part of a module's memory that a class belongs to; what is of no interest
+// goes to the workspace.
+func (m *ModuleMemory) of(c plan.Class) *TierBytes {
 	switch c {
 	case plan.Weight:
 		return &m.Weights
@@ -184,14 +207,14 @@ func (m *ModuleMemory) of(c plan.Class) *Resident {
 	return &m.Workspace
 }
 
-func (r *Resident) in(t plan.Tier) *int64 {
+func (b *TierBytes) in(t plan.Tier) *int64 {
 	switch t {
 	case plan.OnDevice:
-		return &r.Device
+		return &b.Device
 	case plan.OnDisk:
-		return &r.Disk
+		return &b.Disk
 	}
-	return &r.Host
+	return &b.Host
 }
 
 // String is the statistics for people.
@@ -211,6 +234,6 @@ func (s MemoryStats) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (r Resident) String() string {
-	return fmt.Sprintf("%v + %v", units.Bytes(r.Device), units.Bytes(r.Host+r.Disk))
+func (b TierBytes) String() string {
+	return fmt.Sprintf("%v + %v", units.Bytes(b.Device), units.Bytes(b.Host+b.Disk))
 }

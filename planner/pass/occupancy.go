@@ -1,16 +1,15 @@
-package planner
+package pass
 
 import "slices"
 
-// occupancy knows which offsets are taken at which moments. Time is a tree: a node
-// is a stretch of moments, its children the halves of it, leaves are moments. What
-// lies side by side is one range, so that lists stay short however many spans there
-// are.
+// occupancy knows which offsets are taken at which moments. Time is a binary tree: a leaf
+// is a moment, a node the moments of its two children. Offsets that touch are joined into
+// one range, so that lists stay short however many spans there are.
 type occupancy struct {
 	rank   []int32 // by moment, from -1 on: its leaf
 	leaves int
-	// whole, by node: taken at all its moments, by spans the node is a part of. some:
-	// taken at one of its moments at least.
+	// throughout, by node: taken at all its moments, by spans whose time the node is a part
+	// of. sometime: taken at one of its moments at least.
 	throughout, sometime []ranges
 	meets                []ranges // scratch of lowestGap
 	nodes                []int32  // scratch of parts and above
@@ -19,18 +18,18 @@ type occupancy struct {
 // ranges of offsets, sorted and apart.
 type ranges []struct{ lo, hi int64 }
 
-// roomy is how many ranges a node has room for before it grows.
+// initialRanges is how many ranges a node can hold before its list grows.
 const initialRanges = 4
 
-// newOccupancy is empty, for spans that will be asked for or put.
-func newOccupancy(spans []*span) *occupancy {
+// newOccupancy is empty; the spans are all that lowestGap and put will be called with.
+func newOccupancy(spans []*Span) *occupancy {
 	last := -1
 	for _, s := range spans {
-		last = max(last, s.to)
+		last = max(last, s.To)
 	}
 	o := &occupancy{rank: make([]int32, last+2)}
 	for _, s := range spans { // only moments where something begins or ends matter
-		o.rank[s.from+1], o.rank[s.to+1] = 1, 1
+		o.rank[s.From+1], o.rank[s.To+1] = 1, 1
 	}
 	moments := 0
 	for i, mark := range o.rank {
@@ -53,20 +52,20 @@ func newRanges(n int) []ranges {
 }
 
 // put takes the offsets of a span up to an end.
-func (o *occupancy) put(s *span, end int64) {
+func (o *occupancy) put(s *Span, end int64) {
 	for _, node := range o.parts(s) {
-		o.throughout[node].add(s.offset, end)
-		o.sometime[node].add(s.offset, end)
+		o.throughout[node].add(s.Offset, end)
+		o.sometime[node].add(s.Offset, end)
 	}
 	for _, node := range o.above(s) {
-		o.sometime[node].add(s.offset, end)
+		o.sometime[node].add(s.Offset, end)
 	}
 }
 
 // parts are the nodes that together are the time of a span; valid until the next call.
-func (o *occupancy) parts(s *span) []int32 {
+func (o *occupancy) parts(s *Span) []int32 {
 	o.nodes = o.nodes[:0]
-	lo, hi := o.rank[s.from+1]+int32(o.leaves), o.rank[s.to+1]+int32(o.leaves)+1
+	lo, hi := o.rank[s.From+1]+int32(o.leaves), o.rank[s.To+1]+int32(o.leaves)+1
 	for ; lo < hi; lo, hi = lo/2, hi/2 {
 		if lo&1 == 1 {
 			o.nodes = append(o.nodes, lo)
@@ -82,9 +81,9 @@ func (o *occupancy) parts(s *span) []int32 {
 
 // above are the nodes that hold the first or the last moment of a span: among them
 // are all above its parts. Valid until the next call.
-func (o *occupancy) above(s *span) []int32 {
+func (o *occupancy) above(s *Span) []int32 {
 	o.nodes = o.nodes[:0]
-	lo, hi := (o.rank[s.from+1]+int32(o.leaves))/2, (o.rank[s.to+1]+int32(o.leaves))/2
+	lo, hi := (o.rank[s.From+1]+int32(o.leaves))/2, (o.rank[s.To+1]+int32(o.leaves))/2
 	for ; lo > 0; lo, hi = lo/2, hi/2 {
 		o.nodes = append(o.nodes, lo)
 		if hi != lo {
@@ -95,7 +94,7 @@ func (o *occupancy) above(s *span) []int32 {
 }
 
 // lowestGap is the least offset from which on a span's bytes are free all its time.
-func (o *occupancy) lowestGap(s *span) int64 {
+func (o *occupancy) lowestGap(s *Span) int64 {
 	o.meets = o.meets[:0]
 	for _, node := range o.parts(s) {
 		if r := o.sometime[node]; len(r) > 0 {
@@ -111,7 +110,7 @@ func (o *occupancy) lowestGap(s *span) int64 {
 	for again := true; again; {
 		again = false
 		for _, r := range o.meets {
-			if free := r.free(at, s.bytes); free > at {
+			if free := r.free(at, s.Bytes); free > at {
 				at, again = free, true
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// ranges are locks on ranges of pages: several readers or one writer of each page.
-// There are as many at once as workers copy, so a list will do.
+// pageLocks are locks on ranges of pages: several readers or one writer of each page. There
+// are as many at once as workers copy, so a list will do.
 type pageLocks struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -20,7 +20,7 @@ type lockedRange struct {
 
 func (r *pageLocks) init() { r.changed = sync.NewCond(&r.mu) }
 
-// take waits until no other holds a page of lo to hi in a way that conflicts.
+// lock waits until no lock on a page of lo to hi conflicts.
 func (r *pageLocks) lock(lo, hi int64, write bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +30,7 @@ func (r *pageLocks) lock(lo, hi int64, write bool) {
 	r.held = append(r.held, lockedRange{lo, hi, write})
 }
 
-// give ends one take of the same range.
+// unlock ends one lock of the same range.
 func (r *pageLocks) unlock(lo, hi int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
