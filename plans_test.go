@@ -14,12 +14,14 @@ import (
 	"spillway"
 	"spillway/dtype"
 	"spillway/internal/datadriven"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/units"
 )
 
@@ -83,15 +85,17 @@ var planSettings = map[string]func(o *spillway.Options, v string) error{
 	"batch":      number(func(o *spillway.Options, n int64) { o.MicroBatchSize = n }),
 	"seq":        number(func(o *spillway.Options, n int64) { o.Seq = n }),
 	"accumulate": number(func(o *spillway.Options, n int64) { o.MicroBatches = int(n) }),
-	"rank":       number(func(o *spillway.Options, n int64) { o.Adapters.Rank, o.Adapters.Alpha = n, float64(2*n) }),
-	"prefetch":   number(func(o *spillway.Options, n int64) { o.Bounds.Prefetch = int(n) }),
-	"precision":  parsePrecision,
+	"rank": number(func(o *spillway.Options, n int64) {
+		o.Adapters = lora.Options{Rank: n, Alpha: float64(2 * n), Targets: []string{lora.AllLinear}}
+	}),
+	"prefetch":  number(func(o *spillway.Options, n int64) { o.Bounds.Prefetch = int(n) }),
+	"precision": parsePrecision,
 	"base": func(o *spillway.Options, v string) (err error) {
-		o.Adapters.Base, err = dtype.Parse(v)
+		o.Adapters.Base, err = quant.ParseWeights(v)
 		return err
 	},
 	"dora": func(o *spillway.Options, _ string) error { o.Adapters.DoRA = true; return nil },
-	"clip": func(o *spillway.Options, _ string) error { o.Clip = true; return nil },
+	"clip": func(o *spillway.Options, _ string) error { o.Clip = 1; return nil },
 	"optimizer": func(o *spillway.Options, v string) (err error) {
 		o.Optimizer, err = optim.Parse(v)
 		return err
@@ -127,15 +131,7 @@ var planSettings = map[string]func(o *spillway.Options, v string) error{
 		o.DeviceMap = &m
 		return err
 	},
-	"max-memory": func(o *spillway.Options, v string) error {
-		here, err := o.Memory()
-		if err != nil {
-			return err
-		}
-		m, err := placement.ParseMemory(v, here)
-		o.MaxMemory = &m
-		return err
-	},
+	"max-memory": func(o *spillway.Options, v string) error { o.MaxMemory = v; return nil },
 	"f32": func(o *spillway.Options, v string) error {
 		o.Exceptions = append(o.Exceptions, spillway.Exception{Modules: []string{v}, Type: dtype.F32})
 		return nil
