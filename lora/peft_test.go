@@ -99,7 +99,7 @@ func array(t *testing.T, x tensorfile.Tensor) op.Array {
 	return out
 }
 
-// feed is the batch of the fixtures: ten tokens, each to be told from those before.
+// feed is the batch of the fixtures: ten tokens, each to be predicted from those before.
 func (a adapted) feed(vocab int) {
 	token := func(i int) int32 { return int32(i * 3 % vocab) }
 	for _, p := range a.Batch {

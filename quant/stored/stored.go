@@ -112,6 +112,13 @@ func layoutOf(t dtype.Type) (layout, error) {
 	return layout{}, fmt.Errorf("%v is not a type weights are stored in; use %s", t, quant.Aliases(", "))
 }
 
+// Library is the Python library whose layout weights of a type are written in, "" for a
+// type that is not written.
+func Library(t dtype.Type) string {
+	l, _ := layoutOf(t)
+	return l.library
+}
+
 // Options say how weights are written.
 type Options struct {
 	Type  dtype.Type // of the linear weights: a block type
