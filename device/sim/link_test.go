@@ -17,7 +17,7 @@ import (
 
 // order is a copy that was asked for.
 type order struct {
-	party          int
+	party        int
 	begin, alone time.Duration
 }
 
