@@ -24,7 +24,7 @@ type IterationArgs struct {
 	FirstSequence uint64
 	// Optimizer holds the scalars of the update rule, as op.ArgRate and its
 	// neighbours name them, with the weight decay of params that decay.
-	Optimizer [8]float32
+	Optimizer op.Scalars
 	MaxNorm   float32 // of gradients; 0 for no clipping
 	LossScale float32 // what gradients were multiplied by; 0 counts as 1
 }
@@ -161,7 +161,7 @@ func (e *Executor) setArgs(n IterationArgs) {
 		}
 	}
 	if e.clipArgs != nil {
-		e.clipArgs.Scalars[op.ArgMaxNorm], e.clipArgs.Scalars[op.ArgScale] = n.MaxNorm, n.LossScale
+		e.clipArgs.Scalars = op.ClipScalars(n.MaxNorm, n.LossScale)
 	}
 }
 

@@ -5,6 +5,10 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.QuantizedMatmul, quantizedMatmul)
+}
+
 // codedKinds are the numbers kernels know block formats by.
 var quantizedFormats = map[dtype.Type]int64{dtype.NF4: 0, dtype.FP4: 1, dtype.RowI8: 2, dtype.RowF8: 3}
 
