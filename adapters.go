@@ -8,6 +8,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/shape"
 	"spillway/weights"
@@ -38,7 +39,7 @@ func (m *Model) quantized() dtype.Type {
 			}
 		}
 	}
-	return dtype.NF4
+	return quant.NF4
 }
 
 // trained is what adapters train, by name; none where all weights are trained.

@@ -11,10 +11,10 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/device"
-	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/lora"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/train"
 )
@@ -243,10 +243,10 @@ func logitsOf(t *testing.T, e *executor.Executor) []float32 {
 func TestPlacementOfAdaptersChangesNoBit(t *testing.T) {
 	const iterations, seq = 3, 12
 	for name, o := range map[string]lora.Options{
-		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: dtype.NF4},
-		"biases beside fp4":    {Bias: lora.AllBiases, LoRABias: true, Base: dtype.FP4},
-		"outliers beside int8": {Base: dtype.RowI8, Outliers: 1},
-		"fp8, head whole":      {Base: dtype.RowF8, ModulesToSave: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
+		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: quant.NF4},
+		"biases beside fp4":    {Bias: lora.AllBiases, LoRABias: true, Base: quant.FP4},
+		"outliers beside int8": {Base: quant.RowI8, Outliers: 1},
+		"fp8, head whole":      {Base: quant.RowF8, ModulesToSave: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"spillway/executor"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/train"
 )
@@ -145,16 +146,16 @@ func TestKeptModulesAreSaved(t *testing.T) {
 func TestKeptModulesAreNotQuantized(t *testing.T) {
 	m := open(t, "llama-2-7b")
 	o := spillway.Options{Task: spillway.QLoRA, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"),
-		Adapters:   lora.Options{Targets: []string{"q_proj"}, Rank: 8, Alpha: 8, Base: dtype.NF4},
+		Adapters:   lora.Options{Targets: []string{"q_proj"}, Rank: 8, Alpha: 8, Base: quant.NF4},
 		Exceptions: []spillway.Exception{{Modules: []string{"down_proj"}}, {Modules: []string{"model.layers.7.self_attn"}, Type: dtype.F32}}}
 	job, err := m.Standard(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]dtype.Type{
-		"model.layers.3.mlp.up_proj.weight": dtype.NF4, "model.layers.3.mlp.down_proj.weight": dtype.BF16,
+		"model.layers.3.mlp.up_proj.weight": quant.NF4, "model.layers.3.mlp.down_proj.weight": dtype.BF16,
 		"model.layers.7.self_attn.k_proj.weight": dtype.F32, "model.layers.7.self_attn.q_proj.lora_A.weight": dtype.F32,
-		"model.layers.8.self_attn.k_proj.weight": dtype.NF4,
+		"model.layers.8.self_attn.k_proj.weight": quant.NF4,
 	} {
 		if got := typeOf(job.Plan, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

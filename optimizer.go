@@ -7,6 +7,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/train"
 )
@@ -22,8 +23,8 @@ func (o Options) optimizer() (*planner.Optimizer, error) {
 	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}
-	if coded := c; coded.Storage != dtype.Dyn8 && len(coded.States()) > 0 {
-		coded.Storage, coded.Codecs = dtype.Dyn8, ""
+	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
+		coded.Storage, coded.Codecs = quant.Dyn8, ""
 		known.States8Bit, err = statesOf(coded)
 	}
 	return known, err

@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/lora"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/train"
 )
@@ -61,7 +62,7 @@ func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
 	if losses[19] > 0.8*losses[0] {
 		t.Errorf("the loss went from %v to %v", losses[0], losses[19])
 	}
-	o.Task, o.Adapters = spillway.Infer, lora.Options{Targets: []string{"q_proj"}, Rank: 1, Alpha: 1, Base: dtype.NF4}
+	o.Task, o.Adapters = spillway.Infer, lora.Options{Targets: []string{"q_proj"}, Rank: 1, Alpha: 1, Base: quant.NF4}
 	_, e := start(t, m, o)
 	list, err := stored.Collect(m.Folder.Tensors())
 	if err != nil {
@@ -110,7 +111,7 @@ func TestEveryBaseTrains(t *testing.T) {
 		base     dtype.Type
 		outliers float64
 		off      float64 // of the loss without quantization
-	}{{dtype.NF4, 0, 0.1}, {dtype.FP4, 0, 0.2}, {dtype.RowI8, 0, 0.01}, {dtype.RowI8, 6, 0.02}, {dtype.RowF8, 0, 0.02}} {
+	}{{quant.NF4, 0, 0.1}, {quant.FP4, 0, 0.2}, {quant.RowI8, 0, 0.01}, {quant.RowI8, 6, 0.02}, {quant.RowF8, 0, 0.02}} {
 		adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 2, Alpha: 4, Base: c.base, Outliers: c.outliers}
 		many := s.options(spillway.QLoRA)
 		many.Adapters = adapters

@@ -10,6 +10,7 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/plan"
+	"spillway/quant"
 )
 
 // The task qlora is planned for every published shape, and what it takes is exact: the
@@ -17,8 +18,8 @@ import (
 // shapes.
 func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
 	for _, name := range arch.Presets() {
-		for _, base := range []dtype.Type{dtype.NF4, dtype.RowI8, dtype.RowF8} {
-			if base != dtype.NF4 && !strings.HasSuffix(name, "7b") {
+		for _, base := range []dtype.Type{quant.NF4, quant.RowI8, quant.RowF8} {
+			if base != quant.NF4 && !strings.HasSuffix(name, "7b") {
 				continue
 			}
 			m := open(t, name)
@@ -76,7 +77,7 @@ func qloraBytes(t *testing.T, name string, base dtype.Type) (sum int64) {
 		switch {
 		case !product:
 			sum += 2 * n
-		case base == dtype.NF4:
+		case base == quant.NF4:
 			blocks := (n + 63) / 64
 			sum += (n+1)/2 + blocks + 4*((blocks+255)/256) + 4
 		default:

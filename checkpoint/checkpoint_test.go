@@ -15,6 +15,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -229,7 +230,7 @@ func TestSaveRefuses(t *testing.T) {
 		"large trainer": func(s *Snapshot) { s.Trainer = strings.Repeat("x", maxJSON) },
 		"a name taken":  func(s *Snapshot) { s.Model.Files = []string{"/other/" + TrainerName} },
 		"missing file":  func(s *Snapshot) { s.Model.Files = []string{"/none"} },
-		"bad tensor":    func(s *Snapshot) { s.State[0].Type = dtype.NF4 },
+		"bad tensor":    func(s *Snapshot) { s.State[0].Type = quant.NF4 },
 		"bad config":    func(s *Snapshot) { s.Model.Config.Layers = -1 },
 	} {
 		s := snapshot(2, 0)

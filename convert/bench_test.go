@@ -18,6 +18,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/offheap"
 	"spillway/internal/vfs"
+	"spillway/quant"
 )
 
 // benchConfig is of a model whose weights take 507 MiB in bf16.
@@ -30,7 +31,7 @@ const benchConfig = `{"model_type":"llama","hidden_size":2048,"intermediate_size
 // the disk's time that all processors together need for it: below 1 they do not bind.
 func BenchmarkQuantize(b *testing.B) {
 	dir := patterned(b, benchConfig)
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		b.Run(kind.String(), func(b *testing.B) {
 			var ours, disks, busy time.Duration
 			var bytes int64

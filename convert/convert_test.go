@@ -22,6 +22,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/spec"
@@ -81,7 +82,7 @@ func content(t *testing.T, f *hf.Folder, name string) []byte {
 // sum. In 4 bits that leaves out the absmax, which transformers' CPU build codes only
 // roughly, and everything that follows from their mean.
 func TestQuantizedFoldersAreWhatTransformersWrites(t *testing.T) {
-	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "int8": dtype.RowI8} {
+	for name, kind := range map[string]dtype.Type{"nf4": quant.NF4, "int8": quant.RowI8} {
 		ours, theirs := open(t, converted(t, plain, name, convert.Options{Linear: kind})), open(t, filepath.Join(folders, name))
 		if a, b := len(ours.Tensors()), len(theirs.Tensors()); a != b {
 			t.Errorf("%s: %d tensors, want %d", name, a, b)
@@ -189,10 +190,10 @@ func TestFormatsHoldTheNumbers(t *testing.T) {
 		o     convert.Options
 		error float64 // half the widest gap between values, or the rounding of a type
 	}{
-		{"nf4", convert.Options{Linear: dtype.NF4, Others: dtype.F32}, 0.16},
-		{"fp4", convert.Options{Linear: dtype.FP4, Others: dtype.F32, NoDoubleQuant: true}, 0.17},
-		{"int8", convert.Options{Linear: dtype.RowI8, Others: dtype.F32}, 0.5 / 127 * 1.001},
-		{"fp8", convert.Options{Linear: dtype.RowF8}, 1.0 / 28 * 1.001},
+		{"nf4", convert.Options{Linear: quant.NF4, Others: dtype.F32}, 0.16},
+		{"fp4", convert.Options{Linear: quant.FP4, Others: dtype.F32, NoDoubleQuant: true}, 0.17},
+		{"int8", convert.Options{Linear: quant.RowI8, Others: dtype.F32}, 0.5 / 127 * 1.001},
+		{"fp8", convert.Options{Linear: quant.RowF8}, 1.0 / 28 * 1.001},
 		{"f16", convert.Options{Linear: dtype.F16, Others: dtype.F16}, 0.0005},
 	} {
 		dir := converted(t, plain, c.name, c.o)
@@ -268,7 +269,7 @@ func TestAdaptersAreMergedIntoQuantizedWeights(t *testing.T) {
 	base := filepath.Join(models, "llama")
 	a := adapter(t, "llama")
 	const name = "model.layers.0.self_attn.q_proj.weight"
-	for _, o := range []convert.Options{{Linear: dtype.NF4}, {Linear: dtype.FP4, NoDoubleQuant: true}, {Linear: dtype.RowI8}, {Linear: dtype.RowF8}} {
+	for _, o := range []convert.Options{{Linear: quant.NF4}, {Linear: quant.FP4, NoDoubleQuant: true}, {Linear: quant.RowI8}, {Linear: quant.RowF8}} {
 		quantized := converted(t, base, "quantized", o)
 		merged := converted(t, quantized, "merged", convert.Options{Adapters: []lora.Weighted{{Adapter: a, Weight: 1}}})
 		decoded := converted(t, quantized, "decoded", convert.Options{Linear: dtype.F32})
@@ -304,10 +305,10 @@ func TestRefusals(t *testing.T) {
 	}
 	llama := filepath.Join(models, "llama")
 	for says, err := range map[string]error{
-		"quantized already":               try(folders+"/nf4", convert.Options{Linear: dtype.NF4}),
-		"[in out]":                        try(models+"/gpt2", convert.Options{Linear: dtype.NF4}),
+		"quantized already":               try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
+		"[in out]":                        try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
 		"products cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
-		"cannot be stored as nf4":         try(plain, convert.Options{Others: dtype.NF4}),
+		"cannot be stored as nf4":         try(plain, convert.Options{Others: quant.NF4}),
 		"no layer is named":               try(llama, convert.Options{Adapters: once("gpt2", 1)}),
 		"is it for another model?":        try(llama, convert.Options{Adapters: once("dora", 1)}),
 		"changes lengths":                 try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
@@ -332,7 +333,7 @@ func empty(t *testing.T, dir string) {
 func TestNothingIsWrittenHalf(t *testing.T) {
 	root := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := convert.Folder(ctx, open(t, plain), filepath.Join(root, "out"), convert.Options{Linear: dtype.NF4, Progress: func(done, total int64) {
+	_, err := convert.Folder(ctx, open(t, plain), filepath.Join(root, "out"), convert.Options{Linear: quant.NF4, Progress: func(done, total int64) {
 		if done > total/2 {
 			cancel()
 		}
@@ -342,7 +343,7 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	}
 	empty(t, root)
 	full := vfs.NewMemory(1000)
-	_, err = convert.Folder(context.Background(), open(t, plain), "/out", convert.Options{Linear: dtype.NF4, Disk: full})
+	_, err = convert.Folder(context.Background(), open(t, plain), "/out", convert.Options{Linear: quant.NF4, Disk: full})
 	var space *vfs.SpaceError
 	if !errors.As(err, &space) || space.Needed <= space.Free {
 		t.Errorf("on a full disk: %v", err)
@@ -398,7 +399,7 @@ func leaveLogits(t *testing.T, dir string) {
 
 // Products that are skipped stay as they are, and the config tells transformers so.
 func TestSkippedModulesAreLeft(t *testing.T) {
-	dir := converted(t, plain, "skipped", convert.Options{Linear: dtype.NF4, Skip: []string{"down_proj"}})
+	dir := converted(t, plain, "skipped", convert.Options{Linear: quant.NF4, Skip: []string{"down_proj"}})
 	out := open(t, dir)
 	list, err := stored.Collect(out.Tensors())
 	if err != nil {
@@ -421,12 +422,12 @@ func TestSkippedModulesAreLeft(t *testing.T) {
 		t.Errorf("%d coded, %d left, %s", coded, left, raw)
 	}
 	for _, skip := range []string{"mlp", `re:model\.layers\.\d+\.mlp`} { // what is inside is left as it is, too
-		around := open(t, converted(t, plain, "around"+skip[:2], convert.Options{Linear: dtype.NF4, Skip: []string{skip}}))
+		around := open(t, converted(t, plain, "around"+skip[:2], convert.Options{Linear: quant.NF4, Skip: []string{skip}}))
 		if w, ok := around.Tensor("model.layers.0.mlp.gate_proj.weight"); !ok || !w.Type.IsPlain() {
 			t.Errorf("without %s: %v, %v", skip, w.Type, ok)
 		}
 	}
-	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Linear: dtype.NF4, Skip: []string{"nose"}})
+	_, err = convert.Folder(context.Background(), open(t, plain), filepath.Join(t.TempDir(), "no"), convert.Options{Linear: quant.NF4, Skip: []string{"nose"}})
 	if err == nil || !strings.Contains(err.Error(), `none is named "nose"; there are down_proj`) {
 		t.Errorf("a module that is not there: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/quant"
 	"spillway/safetensors"
 )
 
@@ -85,7 +86,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	allowed := uint64(3<<20 + runtime.GOMAXPROCS(0)<<20) // each core works on some rows
 	a := adapterFor(t, dir)
 	for name, o := range map[string]convert.Options{
-		"nf4": {Linear: dtype.NF4}, "int8": {Linear: dtype.RowI8}, "f32": {Linear: dtype.F32, Others: dtype.F32},
+		"nf4": {Linear: quant.NF4}, "int8": {Linear: quant.RowI8}, "f32": {Linear: dtype.F32, Others: dtype.F32},
 		"merged": {Adapters: []lora.Weighted{{Adapter: a, Weight: 1}}},
 	} {
 		if got := peak(t, dir, o); got > allowed {

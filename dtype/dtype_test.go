@@ -10,8 +10,7 @@ func TestBytes(t *testing.T) {
 	for _, c := range []struct {
 		t       Type
 		n, want int64
-	}{{F32, 3, 12}, {BF16, 3, 6}, {Bool, 9, 9}, {NF4, 4096 * 4096, 8388608 + 262144 + 4096 + 4}, {NF4, 1, 1 + 1 + 4 + 4},
-		{Dyn8, 4096, 4096 + 64}, {UDyn8, 257, 257 + 8}, {Dyn8, 0, 0}} {
+	}{{F32, 3, 12}, {BF16, 3, 6}, {Bool, 9, 9}} {
 		if got := c.t.Bytes(c.n); got != c.want {
 			t.Errorf("%v.Bytes(%d) = %d, want %d", c.t, c.n, got, c.want)
 		}
@@ -19,7 +18,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestParseKnowsEveryName(t *testing.T) {
-	for ty := F64; ty <= UDyn8; ty++ {
+	for ty := F64; int(ty) < len(types); ty++ {
 		for _, name := range []string{ty.String(), ty.Safetensors(), ty.Torch()} {
 			if name == "" {
 				continue

@@ -4,6 +4,7 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/quant"
 )
 
 // States lists what the optimizer keeps: masters and states of trained params.
@@ -88,7 +89,7 @@ func holding(list []plan.Span, element int64) plan.Span {
 
 // scaleBytes is what the scales of n elements take.
 func scaleBytes(n int64) int64 {
-	return 4 * ((n + dtype.Dyn8Elements - 1) / dtype.Dyn8Elements)
+	return 4 * ((n + quant.DynamicBlock - 1) / quant.DynamicBlock)
 }
 
 // Absmax is the suffix of the state that the scales of one in blocks are called.

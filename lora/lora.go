@@ -16,6 +16,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/nn"
+	"spillway/quant"
 )
 
 // AllLinear as the only target chooses every product but the output one.
@@ -142,8 +143,8 @@ func (o Options) check() error {
 		return fmt.Errorf("the base cannot rest as %v; use nf4, fp4 or a plain real type", o.Base)
 	case (o.TargetPattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
-	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != dtype.RowI8:
-		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, dtype.RowI8)
+	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != quant.RowI8:
+		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, quant.RowI8)
 	case o.DoRA && o.LoRABias:
 		return fmt.Errorf("adapters of DoRA can have no bias of their own")
 	}

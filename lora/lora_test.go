@@ -13,6 +13,7 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/spec/spectest"
 )
@@ -247,10 +248,10 @@ func TestAdaptersLearn(t *testing.T) {
 // embedding and the head stay as they are, and all programs have gradients.
 func TestQLoRAHoldsTheBaseIn4Bits(t *testing.T) {
 	c := graph.Config{MicroBatchSize: 3, Seq: 16, DType: dtype.BF16, Task: graph.Train}
-	m, _ := attached(t, llama, lora.Options{Rank: 2, Alpha: 4, Dropout: 0.1, Targets: []string{lora.AllLinear}, Base: dtype.NF4}, c)
+	m, _ := attached(t, llama, lora.Options{Rank: 2, Alpha: 4, Dropout: 0.1, Targets: []string{lora.AllLinear}, Base: quant.NF4}, c)
 	for _, p := range m.Params {
 		base := strings.HasSuffix(p.Name, "_proj.weight")
-		if (p.Type.DType == dtype.NF4) != base {
+		if (p.Type.DType == quant.NF4) != base {
 			t.Errorf("%s rests as %v", p.Name, p.Type)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/units"
 )
 
@@ -125,7 +126,7 @@ func TestCardsAreSound(t *testing.T) {
 		t.Errorf("a T4 has no bf16 and computes it as f32: %+v", t4)
 	}
 	h := parse(t, "h100").Devices[0].Compute
-	if h.Rate(dtype.NF4) != h.BF16 || h.Rate(dtype.F8E4M3) != h.F8 || h.Rate(dtype.F64) != h.F32 {
+	if h.Rate(quant.NF4) != h.BF16 || h.Rate(dtype.F8E4M3) != h.F8 || h.Rate(dtype.F64) != h.F32 {
 		t.Errorf("rates by type: %+v", h)
 	}
 }

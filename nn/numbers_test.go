@@ -9,6 +9,7 @@ import (
 	"spillway/internal/numtest"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/spec/spectest"
 )
@@ -151,8 +152,8 @@ func TestStorage(t *testing.T) {
 		want     op.Kind
 	}{
 		{dtype.BF16, 0, 4, op.Cast}, {dtype.F32, 0, 4, op.MatMul},
-		{dtype.NF4, 0, 17, op.Dequantize}, {dtype.NF4, 0, 16, op.QuantizedMatmul}, // few rows read the codes
-		{dtype.RowI8, 0, 17, op.Dequantize}, {dtype.RowI8, 6, 17, op.QuantizedMatmul},
+		{quant.NF4, 0, 17, op.Dequantize}, {quant.NF4, 0, 16, op.QuantizedMatmul}, // few rows read the codes
+		{quant.RowI8, 0, 17, op.Dequantize}, {quant.RowI8, 6, 17, op.QuantizedMatmul},
 	} {
 		weight.Storage, weight.Frozen, weight.OutlierThreshold = c.storage, true, c.outliers
 		m, err := spec.Trace("stored", "test", net, graph.Config{MicroBatchSize: c.rows, Seq: 1, DType: dtype.F32, Task: graph.Train})
@@ -163,7 +164,7 @@ func TestStorage(t *testing.T) {
 			t.Errorf("%d rows: stored as %v it is read by %v as %v, want %v", c.rows, c.storage, got, m.Params[0].Type, c.want)
 		}
 	}
-	weight.Storage, weight.Frozen, weight.OutlierThreshold = dtype.NF4, false, 0
+	weight.Storage, weight.Frozen, weight.OutlierThreshold = quant.NF4, false, 0
 	if _, err := spec.Trace("stored", "test", net, config); err == nil {
 		t.Error("a trained weight rests in 4 bits")
 	}

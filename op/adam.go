@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Every update rule leaves weight and states as they are where clip[0] is not positive.
@@ -34,7 +35,7 @@ func inferAdam(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8}, state{3, dtype.UDyn8})
+	return updated(a, in, state{2, quant.Dyn8}, state{3, quant.UDyn8})
 }
 
 func referenceAdam(c Call, in, out []Array, args Args) {
@@ -79,7 +80,7 @@ func (l *CaseList) adam(n int) {
 	l.Add(name+" copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.Scalars = later
 
 	m8, v8, zeros8 := m, v, zeros
-	m8.Type.DType, v8.Type.DType, zeros8.Type.DType = dtype.Dyn8, dtype.UDyn8, dtype.Dyn8
+	m8.Type.DType, v8.Type.DType, zeros8.Type.DType = quant.Dyn8, quant.UDyn8, quant.Dyn8
 	eight := l.Add(name+" 8-bit", Adam, Attr{}, w, g, m8, v8, clip)
 	eight.Args.Scalars, eight.Large = later, n > 1000
 	pure := w
@@ -92,7 +93,7 @@ func (l *CaseList) adam(n int) {
 	l.Add(name+" 8-bit left", Adam, Attr{}, w, g, m8, v8, nothing).Args.Scalars = later
 	l.Add(name+" 8-bit first iteration", Adam, Attr{Decoupled: true}, w, g, zeros8, Operand{v8.Type, zeros.Fill}, clip).Args.Scalars = start
 	l.Add(name+" 8-bit copy", Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m8, v8, clip).Args.Scalars = later
-	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16}, {dtype.BF16, dtype.UDyn8}, {dtype.F32, dtype.BF16}} {
+	for _, kept := range [][2]dtype.Type{{dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {quant.Dyn8, dtype.F32}, {quant.Dyn8, dtype.F16}, {dtype.BF16, quant.UDyn8}, {dtype.F32, dtype.BF16}} {
 		m.Type.DType, v.Type.DType = kept[0], kept[1]
 		l.Add(fmt.Sprintf("%s %v and %v", name, kept[0], kept[1]), Adam, Attr{Decoupled: true, To: dtype.BF16}, w, g, m, v, clip).Args.Scalars = later
 	}

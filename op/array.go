@@ -70,20 +70,13 @@ func (a Array) pack() error {
 	for i, f := range a.F {
 		narrow[i] = float32(f)
 	}
-	if a.Type.DType.ByRows() {
-		return quant.EncodeRows(a.Type.DType, a.Packed, narrow, int(a.Type.Shape.Last()))
-	}
-	return quant.Encode(a.Type.DType, a.Packed, narrow)
+	return quant.Encode(a.Type.DType, a.Packed, narrow, int(a.Type.Shape.Last()))
 }
 
 // unpack makes the numbers what the bytes hold.
 func (a Array) unpack() error {
 	narrow := make([]float32, len(a.F))
-	decode := func() error { return quant.Decode(a.Type.DType, narrow, a.Packed) }
-	if a.Type.DType.ByRows() {
-		decode = func() error { return quant.DecodeRows(a.Type.DType, narrow, a.Packed, int(a.Type.Shape.Last())) }
-	}
-	err := decode()
+	err := quant.Decode(a.Type.DType, narrow, a.Packed, int(a.Type.Shape.Last()))
 	for i, f := range narrow {
 		a.F[i] = float64(f)
 	}

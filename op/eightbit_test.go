@@ -52,7 +52,7 @@ func (f eightBit) step(c optim.Config, step int) {
 		f.t.Fatal(err)
 	}
 	in := []op.Array{f.numbers(fmt.Sprintf("w%d", step-1)), f.numbers(fmt.Sprintf("g%d", step))}
-	kinds := []dtype.Type{dtype.Dyn8, dtype.UDyn8}[:len(c.States())]
+	kinds := []dtype.Type{quant.Dyn8, quant.UDyn8}[:len(c.States())]
 	for i, t := range kinds {
 		in = append(in, f.state(t, i+1, step-1))
 	}

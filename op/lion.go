@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Lion updates in place with steps of one size, the sign of a mean. The gradient is
@@ -25,7 +26,7 @@ func inferLion(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 func referenceLion(c Call, in, out []Array, args Args) {
@@ -62,7 +63,7 @@ func (l *CaseList) lion(n int) {
 	name := w.Type.Shape.String()
 	l.Add(name, Lion, Attr{}, w, g, m, clip).Args.Scalars = args
 	l.Add(name+" first iteration", Lion, Attr{}, w, g, FilledF32(func(Array, func(int) float64) {}, n), clip).Args.Scalars = args
-	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, quant.Dyn8} {
 		l.Add(fmt.Sprintf("%s %v", name, kept), Lion, Attr{}, w, g, SpreadAs(kept, n), clip).Args.Scalars = args
 	}
 	pure := w

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 func f(dims ...int) Type  { return Type{dtype.F32, shape.Of(dims...)} }
 func h(dims ...int) Type  { return Type{dtype.BF16, shape.Of(dims...)} }
 func i(dims ...int) Type  { return Type{dtype.I32, shape.Of(dims...)} }
-func nf(dims ...int) Type { return Type{dtype.NF4, shape.Of(dims...)} }
+func nf(dims ...int) Type { return Type{quant.NF4, shape.Of(dims...)} }
 
 // Every kind says what is wrong with its operands, with both of what does not fit.
 func TestRulesRefuse(t *testing.T) {
@@ -90,7 +91,7 @@ func TestRulesRefuse(t *testing.T) {
 		{Adam, Attr{}, []Type{f(4), f(5), f(4), f(4), clip}, "gradient f32[5] beside weight f32[4]"},
 		{Adam, Attr{}, []Type{f(4), f(4), nf(4), f(4), clip}, "operand 2 is nf4[4] beside the weight f32[4]"},
 		{Adam, Attr{}, []Type{f(4), f(4), f(4), f(4), one}, "clip is f32[1], want f32[2]"},
-		{Adam, Attr{To: dtype.NF4}, []Type{f(4), f(4), f(4), f(4), clip}, "copy as nf4"},
+		{Adam, Attr{To: quant.NF4}, []Type{f(4), f(4), f(4), f(4), clip}, "copy as nf4"},
 		{SGD, Attr{}, []Type{f(4), f(4), f(3), clip}, "operand 2 is f32[3]"},
 	} {
 		_, err := Make(c.kind, c.attr, c.in...)

@@ -11,7 +11,7 @@ import (
 func init() {
 	Register(Op{Kind: QuantizedMatmul, Infer: inferQuantizedMatmul, Cost: costQuantizedMatmul, Reference: referenceQuantizedMatmul, Cases: (*CaseList).quantizedMatmul})
 	Register(Op{Kind: Dequantize, Infer: inferDequantize, Reference: referenceCopy, Cases: func(l *CaseList) {
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 			for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
 				l.Add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.DType}, SpreadAs(kind, dims...)).Large = len(dims) == 2 && dims[0] > 100
 			}
@@ -47,7 +47,7 @@ func inferQuantizedMatmul(a Attr, in []Type) ([]Type, error) {
 	if in[0].Shape.Last() != k {
 		return nil, fmt.Errorf("%v times %v: inner dimensions %d and %d differ", in[0], in[1], in[0].Shape.Last(), k)
 	}
-	if !(a.OutlierThreshold >= 0) || a.OutlierThreshold > 0 && in[1].DType != dtype.RowI8 {
+	if !(a.OutlierThreshold >= 0) || a.OutlierThreshold > 0 && in[1].DType != quant.RowI8 {
 		return nil, fmt.Errorf("outliers from %v on with a weight %v, want a threshold above 0 and i8row", a.OutlierThreshold, in[1])
 	}
 	if a.Bias {
@@ -126,7 +126,7 @@ func roundToF16(list []float64) []float64 {
 }
 
 func (l *CaseList) quantizedMatmul() {
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		l.Add(fmt.Sprint("1 row ", kind), QuantizedMatmul, Attr{}, l.X(1, 128), SpreadAs(kind, 9, 128))
 		l.Add(fmt.Sprint("blocks across rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(2, 3, 43), SpreadAs(kind, 35, 43), l.X(35))
 		l.Add(fmt.Sprint("129 rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(129, 257), SpreadAs(kind, 65, 257), l.X(65)).Large = true
@@ -134,10 +134,10 @@ func (l *CaseList) quantizedMatmul() {
 	}
 	for _, size := range []float64{1, 6.5, 60} { // without outliers, with some, with many
 		outliers := Attr{OutlierThreshold: 6, Bias: true}
-		l.Add(fmt.Sprintf("to %v apart from 6", size), QuantizedMatmul, outliers, l.Sized(size, 5, 67), SpreadAs(dtype.RowI8, 9, 67), l.X(9))
-		l.Add(fmt.Sprintf("69 rows to %v apart from 6", size), QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Sized(size, 69, 257), SpreadAs(dtype.RowI8, 130, 257)).Large = true
+		l.Add(fmt.Sprintf("to %v apart from 6", size), QuantizedMatmul, outliers, l.Sized(size, 5, 67), SpreadAs(quant.RowI8, 9, 67), l.X(9))
+		l.Add(fmt.Sprintf("69 rows to %v apart from 6", size), QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Sized(size, 69, 257), SpreadAs(quant.RowI8, 130, 257)).Large = true
 	}
-	l.Add("zeros apart from 6", QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Constant(0, 2, 16), SpreadAs(dtype.RowI8, 3, 16))
+	l.Add("zeros apart from 6", QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Constant(0, 2, 16), SpreadAs(quant.RowI8, 3, 16))
 }
 
 // Dequantize: a coded weight as plain numbers; package quant says what its bytes mean.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Small helpers of the shape rules.
@@ -29,7 +30,7 @@ func float(in []Type, which ...int) error {
 // coded refuses an operand that is no weight in a block format.
 func quantized(in []Type, i int) error {
 	switch in[i].DType {
-	case dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8:
+	case quant.NF4, quant.FP4, quant.RowI8, quant.RowF8:
 		return nil
 	}
 	return fmt.Errorf("operand %d is %v, want nf4, fp4, i8row or f8row", i, in[i])

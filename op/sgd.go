@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // SGD updates in place, the gradient multiplied by clip[0] and decay·w added. With
@@ -27,7 +28,7 @@ func inferSGD(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
 	}
-	return updated(a, in, state{2, dtype.Dyn8})
+	return updated(a, in, state{2, quant.Dyn8})
 }
 
 func referenceSGD(c Call, in, out []Array, args Args) {
@@ -84,7 +85,7 @@ func (l *CaseList) sgd(n int) {
 		l.Add(name+" "+c.name, SGD, c.attr, w, g, m, clip).Args.Scalars =
 			Scalars{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: c.momentum, ArgBeta2: c.dampening, ArgBias1: c.isFirst}
 	}
-	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, dtype.Dyn8} {
+	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16, quant.Dyn8} {
 		l.Add(fmt.Sprintf("%s %v", name, kept), SGD, Attr{}, w, g, SpreadAs(kept, n), clip).Args.Scalars = Scalars{ArgRate: 0.05, ArgDecay: 0.01, ArgBeta1: 0.9}
 	}
 	pure := w

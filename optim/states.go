@@ -8,6 +8,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -61,7 +62,7 @@ func (c Config) stateType(exceptions []exception, param string, t dtype.Type, el
 	if least == 0 {
 		least = min8BitSize
 	}
-	if t == dtype.Invalid || t == dtype.Dyn8 && elements < least {
+	if t == dtype.Invalid || t == quant.Dyn8 && elements < least {
 		return dtype.F32
 	}
 	return t
@@ -92,8 +93,8 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 
 // storageOf is the type of one state: squares, in 8 bits, need no sign.
 func storageOf(state string, t dtype.Type) dtype.Type {
-	if t == dtype.Dyn8 && state == ExpAvgSq {
-		return dtype.UDyn8
+	if t == quant.Dyn8 && state == ExpAvgSq {
+		return quant.UDyn8
 	}
 	return t
 }
@@ -130,7 +131,7 @@ var storages = []struct {
 	name string
 	t    dtype.Type
 }{
-	{"8bit", dtype.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
+	{"8bit", quant.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
 }
 
 func parseStorage(text string) (dtype.Type, error) {
@@ -157,7 +158,7 @@ func (c Config) checkStates() error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
 		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
 	}
-	if c.Name == adafactor.defaults.Name && c.Storage == dtype.Dyn8 {
+	if c.Name == adafactor.defaults.Name && c.Storage == quant.Dyn8 {
 		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
 	if c.Min8BitSize < 0 {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"spillway/dtype"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -60,7 +60,7 @@ func TestKeeping(t *testing.T) {
 }
 
 func TestStorageErrors(t *testing.T) {
-	for _, c := range []Config{{Name: "adamw", Storage: dtype.NF4}, {Name: "adamw", Min8BitSize: -1}, {Name: "adamw", StateExceptions: ":"}} {
+	for _, c := range []Config{{Name: "adamw", Storage: quant.NF4}, {Name: "adamw", Min8BitSize: -1}, {Name: "adamw", StateExceptions: ":"}} {
 		if c.Check() == nil {
 			t.Errorf("%+v was accepted", c)
 		}

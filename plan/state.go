@@ -5,6 +5,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -14,7 +15,7 @@ const StateAlignment = 256
 
 // BlockElements is what the first element of a param, and of each of its parts in
 // pieces, is a multiple of where some state has blocks.
-const StateBlockElements = dtype.Dyn8Elements
+const StateBlockElements = quant.DynamicBlock
 
 // Stretch is a part of a piece that one launch updates: a param, a part of one, or
 // several behind each other that are treated alike.

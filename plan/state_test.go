@@ -11,6 +11,7 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -97,12 +98,12 @@ func TestStretchesJoinWhatIsAlike(t *testing.T) {
 		params []plan.SlabParam
 		want   int
 	}{
-		{"alike", []plan.SlabParam{param(0, 512, dtype.Dyn8, true), param(512, 300, dtype.Dyn8, true)}, 1},
-		{"a block over the border", []plan.SlabParam{param(0, 500, dtype.Dyn8, true), param(500, 300, dtype.Dyn8, true)}, 2},
+		{"alike", []plan.SlabParam{param(0, 512, quant.Dyn8, true), param(512, 300, quant.Dyn8, true)}, 1},
+		{"a block over the border", []plan.SlabParam{param(0, 500, quant.Dyn8, true), param(500, 300, quant.Dyn8, true)}, 2},
 		{"no blocks", []plan.SlabParam{param(0, 500, dtype.BF16, true), param(500, 300, dtype.BF16, true)}, 1},
 		{"a gap", []plan.SlabParam{param(0, 500, dtype.BF16, true), param(512, 300, dtype.BF16, true)}, 2},
-		{"other types", []plan.SlabParam{param(0, 512, dtype.Dyn8, true), param(512, 300, dtype.F32, true)}, 2},
-		{"other decay", []plan.SlabParam{param(0, 512, dtype.Dyn8, true), param(512, 300, dtype.Dyn8, false)}, 2},
+		{"other types", []plan.SlabParam{param(0, 512, quant.Dyn8, true), param(512, 300, dtype.F32, true)}, 2},
+		{"other decay", []plan.SlabParam{param(0, 512, quant.Dyn8, true), param(512, 300, quant.Dyn8, false)}, 2},
 	} {
 		s := &plan.Slab{Params: c.params}
 		if got := u.Spans(s, plan.Piece{From: 0, To: 1024}); len(got) != c.want {
@@ -133,7 +134,7 @@ func TestVerifyFindsDamagedStates(t *testing.T) {
 		}},
 		{"a state the rule cannot use", "P7", "beside the weight", func(p *plan.Plan) {
 			k, i := coded(p)
-			p.Slabs[k].Params[i].States[0].Type.DType = dtype.NF4
+			p.Slabs[k].Params[i].States[0].Type.DType = quant.NF4
 		}},
 		{"a state too few", "P7", "5 operands", func(p *plan.Plan) {
 			k, i := coded(p)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // Setting is everything the ladder may change about a run.
@@ -154,10 +155,10 @@ var savingRules = []savingRule{
 		if s.StateType == dtype.Invalid {
 			return s, "the optimizer keeps nothing"
 		}
-		if s.StateType == dtype.Dyn8 {
+		if s.StateType == quant.Dyn8 {
 			return s, "it is in 8 bits already"
 		}
-		s.StateType = dtype.Dyn8
+		s.StateType = quant.Dyn8
 		return s, ""
 	}},
 	{name: fmt.Sprintf("LoRA of rank %d", usualRank), training: true, changes: "only adapters learn", apply: func(s Setting) (Setting, string) {
@@ -181,7 +182,7 @@ var savingRules = []savingRule{
 		if s.FrozenType != dtype.Invalid {
 			return s, fmt.Sprintf("frozen weights are %v already", s.FrozenType)
 		}
-		s.FrozenType = dtype.NF4
+		s.FrozenType = quant.NF4
 		if s.LoRARank == 0 {
 			s.LoRARank = usualRank
 		}

@@ -8,6 +8,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 )
 
@@ -18,7 +19,7 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Usage, ma
 	base, rungs, err := planner.Savings(start, func(s planner.Setting) (planner.Request, error) {
 		goal := tiny.AdamW(s.MicroBatches, false)
 		goal.Master = s.Precision != dtype.F32
-		if s.StateType == dtype.Dyn8 {
+		if s.StateType == quant.Dyn8 {
 			goal.Optimizer.States = coded
 		}
 		return planner.Request{Goal: goal, Site: tiny.Site(budget), Trace: func(rows, seq int64) (*spec.Model, error) {
@@ -38,7 +39,7 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Usage, ma
 // coded are the states of Adam in 8 bits.
 func coded(p spec.Param) []op.State {
 	list := planner.FullStates("exp_avg", "exp_avg_sq")(p)
-	list[0].Type.DType, list[1].Type.DType = dtype.Dyn8, dtype.UDyn8
+	list[0].Type.DType, list[1].Type.DType = quant.Dyn8, quant.UDyn8
 	return list
 }
 
@@ -104,7 +105,7 @@ func TestLadderFits(t *testing.T) {
 
 // What is there already is skipped, and says so.
 func TestLadderSkips(t *testing.T) {
-	start := planner.Setting{Train: true, MicroBatchSize: 1, Seq: 32, MicroBatches: 1, Precision: dtype.BF16, StateType: dtype.Dyn8, LoRARank: 4, FrozenType: dtype.NF4}
+	start := planner.Setting{Train: true, MicroBatchSize: 1, Seq: 32, MicroBatches: 1, Precision: dtype.BF16, StateType: quant.Dyn8, LoRARank: 4, FrozenType: quant.NF4}
 	_, of := climb(t, start, 1<<20)
 	for _, name := range []string{"micro-batches of 1, accumulated", "bf16 instead of fp32", "8-bit optimizer state", "LoRA of rank 16", "adapters of rank 4", "QLoRA: frozen weights in 4 bits", "sequences half as long"} {
 		if of[name].Skipped == "" {

@@ -17,20 +17,6 @@ type FourBit struct {
 	search  *search
 }
 
-// NF4 has values at equal shares of a normal distribution; its codes ascend.
-var NF4 = newFourBit([16]float32{
-	-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-	-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-	0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
-})
-
-// FP4 is a float with a sign, two bits of exponent and one of fraction, divided by 12.
-// It has two codes of zero; the one with the sign is that of small negative numbers.
-var FP4 = newFourBit([16]float32{
-	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
-	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
-})
-
 func newFourBit(values [16]float32) *FourBit {
 	f := &FourBit{Values: values}
 	codes := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -52,18 +38,35 @@ func newFourBit(values [16]float32) *FourBit {
 	return f
 }
 
-// FourBitOf is the code of NF4 or FP4.
+// FourBitOf is the 4-bit code of a type, nil where the type is not of this family.
 func FourBitOf(t dtype.Type) *FourBit {
-	if t == dtype.FP4 {
-		return FP4
+	if c := Of(t); c != nil {
+		return c.fourBit
 	}
-	return NF4
+	return nil
+}
+
+// codec is the block format of bitsandbytes with this code; see the package comment.
+func (f *FourBit) codec(name, title string) Codec {
+	return Codec{Name: name, Title: title, Block: FourBitBlock, Bytes: fourBitBytes, Encode: f.encodeTensor, Decode: f.decodeRange, Stream: f.stream, fourBit: f}
+}
+
+// Sizes of the 4-bit block format: a scale byte per block, and an fp32 scale per group of
+// blocks, plus one fp32 offset for the whole tensor.
+const (
+	FourBitBlock = 64
+	FourBitGroup = 256
+)
+
+func fourBitBytes(n int64) int64 {
+	blocks := (n + FourBitBlock - 1) / FourBitBlock
+	return (n+1)/2 + blocks + 4*((blocks+FourBitGroup-1)/FourBitGroup) + 4
 }
 
 // Encode codes elements in blocks of a given even size, two to a byte, and writes the
 // largest magnitude of each block. An odd end is filled with 0.
 func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
-	if block == dtype.BlockElements && active.fourBit != nil {
+	if block == FourBitBlock && active.fourBit != nil {
 		blocks := len(src) / block
 		whole := blocks * block
 		active.fourBit(codes[:whole/2], absmax[:blocks], src[:whole], f.search)

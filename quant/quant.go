@@ -51,54 +51,8 @@ package quant
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
-
-	"spillway/dtype"
 )
-
-// Encode writes numbers in a block type; dst has t.Bytes(len(src)) bytes. Infinities
-// and what is not a number are refused.
-func Encode(t dtype.Type, dst []byte, src []float32) error {
-	if err := checkSize(t, len(src), dst); err != nil {
-		return err
-	}
-	if first := firstNonFinite(src); first >= 0 {
-		return fmt.Errorf("element %d is %v, which %v cannot hold", first, src[first], t)
-	}
-	switch t {
-	case dtype.NF4, dtype.FP4:
-		encode4(t, dst, src)
-	default:
-		DynamicOf(t).encodeTensor(dst, src)
-	}
-	return nil
-}
-
-// Decode reads what Encode wrote; src has t.Bytes(len(dst)) bytes.
-func Decode(t dtype.Type, dst []float32, src []byte) error {
-	if err := checkSize(t, len(dst), src); err != nil {
-		return err
-	}
-	switch t {
-	case dtype.NF4, dtype.FP4:
-		decode4(t, dst, src)
-	default:
-		DynamicOf(t).decodeTensor(dst, src)
-	}
-	return nil
-}
-
-// sized refuses storage that is not that of n elements.
-func checkSize(t dtype.Type, n int, b []byte) error {
-	if !t.Block() || t.ByRows() {
-		return fmt.Errorf("%v is not a type of blocks of one size", t)
-	}
-	if want := t.Bytes(int64(n)); int64(len(b)) != want {
-		return fmt.Errorf("%d bytes for %d elements of %v, want %d", len(b), n, t, want)
-	}
-	return nil
-}
 
 // notFinite finds the first element that is infinite or not a number, -1 if none is.
 func firstNonFinite(src []float32) int {

@@ -48,7 +48,7 @@ func TestMapsAreFixed(t *testing.T) {
 // The fast search finds what counting finds: at every rung and the floats beside it,
 // at powers of two, at both ends and at a million other numbers.
 func TestLadderFindsWhatCountingFinds(t *testing.T) {
-	for name, l := range map[string]*encoder{"nf4": NF4.encoder, "fp4": FP4.encoder, "signed": Signed.encoder, "unsigned": Unsigned.encoder} {
+	for name, l := range map[string]*encoder{"nf4": FourBitOf(NF4).encoder, "fp4": FourBitOf(FP4).encoder, "signed": Signed.encoder, "unsigned": Unsigned.encoder} {
 		check := func(x float32) {
 			if got, want := l.find(x), l.plain(x); got != want {
 				t.Fatalf("%s: %v has code %d, want %d", name, x, got, want)
@@ -78,16 +78,16 @@ func TestLadderFindsWhatCountingFinds(t *testing.T) {
 // No number is further from what it became than half the widest gap between values,
 // and the exact ends of a block come back as they were.
 func TestErrorIsHalfAGapAtMost(t *testing.T) {
-	for kind, gap := range map[dtype.Type]float64{dtype.NF4: 0.3039, dtype.FP4: 0.3334, dtype.Dyn8: 0.0141} {
+	for kind, gap := range map[dtype.Type]float64{NF4: 0.3039, FP4: 0.3334, Dyn8: 0.0141} {
 		x := random(64*256*2+70, 3)
 		b, back := make([]byte, kind.Bytes(int64(len(x)))), make([]float32, len(x))
-		if err := errors.Join(Encode(kind, b, x), Decode(kind, back, b)); err != nil {
+		if err := errors.Join(Encode(kind, b, x, len(x)), Decode(kind, back, b, len(x))); err != nil {
 			t.Fatal(err)
 		}
-		block := dtype.BlockElements
+		block := FourBitBlock
 		slack := 0.02 // of the absmax, which is coded too
-		if kind == dtype.Dyn8 {
-			block, slack = dtype.Dyn8Elements, 0
+		if kind == Dyn8 {
+			block, slack = DynamicBlock, 0
 		}
 		for i := range x {
 			most := float64(AbsMax(x[i/block*block : min((i/block+1)*block, len(x))]))
@@ -102,12 +102,12 @@ func TestErrorIsHalfAGapAtMost(t *testing.T) {
 func TestStorageIsItsParts(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 63, 64, 65, 1001, 64*256 + 1} {
 		x := random(n, 9)
-		b := make([]byte, dtype.NF4.Bytes(int64(n)))
-		if err := Encode(dtype.NF4, b, x); err != nil {
+		b := make([]byte, NF4.Bytes(int64(n)))
+		if err := Encode(NF4, b, x, n); err != nil {
 			t.Fatal(err)
 		}
 		codes, absmax := make([]byte, ceil(n, 2)), make([]float32, ceil(n, 64))
-		NF4.Encode(codes, absmax, x, 64)
+		FourBitOf(NF4).Encode(codes, absmax, x, 64)
 		s := NewScales(absmax)
 		parts := bytes.Join([][]byte{codes, s.Codes, s.Groups, binary.LittleEndian.AppendUint32(nil, math.Float32bits(s.Offset))}, nil)
 		if !bytes.Equal(b, parts) {
@@ -115,8 +115,8 @@ func TestStorageIsItsParts(t *testing.T) {
 		}
 	}
 	x := random(300, 4)
-	b := make([]byte, dtype.Dyn8.Bytes(300))
-	if err := Encode(dtype.Dyn8, b, x); err != nil {
+	b := make([]byte, Dyn8.Bytes(300))
+	if err := Encode(Dyn8, b, x, 300); err != nil {
 		t.Fatal(err)
 	}
 	absmax, codes := View8(300, b)
@@ -127,9 +127,9 @@ func TestStorageIsItsParts(t *testing.T) {
 
 func TestStatesKeepSmallNumbers(t *testing.T) {
 	x := []float32{1, 1e-12, -1e-12, 0, -0.5, float32(math.Copysign(0, -1))}
-	for kind, want := range map[dtype.Type][]float32{dtype.Dyn8: {1, 5.5e-7, -5.5e-7, 0}, dtype.UDyn8: {1, 3.25e-7, 0, 0}} {
+	for kind, want := range map[dtype.Type][]float32{Dyn8: {1, 5.5e-7, -5.5e-7, 0}, UDyn8: {1, 3.25e-7, 0, 0}} {
 		b, back := make([]byte, kind.Bytes(6)), make([]float32, 6)
-		if err := errors.Join(Encode(kind, b, x), Decode(kind, back, b)); err != nil {
+		if err := errors.Join(Encode(kind, b, x, len(x)), Decode(kind, back, b, len(x))); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range want {
@@ -145,10 +145,10 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 	for i := range back {
 		back[i] *= 0x1p-135
 	}
-	if b := make([]byte, dtype.Dyn8.Bytes(300)); Encode(dtype.Dyn8, b, back) != nil || Decode(dtype.Dyn8, back, b) != nil || AbsMax(back) != 0 || b[8] != Signed.Zero() {
+	if b := make([]byte, Dyn8.Bytes(300)); Encode(Dyn8, b, back, 300) != nil || Decode(Dyn8, back, b, 300) != nil || AbsMax(back) != 0 || b[8] != Signed.Zero() {
 		t.Errorf("blocks below the normal numbers hold %v, of codes like %d, want zeros", AbsMax(back), b[8])
 	}
-	if err := Decode(dtype.Dyn8, back, make([]byte, dtype.Dyn8.Bytes(300))); err != nil || AbsMax(back) != 0 {
+	if err := Decode(Dyn8, back, make([]byte, Dyn8.Bytes(300)), 300); err != nil || AbsMax(back) != 0 {
 		t.Errorf("zero bytes hold %v (%v), want zeros", AbsMax(back), err)
 	}
 }
@@ -156,11 +156,11 @@ func TestStatesKeepSmallNumbers(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for want, err := range map[string]error{
-		"f32 is not a type of blocks of one size": Encode(dtype.F32, nil, nil),
-		"11 bytes for 2 elements of nf4, want 10": Encode(dtype.NF4, make([]byte, 11), make([]float32, 2)),
-		"9 bytes for 2 elements of fp4, want 10":  Decode(dtype.FP4, make([]float32, 2), make([]byte, 9)),
-		"element 1 is NaN, which nf4":             Encode(dtype.NF4, make([]byte, 10), []float32{1, nan}),
-		"element 0 is -Inf, which dyn8":           Encode(dtype.Dyn8, make([]byte, 6), []float32{inf, 1}),
+		"f32 is not a block type":                 Encode(dtype.F32, nil, nil, 0),
+		"11 bytes for 2 elements of nf4, want 10": Encode(NF4, make([]byte, 11), make([]float32, 2), 2),
+		"9 bytes for 2 elements of fp4, want 10":  Decode(FP4, make([]float32, 2), make([]byte, 9), 2),
+		"element 1 is NaN, which nf4":             Encode(NF4, make([]byte, 10), []float32{1, nan}, 2),
+		"element 0 is -Inf, which dyn8":           Encode(Dyn8, make([]byte, 6), []float32{inf, 1}, 2),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
@@ -177,9 +177,9 @@ func TestStorageStreams(t *testing.T) {
 			copy(dst, x[first:])
 			return nil
 		}
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+		for _, kind := range []dtype.Type{NF4, FP4} {
 			want := make([]byte, kind.Bytes(int64(n)))
-			if err := Encode(kind, want, x); err != nil {
+			if err := Encode(kind, want, x, n); err != nil {
 				t.Fatal(err)
 			}
 			r, err := Storage(kind, 1, int64(n), from)
@@ -202,13 +202,13 @@ func TestStreamsOfRowsAndPlainNumbers(t *testing.T) {
 			copy(dst, x[first:])
 			return nil
 		}
-		for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8, dtype.BF16, dtype.F16, dtype.F32} {
+		for _, kind := range []dtype.Type{RowI8, RowF8, dtype.BF16, dtype.F16, dtype.F32} {
 			var want []byte
 			var r io.Reader
 			var err error
 			if kind.ByRows() {
 				want = make([]byte, s[0]*int(kind.Bytes(int64(s[1]))))
-				if err := EncodeRows(kind, want, x, s[1]); err != nil {
+				if err := Encode(kind, want, x, s[1]); err != nil {
 					t.Fatal(err)
 				}
 				r, err = Storage(kind, int64(s[0]), int64(s[1]), from)
@@ -226,7 +226,7 @@ func TestStreamsOfRowsAndPlainNumbers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Plain(dtype.NF4, 1, nil); err == nil {
+	if _, err := Plain(NF4, 1, nil); err == nil {
 		t.Error("nf4 was taken for plain")
 	}
 }
@@ -248,7 +248,7 @@ func TestStreamsStopAtErrors(t *testing.T) {
 			return nil
 		},
 	} {
-		r, err := Storage(dtype.NF4, 2, 100_000, from)
+		r, err := Storage(NF4, 2, 100_000, from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,14 +256,14 @@ func TestStreamsStopAtErrors(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := Storage(dtype.Dyn8, 1, 1, nil); err == nil {
+	if _, err := Storage(Dyn8, 1, 1, nil); err == nil {
 		t.Error("a stream of dyn8 was accepted")
 	}
 }
 
 func BenchmarkCodecs(b *testing.B) {
 	x := random(1<<20, 7)
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.Dyn8} {
+	for _, kind := range []dtype.Type{NF4, FP4, Dyn8} {
 		packed := make([]byte, kind.Bytes(int64(len(x))))
 		run := func(name string, f func() error) {
 			b.Run(fmt.Sprintf("%s/%v", name, kind), func(b *testing.B) {
@@ -275,7 +275,7 @@ func BenchmarkCodecs(b *testing.B) {
 				}
 			})
 		}
-		run("encode", func() error { return Encode(kind, packed, x) })
-		run("decode", func() error { return Decode(kind, x, packed) })
+		run("encode", func() error { return Encode(kind, packed, x, len(x)) })
+		run("decode", func() error { return Decode(kind, x, packed, len(x)) })
 	}
 }

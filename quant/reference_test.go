@@ -10,13 +10,13 @@ import (
 // What bitsandbytes coded decodes to its numbers, bit for bit, in every precision.
 func TestFourBitDecodesAsBitsandbytes(t *testing.T) {
 	f := open(t, "fourbit")
-	for kind, code := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+	for kind, code := range map[string]*FourBit{"nf4": FourBitOf(NF4), "fp4": FourBitOf(FP4)} {
 		if err := sameBits(code.Values[:], f.numbers(kind+".values")); err != nil {
 			t.Errorf("values of %s: %v", kind, err)
 		}
 		for _, name := range f.cases() {
 			got := make([]float32, len(f.numbers(name)))
-			code.Decode(got, f.bytes(name+"."+kind+".codes"), f.numbers(name+"."+kind+".absmax"), dtype.BlockElements)
+			code.Decode(got, f.bytes(name+"."+kind+".codes"), f.numbers(name+"."+kind+".absmax"), FourBitBlock)
 			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 				if err := sameBits(rounded(to, got), f.numbers(name+"."+kind+"."+to.Torch())); err != nil {
 					t.Errorf("%s as %s to %v: %v", name, kind, to, err)
@@ -32,13 +32,13 @@ func TestFourBitDecodesAsBitsandbytes(t *testing.T) {
 // middle to show it.
 func TestFourBitEncodesAsBitsandbytes(t *testing.T) {
 	f := open(t, "fourbit")
-	for kind, code := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+	for kind, code := range map[string]*FourBit{"nf4": FourBitOf(NF4), "fp4": FourBitOf(FP4)} {
 		for _, name := range f.cases() {
 			x := f.numbers(name)
-			codes, absmax := make([]byte, ceil(len(x), 2)), make([]float32, ceil(len(x), dtype.BlockElements))
-			code.Encode(codes, absmax, x, dtype.BlockElements)
+			codes, absmax := make([]byte, ceil(len(x), 2)), make([]float32, ceil(len(x), FourBitBlock))
+			code.Encode(codes, absmax, x, FourBitBlock)
 			want, wantMax := f.bytes(name+"."+kind+".codes"), f.numbers(name+"."+kind+".absmax")
-			full := len(x) / dtype.BlockElements
+			full := len(x) / FourBitBlock
 			if err := sameBits(absmax[:full], wantMax[:full]); err != nil {
 				t.Errorf("absmax of %s: %v", name, err)
 			}
@@ -124,16 +124,31 @@ func TestRowsAreCodedAsBitsandbytes(t *testing.T) {
 	w := f.numbers("w")
 	cols := int(f.tensor("w").Shape[1])
 	codes, absmax, back := make([]int8, len(w)), make([]float32, len(w)/cols), make([]float32, len(w))
-	Rows8(codes, absmax, w, cols)
+	rows8(codes, absmax, w, cols)
 	if err := sameBits(absmax, f.numbers("absmax")); err != nil {
 		t.Errorf("absmax: %v", err)
 	}
 	if err := sameCodes(unsigned(codes), f.bytes("codes")); err != nil {
 		t.Error(err)
 	}
-	FromRows8(back, codes, absmax, cols)
+	for i, c := range codes {
+		back[i] = float32(float32(c)*absmax[i/cols]) * one127th
+	}
 	if err := sameBits(back, f.numbers("decoded")); err != nil {
 		t.Error(err)
+	}
+}
+
+// rows8 is the plain form of RowI8: each row has its absmax, and elements are whole 127ths
+// of it.
+func rows8(dst []int8, absmax, src []float32, cols int) {
+	for r := range absmax {
+		row := src[r*cols : (r+1)*cols]
+		most, factor := absMaxI8(row)
+		absmax[r] = most
+		for i, x := range row {
+			dst[r*cols+i] = int8(int8Of(x, factor))
+		}
 	}
 }
 
@@ -163,16 +178,16 @@ func TestRowTypes(t *testing.T) {
 	f := open(t, "rows")
 	w := f.numbers("w")
 	cols := int(f.tensor("w").Shape[1])
-	for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8} {
+	for _, kind := range []dtype.Type{RowI8, RowF8} {
 		packed := make([]byte, len(w)/cols*int(kind.Bytes(int64(cols))))
 		back := make([]float32, len(w))
-		if err := EncodeRows(kind, packed, w, cols); err != nil {
+		if err := Encode(kind, packed, w, cols); err != nil {
 			t.Fatal(err)
 		}
-		if err := DecodeRows(kind, back, packed, cols); err != nil {
+		if err := Decode(kind, back, packed, cols); err != nil {
 			t.Fatal(err)
 		}
-		if kind == dtype.RowI8 {
+		if kind == RowI8 {
 			if err := sameCodes(packed[:len(w)], f.bytes("codes")); err != nil {
 				t.Error(err)
 			}
@@ -197,10 +212,10 @@ func TestRowTypes(t *testing.T) {
 			t.Errorf("the scale of row 2 is %v", got)
 		}
 	}
-	if err := EncodeRows(dtype.RowI8, make([]byte, 6), []float32{1e6, 1}, 2); err == nil {
+	if err := Encode(RowI8, make([]byte, 6), []float32{1e6, 1}, 2); err == nil {
 		t.Error("a number that f16 cannot hold was coded")
 	}
-	if err := DecodeRows(dtype.RowF8, make([]float32, 4), make([]byte, 11), 2); err == nil {
+	if err := Decode(RowF8, make([]float32, 4), make([]byte, 11), 2); err == nil {
 		t.Error("storage that is cut short was decoded")
 	}
 }

@@ -1,152 +1,120 @@
 package quant
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 
 	"spillway/dtype"
 )
 
-// Rows8 codes a matrix row by row, as LLM.int8 keeps weights: each row has its absmax,
-// and elements are whole 127ths of it. Elements are rounded to f16 first, which is the
-// precision the format is defined on; cols is the length of a row. It is the plain form of
-// what the row type RowI8 holds.
-func Rows8(dst []int8, absmax, src []float32, cols int) {
-	for r := range absmax {
-		row := src[r*cols : (r+1)*cols]
-		most, factor := absMaxI8(row)
-		absmax[r] = most
-		for i, x := range row {
-			dst[r*cols+i] = int8(int8Of(x, factor))
-		}
-	}
+// rowCode is an 8-bit code with a scale for each row of a matrix.
+type rowCode struct {
+	encode func(codes []byte, row []float32) (scale float32, err error)
+	decode func(dst []float32, codes []byte, scale float32)
 }
 
-// rangeI8 is the absmax of a row, in f16, and what brings the row to whole numbers.
-func absMaxI8(row []float32) (absmax, factor float32) {
-	absmax = dtype.FromF16(dtype.ToF16(AbsMax(row)))
-	if absmax > 0 {
-		factor = 1 / absmax * 127 // in this order, as PyTorch divides a constant
-	}
-	return absmax, factor
+// codec lays a matrix out as its codes, a byte each, and behind them the scales of its
+// rows, an f32 each.
+func (r rowCode) codec(name, alias, title string) Codec {
+	return Codec{Name: name, Alias: alias, Title: title, Bytes: func(n int64) int64 { return n + 4 },
+		Encode: r.encodeRows, Decode: r.decodeRange, Stream: r.stream, rows: &r}
 }
 
-// wholeOf is the code of x, rounded to f16 before and to a whole number after.
-func int8Of(x, factor float32) byte {
-	half := dtype.FromF16(dtype.ToF16(x))
-	return byte(int8(math.RoundToEven(float64(half * factor))))
-}
-
-func rowI8Go(codes []byte, row []float32, factor float32) {
-	for i, x := range row {
-		codes[i] = int8Of(x, factor)
-	}
-}
-
-// FromRows8 is the inverse.
-func FromRows8(dst []float32, codes []int8, absmax []float32, cols int) {
-	for i, c := range codes {
-		dst[i] = float32(float32(c)*absmax[i/cols]) * one127th
-	}
-}
-
-const one127th = 7.874015718698502e-3 // bitsandbytes' constant
-
-// largestF8 is the largest number an F8E4M3 holds.
-const largestF8 = 448
-
-// valuesF8 are the numbers of all codes.
-var valuesF8 = func() (v [256]float32) {
-	for c := range v {
-		v[c] = dtype.FromF8E4M3(uint8(c))
-	}
-	return v
-}()
-
-// encodeRow codes one row of a row type and gives its scale.
-func encodeRow(t dtype.Type, codes []byte, row []float32) (scale float32, err error) {
-	if t == dtype.RowI8 {
-		return encodeRowI8(codes, row)
-	}
-	scale = AbsMax(row) / largestF8
-	for i, x := range row {
-		codes[i] = 0
-		if scale > 0 {
-			codes[i] = dtype.ToF8E4M3(x / scale)
-		}
-	}
-	return scale, nil
-}
-
-func encodeRowI8(codes []byte, row []float32) (float32, error) {
-	absmax, factor := absMaxI8(row)
-	if math.IsInf(float64(absmax), 0) {
-		return 0, fmt.Errorf("its largest number is %v, which f16 cannot hold", AbsMax(row))
-	}
-	n := len(row) &^ (maxLanes - 1)
-	active.rowI8(codes[:n], row[:n], factor)
-	rowI8Go(codes[n:], row[n:], factor)
-	return absmax, nil
-}
-
-// DecodeRow writes the elements of a row, or of a part of one, that has a scale.
-func DecodeRow(t dtype.Type, dst []float32, codes []byte, scale float32) {
-	if t == dtype.RowF8 {
-		for i := range dst {
-			dst[i] = valuesF8[codes[i]] * scale
-		}
-		return
-	}
-	for i := range dst {
-		dst[i] = float32(float32(int8(codes[i]))*scale) * one127th
-	}
-}
-
-// EncodeRows writes numbers in a row type, rows of cols. Infinities and what is not a
-// number are refused.
-func EncodeRows(t dtype.Type, dst []byte, src []float32, cols int) error {
-	if err := checkRowsSize(t, len(src), cols, dst); err != nil {
-		return err
-	}
-	if first := firstNonFinite(src); first >= 0 {
-		return fmt.Errorf("element %d is %v, which %v cannot hold", first, src[first], t)
-	}
+func (r rowCode) encodeRows(dst []byte, src []float32, cols int) error {
 	codes, scales := dst[:len(src)], dst[len(src):]
-	for r := range len(scales) / 4 {
-		scale, err := encodeRow(t, codes[r*cols:(r+1)*cols], src[r*cols:(r+1)*cols])
+	for i := range len(scales) / 4 {
+		scale, err := r.encode(codes[i*cols:(i+1)*cols], src[i*cols:(i+1)*cols])
 		if err != nil {
-			return fmt.Errorf("row %d: %w", r, err)
+			return fmt.Errorf("row %d: %w", i, err)
 		}
-		putF32(scales, r, scale)
+		putF32(scales, i, scale)
 	}
 	return nil
 }
 
-// DecodeRows reads what EncodeRows wrote.
-func DecodeRows(t dtype.Type, dst []float32, src []byte, cols int) error {
-	if err := checkRowsSize(t, len(dst), cols, src); err != nil {
-		return err
+func (r rowCode) decodeRange(dst []float32, storage []byte, n, cols, first int) {
+	for len(dst) > 0 {
+		row := first / cols
+		count := min(len(dst), (row+1)*cols-first)
+		r.decode(dst[:count], storage[first:], RowScale(storage, n, row))
+		dst, first = dst[count:], first+count
 	}
-	codes, scales := src[:len(dst)], src[len(dst):]
-	for r := range len(scales) / 4 {
-		DecodeRow(t, dst[r*cols:(r+1)*cols], codes[r*cols:], getF32(scales, r))
-	}
-	return nil
+}
+
+func (r rowCode) stream(rows, cols int64, from ReadFunc) io.Reader {
+	codes := newRowCodes(r, rows, cols, from)
+	return io.MultiReader(codes, &tailReader{tail: func() []byte { return F32Bytes(codes.Scales) }})
+}
+
+// DecodeRow writes the elements of a row, or of a part of one, that has a scale, in a type
+// with a scale for each row.
+func DecodeRow(t dtype.Type, dst []float32, codes []byte, scale float32) {
+	Of(t).rows.decode(dst, codes, scale)
 }
 
 // RowScale is the scale of a row in the storage of a tensor of n elements.
 func RowScale(b []byte, n, row int) float32 { return getF32(b[n:], row) }
 
-// sizedRows refuses storage that is not that of n elements in rows.
-func checkRowsSize(t dtype.Type, n, cols int, b []byte) error {
-	if !t.ByRows() {
-		return fmt.Errorf("%v is not a type of rows", t)
+// RowCodes reads as the codes of a matrix that has a scale for each row, made while it is
+// read: whole rows are pulled and encoded, on all cores.
+type RowCodes struct {
+	// Scales of the rows; all are known after io.EOF.
+	Scales []float32
+	parallelReader
+
+	code rowCode
+	cols int64
+	from ReadFunc
+}
+
+// NewRowCodes encodes a matrix in a type with a scale for each row.
+func NewRowCodes(t dtype.Type, rows, cols int64, from ReadFunc) *RowCodes {
+	return newRowCodes(*Of(t).rows, rows, cols, from)
+}
+
+func newRowCodes(code rowCode, rows, cols int64, from ReadFunc) *RowCodes {
+	c := &RowCodes{Scales: make([]float32, rows), code: code, cols: cols, from: from}
+	c.parts, c.make = (rows+c.rowsPerPart()-1)/c.rowsPerPart(), c.encodePart
+	return c
+}
+
+func (c *RowCodes) rowsPerPart() int64 { return max(1, partElements/max(c.cols, 1)) }
+
+func (c *RowCodes) encodePart(part int64, b *buffer) ([]byte, error) {
+	first := part * c.rowsPerPart()
+	scales := c.Scales[first:min(first+c.rowsPerPart(), int64(len(c.Scales)))]
+	n := len(scales) * int(c.cols)
+	b.resize(n, n)
+	if err := c.from(first*c.cols, b.numbers); err != nil {
+		return nil, err
 	}
-	if cols < 1 || n%cols != 0 {
-		return fmt.Errorf("%d elements are not rows of %d", n, cols)
+	for i := range scales {
+		from, to := i*int(c.cols), (i+1)*int(c.cols)
+		scale, err := c.row(b.bytes[from:to], b.numbers[from:to])
+		if err != nil {
+			return nil, fmt.Errorf("row %d: %w", first+int64(i), err)
+		}
+		scales[i] = scale
 	}
-	if want := int64(n/cols) * t.Bytes(int64(cols)); int64(len(b)) != want {
-		return fmt.Errorf("%d bytes for %d elements of %v in rows of %d, want %d", len(b), n, t, cols, want)
+	return b.bytes, nil
+}
+
+func (c *RowCodes) row(codes []byte, row []float32) (float32, error) {
+	scale, err := c.code.encode(codes, row)
+	if bad := firstNonFinite([]float32{scale}); bad >= 0 && err == nil {
+		bad = firstNonFinite(row)
+		err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, row[bad])
 	}
-	return nil
+	return scale, err
+}
+
+// F32Bytes are numbers as the bytes of f32.
+func F32Bytes(list []float32) []byte {
+	b := make([]byte, 0, 4*len(list))
+	for _, f := range list {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	}
+	return b
 }

@@ -3,8 +3,6 @@ package quant
 import (
 	"encoding/binary"
 	"math"
-
-	"spillway/dtype"
 )
 
 // Scales are the absmax of blocks, quantized again: less their mean, as signed dynamic
@@ -17,7 +15,7 @@ type Scales struct {
 
 // NewScales quantizes the absmax of blocks.
 func NewScales(absmax []float32) Scales {
-	s := Scales{Codes: make([]byte, len(absmax)), Groups: make([]byte, 4*ceil(len(absmax), dtype.GroupBlocks))}
+	s := Scales{Codes: make([]byte, len(absmax)), Groups: make([]byte, 4*ceil(len(absmax), FourBitGroup))}
 	s.encode(absmax, mean(absmax))
 	return s
 }
@@ -36,14 +34,14 @@ func mean(list []float32) float32 {
 
 func (s *Scales) encode(absmax []float32, offset float32) {
 	s.Offset = offset
-	var room [dtype.GroupBlocks]float32
-	for first := 0; first < len(absmax); first += dtype.GroupBlocks {
-		rest := room[:min(dtype.GroupBlocks, len(absmax)-first)]
+	var scratch [FourBitGroup]float32
+	for first := 0; first < len(absmax); first += FourBitGroup {
+		rest := scratch[:min(FourBitGroup, len(absmax)-first)]
 		for i := range rest {
 			rest[i] = absmax[first+i] - offset
 		}
 		most := AbsMax(rest)
-		putF32(s.Groups, first/dtype.GroupBlocks, most)
+		putF32(s.Groups, first/FourBitGroup, most)
 		Signed.Encode(s.Codes[first:], rest, most)
 	}
 }
@@ -53,7 +51,7 @@ func (s *Scales) encode(absmax []float32, offset float32) {
 func (s Scales) Absmax(dst []float32, first int, values *[256]float32) {
 	for i := range dst {
 		b := first + i
-		rest := float32(values[s.Codes[b]] * getF32(s.Groups, b/dtype.GroupBlocks)) // rounded, not fused
+		rest := float32(values[s.Codes[b]] * getF32(s.Groups, b/FourBitGroup)) // rounded, not fused
 		dst[i] = rest + s.Offset
 	}
 }

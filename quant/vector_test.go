@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-
-	"spillway/dtype"
 )
 
 // eachPath runs a test with every path of this processor.
@@ -63,7 +61,7 @@ func TestFastFormsAreThePlainOnes(t *testing.T) {
 		for n := range 200 {
 			x := random(n, uint64(n))
 			for _, block := range []int{2, 64, 128} {
-				for name, f := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+				for name, f := range map[string]*FourBit{"nf4": FourBitOf(NF4), "fp4": FourBitOf(FP4)} {
 					if err := f.holds(x, block); err != nil {
 						t.Fatalf("%s of %d numbers in blocks of %d: %v", name, n, block, err)
 					}
@@ -99,15 +97,15 @@ func (f *FourBit) holds(x []float32, block int) error {
 // huge or all the same.
 func TestHardBlocks(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
-		for name, f := range map[string]*FourBit{"nf4": NF4, "fp4": FP4} {
+		for name, f := range map[string]*FourBit{"nf4": FourBitOf(NF4), "fp4": FourBitOf(FP4)} {
 			for seed := range uint64(60) {
-				x := hard(f.ascending(), dtype.BlockElements, seed)
+				x := hard(f.ascending(), FourBitBlock, seed)
 				for _, scale := range []float32{1, 0, 1e-38, 1e-45, 3e38} {
 					scaled := make([]float32, 3*len(x))
 					for i := range scaled {
 						scaled[i] = x[(i+int(seed))%len(x)] * scale
 					}
-					if err := f.holds(scaled, dtype.BlockElements); err != nil {
+					if err := f.holds(scaled, FourBitBlock); err != nil {
 						t.Fatalf("%s, numbers %d times %v: %v", name, seed, scale, err)
 					}
 				}
@@ -147,9 +145,9 @@ func TestRowsAreTheirPlainForm(t *testing.T) {
 		for n := 1; n < 100; n++ {
 			row := random(n, uint64(n))
 			want, absmax := make([]int8, n), make([]float32, 1)
-			Rows8(want, absmax, row, n)
+			rows8(want, absmax, row, n)
 			got := make([]byte, n)
-			scale, err := encodeRow(dtype.RowI8, got, row)
+			scale, err := encodeRowI8(got, row)
 			if err != nil || scale != absmax[0] || !bytes.Equal(got, unsigned(want)) {
 				t.Fatalf("%d numbers: scale %v, want %v, or the codes differ (%v)", n, scale, absmax[0], err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/internal/vfs"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -43,7 +44,7 @@ func TestLayoutRefuses(t *testing.T) {
 		"a name twice":       {{Name: "x", Type: dtype.F32}, {Name: "x", Type: dtype.F16}},
 		"the metadata name":  {{Name: "__metadata__", Type: dtype.F32}},
 		"a broken name":      {{Name: "\xff", Type: dtype.F32}},
-		"a block type":       {{Name: "x", Type: dtype.NF4}},
+		"a block type":       {{Name: "x", Type: quant.NF4}},
 		"no type":            {{Name: "x"}},
 		"a negative size":    {{Name: "x", Type: dtype.F32, Shape: shape.Of(-1)}},
 		"too many elements":  {{Name: "x", Type: dtype.U8, Shape: shape.Of(math.MaxInt64, 2)}},

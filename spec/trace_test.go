@@ -10,6 +10,7 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/spec"
 )
 
@@ -118,7 +119,7 @@ func TestTraceExplainsMistakes(t *testing.T) {
 func TestTraceRefusesImpossibleConfigs(t *testing.T) {
 	for want, c := range map[string]graph.Config{
 		"a micro-batch of 0 samples":           {Seq: 1, DType: dtype.F32, Task: graph.Eval},
-		"cannot compute with element type nf4": {MicroBatchSize: 1, Seq: 1, DType: dtype.NF4, Task: graph.Eval},
+		"cannot compute with element type nf4": {MicroBatchSize: 1, Seq: 1, DType: quant.NF4, Task: graph.Eval},
 		"cannot compute with element type i32": {MicroBatchSize: 1, Seq: 1, DType: dtype.I32, Task: graph.Eval},
 		`unknown task "dream"`:                 {MicroBatchSize: 1, Seq: 1, DType: dtype.F32, Task: "dream"},
 		"more elements than 63 bits count":     {MicroBatchSize: 1 << 40, Seq: 1 << 40, DType: dtype.F32, Task: graph.Eval},

@@ -79,12 +79,12 @@ func TestPoliciesCompressStates(t *testing.T) {
 		t.Errorf("nobody was told: %q", notices)
 	}
 	before, after := stateFile(t, plainDir, "4"), stateFile(t, dir, "4")
-	for state, kind := range map[string]dtype.Type{"exp_avg": dtype.Dyn8, "exp_avg_sq": dtype.UDyn8} {
+	for state, kind := range map[string]dtype.Type{"exp_avg": quant.Dyn8, "exp_avg_sq": quant.UDyn8} {
 		const param = "transformer.h.0.attn.c_attn.weight"
 		numbers := make([]float32, 16*48)
 		dtype.F32.Decode(numbers, raw(t, before, state+"."+param))
 		want := make([]byte, kind.Bytes(int64(len(numbers))))
-		if err := quant.Encode(kind, want, numbers); err != nil {
+		if err := quant.Encode(kind, want, numbers, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
 		if packed := append(raw(t, after, state+".absmax."+param), raw(t, after, state+"."+param)...); !bytes.Equal(packed, want) {

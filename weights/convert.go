@@ -24,11 +24,11 @@ func convertible(from, to op.Type) bool {
 }
 
 func isStateType(t dtype.Type) bool {
-	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == dtype.Dyn8 || t == dtype.UDyn8
+	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == quant.Dyn8 || t == quant.UDyn8
 }
 
 // convertedAtOnce is how many elements are converted at a time: whole blocks.
-const convertElements = 64 * dtype.Dyn8Elements
+const convertElements = 64 * quant.DynamicBlock
 
 // ReadAt fills p from a byte of the new storage on.
 func (c converted) ReadAt(p []byte, at int64) (int, error) {
@@ -46,11 +46,11 @@ func (c converted) ReadAt(p []byte, at int64) (int, error) {
 			continue
 		}
 		raw := make([]byte, c.to.DType.Bytes(int64(len(numbers))))
-		if err := quant.Encode(c.to.DType, raw, numbers); err != nil {
+		if err := quant.Encode(c.to.DType, raw, numbers, len(numbers)); err != nil {
 			return 0, err
 		}
 		scales, codes := quant.View8(len(numbers), raw)
-		put(p, scales, i/dtype.Dyn8Elements*4-at)
+		put(p, scales, i/quant.DynamicBlock*4-at)
 		put(p, codes, c.to.Bytes()-n+i-at)
 	}
 	return len(p), nil
@@ -63,13 +63,13 @@ func (c converted) touched(at, end int64) (first, last int64) {
 		width := c.to.DType.Bytes(1)
 		first, last = at/width, (end+width-1)/width
 	} else if scales := c.to.Bytes() - n; end <= scales {
-		first, last = at/4*dtype.Dyn8Elements, (end+3)/4*dtype.Dyn8Elements
+		first, last = at/4*quant.DynamicBlock, (end+3)/4*quant.DynamicBlock
 	} else if at >= scales {
 		first, last = at-scales, end-scales
 	} else {
 		first, last = 0, n
 	}
-	return first / dtype.Dyn8Elements * dtype.Dyn8Elements, min(last, n)
+	return first / quant.DynamicBlock * quant.DynamicBlock, min(last, n)
 }
 
 // numbers reads elements of what is stored, from the start of a block on.
@@ -85,13 +85,13 @@ func (c converted) numbers(dst []float32, first int64) error {
 	}
 	raw := make([]byte, t.Bytes(n)) // the storage of these alone
 	scales, codes := quant.View8(len(dst), raw)
-	if _, err := c.stored.ReadAt(scales, c.offset+first/dtype.Dyn8Elements*4); err != nil {
+	if _, err := c.stored.ReadAt(scales, c.offset+first/quant.DynamicBlock*4); err != nil {
 		return err
 	}
 	if _, err := c.stored.ReadAt(codes, c.offset+c.from.Bytes()-c.from.Shape.Elements()+first); err != nil {
 		return err
 	}
-	return quant.Decode(t, dst, raw)
+	return quant.Decode(t, dst, raw, len(dst))
 }
 
 // encodeState writes numbers of a state as op.State rounds them: in f16 none becomes

@@ -93,10 +93,10 @@ func inType(t *testing.T, to dtype.Type, raw []byte) (packed, back []byte) {
 	dtype.F32.Decode(numbers, raw)
 	packed, back = make([]byte, to.Bytes(int64(len(numbers)))), make([]byte, len(raw))
 	if to.Block() {
-		if err := quant.Encode(to, packed, numbers); err != nil {
+		if err := quant.Encode(to, packed, numbers, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
-		if err := quant.Decode(to, numbers, packed); err != nil {
+		if err := quant.Decode(to, numbers, packed, len(numbers)); err != nil {
 			t.Fatal(err)
 		}
 	} else {

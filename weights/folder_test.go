@@ -13,6 +13,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 	"spillway/spec"
@@ -174,7 +175,7 @@ func TestFilesReadBack(t *testing.T) {
 			}
 		}
 	}
-	params[1].Type.DType = dtype.NF4
+	params[1].Type.DType = quant.NF4
 	if err := weights.Outputs(params, source)[1].Write(io.Discard); err == nil {
 		t.Error("a block format was written from plain numbers")
 	}

@@ -66,11 +66,11 @@ func (n noise) Read(param string, first int64, dst []float32) error {
 // Packed is random codes, all blocks with one absmax that gives them their deviation.
 func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	g, ok := n[param]
-	if !ok || g.constant || t != dtype.NF4 && t != dtype.FP4 {
+	if !ok || g.constant || t != quant.NF4 && t != quant.FP4 {
 		return nil, false
 	}
-	codes, blocks := (g.size+1)/2, (g.size+dtype.BlockElements-1)/dtype.BlockElements
-	groups := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks
+	codes, blocks := (g.size+1)/2, (g.size+quant.FourBitBlock-1)/quant.FourBitBlock
+	groups := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup
 	var offset [4]byte
 	binary.LittleEndian.PutUint32(offset[:], math.Float32bits(float32(g.deviation/deviationOf(quant.FourBitOf(t)))))
 	return io.MultiReader(

@@ -17,7 +17,7 @@ import (
 
 func noise(t *testing.T, seed uint64, init nn.Init, n int) weights.Values {
 	t.Helper()
-	s, err := weights.Noise([]spec.Param{{Name: "w", Type: op.Type{DType: dtype.NF4, Shape: shape.Of(n)}, Init: init}}, seed)
+	s, err := weights.Noise([]spec.Param{{Name: "w", Type: op.Type{DType: quant.NF4, Shape: shape.Of(n)}, Init: init}}, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func packedNoise(t *testing.T, s weights.Values, kind dtype.Type, n int) (storag
 		t.Fatal(err)
 	}
 	values = make([]float32, n)
-	if err := quant.Decode(kind, values, storage); err != nil {
+	if err := quant.Decode(kind, values, storage, len(values)); err != nil {
 		t.Fatal(err)
 	}
 	return storage, values
@@ -48,7 +48,7 @@ func TestNoiseHasItsSpread(t *testing.T) {
 	for name, init := range map[string]nn.Init{"normal": nn.Normal(0.02), "uniform": nn.Uniform(0.02 * math.Sqrt(3))} {
 		s := noise(t, 5, init, n)
 		lists := map[string][]float32{"plain": numbers(t, s, "w", 0, n)}
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4} {
 			_, lists[kind.String()] = packedNoise(t, s, kind, n)
 		}
 		for as, list := range lists {
@@ -63,9 +63,9 @@ func TestNoiseHasItsSpread(t *testing.T) {
 func TestPackedNoiseIsReadInAnyParts(t *testing.T) {
 	const n = 400_003
 	s := noise(t, 3, nn.Normal(1), n)
-	whole, _ := packedNoise(t, s, dtype.NF4, n)
+	whole, _ := packedNoise(t, s, quant.NF4, n)
 	for _, step := range []int{3, 8, 1001, 70_000, 1 << 20} {
-		r, _ := s.(weights.Packed).Packed("w", dtype.NF4)
+		r, _ := s.(weights.Packed).Packed("w", quant.NF4)
 		var parts []byte
 		for len(parts) < len(whole) {
 			part := make([]byte, min(step, len(whole)-len(parts)))
@@ -83,14 +83,14 @@ func TestPackedNoiseIsReadInAnyParts(t *testing.T) {
 // It depends on the seed and the name alone; constants are themselves.
 func TestNoiseIsRepeatable(t *testing.T) {
 	const n = 1000
-	first, _ := packedNoise(t, noise(t, 1, nn.Normal(1), n), dtype.NF4, n)
-	again, _ := packedNoise(t, noise(t, 1, nn.Normal(1), n), dtype.NF4, n)
-	other, _ := packedNoise(t, noise(t, 2, nn.Normal(1), n), dtype.NF4, n)
+	first, _ := packedNoise(t, noise(t, 1, nn.Normal(1), n), quant.NF4, n)
+	again, _ := packedNoise(t, noise(t, 1, nn.Normal(1), n), quant.NF4, n)
+	other, _ := packedNoise(t, noise(t, 2, nn.Normal(1), n), quant.NF4, n)
 	if !bytes.Equal(first, again) || bytes.Equal(first, other) {
 		t.Error("noise is not a function of its seed")
 	}
 	s := noise(t, 1, nn.Constant(3), n)
-	if _, ok := s.(weights.Packed).Packed("w", dtype.NF4); ok || numbers(t, s, "w", 7, 1)[0] != 3 {
+	if _, ok := s.(weights.Packed).Packed("w", quant.NF4); ok || numbers(t, s, "w", 7, 1)[0] != 3 {
 		t.Error("a constant became noise")
 	}
 	if _, err := weights.Noise([]spec.Param{{Name: "w", Init: nn.Init{Dist: "cauchy"}}}, 0); err == nil {

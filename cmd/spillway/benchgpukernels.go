@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 	"spillway/spec"
 	"spillway/units"
@@ -37,11 +38,11 @@ func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 		err = errors.Join(err, bad)
 		list = append(list, &GPUKernel{Name: name, call: call})
 	}
-	for _, t := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+	for _, t := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		add(fmt.Sprintf("kernel: %v weights decoded to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
 	adamw, clip := op.Attr{Decoupled: true, To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
-	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.Dyn8, dtype.UDyn8}} {
+	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}} {
 		add(fmt.Sprintf("kernel: AdamW with states in %v", kept[0]), op.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(kept[0]), vector(kept[1]), clip)
 	}
 	return list, err
@@ -132,7 +133,7 @@ func (b *benchCall) upload(d device.Device, c op.Call) (err error) {
 // begin at zero.
 func storage(t op.Type) (io.Reader, error) {
 	switch {
-	case t.DType == dtype.NF4 || t.DType == dtype.FP4:
+	case t.DType == quant.NF4 || t.DType == quant.FP4:
 		n, err := weights.Noise([]spec.Param{{Name: "noise", Type: t, Init: nn.Normal(0.02)}}, 1)
 		if err != nil {
 			return nil, err

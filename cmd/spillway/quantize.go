@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/quant"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -64,7 +65,7 @@ nothing behind.`,
 }
 
 // codedTypes are the formats by the names people know.
-var quantFormats = map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8, "fp8": dtype.RowF8}
+var quantFormats = map[string]dtype.Type{"nf4": quant.NF4, "fp4": quant.FP4, "int8": quant.RowI8, "fp8": quant.RowF8}
 
 func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
 	kind, ok := quantFormats[o.format]

@@ -41,7 +41,7 @@ const decodedBlocks = 64
 // decodingRoom is what a worker decodes in.
 type decodeScratch struct {
 	absmax [decodedBlocks]float32
-	block  [dtype.BlockElements]float32
+	block  [quant.FourBitBlock]float32
 }
 
 // decode writes the elements from the first-th on.
@@ -50,14 +50,14 @@ func (w *quantizedWeight) decode(room *decodeScratch, dst []float32, first int) 
 		w.decodeRows(dst, first)
 		return
 	}
-	if in := first % dtype.BlockElements; in != 0 { // from the middle of a block
-		n := min(len(dst), dtype.BlockElements-in)
-		w.decodeBlocks(room, room.block[:min(dtype.BlockElements, w.n-(first-in))], first-in)
+	if in := first % quant.FourBitBlock; in != 0 { // from the middle of a block
+		n := min(len(dst), quant.FourBitBlock-in)
+		w.decodeBlocks(room, room.block[:min(quant.FourBitBlock, w.n-(first-in))], first-in)
 		copy(dst[:n], room.block[in:])
 		dst, first = dst[n:], first+n
 	}
 	for len(dst) > 0 {
-		n := min(len(dst), decodedBlocks*dtype.BlockElements)
+		n := min(len(dst), decodedBlocks*quant.FourBitBlock)
 		w.decodeBlocks(room, dst[:n], first)
 		dst, first = dst[n:], first+n
 	}
@@ -66,8 +66,8 @@ func (w *quantizedWeight) decode(room *decodeScratch, dst []float32, first int) 
 // decodeBlocks decodes at most decodedBlocks from the beginning of one on; the last may
 // be cut.
 func (w *quantizedWeight) decodeBlocks(room *decodeScratch, dst []float32, first int) {
-	absmax := room.absmax[:(len(dst)+dtype.BlockElements-1)/dtype.BlockElements]
-	w.scales.Absmax(absmax, first/dtype.BlockElements, &quant.Signed.Values)
+	absmax := room.absmax[:(len(dst)+quant.FourBitBlock-1)/quant.FourBitBlock]
+	w.scales.Absmax(absmax, first/quant.FourBitBlock, &quant.Signed.Values)
 	kernel.DecodeFourBit(dst, w.codes[first/2:], absmax, w.code)
 }
 

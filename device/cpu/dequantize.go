@@ -5,6 +5,7 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 func init() {
@@ -32,7 +33,7 @@ func dequantize(c op.Call, workers int) Program {
 }
 
 // decodedPiece is how many elements are decoded at a time: 16 KiB of f32.
-const decodedPiece = decodedBlocks * dtype.BlockElements
+const decodedPiece = decodedBlocks * quant.FourBitBlock
 
 type decoding struct {
 	weight    *quantizedWeight

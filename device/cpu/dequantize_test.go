@@ -7,6 +7,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -22,12 +23,12 @@ func BenchmarkDequantize(b *testing.B) {
 	q := openQueue(b, d)
 	defer q.Close()
 	for _, to := range []dtype.Type{dtype.F32, dtype.BF16} {
-		call, err := op.Make(op.Dequantize, op.Attr{To: to}, op.Type{DType: dtype.NF4, Shape: shape.Of(n)})
+		call, err := op.Make(op.Dequantize, op.Attr{To: to}, op.Type{DType: quant.NF4, Shape: shape.Of(n)})
 		must(b, err)
 		k, err := d.Kernel(call)
 		must(b, err)
 		out := device.Buffer{Memory: m, Offset: 4 * n, Bytes: to.Bytes(n)}
-		launch := &device.Launch{Buffers: []device.Buffer{{Memory: m, Bytes: dtype.NF4.Bytes(n)}, out}}
+		launch := &device.Launch{Buffers: []device.Buffer{{Memory: m, Bytes: quant.NF4.Bytes(n)}, out}}
 		b.Run(to.String(), func(b *testing.B) {
 			copied, decoded := time.Duration(1<<62), time.Duration(1<<62)
 			for b.Loop() {

@@ -8,6 +8,7 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 // Maker prepares a call whose types were checked: it gives the program that launches
@@ -69,7 +70,7 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 // types are operands of the ops that read them, by the ops' own rules.
 var types = []dtype.Type{
 	dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16,
-	dtype.NF4, dtype.FP4, dtype.Dyn8, dtype.UDyn8, dtype.RowI8, dtype.RowF8,
+	quant.NF4, quant.FP4, quant.Dyn8, quant.UDyn8, quant.RowI8, quant.RowF8,
 }
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }

@@ -11,6 +11,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -89,7 +90,7 @@ func fill(t testing.TB, into device.Buffer, typ op.Type, seed int) {
 
 // A coded product has the bits of decoding and multiplying.
 func TestCodedProductsHaveTheBitsOfTwoSteps(t *testing.T) {
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		for _, s := range [][3]int{{1, 64, 640}, {3, 300, 1100}, {48, 65, 43}, {49, 1030, 70}, {200, 1100, 600}} {
 			b := newBench(t, 64<<20)
 			x, w := op.Type{DType: dtype.F32, Shape: shape.Of(s[0], s[2])}, op.Type{DType: kind, Shape: shape.Of(s[1], s[2])}
@@ -124,7 +125,7 @@ func TestOutliersAreBitsandbytes(t *testing.T) {
 	}
 	input, _ := f.Tensor("x")
 	codes, _ := f.Tensor("codes")
-	x, w := op.Type{DType: dtype.F32, Shape: input.Shape}, op.Type{DType: dtype.RowI8, Shape: codes.Shape}
+	x, w := op.Type{DType: dtype.F32, Shape: input.Shape}, op.Type{DType: quant.RowI8, Shape: codes.Shape}
 	bias := op.Type{DType: dtype.F32, Shape: shape.Shape{codes.Shape[0]}}
 	b := newBench(t, 1<<20)
 	at, weight, biases := b.take(x.Bytes()), b.take(w.Bytes()), b.take(bias.Bytes())
@@ -150,7 +151,7 @@ func TestOutliersAreBitsandbytes(t *testing.T) {
 // taken in turns.
 func BenchmarkCodedProduct(b *testing.B) {
 	const out, in = 4096, 4096
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.RowI8, dtype.RowF8} {
+	for _, kind := range []dtype.Type{quant.NF4, quant.RowI8, quant.RowF8} {
 		for _, rows := range []int{1, 8, 512} {
 			b.Run(fmt.Sprintf("%v/%d rows", kind, rows), func(b *testing.B) {
 				m := newBench(b, 256<<20)

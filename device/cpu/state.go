@@ -27,7 +27,7 @@ func newStates(c op.Call, workers int) *states {
 	for _, t := range c.In[2 : len(c.In)-1] {
 		switch {
 		case t.DType.Block():
-			s.quantized, s.chunk = true, dtype.Dyn8Elements
+			s.quantized, s.chunk = true, quant.DynamicBlock
 		case narrow(t.DType) && !s.quantized:
 			s.chunk = widenedAtOnce
 		}
@@ -150,7 +150,7 @@ func (s *state) open(worker, from, to int) []float32 {
 	switch {
 	case s.code != nil:
 		block := s.scratch[worker][:to-from]
-		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/dtype.Dyn8Elements], s.code)
+		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/quant.DynamicBlock], s.code)
 		return block
 	case narrow(s.of):
 		part := s.scratch[worker][:to-from]
@@ -164,7 +164,7 @@ func (s *state) open(worker, from, to int) []float32 {
 func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
-		s.absmax[from/dtype.Dyn8Elements] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
+		s.absmax[from/quant.DynamicBlock] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
 	case narrow(s.of):
 		narrowing[s.of](s.halves[from:to], s.scratch[worker][:to-from])
 		if s.of == dtype.F16 {

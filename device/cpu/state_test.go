@@ -46,7 +46,7 @@ func numbers(t *testing.T, typ dtype.Type, n int, b []byte) []float32 {
 	t.Helper()
 	out := make([]float32, n)
 	if typ.Block() {
-		must(t, quant.Decode(typ, out, b))
+		must(t, quant.Decode(typ, out, b, len(out)))
 		return out
 	}
 	a, err := op.Decode(op.Type{DType: typ, Shape: []int64{int64(n)}}, b)
@@ -63,7 +63,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	const n = 1031
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
-	m, v := numbers(t, dtype.Dyn8, n, before[2]), numbers(t, dtype.UDyn8, n, before[3])
+	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
 	a := kernel.Adam{AdamStep: op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
 	a.Update(w, g, m, v)
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
@@ -74,9 +74,9 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	for i, s := range []struct {
 		kind   dtype.Type
 		values []float32
-	}{{dtype.Dyn8, m}, {dtype.UDyn8, v}} {
+	}{{quant.Dyn8, m}, {quant.UDyn8, v}} {
 		want := make([]byte, s.kind.Bytes(n))
-		must(t, quant.Encode(s.kind, want, s.values))
+		must(t, quant.Encode(s.kind, want, s.values, len(s.values)))
 		if !bytes.Equal(after[2+i], want) {
 			t.Errorf("state %d does not have the bytes of its numbers", i)
 		}
@@ -94,7 +94,7 @@ func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 		}
 	})
 	old, got, want := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, after[0]), numbers(t, dtype.F32, n, clean[0])
-	m, v := numbers(t, dtype.Dyn8, n, after[2]), numbers(t, dtype.UDyn8, n, after[3])
+	m, v := numbers(t, quant.Dyn8, n, after[2]), numbers(t, quant.UDyn8, n, after[3])
 	for i := range got {
 		if _, is := bad[i]; is {
 			want[i] = old[i]
@@ -135,10 +135,10 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 // Moments that decay below the normal numbers become zero: each of them in f32 and bf16, in
 // 8 bits those of a block that has no others.
 func TestStatesDecayToZero(t *testing.T) {
-	const n, block, large = 600, dtype.Dyn8Elements, 0x1p-106
+	const n, block, large = 600, quant.DynamicBlock, 0x1p-106
 	before := slices.Repeat([]float32{0x1p-126 * 1.0078125}, n)
 	before[block] = large
-	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}} {
+	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}, {quant.Dyn8, dtype.F32}} {
 		for i, after := range stepped(t, kept, 0, before) {
 			for j, got := range after {
 				zero := j != block && (!kept[i].Block() || j/block != 1)
@@ -166,7 +166,7 @@ func encoded(t *testing.T, typ dtype.Type, list []float32) []byte {
 	t.Helper()
 	out := make([]byte, typ.Bytes(int64(len(list))))
 	if typ.Block() {
-		must(t, quant.Encode(typ, out, list))
+		must(t, quant.Encode(typ, out, list, len(list)))
 		return out
 	}
 	for i, f := range list {
@@ -222,7 +222,7 @@ func BenchmarkCodedStates(b *testing.B) {
 		l.Args.Scalars = op.Scalars{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 		return func() error { return q.Launch(k, l) }
 	}
-	wide, coded := launch(dtype.F32, dtype.F32), launch(dtype.Dyn8, dtype.UDyn8)
+	wide, coded := launch(dtype.F32, dtype.F32), launch(quant.Dyn8, quant.UDyn8)
 	slow, fast := time.Duration(1<<62), time.Duration(1<<62)
 	for b.Loop() {
 		slow = min(slow, elapsed(b, q, wide))

@@ -12,6 +12,7 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -110,7 +111,7 @@ func BenchmarkAdapters(b *testing.B) {
 		{"28672x8192", layer[4:5], dtype.Invalid},
 		{"8192x28672", layer[6:], dtype.Invalid},
 		{"layer", layer, dtype.Invalid},
-		{"layer nf4", layer, dtype.NF4},
+		{"layer nf4", layer, quant.NF4},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := openGPU(b, Options{})

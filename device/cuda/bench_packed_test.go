@@ -9,6 +9,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -55,9 +56,9 @@ func packedNoise(t dtype.Type, n int64) []byte {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], op.Key(uint64(i)))
 	}
-	scales := b[:4*ceilDiv(n, dtype.Dyn8Elements)]
-	if t == dtype.NF4 || t == dtype.FP4 {
-		scales = b[ceilDiv(n, 2)+ceilDiv(n, dtype.BlockElements):]
+	scales := b[:4*ceilDiv(n, quant.DynamicBlock)]
+	if t == quant.NF4 || t == quant.FP4 {
+		scales = b[ceilDiv(n, 2)+ceilDiv(n, quant.FourBitBlock):]
 	}
 	for i := 0; i+4 <= len(scales); i += 4 {
 		binary.LittleEndian.PutUint32(scales[i:], math.Float32bits(0.01))
@@ -173,16 +174,16 @@ func BenchmarkPacked(b *testing.B) {
 		attr op.Attr
 		in   []op.Type
 	}{
-		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.NF4, Shape: big}}},
-		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: dtype.FP4, Shape: big}}},
-		"1 row by nf4":    {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: dtype.NF4, Shape: big}}},
-		"8 rows by nf4":   {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: dtype.NF4, Shape: big}}},
+		"dequantize nf4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: quant.NF4, Shape: big}}},
+		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: quant.FP4, Shape: big}}},
+		"1 row by nf4":    {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: quant.NF4, Shape: big}}},
+		"8 rows by nf4":   {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: quant.NF4, Shape: big}}},
 		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
 		"adamw bf16":      {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
 		"adamw pure bf16": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
-		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
-		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(dtype.Dyn8), plain(dtype.UDyn8), clip}},
-		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.Dyn8), clip}},
+		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), clip}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			call, err := op.Make(c.kind, c.attr, c.in...)

@@ -3,6 +3,7 @@ package cuda
 import (
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 func init() {
@@ -10,7 +11,7 @@ func init() {
 }
 
 // codedKinds are the numbers kernels know block formats by.
-var quantizedFormats = map[dtype.Type]int64{dtype.NF4: 0, dtype.FP4: 1, dtype.RowI8: 2, dtype.RowF8: 3}
+var quantizedFormats = map[dtype.Type]int64{quant.NF4: 0, quant.FP4: 1, quant.RowI8: 2, quant.RowF8: 3}
 
 // fourBitKernel is the kernel for so many rows, and how many it takes at once.
 func fourBitKernel(rows int64) (name string, group int64) {
@@ -33,7 +34,7 @@ func quantizedMatmul(d *Device, c op.Call) (program, error) {
 		bias, out = buffer(2), buffer(3)
 	}
 	unit, grid, block := unitFor("coded", c.In[0].DType), [3]int64{ceilDiv(outputs, 8), rows, 1}, [3]int64{32, 8, 1}
-	if kind := quantizedFormats[c.In[1].DType]; kind < 2 && width%dtype.BlockElements == 0 {
+	if kind := quantizedFormats[c.In[1].DType]; kind < 2 && width%quant.FourBitBlock == 0 {
 		name, group := fourBitKernel(rows)
 		grid[1] = ceilDiv(rows, group)
 		return single(d.grid(unit, name, grid, block, 0, buffer(0), buffer(1), bias, out, i64(rows), i64(outputs), i64(width), i64(kind)))

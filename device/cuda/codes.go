@@ -15,7 +15,7 @@ const codeCells = 127<<7 - quant.FirstCell + 1
 func codeTables() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "#define CELLS %d\n#define FIRST_CELL %d\n#define ZERO_CODE %d\n", codeCells, quant.FirstCell, quant.Signed.Zero())
-	floats(&text, "fourBitValues", quant.NF4.Values[:], quant.FP4.Values[:])
+	floats(&text, "fourBitValues", quant.FourBitOf(quant.NF4).Values[:], quant.FourBitOf(quant.FP4).Values[:])
 	floats(&text, "dynamicValues", quant.Signed.Values[:], quant.Unsigned.Values[:])
 	fmt.Fprintf(&text, "__device__ const u32 dynamicCells[2][CELLS] = {%s, %s};\n", list(cells(quant.Signed)), list(cells(quant.Unsigned)))
 	return text.String()

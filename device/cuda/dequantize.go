@@ -3,6 +3,7 @@ package cuda
 import (
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 func init() {
@@ -13,7 +14,7 @@ func init() {
 const decodedAtOnce = 8192
 
 // rowKernels decode types whose blocks are rows.
-var rowKernels = map[dtype.Type]string{dtype.RowI8: "dequantizeRowI8", dtype.RowF8: "dequantizeRowF8"}
+var rowKernels = map[dtype.Type]string{quant.RowI8: "dequantizeRowI8", quant.RowF8: "dequantizeRowF8"}
 
 func dequantize(d *Device, c op.Call) (program, error) {
 	n := c.In[0].Shape.Elements()
@@ -21,5 +22,5 @@ func dequantize(d *Device, c op.Call) (program, error) {
 		return single(d.line(unitFor("dequantize", c.Out[0].DType), name, d.strideBlocks(ceilDiv(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 	}
 	return single(d.line(unitFor("dequantize", c.Out[0].DType), "dequantize", ceilDiv(n, decodedAtOnce), threads,
-		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == dtype.FP4)))
+		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == quant.FP4)))
 }

@@ -99,7 +99,7 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 	switch {
 	case typ.Block():
 		b = b[:cap(b)]
-		if err := quant.Encode(typ, b, list); err != nil {
+		if err := quant.Encode(typ, b, list, len(list)); err != nil {
 			t.Fatal(err)
 		}
 	case typ == dtype.F32:
@@ -123,9 +123,9 @@ func TestDequantizeIsExact(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, n := range []int{1, 2, 63, 64, 65, 8191, 8192, 8193, 3*16384 + 8192 + 77, 1 << 20} {
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4} {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4} {
 			packed, values := raw(t, kind, spreadNumbers(n, uint64(n))), make([]float32, n)
-			if err := quant.Decode(kind, values, packed); err != nil {
+			if err := quant.Decode(kind, values, packed, len(values)); err != nil {
 				t.Fatal(err)
 			}
 			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
@@ -147,13 +147,13 @@ func TestDequantizeRowsIsExact(t *testing.T) {
 	defer d.Close()
 	for _, dims := range [][2]int{{1, 1}, {3, 7}, {5, 64}, {77, 1024}} {
 		n := dims[0] * dims[1]
-		for _, kind := range []dtype.Type{dtype.RowI8, dtype.RowF8} {
+		for _, kind := range []dtype.Type{quant.RowI8, quant.RowF8} {
 			typ := op.Type{DType: kind, Shape: shape.Of(dims[0], dims[1])}
 			packed, values := make([]byte, typ.Bytes()), make([]float32, n)
-			if err := quant.EncodeRows(kind, packed, spreadNumbers(n, uint64(n)), dims[1]); err != nil {
+			if err := quant.Encode(kind, packed, spreadNumbers(n, uint64(n)), dims[1]); err != nil {
 				t.Fatal(err)
 			}
-			if err := quant.DecodeRows(kind, values, packed, dims[1]); err != nil {
+			if err := quant.Decode(kind, values, packed, dims[1]); err != nil {
 				t.Fatal(err)
 			}
 			for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
@@ -194,9 +194,9 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 func TestCodedUpdateIsItsParts(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	for _, second := range []dtype.Type{dtype.UDyn8, dtype.F32} {
+	for _, second := range []dtype.Type{quant.UDyn8, dtype.F32} {
 		for _, n := range []int{1, 255, 256, 257, 8*256*3 + 5, 1<<20 + 3} {
-			coded, plain := updateCalls(t, n, dtype.Dyn8, second), updateCalls(t, n, dtype.F32, dtype.F32)
+			coded, plain := updateCalls(t, n, quant.Dyn8, second), updateCalls(t, n, dtype.F32, dtype.F32)
 			for name, c := range coded {
 				compareWithParts(t, d, fmt.Sprintf("%s of %d elements, squares as %v", name, n, second), c, plain[name])
 			}
@@ -234,7 +234,7 @@ func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call
 func stateOf(t testing.TB, kind dtype.Type, n int) (packed []byte, values []float32) {
 	t.Helper()
 	list := spreadNumbers(n, 7)
-	if kind != dtype.Dyn8 {
+	if kind != quant.Dyn8 {
 		for i := range list {
 			list[i] *= list[i]
 		}
@@ -243,7 +243,7 @@ func stateOf(t testing.TB, kind dtype.Type, n int) (packed []byte, values []floa
 		return raw(t, kind, list), list
 	}
 	packed, values = raw(t, kind, list), make([]float32, n)
-	if err := quant.Decode(kind, values, packed); err != nil {
+	if err := quant.Decode(kind, values, packed, len(values)); err != nil {
 		t.Fatal(err)
 	}
 	return packed, values
@@ -267,7 +267,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})
-	for name, c := range updateCalls(t, n, dtype.Dyn8, dtype.UDyn8) {
+	for name, c := range updateCalls(t, n, quant.Dyn8, quant.UDyn8) {
 		operands := [][]byte{w, g}
 		for _, typ := range c.In[2 : len(c.In)-1] {
 			packed, _ := stateOf(t, typ.DType, n)
@@ -281,7 +281,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 		}
 		for k := range c.In[2 : len(c.In)-1] {
 			values := make([]float32, n)
-			if err := quant.Decode(c.In[2+k].DType, values, after[2+k]); err != nil {
+			if err := quant.Decode(c.In[2+k].DType, values, after[2+k], len(values)); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(values[5], values[300], values[999]); got != "0 0 0" || math.IsNaN(float64(values[6])) {

@@ -5,6 +5,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 func init() {
@@ -15,7 +16,7 @@ func init() {
 
 // stored numbers the types of moments, and of the copy of an updated weight, as update.cu
 // does.
-var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, dtype.Dyn8: 4, dtype.UDyn8: 5}
+var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
 
 // copyArgs are the copy of the weight, behind the other outputs, and its type.
 func copyArgs(c op.Call) ([]arg, error) {
@@ -30,11 +31,11 @@ func copyArgs(c op.Call) ([]arg, error) {
 }
 
 // forms are the ends of kernels' names by the type of what they keep.
-var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", dtype.Dyn8: "8", dtype.UDyn8: "8"}
+var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", quant.Dyn8: "8", quant.UDyn8: "8"}
 
 // mixtures are those of two moments of different types that have a kernel of their own:
 // what policies make of states.
-var mixedForms = map[[2]dtype.Type]string{{dtype.Dyn8, dtype.F32}: "8F32", {dtype.Dyn8, dtype.F16}: "8F16"}
+var mixedForms = map[[2]dtype.Type]string{{quant.Dyn8, dtype.F32}: "8F32", {quant.Dyn8, dtype.F16}: "8F16"}
 
 // rule is an update rule as its kernels take it: with so many numbers, made from the
 // scalars of an iteration.

@@ -13,6 +13,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -196,7 +197,7 @@ func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
 	const n = 8*256*2 + 77
 	keeps := [][2]dtype.Type{
 		{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.F16, dtype.F16}, {dtype.BF16, dtype.F32},
-		{dtype.Dyn8, dtype.UDyn8}, {dtype.Dyn8, dtype.F32}, {dtype.Dyn8, dtype.F16},
+		{quant.Dyn8, quant.UDyn8}, {quant.Dyn8, dtype.F32}, {quant.Dyn8, dtype.F16},
 	}
 	for name, u := range updatings {
 		for i, kept := range keeps {

@@ -9,6 +9,7 @@ import (
 	"spillway/dtype"
 	"spillway/internal/numtest"
 	"spillway/op"
+	"spillway/quant"
 )
 
 // Limit is how far numbers may be from the reference: Max bounds the largest
@@ -48,9 +49,9 @@ func typeBound(d dtype.Type) Limit {
 		return Limit{4e-3, 1.3e-6}
 	case dtype.BF16:
 		return Limit{1.6e-2, 2e-5}
-	case dtype.Dyn8: // half of 0.9/64, the widest gap between its values
+	case quant.Dyn8: // half of 0.9/64, the widest gap between its values
 		return Limit{7.1e-3, 1e-4}
-	case dtype.UDyn8:
+	case quant.UDyn8:
 		return Limit{3.6e-3, 3e-5}
 	}
 	return Limit{}

@@ -15,6 +15,7 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 )
 
@@ -161,7 +162,7 @@ func TestSubjectsKeepStatesInEveryType(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, dtype.Dyn8, dtype.UDyn8} {
+	for _, want := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, quant.Dyn8, quant.UDyn8} {
 		if !seen[want] {
 			t.Errorf("no subject keeps states in %v", want)
 		}

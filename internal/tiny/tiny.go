@@ -13,6 +13,7 @@ import (
 	"spillway/nn"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/spec"
 )
 
@@ -77,7 +78,7 @@ func Keep(names ...string) func(spec.Param) []op.State {
 			case 2:
 				list[i].Type.DType = dtype.F16
 			case 3:
-				list[i].Type.DType = []dtype.Type{dtype.Dyn8, dtype.UDyn8}[i]
+				list[i].Type.DType = []dtype.Type{quant.Dyn8, quant.UDyn8}[i]
 			}
 		}
 		return list

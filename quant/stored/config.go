@@ -6,6 +6,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/quant"
 )
 
 // configKey is where config.json says how a model is quantized.
@@ -71,11 +72,11 @@ func Configure(c *hf.Config, kind dtype.Type, double bool, output string, skip .
 		q.Skip = left
 	}
 	switch kind {
-	case dtype.NF4, dtype.FP4:
+	case quant.NF4, quant.FP4:
 		q.Loaded4, q.Load4, q.Kind, q.Double = true, true, kind.String(), double
-	case dtype.RowI8:
+	case quant.RowI8:
 		q.Loaded8, q.Load8 = true, true
-	case dtype.RowF8:
+	case quant.RowF8:
 		return c.With(configKey, compressed{
 			Groups: map[string]compressedGroup{"group_0": {[]string{"Linear"}, compressedWeights{Bits: 8, Type: "float", Strategy: "channel", Symmetric: true}}},
 			Format: "naive-quantized", Ignore: left, Method: compressedTensors, Status: "compressed",

@@ -49,8 +49,8 @@ func (d quantState) check() error {
 	if d.Block < 32 || d.Block > 4096 || d.Block&(d.Block-1) != 0 {
 		return fmt.Errorf("its blocksize is %d, want a power of two from 32 to 4096", d.Block)
 	}
-	if d.Offset != nil && d.Group != dtype.GroupBlocks {
-		return fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, dtype.GroupBlocks)
+	if d.Offset != nil && d.Group != quant.FourBitGroup {
+		return fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, quant.FourBitGroup)
 	}
 	return d.Shape.Check()
 }
@@ -152,7 +152,7 @@ func (c *collector) nested(s *fourBit, name string, blocks int64) error {
 	if err != nil {
 		return err
 	}
-	if want := (blocks + dtype.GroupBlocks - 1) / dtype.GroupBlocks; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
+	if want := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
 		return fmt.Errorf("its nested_absmax are %v%v, want %d of f32", groups.Type, groups.Shape, want)
 	}
 	s.groups = make([]byte, groups.Bytes)
@@ -175,7 +175,7 @@ func (c *collector) floats(name string, n int) ([]float32, error) {
 // ours says that the storage of package quant holds the same: block and group sizes, the
 // sixteen values, and coded absmax.
 func (s *fourBit) matchesStorage(kind dtype.Type) bool {
-	return s.block == dtype.BlockElements && s.nested && s.values == quant.FourBitOf(kind).Values && mapsClose(s.map8[:], quant.Signed.Values[:])
+	return s.block == quant.FourBitBlock && s.nested && s.values == quant.FourBitOf(kind).Values && mapsClose(s.map8[:], quant.Signed.Values[:])
 }
 
 // closeMaps accepts last bits that depend on the processor that made the map.

@@ -10,6 +10,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/internal/vfs"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/shape"
@@ -141,7 +142,7 @@ func TestReadsPastTheEndAreRefused(t *testing.T) {
 
 func TestWeightsThatCannotBeWritten(t *testing.T) {
 	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
-	for _, kind := range []dtype.Type{dtype.NF4, dtype.RowF8} {
+	for _, kind := range []dtype.Type{quant.NF4, quant.RowF8} {
 		sources, err := broken.Outputs(kind, dtype.BF16, true)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +152,7 @@ func TestWeightsThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	flat := stored.Weight{Name: "a.weight", Shape: shape.Of(4)}
-	if _, err := flat.Outputs(dtype.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
+	if _, err := flat.Outputs(quant.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
 		t.Errorf("rows of a vector: %v", err)
 	}
 	if _, err := flat.Outputs(dtype.BF16, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "use nf4, fp4") {

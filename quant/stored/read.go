@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"spillway/dtype"
 	"spillway/quant"
 )
 
@@ -84,12 +83,12 @@ func (s *fourBit) absmax(first, n int64) ([]float32, error) {
 		return out, s.scales.ReadF32(out, first)
 	}
 	// Group boundaries are kept: codes begin with those of a whole group.
-	begin := first / dtype.GroupBlocks * dtype.GroupBlocks
+	begin := first / quant.FourBitGroup * quant.FourBitGroup
 	codes := make([]byte, first+n-begin)
 	if _, err := s.scales.ReadAt(codes, begin); err != nil {
 		return nil, err
 	}
-	scales := quant.Scales{Codes: codes, Groups: s.groups[4*begin/dtype.GroupBlocks:], Offset: s.offset}
+	scales := quant.Scales{Codes: codes, Groups: s.groups[4*begin/quant.FourBitGroup:], Offset: s.offset}
 	scales.Absmax(out, int(first-begin), &s.map8)
 	return out, nil
 }

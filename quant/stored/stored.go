@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
 )
@@ -144,7 +145,7 @@ func (c *collector) int8Rows(module string, scales safetensors.Tensor) (Tensor, 
 	}
 	c.mark(scales)
 	absmax, err := floats(scales)
-	return Tensor{Name: main.Name, Type: dtype.RowI8, Shape: main.Shape, data: main, rowScales: absmax}, err
+	return Tensor{Name: main.Name, Type: quant.RowI8, Shape: main.Shape, data: main, rowScales: absmax}, err
 }
 
 // floatRows are 8-bit floats with a scale for each row, in any plain type.
@@ -157,7 +158,7 @@ func (c *collector) fp8Rows(name string, scales safetensors.Tensor) (Tensor, err
 		return Tensor{}, fmt.Errorf("it is %v%v beside %v%v, want f8e4m3 with a scale for each row", main.Type, main.Shape, scales.Type, scales.Shape)
 	}
 	c.mark(scales)
-	w := Tensor{Name: name, Type: dtype.RowF8, Shape: main.Shape, data: main, rowScales: make([]float32, main.Shape[0])}
+	w := Tensor{Name: name, Type: quant.RowF8, Shape: main.Shape, data: main, rowScales: make([]float32, main.Shape[0])}
 	return w, scales.ReadF32(w.rowScales, 0)
 }
 

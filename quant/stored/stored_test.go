@@ -66,7 +66,7 @@ func TestFoldersDecodeAsBitsandbytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer decoded.Close()
-	for name, kind := range map[string]dtype.Type{"nf4": dtype.NF4, "fp4": dtype.FP4, "int8": dtype.RowI8} {
+	for name, kind := range map[string]dtype.Type{"nf4": quant.NF4, "fp4": quant.FP4, "int8": quant.RowI8} {
 		all := collect(t, filepath.Join("testdata", name))
 		if len(all) != 12 {
 			t.Errorf("%s: %d weights, want those of the plain folder, 12", name, len(all))
@@ -112,7 +112,7 @@ func TestStorageDecodesTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]float32, n)
-	if err := quant.Decode(w.Type, got, b); err != nil || !sameBits(got, numbers(t, w, 0, n)) {
+	if err := quant.Decode(w.Type, got, b, len(got)); err != nil || !sameBits(got, numbers(t, w, 0, n)) {
 		t.Errorf("the storage decodes differently (%v)", err)
 	}
 	rows := collect(t, filepath.Join("testdata", "int8"))[name]
@@ -122,7 +122,7 @@ func TestStorageDecodesTheSame(t *testing.T) {
 	if b, err = io.ReadAll(r); err != nil {
 		t.Fatal(err)
 	}
-	if err := quant.DecodeRows(rows.Type, got, b, int(rows.Shape[1])); err != nil || !sameBits(got, numbers(t, rows, 0, n)) {
+	if err := quant.Decode(rows.Type, got, b, int(rows.Shape[1])); err != nil || !sameBits(got, numbers(t, rows, 0, n)) {
 		t.Errorf("the storage of rows decodes differently (%v)", err)
 	}
 	for _, other := range []string{"fp4", "plain"} {
@@ -153,7 +153,7 @@ func TestWrittenWeightsAreTheCodecs(t *testing.T) {
 		for i := range x {
 			x[i] = float32(math.Sin(float64(i))) * 3
 		}
-		for _, kind := range []dtype.Type{dtype.NF4, dtype.FP4, dtype.RowI8, dtype.RowF8} {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 			for _, double := range []bool{true, false} {
 				w := written(t, s, x, kind, double)
 				if w.Type != kind || !w.Shape.Equal(s) || w.DoubleQuantized() != (double && !kind.ByRows()) {
@@ -202,13 +202,13 @@ func coded(t *testing.T, kind dtype.Type, s shape.Shape, x []float32, double boo
 	switch {
 	case kind.ByRows():
 		packed := make([]byte, s[0]*kind.Bytes(s[1]))
-		if err = quant.EncodeRows(kind, packed, x, int(s[1])); err == nil {
-			err = quant.DecodeRows(kind, out, packed, int(s[1]))
+		if err = quant.Encode(kind, packed, x, int(s[1])); err == nil {
+			err = quant.Decode(kind, out, packed, int(s[1]))
 		}
 	case double:
 		packed := make([]byte, kind.Bytes(int64(len(x))))
-		if err = quant.Encode(kind, packed, x); err == nil {
-			err = quant.Decode(kind, out, packed)
+		if err = quant.Encode(kind, packed, x, len(x)); err == nil {
+			err = quant.Decode(kind, out, packed, len(out))
 		}
 	default:
 		codes, absmax := make([]byte, (len(x)+1)/2), make([]float32, (len(x)+63)/64)

@@ -25,9 +25,9 @@ type Weight struct {
 // the type model. They belong into one file. Double codes the scales of 4-bit types again.
 func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]safetensors.Output, error) {
 	switch kind {
-	case dtype.NF4, dtype.FP4:
+	case quant.NF4, quant.FP4:
 		return w.fourBit(kind, model, double), nil
-	case dtype.RowI8, dtype.RowF8:
+	case quant.RowI8, quant.RowF8:
 		return w.byRows(kind)
 	}
 	return nil, fmt.Errorf("weight %s: %v is not a type weights are stored in; use nf4, fp4, i8row or f8row", w.Name, kind)
@@ -36,8 +36,8 @@ func (w Weight) Outputs(kind, model dtype.Type, double bool) ([]safetensors.Outp
 // fourBit is the weight in blocks of 64.
 func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Output {
 	n := w.Shape.Elements()
-	blocks := (n + dtype.BlockElements - 1) / dtype.BlockElements
-	c := &fourBitWriter{weight: w, code: quant.FourBitOf(kind), state: quantState{Kind: kind.String(), Block: dtype.BlockElements, Type: model.Torch(), Shape: w.Shape}}
+	blocks := (n + quant.FourBitBlock - 1) / quant.FourBitBlock
+	c := &fourBitWriter{weight: w, code: quant.FourBitOf(kind), state: quantState{Kind: kind.String(), Block: quant.FourBitBlock, Type: model.Torch(), Shape: w.Shape}}
 	sources := []safetensors.Output{
 		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.writeCodes},
 		f32Output(w.Name+mapSuffix, c.code.Values[:]),
@@ -56,8 +56,8 @@ func (w Weight) fourBit(kind, model dtype.Type, double bool) []safetensors.Outpu
 
 // coded are the tensors of scales that are coded again.
 func (c *fourBitWriter) nestedScales(blocks int64) []safetensors.Output {
-	c.state.Group, c.state.GroupType, c.state.Offset = dtype.GroupBlocks, dtype.F32.Torch(), new(float64)
-	name, groups := c.weight.Name, (blocks+dtype.GroupBlocks-1)/dtype.GroupBlocks
+	c.state.Group, c.state.GroupType, c.state.Offset = quant.FourBitGroup, dtype.F32.Torch(), new(float64)
+	name, groups := c.weight.Name, (blocks+quant.FourBitGroup-1)/quant.FourBitGroup
 	return []safetensors.Output{
 		f32Output(name+nestedMapSuffix, quant.Signed.Values[:]),
 		{Name: name + absmaxSuffix, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Codes })},
@@ -82,7 +82,7 @@ type fourBitWriter struct {
 const scaleTensors = 3
 
 func (c *fourBitWriter) writeCodes(w io.Writer) error {
-	codes := quant.NewCodes(c.code, dtype.BlockElements, c.weight.Shape.Elements(), c.weight.From)
+	codes := quant.NewCodes(c.code, quant.FourBitBlock, c.weight.Shape.Elements(), c.weight.From)
 	_, err := io.Copy(w, codes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (w Weight) byRows(kind dtype.Type) ([]safetensors.Output, error) {
 		scales = nil
 		return err
 	}
-	if kind == dtype.RowF8 {
+	if kind == quant.RowF8 {
 		return []safetensors.Output{
 			{Name: w.Name, Type: dtype.F8E4M3, Shape: w.Shape, Write: codes},
 			{Name: w.Name + scaleSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0], 1}, Write: put, After: w.Name},

@@ -15,7 +15,7 @@ func TestFourBit(t *testing.T) {
 			for i := range codes {
 				codes[i] = byte(i)
 			}
-			for name, code := range map[string]*quant.FourBit{"nf4": quant.NF4, "fp4": quant.FP4} {
+			for name, code := range map[string]*quant.FourBit{"nf4": quant.FourBitOf(quant.NF4), "fp4": quant.FourBitOf(quant.FP4)} {
 				want := make([]float32, n)
 				code.Decode(want, codes, absmax, fourBitBlock)
 				got, check := guarded(t, n)

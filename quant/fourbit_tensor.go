@@ -1,0 +1,92 @@
+package quant
+
+import (
+	"fmt"
+	"io"
+)
+
+// split4 cuts the storage of a 4-bit tensor of n elements into its parts.
+func split4(n int, b []byte) (codes, scales, groups, offset []byte) {
+	codes, b = b[:ceil(n, 2)], b[ceil(n, 2):]
+	blocks := ceil(n, FourBitBlock)
+	scales, b = b[:blocks], b[blocks:]
+	return codes, scales, b[:len(b)-4], b[len(b)-4:]
+}
+
+// View4 gives the codes and scales of a 4-bit tensor of n elements, in place. The storage
+// must have its exact size.
+func View4(n int, b []byte) (codes []byte, s Scales) {
+	codes, scales, groups, offset := split4(n, b)
+	return codes, Scales{scales, groups, getF32(offset, 0)}
+}
+
+func (f *FourBit) encodeTensor(dst []byte, src []float32, _ int) error {
+	codes, scales, groups, offset := split4(len(src), dst)
+	absmax := make([]float32, len(scales))
+	f.Encode(codes, absmax, src, FourBitBlock)
+	s := Scales{Codes: scales, Groups: groups}
+	s.encode(absmax, mean(absmax))
+	putF32(offset, 0, s.Offset)
+	return nil
+}
+
+// decodeRange decodes elements from any one on. A block that begins before the first is
+// decoded whole, and the rest of it is copied.
+func (f *FourBit) decodeRange(dst []float32, storage []byte, n, _, first int) {
+	codes, scales := View4(n, storage)
+	var absmax [FourBitGroup]float32
+	if in := first % FourBitBlock; in != 0 {
+		var block [FourBitBlock]float32
+		scales.Absmax(absmax[:1], first/FourBitBlock, &Signed.Values)
+		f.decodeBlock(block[:min(FourBitBlock, n-(first-in))], codes[(first-in)/2:], absmax[0])
+		count := copy(dst, block[in:])
+		dst, first = dst[count:], first+count
+	}
+	for len(dst) > 0 {
+		count := min(len(dst), len(absmax)*FourBitBlock)
+		some := absmax[:ceil(count, FourBitBlock)]
+		scales.Absmax(some, first/FourBitBlock, &Signed.Values)
+		f.Decode(dst[:count], codes[first/2:], some, FourBitBlock)
+		dst, first = dst[count:], first+count
+	}
+}
+
+func (f *FourBit) stream(rows, cols int64, from ReadFunc) io.Reader {
+	codes := NewCodes(f, FourBitBlock, rows*cols, from)
+	return io.MultiReader(codes, &tailReader{tail: func() []byte { return NewScales(codes.Absmax).Append(nil) }})
+}
+
+// Codes reads as the packed codes of a tensor, made while it is read.
+type Codes struct {
+	// Absmax of the blocks; all are known after io.EOF.
+	Absmax []float32
+	parallelReader
+
+	code  *FourBit
+	block int64
+	n     int64
+	from  ReadFunc
+}
+
+// NewCodes encodes n numbers in blocks of a given even size that divides 65536.
+func NewCodes(code *FourBit, block int, n int64, from ReadFunc) *Codes {
+	c := &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), n: n, from: from}
+	c.parts, c.make = partsOf(n), c.encodePart
+	return c
+}
+
+func (c *Codes) encodePart(part int64, b *buffer) ([]byte, error) {
+	first := part * partElements
+	n := int(min(c.n-first, partElements))
+	b.resize(n, ceil(n, 2))
+	if err := c.from(first, b.numbers); err != nil {
+		return nil, err
+	}
+	absmax := c.Absmax[first/c.block:][:ceil(n, int(c.block))]
+	c.code.Encode(b.bytes, absmax, b.numbers, int(c.block))
+	if firstNonFinite(absmax) < 0 {
+		return b.bytes, nil
+	}
+	bad := firstNonFinite(b.numbers)
+	return nil, fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), b.numbers[bad])
+}
