@@ -2,35 +2,40 @@ package plan
 
 import "spillway/graph"
 
-// Access is a step's use of a buffer. A buffer both read and written counts once
-// with both set.
+// Access is an instruction's use of a buffer. A buffer that is both read and written has
+// one access with both set.
 type Access struct {
 	Buffer      int
 	Read, Write bool
 }
 
-// Accesses lists, for every step, the buffers it touches, each once. A free
-// touches none.
+// Accesses lists, for every instruction, the buffers it touches, and the tables of those
+// that are indirect. A free touches none.
 func (p *Plan) Accesses() [][]Access {
-	flags := make([]regionUses, len(p.Programs))
+	uses := make([]regionUses, len(p.Programs))
 	for i := range p.Programs {
-		flags[i] = p.Programs[i].regionAccess()
+		uses[i] = p.Programs[i].regionAccess()
 	}
 	total := 0
 	for i := range p.Instructions {
 		total += p.Instructions[i].bufferCount()
 	}
-	list := make([]Access, 0, total) // of all steps behind each other
+	list := make([]Access, 0, total) // of all instructions, one after the other
 	all := make([][]Access, len(p.Instructions))
 	for i := range p.Instructions {
 		from := len(list)
-		list = appendAccesses(list, &p.Instructions[i], flags)
+		list = appendAccesses(list, &p.Instructions[i], uses)
+		for _, a := range list[from:] {
+			if pages := p.Buffers[a.Buffer].Pages; pages != nil {
+				list = append(list, Access{Buffer: pages.Table, Read: true})
+			}
+		}
 		all[i] = list[from:len(list):len(list)]
 	}
 	return all
 }
 
-// touches is how many buffers a step touches.
+// bufferCount is how many buffers an instruction touches, tables aside.
 func (s *Instruction) bufferCount() int {
 	switch s.Verb {
 	case Move:
@@ -47,8 +52,8 @@ func appendAccesses(list []Access, s *Instruction, programs []regionUses) []Acce
 		return append(list, Access{Buffer: s.Src, Read: true}, Access{Buffer: s.Dst, Write: true})
 	case Run:
 		for _, b := range s.Bindings {
-			f := programs[s.Program].of(b.Region, b.Index)
-			list = append(list, Access{b.Buffer, f.read, f.write})
+			u := programs[s.Program].of(b.Region, b.Index)
+			list = append(list, Access{b.Buffer, u.read, u.write})
 		}
 	case Reduce:
 		for _, b := range s.Bindings {
@@ -65,7 +70,7 @@ func appendAccesses(list []Access, s *Instruction, programs []regionUses) []Acce
 	return list
 }
 
-// reduceAccess: partial sums become the clip; gradients are added to the first.
+// reduceAccess: partial sums become the clip factor; gradients are added to the first.
 func reduceAccess(b Binding) (read, write bool) {
 	return b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0
 }
@@ -78,7 +83,7 @@ func updateAccess(b Binding, master bool) (read, write bool) {
 	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InState
 }
 
-// regionFlags says how a program uses its regions: a handful, looked up in a row.
+// regionUses says how a program uses its regions. There are a handful, so a list will do.
 type regionUses []regionUse
 
 type regionUse struct {
@@ -87,38 +92,38 @@ type regionUse struct {
 	read, write bool
 }
 
-func (f regionUses) of(r Region, index int) regionUse {
-	for i := range f {
-		if f[i].index == index && f[i].region == r {
-			return f[i]
+func (u regionUses) of(r Region, index int) regionUse {
+	for i := range u {
+		if u[i].index == index && u[i].region == r {
+			return u[i]
 		}
 	}
 	return regionUse{}
 }
 
-func (f regionUses) mark(r Region, index int, read, write bool) regionUses {
-	for i := range f {
-		if f[i].index == index && f[i].region == r {
-			f[i].read, f[i].write = f[i].read || read, f[i].write || write
-			return f
+func (u regionUses) mark(r Region, index int, read, write bool) regionUses {
+	for i := range u {
+		if u[i].index == index && u[i].region == r {
+			u[i].read, u[i].write = u[i].read || read, u[i].write || write
+			return u
 		}
 	}
-	return append(f, regionUse{r, index, read, write})
+	return append(u, regionUse{r, index, read, write})
 }
 
-// regionAccess follows from the ports of a program: inputs are read, outputs
+// regionAccess follows from the ports of a program: inputs are read, outputs are
 // written, and read too where they accumulate. The frame is written.
 func (g *Program) regionAccess() regionUses {
-	flags := regionUses{{region: InFrame, write: true}}
+	uses := regionUses{{region: InFrame, write: true}}
 	for _, in := range g.Graph.Inputs {
 		at := g.Places[in.Value]
-		flags = flags.mark(at.Region, at.Index, true, false)
+		uses = uses.mark(at.Region, at.Index, true, false)
 	}
 	for _, out := range g.Graph.Outputs {
 		at := g.Places[out.Value]
-		flags = flags.mark(at.Region, at.Index, g.accumulates(out.Value), true)
+		uses = uses.mark(at.Region, at.Index, g.accumulates(out.Value), true)
 	}
-	return flags
+	return uses
 }
 
 // accumulates says whether a value is added to what its place holds.

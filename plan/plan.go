@@ -1,23 +1,33 @@
-// Package plan is a training or inference run as data: where every byte rests,
-// and the steps of one iteration, written with five verbs.
+// Package plan describes a training or inference run as data: where every byte is
+// stored, and the instructions of one iteration, written with five verbs.
 //
-//	move    bytes between tiers
-//	run     a block's program on one micro-batch
-//	reduce  partial sums into one, across blocks and devices
-//	update  the optimizer on the params of a slab
+//	move    copies a buffer to another tier or device
+//	run     runs a block's program on one micro-batch
+//	reduce  adds partial sums or gradients, in a fixed order
+//	update  runs the optimizer on a piece of a slab
 //	free    ends the life of a buffer
 //
-// Steps stand in the order they are issued. Each belongs to a lane of a device;
-// a lane runs its steps in order, beside the other lanes, and After names the
-// steps of other lanes that must be done first. All memory is in arenas whose
-// size is known, so the largest amount in use is known too.
+// A model of one block whose weights and optimizer state are stored on the host trains
+// with instructions like these (Text prints a plan this way):
 //
-// Iterations follow each other. Copies to the host at the end of one may trail: they
-// are still under way when it ends, and Past names those of the iteration before that
-// a step must wait for. Everything else of an iteration is done when it ends.
+//	0 in      move #0[layer weights] to #5 device@0
+//	1 compute run layer forward micro 0 weight=#5 saved=#6 carry_out=#7; free #7
+//	2 compute run layer backward micro 0 weight=#5 saved=#6 grad=#8; free #6
+//	3 compute update layer weight=#5 grad=#8 master=#9 state=#10; free #8
+//	4 out     move #5 to #0[layer weights] after 3, carries over; free #5
 //
-// Strategies differ only in the plan. Verify says whether a plan is sound,
-// whoever wrote it; the executor carries out any plan that is.
+// Instructions are listed in the order they are issued. Each belongs to a lane of a
+// device: compute, in (host to device) or out. A lane runs its instructions in order
+// and concurrently with the other lanes; After names the instructions of other lanes
+// that must be done first. All memory is in arenas of known size, so the peak is known
+// before anything runs.
+//
+// Iterations overlap at their ends: copies to the host at the end of one may carry
+// over, which means that they are still running when it ends. AfterPrevious names those
+// of the previous iteration that an instruction must wait for.
+//
+// Strategies differ only in the plan. Verify says whether a plan is sound, whoever wrote
+// it; the executor carries out any plan that is.
 package plan
 
 import (
@@ -26,8 +36,9 @@ import (
 	"spillway/op"
 )
 
-// Version of the JSON form.
-const Version = 2
+// Version of the JSON form. 3: instructions, optimizer state, phases and captured graphs
+// have the names they have in the code.
+const Version = 3
 
 // Plan is one iteration and the memory it needs.
 type Plan struct {
@@ -37,19 +48,25 @@ type Plan struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 
-	MicroBatchSize int64 `json:"rows"`   // samples per micro-batch
-	Seq            int64 `json:"seq"`    // positions per sample
-	MicroBatches   int   `json:"micros"` // micro-batches per iteration
+	MicroBatchSize int64 `json:"micro_batch_size"` // sequences per micro-batch
+	Seq            int64 `json:"seq"`              // positions per sequence
+	MicroBatches   int   `json:"micro_batches"`    // per iteration
 
 	Devices      []Device      `json:"devices"`
 	Arenas       []Arena       `json:"arenas"`
 	Buffers      []Buffer      `json:"buffers"`
 	Slabs        []Slab        `json:"slabs"`
-	Batch        []BatchTensor `json:"parts"` // of a micro-batch
+	Batch        []BatchTensor `json:"batch"` // of one micro-batch
 	Consts       []Const       `json:"consts"`
 	Programs     []Program     `json:"programs"`
-	Optimizer    *Optimizer    `json:"update,omitempty"` // nil when nothing is trained
-	Instructions []Instruction `json:"steps"`
+	Optimizer    *Optimizer    `json:"optimizer,omitempty"` // nil when nothing is trained
+	Instructions []Instruction `json:"instructions"`
+	// Captured: the executor captures an iteration as a graph of the device (a CUDA
+	// graph) and replays it with one call; see Capture.
+	Captured bool `json:"captured,omitempty"`
+	// Phases are other instruction lists over the same memory, such as an evaluation
+	// between training iterations.
+	Phases []Phase `json:"phases,omitempty"`
 
 	Forecast *Forecast     `json:"forecast,omitempty"`
 	Rejected []Alternative `json:"rejected,omitempty"`
@@ -57,8 +74,11 @@ type Plan struct {
 
 // Device is one the plan was made for.
 type Device struct {
-	Name   string `json:"name"`
-	Budget int64  `json:"budget_bytes"` // the most the plan may use of it
+	Name string `json:"name"`
+	// Rank of the process that drives the device, counted from 0. Plans of one process
+	// have only rank 0.
+	Rank   int   `json:"rank,omitempty"`
+	Budget int64 `json:"budget_bytes"` // the most the plan may use of it
 }
 
 // Tier is a kind of memory.
@@ -88,7 +108,7 @@ const (
 	Weight     Class = "weight"
 	Master     Class = "master" // weights at full precision
 	Gradient   Class = "gradient"
-	State      Class = "moment" // optimizer state
+	State      Class = "state" // optimizer state
 	Activation Class = "activation"
 	Workspace  Class = "workspace" // values that live inside one run
 	BatchData  Class = "batch"
@@ -103,32 +123,44 @@ type Buffer struct {
 	Arena  int    `json:"arena"`
 	Offset int64  `json:"offset"`
 	Bytes  int64  `json:"bytes"`
-	// Home: it keeps its contents from iteration to iteration, and no other
-	// buffer shares its bytes. Others live from their first writing to their free.
+	// Home: the buffer keeps its contents from iteration to iteration, and no other
+	// buffer shares its bytes. Others live from their first write to their free.
 	Home bool `json:"home,omitempty"`
+	// Pages: the contents are pages that a table in device memory puts in order.
+	Pages *Pages `json:"pages,omitempty"`
 }
 
-// Slab is the params of a block, contiguous, so that they cross a link as one
-// copy. Buffer numbers are those of its homes, -1 for none.
+// Pages make a buffer indirect: its bytes are a pool of equal pages, and whoever reads
+// or writes it finds page i through entry i of a table, an int32 page number. A KV cache
+// has a page table, a group of experts a table of the slots they are in. The executor
+// does not run plans with indirect buffers yet; the verifier knows them.
+type Pages struct {
+	Table int   `json:"table"` // buffer, on the same device
+	Bytes int64 `json:"bytes"` // of one page
+}
+
+// Slab is the params of a block, contiguous, so that they cross a link as one copy. A
+// block may have several, which then stream by themselves. Buffer numbers are those of
+// its homes, -1 for none.
 type Slab struct {
 	Name   string      `json:"name"`
 	Params []SlabParam `json:"params"`
-	// Elements of the trainable params with their padding: gradient and master have so
+	// Elements of the trained params with their padding: gradient and master have as
 	// many.
 	Elements int64 `json:"elements"`
 
 	WeightBytes int64 `json:"weight_bytes"`
 	Weight      int   `json:"weight"`
 	Gradient    int   `json:"gradient"`
-	// Pieces cover the elements: what the optimizer keeps moves and is updated piece
-	// by piece, so that a large slab needs no large room.
+	// Pieces cover the elements: masters and optimizer states move and are updated
+	// piece by piece, so that a large slab needs no large buffer on the device.
 	Pieces []Piece `json:"pieces,omitempty"`
 	// Replicas are homes of further copies of the weights, on other devices.
 	Replicas []int `json:"replicas,omitempty"`
 }
 
-// Trained is the element type of the trained params, which all have; Invalid where none
-// is trained.
+// TrainedType is the element type that all trained params of the slab have; Invalid
+// where none is trained.
 func (s *Slab) TrainedType() dtype.Type {
 	for _, p := range s.Params {
 		if !p.Frozen() {
@@ -138,13 +170,13 @@ func (s *Slab) TrainedType() dtype.Type {
 	return dtype.Invalid
 }
 
-// Piece is a range of a slab's elements and the homes of what the optimizer keeps of
-// them, -1 for none. Update.Stretches says where in Moment each state lies.
+// Piece is a range of a slab's elements with the homes of their master weights and
+// optimizer states, -1 for none. Optimizer.Spans says where in State each state is.
 type Piece struct {
 	From   int64 `json:"from"`
 	To     int64 `json:"to"`
 	Master int   `json:"master"`
-	State  int   `json:"moment"`
+	State  int   `json:"state"`
 }
 
 // Elements of the piece.
@@ -159,166 +191,54 @@ type SlabParam struct {
 	// is frozen.
 	Element int64 `json:"element"`
 	Decay   bool  `json:"decay,omitempty"` // weight decay applies
-	// States are what the optimizer keeps of it besides a master, in the order in which
-	// its rule takes them.
+	// States are its optimizer states besides a master, in the order in which the
+	// update rule takes them.
 	States []op.State `json:"states,omitempty"`
 }
 
 // Frozen says that the param is not trained.
 func (p SlabParam) Frozen() bool { return p.Element < 0 }
 
-// Part is a tensor of a micro-batch at its place in the batch buffer.
+// BatchTensor is a tensor of a micro-batch, such as the tokens, at its place in the
+// batch buffer.
 type BatchTensor struct {
 	Name   string  `json:"name"`
 	Type   op.Type `json:"type"`
 	Offset int64   `json:"offset"`
 }
 
-// Const is data that programs read, at its place in the constants' buffer.
+// Const is data that programs read, at its place in the buffer of constants.
 type Const struct {
 	Name   string `json:"name"`
 	Data   []byte `json:"data"`
 	Offset int64  `json:"offset"`
 }
 
-// Program is a graph program with a place for every value.
-type Program struct {
-	Graph  *graph.Program `json:"graph"`
-	Places []Place        `json:"places"` // by value; entry 0 unused
-	// Frame is scratch memory of a run: its inner values, then what kernels need.
-	Frame     int64 `json:"frame"`
-	Workspace int64 `json:"workspace"` // offset in the frame of the kernels' scratch
-}
-
-// Region is a kind of memory a program is given when it runs.
-type Region string
-
-// The regions. Index tells apart several of one kind.
-const (
-	InFrame      Region = "frame"
-	InWeight     Region = "weight"   // index: slab of the block
-	InGrad       Region = "grad"     // index: slab of the block
-	InMaster     Region = "master"   // of an update
-	InState      Region = "moment"   // of an update
-	InClip       Region = "clip"     // of an update: clip factor and norm
-	InCarry      Region = "carry"    // from the block before
-	OutCarry     Region = "carryout" // to the block after
-	InSaved      Region = "kept"     // from forward to backward
-	InGradOutput Region = "dout"     // gradient of what the block gives
-	OutGradInput Region = "din"      // gradient of what the block takes
-	InBatch      Region = "batch"
-	InConst      Region = "const"
-	OutResult    Region = "result"
-	OutPartial   Region = "partial" // sums of squares, one per slab
-)
-
-// Place of a value.
-type Place struct {
-	Region Region `json:"region,omitempty"`
-	Index  int    `json:"index,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-}
-
-// Update is the optimizer: what it keeps of a param stands with the param, its numbers
-// of one iteration come from the training loop.
+// Optimizer is the update rule. The states it has of a param are listed with the param;
+// its numbers of one iteration, such as the learning rate, come from the training loop.
 type Optimizer struct {
 	Rule     op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
 	Attr     op.Attr    `json:"attr"`
-	GradType dtype.Type `json:"grad"` // element type of gradients, see GradOf
+	GradType dtype.Type `json:"grad_dtype"` // element type of gradients, see GradTypeOf
 	// Clip: a reduce makes the clip factor from the partial sums before updates.
 	Clip bool `json:"clip,omitempty"`
 }
 
-// Lane of a device.
-type Lane string
-
-// The lanes.
-const (
-	Compute Lane = "compute"
-	In      Lane = "in"  // host to device
-	Out     Lane = "out" // device to host
-)
-
-// Lanes lists them.
-var Lanes = []Lane{Compute, In, Out}
-
-// Verb of a step.
-type Verb string
-
-// The five verbs.
-const (
-	Move   Verb = "move"
-	Run    Verb = "run"
-	Reduce Verb = "reduce"
-	Update Verb = "update"
-	Free   Verb = "free"
-)
-
-// Step is one instruction. Which fields count depends on the verb.
-type Instruction struct {
-	Verb   Verb  `json:"verb"`
-	Device int   `json:"device"`
-	Lane   Lane  `json:"lane,omitempty"` // none for free
-	After  []int `json:"after,omitempty"`
-
-	// Trails: a copy to the host that the end of its iteration does not wait for.
-	CarriesOver bool `json:"trails,omitempty"`
-	// Past names steps of the iteration before that must be done first. They trail, and
-	// stand behind this one: of those before it After says what there is to say.
-	AfterPrevious []int `json:"past,omitempty"`
-
-	// Late: it completes the iteration before, of which an update waited for the norm of
-	// all gradients: that update, or a move for it.
-	Deferred bool `json:"late,omitempty"`
-
-	Block      int `json:"block"` // what the step is about, for people; -1 for none
-	MicroBatch int `json:"micro"` // -1 for none
-
-	Src int `json:"src,omitempty"` // move
-	Dst int `json:"dst,omitempty"` // move, free: the buffer
-	// Offset in Dst where a move's bytes go.
-	Offset int64 `json:"offset,omitempty"`
-
-	Program  int       `json:"program,omitempty"` // run
-	Slab     int       `json:"slab,omitempty"`    // update, and a reduce of gradients
-	Piece    int       `json:"piece,omitempty"`   // update
-	Bindings []Binding `json:"bind,omitempty"`    // run, reduce, update
+// Program is a graph program with a place for every value.
+type Program struct {
+	Graph  *graph.Program `json:"graph"`
+	Places []Place        `json:"places"` // by value; entry 0 unused
+	// Frame is the scratch memory of a run in bytes: its inner values, then what kernels
+	// need, from Workspace on.
+	Frame     int64 `json:"frame"`
+	Workspace int64 `json:"workspace"`
 }
 
-// Bind gives a region a buffer, from an offset on.
-type Binding struct {
-	Region Region `json:"region"`
+// Place of a value: a region that is bound when the program runs, and bytes into it.
+type Place struct {
+	Region Region `json:"region,omitempty"`
 	Index  int    `json:"index,omitempty"`
-	Buffer int    `json:"buffer"`
 	Offset int64  `json:"offset,omitempty"`
-}
-
-// Forecast is what the plan, carried out on the simulator, took.
-type Forecast struct {
-	StepSeconds float64 `json:"step_seconds"` // one iteration
-	Bound       string  `json:"bound"`        // the resource that is busiest
-	// Busy is each resource's share of the iteration.
-	Busy map[string]float64 `json:"busy"`
-	// AtBest is the time the busiest resource alone needs, over StepSeconds.
-	RooflineShare float64        `json:"at_best"`
-	TokensPerSec  float64        `json:"tokens_per_second"`
-	PeakBytes     map[Tier]int64 `json:"peak_bytes"`
-	BytesIn       int64          `json:"bytes_in"`
-	BytesOut      int64          `json:"bytes_out"`
-	Flops         float64        `json:"flops"`
-}
-
-// Option is an alternative that was looked at.
-type Alternative struct {
-	Strategy string `json:"strategy"`
-	Reason   string `json:"reason"`
-	Fits     bool   `json:"fits"`
-	// Needs per tier, and the forecast where one was made.
-	PeakBytes   map[Tier]int64 `json:"peak_bytes"`
-	StepSeconds float64        `json:"step_seconds,omitempty"`
-	// AtLeast: no forecast was made, StepSeconds is what its products or transfers
-	// take alone.
-	LowerBound bool `json:"at_least,omitempty"`
 }
 
 // Peak is the memory of each tier the plan uses.
@@ -332,23 +252,3 @@ func (p *Plan) Peak() map[Tier]int64 {
 
 // TierOf a buffer.
 func (p *Plan) TierOf(buffer int) Tier { return p.Arenas[p.Buffers[buffer].Arena].Tier }
-
-// LaneNumber counts the lanes of all devices, from 0 on.
-func (s *Instruction) LaneIndex() int {
-	for i, l := range Lanes {
-		if s.Lane == l {
-			return s.Device*len(Lanes) + i
-		}
-	}
-	return 0
-}
-
-// Bound finds what is bound to a region.
-func (s *Instruction) Bound(r Region, index int) (Binding, bool) {
-	for _, b := range s.Bindings {
-		if b.Region == r && b.Index == index {
-			return b, true
-		}
-	}
-	return Binding{}, false
-}

@@ -21,6 +21,10 @@ func Read(r io.Reader) (*Plan, error) {
 	if len(data) > maxJSON {
 		return nil, fmt.Errorf("reading a plan: it has more than %d bytes; is it a plan?", maxJSON)
 	}
+	var format struct{ Version int }
+	if err := json.Unmarshal(data, &format); err == nil && format.Version != Version {
+		return nil, fmt.Errorf("reading a plan: %w", versionError(format.Version))
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	p := &Plan{}
@@ -31,6 +35,10 @@ func Read(r io.Reader) (*Plan, error) {
 		return nil, fmt.Errorf("reading a plan: something follows the plan")
 	}
 	return p, Verify(p)
+}
+
+func versionError(version int) error {
+	return fmt.Errorf("its version is %d, this program reads %d; make it again with plan --save", version, Version)
 }
 
 // Write puts the plan out as JSON that Read takes.

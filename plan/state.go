@@ -9,21 +9,21 @@ import (
 	"spillway/shape"
 )
 
-// StateAlignment is that of every state in the home of a piece, in bytes: what the
-// widest loads of every backend like.
+// StateAlignment is the alignment in bytes of every state in the home of a piece: what
+// the widest loads of every backend need.
 const StateAlignment = 256
 
-// BlockElements is what the first element of a param, and of each of its parts in
-// pieces, is a multiple of where some state has blocks.
+// StateBlockElements is the number of elements that share a scale in an 8-bit state. Where
+// a param has such a state, it and each of its parts in pieces begin at a multiple of it.
 const StateBlockElements = quant.DynamicBlock
 
-// Stretch is a part of a piece that one launch updates: a param, a part of one, or
-// several behind each other that are treated alike.
+// Span is a part of a piece that one launch updates: a param, a part of one, or several
+// adjacent ones with the same settings.
 type Span struct {
 	Name    string      // of the first param
 	Offset  int64       // of its weights in the slab, bytes
-	Element int64       // of the slab
-	Shape   shape.Shape // that the optimizer sees: a vector, or a whole param's own
+	Element int64       // of the slab, the first one
+	Shape   shape.Shape // as the optimizer sees it: a vector, or a whole param's own
 	Type    dtype.Type  // of the weights
 	Decay   bool
 	States  []StatePlace
@@ -35,10 +35,10 @@ type StatePlace struct {
 	Offset int64 // bytes
 }
 
-// Elements of the stretch.
+// Elements of the span.
 func (s Span) Elements() int64 { return s.Shape.Elements() }
 
-// Blocks says whether a state of the param has blocks.
+// HasBlockState says whether a state of the param has blocks of elements with one scale.
 func (p SlabParam) HasBlockState() bool {
 	for _, s := range p.States {
 		if s.Type.DType.Block() {
@@ -49,7 +49,7 @@ func (p SlabParam) HasBlockState() bool {
 }
 
 // Within is the part of a param inside a piece, as a vector; frozen if there is none.
-// States of another shape than the param's stay what they are.
+// States of another shape than the param's stay as they are.
 func (p SlabParam) Within(piece Piece) SlabParam {
 	if p.Frozen() {
 		return p
@@ -65,8 +65,9 @@ func (p SlabParam) Within(piece Piece) SlabParam {
 	return p
 }
 
-// Stretches lists what is updated at once in a piece of a slab, and where in its home
-// each state lies: stretch after stretch, state after state.
+// Spans lists the launches that update a piece of a slab, and where in its home each state
+// is: span after span, state after state. Planner, verifier, executor and checkpoints all
+// ask it.
 func (u *Optimizer) Spans(s *Slab, piece Piece) []Span {
 	var list []Span
 	for _, p := range s.Params {
@@ -83,9 +84,9 @@ func (u *Optimizer) Spans(s *Slab, piece Piece) []Span {
 		}
 	}
 	var at int64
-	for _, stretch := range list {
-		for i := range stretch.States {
-			state := &stretch.States[i]
+	for _, span := range list {
+		for i := range span.States {
+			state := &span.States[i]
 			state.Offset = alignState(at)
 			at = state.Offset + state.Type.Bytes()
 		}
@@ -93,9 +94,9 @@ func (u *Optimizer) Spans(s *Slab, piece Piece) []Span {
 	return list
 }
 
-// StateBytes is the size of a piece's home for the states in its stretches.
-func StateBytes(stretches []Span) (bytes int64) {
-	for _, s := range stretches {
+// StateBytes is the size of a piece's home for the states of its spans.
+func StateBytes(spans []Span) (bytes int64) {
+	for _, s := range spans {
 		for _, state := range s.States {
 			bytes = state.Offset + state.Type.Bytes()
 		}
@@ -120,7 +121,7 @@ func spanOf(part SlabParam) Span {
 	return s
 }
 
-// grow makes the stretch and its states n elements long.
+// grow makes the span and its states n elements long.
 func (s *Span) grow(n int64) {
 	s.Shape = shape.Shape{n}
 	for i := range s.States {
@@ -128,9 +129,9 @@ func (s *Span) grow(n int64) {
 	}
 }
 
-// continues says whether a part of a param follows the stretch and is treated alike:
-// neighbours in weights and elements, with states of the same types whose blocks do not
-// reach over the border.
+// continues says whether a part of a param can join the span: it is the next one in
+// weights and elements, has the same settings, and no block of a state would hold elements
+// of both.
 func (s *Span) continues(part SlabParam) bool {
 	n := s.Elements()
 	if s.Decay != part.Decay || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
@@ -144,13 +145,13 @@ func (s *Span) continues(part SlabParam) bool {
 	return true
 }
 
-// HasMaster says whether weights of a type have a copy at full precision beside them. What
-// is in f32 is its own master.
+// HasMaster says whether weights of a type have a copy at full precision. f32 weights are
+// their own masters.
 func (u *Optimizer) HasMaster(weight dtype.Type) bool {
 	return u.Attr.To != dtype.Invalid && weight != dtype.F32
 }
 
-// GradOf is the type of the gradients of weights of a type.
+// GradTypeOf is the type of the gradients of weights of a type.
 func (u *Optimizer) GradTypeOf(weight dtype.Type) dtype.Type {
 	if weight == dtype.F32 {
 		return dtype.F32
@@ -158,7 +159,7 @@ func (u *Optimizer) GradTypeOf(weight dtype.Type) dtype.Type {
 	return u.GradType
 }
 
-// Call is the update of a stretch.
+// Call is the update of a span.
 func (u *Optimizer) Call(s Span) (op.Call, error) {
 	weight, attr := s.Type, u.Attr
 	if u.HasMaster(s.Type) {
@@ -173,12 +174,12 @@ func (u *Optimizer) Call(s Span) (op.Call, error) {
 	return op.Make(u.Rule, attr, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
 }
 
-// verifyStates checks that the optimizer can work with the states of a slab, and that
-// its pieces leave blocks, and params that are updated whole, in one piece.
+// verifyStates checks that the optimizer can work with the states of a slab, and that its
+// pieces cut neither blocks nor params that are updated whole.
 func (p *Plan) verifyStates(s *Slab) error {
 	for _, q := range s.Params {
 		if !q.Frozen() && q.Type.DType != s.TrainedType() {
-			return fmt.Errorf("slab %s trains %s in %v beside others in %v", s.Name, q.Name, q.Type.DType, s.TrainedType())
+			return fmt.Errorf("slab %s trains %s in %v and others in %v", s.Name, q.Name, q.Type.DType, s.TrainedType())
 		}
 	}
 	for _, piece := range s.Pieces {
@@ -197,13 +198,13 @@ func (p *Plan) verifyStates(s *Slab) error {
 				return fmt.Errorf("slab %s: a piece from %d on cuts param %s, which %s updates whole", s.Name, piece.From, q.Name, p.Optimizer.Rule)
 			}
 		}
-		stretches := p.Optimizer.Spans(s, piece)
-		for _, stretch := range stretches {
-			if _, err := p.Optimizer.Call(stretch); err != nil {
-				return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
+		spans := p.Optimizer.Spans(s, piece)
+		for _, span := range spans {
+			if _, err := p.Optimizer.Call(span); err != nil {
+				return fmt.Errorf("slab %s, params from %s on: %w", s.Name, span.Name, err)
 			}
 		}
-		if need := StateBytes(stretches); piece.State < 0 && need > 0 || piece.State >= 0 && (piece.State >= len(p.Buffers) || p.Buffers[piece.State].Bytes < need) {
+		if need := StateBytes(spans); piece.State < 0 && need > 0 || piece.State >= 0 && (piece.State >= len(p.Buffers) || p.Buffers[piece.State].Bytes < need) {
 			return fmt.Errorf("slab %s: the states of the piece from %d on take %d bytes, more than its home %d", s.Name, piece.From, need, piece.State)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"spillway/shape"
 )
 
-// kept is a sound plan that streams states of every type in small pieces.
-func kept(t testing.TB) *plan.Plan {
+// withStates is a sound plan that streams states of every type in small pieces.
+func withStates(t testing.TB) *plan.Plan {
 	t.Helper()
 	goal := tiny.AdamW(1, false)
 	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
@@ -35,15 +35,15 @@ func kept(t testing.TB) *plan.Plan {
 // Every element of every state has bytes of its own, and a home is as large as they are
 // but for alignment.
 func TestStatesFillTheirHomes(t *testing.T) {
-	p := kept(t)
+	p := withStates(t)
 	for k := range p.Slabs {
 		s := &p.Slabs[k]
 		elements := map[string]int64{}
 		for _, piece := range s.Pieces {
 			var end, sum int64
-			stretches := p.Optimizer.Spans(s, piece)
-			for _, stretch := range stretches {
-				for _, state := range stretch.States {
+			spans := p.Optimizer.Spans(s, piece)
+			for _, span := range spans {
+				for _, state := range span.States {
 					if state.Offset < end || state.Offset%plan.StateAlignment != 0 {
 						t.Fatalf("slab %s: a state at %d follows one that ends at %d", s.Name, state.Offset, end)
 					}
@@ -51,7 +51,7 @@ func TestStatesFillTheirHomes(t *testing.T) {
 					sum += state.Type.Bytes()
 				}
 			}
-			if got := p.Buffers[piece.State].Bytes; got != end || got-sum >= plan.StateAlignment*int64(2*len(stretches)) {
+			if got := p.Buffers[piece.State].Bytes; got != end || got-sum >= plan.StateAlignment*int64(2*len(spans)) {
 				t.Errorf("slab %s: the states from %d on take %d bytes up to %d, their home has %d", s.Name, piece.From, sum, end, got)
 			}
 			for _, q := range s.Params {
@@ -69,7 +69,7 @@ func TestStatesFillTheirHomes(t *testing.T) {
 }
 
 func TestStatesRoundTrip(t *testing.T) {
-	p := kept(t)
+	p := withStates(t)
 	q := clone(t, p)
 	for k, s := range p.Slabs {
 		for i, a := range s.Params {
@@ -81,17 +81,17 @@ func TestStatesRoundTrip(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := p.Text(&text); err != nil || !strings.Contains(text.String(), "× exp_avg dyn8 and exp_avg_sq udyn8") {
-		t.Errorf("the text does not tell of states in 8 bits: %v", err)
+		t.Errorf("the text does not name states in 8 bits: %v", err)
 	}
 }
 
 // Neighbours are updated at once where that changes nothing: alike in every type, and
 // with blocks that end where a param does.
-func TestStretchesJoinWhatIsAlike(t *testing.T) {
+func TestSpansJoinWhatIsAlike(t *testing.T) {
 	u := &plan.Optimizer{Rule: op.Lion, GradType: dtype.F32}
-	param := func(at, n int64, kept dtype.Type, decay bool) plan.SlabParam {
+	param := func(at, n int64, state dtype.Type, decay bool) plan.SlabParam {
 		typ := op.Type{DType: dtype.F32, Shape: shape.Shape{n}}
-		return plan.SlabParam{Name: "p", Type: typ, Offset: 4 * at, Element: at, Decay: decay, States: []op.State{{Name: "exp_avg", Type: op.Type{DType: kept, Shape: typ.Shape}}}}
+		return plan.SlabParam{Name: "p", Type: typ, Offset: 4 * at, Element: at, Decay: decay, States: []op.State{{Name: "exp_avg", Type: op.Type{DType: state, Shape: typ.Shape}}}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -107,7 +107,7 @@ func TestStretchesJoinWhatIsAlike(t *testing.T) {
 	} {
 		s := &plan.Slab{Params: c.params}
 		if got := u.Spans(s, plan.Piece{From: 0, To: 1024}); len(got) != c.want {
-			t.Errorf("%s: %d stretches, want %d", c.name, len(got), c.want)
+			t.Errorf("%s: %d spans, want %d", c.name, len(got), c.want)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestVerifyFindsDamagedStates(t *testing.T) {
 			p.Slabs[k].Params[i].States[0].Type.DType = dtype.F32
 		}},
 	} {
-		p := clone(t, kept(t))
+		p := clone(t, withStates(t))
 		c.damage(p)
 		if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "("+c.rule+")") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %s and %q", c.name, err, c.rule, c.says)

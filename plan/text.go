@@ -8,8 +8,8 @@ import (
 	"spillway/units"
 )
 
-// Text writes the plan as people read it: the arenas, then the steps, one a line,
-// frees at the end of the line of the step they follow.
+// Text writes the plan as people read it: arenas, homes, then one instruction per line,
+// with frees at the end of the line they follow.
 func (p *Plan) Text(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s, %s: %s\n", p.Model, p.Task, p.Strategy)
@@ -24,15 +24,27 @@ func (p *Plan) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes%s\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes, states[i])
 		}
 	}
+	if p.Captured {
+		b.WriteString("captured as a graph\n")
+	}
 	for i := range p.Instructions {
 		p.instructionText(&b, i)
 	}
 	b.WriteString("\n")
+	for _, ph := range p.Phases {
+		fmt.Fprintf(&b, "phase %s\n", ph.Name)
+		q := *p
+		q.Instructions = ph.Instructions
+		for i := range q.Instructions {
+			q.instructionText(&b, i)
+		}
+		b.WriteString("\n")
+	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
 }
 
-// stateTexts says of homes of states what is kept in them:
+// stateTexts says which states the homes of states hold:
 // ", 7 × exp_avg dyn8 and exp_avg_sq udyn8".
 func (p *Plan) stateTexts() map[int]string {
 	texts := map[int]string{}
@@ -95,10 +107,10 @@ func (p *Plan) instructionText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, " after %s", strings.Trim(fmt.Sprint(s.After), "[]"))
 	}
 	if len(s.AfterPrevious) > 0 {
-		fmt.Fprintf(b, " past %s", strings.Trim(fmt.Sprint(s.AfterPrevious), "[]"))
+		fmt.Fprintf(b, " after previous %s", strings.Trim(fmt.Sprint(s.AfterPrevious), "[]"))
 	}
 	if s.CarriesOver {
-		b.WriteString(", trails")
+		b.WriteString(", carries over")
 	}
 }
 
@@ -111,7 +123,7 @@ func (p *Plan) bindText(b *strings.Builder, s *Instruction) {
 	}
 }
 
-// label names a buffer shortly: its number and name.
+// label names a buffer by its number and name.
 func (p *Plan) label(id int) string {
 	return fmt.Sprintf("#%d[%s]", id, p.Buffers[id].Name)
 }

@@ -58,7 +58,7 @@ func TestEveryWaitIsNeeded(t *testing.T) {
 			q.Instructions = slices.Clone(p.Instructions)
 			q.Instructions[i].After = slices.Delete(slices.Clone(p.Instructions[i].After), j, j+1)
 			if err := plan.Verify(&q); err == nil || !strings.Contains(err.Error(), "(P6)") {
-				t.Fatalf("step %d without its wait for %d: %v", i, p.Instructions[i].After[j], err)
+				t.Fatalf("instruction %d without its wait for %d: %v", i, p.Instructions[i].After[j], err)
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func TestEveryWaitIsNeeded(t *testing.T) {
 	}
 }
 
-// find gives the first step that satisfies a condition.
+// find gives the first instruction that satisfies a condition.
 func find(t testing.TB, p *plan.Plan, is func(*plan.Instruction) bool) *plan.Instruction {
 	t.Helper()
 	for i := range p.Instructions {
@@ -75,7 +75,7 @@ func find(t testing.TB, p *plan.Plan, is func(*plan.Instruction) bool) *plan.Ins
 			return &p.Instructions[i]
 		}
 	}
-	t.Fatal("the plan has no such step")
+	t.Fatal("the plan has no such instruction")
 	return nil
 }
 
@@ -95,6 +95,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		{"offset that overflows", "P1", func(p *plan.Plan) { p.Buffers[0].Offset = 1<<63 - 1 }},
 		{"unknown arena", "P1", func(p *plan.Plan) { p.Buffers[0].Arena = 7 }},
 		{"other version", "P1", func(p *plan.Plan) { p.Version++ }},
+		{"a rank left out", "P1", func(p *plan.Plan) { p.Devices[0].Rank = 2 }},
 		{"two homes in one place", "P2", func(p *plan.Plan) {
 			var homes []int
 			for i, b := range p.Buffers {
@@ -121,9 +122,13 @@ func TestVerifyFindsDamage(t *testing.T) {
 			s := find(t, p, verb(plan.Move))
 			p.Buffers[s.Dst].Bytes--
 		}},
-		{"a wait for a later step", "P4", func(p *plan.Plan) { p.Instructions[0].After = []int{5} }},
+		{"a wait for a later instruction", "P4", func(p *plan.Plan) { p.Instructions[0].After = []int{5} }},
 		{"an unknown verb", "P4", func(p *plan.Plan) { p.Instructions[0].Verb = "jump" }},
 		{"an unknown lane", "P4", func(p *plan.Plan) { p.Instructions[0].Lane = "left" }},
+		{"memory of another rank", "P4", func(p *plan.Plan) {
+			p.Devices = append(p.Devices, plan.Device{Name: "gpu1", Rank: 1})
+			find(t, p, verb(plan.Run)).Device = 1
+		}},
 		{"a free too early", "P5", func(p *plan.Plan) {
 			i := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Free })
 			p.Instructions[i], p.Instructions[i-1] = p.Instructions[i-1], p.Instructions[i]
@@ -155,6 +160,9 @@ func TestVerifyFindsDamage(t *testing.T) {
 			frame, _ := s.Bound(plan.InFrame, 0)
 			p.Buffers[out.Buffer].Offset = p.Buffers[frame.Buffer].Offset
 		}},
+		{"no order between lanes", "P6", func(p *plan.Plan) {
+			find(t, p, func(s *plan.Instruction) bool { return s.Verb == plan.Run && len(s.After) > 0 }).After = nil
+		}},
 		{"an update twice", "P7", func(p *plan.Plan) {
 			first := find(t, p, func(s *plan.Instruction) bool { return s.Verb == plan.Update && s.Block == 2 })
 			second := find(t, p, func(s *plan.Instruction) bool { return s.Verb == plan.Update && s.Block == 1 })
@@ -165,6 +173,28 @@ func TestVerifyFindsDamage(t *testing.T) {
 			s := &p.Slabs[find(t, p, verb(plan.Update)).Slab]
 			s.Pieces[0].To--
 		}},
+		{"a deferred run", "P8", func(p *plan.Plan) { find(t, p, verb(plan.Run)).Deferred = true }},
+		{"a run that carries over", "P9", func(p *plan.Plan) { find(t, p, verb(plan.Run)).CarriesOver = true }},
+		{"captured with what carries over", "P10", func(p *plan.Plan) { p.Captured = true }},
+		{"pages larger than their buffer", "P11", func(p *plan.Plan) {
+			p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 1 << 40}
+		}},
+		{"a table that does not exist", "P11", func(p *plan.Plan) {
+			p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: len(p.Buffers), Bytes: 4}
+		}},
+		{"a table on the host", "P11", func(p *plan.Plan) {
+			p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: p.Slabs[0].Weight, Bytes: 4}
+		}},
+		{"an indirect buffer that moves", "P11", func(p *plan.Plan) {
+			p.Buffers[find(t, p, verb(plan.Move)).Dst].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
+		}},
+		{"two phases of one name", "P12", func(p *plan.Plan) { p.Phases = []plan.Phase{{Name: "a"}, {Name: "a"}} }},
+		{"a phase that updates", "P12", func(p *plan.Plan) {
+			p.Phases = []plan.Phase{{Name: "a", Instructions: p.Instructions}}
+		}},
+		{"a phase that frees nothing", "P5", func(p *plan.Plan) {
+			p.Phases = []plan.Phase{{Name: "a", Instructions: p.Instructions[:1]}}
+		}},
 	} {
 		p := clone(t, sound)
 		c.damage(p)
@@ -172,6 +202,58 @@ func TestVerifyFindsDamage(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "("+c.rule+")") {
 			t.Errorf("%s: want a %s error, got %v", c.name, c.rule, err)
 		}
+	}
+}
+
+// clipBuffer holds the clip factor: a small home on the device.
+func clipBuffer(t testing.TB, p *plan.Plan) int {
+	t.Helper()
+	b, _ := find(t, p, verb(plan.Update)).Bound(plan.InClip, 0)
+	return b.Buffer
+}
+
+// deviceHome is another home on the device.
+func deviceHome(t testing.TB, p *plan.Plan) int {
+	t.Helper()
+	clip := clipBuffer(t, p)
+	i := slices.IndexFunc(p.Buffers, func(b plan.Buffer) bool { return b.Home && b.Arena == 0 && b.Name != p.Buffers[clip].Name })
+	if i < 0 {
+		t.Fatal("no other home is on the device")
+	}
+	return i
+}
+
+// A plan without any of the damage is sound with pages, a captured graph and a phase.
+func TestVerifyAcceptsWhatIsSound(t *testing.T) {
+	p := clone(t, streamed(t, true).Capture())
+	p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
+	eval, err := p.Evaluation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Phases = append(p.Phases, eval)
+	if err := plan.Verify(clone(t, p)); err != nil {
+		t.Error(err)
+	}
+	var runs, updates int
+	for _, s := range eval.Instructions {
+		switch s.Verb {
+		case plan.Run:
+			runs++
+		case plan.Update:
+			updates++
+		}
+	}
+	if runs == 0 || updates > 0 {
+		t.Errorf("the evaluation has %d runs and %d updates", runs, updates)
+	}
+}
+
+// A plan of another version is refused by its version, before anything else is read.
+func TestReadNamesTheVersion(t *testing.T) {
+	_, err := plan.Read(strings.NewReader(`{"version":2,"micros":1,"steps":[]}`))
+	if err == nil || !strings.Contains(err.Error(), "its version is 2, this program reads 3") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -198,7 +280,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
-	for _, s := range []string{"", "{}", `{"version":1}`, `{"version":1,"micros":1,"rows":1,"devices":[{"name":"a","budget_bytes":1}],"steps":[{"verb":"run","program":-1}]}`} {
+	for _, s := range []string{"", "{}", `{"version":3}`, `{"version":3,"micro_batches":1,"micro_batch_size":1,"devices":[{"name":"a","budget_bytes":1}],"instructions":[{"verb":"run","program":-1}]}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

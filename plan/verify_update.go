@@ -2,8 +2,7 @@ package plan
 
 import "fmt"
 
-// The rule about updates: each once, of a complete gradient, and what they change
-// goes home.
+// P7: each piece is updated once, with a complete gradient, and what changed goes home.
 
 func verifyUpdates(p *Plan) error {
 	c := updateCheck{p: p, updated: make([][]int, len(p.Slabs)), home: map[int]changed{}, used: map[int]int{}}
@@ -19,19 +18,19 @@ func verifyUpdates(p *Plan) error {
 		}
 	}
 	for k, pieces := range c.updated {
-		for i, step := range pieces {
-			if step == 0 {
+		for i, updated := range pieces {
+			if updated == 0 {
 				return fmt.Errorf("slab %s, piece %d, is never updated", p.Slabs[k].Name, i)
 			}
 		}
 	}
 	for id, last := range c.home {
-		return fmt.Errorf("slab %s: what step %d changed in buffer %d is never moved home", last.slab, last.step, id)
+		return fmt.Errorf("slab %s: what instruction %d changed in buffer %d is never moved home", last.slab, last.instruction, id)
 	}
 	return nil
 }
 
-// verifyPieces: a slab that is trained is covered by its pieces, another has none.
+// verifyPieces: the pieces of a trained slab cover it; one that is frozen has none.
 func (p *Plan) verifyPieces(s Slab) error {
 	end := int64(0)
 	for _, piece := range s.Pieces {
@@ -50,18 +49,18 @@ func (p *Plan) verifyPieces(s Slab) error {
 	return p.verifyStates(&s)
 }
 
-// updateCheck walks over the steps and knows what updates have changed so far.
+// updateCheck walks over the instructions and knows what updates have changed so far.
 type updateCheck struct {
 	p       *Plan
-	updated [][]int         // by slab and piece: the step, 0 for none
+	updated [][]int         // by slab and piece: the instruction, 0 for none
 	home    map[int]changed // by buffer: a changed copy that is not home yet
-	used    map[int]int     // by buffer: the step whose update took it for the gradient
+	used    map[int]int     // by buffer: the update that took it for the gradient
 }
 
-// changed is a copy of something at home.
+// changed is a copy that an update has made different from its home.
 type changed struct {
-	home, step int
-	slab       string
+	home, instruction int
+	slab              string
 }
 
 func (c *updateCheck) instruction(i int) error {
@@ -72,7 +71,7 @@ func (c *updateCheck) instruction(i int) error {
 	case Run:
 		if b, ok := s.Bound(InGrad, 0); ok {
 			if at, used := c.used[b.Buffer]; used {
-				return fmt.Errorf("step %d adds to the gradient of slab %s after its update in step %d", i, c.p.Slabs[c.p.Instructions[at].Slab].Name, at)
+				return fmt.Errorf("instruction %d adds to the gradient of slab %s after its update, instruction %d", i, c.p.Slabs[c.p.Instructions[at].Slab].Name, at)
 			}
 		}
 	case Update:
@@ -81,13 +80,13 @@ func (c *updateCheck) instruction(i int) error {
 	return nil
 }
 
-// update notes what an update changes away from home, and that the gradient it used
-// is to stay as it is.
+// update remembers what an update changes away from home, and that the gradient it used
+// must not change any more.
 func (c *updateCheck) update(i int) error {
 	s := &c.p.Instructions[i]
 	slab := c.p.Slabs[s.Slab]
 	if before := c.updated[s.Slab][s.Piece]; before > 0 {
-		return fmt.Errorf("slab %s, piece %d, is updated in steps %d and %d", slab.Name, s.Piece, before, i)
+		return fmt.Errorf("slab %s, piece %d, is updated by instructions %d and %d", slab.Name, s.Piece, before, i)
 	}
 	c.updated[s.Slab][s.Piece] = i
 	piece := slab.Pieces[s.Piece]
@@ -104,8 +103,8 @@ func (c *updateCheck) update(i int) error {
 	return nil
 }
 
-// carryHome follows a changed copy: once it is home it is done; a stop on the way,
-// on the host, must go on home.
+// carryHome follows a changed copy: at home it is done; a stop on the host is on the way
+// and must go on.
 func (c *updateCheck) carryHome(t *Instruction) {
 	copied, ok := c.home[t.Src]
 	switch {

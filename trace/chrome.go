@@ -46,7 +46,7 @@ func writeEvent(out *bufio.Writer, e Event, id laneID) {
 		fmt.Fprintf(out, `,"block":%d`, e.Block)
 	}
 	if e.MicroBatch != None {
-		fmt.Fprintf(out, `,"micro":%d`, e.MicroBatch)
+		fmt.Fprintf(out, `,"micro_batch":%d`, e.MicroBatch)
 	}
 	out.WriteString("}}")
 }

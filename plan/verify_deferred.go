@@ -2,8 +2,7 @@ package plan
 
 import "fmt"
 
-// The rule about late steps: an iteration completes the one before, and leaves as much to
-// the next.
+// P8: an iteration completes the previous one, and leaves as much to the next.
 
 func verifyDeferred(p *Plan) error {
 	c := deferredCheck{p: p, weights: map[int]slabWeights{}, gradients: map[int]int{}, read: make([]int, len(p.Slabs)), pending: make([]int, len(p.Slabs)), updates: make([]int, len(p.Slabs))}
@@ -16,29 +15,29 @@ func verifyDeferred(p *Plan) error {
 	delete(c.gradients, -1)
 	for i := range p.Instructions {
 		if err := c.instruction(i); err != nil {
-			return fmt.Errorf("step %d, %s: %w", i, p.Instructions[i].Verb, err)
+			return fmt.Errorf("instruction %d, %s: %w", i, p.Instructions[i].Verb, err)
 		}
 	}
 	for k, at := range c.pending {
 		if at > 0 {
-			return fmt.Errorf("slab %s is updated late in step %d, and no gradient goes home for the next iteration", p.Slabs[k].Name, at-1)
+			return fmt.Errorf("slab %s has a deferred update, instruction %d, and no gradient goes home for the next iteration", p.Slabs[k].Name, at-1)
 		}
 	}
 	return nil
 }
 
-// lateCheck follows weights and gradients from their homes.
+// deferredCheck follows copies of weights and gradients from their homes on.
 type deferredCheck struct {
 	p         *Plan
-	weights   map[int]slabWeights // by buffer that holds some
-	gradients map[int]int         // by buffer that holds some: the slab
-	read      []int               // by slab: the first run that read its weights, from 1 on
-	updates   []int               // by slab: how many late ones there were
-	pending   []int               // by slab: a late update after which no gradient went home, from 1 on
-	clip      bool                // the norm was made anew
+	weights   map[int]slabWeights // by buffer: weights it holds
+	gradients map[int]int         // by buffer: the slab whose gradient it holds
+	read      []int               // by slab: 1 + the first run that read its weights
+	updates   []int               // by slab: its deferred updates so far
+	pending   []int               // by slab: 1 + a deferred update after which no gradient went home
+	clip      bool                // the norm was computed anew
 }
 
-// held is weights of a slab, as they are after so many of its late updates.
+// slabWeights are the weights of a slab after a number of its deferred updates.
 type slabWeights struct{ slab, updates int }
 
 func (c *deferredCheck) instruction(i int) error {
@@ -49,7 +48,7 @@ func (c *deferredCheck) instruction(i int) error {
 	case s.Verb == Update && s.Deferred:
 		return c.update(i)
 	case s.Deferred:
-		return fmt.Errorf("it is neither a move nor an update, and late")
+		return fmt.Errorf("it is deferred, and neither a move nor an update")
 	case s.Verb == Run:
 		return c.run(i)
 	case s.Verb == Reduce:
@@ -59,7 +58,7 @@ func (c *deferredCheck) instruction(i int) error {
 	return nil
 }
 
-// run notes what is read, which must be as the late updates have left it.
+// run remembers that weights were read, which must be as deferred updates left them.
 func (c *deferredCheck) run(i int) error {
 	for _, b := range c.p.Instructions[i].Bindings {
 		h, ok := c.weights[b.Buffer]
@@ -67,7 +66,7 @@ func (c *deferredCheck) run(i int) error {
 			continue
 		}
 		if h.updates < c.updates[h.slab] {
-			return fmt.Errorf("it reads weights of slab %s that were not brought there since its late update", c.p.Slabs[h.slab].Name)
+			return fmt.Errorf("it reads weights of slab %s from before its deferred update", c.p.Slabs[h.slab].Name)
 		}
 		if c.read[h.slab] == 0 {
 			c.read[h.slab] = i + 1
@@ -76,7 +75,7 @@ func (c *deferredCheck) run(i int) error {
 	return nil
 }
 
-// move follows what is carried from home and back, and gradients that go there.
+// move follows weights from home and back, and gradients that go home.
 func (c *deferredCheck) move(s *Instruction) {
 	if h, ok := c.weights[s.Src]; ok {
 		c.weights[s.Dst] = h
@@ -95,13 +94,13 @@ func (c *deferredCheck) update(i int) error {
 	name := c.p.Slabs[s.Slab].Name
 	grad, _ := s.Bound(InGrad, 0)
 	if k, ok := c.gradients[grad.Buffer]; !ok || k != s.Slab {
-		return fmt.Errorf("slab %s is updated late with a gradient that did not rest at home", name)
+		return fmt.Errorf("the deferred update of slab %s takes a gradient that was not stored at home", name)
 	}
 	if c.read[s.Slab] > 0 {
-		return fmt.Errorf("slab %s is updated late, after step %d has read its weights", name, c.read[s.Slab]-1)
+		return fmt.Errorf("the deferred update of slab %s comes after instruction %d has read its weights", name, c.read[s.Slab]-1)
 	}
 	if !c.p.Optimizer.Clip || c.clip {
-		return fmt.Errorf("slab %s is updated late without the norm of its gradients", name)
+		return fmt.Errorf("the deferred update of slab %s has not the norm of its gradients", name)
 	}
 	weight, _ := s.Bound(InWeight, 0)
 	c.updates[s.Slab]++

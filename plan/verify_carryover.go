@@ -2,19 +2,19 @@ package plan
 
 import "fmt"
 
-// The rule about what trails: the next iteration waits for it where it must.
+// P9: the next iteration waits for what carries over where it must.
 
 func verifyCarryOver(p *Plan) error {
-	trails, ended := false, make([]bool, len(p.Devices)*len(Lanes))
+	carries, ended := false, make([]bool, len(p.Devices)*len(Lanes))
 	for i := len(p.Instructions) - 1; i >= 0; i-- {
 		s := &p.Instructions[i]
 		if err := p.verifyCarriedOver(i, ended); err != nil {
-			return fmt.Errorf("step %d, %s: %w", i, s.Verb, err)
+			return fmt.Errorf("instruction %d, %s: %w", i, s.Verb, err)
 		}
-		trails = trails || s.CarriesOver
+		carries = carries || s.CarriesOver
 		ended[s.LaneIndex()] = ended[s.LaneIndex()] || s.Verb != Free && !s.CarriesOver
 	}
-	if !trails {
+	if !carries {
 		return nil
 	}
 	o, accesses := newOrderCheck(p, 2), p.Accesses()
@@ -25,28 +25,28 @@ func verifyCarryOver(p *Plan) error {
 	return o.walk(accesses)
 }
 
-// verifyTrail checks a step by itself, given which lanes have steps behind it that do
-// not trail.
+// verifyCarriedOver checks an instruction by itself, given which lanes have later ones
+// that end with the iteration.
 func (p *Plan) verifyCarriedOver(i int, ended []bool) error {
 	s := &p.Instructions[i]
 	for _, a := range s.AfterPrevious {
 		if a <= i || a >= len(p.Instructions) || !p.Instructions[a].CarriesOver {
-			return fmt.Errorf("it waits for step %d of the iteration before, which does not trail behind it", a)
+			return fmt.Errorf("it waits for instruction %d of the previous iteration, which does not carry over", a)
 		}
 	}
 	switch {
 	case s.CarriesOver && !p.CanCarryOver(s):
-		return fmt.Errorf("it trails, and is no copy from a device to the host for the next iteration")
+		return fmt.Errorf("it carries over, and is no copy from a device to the host for later iterations")
 	case s.CarriesOver && ended[s.LaneIndex()]:
-		return fmt.Errorf("it trails, and one behind it in its lane does not")
+		return fmt.Errorf("it carries over, and a later one of its lane does not")
 	}
 	return nil
 }
 
-// CanTrail says whether a step is one that may be under way when its iteration has
-// ended: a copy from a device to the host of something that callers do not find there
-// before they have waited, as they do results. What rests on disk is whole after every
-// iteration, so beside a disk nothing trails.
+// CanCarryOver says whether an instruction may still run when its iteration has ended: it
+// is a copy from a device to the host of something that callers do not look at between
+// iterations, as they do at results. State on disk is complete after every iteration, so
+// nothing carries over in a plan with a disk.
 func (p *Plan) CanCarryOver(s *Instruction) bool {
 	if s.Verb != Move || s.Lane != Out || p.TierOf(s.Src) != OnDevice || p.hasDisk() {
 		return false

@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"fmt"
+
+	"spillway/graph"
+)
+
+// P3: programs by themselves.
+
+func verifyPrograms(p *Plan) error {
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		if g.Graph == nil {
+			return fmt.Errorf("program %d is empty", i)
+		}
+		if err := g.Graph.Verify(); err != nil {
+			return err
+		}
+		if len(g.Places) != len(g.Graph.Types) {
+			return fmt.Errorf("program %s has %d places for %d values", g.Graph.Name, len(g.Places), len(g.Graph.Types))
+		}
+		if err := g.verifyFrame(); err != nil {
+			return fmt.Errorf("program %s: %w", g.Graph.Name, err)
+		}
+	}
+	return nil
+}
+
+// verifyFrame checks that values inside the frame stay apart while alive.
+func (g *Program) verifyFrame() error {
+	type inner struct {
+		v      graph.Value
+		lo, hi int64
+		last   int
+	}
+	last := make([]int, len(g.Graph.Types))
+	for i, n := range g.Graph.Nodes {
+		for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
+			last[v] = i
+		}
+	}
+	if g.Workspace < 0 || g.Frame < g.Workspace {
+		return fmt.Errorf("its frame of %d bytes has its workspace at %d", g.Frame, g.Workspace)
+	}
+	var alive []inner
+	for i, n := range g.Graph.Nodes {
+		for _, v := range n.Out {
+			at := g.Places[v]
+			if at.Region != InFrame {
+				continue
+			}
+			now := inner{v, at.Offset, at.Offset + g.Graph.Type(v).Bytes(), last[v]}
+			if now.lo < 0 || now.hi > g.Workspace {
+				return fmt.Errorf("value %d takes bytes %d to %d of a frame of %d", v, now.lo, now.hi, g.Workspace)
+			}
+			rest := alive[:0]
+			for _, o := range alive {
+				if o.last < i {
+					continue
+				}
+				if o.lo < now.hi && now.lo < o.hi {
+					return fmt.Errorf("values %d and %d share bytes of the frame at node %d", o.v, v, i)
+				}
+				rest = append(rest, o)
+			}
+			alive = append(rest, now)
+		}
+	}
+	return nil
+}
