@@ -1,9 +1,12 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic memory states gpu-bundle strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
+
+race:            ## the whole suite under the race detector, which needs a C compiler
+	CGO_ENABLED=1 go test -race -short ./...
 
 ci:              ## what must pass before a change lands
 	bash .ci/run
@@ -30,6 +33,9 @@ golden:          ## write golden files anew; review them as a diff
 
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
+
+templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
+	bash tools/reference/templates.sh
 
 strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies

@@ -87,9 +87,8 @@ func trainAdapters(t *testing.T, m *spillway.Model, a *lora.Adapter, feed train.
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate := job.Options.Optimizer
-	rate.LR = 0.01
-	r, err := job.Train(context.Background(), feed, train.Config{Iterations: 8, Optimizer: rate, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}},
+	job.Options.Optimizer.LR = 0.01
+	r, err := train.Run(context.Background(), job, feed, train.Config{Iterations: 8, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}},
 		Report: func(r train.Report) { losses = append(losses, r.Loss) }})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +128,7 @@ func lossOf(t *testing.T, m *spillway.Model, o spillway.Options, feed train.Feed
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Train(context.Background(), feed, train.Config{Iterations: 1, Optimizer: job.Options.Optimizer,
+	if _, err := train.Run(context.Background(), job, feed, train.Config{Iterations: 1,
 		Report: func(r train.Report) { loss = r.Loss }}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func TestQLoRAGoesOnFromItsCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		var losses []float64
-		if _, err := job.Train(context.Background(), s.feed, train.Config{Iterations: iterations, Optimizer: job.Options.Optimizer,
+		if _, err := train.Run(context.Background(), job, s.feed, train.Config{Iterations: iterations,
 			Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}, Report: func(r train.Report) { losses = append(losses, r.Loss) }}); err != nil {
 			t.Fatal(err)
 		}
@@ -178,11 +177,11 @@ func TestAdaptersAreSwitched(t *testing.T) {
 	first, second := openAdapter(t, filepath.Join(adapterFolders, "llama")), openAdapter(t, otherAdapter(t))
 	job, e := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: first})
 	before := logitsOf(t, e)
-	if err := job.SwitchAdapter(e, second); err != nil {
+	if err := job.SwitchAdapter(second); err != nil {
 		t.Fatal(err)
 	}
 	between := logitsOf(t, e)
-	if err := job.SwitchAdapter(e, first); err != nil {
+	if err := job.SwitchAdapter(first); err != nil {
 		t.Fatal(err)
 	}
 	after := logitsOf(t, e)
@@ -196,7 +195,7 @@ func TestAdaptersAreSwitched(t *testing.T) {
 	if !slices.Equal(logitsOf(t, fresh), between) {
 		t.Error("switched to the second adapter logits differ from starting with it")
 	}
-	if err := job.SwitchAdapter(e, openAdapter(t, filepath.Join(adapterFolders, "patterns"))); err == nil || !strings.Contains(err.Error(), "another model") {
+	if err := job.SwitchAdapter(openAdapter(t, filepath.Join(adapterFolders, "patterns"))); err == nil || !strings.Contains(err.Error(), "another model") {
 		t.Errorf("an adapter that does not fit: %v", err)
 	}
 }
@@ -217,7 +216,7 @@ func TestAdaptersForOtherModelsAreRefused(t *testing.T) {
 		o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}}
 		job, err := m.Plan(o)
 		if err == nil {
-			_, err = job.Start()
+			err = job.Start()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s on a llama gives %v, want %q", name, err, want)
@@ -253,8 +252,8 @@ func TestPlacementOfAdaptersChangesNoBit(t *testing.T) {
 			o.Targets, o.Rank, o.Alpha = []string{lora.AllLinear}, 3, 6
 			first := ""
 			for way, choose := range strategies {
-				job, e := start(t, open(t, configFile(t, tinyLlama(false, 0.1))), spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: seq, MicroBatches: 2, Clip: true, Packed: true, Adapters: o, Choose: choose})
-				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: 0.5, Seed: 3})
+				job, e := start(t, open(t, configFile(t, tinyLlama(false, 0.1))), spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: seq, MicroBatches: 2, Clip: 0.5, Packed: true, Adapters: o, Choose: choose})
+				run, err := train.New(job, packedFeed(t, seq), train.Config{Seed: 3})
 				if err != nil {
 					t.Fatal(err)
 				}

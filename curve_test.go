@@ -95,16 +95,15 @@ func (c curve) losses(t *testing.T, dev device.Device, o spillway.Options) []flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	run, err := train.New(e, &hashed{curve: c, vocabulary: m.Info.Vocab}, train.Config{Optimizer: o.Optimizer})
+	run, err := train.New(job, &hashed{curve: c, vocabulary: m.Info.Vocab}, train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"spillway/machine"
 	"spillway/plan"
+	"spillway/rig"
 	"spillway/store"
 	"spillway/train"
 )
@@ -38,7 +38,7 @@ func diskChild(job string) error {
 	if err != nil {
 		return err
 	}
-	resident, err := machine.PeakResident()
+	resident, err := rig.PeakResident()
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
-	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/train"
@@ -59,8 +58,11 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if err != nil {
 		return nil, nil, err
 	}
-	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 2, Seq: 12, Packed: true, Clip: true, Machine: here,
-		On: []device.Device{dev}, Disk: d.Disk, DiskBudget: d.DiskBudget, Budget: d.Device, MaxMemory: &placement.Memory{Host: d.Host}}
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 2, Seq: 12, Packed: true, Clip: 0.5, Machine: here,
+		On: []device.Device{dev}, Disk: d.Disk, DiskBudget: d.DiskBudget, Budget: d.Device}
+	if d.Host > 0 {
+		o.MaxMemory = fmt.Sprintf("cpu=%d", d.Host)
+	}
 	if d.Mixed {
 		o.Choose = everywhere
 	}
@@ -80,7 +82,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if err != nil {
 		return nil, nil, err
 	}
-	c := train.Config{Iterations: d.Iterations, Optimizer: o.Optimizer, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
+	c := train.Config{Iterations: d.Iterations, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
 		Notice: d.Notice,
 		Report: func(r train.Report) {
 			losses = append(losses, r.Loss)
@@ -91,7 +93,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if d.Out != "" {
 		c.Save = &train.Save{Dir: checkpoint.Dir{Path: d.Out, Keep: 1}, Every: d.Every}
 	}
-	_, err = job.Train(context.Background(), train.NewTokens(l), c)
+	_, err = train.Run(context.Background(), job, train.NewTokens(l), c)
 	return losses, job.Plan, err
 }
 
@@ -290,7 +292,7 @@ func TestReadsInPlace(t *testing.T) {
 		if all := job.Plan.Peak()[plan.OnDisk]; fixed == 0 || o.Task == spillway.Infer && pages > 0 || pages > all-fixed+int64(len(job.Plan.Buffers))<<16 {
 			t.Errorf("%s: %d of %d bytes never change, yet the pages have %d", o.Task, fixed, all, pages)
 		}
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			t.Error(err)
 		}
 		empty(t, disk)

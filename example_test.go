@@ -42,7 +42,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var first float64
-	result, err := job.Train(context.Background(), train.NewTokens(loader), train.Config{Iterations: 10, Report: func(r train.Report) {
+	result, err := train.Run(context.Background(), job, train.NewTokens(loader), train.Config{Iterations: 10, Report: func(r train.Report) {
 		if first == 0 {
 			first = r.Loss
 		}
@@ -58,11 +58,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	text, err := infer.Generate([]int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
+	if err := infer.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer infer.Close()
+	text, err := generate.New(infer, []int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer text.Close()
 	for _, err := range text.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)

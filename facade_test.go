@@ -49,7 +49,7 @@ func TestFoldersNeedWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Start(); err == nil || !strings.Contains(err.Error(), "fresh weights") {
+	if err := job.Start(); err == nil || !strings.Contains(err.Error(), "random weights") {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(filepath.Join(filepath.Dir(config), "model.safetensors"), nil, 0o644); err != nil {
@@ -68,7 +68,7 @@ func TestPlansForWhatIsNotHere(t *testing.T) {
 	if job.Spec.Trainable() == 0 || job.Spec.Trainable()*100 > job.Spec.Count() {
 		t.Errorf("%d of %d weights are trained", job.Spec.Trainable(), job.Spec.Count())
 	}
-	if _, err := job.Start(); err == nil || !strings.Contains(err.Error(), "0 are here") {
+	if err := job.Start(); err == nil || !strings.Contains(err.Error(), "0 are here") {
 		t.Errorf("started without a device: %v", err)
 	}
 }
@@ -104,9 +104,8 @@ func TestOwnModelsTrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := job.Options.Optimizer
-	o.LR = 0.03
-	r, err := job.Train(context.Background(), feed, train.Config{Iterations: 300, Optimizer: o, Save: &train.Save{Dir: checkpoint.Dir{Path: t.TempDir()}}})
+	job.Options.Optimizer.LR = 0.03
+	r, err := train.Run(context.Background(), job, feed, train.Config{Iterations: 300, Save: &train.Save{Dir: checkpoint.Dir{Path: t.TempDir()}}})
 	if err != nil || r.Loss > 1e-3 || r.Checkpoint == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -117,10 +116,9 @@ func TestAdaptersTrainBesideAFrozenModel(t *testing.T) {
 	o := s.options(spillway.LoRA)
 	o.Adapters = lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
 	job, e := start(t, s.model, o)
-	rate := job.Options.Optimizer
-	rate.LR = 0.02
+	job.Options.Optimizer.LR = 0.02
 	var losses []float64
-	trainer, err := train.New(e, s.feed, train.Config{Iterations: 20, Optimizer: rate, Report: func(r train.Report) { losses = append(losses, r.Loss) }})
+	trainer, err := train.New(job, s.feed, train.Config{Iterations: 20, Report: func(r train.Report) { losses = append(losses, r.Loss) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +164,12 @@ func TestMastersKeepFullPrecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
-	run, err := train.New(e, s.feed, train.Config{})
+	defer job.Close()
+	e := job.Executor()
+	run, err := train.New(job, s.feed, train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +227,7 @@ func TestPredictedMemoryIsThePeak(t *testing.T) {
 		for _, limit := range []int64{need, need - 1} {
 			dev := cpu.Open(cpu.Options{Limit: limit})
 			job.Options.On = []device.Device{dev}
-			_, err := job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: 2})
+			_, err := train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: 2})
 			var full *device.OutOfMemoryError
 			if (limit == need) != (err == nil) || err != nil && !errors.As(err, &full) {
 				t.Errorf("%s: with %d of %d bytes: %v", name, limit, need, err)

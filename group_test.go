@@ -19,6 +19,7 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/train"
 )
 
@@ -47,12 +48,12 @@ func groupChild(config string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("predicted", own+int64(machine.ProgramOverhead)+job.Plan.Peak()[plan.OnDevice]+job.Plan.Peak()[plan.OnHost])
+	fmt.Println("predicted", own+int64(rig.ProgramOverhead)+job.Plan.Peak()[plan.OnDevice]+job.Plan.Peak()[plan.OnHost])
 	l, err := data.NewLoader(documents(40), data.Config{Length: 12, Seed: 5})
 	if err != nil {
 		return err
 	}
-	_, err = job.Train(context.Background(), train.NewTokens(l), train.Config{Iterations: 3})
+	_, err = train.Run(context.Background(), job, train.NewTokens(l), train.Config{Iterations: 3})
 	if full := new(device.OutOfMemoryError); errors.As(err, &full) {
 		fmt.Println("refused", full.Limit)
 		err = nil

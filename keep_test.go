@@ -34,7 +34,7 @@ func TestKeptModulesAreTorchs(t *testing.T) {
 	defer file.Close()
 	o := s.options(spillway.Train)
 	o.Precision, o.Exceptions = dtype.BF16, []spillway.Exception{{Modules: keptModules, Type: dtype.F32}}
-	_, e := start(t, s.model, o)
+	job, e := start(t, s.model, o)
 	sameAsFile(t, e, s)
 	gradients := map[string][]float32{}
 	e.OnGradient(func(g executor.Tensor) error {
@@ -43,7 +43,7 @@ func TestKeptModulesAreTorchs(t *testing.T) {
 		}
 		return nil
 	})
-	run, err := train.New(e, s.feed, train.Config{})
+	run, err := train.New(job, s.feed, train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +125,10 @@ func TestKeptModulesAreSaved(t *testing.T) {
 	o := s.options(spillway.Train)
 	o.Precision, o.Exceptions = dtype.BF16, []spillway.Exception{{Modules: keptModules, Type: dtype.F32}}
 	losses := func(iterations int64, dir string) (list []float64) {
-		job, _ := start(t, s.model, o)
-		c := train.Config{Iterations: iterations, Optimizer: job.Options.Optimizer, Report: func(r train.Report) { list = append(list, r.Loss) }}
+		job := planned(t, s.model, o)
+		c := train.Config{Iterations: iterations, Report: func(r train.Report) { list = append(list, r.Loss) }}
 		c.Save = &train.Save{Dir: checkpoint.Dir{Path: dir}}
-		r, err := job.Train(context.Background(), s.feed, c)
+		r, err := train.Run(context.Background(), job, s.feed, c)
 		if err != nil || r.Checkpoint == "" {
 			t.Fatal(r, err)
 		}
@@ -177,9 +177,9 @@ func typeOf(p *plan.Plan, param string) dtype.Type {
 func TestKeptRefuses(t *testing.T) {
 	m := open(t, "gpt2")
 	for want, k := range map[string]spillway.Exception{
-		`none is named "nose"; there are attn`:       {Modules: []string{"lm_head", "nose"}, Type: dtype.F32},
-		"in f16: it can be f32, or bf16 as the rest": {Modules: []string{"lm_head"}, Type: dtype.F16},
-		"missing closing":                            {Modules: []string{"re:(h"}, Type: dtype.F32},
+		`none is named "nose"; there are attn`:           {Modules: []string{"lm_head", "nose"}, Type: dtype.F32},
+		"in f16: they can be f32, or bf16 like the rest": {Modules: []string{"lm_head"}, Type: dtype.F16},
+		"missing closing": {Modules: []string{"re:(h"}, Type: dtype.F32},
 	} {
 		_, err := m.Standard(spillway.Options{Task: spillway.Train, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"), Exceptions: []spillway.Exception{k}})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, " attn")) {

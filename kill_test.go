@@ -76,13 +76,13 @@ func child(job string) error {
 	}
 	dev := cpu.Open(cpu.Options{})
 	names := slices.Sorted(maps.Keys(strategies))
-	planned, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 12, Packed: true, Clip: true,
+	planned, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 12, Packed: true, Clip: 0.5,
 		Machine: here, On: []device.Device{dev}, Choose: strategies[names[strategy%len(names)]]})
 	if err != nil {
 		return err
 	}
-	_, err = planned.Train(context.Background(), train.NewTokens(l), train.Config{
-		Iterations: iterations, Clip: 0.5, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
+	_, err = train.Run(context.Background(), planned, train.NewTokens(l), train.Config{
+		Iterations: iterations, Seed: 3, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 3, Total: 1000},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: args[1], Keep: 2}, Every: 2},
 	})
 	return errors.Join(err, dev.Close(), m.Close())

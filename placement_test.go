@@ -134,8 +134,8 @@ func TestPlacementChangesNoBit(t *testing.T) {
 			var losses []float64
 			for name, choose := range strategies {
 				m := open(t, configFile(t, v.config))
-				job, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: v.rows, Seq: seq, MicroBatches: v.micros, Clip: v.clip > 0, Packed: true, Choose: choose})
-				run, err := train.New(e, packedFeed(t, seq), train.Config{Clip: v.clip, Seed: 3})
+				job, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: v.rows, Seq: seq, MicroBatches: v.micros, Clip: v.clip, Packed: true, Choose: choose})
+				run, err := train.New(job, packedFeed(t, seq), train.Config{Seed: 3})
 				if err != nil {
 					t.Fatal(err)
 				}

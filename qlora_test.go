@@ -27,10 +27,9 @@ func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.Options, feed train.
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate := job.Options.Optimizer
-	rate.LR = 0.02
+	job.Options.Optimizer.LR = 0.02
 	var losses []float64
-	if _, err := job.Train(context.Background(), feed, train.Config{Iterations: 20, Optimizer: rate,
+	if _, err := train.Run(context.Background(), job, feed, train.Config{Iterations: 20,
 		Report: func(r train.Report) { losses = append(losses, r.Loss) }}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/sim"
 	"spillway/internal/offheap"
-	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/train"
 )
 
@@ -40,8 +40,8 @@ func TestReplanChangesNoBit(t *testing.T) {
 			strategies := map[string]bool{w.Strategy(): true}
 			for _, change := range []func(*spillway.Config){
 				func(c *spillway.Config) { c.MaxMemory = fmt.Sprint(peak * 3 / 4) },
-				func(c *spillway.Config) { c.Strategy = "cpu offload" },
-				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk offload", "" },
+				func(c *spillway.Config) { c.Strategy = "cpu-offload" },
+				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk-offload", "" },
 				func(c *spillway.Config) { c.Strategy = "checkpointing" },
 				func(c *spillway.Config) { c.Strategy = "" },
 			} {
@@ -94,12 +94,12 @@ func TestReplanWithoutTraining(t *testing.T) {
 	o := ownModels()[1]
 	w := wrap(t, o.net(), described(t))
 	c := w.Config()
-	c.Strategy = "cpu offload"
+	c.Strategy = "cpu-offload"
 	if err := w.Replan(c); err != nil || w.Strategy() != "" {
 		t.Errorf("%s, %v", w.Strategy(), err)
 	}
 	out := forward(t, w, o.inputs())
-	if !strings.HasPrefix(w.Strategy(), "cpu offload") {
+	if !strings.HasPrefix(w.Strategy(), "CPU offload") {
 		t.Errorf("the strategy is %s", w.Strategy())
 	}
 	c.Strategy = "standard"
@@ -193,10 +193,10 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 			{"save", func() error { return w.Save(filepath.Join(t.TempDir(), "saved")) }},
 			{"replan", func() error {
 				c := w.Config()
-				c.Strategy = []string{"", "standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload"}[r.IntN(6)]
-				c.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
-				if c.CheckpointThreshold, c.OffloadThreshold = 0, 0; c.Strategy == "" {
-					c.CheckpointThreshold, c.OffloadThreshold = float64(r.IntN(3))/2, float64(r.IntN(3))/2
+				c.Strategy = []string{"", "standard", "checkpointing", "optimizer-offload", "cpu-offload", "disk-offload"}[r.IntN(6)]
+				c.Bounds.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
+				if c.Bounds.SaveBelow, c.Bounds.StayBelow = 0, 0; c.Strategy == "" {
+					c.Bounds.SaveBelow, c.Bounds.StayBelow = float64(r.IntN(3))/2, float64(r.IntN(3))/2
 				}
 				return w.Replan(c)
 			}},
@@ -235,22 +235,22 @@ func TestSizesMayChange(t *testing.T) {
 		}
 		return losses
 	}
-	if a, b := run("standard"), run("cpu offload"); !slices.Equal(a, b) {
+	if a, b := run("standard"), run("cpu-offload"); !slices.Equal(a, b) {
 		t.Errorf("losses %v and %v", a, b)
 	}
 }
 
 // remaining is a computer of which only so much host memory is left.
-func remaining(t testing.TB, bytes int64) machine.System {
+func remaining(t testing.TB, bytes int64) rig.System {
 	t.Helper()
-	bytes += int64(machine.ProgramOverhead)
+	bytes += int64(rig.ProgramOverhead)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return machine.System{Proc: dir, Cgroup: dir}
+	return rig.System{Proc: dir, Cgroup: dir}
 }
 
 // smallJob plans a training of a tiny Llama with room for everything, and gives what it
@@ -272,7 +272,7 @@ func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, 
 
 func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, told []string, err error) {
 	t.Helper()
-	_, err = job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: n,
+	_, err = train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: n,
 		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { told = append(told, s) }})
 	return losses, told, err
 }
@@ -331,7 +331,7 @@ func TestTrainingThatCannotStart(t *testing.T) {
 		t.Errorf("64 KiB: %v", err)
 	}
 	refuses := errors.New("no more today")
-	job.Options.System, job.Options.On = machine.System{}, []device.Device{sim.NewCapped(openDevice(t), 1<<30, sim.Faults{Alloc: 1, Err: refuses})}
+	job.Options.System, job.Options.On = rig.System{}, []device.Device{sim.NewCapped(openDevice(t), 1<<30, sim.Faults{Alloc: 1, Err: refuses})}
 	if _, _, err := trainFor(t, job, 1); !errors.Is(err, refuses) {
 		t.Errorf("a fault that is none of memory: %v", err)
 	}

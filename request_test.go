@@ -29,7 +29,7 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		before := job.Plan.Strategy
 		var losses []float64
 		var told []string
-		_, err := job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: 5, Notice: func(s string) { told = append(told, s) },
+		_, err := train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: 5, Notice: func(s string) { told = append(told, s) },
 			Report: func(r train.Report) {
 				if losses = append(losses, r.Loss); r.Iteration == 2 {
 					job.RequestReplan(c.change)

@@ -15,6 +15,7 @@ import (
 	"spillway/executor"
 	"spillway/machine"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 	"spillway/train"
 )
 
@@ -51,8 +52,8 @@ func open(t testing.TB, name string) *spillway.Model {
 	return m
 }
 
-// start plans a job with room for everything and starts it on a device.
-func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+// planned plans a job with memory for everything, on a device.
+func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Job {
 	t.Helper()
 	dev := openDevice(t)
 	o.On = []device.Device{dev}
@@ -63,16 +64,22 @@ func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
+	return job
+}
+
+// start plans a job and starts it.
+func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+	t.Helper()
+	job := planned(t, m, o)
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return job, e
+	return job, job.Executor()
 }
 
 // repeated is a feed that gives the same batch for ever: the bytes of its parts,
@@ -147,11 +154,11 @@ func openReference(t testing.TB, name string) *reference {
 	return r
 }
 
-func (r *reference) tensor(t testing.TB, name string) safetensors.Tensor {
+func (r *reference) tensor(t testing.TB, name string) tensorfile.Tensor {
 	t.Helper()
 	found, ok := r.tensors.Tensor(name)
 	if !ok {
-		t.Fatalf("%s has no tensor %s", r.tensors.Path(), name)
+		t.Fatalf("%s has no tensor %s", r.dir, name)
 	}
 	return found
 }

@@ -20,6 +20,7 @@ import (
 	"spillway/nn"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/run"
 )
 
 // The names are the model's own, before and after training, under every strategy, and
@@ -35,7 +36,7 @@ func TestStateDictHasTheModelsOwnNames(t *testing.T) {
 			want = append(want, p.Name)
 		}
 		slices.Sort(want)
-		for _, strategy := range []string{"", "cpu offload"} {
+		for _, strategy := range []string{"", "cpu-offload"} {
 			c := described(t)
 			c.Strategy = strategy
 			w := wrap(t, o.net(), c)
@@ -53,7 +54,7 @@ func TestStateDictHasTheModelsOwnNames(t *testing.T) {
 		}
 	}
 	s := decoder(t, "llama")
-	w, err := s.model.Wrap(described(t))
+	w, err := spillway.WrapModel(s.model, described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestSavedModels(t *testing.T) {
 		}
 	}
 	s := decoder(t, "qwen2")
-	w, err := s.model.Wrap(described(t))
+	w, err := spillway.WrapModel(s.model, described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestSavedModels(t *testing.T) {
 			t.Errorf("the saved folder has %s, the model's own has not", tensor.Name)
 		}
 	}
-	again, err := open(t, dir).Wrap(described(t))
+	again, err := spillway.WrapModel(open(t, dir), described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestWrappedModelsFollowPyTorch(t *testing.T) {
 			if peak > 0 {
 				c.MaxMemory = fmt.Sprint(int64(share * float64(peak)))
 			}
-			w, err := s.model.Wrap(c)
+			w, err := spillway.WrapModel(s.model, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,17 +272,17 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := described(t)
-	c.Strategy, c.Disk = "disk offload", filepath.Join(t.TempDir(), "spill")
-	w, err := s.model.Wrap(c)
+	c.Strategy, c.Disk = "disk-offload", filepath.Join(t.TempDir(), "spill")
+	w, err := spillway.WrapModel(s.model, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	inputs := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq)}
 	out := forward(t, w, inputs)
-	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "on disk") {
+	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "disk offload") {
 		t.Errorf("%s: logits are off by %.2g of the largest", w.Strategy(), d)
 	}
-	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r spillway.RouteTraffic) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
+	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r run.RouteTransfers) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
 		t.Errorf("%+v", stats)
 	}
 	dict := stateDict(t, w)
@@ -318,11 +319,11 @@ func TestWrappedAdapters(t *testing.T) {
 	s := decoder(t, "llama")
 	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
 	var want []float64
-	for _, strategy := range []string{"standard", "cpu offload"} {
+	for _, strategy := range []string{"standard", "cpu-offload"} {
 		c := described(t)
 		c.Strategy, c.Adapters = strategy, lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
 		c.Optimizer, _ = optim.Parse("adamw:lr=0.02")
-		w, err := s.model.Wrap(c)
+		w, err := spillway.WrapModel(s.model, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,8 +53,8 @@ func openStories(t *testing.T) stories {
 
 func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
 	s := openStories(t)
-	_, e := start(t, open(t, s.dir), spillway.Options{Task: spillway.Infer, Seq: 80})
-	g, err := generate.New(e, s.Prompt, generate.Options{MaxNewTokens: len(s.Greedy) - len(s.Prompt)})
+	job, _ := start(t, open(t, s.dir), spillway.Options{Task: spillway.Infer, Seq: 80})
+	g, err := generate.New(job, s.Prompt, generate.Options{MaxNewTokens: len(s.Greedy) - len(s.Prompt)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
 
 func TestStoriesHaveTransformersLossAndGradients(t *testing.T) {
 	s := openStories(t)
-	_, e := start(t, open(t, s.dir), spillway.Options{Task: spillway.Train, Seq: 64})
+	job, e := start(t, open(t, s.dir), spillway.Options{Task: spillway.Train, Seq: 64})
 	seen := 0
 	e.OnGradient(func(g executor.Tensor) error {
 		seen++
@@ -88,7 +88,7 @@ func TestStoriesHaveTransformersLossAndGradients(t *testing.T) {
 		return nil
 	})
 	ids := s.Greedy[:64]
-	run, err := train.New(e, tokens(ids, append(slices.Clone(ids[1:]), -100), 64), train.Config{})
+	run, err := train.New(job, tokens(ids, append(slices.Clone(ids[1:]), -100), 64), train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +133,14 @@ func TestFineTuningStories(t *testing.T) {
 		return train.NewTokens(l)
 	}
 	dev := openDevice(t)
-	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 40, Packed: true, Clip: true, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
+	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 40, Packed: true, Clip: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
 	job, err := open(t, s.dir).Plan(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var reports []train.Report
-	result, err := job.Train(context.Background(), feed(learn, 0), train.Config{
-		Iterations: 40, Clip: 1, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 4},
+	result, err := train.Run(context.Background(), job, feed(learn, 0), train.Config{
+		Iterations: 40, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 4},
 		Report:   func(r train.Report) { reports = append(reports, r) },
 		Notice:   func(text string) { t.Error(text) },
 		Evaluate: &train.Evaluation{Every: 20, Feed: feed(hold, 1)},
@@ -163,8 +163,8 @@ func TestFineTuningStories(t *testing.T) {
 func evaluated(t *testing.T, dir string, feed train.Feed, o spillway.Options) float64 {
 	t.Helper()
 	o.Task, o.MicroBatches = spillway.Eval, 1
-	_, e := start(t, open(t, dir), o)
-	loss, err := (&train.Evaluation{Executor: e, Feed: feed}).Loss()
+	job, _ := start(t, open(t, dir), o)
+	loss, err := (&train.Evaluation{Run: job, Feed: feed}).Loss()
 	if err != nil {
 		t.Fatal(err)
 	}
