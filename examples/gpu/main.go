@@ -1,9 +1,9 @@
-// Card trains a stack of layers in a quarter of the memory it takes, on a card where
-// there is one and on the processor where there is none, and says which.
+// This program trains a stack of layers in a quarter of the memory it takes, on a GPU
+// where there is one and on the CPU where there is none, and says which.
 //
-//	go run ./examples/card
+//	go run ./examples/gpu
 //
-// All a program does for cards is to import their driver.
+// All a program needs for GPUs is to import their driver.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"spillway"
-	_ "spillway/device/cuda" // cards are found where their driver is in the program
+	_ "spillway/device/cuda" // GPUs are found where their driver is in the program
 	"spillway/nn"
 	"spillway/shape"
 )
@@ -49,8 +49,8 @@ func run(out io.Writer, layers, iterations int) error {
 	if err != nil {
 		return err
 	}
-	tell := func(text string) { fmt.Fprintln(out, text) } // such as why there is no card
-	model, err := spillway.Wrap(stack(layers), spillway.Config{Options: spillway.Options{MaxMemory: fmt.Sprint(need / 4)}, Notice: tell})
+	show := func(text string) { fmt.Fprintln(out, text) } // such as why there is no GPU
+	model, err := spillway.Wrap(stack(layers), spillway.Config{Options: spillway.Options{MaxMemory: fmt.Sprint(need / 4)}, Notice: show})
 	if err != nil {
 		return err
 	}
