@@ -354,7 +354,7 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	}
 }
 
-// leaveLogits writes what a folder's model says of twelve tokens beside it, where folders
+// leaveLogits writes what a folder's model says of twelve tokens, next to it, where folders
 // are kept.
 func leaveLogits(t *testing.T, dir string) {
 	t.Helper()
@@ -398,7 +398,7 @@ func leaveLogits(t *testing.T, dir string) {
 	}
 }
 
-// Products that are skipped stay as they are, and the config tells transformers so.
+// Linear weights that are skipped stay as they are, and the config tells transformers so.
 func TestSkippedModulesAreLeft(t *testing.T) {
 	dir := converted(t, plain, "skipped", convert.Options{Linear: quant.NF4, Skip: []string{"down_proj"}})
 	out := open(t, dir)
