@@ -2,7 +2,9 @@ package spec
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
@@ -21,7 +23,7 @@ func appendProgram(k []byte, p *graph.Program) []byte {
 	k = appendPorts(k, p.Inputs)
 	k = appendInt(k, len(p.Nodes))
 	for _, n := range p.Nodes {
-		k = appendAttr(append(k, byte(n.Kind)), n.Attr)
+		k = appendAttr(appendString(k, string(n.Kind)), n.Attr)
 		k = appendValues(k, n.In)
 		k = appendValues(k, n.Out)
 	}
@@ -51,6 +53,10 @@ func appendAttr(k []byte, a op.Attr) []byte {
 	}
 	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.InnerDims} {
 		k = binary.AppendVarint(k, n)
+	}
+	k = appendInt(k, len(a.Extra))
+	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
+		k = binary.LittleEndian.AppendUint64(appendString(k, name), math.Float64bits(a.Extra[name]))
 	}
 	return appendShape(appendShape(k, a.Sizes), a.Shape)
 }

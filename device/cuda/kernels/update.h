@@ -1,9 +1,30 @@
+#include "codes.h"
+
 // Update rules of optimizers. Weights are f32 or bf16, gradients of Element, moments of
 // the types below; buffers begin at any element.
 //
 // A warp updates a block of 256 elements at a time, which is the block of 8-bit codes: a
 // lane has four of its first half and four of its second. Numbers are fetched as they
 // lie, all of them before the first is used, and changed in registers.
+//
+// Rules of optimizers, on the elements of a lane at a time. Weights and moments come out
+// with the bits that device/cpu's have, whoever updates: what is rounded when is as in
+// adamGo and the like of its kernels, and nothing is left to the compiler's fusing.
+//
+// step says whether what it made of its operands counts. Where it does not, they are
+// fetched again and given to what careful returns, whose step always counts. A rule that
+// is SURE says nothing of gradients that are not finite; others say that they do not count.
+// Moments of which numbers below the normal ones become zero do so before anything is made
+// of them: flushM and flushV say whether.
+
+#define MINE 8 // elements of a lane
+
+// flush is x, or zero of its sign where x is below the normal numbers.
+__device__ __forceinline__ float flush(float x) {
+    float y;
+    asm("mul.rn.ftz.f32 %0, %1, 0f3f800000;" : "=f"(y) : "f"(x)); // by 1
+    return y;
+}
 
 #define BLOCK 256
 #define HALF (BLOCK / 2)
@@ -293,59 +314,3 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
 // MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones.
 #define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
 #define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n
-
-#define ADAM_NUMBERS float couple, float beta1, float rest1, float beta2, float rest2, float root, float eps, float rate, float shrink
-#define ADAM_RULE {couple, beta1, rest1, beta2, rest2, root, eps, rate, shrink}
-#define ADAM(name, ahead, M, V)                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 3) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
-        update<ahead>(QuickAdam{ADAM_RULE}, Master{w, copy, type}, g, M{m}, V{v}, clip, n);              \
-    }
-ADAM(adam, false, Plain<float>, Plain<float>)
-ADAM(adamBF16, false, Plain<bf16>, Plain<bf16>)
-ADAM(adamF16, false, Plain<f16>, Plain<f16>)
-ADAM(adam8, true, Coded<0>, Coded<1>)
-ADAM(adam8F32, false, Coded<0>, Plain<float>)
-ADAM(adam8F16, false, Coded<0>, Plain<f16>)
-extern "C" __global__ void __launch_bounds__(256, 3) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(Adam ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
-}
-extern "C" __global__ void __launch_bounds__(256, 4) adamPureBF16(PURE, void *m, void *v, ADAM_NUMBERS) {
-    update<false>(QuickAdam{ADAM_RULE}, Pure{w, key, first}, g, Plain<bf16>{m}, Plain<bf16>{v}, clip, n);
-}
-extern "C" __global__ void __launch_bounds__(256, 3) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(Adam ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
-}
-
-#define SGD_NUMBERS float rate, float decay, float momentum, float fresh, float direct, float through, float keeps
-#define SGD_RULE SGD{rate, decay, momentum, fresh, direct, through, keeps != 0}
-#define SGDS(name, M)                                                                      \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
-        update<false>(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
-    }
-SGDS(sgd, Plain<float>)
-SGDS(sgdBF16, Plain<bf16>)
-SGDS(sgdF16, Plain<f16>)
-SGDS(sgd8, Coded<0>)
-extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mType, SGD_NUMBERS) {
-    update<false>(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
-}
-extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
-    update<false>(SGD{rate, decay}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
-}
-extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
-    update<false>(SGD{rate, decay}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
-}
-
-#define LION_NUMBERS float beta1, float rest1, float beta2, float rest2, float rate, float shrink
-#define LION_RULE Lion{beta1, rest1, beta2, rest2, rate, shrink}
-#define LION(name, M)                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
-        update<false>(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
-    }
-LION(lion, Plain<float>)
-LION(lionBF16, Plain<bf16>)
-LION(lionF16, Plain<f16>)
-LION(lion8, Coded<0>)
-extern "C" __global__ void __launch_bounds__(256, 4) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
-    update<false>(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
-}

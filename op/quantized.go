@@ -8,7 +8,18 @@ import (
 	"spillway/quant"
 )
 
-// CodedProduct: y = x·Wᵀ (+ bias) of a weight in a block format, which is never decoded
+func init() {
+	Register(Op{Kind: QuantizedMatmul, Infer: inferQuantizedMatmul, Cost: costQuantizedMatmul, Reference: referenceQuantizedMatmul, Cases: (*CaseList).quantizedMatmul})
+	Register(Op{Kind: Dequantize, Infer: inferDequantize, Reference: referenceCopy, Cases: func(l *CaseList) {
+		for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
+			for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
+				l.Add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.DType}, SpreadAs(kind, dims...)).Large = len(dims) == 2 && dims[0] > 100
+			}
+		}
+	}})
+}
+
+// QuantizedMatmul: y = x·Wᵀ (+ bias) of a weight in a block format, which is never decoded
 // as a whole.
 //
 //	operands  x [.. K], W [N K] in nf4, fp4, i8row or f8row, then bias [N] with Attr.Bias
@@ -19,6 +30,8 @@ import (
 // multiplied as it is. Of the others each row becomes whole 127ths of its largest
 // magnitude below the threshold, rounded to even in f32, and whole numbers are multiplied.
 // The gradient of x is in both cases that of the product with the decoded weight.
+const QuantizedMatmul Kind = "quantized_matmul"
+
 func inferQuantizedMatmul(a Attr, in []Type) ([]Type, error) {
 	want := 2
 	if a.Bias {
@@ -110,4 +123,36 @@ func roundToF16(list []float64) []float64 {
 		out[i] = round(dtype.F16, f)
 	}
 	return out
+}
+
+func (l *CaseList) quantizedMatmul() {
+	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
+		l.Add(fmt.Sprint("1 row ", kind), QuantizedMatmul, Attr{}, l.X(1, 128), SpreadAs(kind, 9, 128))
+		l.Add(fmt.Sprint("blocks across rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(2, 3, 43), SpreadAs(kind, 35, 43), l.X(35))
+		l.Add(fmt.Sprint("129 rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(129, 257), SpreadAs(kind, 65, 257), l.X(65)).Large = true
+		l.Add(fmt.Sprint("300 outputs ", kind), QuantizedMatmul, Attr{}, l.X(3, 192), SpreadAs(kind, 300, 192)).Large = true
+	}
+	for _, size := range []float64{1, 6.5, 60} { // without outliers, with some, with many
+		outliers := Attr{OutlierThreshold: 6, Bias: true}
+		l.Add(fmt.Sprintf("to %v apart from 6", size), QuantizedMatmul, outliers, l.Sized(size, 5, 67), SpreadAs(quant.RowI8, 9, 67), l.X(9))
+		l.Add(fmt.Sprintf("69 rows to %v apart from 6", size), QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Sized(size, 69, 257), SpreadAs(quant.RowI8, 130, 257)).Large = true
+	}
+	l.Add("zeros apart from 6", QuantizedMatmul, Attr{OutlierThreshold: 6}, l.Constant(0, 2, 16), SpreadAs(quant.RowI8, 3, 16))
+}
+
+// Dequantize: a coded weight as plain numbers; package quant says what its bytes mean.
+// The numbers are products in f32, rounded once more where Attr.To is narrower.
+const Dequantize Kind = "dequantize"
+
+func inferDequantize(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 1); err != nil {
+		return nil, err
+	}
+	if err := check(quantized(in, 0), rank(in, 0, 1)); err != nil {
+		return nil, err
+	}
+	if !a.To.Float() || a.To.Block() {
+		return nil, fmt.Errorf("to %v, want a plain real type", a.To)
+	}
+	return []Type{{a.To, in[0].Shape}}, nil
 }

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// clock is what a card does to stay within its power: it takes account of the last moments
-// and slows down when they took too much. So products run at full speed in bursts, and
-// slower in work that lasts.
+// throttle is how a GPU stays within its power limit: when the average power of the last
+// moments is too high, it lowers its clock. So matmuls run at full speed in bursts, and
+// slower in sustained work.
 //
-// Power is counted in that of the fastest products at full speed, without what an idle
-// card takes. The constants are fitted to one H200, whose products without pause, in bursts
-// of 16 to 290 ms and between additions run within 4% of this.
+// The unit of power is what the fastest matmuls take at full speed, without what an idle GPU
+// takes. The constants are fitted to one H200: its matmuls without pause, in bursts of 16 to
+// 290 ms, and between additions run within 4% of this.
 type throttle struct {
-	limit float64       // of power; 1 or more: nothing is ever too much
-	power float64       // of the last moments, on average
-	at    time.Duration // when that was
+	limit float64       // of power; 1 or more never throttles
+	power float64       // moving average
+	at    time.Duration // time of the average
 }
 
 const (
 	// powerWindow is the time constant of the average.
 	powerWindow = 100 * time.Millisecond
-	// powerOfSpeed is the exponent with which power grows with speed, since voltage grows too.
+	// powerOfSpeed is the exponent with which power grows with speed: voltage grows too.
 	powerOfSpeed = 2.5
-	// otherPower is what everything but products takes: it keeps memory busy, or units
-	// that are not the fastest.
+	// otherPower is the power of everything but matmuls, which keeps memory or slower units
+	// busy.
 	otherPower = 0.5
 )
 
-// newClock is of a card whose products run at one rate in bursts and another in work that
-// lasts. It begins at its limit, as in the middle of a training.
+// newThrottle follows from the rates of matmuls in bursts and in sustained work. It begins at
+// its limit, as in the middle of a training run.
 func newThrottle(x *Timing) throttle {
 	if x.sustained <= 0 || x.sustained >= x.matmul {
 		return throttle{limit: 1, power: 1}
@@ -38,8 +38,8 @@ func newThrottle(x *Timing) throttle {
 	return throttle{limit: limit, power: limit}
 }
 
-// run is how long a kernel takes that begins now: at full speed as long as the average is
-// within the limit, then at the speed that keeps it there.
+// duration is how long a kernel takes that begins now: it runs at full speed until the
+// average reaches the limit, then at the speed that stays there.
 func (c *throttle) duration(now time.Duration, k *virtualKernel) time.Duration {
 	if c.limit >= 1 || k.took == 0 {
 		return k.took
@@ -59,14 +59,14 @@ func (c *throttle) duration(now time.Duration, k *virtualKernel) time.Duration {
 	return took
 }
 
-// pass has the average follow a power for some time.
+// pass moves the average towards a power for some time.
 func (c *throttle) pass(d time.Duration, power float64) {
 	if d > 0 {
 		c.power = power + (c.power-power)*math.Exp(-float64(d)/float64(powerWindow))
 	}
 }
 
-// until is how long a power above the limit may be taken.
+// until is how long a power above the limit is possible before the average reaches it.
 func (c *throttle) until(power float64) time.Duration {
 	if c.power >= c.limit {
 		return 0

@@ -1,21 +1,4 @@
-// Rules of optimizers, on the elements of a lane at a time. Weights and moments come out
-// with the bits that device/cpu's have, whoever updates: what is rounded when is as in
-// adamGo and the like of its kernels, and nothing is left to the compiler's fusing.
-//
-// step says whether what it made of its operands counts. Where it does not, they are
-// fetched again and given to what careful returns, whose step always counts. A rule that
-// is SURE says nothing of gradients that are not finite; others say that they do not count.
-// Moments of which numbers below the normal ones become zero do so before anything is made
-// of them: flushM and flushV say whether.
-
-#define MINE 8 // elements of a lane
-
-// flush is x, or zero of its sign where x is below the normal numbers.
-__device__ __forceinline__ float flush(float x) {
-    float y;
-    asm("mul.rn.ftz.f32 %0, %1, 0f3f800000;" : "=f"(y) : "f"(x)); // by 1
-    return y;
-}
+#include "update.h"
 
 // Usual finds roots and quotients of operands of usual sizes, to the nearest as
 // __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of, on cards of
@@ -98,42 +81,24 @@ struct QuickAdam : Adam {
     }
 };
 
-// Stochastic gradient descent. Without momentum, moments stay as they are.
-struct SGD {
-    static const bool SURE = true;
-    float rate, decay, momentum, fresh, direct, through;
-    bool keeps;
-
-    __device__ __forceinline__ bool step(float (&x)[MINE], const float (&grad)[MINE], float (&mean)[MINE], float (&)[MINE], bool flushM, bool) const {
-#pragma unroll
-        for (int k = 0; k < MINE; k++) {
-            float by = __fmaf_rn(x[k], decay, grad[k]);
-            if (keeps) {
-                mean[k] = __fmaf_rn(by, fresh, __fmul_rn(mean[k], momentum));
-                if (flushM) mean[k] = flush(mean[k]);
-                by = __fmaf_rn(by, direct, __fmul_rn(mean[k], through));
-            }
-            x[k] = __fmaf_rn(-rate, by, x[k]);
-        }
-        return true;
+#define ADAM_NUMBERS float couple, float beta1, float rest1, float beta2, float rest2, float root, float eps, float rate, float shrink
+#define ADAM_RULE {couple, beta1, rest1, beta2, rest2, root, eps, rate, shrink}
+#define ADAM(name, ahead, M, V)                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 3) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
+        update<ahead>(QuickAdam{ADAM_RULE}, Master{w, copy, type}, g, M{m}, V{v}, clip, n);              \
     }
-    __device__ __forceinline__ const SGD &careful() const { return *this; }
-};
-
-struct Lion {
-    static const bool SURE = true;
-    float beta1, rest1, beta2, rest2, rate, shrink;
-
-    __device__ __forceinline__ bool step(float (&x)[MINE], const float (&grad)[MINE], float (&mean)[MINE], float (&)[MINE], bool flushM, bool) const {
-#pragma unroll
-        for (int k = 0; k < MINE; k++) {
-            float by = __fmaf_rn(mean[k], beta1, __fmul_rn(grad[k], rest1));
-            by = by > 0 ? 1.0f : by < 0 ? -1.0f : by; // of zero, or of what is not a number, itself
-            x[k] = __fmaf_rn(x[k], shrink, -__fmul_rn(by, rate));
-            mean[k] = __fmaf_rn(mean[k], beta2, __fmul_rn(grad[k], rest2));
-            if (flushM) mean[k] = flush(mean[k]);
-        }
-        return true;
-    }
-    __device__ __forceinline__ const Lion &careful() const { return *this; }
-};
+ADAM(adam, false, Plain<float>, Plain<float>)
+ADAM(adamBF16, false, Plain<bf16>, Plain<bf16>)
+ADAM(adamF16, false, Plain<f16>, Plain<f16>)
+ADAM(adam8, true, Coded<0>, Coded<1>)
+ADAM(adam8F32, false, Coded<0>, Plain<float>)
+ADAM(adam8F16, false, Coded<0>, Plain<f16>)
+extern "C" __global__ void __launch_bounds__(256, 3) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update<false>(Adam ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256, 4) adamPureBF16(PURE, void *m, void *v, ADAM_NUMBERS) {
+    update<false>(QuickAdam{ADAM_RULE}, Pure{w, key, first}, g, Plain<bf16>{m}, Plain<bf16>{v}, clip, n);
+}
+extern "C" __global__ void __launch_bounds__(256, 3) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
+    update<false>(Adam ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
+}
