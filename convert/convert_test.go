@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 		"cannot be stored as nf4":               try(plain, convert.Options{Others: quant.NF4}),
 		"no layer is named":                     try(llama, convert.Options{Adapters: once("gpt2", 1)}),
 		"is it for another model?":              try(llama, convert.Options{Adapters: once("dora", 1)}),
-		"changes magnitudes":                       try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
+		"changes magnitudes":                    try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
 		"cannot be weighted":                    try(llama, convert.Options{Adapters: once("saved", 0.5)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
