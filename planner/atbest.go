@@ -4,7 +4,7 @@ import "spillway/planner/strategy"
 
 // atBest is how long an iteration takes at least, with so much optimizer state away from
 // devices and so many bytes that wait on the host.
-func (b *blueprint) lowerBound(c strategy.Choice, state offDevice, spilled int64) (float64, error) {
+func (b *target) lowerBound(c strategy.Choice, state offDevice, spilled int64) (float64, error) {
 	computing, err := b.computing(c)
 	moving := b.moving(c, state, spilled)
 	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
@@ -20,7 +20,7 @@ type computeBound struct {
 }
 
 // computing is how long devices and host compute.
-func (b *blueprint) computing(c strategy.Choice) (t computeBound, err error) {
+func (b *target) computing(c strategy.Choice) (t computeBound, err error) {
 	micros := (b.goal.MicroBatches + c.DeviceCount() - 1) / c.DeviceCount()
 	if c.Split != nil {
 		micros = b.goal.MicroBatches
@@ -73,7 +73,7 @@ type transferBound struct {
 // moving is how long links and disk are busy: with weights that stream, optimizer state
 // that rests elsewhere, values that wait on the host, and what data parallel devices
 // send each other. Devices share what is split between them evenly at best.
-func (b *blueprint) moving(c strategy.Choice, state offDevice, spilled int64) transferBound {
+func (b *target) moving(c strategy.Choice, state offDevice, spilled int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)
 	shares := int64(1)
@@ -109,7 +109,7 @@ func seconds(bytes int64, rate float64) float64 {
 // peerTraffic is what data parallel devices send each other at least: gradients to the
 // owners of their slabs and updated weights from there, which is counted as sums, and
 // weights that are sharded.
-func (b *blueprint) peerTraffic(c strategy.Choice) (sums, weights int64) {
+func (b *target) peerTraffic(c strategy.Choice) (sums, weights int64) {
 	others := int64(c.DeviceCount() - 1)
 	if c.Split != nil || others == 0 {
 		return 0, 0
@@ -133,13 +133,10 @@ func (b *blueprint) peerTraffic(c strategy.Choice) (sums, weights int64) {
 	return sums, weights
 }
 
-// away are bytes that do not rest on a device.
-type offDevice struct{ all, onDisk int64 }
-
 // weightTraffic is what streamed weights take of the links at least: in, per data
 // parallel device or over all devices of a split; out, of all devices together. What
 // the window holds when a walk over the blocks turns round need not come again.
-func (b *blueprint) weightTraffic(c strategy.Choice) (in, out offDevice) {
+func (b *target) weightTraffic(c strategy.Choice) (in, out offDevice) {
 	rounds := b.roundsOf(c)
 	var again offDevice // what every walk after the first takes
 	var largest int64
@@ -172,7 +169,7 @@ func (b *blueprint) weightTraffic(c strategy.Choice) (in, out offDevice) {
 }
 
 // hostedTraffic is what an update by the host moves.
-func (b *blueprint) cpuUpdateTraffic(k int, c strategy.Choice, in, out *offDevice) {
+func (b *target) cpuUpdateTraffic(k int, c strategy.Choice, in, out *offDevice) {
 	s := &b.slabs.list[k]
 	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
@@ -180,15 +177,8 @@ func (b *blueprint) cpuUpdateTraffic(k int, c strategy.Choice, in, out *offDevic
 	}
 }
 
-func (a *offDevice) add(bytes int64, onDisk bool) {
-	a.all += bytes
-	if onDisk {
-		a.onDisk += bytes
-	}
-}
-
 // roundsOf is how often the micro-batches of a device walk over its blocks at least.
-func (b *blueprint) roundsOf(c strategy.Choice) int {
+func (b *target) roundsOf(c strategy.Choice) int {
 	switch {
 	case b.vertical(c):
 		return 1

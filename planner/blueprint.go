@@ -44,17 +44,11 @@ type blueprint struct {
 	programs       map[programKey]*laidProgram
 	layouts        []int // by block: equal where params lie in their slabs alike
 	names          []blockNames
-	carries        int      // between blocks, at most
-	usualSize      planSize // of plans
-	spare          spareMemory
-	updateTimes    []updateTime // by slab, see updates
-	usualPiece     int64        // see pieceElements
+	carries        int   // between blocks, at most
+	usualPiece     int64 // see pieceElements
 	programSeconds map[*graph.Program]float64
 	levels         []strategy.Level // that blocks are treated at, see findLevels
-	costs          map[costKey]blockCost
-	savedBytes     map[costKey]int64 // see waits
-	entangledSlabs bool              // see entangled
-	splits         map[int][]int     // by number of devices
+	entangledSlabs bool             // see entangled
 	kernels        *kernelCache
 }
 
@@ -68,7 +62,7 @@ type laidProgram struct {
 	plan.Program
 	savedBytes int64          // bytes handed from forward to backward
 	binds      []plan.Binding // region and index of everything it binds
-	bytes      []int64        // by bind: how much of it the program uses
+	bytes      []int64        // by binding: how much of it the program uses
 }
 
 // blockNames are the names of what a run of a block makes.
@@ -88,7 +82,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
 		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
-		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, savedBytes: map[costKey]int64{}, splits: map[int][]int{},
+		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
 		b.optimizer = &plan.Optimizer{Rule: o.Rule, Attr: o.Attr, GradType: g.Grad, Clip: o.Clip}
@@ -111,17 +105,6 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	return b, nil
 }
 
-// checkGoal refuses what cannot be, and limits the site to the devices that are named.
-func (b *blueprint) checkGoal() error {
-	if err := b.goal.Constraints.Check(b.model, b.facts()); err != nil {
-		return err
-	}
-	if n := b.goal.Constraints.Devices(); n > 0 {
-		b.site.Devices = n
-	}
-	return b.goal.Bounds.Check(b.goal.Constraints)
-}
-
 // nameBlocks finds which blocks are laid out alike, and names what they make.
 func (b *blueprint) nameBlocks() {
 	known := map[string]int{}
@@ -134,8 +117,6 @@ func (b *blueprint) nameBlocks() {
 		b.names = append(b.names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " kept"})
 	}
 }
-
-func (b *blueprint) training() bool { return b.goal.Optimizer != nil }
 
 // seconds a program takes, at the rates of the site.
 func (b *blueprint) seconds(p *graph.Program) float64 {

@@ -8,7 +8,7 @@ type borders struct {
 }
 
 // newBorders has none yet.
-func (b *blueprint) newBorders() *borders {
+func newBorders(b *blueprint) *borders {
 	list := &borders{width: b.carries, micros: b.goal.MicroBatches}
 	list.ids = make([]int, (len(b.model.Blocks)+1)*list.width*list.micros)
 	for i := range list.ids {
@@ -30,13 +30,4 @@ func (l *borders) appendPresent(list []*int, block, micro int) []*int {
 		}
 	}
 	return list
-}
-
-// mostCarries is how many values a block hands to the next at most.
-func (b *blueprint) mostCarries() int {
-	most := 1
-	for _, k := range b.model.Kinds {
-		most = max(most, len(k.Program.Outputs))
-	}
-	return most
 }

@@ -31,7 +31,7 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) stra
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.slabs.list), len(m.Blocks))
 	}
 	c = b.allowed(c)
-	p, err := b.emit(c)
+	p, err := NewWriter(b).Plan(c)
 	if err != nil {
 		return nil, err
 	}

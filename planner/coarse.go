@@ -103,7 +103,7 @@ func (s *search) like(c *candidate, coarse *search, l likeness) strategy.Mix {
 }
 
 // enlarged is a mix of this search for a deeper model.
-func (s *search) enlarged(m strategy.Mix, b *blueprint) strategy.Mix {
+func (s *search) enlarged(m strategy.Mix, b *target) strategy.Mix {
 	for _, n := range []*int{&m.Streamed, &m.OffloadedState, &m.OnDisk, &m.UpdatedByCPU} {
 		*n = enlarge(*n, len(s.b.slabs.list), len(b.slabs.list))
 	}

@@ -36,27 +36,28 @@ func (r Request) Compare() ([]Compared, error) {
 	if err != nil {
 		return nil, err
 	}
-	single := *b // what was traced and placed is shared
-	single.site.Devices = 1
+	one := *b // what was traced and placed is shared
+	one.site.Devices = 1
+	single, all := newTarget(&one), newTarget(b)
 	var list []Compared
 	for _, st := range strategy.All {
-		on, lines := &single, st.Lines
+		on, lines := single, st.Lines
 		if st.Spread != nil {
-			on = b
+			on = all
 		} else if lines == nil || st.Needs.Training && !b.training() {
 			continue
 		}
-		one, err := on.compare(st)
+		row, err := on.compare(st)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, one)
+		list = append(list, row)
 	}
 	return list, nil
 }
 
 // compare finds the best plan of a strategy.
-func (b *blueprint) compare(st *strategy.Strategy) (Compared, error) {
+func (b *target) compare(st *strategy.Strategy) (Compared, error) {
 	if err := st.Refuse(b.facts()); err != nil {
 		return Compared{Name: st.Name, Strategy: st.Title, Reason: err.Error()}, nil
 	}

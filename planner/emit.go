@@ -8,23 +8,45 @@ import (
 	"spillway/planner/strategy"
 )
 
-// emit writes the plan of a choice: homes, then the steps of one iteration.
-func (b *blueprint) emit(c strategy.Choice) (*plan.Plan, error) {
-	d, err := b.draft(c)
+// Writer writes plans of choices, all of one layout. The memory of drafts that were dropped
+// is used again: a search writes hundreds.
+type Writer struct {
+	b       *blueprint
+	usual   planSize
+	spare   spareMemory
+	waiting map[blockKey]int64 // see waitingBytes
+}
+
+// planSize is that of a plan before its frees.
+type planSize struct{ buffers, instructions int }
+
+// spareMemory is that of a plan that is no longer wanted.
+type spareMemory struct {
+	buffers      []plan.Buffer
+	instructions []plan.Instruction
+}
+
+// NewWriter writes plans of a layout.
+func NewWriter(b *blueprint) *Writer { return &Writer{b: b, waiting: map[blockKey]int64{}} }
+
+// Plan writes the plan of a choice, with places for all buffers. Its lanes are not ordered.
+func (w *Writer) Plan(c strategy.Choice) (*plan.Plan, error) {
+	d, err := w.Draft(c)
 	if err != nil {
 		return nil, err
 	}
 	d.Pack()
 	d.Finish()
-	return d.plan, nil
+	return d.Plan, nil
 }
 
-// draft writes the plan of a choice but for the places of its buffers.
-func (b *blueprint) draft(c strategy.Choice) (*draft, error) {
+// Draft writes the plan of a choice but for the places of its buffers.
+func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
+	b := w.b
 	c = b.allowed(c)
-	e := &emitter{b: b, c: c, programs: map[*laidProgram]int{}, carry: b.newBorders(), grad: b.newBorders(), saved: b.newBorders()}
+	e := &emitter{b: b, c: c, programs: map[*laidProgram]int{}, carry: newBorders(b), grad: newBorders(b), saved: newBorders(b)}
 	e.start()
-	e.p.Buffers, e.p.Instructions = b.takeSpare()
+	e.p.Buffers, e.p.Instructions = w.memory()
 	if err := e.homes(); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", b.model.Name, err)
 	}
@@ -44,44 +66,27 @@ func (b *blueprint) draft(c strategy.Choice) (*draft, error) {
 		e.clippedUpdates()
 	}
 	e.uploadAll(0)
-	b.usualSize = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
+	w.usual = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
 	return newDraft(e), nil
 }
 
-// size of a plan before its frees.
-type planSize struct{ buffers, steps int }
-
-// room is the memory of a plan that is no longer wanted.
-type spareMemory struct {
-	buffers []plan.Buffer
-	steps   []plan.Instruction
-}
-
-// takeRoom is memory for a plan of the usual size.
-func (b *blueprint) takeSpare() ([]plan.Buffer, []plan.Instruction) {
-	r := b.spare
-	b.spare = spareMemory{}
-	if r.steps == nil {
-		return make([]plan.Buffer, 0, b.usualSize.buffers), make([]plan.Instruction, 0, b.usualSize.steps)
+// memory for a plan of the usual size.
+func (w *Writer) memory() ([]plan.Buffer, []plan.Instruction) {
+	spare := w.spare
+	w.spare = spareMemory{}
+	if spare.instructions == nil {
+		return make([]plan.Buffer, 0, w.usual.buffers), make([]plan.Instruction, 0, w.usual.instructions)
 	}
-	return r.buffers, r.steps
+	return spare.buffers, spare.instructions
 }
 
-// allowed is a choice without what cannot be here.
-func (b *blueprint) allowed(c strategy.Choice) strategy.Choice {
-	c.BreadthFirst = b.vertical(c)
-	c.DelayedUpdates = c.DelayedUpdates && b.delayable() && strategy.Count(c.OnDisk) == 0
-	if !b.cpuCanUpdate() {
-		c.UpdatedByCPU = nil
-	}
-	return c
+// Drop gives the memory of a draft back, for those to come.
+func (w *Writer) Drop(d *Draft) {
+	w.spare = spareMemory{d.Plan.Buffers[:0], d.Plan.Instructions[:0]}
 }
 
-// vertical says whether all micro-batches pass a block before the next: where the
-// choice says so, and where only that order sums a gradient block by block.
-func (b *blueprint) vertical(c strategy.Choice) bool {
-	return c.BreadthFirst || b.training() && !c.Pipeline && b.entangledSlabs
-}
+// UsualLength is how many instructions plans mostly have, frees not counted.
+func (w *Writer) UsualLength() int { return w.usual.instructions }
 
 // emitter writes one plan. Buffers get their offsets at the end.
 type emitter struct {

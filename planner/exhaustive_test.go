@@ -62,10 +62,11 @@ func TestSearchIsNearTheBest(t *testing.T) {
 
 // everything forecasts each mix there is, the standard one first.
 func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*candidate) {
-	b, err := newBlueprint(model, goal, site)
+	l, err := newBlueprint(model, goal, site)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := newTarget(l)
 	s := newSearch(b.itself())
 	slabs, blocks := len(b.slabs.list), len(model.Blocks)
 	for streamed := range slabs + 1 {
@@ -84,9 +85,9 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 	return all
 }
 
-func forecastOf(t *testing.T, b *blueprint, c strategy.Choice) (float64, int64) {
+func forecastOf(t *testing.T, b *target, c strategy.Choice) (float64, int64) {
 	t.Helper()
-	p, err := b.emit(c)
+	p, err := b.writer.Plan(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,15 +6,15 @@ import (
 	"spillway/planner/strategy"
 )
 
-// draft is a plan whose buffers have no places yet.
-type draft struct {
+// Draft is a plan whose buffers have no places yet.
+type Draft struct {
 	*pass.Memory
-	plan   *plan.Plan
-	choice strategy.Choice
+	Plan   *plan.Plan
+	Choice strategy.Choice
 }
 
-func newDraft(e *emitter) *draft {
-	d := &draft{pass.NewMemory(e.p, e.b.site.Alignment, append(e.diskHolds(), e.cpuUpdateHolds()...)), e.p, e.c}
+func newDraft(e *emitter) *Draft {
+	d := &Draft{pass.NewMemory(e.p, e.b.site.Alignment, append(e.diskHolds(), e.cpuUpdateHolds()...)), e.p, e.c}
 	d.DelayReuse(e.c.DelayedReuse)
 	return d
 }

@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"fmt"
-
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/strategy"
@@ -16,42 +14,13 @@ type estimate struct {
 	seconds float64
 }
 
-func (b *blueprint) estimate(c strategy.Choice) (estimate, error) {
-	c = b.allowed(c)
-	e := &emitter{b: b, c: c, counting: true}
-	e.start()
-	if err := e.homes(); err != nil {
-		return estimate{}, err
-	}
-	spilled, err := e.countTurnaround()
+func (b *target) estimate(c strategy.Choice) (estimate, error) {
+	h, err := b.writer.Homes(c)
 	if err != nil {
 		return estimate{}, err
 	}
-	seconds, err := b.lowerBound(c, e.state, spilled)
-	return estimate{e.p, seconds}, err
-}
-
-// eachUpdate visits the calls that update a slab as a whole.
-func (b *blueprint) eachUpdate(s *plan.Slab, visit func(op.Call)) error {
-	for _, stretch := range b.optimizer.Spans(s, plan.Piece{To: s.Elements}) {
-		call, err := b.optimizer.Call(stretch)
-		if err != nil {
-			return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
-		}
-		visit(call)
-	}
-	return nil
-}
-
-// costKey is equal for blocks that take the same time.
-type costKey struct {
-	jointKey
-	level         strategy.Level
-	last, trained bool
-}
-
-func (b *blueprint) costKey(block int, level strategy.Level) costKey {
-	return costKey{jointKey{b.model.Blocks[block].Kind, block > b.trained}, level, block == len(b.model.Blocks)-1, block >= b.trained}
+	seconds, err := b.lowerBound(b.allowed(c), h.State, h.Offloaded)
+	return estimate{h.Plan, seconds}, err
 }
 
 // blockCost is how long a block computes per micro-batch.
@@ -60,8 +29,8 @@ type blockCost struct {
 	back  float64
 }
 
-func (b *blueprint) blockCost(block int, level strategy.Level) (cost blockCost, err error) {
-	key := b.costKey(block, level)
+func (b *target) blockCost(block int, level strategy.Level) (cost blockCost, err error) {
+	key := b.blockKey(block, level)
 	if cost, ok := b.costs[key]; ok {
 		return cost, nil
 	}
@@ -85,7 +54,7 @@ func (b *blueprint) blockCost(block int, level strategy.Level) (cost blockCost, 
 }
 
 // phaseSeconds is how long one of a block's programs takes.
-func (b *blueprint) phaseSeconds(block int, ph phase, level strategy.Level) (float64, error) {
+func (b *target) phaseSeconds(block int, ph phase, level strategy.Level) (float64, error) {
 	var fresh []bool
 	switch {
 	case ph == forward:
@@ -98,4 +67,26 @@ func (b *blueprint) phaseSeconds(block int, ph phase, level strategy.Level) (flo
 		return 0, err
 	}
 	return b.seconds(l.Graph), nil
+}
+
+// updateTime is how long the update of a slab takes.
+type updateTime struct{ device, host float64 }
+
+// updates are the times of all slabs.
+func (b *target) updateSeconds() ([]updateTime, error) {
+	if b.updateTimes != nil || !b.training() {
+		return b.updateTimes, nil
+	}
+	b.updateTimes = make([]updateTime, len(b.slabs.list))
+	for k := range b.slabs.list {
+		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
+			t := &b.updateTimes[k]
+			t.device += b.site.Rates.Time(call).Seconds()
+			t.host += b.site.CPU.Time(call).Seconds()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.updateTimes, nil
 }

@@ -37,7 +37,7 @@ func small(t testing.TB, config string, task graph.Task) *spec.Model {
 }
 
 // blueprintOf a small model for so many devices and micro-batches.
-func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Task, rates sim.Rates) *blueprint {
+func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Task, rates sim.Rates) *target {
 	t.Helper()
 	site := Site{Device: "gpu0", Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates,
 		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
@@ -49,7 +49,7 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return newTarget(b)
 }
 
 // randomMix is any mix of a way; without training only what makes sense then.
@@ -85,7 +85,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := s.b.emit(c.choice)
+		p, err := s.b.writer.Plan(c.choice)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,15 +95,6 @@ func (e *emitter) ownerHasGradient(k int) {
 	}
 }
 
-// inSlab tells, by param port of a block, which are trained in a slab.
-func (b *blueprint) inSlab(block, k int) []bool {
-	in := make([]bool, len(b.model.Blocks[block].Params))
-	for i, id := range b.model.Blocks[block].Params {
-		in[i] = b.slabs.at[id].slab == k && !b.model.Params[id].Frozen
-	}
-	return in
-}
-
 // squares emits a slab's part of the gradient norm. Parts of other devices are
 // moved to the first.
 func (e *emitter) squares(k int) error {

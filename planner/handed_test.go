@@ -16,7 +16,7 @@ func TestForecastsHandOverWhatIsNotNoted(t *testing.T) {
 	rates.Kernel, rates.Launch = time.Microsecond, time.Millisecond
 	for _, layers := range []int{4, 400} {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, rates).itself())
-		p, err := s.b.emit(s.choice(strategy.Mix{}))
+		p, err := s.b.writer.Plan(s.choice(strategy.Mix{}))
 		if err != nil {
 			t.Fatal(err)
 		}

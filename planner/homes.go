@@ -51,11 +51,6 @@ func (e *emitter) deviceHomes(d int) {
 	e.on[d] = here
 }
 
-func (b *blueprint) resultBytes() int64 {
-	p := b.model.Program(len(b.model.Blocks) - 1)
-	return p.Type(p.Outputs[0].Value).Bytes()
-}
-
 // owners finds the device that updates each slab: the one that runs its block, or
 // with data parallel devices the one with least so far, largest slabs first.
 func (e *emitter) owners() []int {
@@ -179,14 +174,3 @@ func (e *emitter) homeArena(dev, k int, away bool) int {
 }
 
 func (e *emitter) gradBytes(k int) int64 { return e.b.gradBytes(k) }
-
-// hasMaster says whether the weights of a slab have a copy at full precision.
-func (b *blueprint) hasMaster(k int) bool {
-	return b.optimizer != nil && b.optimizer.HasMaster(b.slabs.list[k].TrainedType())
-}
-
-// gradBytes is what the gradient of a slab takes.
-func (b *blueprint) gradBytes(k int) int64 {
-	s := &b.slabs.list[k]
-	return b.optimizer.GradTypeOf(s.TrainedType()).Bytes(s.Elements)
-}

@@ -3,7 +3,6 @@ package planner
 import (
 	"slices"
 
-	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/pass"
 )
@@ -11,14 +10,6 @@ import (
 // hostedAhead is how many slabs' gradients may wait on the host while it updates
 // another.
 const cpuUpdatesAhead = 2
-
-// hostable says whether the host's processor can update what is trained: piece by
-// piece, without scratch memory.
-func (b *blueprint) cpuCanUpdate() bool { return b.training() && !b.goal.Optimizer.Rule.WholeParam() }
-
-// hostsFast says whether it is known how fast the host updates, so that doing so is
-// worth a thought.
-func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Memory > 0 }
 
 // hostUpdate emits the update of a slab by the host's processor: its gradient comes
 // down, and weights that rest on devices go up. State stays where it is.
@@ -101,26 +92,4 @@ func (e *emitter) cpuUpdateHolds() (holds []pass.Hold) {
 		}
 	}
 	return holds
-}
-
-// updateTime is how long the update of a slab takes.
-type updateTime struct{ device, host float64 }
-
-// updates are the times of all slabs.
-func (b *blueprint) updateSeconds() ([]updateTime, error) {
-	if b.updateTimes != nil || !b.training() {
-		return b.updateTimes, nil
-	}
-	b.updateTimes = make([]updateTime, len(b.slabs.list))
-	for k := range b.slabs.list {
-		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
-			t := &b.updateTimes[k]
-			t.device += b.site.Rates.Time(call).Seconds()
-			t.host += b.site.CPU.Time(call).Seconds()
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return b.updateTimes, nil
 }

@@ -85,7 +85,7 @@ func (r Request) Shortfall() (*FitError, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSearch(b.itself())
+	s := newSearch(newTarget(b).itself())
 	err = s.lookForAny()
 	var e *FitError
 	if errors.As(err, &e) {

@@ -2,11 +2,6 @@ package planner
 
 import "slices"
 
-// delayable says whether updates can be left to the next iteration: clipped ones, whose
-// factor tells them whether there is anything to do. What rests on disk is kept there
-// after every iteration, whole, so nothing is left undone beside it.
-func (b *blueprint) delayable() bool { return b.training() && b.goal.Optimizer.Clip }
-
 // queueLate lists the updates that the iteration before has left, in the order in which
 // what they change is used.
 func (e *emitter) queueDeferred() {

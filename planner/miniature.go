@@ -13,10 +13,10 @@ import (
 // period takes what the one before took, so what the model takes is on the line through
 // the two. Choices are made for the first.
 type scale struct {
-	on            [2]*blueprint // the second is nil where the first is the model itself
-	times         int           // how many periods the first has
-	twice         likeness      // of the second to the first
-	periodsBeyond float64       // how many times what the second takes more than the first the model takes more than the second
+	on            [2]*target // the second is nil where the first is the model itself
+	times         int        // how many periods the first has
+	twice         likeness   // of the second to the first
+	periodsBeyond float64    // how many times what the second takes more than the first the model takes more than the second
 }
 
 // likeness is, of each block and slab of a deeper model, the one of a miniature that is
@@ -24,7 +24,7 @@ type scale struct {
 type likeness struct{ blocks, slabs []int }
 
 // itself tries choices on the model.
-func (b *blueprint) itself() *scale { return &scale{on: [2]*blueprint{b}} }
+func (b *target) itself() *scale { return &scale{on: [2]*target{b}} }
 
 // whole says whether it is the model.
 func (f *scale) whole() bool { return f.on[1] == nil }
@@ -37,7 +37,7 @@ var periods = []int{strideShare, 4 * strideShare}
 const deepEnough = 6
 
 // miniatures are those of a deep model; none where blocks are called by their names.
-func (b *blueprint) miniatures(r repeats) (list []*scale, err error) {
+func (b *target) miniatures(r repeats) (list []*scale, err error) {
 	for _, times := range periods {
 		if len(b.goal.Constraints.Places) > 0 || r.times < deepEnough*times {
 			break
@@ -55,16 +55,16 @@ func (b *blueprint) miniatures(r repeats) (list []*scale, err error) {
 }
 
 // shortened is the blueprint of the model with fewer periods.
-func (b *blueprint) shortened(r repeats, times int) (*blueprint, error) {
-	short, err := newBlueprint(r.shortened(b.model, times), b.goal, b.site)
-	if err == nil {
-		short.usualPiece, short.kernels, short.levels = b.pieceElements(), b.kernels, b.levels
+func (b *target) shortened(r repeats, times int) (*target, error) {
+	short, err := b.blueprint.shortened(r, times)
+	if err != nil {
+		return nil, err
 	}
-	return short, err
+	return newTarget(short), nil
 }
 
 // likeness of a blueprint with more of the periods to a small one with few.
-func (r repeats) likeness(small *blueprint, few int, b *blueprint, more int) (l likeness) {
+func (r repeats) likeness(small *target, few int, b *target, more int) (l likeness) {
 	for i := range b.model.Blocks {
 		switch in := i - r.first; {
 		case in < 0:
@@ -91,7 +91,7 @@ func (r repeats) likeness(small *blueprint, few int, b *blueprint, more int) (l 
 }
 
 // firstSlab is the first that a block or one behind it owns.
-func firstSlab(b *blueprint, block int) int {
+func firstSlab(b *target, block int) int {
 	for k, owner := range b.owner {
 		if owner >= block {
 			return k
@@ -109,7 +109,7 @@ func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
 }
 
 // choice for a deeper model, of which the blueprint is given.
-func (l likeness) choice(c strategy.Choice, b *blueprint) strategy.Choice {
+func (l likeness) choice(c strategy.Choice, b *target) strategy.Choice {
 	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
 	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
 	if c.Split != nil {
@@ -194,7 +194,7 @@ func (f *scale) glance(c strategy.Choice) (estimate, error) {
 // trial is a choice that is tried: the plan of it, or those of the miniatures.
 type draftPair struct {
 	*scale
-	drafts [2]*draft
+	drafts [2]*Draft
 	plans  [2]*plan.Plan
 	steps  int // of all plans
 }
@@ -203,8 +203,8 @@ type draftPair struct {
 func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
-		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {
-			t.plans[i] = t.drafts[i].plan
+		if t.drafts[i], err = f.on[i].writer.Draft(choices[i]); err == nil {
+			t.plans[i] = t.drafts[i].Plan
 		}
 		return err
 	})
@@ -213,7 +213,7 @@ func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	}
 	for _, d := range t.drafts {
 		if d != nil {
-			t.steps += len(d.plan.Instructions)
+			t.steps += len(d.Plan.Instructions)
 		}
 	}
 	return t, nil
@@ -221,26 +221,26 @@ func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 
 // all does something to the draft, or to both at once, and is what the plan takes of each
 // arena then.
-func (t *draftPair) all(do func(*draft)) *plan.Plan {
+func (t *draftPair) all(do func(*Draft)) *plan.Plan {
 	_ = t.each(func(i int) error { // cannot fail
 		do(t.drafts[i])
 		return nil
 	})
-	return t.arenas(t.plans, t.drafts[0].choice)
+	return t.arenas(t.plans, t.drafts[0].Choice)
 }
 
 // least is what the plan takes at least: what is alive in its arenas at once.
-func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.Least() }) }
+func (t *draftPair) least() *plan.Plan { return t.all(func(d *Draft) { d.Least() }) }
 
 // packed is what it takes with a place for every buffer. Frees are left out, they take no
 // time.
-func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.Pack() }) }
+func (t *draftPair) packed() *plan.Plan { return t.all(func(d *Draft) { d.Pack() }) }
 
 // leaves says whether something leaves a device, and loosen lets it keep its bytes for a
 // while.
 func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
 
-func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.DelayReuse(loose) }) }
+func (t *draftPair) delayReuse(loose bool) { t.all(func(d *Draft) { d.DelayReuse(loose) }) }
 
 // forecast of the packed plan, and whether its iterations are captured; of miniatures only
 // the seconds are the model's.
@@ -267,8 +267,8 @@ func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 func (t *draftPair) drop() {
 	for i, d := range t.drafts {
 		if d != nil {
-			t.on[i].spare = spareMemory{d.plan.Buffers[:0], d.plan.Instructions[:0]}
+			t.on[i].writer.Drop(d)
 		}
 	}
-	t.drafts, t.plans = [2]*draft{}, [2]*plan.Plan{}
+	t.drafts, t.plans = [2]*Draft{}, [2]*plan.Plan{}
 }

@@ -17,7 +17,7 @@ import (
 const hundreds = deepEnough * strideShare
 
 // deepBlueprint is that of a deep model on which streaming matters and the host updates.
-func deepBlueprint(t testing.TB, devices, micros int, task graph.Task) *blueprint {
+func deepBlueprint(t testing.TB, devices, micros int, task graph.Task) *target {
 	t.Helper()
 	b := blueprintOf(t, fmt.Sprintf(layered, hundreds), devices, micros, task, tinyRates)
 	b.site.CPU = sim.Rates{Memory: 1e10, Vector: 1e11, Matrix: 1e11}
@@ -83,7 +83,7 @@ func TestMiniaturesFindWhatTheModelFinds(t *testing.T) {
 		var written [2]int
 		for i, look := range []func(*search) (*candidate, error){(*search).run, (*search).deepSearch} {
 			s := newSearch(deepBlueprint(t, 1, 2, graph.Train).itself())
-			standard, err := s.b.emit(s.choice(strategy.Mix{}))
+			standard, err := s.b.writer.Plan(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestRepeats(t *testing.T) {
 // The forecast of a deep model is its plan carried out, as that of any other.
 func TestForecastOfDeepModels(t *testing.T) {
 	b := deepBlueprint(t, 1, 1, graph.Train)
-	standard, err := b.emit(newSearch(b.itself()).choice(strategy.Mix{}))
+	standard, err := b.writer.Plan(newSearch(b.itself()).choice(strategy.Mix{}))
 	if err != nil {
 		t.Fatal(err)
 	}

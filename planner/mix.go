@@ -2,13 +2,6 @@ package planner
 
 import "spillway/planner/strategy"
 
-// facts decide which strategies there are.
-func (b *blueprint) facts() strategy.Facts {
-	return strategy.Facts{Blocks: len(b.model.Blocks), Slabs: len(b.slabs.list), Levels: len(b.levels), Devices: max(b.site.Devices, 1), MicroBatches: b.goal.MicroBatches,
-		Training: b.training(), Disk: b.site.Disk.Budget > 0, CPUUpdates: b.cpuUpdatesTimed(), DelayedUpdates: b.delayable(),
-		WholeParams: b.training() && b.goal.Optimizer.Rule.WholeParam()}
-}
-
 // linesOf lists the lines to search for devices that share the work in one way.
 func (s *search) linesOf(p strategy.Parallelism) (list []strategy.Line) {
 	f, st := s.b.facts(), strategy.Of(p)

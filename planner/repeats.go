@@ -75,3 +75,12 @@ func (r repeats) shortened(m *spec.Model, times int) *spec.Model {
 	}
 	return &short
 }
+
+// shortened lays out the model with fewer periods, as the model itself is laid out.
+func (b *blueprint) shortened(r repeats, times int) (*blueprint, error) {
+	short, err := newBlueprint(r.shortened(b.model, times), b.goal, b.site)
+	if err == nil {
+		short.usualPiece, short.kernels, short.levels = b.pieceElements(), b.kernels, b.levels
+	}
+	return short, err
+}

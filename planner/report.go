@@ -66,7 +66,7 @@ func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 func (s *search) reported(a attempt, until int) (*candidate, error) {
 	c := a.candidate
 	switch {
-	case c.extrapolated || c.fits && !c.bound || s.written+s.b.usualSize.steps > until:
+	case c.extrapolated || c.fits && !c.bound || s.written+s.b.writer.UsualLength() > until:
 		return c, nil
 	case !c.fits:
 		return c, s.measureExactly(c)

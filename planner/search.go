@@ -17,12 +17,13 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSearch(b.itself())
+	t := newTarget(b)
+	s := newSearch(t.itself())
 	best, err := s.deepSearch()
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.emit(best.choice)
+	p, err := t.writer.Plan(best.choice)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +46,8 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 // of those that may be better than the best so far.
 type search struct {
 	*scale
-	b        *blueprint // that choices are made for
-	tried    []attempt  // in order
+	b        *target   // that choices are made for
+	tried    []attempt // in order
 	made     map[strategy.Mix]*candidate
 	given    map[strategy.Mix]strategy.Choice // where a mix does not say it all
 	smallest *candidate                       // the one that takes least of the device
@@ -161,7 +162,7 @@ func (s *search) try(f strategy.Line) error {
 // compare with it.
 func (s *search) outcome(f strategy.Line, lean *candidate) (*candidate, error) {
 	first, may, err := s.mayWin(f, lean)
-	if err != nil || !may && f.Size > 0 && s.written+s.b.usualSize.steps >= reportBudget {
+	if err != nil || !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
 		return lean, err
 	}
 	if err := s.fit(lean); err != nil {

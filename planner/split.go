@@ -1,7 +1,7 @@
 package planner
 
 // split gives each block a device, the same every time.
-func (b *blueprint) split(devices int) []int {
+func (b *target) split(devices int) []int {
 	if b.splits[devices] == nil {
 		b.splits[devices] = balance(b.blockLoads(), devices)
 	}
@@ -10,7 +10,7 @@ func (b *blueprint) split(devices int) []int {
 
 // blockLoads is what each block weighs in a split: the time it computes, as a share
 // of the model's, plus the share of memory its params take.
-func (b *blueprint) blockLoads() []float64 {
+func (b *target) blockLoads() []float64 {
 	loads := make([]float64, len(b.model.Blocks))
 	var time, bytes float64
 	times, sizes := make([]float64, len(loads)), make([]float64, len(loads))

@@ -21,7 +21,8 @@ func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := b.emit((&search{b: b}).choice(strategy.Mix{}))
+	t := newTarget(b)
+	p, err := t.writer.Plan((&search{b: t}).choice(strategy.Mix{}))
 	if err != nil {
 		return nil, nil, err
 	}

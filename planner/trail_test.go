@@ -59,11 +59,11 @@ func secondsOf(t *testing.T, p *plan.Plan, site Site) float64 {
 }
 
 // ordered is the plan of a choice, its lanes in order.
-func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
+func ordered(t *testing.T, b *target, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
 	t.Helper()
 	c := choose(len(b.slabs.list), len(b.model.Blocks))
 	c.OnDisk, c.OffloadedActivations = make([]bool, len(b.slabs.list)), make([]bool, len(b.model.Blocks))
-	p, err := b.emit(c)
+	p, err := b.writer.Plan(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := s.b.emit(c.choice)
+		p, err := s.b.writer.Plan(c.choice)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,13 +7,14 @@ import (
 
 // waits is how many bytes of a block wait for its backward, per micro-batch: its input
 // and what it keeps, as far as the backward reads them.
-func (b *blueprint) waitingBytes(block int, level strategy.Level) (int64, error) {
+func (w *Writer) waitingBytes(block int, level strategy.Level) (int64, error) {
+	b := w.b
 	last := block == len(b.model.Blocks)-1
 	if !b.training() || last || block < b.trained {
 		return 0, nil
 	}
-	key := b.costKey(block, level)
-	if n, ok := b.savedBytes[key]; ok {
+	key := b.blockKey(block, level)
+	if n, ok := w.waiting[key]; ok {
 		return n, nil
 	}
 	l, err := b.program(block, backward, level, b.allFresh(block))
@@ -29,17 +30,48 @@ func (b *blueprint) waitingBytes(block int, level strategy.Level) (int64, error)
 			sum += l.savedBytes
 		}
 	}
-	b.savedBytes[key] = sum
+	w.waiting[key] = sum
 	return sum, nil
+}
+
+// Homes is what a plan takes at least, found without writing it.
+type Homes struct {
+	// Plan has devices, and arenas that hold homes and what waits for the backward; no
+	// buffers, no instructions.
+	Plan      *plan.Plan
+	State     offDevice // optimizer state that is stored away from devices and comes to them
+	Offloaded int64     // bytes of activations that wait on the host
+}
+
+// Homes counts what the plan of a choice takes at least.
+func (w *Writer) Homes(c strategy.Choice) (h Homes, err error) {
+	e := &emitter{b: w.b, c: w.b.allowed(c), counting: true}
+	e.start()
+	if err := e.homes(); err != nil {
+		return h, err
+	}
+	h.Offloaded, err = e.countTurnaround(w)
+	h.Plan, h.State = e.p, e.state
+	return h, err
+}
+
+// offDevice are bytes that are not stored on a device.
+type offDevice struct{ all, onDisk int64 }
+
+func (o *offDevice) add(bytes int64, onDisk bool) {
+	o.all += bytes
+	if onDisk {
+		o.onDisk += bytes
+	}
 }
 
 // countTurn adds what the devices and the host hold besides homes when the forward of
 // the last block begins to turn into the backward: what waits of all blocks, and what
 // the last block runs with. It returns what waits on the host in all.
-func (e *emitter) countTurnaround() (spilled int64, err error) {
+func (e *emitter) countTurnaround(w *Writer) (spilled int64, err error) {
 	micros, last := e.microsAtOnce(), len(e.b.model.Blocks)-1
 	for i := range last {
-		each, err := e.b.waitingBytes(i, e.c.Level[i])
+		each, err := w.waitingBytes(i, e.c.Level[i])
 		if err != nil {
 			return 0, err
 		}
@@ -108,13 +140,4 @@ func (e *emitter) microsAtOnce() []int {
 		}
 	}
 	return of
-}
-
-// allFresh marks all gradients of a block as written for the first time.
-func (b *blueprint) allFresh(block int) []bool {
-	fresh := make([]bool, len(b.model.Blocks[block].Params))
-	for i := range fresh {
-		fresh[i] = true
-	}
-	return fresh
 }

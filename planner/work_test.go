@@ -16,7 +16,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 		var written, simulated [2]float64
 		for i, layers := range []int{24, 240} {
 			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 2, graph.Train, tinyRates).itself())
-			standard, err := s.b.emit(s.choice(strategy.Mix{}))
+			standard, err := s.b.writer.Plan(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := s.b.emit(best.choice)
+			p, err := s.b.writer.Plan(best.choice)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
 		var searched [2]int
 		for i, layers := range []int{1000, 2000} {
 			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, tinyRates).itself())
-			standard, err := s.b.emit(s.choice(strategy.Mix{}))
+			standard, err := s.b.writer.Plan(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
 			if !best.exact || best.bound || whole > 3 {
 				t.Errorf("%v of the memory, %d layers: %d plans of the whole model are written", share, layers, whole)
 			}
-			searched[i] = s.written - whole*s.b.usualSize.steps
+			searched[i] = s.written - whole*s.b.writer.UsualLength()
 		}
 		t.Logf("%v of the memory: %d and %d steps of miniatures written", share, searched[0], searched[1])
 		if searched[1] > 3*searched[0]/2 {
