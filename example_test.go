@@ -77,3 +77,16 @@ func Example() {
 	// the loss fell: true
 	// tokens: 7
 }
+
+// documents are made-up texts of different lengths.
+type documents int
+
+func (d documents) Len() int64 { return int64(d) }
+
+func (d documents) Document(i int64) (data.Document, error) {
+	list := make([]int32, 3+(i*7)%13)
+	for k := range list {
+		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % 61)
+	}
+	return data.Document{Tokens: list}, nil
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spillway"
+	"spillway/device"
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/train"
@@ -407,18 +408,26 @@ func TestMasksAreUsed(t *testing.T) {
 // A wrapped model trains as a job of the same model does, dropout included.
 func TestWrappedTrainingIsTraining(t *testing.T) {
 	for _, o := range ownModels()[:2] {
-		feed := &repeated{parts: map[string][]byte{}, whole: map[string]bool{"mask": true}}
-		rows, seq := int64(8), int64(1)
-		if feed.counted = 8; o.name == "encoder" {
-			rows, seq, feed.counted = 4, 5, 4*5*16
+		rows, seq, counted := int64(8), int64(1), int64(8)
+		if o.name == "encoder" {
+			rows, seq, counted = 4, 5, 4*5*16
 		}
-		for name, tensor := range o.batch {
-			feed.parts[name] = append(intBytes(tensor.Ints), floatBytes(tensor.Floats)...)
-		}
+		dev := openDevice(t)
 		m := spillway.Define(o.name, func() (nn.Model, error) { return o.net(), nil })
 		m.Seed = 3
-		job, _ := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq})
-		run, err := train.New(job, feed, train.Config{Seed: 3})
+		job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := job.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := job.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		run, err := train.New(job, &sameBatch{batch: o.batch, counted: counted}, train.Config{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func (b *blueprint) cpuCanUpdate() bool { return b.training() && !b.goal.Optimiz
 
 // hostsFast says whether it is known how fast the host updates, so that doing so is
 // worth a thought.
-func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Memory > 0 }
+func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Bandwidth > 0 }
 
 // delayable says whether updates can be left to the next iteration: clipped ones, whose
 // factor tells them whether there is anything to do. What rests on disk is kept there

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/strategy"
@@ -78,11 +80,12 @@ func (b *target) updateSeconds() ([]updateTime, error) {
 		return b.updateTimes, nil
 	}
 	b.updateTimes = make([]updateTime, len(b.slabs.list))
+	device, host := b.site.timing(), sim.NewTiming(b.site.CPU, dtype.F32)
 	for k := range b.slabs.list {
 		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
 			t := &b.updateTimes[k]
-			t.device += b.site.Rates.Time(call).Seconds()
-			t.host += b.site.CPU.Time(call).Seconds()
+			t.device += device.Time(call).Seconds()
+			t.host += host.Time(call).Seconds()
 		})
 		if err != nil {
 			return nil, err

@@ -30,11 +30,11 @@ const (
 
 // newClock is of a card whose products run at one rate in bursts and another in work that
 // lasts. It begins at its limit, as in the middle of a training.
-func newThrottle(r Rates) throttle {
-	if r.Sustained <= 0 || r.Sustained >= r.Matrix {
+func newThrottle(x *Timing) throttle {
+	if x.sustained <= 0 || x.sustained >= x.matmul {
 		return throttle{limit: 1, power: 1}
 	}
-	limit := math.Pow(float64(r.Sustained/r.Matrix), powerOfSpeed)
+	limit := math.Pow(float64(x.sustained/x.matmul), powerOfSpeed)
 	return throttle{limit: limit, power: limit}
 }
 

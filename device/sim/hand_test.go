@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
 )
 
 // Small kernels that are handed over one by one follow each other as they are handed over;
 // behind a long one they have been handed over meanwhile, and noted ones need not be.
 func TestKernelsWaitToBeHandedOver(t *testing.T) {
 	const us = time.Microsecond
-	rates := Rates{Matrix: 1e12, Launch: 5 * us, Kernel: 2 * us}
+	rates := machine.Device{Compute: machine.Compute{BF16: 1e12}, Launch: 5 * us, Kernel: 2 * us}
 	long := 100 * us // 1e8 operations, in which nineteen more are handed over, and its least
 	for _, c := range []struct {
 		name     string
@@ -26,7 +28,7 @@ func TestKernelsWaitToBeHandedOver(t *testing.T) {
 		{"many behind a long one", true, 368, 99, 500*us + 2*us},
 	} {
 		for _, joined := range []bool{false, true} {
-			v := NewVirtual("card", 0, 256, rates)
+			v := NewVirtual(rates, dtype.BF16, 0, 256)
 			v.OneByOne = c.oneByOne
 			q, err := v.Queue("compute")
 			if err != nil {

@@ -198,7 +198,7 @@ func TestProcessorBesideACard(t *testing.T) {
 	}
 	alone := units.Rate(100e9).Time(bytes)
 	for traffic, want := range map[units.Rate]time.Duration{0: alone, 200e9: alone, 150e9: alone * 4 / 3, 50e9: alone * 2} {
-		card, host := NewVirtual("card", 0, 256, Rates{In: 100e9, Out: 100e9, HostUnderLoad: traffic}), NewVirtual("host", 0, 256, Rates{Memory: 100e9})
+		card, host := NewVirtual(machine.Device{Link: machine.Link{In: 100e9, Out: 100e9, HostBandwidth: traffic}}, dtype.F32, 0, 256), NewVirtual(machine.Device{Bandwidth: 100e9}, dtype.F32, 0, 256)
 		host.ShareHostMemory([]*Virtual{card})
 		in, _ := card.Queue("in")
 		compute, _ := host.Queue("compute")

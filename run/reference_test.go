@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"spillway"
 	"spillway/executor"
+	"spillway/internal/reference"
 	"spillway/optim"
 	"spillway/train"
 )
@@ -18,15 +19,9 @@ var decoders = []string{"gpt2", "llama", "llama2-tied", "mistral", "qwen2", "qwe
 
 var encoders = []string{"encoder-post-relu", "encoder-post-gelu", "encoder-pre-relu", "encoder-pre-gelu"}
 
-// Bounds relative to a tensor's largest number.
-const (
-	oneRun  = 1e-5 // logits, loss and gradients
-	tenRuns = 1e-4 // losses of ten iterations
-)
-
 // subject is a fixture with the batch it was made with.
 type subject struct {
-	*reference
+	*reference.Model
 	model     *spillway.Model
 	feed      *repeated
 	rows, seq int64
@@ -35,18 +30,18 @@ type subject struct {
 
 // decoder is a language model of testdata/reference.
 func decoder(t *testing.T, name string) subject {
-	r := openReference(t, name)
-	s := r.tensor(t, "input_ids").Shape
-	feed := tokens(r.ints(t, "input_ids"), r.ints(t, "targets"), int(s[1]))
-	return subject{r, open(t, r.dir), feed, s[0], s[1], "logits"}
+	r := reference.Open(t, name)
+	s := r.Tensor(t, "input_ids").Shape
+	feed := tokens(r.Ints(t, "input_ids"), r.Ints(t, "targets"), int(s[1]))
+	return subject{r, open(t, r.Dir), feed, s[0], s[1], "logits"}
 }
 
 // encoder is a TransformerEncoder under the masks that its gradients were made with.
 // Which masks batches bring is part of our config, not of PyTorch's constructor.
 func encoder(t *testing.T, name, mask string) subject {
-	r := openReference(t, name)
+	r := reference.Open(t, name)
 	dir := t.TempDir()
-	raw, err := os.ReadFile(filepath.Join(r.dir, "config.json"))
+	raw, err := os.ReadFile(filepath.Join(r.Dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +57,15 @@ func encoder(t *testing.T, name, mask string) subject {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	copyFile(t, filepath.Join(r.dir, "model.safetensors"), filepath.Join(dir, "model.safetensors"))
-	visible := r.ints(t, "src_key_padding_mask")
+	copyFile(t, filepath.Join(r.Dir, "model.safetensors"), filepath.Join(dir, "model.safetensors"))
+	visible := r.Ints(t, "src_key_padding_mask")
 	for i, hidden := range visible {
 		visible[i] = 1 - hidden
 	}
-	src := r.tensor(t, "src").Shape
+	src := r.Tensor(t, "src").Shape
 	feed := &repeated{counted: src.Elements(), whole: map[string]bool{"mask": true}, parts: map[string][]byte{
-		"input": floatBytes(r.floats(t, "src")), "target": floatBytes(r.floats(t, "target")),
-		"mask": floatBytes(r.floats(t, "src_mask")), "key_mask": intBytes(visible)}}
+		"input": floatBytes(r.Floats(t, "src")), "target": floatBytes(r.Floats(t, "target")),
+		"mask": floatBytes(r.Floats(t, "src_mask")), "key_mask": intBytes(visible)}}
 	return subject{r, open(t, dir), feed, src[0], src[1], "output." + mask}
 }
 
@@ -91,7 +86,7 @@ func each(t *testing.T, test func(t *testing.T, s subject)) {
 		t.Run(name, func(t *testing.T) { test(t, decoder(t, name)) })
 	}
 	for _, name := range encoders {
-		t.Run(name, func(t *testing.T) { test(t, encoder(t, name, openReference(t, name).Mask)) })
+		t.Run(name, func(t *testing.T) { test(t, encoder(t, name, reference.Open(t, name).Mask)) })
 	}
 }
 
@@ -114,7 +109,7 @@ func (s subject) outputs(t *testing.T) []float32 {
 
 func TestOutputsAgreeWithPyTorch(t *testing.T) {
 	each(t, func(t *testing.T, s subject) {
-		if d := apart(s.outputs(t), s.floats(t, s.output)); d > oneRun {
+		if d := apart(s.outputs(t), s.Floats(t, s.output)); d > reference.OneRun {
 			t.Errorf("%s are off by %.2g of the largest", s.output, d)
 		}
 	})
@@ -122,7 +117,7 @@ func TestOutputsAgreeWithPyTorch(t *testing.T) {
 		for _, mask := range []string{"none", "src_mask", "src_key_padding_mask", "both"} {
 			t.Run(name+"/"+mask, func(t *testing.T) {
 				s := encoder(t, name, mask)
-				if d := apart(s.outputs(t), s.floats(t, s.output)); d > oneRun {
+				if d := apart(s.outputs(t), s.Floats(t, s.output)); d > reference.OneRun {
 					t.Errorf("%s are off by %.2g of the largest", s.output, d)
 				}
 			})
@@ -136,9 +131,9 @@ func TestGradientsAgreeWithPyTorch(t *testing.T) {
 		seen, worst := 0, 0.0
 		e.OnGradient(func(g executor.Tensor) error {
 			seen++
-			d := apart(read(t, e, g), s.floats(t, "grad."+g.Param.Name))
+			d := apart(read(t, e, g), s.Floats(t, "grad."+g.Param.Name))
 			worst = max(worst, d)
-			if d > oneRun {
+			if d > reference.OneRun {
 				t.Errorf("the gradient of %s is off by %.2g of its largest", g.Param.Name, d)
 			}
 			return nil
@@ -151,7 +146,7 @@ func TestGradientsAgreeWithPyTorch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(report.Loss-s.Loss) > oneRun*s.Loss {
+		if math.Abs(report.Loss-s.Loss) > reference.OneRun*s.Loss {
 			t.Errorf("loss %v, PyTorch's is %v", report.Loss, s.Loss)
 		}
 		t.Logf("%d gradients, off by %.2g of their largest at most", seen, worst)
@@ -171,7 +166,7 @@ func TestTenIterationsFollowPyTorch(t *testing.T) {
 }
 
 // follow trains ten iterations and compares each, then the weights.
-func follow(t *testing.T, s subject, want reference10, clip float64, schedule optim.Schedule) {
+func follow(t *testing.T, s subject, want reference.Ten, clip float64, schedule optim.Schedule) {
 	o := s.options(spillway.Train)
 	o.Clip = clip
 	job, e := start(t, s.model, o)
@@ -185,7 +180,7 @@ func follow(t *testing.T, s subject, want reference10, clip float64, schedule op
 		if want != 0 {
 			worst = max(worst, math.Abs(got-want)/math.Abs(want))
 		}
-		if !(math.Abs(got-want) <= tenRuns*math.Abs(want)) {
+		if !(math.Abs(got-want) <= reference.TenRuns*math.Abs(want)) {
 			t.Errorf("%s is %v, PyTorch's %v", what, got, want)
 		}
 	}

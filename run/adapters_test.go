@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"spillway/train"
 )
 
-const adapterFolders = "hf/testdata/adapters"
+const adapterFolders = "../hf/testdata/adapters"
 
 func openAdapter(t *testing.T, dir string) *lora.Adapter {
 	t.Helper()
@@ -62,7 +62,7 @@ func TestTrainingGoesOnFromAdapters(t *testing.T) {
 			adapter := openAdapter(t, filepath.Join(adapterFolders, name))
 			adapter.Options.Dropout = 0
 			dir := filepath.Join(t.TempDir(), "run")
-			losses, saved := trainAdapters(t, open(t, "testdata/reference/"+base), adapter, feed, dir)
+			losses, saved := trainAdapters(t, open(t, "../testdata/reference/"+base), adapter, feed, dir)
 			if math.Abs(losses[0]-want) > 1e-5*want {
 				t.Errorf("the loss begins at %v, PEFT's is %v", losses[0], want)
 			}
@@ -71,7 +71,7 @@ func TestTrainingGoesOnFromAdapters(t *testing.T) {
 			}
 			again := openAdapter(t, saved)
 			again.Options.Dropout = 0
-			next, _ := trainAdapters(t, open(t, "testdata/reference/"+base), again, feed, filepath.Join(t.TempDir(), "run"))
+			next, _ := trainAdapters(t, open(t, "../testdata/reference/"+base), again, feed, filepath.Join(t.TempDir(), "run"))
 			if last := losses[len(losses)-1]; !(next[0] < last) {
 				t.Errorf("from the saved adapter the loss begins at %v, it was %v", next[0], last)
 			}
@@ -173,7 +173,7 @@ func TestQLoRAGoesOnFromItsCheckpoint(t *testing.T) {
 
 // Several adapters are open at once; a started job changes from one to the other.
 func TestAdaptersAreSwitched(t *testing.T) {
-	m := open(t, "testdata/reference/llama")
+	m := open(t, "../testdata/reference/llama")
 	first, second := openAdapter(t, filepath.Join(adapterFolders, "llama")), openAdapter(t, otherAdapter(t))
 	job, e := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: first})
 	before := logitsOf(t, e)
@@ -204,14 +204,14 @@ func TestAdaptersAreSwitched(t *testing.T) {
 func otherAdapter(t *testing.T) string {
 	t.Helper()
 	_, feed := peftLoss(t, "llama")
-	_, saved := trainAdapters(t, open(t, "testdata/reference/llama"), openAdapter(t, filepath.Join(adapterFolders, "llama")), feed, filepath.Join(t.TempDir(), "run"))
+	_, saved := trainAdapters(t, open(t, "../testdata/reference/llama"), openAdapter(t, filepath.Join(adapterFolders, "llama")), feed, filepath.Join(t.TempDir(), "run"))
 	return saved
 }
 
 // An adapter for another model is refused with a reason, before anything is written.
 func TestAdaptersForOtherModelsAreRefused(t *testing.T) {
 	for name, want := range map[string]string{"dora": "the model wants", "dora-gpt2": "no layer is named"} {
-		m := open(t, "testdata/reference/llama")
+		m := open(t, "../testdata/reference/llama")
 		a := openAdapter(t, filepath.Join(adapterFolders, name))
 		o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: a, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{openDevice(t)}}
 		job, err := m.Plan(o)

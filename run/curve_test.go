@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ import (
 )
 
 // curveFolder is a model with a curve.json of tools/reference/curve.py.
-var curveFolder = flag.String("curve", filepath.Join("testdata", "reference", "llama"), "follow PyTorch's losses of the model in this folder")
+var curveFolder = flag.String("curve", filepath.Join("..", "testdata", "reference", "llama"), "follow PyTorch's losses of the model in this folder")
 
 // curve is a training in PyTorch: losses by precision and implementation of attention.
 type curve struct {
@@ -186,7 +186,7 @@ func openCard(t *testing.T) (*cuda.Device, machine.Machine) {
 
 // On a card the same holds, and in bf16 our losses are no farther from PyTorch's than
 // PyTorch's are from each other when it computes attention in another way.
-func TestCurveOnTheCard(t *testing.T) {
+func TestCurveOnTheGPU(t *testing.T) {
 	c := openCurve(t)
 	dev, m := openCard(t)
 	c.inF32(t, c.losses(t, dev, spillway.Options{Machine: m}))
@@ -229,7 +229,7 @@ func (c curve) agree(t *testing.T, what string, like spillway.Options, others ma
 
 // Wherever weights, state and activations rest, and whoever updates, the card or the
 // host's processor, the result is the same bits.
-func TestPlacesAgreeOnTheCard(t *testing.T) {
+func TestPlacesAgreeOnTheGPU(t *testing.T) {
 	c := openCurve(t)
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
 		c.agree(t, precision.String(), spillway.Options{Precision: precision}, map[string]planner.Constraints{
@@ -245,7 +245,7 @@ func TestPlacesAgreeOnTheCard(t *testing.T) {
 
 // So it is with every optimizer and with what it keeps in fewer bits, beside masters and
 // without.
-func TestUpdatersAgreeOnTheCard(t *testing.T) {
+func TestUpdatersAgreeOnTheGPU(t *testing.T) {
 	c := openCurve(t)
 	for _, name := range []string{"adamw_bf16:lr=1e-3", "adamw_8bit:lr=1e-3", "adam:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd:lr=1e-2,momentum=0.9", "sgd:lr=1e-2"} {
 		for _, pure := range []bool{false, true} {

@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"bytes"
@@ -51,7 +51,7 @@ func TestAdaptersTrainBesideQuantizedWeights(t *testing.T) {
 // A folder quantized by bitsandbytes is loaded as it is: the bytes on the device are
 // those of its files.
 func TestBitsandbytesFoldersAreLoadedAsTheyAre(t *testing.T) {
-	m := open(t, "quant/stored/testdata/nf4")
+	m := open(t, "../quant/stored/testdata/nf4")
 	ids := make([]int32, 2*8)
 	for i := range ids {
 		ids[i] = int32(i*5) % 32

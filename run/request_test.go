@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -261,7 +261,7 @@ func TestDiskRefuses(t *testing.T) {
 
 // Weights that do not change are read where they lie: they take nothing of the disk.
 func TestReadsInPlace(t *testing.T) {
-	folder := filepath.Join("testdata", "reference", "llama")
+	folder := filepath.Join("..", "testdata", "reference", "llama")
 	m, disk := open(t, folder), t.TempDir()
 	allOnDisk := func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)

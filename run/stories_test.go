@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/generate"
+	"spillway/internal/reference"
 	"spillway/optim"
 	"spillway/train"
 )
@@ -62,7 +63,7 @@ func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := apart(logits, s.Logits); d > oneRun {
+	if d := apart(logits, s.Logits); d > reference.OneRun {
 		t.Errorf("the logits are off by %.2g of the largest", d)
 	}
 	for _, err := range g.All(context.Background()) {

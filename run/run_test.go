@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"spillway/device/devicetest"
 	"spillway/dtype"
 	"spillway/executor"
+	"spillway/internal/reference"
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/optim"
@@ -125,7 +126,7 @@ func TestAdaptersTrainBesideAFrozenModel(t *testing.T) {
 	if _, err := trainer.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if math.Abs(losses[0]-s.Loss) > oneRun*s.Loss || losses[19] > 0.8*losses[0] {
+	if math.Abs(losses[0]-s.Loss) > reference.OneRun*s.Loss || losses[19] > 0.8*losses[0] {
 		t.Errorf("the loss went from %v to %v; without adapters it is %v", losses[0], losses[19], s.Loss)
 	}
 	sameBase(t, e, s)

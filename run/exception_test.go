@@ -1,4 +1,4 @@
-package spillway_test
+package run_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ var keptModules = []string{"lm_head", "norm", `re:model\.layers\.\d+\.(input|pos
 // masters.
 func TestKeptModulesAreTorchs(t *testing.T) {
 	s := decoder(t, "llama")
-	file, err := safetensors.Open(filepath.Join(s.dir, "kept.safetensors"))
+	file, err := safetensors.Open(filepath.Join(s.Dir, "kept.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestKeptModulesAreTorchs(t *testing.T) {
 			if math.Abs(r.Loss-float64(numbers[0])) > 1e-3*r.Loss {
 				t.Errorf("the loss is %v, want %v", r.Loss, numbers[0])
 			}
-		} else if far, by := distance(gradients[name], numbers), distance(s.floats(t, "grad."+name), numbers); !(far < by) {
+		} else if far, by := distance(gradients[name], numbers), distance(s.Floats(t, "grad."+name), numbers); !(far < by) {
 			t.Errorf("the gradient of %s is %v of its length away, that in f32 %v", name, far, by)
 		}
 	}
