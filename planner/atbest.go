@@ -154,7 +154,7 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out offDevice) {
 		if b.training() && s.Elements > 0 && !c.ByCPU(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
-		if owner := b.owner[k]; owner > b.trained && owner < len(b.model.Blocks)-1 && b.slabs.users[k] == 1 {
+		if owner := b.owner[k]; owner > b.FirstTrained && owner < len(b.model.Blocks)-1 && b.slabs.UserCount[k] == 1 {
 			again.add(s.WeightBytes, c.OnDisk[k])
 		}
 	}
@@ -180,7 +180,7 @@ func (b *target) cpuUpdateTraffic(k int, c strategy.Choice, in, out *offDevice) 
 // roundsOf is how often the micro-batches of a device walk over its blocks at least.
 func (b *target) roundsOf(c strategy.Choice) int {
 	switch {
-	case b.vertical(c):
+	case b.BreadthFirst(c):
 		return 1
 	case c.Split != nil:
 		return b.goal.MicroBatches

@@ -17,25 +17,25 @@ import (
 
 // blueprint is what all plans of one model and goal share: slabs, batch layout,
 // and the programs of its blocks, made when first asked for.
-type blueprint struct {
+type Layout struct {
 	model     *spec.Model
 	goal      Goal
 	site      Site
-	slabs     slabs
+	slabs     Slabs
 	owner     []int   // by slab: the block that owns it
 	homeBytes []int64 // by slab: bytes of its weights and of what the optimizer keeps
 	// trained is the first block with a trainable param: backward stops there.
-	trained int
+	FirstTrained int
 
 	parts        []plan.BatchTensor
-	batchBytes   int64
+	BatchBytes   int64
 	consts       []plan.Const
 	constBytes   int64
 	normStart    []int64 // by slab: where its sums of squares start among all, in elements
 	normElements int64
 
 	optimizer *plan.Optimizer // nil when nothing is trained
-	pieces    map[pieceSizes][]piece
+	cuts    map[pieceSizes][]Piece
 	scratches map[string]int64 // of updates, by updateKey
 
 	partAt         map[string]plan.BatchTensor
@@ -44,7 +44,7 @@ type blueprint struct {
 	programs       map[programKey]*laidProgram
 	layouts        []int // by block: equal where params lie in their slabs alike
 	names          []blockNames
-	carries        int   // between blocks, at most
+	MostCarries        int   // between blocks, at most
 	usualPiece     int64 // see pieceElements
 	programSeconds map[*graph.Program]float64
 	levels         []strategy.Level // that blocks are treated at, see findLevels
@@ -69,7 +69,7 @@ type laidProgram struct {
 type blockNames struct{ frame, output, inputGrad, saved string }
 
 // newBlueprint checks the goal and lays out params, batch and constants.
-func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
+func New(m *spec.Model, g Goal, site Site) (*Layout, error) {
 	if err := m.Verify(); err != nil {
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
-	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
-		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
+	b := &Layout{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
+		cuts: map[pieceSizes][]Piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
@@ -95,9 +95,9 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	}
 	b.homeBytes = b.slabHomeBytes()
 	b.ownSlabs()
-	b.trained = b.firstTrained()
+	b.FirstTrained = b.firstTrained()
 	b.entangledSlabs = b.entangled()
-	b.carries = b.mostCarries()
+	b.MostCarries = b.countCarries()
 	b.levels = b.findLevels()
 	b.nameBlocks()
 	b.layParts()
@@ -106,7 +106,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 }
 
 // nameBlocks finds which blocks are laid out alike, and names what they make.
-func (b *blueprint) nameBlocks() {
+func (b *Layout) nameBlocks() {
 	known := map[string]int{}
 	for i, block := range b.model.Blocks {
 		offsets := b.offsetsOf(i)
@@ -119,7 +119,7 @@ func (b *blueprint) nameBlocks() {
 }
 
 // seconds a program takes, at the rates of the site.
-func (b *blueprint) seconds(p *graph.Program) float64 {
+func (b *Layout) seconds(p *graph.Program) float64 {
 	if t, ok := b.programSeconds[p]; ok {
 		return t
 	}
@@ -133,9 +133,9 @@ func (b *blueprint) seconds(p *graph.Program) float64 {
 }
 
 // shares says whether a block shares a trained slab with another.
-func (b *blueprint) shares(block int) bool {
-	for _, k := range b.slabs.of[block] {
-		if b.slabs.users[k] > 1 && b.slabs.list[k].Elements > 0 {
+func (b *Layout) shares(block int) bool {
+	for _, k := range b.slabs.OfBlock[block] {
+		if b.slabs.UserCount[k] > 1 && b.slabs.list[k].Elements > 0 {
 			return true
 		}
 	}
@@ -144,20 +144,20 @@ func (b *blueprint) shares(block int) bool {
 
 // entangled says whether blocks other than the first trained one and one more share
 // a trained slab: then only the vertical order sums its gradient block by block.
-func (b *blueprint) entangled() bool {
+func (b *Layout) entangled() bool {
 	for k, s := range b.slabs.list {
-		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && slices.Index(b.slabs.of[b.trained], k) < 0) {
+		if n := b.slabs.UserCount[k]; s.Elements > 0 && (n > 2 || n == 2 && slices.Index(b.slabs.OfBlock[b.FirstTrained], k) < 0) {
 			return true
 		}
 	}
 	return false
 }
 
-func (b *blueprint) ownSlabs() {
+func (b *Layout) ownSlabs() {
 	b.owner = make([]int, len(b.slabs.list))
 	b.normStart = make([]int64, len(b.slabs.list))
 	seen := make([]bool, len(b.slabs.list))
-	for i, used := range b.slabs.of {
+	for i, used := range b.slabs.OfBlock {
 		for _, k := range used {
 			if !seen[k] {
 				seen[k], b.owner[k] = true, i
@@ -176,20 +176,20 @@ func (b *blueprint) ownSlabs() {
 
 // layParts places the tensors of a micro-batch behind each other. Training adds
 // the seed: the gradient of the loss with respect to itself.
-func (b *blueprint) layParts() {
+func (b *Layout) layParts() {
 	parts := b.model.Batch
 	if b.training() {
 		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
-		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(b.batchBytes, b.site.Alignment)}
-		b.batchBytes = part.Offset + p.Type.Bytes()
+		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(b.BatchBytes, b.site.Alignment)}
+		b.BatchBytes = part.Offset + p.Type.Bytes()
 		b.parts = append(b.parts, part)
 		b.partAt[p.Name] = part
 	}
 }
 
-func (b *blueprint) layConsts() {
+func (b *Layout) layConsts() {
 	for _, k := range b.model.Kinds {
 		for _, port := range graph.Ports(k.Program.Inputs, graph.Const) {
 			key := constKey(port)
@@ -204,7 +204,7 @@ func (b *blueprint) layConsts() {
 	}
 }
 
-func (b *blueprint) firstTrained() int {
+func (b *Layout) firstTrained() int {
 	for i, block := range b.model.Blocks {
 		for _, id := range block.Params {
 			if !b.model.Params[id].Frozen {

@@ -8,8 +8,8 @@ type borders struct {
 }
 
 // newBorders has none yet.
-func newBorders(b *blueprint) *borders {
-	list := &borders{width: b.carries, micros: b.goal.MicroBatches}
+func newBorders(b *Layout) *borders {
+	list := &borders{width: b.MostCarries, micros: b.goal.MicroBatches}
 	list.ids = make([]int, (len(b.model.Blocks)+1)*list.width*list.micros)
 	for i := range list.ids {
 		list.ids[i] = -1

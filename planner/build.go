@@ -13,7 +13,7 @@ import (
 // strategy the user insists on, or one a test wants. The choice is made knowing
 // how many slabs and blocks there are.
 func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) strategy.Choice) (*plan.Plan, error) {
-	b, err := newBlueprint(m, g, site)
+	b, err := New(m, g, site)
 	if err != nil {
 		return nil, err
 	}

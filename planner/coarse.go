@@ -39,7 +39,7 @@ func (s *search) deepSearch() (*candidate, error) {
 // much coarser.
 func (s *search) follow(coarse *search, r repeats) error {
 	s.written, s.simulated = s.written+coarse.written, s.simulated+coarse.simulated
-	like := r.likeness(coarse.b, coarse.times, s.b, s.times)
+	like := likenessOf(r, coarse.b, coarse.times, s.b, s.times)
 	if coarse.best == nil {
 		return s.followSmallest(coarse, like)
 	}

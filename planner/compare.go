@@ -32,23 +32,24 @@ func (r Request) Compare() ([]Compared, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBlueprint(m, r.Goal, r.Site)
+	b, err := New(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, err
 	}
-	one := *b // what was traced and placed is shared
-	one.site.Devices = 1
-	single, all := newTarget(&one), newTarget(b)
+	single := *b // what was traced and placed is shared
+	single.site.Devices = 1
 	var list []Compared
 	for _, st := range strategy.All {
-		on, lines := single, st.Lines
+		on, lines := &single, st.Lines
 		if st.Spread != nil {
-			on = all
+			on = b
 		} else if lines == nil || st.Needs.Training && !b.training() {
 			continue
 		}
-		row, err := on.compare(st)
-		if err != nil {
+		row := Compared{Name: st.Name, Strategy: st.Title}
+		if err := st.Refuse(on.facts()); err != nil {
+			row.Reason = err.Error()
+		} else if err := row.fill(on, st); err != nil {
 			return nil, err
 		}
 		list = append(list, row)
@@ -56,36 +57,15 @@ func (r Request) Compare() ([]Compared, error) {
 	return list, nil
 }
 
-// compare finds the best plan of a strategy.
-func (b *target) compare(st *strategy.Strategy) (Compared, error) {
-	if err := st.Refuse(b.facts()); err != nil {
-		return Compared{Name: st.Name, Strategy: st.Title, Reason: err.Error()}, nil
+// fill plans the strategy at its best.
+func (c *Compared) fill(b *Layout, st *strategy.Strategy) error {
+	o, err := Alone(b, st)
+	if err != nil {
+		return err
 	}
-	s := newSearch(b.itself())
-	var lines []strategy.Line
-	if st.Spread != nil {
-		lines = s.linesOf(strategy.Parallelism(st.Name)) // whatever else it does
-	} else {
-		lines = st.Alone(b.facts())
+	c.Detail, c.Fits, c.Device, c.Host, c.Disk, c.Peak, c.Reason, c.Possible = strategy.Title(o.Choice), o.Fits, o.device, o.host, o.disk, o.Peak, o.Reason, true
+	if o.Fits {
+		c.Seconds, c.Bound = o.Forecast.StepSeconds, o.Forecast.Bound
 	}
-	for _, line := range lines {
-		if err := s.try(line); err != nil {
-			return Compared{}, err
-		}
-	}
-	if s.best != nil {
-		return s.compared(st, s.best), nil
-	}
-	err := s.findSmallest()
-	return s.compared(st, s.smallest), err
-}
-
-func (s *search) compared(st *strategy.Strategy, c *candidate) Compared {
-	one := Compared{Name: st.Name, Strategy: st.Title, Detail: strategy.Title(c.choice), Fits: c.fits, Device: c.device, Host: c.host, Disk: c.disk, Peak: c.peak, Possible: true}
-	if !c.fits {
-		one.Reason = s.option(c, c).Reason
-		return one
-	}
-	one.Seconds, one.Bound = c.forecast.StepSeconds, c.forecast.Bound
-	return one
+	return nil
 }

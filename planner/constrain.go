@@ -125,7 +125,7 @@ func (s *search) share(c strategy.Choice) float64 {
 // recomputesAll says whether no block saves values for its backward. The last block runs
 // both at once and saves nothing anyway.
 func (s *search) recomputesAll(c strategy.Choice) bool {
-	for i := s.b.trained; i < len(c.Level)-1 && s.b.training(); i++ {
+	for i := s.b.FirstTrained; i < len(c.Level)-1 && s.b.training(); i++ {
 		if c.Level[i] != strategy.SaveNone {
 			return false
 		}

@@ -11,7 +11,7 @@ import (
 // Writer writes plans of choices, all of one layout. The memory of drafts that were dropped
 // is used again: a search writes hundreds.
 type Writer struct {
-	b       *blueprint
+	l       *Layout
 	usual   planSize
 	spare   spareMemory
 	waiting map[blockKey]int64 // see waitingBytes
@@ -27,7 +27,7 @@ type spareMemory struct {
 }
 
 // NewWriter writes plans of a layout.
-func NewWriter(b *blueprint) *Writer { return &Writer{b: b, waiting: map[blockKey]int64{}} }
+func NewWriter(b *Layout) *Writer { return &Writer{l: b, waiting: map[blockKey]int64{}} }
 
 // Plan writes the plan of a choice, with places for all buffers. Its lanes are not ordered.
 func (w *Writer) Plan(c strategy.Choice) (*plan.Plan, error) {
@@ -42,9 +42,9 @@ func (w *Writer) Plan(c strategy.Choice) (*plan.Plan, error) {
 
 // Draft writes the plan of a choice but for the places of its buffers.
 func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
-	b := w.b
+	b := w.l
 	c = b.allowed(c)
-	e := &emitter{b: b, c: c, programs: map[*laidProgram]int{}, carry: newBorders(b), grad: newBorders(b), saved: newBorders(b)}
+	e := &emitter{l: b, c: c, programs: map[*laidProgram]int{}, carry: newBorders(b), grad: newBorders(b), saved: newBorders(b)}
 	e.start()
 	e.p.Buffers, e.p.Instructions = w.memory()
 	if err := e.homes(); err != nil {
@@ -90,7 +90,7 @@ func (w *Writer) UsualLength() int { return w.usual.instructions }
 
 // emitter writes one plan. Buffers get their offsets at the end.
 type emitter struct {
-	b           *blueprint
+	l           *Layout
 	c           strategy.Choice
 	p           *plan.Plan
 	programs    map[*laidProgram]int
@@ -157,18 +157,18 @@ type pieceState struct {
 }
 
 func (e *emitter) start() {
-	b := e.b
+	b := e.l
 	e.p = &plan.Plan{Version: plan.Version, Model: b.model.Name, Task: string(b.model.Config.Task),
 		MicroBatchSize: b.model.Config.MicroBatchSize, Seq: b.model.Config.Seq, MicroBatches: b.goal.MicroBatches,
 		Slabs: append([]plan.Slab(nil), b.slabs.list...), Batch: b.parts, Consts: b.consts}
 	for d := range e.c.DeviceCount() {
 		name := b.site.deviceName(d)
-		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.site.budget(d)})
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.site.DeviceBudget(d)})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: name, Tier: plan.OnDevice, Device: d})
 	}
 	e.host = len(e.p.Arenas)
 	e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: "host", Tier: b.site.hostTier()})
-	if e.cpu = -1; e.b.training() && e.c.CPUUpdates() > 0 {
+	if e.cpu = -1; e.l.training() && e.c.CPUUpdates() > 0 {
 		e.cpu = len(e.p.Devices)
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: plan.HostName})
 	}
@@ -192,7 +192,7 @@ func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) in
 
 func (e *emitter) count(class plan.Class, arena int, bytes int64) {
 	at := &e.p.Arenas[arena].Bytes
-	*at = pass.AlignUp(*at, e.b.site.Alignment) + bytes
+	*at = pass.AlignUp(*at, e.l.site.Alignment) + bytes
 	if arena >= e.host && !e.cpuUpdating && (class == plan.Master || class == plan.State) {
 		e.state.add(bytes, arena > e.host)
 	}

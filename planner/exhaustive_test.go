@@ -63,7 +63,7 @@ func TestSearchIsNearTheBest(t *testing.T) {
 
 // everything forecasts each mix there is, the standard one first.
 func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*candidate) {
-	l, err := newBlueprint(model, goal, site)
+	l, err := New(model, goal, site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func forecastOf(t *testing.T, b *target, c strategy.Choice) (float64, int64) {
 		t.Fatal(err)
 	}
 	pass.Order(p)
-	f, err := forecast(p, b.site)
+	f, err := Of(p, b.site)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ type Draft struct {
 }
 
 func newDraft(e *emitter) *Draft {
-	d := &Draft{pass.NewMemory(e.p, e.b.site.Alignment, append(e.diskHolds(), e.cpuUpdateHolds()...)), e.p, e.c}
+	d := &Draft{pass.NewMemory(e.p, e.l.site.Alignment, append(e.diskHolds(), e.cpuUpdateHolds()...)), e.p, e.c}
 	d.DelayReuse(e.c.DelayedReuse)
 	return d
 }

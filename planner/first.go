@@ -69,7 +69,7 @@ func (s *search) predicted(c, near *candidate) demand {
 			p.Arenas[i].Bytes += near.arenas[i] - near.homes.Arenas[i].Bytes
 		}
 	}
-	return needs(&p, s.b.site.SharedMemory, c.share)
+	return DemandOf(&p, s.b.site.SharedMemory, c.share)
 }
 
 // firstOf finds the least index from lo on that lacks nothing; hi is known to, with so

@@ -19,15 +19,15 @@ import (
 // the plan that is to be taken.
 func captureIfFaster(p *plan.Plan, site Site) (*plan.Plan, *plan.Forecast, error) {
 	if !capturable(p, site) {
-		f, err := forecast(p, site)
+		f, err := Of(p, site)
 		return p, f, err
 	}
 	captured := p.Capture()
-	f, err := forecast(captured, site)
+	f, err := Of(captured, site)
 	if err != nil || !carriesOver(p) {
 		return captured, f, err
 	}
-	overlapped, err := forecast(p, site)
+	overlapped, err := Of(p, site)
 	if err == nil && overlapped.StepSeconds < f.StepSeconds {
 		return p, overlapped, nil
 	}
@@ -42,7 +42,7 @@ func capturable(p *plan.Plan, site Site) bool {
 }
 
 // forecast runs a plan on virtual devices and reports what an iteration among many took.
-func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
+func Of(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
@@ -94,7 +94,7 @@ func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		s.devices[d] = site.virtual(p.Devices[d].Name)
+		s.devices[d] = virtual(site, p.Devices[d].Name)
 		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
 		devices[d] = s.devices[d]
 	}
@@ -200,7 +200,7 @@ const hostResource = "host processor"
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
 // virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
-func (s Site) virtual(name string) *sim.Virtual {
+func virtual(s Site, name string) *sim.Virtual {
 	d, t := s.Device, s.DType
 	switch {
 	case name == plan.DiskName:

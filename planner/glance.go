@@ -39,7 +39,7 @@ func (b *target) blockCost(block int, level strategy.Level) (cost blockCost, err
 	first := forwardOnly
 	switch {
 	case b.training() && key.last:
-		first = both
+		first = ForwardBackward
 	case b.training():
 		first = forward
 	}

@@ -46,7 +46,7 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 	if task == graph.Train {
 		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
 	}
-	b, err := newBlueprint(small(t, config, task), goal, site)
+	b, err := New(small(t, config, task), goal, site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 			}
 		}
 		pass.Order(p)
-		f, err := forecast(p, s.b.site)
+		f, err := Of(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)
 		}

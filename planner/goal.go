@@ -21,6 +21,9 @@ import (
 	"spillway/units"
 )
 
+// Alignment of buffers: what the widest loads of every backend like.
+const Alignment = 256
+
 // Goal is what the user wants done.
 type Goal struct {
 	MicroBatches int // micro-batches per iteration; 0 counts as 1
@@ -93,7 +96,7 @@ func (d Disk) space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) 
 func (s Site) timing() *sim.Timing { return sim.NewTiming(s.Device, s.DType) }
 
 // budget of the d-th of the devices.
-func (s Site) budget(d int) int64 {
+func (s Site) DeviceBudget(d int) int64 {
 	if d < len(s.Budgets) && s.Budgets[d] > 0 {
 		return min(s.Budgets[d], s.Budget)
 	}

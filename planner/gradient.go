@@ -32,13 +32,13 @@ func (e *emitter) countGradients() {
 
 // trained lists the slabs whose gradient a use writes.
 func (e *emitter) trained(u use) []int {
-	if u.phase != both && u.phase != backward {
+	if u.phase != ForwardBackward && u.phase != backward {
 		return nil
 	}
 	var list []int
-	for _, id := range e.b.model.Blocks[u.block].Params {
-		k := e.b.slabs.at[id].slab
-		if !e.b.model.Params[id].Frozen && slices.Index(list, k) < 0 {
+	for _, id := range e.l.model.Blocks[u.block].Params {
+		k := e.l.slabs.Place[id].slab
+		if !e.l.model.Params[id].Frozen && slices.Index(list, k) < 0 {
 			list = append(list, k)
 		}
 	}
@@ -49,7 +49,7 @@ func (e *emitter) trained(u use) []int {
 // over devices, then the update, or with clipping its part of the norm.
 func (e *emitter) gradientDone(k int) error {
 	e.sumDevices(k)
-	if !e.b.goal.Optimizer.Clip {
+	if !e.l.goal.Optimizer.Clip {
 		e.update(k)
 		return nil
 	}
@@ -60,7 +60,7 @@ func (e *emitter) gradientDone(k int) error {
 // own, in the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
 	owner := e.owner[k]
-	step := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.b.owner[k], MicroBatch: -1, Slab: k}
+	step := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.l.owner[k], MicroBatch: -1, Slab: k}
 	for d := range e.on {
 		part := &e.on[d].slabs[k].gradient
 		if *part < 0 {
@@ -68,7 +68,7 @@ func (e *emitter) sumDevices(k int) {
 		}
 		id := *part
 		if d != owner {
-			id = e.moveIn(owner, id, e.b.owner[k], -1)
+			id = e.moveIn(owner, id, e.l.owner[k], -1)
 		}
 		*part = -1
 		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InGrad, Index: len(step.Bindings), Buffer: id})
@@ -85,7 +85,7 @@ func (e *emitter) sumDevices(k int) {
 // handOver notes that the owner of a slab now has what any device has written of its
 // gradient, and others have nothing.
 func (e *emitter) ownerHasGradient(k int) {
-	for _, id := range e.b.slabs.params[k] {
+	for _, id := range e.l.slabs.params[k] {
 		some := false
 		for d := range e.on {
 			some = some || e.on[d].written[id]
@@ -98,25 +98,25 @@ func (e *emitter) ownerHasGradient(k int) {
 // squares emits a slab's part of the gradient norm. Parts of other devices are
 // moved to the first.
 func (e *emitter) squares(k int) error {
-	owner, block := e.owner[k], e.b.owner[k]
-	l, err := e.b.program(block, squares, strategy.SaveAll, e.b.inSlab(block, k))
+	owner, block := e.owner[k], e.l.owner[k]
+	l, err := e.l.program(block, squares, strategy.SaveAll, e.l.inSlab(block, k))
 	if err != nil {
 		return err
 	}
 	state := &e.on[owner].slabs[k]
-	into := plan.Binding{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.b.normStart[k]}
+	into := plan.Binding{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.l.normStart[k]}
 	if owner != 0 {
 		into = plan.Binding{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
 	}
 	step := plan.Instruction{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, MicroBatch: -1, Program: e.programID(l), Bindings: []plan.Binding{
-		{Region: plan.InGrad, Index: slices.Index(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
+		{Region: plan.InGrad, Index: slices.Index(e.l.slabs.OfBlock[block], k), Buffer: state.gradient}, into}}
 	if l.Frame > 0 {
 		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, owner, l.Frame)
 		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InFrame, Buffer: scratch})
 	}
 	e.add(step)
 	if owner != 0 {
-		e.add(plan.Instruction{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, MicroBatch: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.b.normStart[k]})
+		e.add(plan.Instruction{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, MicroBatch: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.l.normStart[k]})
 	}
 	if home := e.p.Slabs[k].Gradient; home >= 0 {
 		e.moveOut(owner, state.gradient, home, block, -1)
@@ -131,7 +131,7 @@ type updateTurn struct{ slab, piece int }
 // queueUpdates lists the updates of an iteration in the order they come.
 func (e *emitter) queueUpdates() {
 	e.queueDeferred()
-	if e.b.goal.Optimizer.Clip {
+	if e.l.goal.Optimizer.Clip {
 		for k := len(e.p.Slabs) - 1; k >= 0; k-- {
 			if !e.owed[k] {
 				e.queueUpdate(k)
@@ -162,7 +162,7 @@ func (e *emitter) fetchAhead() {
 	for ; e.fetched < end && e.fetched <= e.updated+e.c.PrefetchStates*e.c.DeviceCount(); e.fetched++ {
 		t := e.updateTurns[e.fetched]
 		e.fetchPiece(t)
-		if e.b.goal.Optimizer.Clip && !e.c.ByCPU(t.slab) {
+		if e.l.goal.Optimizer.Clip && !e.c.ByCPU(t.slab) {
 			e.fetchSlab(t.slab)
 		}
 	}
@@ -170,7 +170,7 @@ func (e *emitter) fetchAhead() {
 
 // fetchStates brings the state of the update that follows use i, and more ahead.
 func (e *emitter) fetchStates(i int) {
-	if e.b.goal.Optimizer != nil && !e.b.goal.Optimizer.Clip && len(e.final[i]) > 0 {
+	if e.l.goal.Optimizer != nil && !e.l.goal.Optimizer.Clip && len(e.final[i]) > 0 {
 		e.fetchAhead()
 	}
 }
@@ -180,10 +180,10 @@ func (e *emitter) fetchPiece(t updateTurn) {
 	p, owner := e.p.Slabs[t.slab].Pieces[t.piece], e.owner[t.slab]
 	state := &e.on[owner].slabs[t.slab].pieces[t.piece]
 	if state.master < 0 && p.Master >= 0 {
-		state.master = e.moveIn(owner, p.Master, e.b.owner[t.slab], -1)
+		state.master = e.moveIn(owner, p.Master, e.l.owner[t.slab], -1)
 	}
 	if state.state < 0 && p.State >= 0 {
-		state.state = e.moveIn(owner, p.State, e.b.owner[t.slab], -1)
+		state.state = e.moveIn(owner, p.State, e.l.owner[t.slab], -1)
 	}
 }
 
@@ -193,7 +193,7 @@ func (e *emitter) fetchSlab(k int) {
 	owner := e.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	if state.gradient < 0 {
-		state.gradient = e.moveIn(owner, s.Gradient, e.b.owner[k], -1)
+		state.gradient = e.moveIn(owner, s.Gradient, e.l.owner[k], -1)
 	}
 	if !e.owed[k] {
 		e.prefetchers[owner].open(k)
@@ -208,7 +208,7 @@ func (e *emitter) update(k int) {
 		e.cpuUpdate(k)
 		return
 	}
-	owner, block := e.owner[k], e.b.owner[k]
+	owner, block := e.owner[k], e.l.owner[k]
 	s, state := e.p.Slabs[k], &e.on[owner].slabs[k]
 	e.prefetchers[owner].open(k)
 	sent, held := e.updated, e.heldBack(k)
@@ -241,7 +241,7 @@ func (e *emitter) sendStates(t updateTurn) {
 		home int
 	}{{&state.master, home.Master}, {&state.state, home.State}} {
 		if *p.now >= 0 && *p.now != p.home {
-			e.moveOut(owner, *p.now, p.home, e.b.owner[t.slab], -1)
+			e.moveOut(owner, *p.now, p.home, e.l.owner[t.slab], -1)
 			*p.now = -1
 		}
 	}
@@ -286,7 +286,7 @@ func (e *emitter) stateBytes(p plan.Piece) (bytes int64) {
 // updateStep is the update of a piece by a device, with the state that is at hand.
 func (e *emitter) updateInstruction(t updateTurn, dev, weight, gradient, clip int) plan.Instruction {
 	state := e.on[e.owner[t.slab]].slabs[t.slab].pieces[t.piece]
-	step := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: e.b.owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
+	step := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: e.l.owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
 		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
 	if state.master >= 0 {
 		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InMaster, Buffer: state.master})

@@ -9,7 +9,7 @@ import (
 
 // homes makes the buffers that keep their contents between iterations.
 func (e *emitter) homes() error {
-	b := e.b
+	b := e.l
 	e.on = make([]onDevice, e.c.DeviceCount())
 	for d := range e.on {
 		e.deviceHomes(d)
@@ -19,7 +19,7 @@ func (e *emitter) homes() error {
 		e.partials = e.buffer("partials", plan.Workspace, 0, 8*b.normElements)
 	}
 	for j := range b.goal.MicroBatches {
-		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.batchBytes))
+		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.BatchBytes))
 		e.result = append(e.result, e.home(fmt.Sprintf("result %d", j), plan.ResultData, e.host, b.resultBytes()))
 	}
 	if e.cpu >= 0 {
@@ -35,11 +35,11 @@ func (e *emitter) homes() error {
 }
 
 func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.b.goal.MicroBatches), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.b.model.Params))}
-	if e.b.constBytes > 0 {
-		here.consts = e.home("constants", plan.Constant, d, e.b.constBytes)
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.l.goal.MicroBatches), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.l.model.Params))}
+	if e.l.constBytes > 0 {
+		here.consts = e.home("constants", plan.Constant, d, e.l.constBytes)
 	}
-	if e.b.training() {
+	if e.l.training() {
 		here.clip = e.home("clip", plan.Workspace, d, 8)
 	}
 	for j := range here.batch {
@@ -57,7 +57,7 @@ func (e *emitter) owners() []int {
 	owner := make([]int, len(e.p.Slabs))
 	if e.c.Split != nil {
 		for k := range owner {
-			owner[k] = e.c.Split[e.b.owner[k]]
+			owner[k] = e.c.Split[e.l.owner[k]]
 		}
 		return owner
 	}
@@ -68,7 +68,7 @@ func (e *emitter) owners() []int {
 	for k := range order {
 		order[k] = k
 	}
-	weight := func(k int) int64 { return e.b.homeBytes[k] }
+	weight := func(k int) int64 { return e.l.homeBytes[k] }
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
 	load := make([]int64, e.c.DeviceCount())
 	for _, k := range order {
@@ -93,13 +93,13 @@ func (e *emitter) slabHomes(k int) error {
 		e.on[owner].slabs[k].weight = s.Weight
 		e.replicate(k)
 	}
-	if !e.b.training() || s.Elements == 0 {
+	if !e.l.training() || s.Elements == 0 {
 		return nil
 	}
 	if err := e.pieceHomes(k); err != nil {
 		return err
 	}
-	if e.c.OffloadedState[k] && e.b.goal.Optimizer.Clip {
+	if e.c.OffloadedState[k] && e.l.goal.Optimizer.Clip {
 		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.homeArena(owner, k, true), e.gradBytes(k))
 	}
 	return nil
@@ -110,14 +110,14 @@ func (e *emitter) slabHomes(k int) error {
 func (e *emitter) pieceHomes(k int) error {
 	s, owner := &e.p.Slabs[k], e.owner[k]
 	arena, state := e.homeArena(owner, k, e.c.OffloadedState[k]), &e.on[owner].slabs[k]
-	cuts, err := e.b.cut(k, e.pieceStep(k))
+	cuts, err := e.l.Pieces(k, e.pieceStep(k))
 	if err != nil {
 		return err
 	}
 	s.Pieces, e.cpuUpdating = nil, e.c.ByCPU(k)
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, State: -1}
-		if e.b.hasMaster(k) {
+		if e.l.hasMaster(k) {
 			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
 		if cut.states > 0 {
@@ -140,7 +140,7 @@ func (e *emitter) pieceStep(k int) int64 {
 	case e.c.PieceElements > 0:
 		return e.c.PieceElements
 	}
-	return e.b.pieceElements()
+	return e.l.pieceElements()
 }
 
 // replicate gives every data parallel device its own copy of resident weights,
@@ -173,4 +173,4 @@ func (e *emitter) homeArena(dev, k int, away bool) int {
 	return e.host
 }
 
-func (e *emitter) gradBytes(k int) int64 { return e.b.gradBytes(k) }
+func (e *emitter) gradBytes(k int) int64 { return e.l.gradBytes(k) }

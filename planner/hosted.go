@@ -14,7 +14,7 @@ const cpuUpdatesAhead = 2
 // hostUpdate emits the update of a slab by the host's processor: its gradient comes
 // down, and weights that rest on devices go up. State stays where it is.
 func (e *emitter) cpuUpdate(k int) {
-	owner, block := e.owner[k], e.b.owner[k]
+	owner, block := e.owner[k], e.l.owner[k]
 	s, state := &e.p.Slabs[k], &e.on[owner].slabs[k]
 	var landed []int
 	gradient := s.Gradient
@@ -53,7 +53,7 @@ func (e *emitter) uploadAll(but int) {
 		u := e.uploads[0]
 		s := &e.p.Slabs[u.slab]
 		for _, id := range append([]int{s.Weight}, s.Replicas...) {
-			e.moveTo(e.p.Buffers[id].Arena, u.weight, id, e.b.owner[u.slab], -1)
+			e.moveTo(e.p.Buffers[id].Arena, u.weight, id, e.l.owner[u.slab], -1)
 		}
 		e.owed[u.slab] = false
 	}
@@ -75,8 +75,8 @@ func (e *emitter) cpuWeights(k int) int {
 		return s.Weight
 	}
 	id := e.buffer(s.Name+" weights", plan.Weight, e.host, s.WeightBytes)
-	if !e.b.hasMaster(k) {
-		e.moveOut(e.owner[k], s.Weight, id, e.b.owner[k], -1)
+	if !e.l.hasMaster(k) {
+		e.moveOut(e.owner[k], s.Weight, id, e.l.owner[k], -1)
 	}
 	return id
 }

@@ -224,17 +224,17 @@ func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err er
 	if err != nil {
 		return t, err
 	}
-	n := needs(p, r.Site.SharedMemory, 1)
+	n := DemandOf(p, r.Site.SharedMemory, 1)
 	t.Device, t.Host, t.Disk = n.device, n.host, n.disk
 	t.Seconds, t.TokensPerSec = p.Forecast.StepSeconds, p.Forecast.TokensPerSec
-	t.Fits = t.Device <= r.Site.budget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
+	t.Fits = t.Device <= r.Site.DeviceBudget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
 	return t, nil
 }
 
 // choose treats all slabs and blocks as the setting says.
 func (s Setting) choose() func(slabs, blocks int) strategy.Choice {
 	return func(slabs, blocks int) strategy.Choice {
-		c := Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
+		c := strategy.Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
 		c.OffloadedActivations, c.OnDisk = allOf(s.OffloadActivations, blocks), allOf(s.UseDisk, slabs)
 		return c
 	}

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"errors"
-	"slices"
 
 	"spillway/plan"
 	"spillway/spec"
@@ -81,38 +80,16 @@ func (r Request) Shortfall() (*FitError, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBlueprint(m, r.Goal, r.Site)
+	b, err := New(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, err
 	}
-	s := newSearch(newTarget(b).itself())
-	err = s.lookForAny()
+	err = AnyFits(b)
 	var e *FitError
 	if errors.As(err, &e) {
 		return e, nil
 	}
 	return nil, err
-}
-
-// lookForAny is nil when some choice fits. A family fits if its leanest choice
-// does; the leanest families come last.
-func (s *search) lookForAny() error {
-	for _, w := range slices.Backward(s.parallelisms()) {
-		for _, f := range slices.Backward(s.linesOf(w)) {
-			c, err := s.estimate(f.Mix(f.Size))
-			if err != nil {
-				return err
-			}
-			if err := s.fit(c); err != nil || c.fits {
-				return err
-			}
-			s.noteSmallest(c)
-		}
-	}
-	if err := s.measureExactly(s.smallest); err != nil {
-		return err
-	}
-	return s.fitError()
 }
 
 // enough is how much faster, per token, a larger micro-batch must be to be worth

@@ -6,7 +6,7 @@ import "slices"
 // what they change is used.
 func (e *emitter) queueDeferred() {
 	for _, u := range e.uses {
-		for _, k := range e.b.slabs.of[u.block] {
+		for _, k := range e.l.slabs.OfBlock[u.block] {
 			if len(e.p.Slabs[k].Pieces) == 0 || !e.c.Delayed(k) || e.owed[k] {
 				continue
 			}
@@ -23,7 +23,7 @@ func (e *emitter) queueDeferred() {
 // updateLate emits what is owed of the slabs that a visit uses. The host works ahead.
 func (e *emitter) updateDeferred(u use) {
 	e.withDeferred(true, func() {
-		for _, k := range e.b.slabs.of[u.block] {
+		for _, k := range e.l.slabs.OfBlock[u.block] {
 			switch {
 			case e.c.ByCPU(k):
 				e.cpuUpdateDeferred(k)
@@ -54,7 +54,7 @@ func (e *emitter) cpuUpdateDeferred(k int) {
 // takesOld says whether a device needs the weights of a slab as they are before a late
 // update: to make it, where there is no master.
 func (e *emitter) needsOldWeights(k, dev int) bool {
-	return e.owner[k] == dev && !e.c.ByCPU(k) && !e.b.hasMaster(k)
+	return e.owner[k] == dev && !e.c.ByCPU(k) && !e.l.hasMaster(k)
 }
 
 // lately has steps added as late ones, or not.

@@ -14,7 +14,7 @@ import (
 // layout gives every value of a program a place. What surrounds the program has
 // its places by role; the rest lives in the frame, packed by lifetime.
 type programLayout struct {
-	slabs  *slabs
+	slabs  *Slabs
 	block  spec.Block
 	index  int             // of the block
 	update *plan.Optimizer // nil where nothing is trained
@@ -55,8 +55,8 @@ func (l *programLayout) input(in graph.Port) (plan.Place, error) {
 	case graph.GradCarry:
 		return plan.Place{Region: plan.InGradOutput, Index: in.Index}, nil
 	case graph.Param:
-		at := l.slabs.at[l.block.Params[in.Index]]
-		return plan.Place{Region: plan.InWeight, Index: slices.Index(l.slabs.of[l.index], at.slab), Offset: l.slabs.list[at.slab].Params[at.index].Offset}, nil
+		at := l.slabs.Place[l.block.Params[in.Index]]
+		return plan.Place{Region: plan.InWeight, Index: slices.Index(l.slabs.OfBlock[l.index], at.slab), Offset: l.slabs.list[at.slab].Params[at.index].Offset}, nil
 	case graph.GradParam:
 		return l.gradient(in)
 	case graph.Saved:
@@ -92,12 +92,12 @@ func (l *programLayout) output(out graph.Port) (plan.Place, error) {
 }
 
 func (l *programLayout) gradient(port graph.Port) (plan.Place, error) {
-	at := l.slabs.at[l.block.Params[port.Index]]
+	at := l.slabs.Place[l.block.Params[port.Index]]
 	q := l.slabs.list[at.slab].Params[at.index]
 	if q.Frozen() {
 		return plan.Place{}, fmt.Errorf("param %s is frozen and has no gradient", q.Name)
 	}
-	return plan.Place{Region: plan.InGrad, Index: slices.Index(l.slabs.of[l.index], at.slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
+	return plan.Place{Region: plan.InGrad, Index: slices.Index(l.slabs.OfBlock[l.index], at.slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
 }
 
 // constKey tells constants apart: equal names of different programs may differ.

@@ -14,7 +14,7 @@ import (
 const attentionShare = 0.03
 
 // findLevels lists the levels to choose from.
-func (b *blueprint) findLevels() []strategy.Level {
+func (b *Layout) findLevels() []strategy.Level {
 	blocks := make([]float64, len(b.model.Kinds)) // of each kind
 	for _, block := range b.model.Blocks {
 		blocks[block.Kind]++
@@ -38,7 +38,7 @@ func (b *blueprint) findLevels() []strategy.Level {
 
 // levelAfter is that of block i after so many steps, each of which takes the next block
 // to its next level.
-func (b *blueprint) levelAfter(steps, i int) strategy.Level {
+func (b *Layout) levelAfter(steps, i int) strategy.Level {
 	blocks := len(b.model.Blocks)
 	return b.levels[(steps+blocks-1-i)/blocks]
 }

@@ -48,7 +48,7 @@ func (b *target) miniatures(r repeats) (list []*scale, err error) {
 				return nil, err
 			}
 		}
-		f.twice = r.likeness(f.on[0], times, f.on[1], 2*times)
+		f.twice = likenessOf(r, f.on[0], times, f.on[1], 2*times)
 		list = append(list, f)
 	}
 	return list, nil
@@ -56,7 +56,7 @@ func (b *target) miniatures(r repeats) (list []*scale, err error) {
 
 // shortened is the blueprint of the model with fewer periods.
 func (b *target) shortened(r repeats, times int) (*target, error) {
-	short, err := b.blueprint.shortened(r, times)
+	short, err := b.Layout.shortened(r, times)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (b *target) shortened(r repeats, times int) (*target, error) {
 }
 
 // likeness of a blueprint with more of the periods to a small one with few.
-func (r repeats) likeness(small *target, few int, b *target, more int) (l likeness) {
+func likenessOf(r repeats, small *target, few int, b *target, more int) (l likeness) {
 	for i := range b.model.Blocks {
 		switch in := i - r.first; {
 		case in < 0:

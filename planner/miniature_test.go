@@ -36,7 +36,7 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		small := newSearch(fields[0])
-		like := repeated.likeness(small.b, small.times, s.b, repeated.times)
+		like := likenessOf(repeated, small.b, small.times, s.b, repeated.times)
 		ways := s.parallelisms()
 		m := randomMix(r, small, ways[r.IntN(len(ways))])
 		if s.b.training() {
@@ -114,7 +114,7 @@ func TestRepeats(t *testing.T) {
 		m.Blocks[i].Kind = len(m.Kinds)
 	}
 	m.Kinds = append(m.Kinds[:len(m.Kinds):len(m.Kinds)], m.Kinds[1])
-	rhythm, err := newBlueprint(&m, b.goal, b.site)
+	rhythm, err := New(&m, b.goal, b.site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestForecastOfDeepModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := forecast(p, b.site)
+	again, err := Of(p, b.site)
 	if err != nil {
 		t.Fatal(err)
 	}

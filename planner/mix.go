@@ -44,12 +44,3 @@ func (s *search) choice(m strategy.Mix) strategy.Choice {
 	}
 	return b.allowed(s.constrained(c))
 }
-
-// spread marks n of the places, as evenly as can be.
-func spread(n, of int) []bool {
-	marks := make([]bool, of)
-	for i := range marks {
-		marks[i] = (i+1)*n/of > i*n/of
-	}
-	return marks
-}

@@ -11,7 +11,7 @@ func (n demand) lacks() int64 { return n.device - n.budget }
 
 // needs of a plan that may fill a share of each device. Shared devices take from the
 // host.
-func needs(p *plan.Plan, shared bool, share float64) (n demand) {
+func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 	for _, a := range p.Arenas {
 		switch {
 		case a.Tier == plan.OnDisk:

@@ -10,7 +10,7 @@ import (
 
 // piece is a range of a slab's elements, what the states of it take, and what scratch
 // memory its update needs.
-type piece struct{ from, to, states, scratch int64 }
+type Piece struct{ from, to, states, scratch int64 }
 
 // pieceSizes is a way to cut a slab.
 type pieceSizes struct {
@@ -24,7 +24,7 @@ const leastPiece = 32 << 20
 
 // pieceElements is how many elements are updated at once: half a usual slab, so that
 // unusually large ones, tables of words above all, need no more room than others.
-func (b *blueprint) pieceElements() int64 {
+func (b *Layout) pieceElements() int64 {
 	if b.usualPiece > 0 {
 		return b.usualPiece
 	}
@@ -39,7 +39,7 @@ func (b *blueprint) pieceElements() int64 {
 }
 
 // mostPieces is how many the largest slab is cut into where state moves.
-func (b *blueprint) mostPieces() int {
+func (b *Layout) mostPieces() int {
 	var largest int64
 	for _, s := range b.slabs.list {
 		largest = max(largest, s.Elements)
@@ -50,13 +50,13 @@ func (b *blueprint) mostPieces() int {
 
 // cut gives the pieces of a slab with at most so many elements each, up to the next
 // block of states, or more where a param must be updated whole.
-func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
+func (b *Layout) Pieces(slab int, step int64) ([]Piece, error) {
 	key := pieceSizes{slab, step}
-	if had, ok := b.pieces[key]; ok {
+	if had, ok := b.cuts[key]; ok {
 		return had, nil
 	}
 	s := &b.slabs.list[slab]
-	var list []piece
+	var list []Piece
 	for from := int64(0); from < s.Elements; {
 		to := min(from+pass.AlignUp(step, plan.StateBlockElements), s.Elements)
 		if b.optimizer.Rule.WholeParam() {
@@ -67,15 +67,15 @@ func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
 		if err != nil {
 			return nil, fmt.Errorf("updating slab %s: %w", s.Name, err)
 		}
-		list, from = append(list, piece{from, to, plan.StateBytes(stretches), scratch}), to
+		list, from = append(list, Piece{from, to, plan.StateBytes(stretches), scratch}), to
 	}
-	b.pieces[key] = list
+	b.cuts[key] = list
 	return list, nil
 }
 
 // updateScratch is the most scratch memory the update of some stretches needs; an error
 // where the device has no kernel for one.
-func (b *blueprint) updateScratch(stretches []plan.Span) (most int64, err error) {
+func (b *Layout) updateScratch(stretches []plan.Span) (most int64, err error) {
 	for _, s := range stretches {
 		key := updateKey(s)
 		bytes, known := b.scratches[key]
@@ -90,7 +90,7 @@ func (b *blueprint) updateScratch(stretches []plan.Span) (most int64, err error)
 	return most, nil
 }
 
-func (b *blueprint) askUpdate(s plan.Span) (scratch int64, err error) {
+func (b *Layout) askUpdate(s plan.Span) (scratch int64, err error) {
 	call, err := b.optimizer.Call(s)
 	if err != nil {
 		return 0, err
@@ -135,7 +135,7 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 }
 
 // keptBytes is what the weights of slabs take, and what the optimizer keeps of them.
-func (b *blueprint) slabHomeBytes() []int64 {
+func (b *Layout) slabHomeBytes() []int64 {
 	kept := make([]int64, len(b.slabs.list))
 	for k, s := range b.slabs.list {
 		kept[k] = s.WeightBytes

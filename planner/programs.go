@@ -16,8 +16,8 @@ import (
 )
 
 // joint is the block's program with its gradient.
-func (b *blueprint) joint(block int) (*autograd.Joint, error) {
-	key := jointKey{b.model.Blocks[block].Kind, block > b.trained}
+func (b *Layout) joint(block int) (*autograd.Joint, error) {
+	key := jointKey{b.model.Blocks[block].Kind, block > b.FirstTrained}
 	if j, ok := b.joints[key]; ok {
 		return j, nil
 	}
@@ -36,13 +36,13 @@ const (
 	forwardOnly phase = "infer"    // nothing is differentiated
 	forward     phase = "forward"  // of a pair
 	backward    phase = "backward" // of a pair
-	both        phase = "step"     // the last block: forward and backward at once
+	ForwardBackward        phase = "step"     // the last block: forward and backward at once
 	squares     phase = "squares"  // sums of squares of a slab's gradients
 )
 
 // program of a block. fresh tells, by param port, whose gradient is written for
 // the first time this iteration, or of squares, whose are summed.
-func (b *blueprint) program(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
+func (b *Layout) program(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	key := b.programKey(block, ph, level, fresh)
 	if l, ok := b.programs[key]; ok {
 		return l, nil
@@ -66,8 +66,8 @@ type programKey struct {
 	layout    int
 }
 
-func (b *blueprint) programKey(block int, ph phase, level strategy.Level, fresh []bool) programKey {
-	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.trained, b.layouts[block]}
+func (b *Layout) programKey(block int, ph phase, level strategy.Level, fresh []bool) programKey {
+	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.FirstTrained, b.layouts[block]}
 }
 
 // marks are flags as a string; short for the usual, that all are equal.
@@ -88,17 +88,17 @@ func marks(flags []bool) string {
 }
 
 // offsetsOf describes where the params of a block lie.
-func (b *blueprint) offsetsOf(block int) string {
+func (b *Layout) offsetsOf(block int) string {
 	var s strings.Builder
 	for _, id := range b.model.Blocks[block].Params {
-		at := b.slabs.at[id]
+		at := b.slabs.Place[id]
 		q := b.slabs.list[at.slab].Params[at.index]
-		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(b.slabs.of[block], at.slab), q.Offset, q.Element)
+		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(b.slabs.OfBlock[block], at.slab), q.Offset, q.Element)
 	}
 	return s.String()
 }
 
-func (b *blueprint) makeProgram(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
+func (b *Layout) makeProgram(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	lay := &programLayout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.optimizer, parts: b.partAt, consts: b.constAt}
 	var g *graph.Program
 	var kept int64
@@ -106,7 +106,7 @@ func (b *blueprint) makeProgram(block int, ph phase, level strategy.Level, fresh
 	case forwardOnly:
 		g = b.model.Program(block)
 	case squares:
-		g = b.squares(block, fresh)
+		g = b.squaresProgram(block, fresh)
 	default:
 		j, err := b.joint(block)
 		if err != nil {
@@ -131,7 +131,7 @@ func (b *blueprint) makeProgram(block int, ph phase, level strategy.Level, fresh
 }
 
 func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {
-	if ph == both {
+	if ph == ForwardBackward {
 		return j.Merged(accumulate)
 	}
 	f, back, err := j.Split(keep, accumulate)
@@ -152,7 +152,7 @@ func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64
 
 // squares is the program that sums the squares of the gradients of some params of a
 // block, those of a slab, a partial sum each.
-func (b *blueprint) squares(block int, some []bool) *graph.Program {
+func (b *Layout) squaresProgram(block int, some []bool) *graph.Program {
 	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
 	for i, id := range b.model.Blocks[block].Params {
 		if !some[i] {

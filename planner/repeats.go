@@ -20,7 +20,7 @@ const longestPeriod = 8
 
 // findRepeats finds the part with most blocks, and of equal ones that with the shortest
 // period.
-func (b *blueprint) findRepeats() (best repeats) {
+func (b *Layout) findRepeats() (best repeats) {
 	for period := 1; period <= longestPeriod; period++ {
 		from := 0
 		for i := range b.model.Blocks {
@@ -38,13 +38,13 @@ func (b *blueprint) findRepeats() (best repeats) {
 }
 
 // alike says whether two blocks are the same in all that a plan is about.
-func (b *blueprint) alike(i, j int) bool {
-	x, y := b.slabs.of[i], b.slabs.of[j]
-	if b.model.Blocks[i].Kind != b.model.Blocks[j].Kind || b.layouts[i] != b.layouts[j] || len(x) != len(y) || (i > b.trained) != (j > b.trained) || (i == b.trained) != (j == b.trained) {
+func (b *Layout) alike(i, j int) bool {
+	x, y := b.slabs.OfBlock[i], b.slabs.OfBlock[j]
+	if b.model.Blocks[i].Kind != b.model.Blocks[j].Kind || b.layouts[i] != b.layouts[j] || len(x) != len(y) || (i > b.FirstTrained) != (j > b.FirstTrained) || (i == b.FirstTrained) != (j == b.FirstTrained) {
 		return false
 	}
 	for n := range x {
-		if b.slabs.users[x[n]] > 1 || b.slabs.users[y[n]] > 1 || b.homeBytes[x[n]] != b.homeBytes[y[n]] {
+		if b.slabs.UserCount[x[n]] > 1 || b.slabs.UserCount[y[n]] > 1 || b.homeBytes[x[n]] != b.homeBytes[y[n]] {
 			return false
 		}
 	}
@@ -77,8 +77,8 @@ func (r repeats) shortened(m *spec.Model, times int) *spec.Model {
 }
 
 // shortened lays out the model with fewer periods, as the model itself is laid out.
-func (b *blueprint) shortened(r repeats, times int) (*blueprint, error) {
-	short, err := newBlueprint(r.shortened(b.model, times), b.goal, b.site)
+func (b *Layout) shortened(r repeats, times int) (*Layout, error) {
+	short, err := New(r.shortened(b.model, times), b.goal, b.site)
 	if err == nil {
 		short.usualPiece, short.kernels, short.levels = b.pieceElements(), b.kernels, b.levels
 	}

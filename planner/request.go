@@ -78,7 +78,7 @@ func (r Request) options(fit *FitError) []FitOption {
 	q := r
 	q.Site.Budget, q.Site.Budgets = fit.deviceNeed(), nil
 	for d := range max(r.Site.Devices, 1) {
-		q.Site.Budget = max(q.Site.Budget, r.Site.budget(d))
+		q.Site.Budget = max(q.Site.Budget, r.Site.DeviceBudget(d))
 	}
 	q.Site.HostBudget = max(q.Site.HostBudget, fit.NeededHost)
 	try(fmt.Sprintf("a machine with %v on %s and %v of host memory", units.Bytes(q.Site.Budget), q.Site.Device.Name, units.Bytes(q.Site.HostBudget)), q)

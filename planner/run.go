@@ -13,10 +13,10 @@ func (e *emitter) run(u use, micro int) error {
 	if u.phase == forward || u.phase == backward {
 		level = e.c.Level[u.block]
 	}
-	if e.b.training() {
+	if e.l.training() {
 		fresh = e.fresh(u)
 	}
-	l, err := e.b.program(u.block, u.phase, level, fresh)
+	l, err := e.l.program(u.block, u.phase, level, fresh)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (e *emitter) newBinds(n int) []plan.Binding {
 // fresh tells, by param port of the block, whose gradient is written for the
 // first time this iteration on this device.
 func (e *emitter) fresh(u use) []bool {
-	params := e.b.model.Blocks[u.block].Params
+	params := e.l.model.Blocks[u.block].Params
 	fresh := make([]bool, len(params))
 	if u.phase == forward {
 		return fresh
@@ -74,14 +74,14 @@ func (e *emitter) programID(l *laidProgram) int {
 // bound is the buffer a region of a run gets, with what the run uses of it. Buffers
 // that the run makes are new.
 func (e *emitter) bound(need plan.Binding, bytes int64, l *laidProgram, u use, micro int) int {
-	names, here := &e.b.names[u.block], &e.on[u.device]
+	names, here := &e.l.names[u.block], &e.on[u.device]
 	switch need.Region {
 	case plan.InFrame:
 		return e.buffer(names.frame, plan.Workspace, u.device, l.Frame)
 	case plan.InWeight:
-		return here.slabs[e.b.slabs.of[u.block][need.Index]].weight
+		return here.slabs[e.l.slabs.OfBlock[u.block][need.Index]].weight
 	case plan.InGrad:
-		return here.slabs[e.b.slabs.of[u.block][need.Index]].gradient
+		return here.slabs[e.l.slabs.OfBlock[u.block][need.Index]].gradient
 	case plan.InCarry:
 		return *e.carry.at(u.block, need.Index, micro)
 	case plan.OutCarry:

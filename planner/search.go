@@ -13,7 +13,7 @@ import (
 // Make finds the fastest plan that fits the site. The model must be traced for
 // the micro-batch wanted. When nothing fits the error is a *FitError.
 func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
-	b, err := newBlueprint(m, g, site)
+	b, err := New(m, g, site)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (s *search) measure(c *candidate, p *plan.Plan) {
 	for i, a := range p.Arenas {
 		c.arenas[i] = a.Bytes
 	}
-	c.demand = needs(p, s.b.site.SharedMemory, c.share)
+	c.demand = DemandOf(p, s.b.site.SharedMemory, c.share)
 	c.fits = s.lack(c.demand) <= 0
 }
 

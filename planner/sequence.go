@@ -20,15 +20,15 @@ type use struct {
 // backward therefore waits for all micro-batches.
 func (e *emitter) sequence() []use {
 	var list []use
-	if e.c.Pipeline && e.b.training() {
+	if e.c.Pipeline && e.l.training() {
 		list = e.pipeline()
 	} else {
 		for _, groups := range e.rounds() {
 			list = append(list, e.pass(groups)...)
 		}
 	}
-	if e.b.training() && e.b.shares(e.b.trained) {
-		list = deferred(list, e.b.trained)
+	if e.l.training() && e.l.shares(e.l.FirstTrained) {
+		list = deferred(list, e.l.FirstTrained)
 	}
 	turns := make([]int, e.c.DeviceCount())
 	for i := range list {
@@ -70,7 +70,7 @@ type group struct {
 // vertical order, else one per device at a time. Data parallel devices take
 // consecutive micro-batches, so that summing over devices keeps their order.
 func (e *emitter) rounds() [][]group {
-	n := e.b.goal.MicroBatches
+	n := e.l.goal.MicroBatches
 	if e.c.Split != nil || e.c.DeviceCount() == 1 {
 		return splitRounds(n, e.c.BreadthFirst)
 	}
@@ -129,8 +129,8 @@ func (e *emitter) pass(groups []group) (list []use) {
 			list = append(list, use{phase: ph, block: block, micros: g.micros, device: e.deviceOf(block, g)})
 		}
 	}
-	last := len(e.b.model.Blocks) - 1
-	if !e.b.training() {
+	last := len(e.l.model.Blocks) - 1
+	if !e.l.training() {
 		for i := range last + 1 {
 			visit(forwardOnly, i)
 		}
@@ -139,8 +139,8 @@ func (e *emitter) pass(groups []group) (list []use) {
 	for i := range last {
 		visit(forward, i)
 	}
-	visit(both, last)
-	for i := last - 1; i >= e.b.trained; i-- {
+	visit(ForwardBackward, last)
+	for i := last - 1; i >= e.l.FirstTrained; i-- {
 		visit(backward, i)
 	}
 	return list
@@ -176,7 +176,7 @@ func (e *emitter) stages() (list []stage) {
 // one stage per device this is the order known as 1F1B; with several it is its
 // interleaved form. Forward counts one unit of time, backward two.
 func (e *emitter) pipeline() []use {
-	stages, micros := e.stages(), e.b.goal.MicroBatches
+	stages, micros := e.stages(), e.l.goal.MicroBatches
 	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, e.c.DeviceCount())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })
@@ -195,7 +195,7 @@ type task struct {
 }
 
 func (e *emitter) stageUses(s stage, t task) (list []use) {
-	last := len(e.b.model.Blocks) - 1
+	last := len(e.l.model.Blocks) - 1
 	add := func(ph phase, block int) {
 		list = append(list, use{phase: ph, block: block, micros: []int{t.micro}, device: s.device})
 	}
@@ -206,9 +206,9 @@ func (e *emitter) stageUses(s stage, t task) (list []use) {
 		return list
 	}
 	if s.last == last {
-		add(both, last)
+		add(ForwardBackward, last)
 	}
-	for i := min(s.last, last-1); i >= max(s.first, e.b.trained); i-- {
+	for i := min(s.last, last-1); i >= max(s.first, e.l.FirstTrained); i-- {
 		add(backward, i)
 	}
 	return list

@@ -8,9 +8,6 @@ import (
 	"spillway/machine"
 )
 
-// Alignment of buffers: what the widest loads of every backend like.
-const Alignment = 256
-
 // SiteOf is a device of a machine as a place to plan for, computing in t. Kernels
 // are the simulator's, until a real device is put in their place.
 func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {

@@ -13,28 +13,28 @@ import (
 // params belong to the first of their blocks. Frozen params are apart from trained
 // ones, so that what does not change is never sent back, and trained ones of one type
 // from those of another, so that gradients and masters of a slab are alike.
-type slabs struct {
+type Slabs struct {
 	list   []plan.Slab
-	at     []paramAt // by param
-	of     [][]int   // by block: the slabs its program reads, in order of first use
-	users  []int     // by slab: how many blocks use it
+	Place     []ParamPlace // by param
+	OfBlock     [][]int   // by block: the slabs its program reads, in order of first use
+	UserCount  []int     // by slab: how many blocks use it
 	params [][]int   // by slab
 }
 
 // paramAt is the place of a param.
-type paramAt struct{ slab, index int }
+type ParamPlace struct{ slab, index int }
 
 // makeSlabs lays out all params. Offsets of weights are aligned, so that kernels
 // read whole vectors; so are elements.
-func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
-	s := slabs{at: make([]paramAt, len(m.Params)), of: make([][]int, len(m.Blocks))}
-	for i := range s.at {
-		s.at[i].slab = -1
+func makeSlabs(m *spec.Model, align int64, g Goal) Slabs {
+	s := Slabs{Place: make([]ParamPlace, len(m.Params)), OfBlock: make([][]int, len(m.Blocks))}
+	for i := range s.Place {
+		s.Place[i].slab = -1
 	}
 	for b, block := range m.Blocks {
 		own := map[dtype.Type]int{} // by the type of trained params; frozen ones have none
 		for _, id := range block.Params {
-			if s.at[id].slab >= 0 {
+			if s.Place[id].slab >= 0 {
 				continue
 			}
 			trained := dtype.Invalid
@@ -46,15 +46,15 @@ func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 				k = len(s.list)
 				own[trained] = k
 				s.list = append(s.list, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
-				s.users, s.params = append(s.users, 0), append(s.params, nil)
+				s.UserCount, s.params = append(s.UserCount, 0), append(s.params, nil)
 			}
-			s.at[id] = paramAt{k, len(s.list[k].Params)}
+			s.Place[id] = ParamPlace{k, len(s.list[k].Params)}
 			s.params[k] = append(s.params[k], id)
 			addParam(&s.list[k], m.Params[id], align, g)
 		}
-		s.of[b] = s.usedBy(block)
-		for _, k := range s.of[b] {
-			s.users[k]++
+		s.OfBlock[b] = s.usedBy(block)
+		for _, k := range s.OfBlock[b] {
+			s.UserCount[k]++
 		}
 	}
 	return s
@@ -80,10 +80,10 @@ func addParam(s *plan.Slab, p spec.Param, align int64, g Goal) {
 	s.Params = append(s.Params, q)
 }
 
-func (s *slabs) usedBy(block spec.Block) []int {
+func (s *Slabs) usedBy(block spec.Block) []int {
 	var used []int
 	for _, id := range block.Params {
-		if k := s.at[id].slab; slices.Index(used, k) < 0 {
+		if k := s.Place[id].slab; slices.Index(used, k) < 0 {
 			used = append(used, k)
 		}
 	}
@@ -95,9 +95,9 @@ func (s *slabs) usedBy(block spec.Block) []int {
 const smallSlab = 0.05
 
 // small marks slabs that are small beside another one of their block.
-func (s *slabs) small() []bool {
+func (s *Slabs) small() []bool {
 	marks := make([]bool, len(s.list))
-	for _, used := range s.of {
+	for _, used := range s.OfBlock {
 		var largest int64
 		for _, k := range used {
 			largest = max(largest, s.list[k].WeightBytes)
@@ -111,7 +111,7 @@ func (s *slabs) small() []bool {
 
 // streaming marks n slabs whose weights stream, as evenly as can be. Small ones are the
 // last: each would free little memory and take a place of the window.
-func (s *slabs) streaming(n int) []bool {
+func (s *Slabs) streaming(n int) []bool {
 	var large, small []int
 	for k, mark := range s.small() {
 		if mark {
@@ -126,6 +126,15 @@ func (s *slabs) streaming(n int) []bool {
 	}
 	for i, mark := range spread(max(n-len(large), 0), len(small)) {
 		marks[small[i]] = mark
+	}
+	return marks
+}
+
+// spread marks n of the places, as evenly as can be.
+func spread(n, of int) []bool {
+	marks := make([]bool, of)
+	for i := range marks {
+		marks[i] = (i+1)*n/of > i*n/of
 	}
 	return marks
 }

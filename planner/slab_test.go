@@ -9,7 +9,7 @@ import (
 
 // Adapters stay on the device until all they adapt streams.
 func TestSmallSlabsStreamLast(t *testing.T) {
-	s := &slabs{of: [][]int{{0, 1}, {2, 3}, {4, 5}}} // two slabs in each of three blocks
+	s := &Slabs{OfBlock: [][]int{{0, 1}, {2, 3}, {4, 5}}} // two slabs in each of three blocks
 	for _, bytes := range []int64{1000, 4, 100, 4, 80, 3} {
 		s.list = append(s.list, plan.Slab{WeightBytes: bytes})
 	}

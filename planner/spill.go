@@ -3,7 +3,7 @@ package planner
 // spill sends what a run leaves for its block's backward to the host: the block's
 // input and the kept values.
 func (e *emitter) offloadActivations(u use, micro int) {
-	if u.phase != forward || !e.c.OffloadedActivations[u.block] || u.block < e.b.trained {
+	if u.phase != forward || !e.c.OffloadedActivations[u.block] || u.block < e.l.FirstTrained {
 		return
 	}
 	for _, id := range e.waitingBuffers(u.block, micro) {
@@ -17,7 +17,7 @@ func (e *emitter) offloadActivations(u use, micro int) {
 // bring fetches what a run reads and finds on the host or on another device: the
 // carry or its gradient from the block before, what was spilled.
 func (e *emitter) fetchInputs(u use, micro int) {
-	if u.phase == backward || u.phase == both {
+	if u.phase == backward || u.phase == ForwardBackward {
 		e.found = e.grad.appendPresent(e.waitingBuffers(u.block, micro), u.block+1, micro)
 	} else {
 		e.found = e.carry.appendPresent(e.found[:0], u.block, micro)

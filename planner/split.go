@@ -16,7 +16,7 @@ func (b *target) blockLoads() []float64 {
 	times, sizes := make([]float64, len(loads)), make([]float64, len(loads))
 	for i := range loads {
 		times[i] = b.seconds(b.model.Program(i))
-		for _, k := range b.slabs.of[i] {
+		for _, k := range b.slabs.OfBlock[i] {
 			if b.owner[k] == i {
 				sizes[i] += float64(b.homeBytes[k])
 			}

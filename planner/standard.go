@@ -1,12 +1,9 @@
 package planner
 
 import (
-	"fmt"
-
 	"spillway/plan"
 	"spillway/planner/strategy"
 	"spillway/spec"
-	"spillway/units"
 )
 
 // Standard is the plan that keeps everything on one device, whatever that takes: it
@@ -17,15 +14,10 @@ func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
 		return nil, nil, err
 	}
 	r.Goal.Constraints = strategy.Constraints{}
-	b, err := newBlueprint(m, r.Goal, r.Site)
+	b, err := New(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := newTarget(b)
-	p, err := t.writer.Plan((&search{b: t}).choice(strategy.Mix{}))
-	if err != nil {
-		return nil, nil, err
-	}
-	p.Strategy, p.Strategies, p.Reason = strategy.Standard.Title, []string{strategy.Standard.Name}, fmt.Sprintf("everything needs %v", units.Bytes(p.Arenas[0].Bytes))
-	return p, m, nil
+	p, err := Standard(b)
+	return p, m, err
 }

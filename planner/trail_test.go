@@ -51,7 +51,7 @@ func ends(t *testing.T, p *plan.Plan, site Site) (done, all float64) {
 
 func secondsOf(t *testing.T, p *plan.Plan, site Site) float64 {
 	t.Helper()
-	f, err := forecast(p, site)
+	f, err := Of(p, site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func apart(p *plan.Plan, site Site) {
 // the copies of the last update, at the rate of the link.
 func TestTheTailIsHidden(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
-	p := ordered(t, b, Uniform(false, true, strategy.SaveAll, 1))
+	p := ordered(t, b, strategy.Uniform(false, true, strategy.SaveAll, 1))
 	apart(p, b.site)
 	done, all := ends(t, p, b.site)
 	tail := float64(12*p.Slabs[0].Elements) / 1e10 // master and moments of the words
@@ -113,7 +113,7 @@ func TestTheTailIsHidden(t *testing.T) {
 func TestWeightsGoHomeFirst(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
 	b.usualPiece = 1 << 18
-	p := ordered(t, b, Uniform(true, true, strategy.SaveAll, 1))
+	p := ordered(t, b, strategy.Uniform(true, true, strategy.SaveAll, 1))
 	first := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
 	home := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
 	if past := p.Instructions[first].AfterPrevious; !slices.Equal(past, []int{home}) {
@@ -154,7 +154,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 			continue
 		}
 		trail++
-		f, err := forecast(p, s.b.site)
+		f, err := Of(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 // waits is how many bytes of a block wait for its backward, per micro-batch: its input
 // and what it keeps, as far as the backward reads them.
 func (w *Writer) waitingBytes(block int, level strategy.Level) (int64, error) {
-	b := w.b
+	b := w.l
 	last := block == len(b.model.Blocks)-1
-	if !b.training() || last || block < b.trained {
+	if !b.training() || last || block < b.FirstTrained {
 		return 0, nil
 	}
 	key := b.blockKey(block, level)
@@ -45,7 +45,7 @@ type Homes struct {
 
 // Homes counts what the plan of a choice takes at least.
 func (w *Writer) Homes(c strategy.Choice) (h Homes, err error) {
-	e := &emitter{b: w.b, c: w.b.allowed(c), counting: true}
+	e := &emitter{l: w.l, c: w.l.allowed(c), counting: true}
 	e.start()
 	if err := e.homes(); err != nil {
 		return h, err
@@ -69,14 +69,14 @@ func (o *offDevice) add(bytes int64, onDisk bool) {
 // the last block begins to turn into the backward: what waits of all blocks, and what
 // the last block runs with. It returns what waits on the host in all.
 func (e *emitter) countTurnaround(w *Writer) (spilled int64, err error) {
-	micros, last := e.microsAtOnce(), len(e.b.model.Blocks)-1
+	micros, last := e.microsAtOnce(), len(e.l.model.Blocks)-1
 	for i := range last {
 		each, err := w.waitingBytes(i, e.c.Level[i])
 		if err != nil {
 			return 0, err
 		}
 		if e.c.OffloadedActivations[i] {
-			spilled += each * int64(e.b.goal.MicroBatches)
+			spilled += each * int64(e.l.goal.MicroBatches)
 		}
 		for d, n := range micros {
 			if e.c.Split == nil || e.c.Split[i] == d {
@@ -98,10 +98,10 @@ func (e *emitter) turnaroundArena(d, block int) int {
 // countLast adds what the last block needs to run.
 func (e *emitter) countLast(block int) error {
 	ph, fresh := forwardOnly, []bool(nil)
-	if e.b.training() {
-		ph, fresh = both, e.b.allFresh(block)
+	if e.l.training() {
+		ph, fresh = ForwardBackward, e.l.allFresh(block)
 	}
-	l, err := e.b.program(block, ph, strategy.SaveAll, fresh)
+	l, err := e.l.program(block, ph, strategy.SaveAll, fresh)
 	if err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func (e *emitter) countLast(block int) error {
 			continue
 		}
 		e.p.Arenas[d].Bytes += l.Frame
-		for _, k := range e.b.slabs.of[block] {
+		for _, k := range e.l.slabs.OfBlock[block] {
 			if e.c.Streamed[k] {
-				e.p.Arenas[d].Bytes += e.b.slabs.list[k].WeightBytes
+				e.p.Arenas[d].Bytes += e.l.slabs.list[k].WeightBytes
 			}
-			if e.b.training() {
+			if e.l.training() {
 				e.p.Arenas[d].Bytes += e.gradBytes(k)
 			}
 		}

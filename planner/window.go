@@ -32,7 +32,7 @@ func newPrefetchers(e *emitter) []*prefetcher {
 	for _, u := range e.uses {
 		w := list[u.device]
 		var need []int
-		for _, k := range e.b.slabs.of[u.block] {
+		for _, k := range e.l.slabs.OfBlock[u.block] {
 			if !w.hold[k] {
 				need = append(need, k)
 			}
@@ -80,7 +80,7 @@ func (w *prefetcher) enter(turn int) {
 func (w *prefetcher) fetch(k int) {
 	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
 		w.e.withDeferred(w.e.deferring || w.e.owed[k], func() {
-			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.b.owner[k], -1)
+			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.l.owner[k], -1)
 		})
 		w.here = append(w.here, k)
 	}
@@ -90,7 +90,7 @@ func (w *prefetcher) fetch(k int) {
 // them: room suffices.
 func (w *prefetcher) open(k int) {
 	state, s := &w.e.on[w.device].slabs[k], &w.e.p.Slabs[k]
-	if state.weight < 0 && w.e.b.hasMaster(k) {
+	if state.weight < 0 && w.e.l.hasMaster(k) {
 		state.weight = w.e.buffer(s.Name+" weights", plan.Weight, w.device, s.WeightBytes)
 		w.here = append(w.here, k)
 	}
