@@ -10,7 +10,7 @@ type IterationArgs struct {
 	FirstSequence uint64
 	// Optimizer holds the scalars of the update rule, as op.ArgRate and its neighbours
 	// name them, with the weight decay of params that decay.
-	Optimizer [8]float32
+	Optimizer op.Scalars
 	MaxNorm   float32 // of gradients; 0 for no clipping
 	LossScale float32 // what gradients were multiplied by; 0 counts as 1
 }
@@ -52,7 +52,7 @@ func (a *args) set(now, pending IterationArgs) {
 	}
 	a.setDeferred(pending)
 	if a.clip != nil {
-		a.clip.Scalars[op.ArgMaxNorm], a.clip.Scalars[op.ArgScale] = now.MaxNorm, now.LossScale
+		a.clip.Scalars = op.ClipScalars(now.MaxNorm, now.LossScale)
 	}
 }
 

@@ -41,7 +41,7 @@ func clipped(t testing.TB, delayed bool) *plan.Plan {
 // argsOf iteration i: each has rates of its own, and its own limit of the norm.
 func argsOf(i int) executor.IterationArgs {
 	n := executor.IterationArgs{Iteration: uint64(i), MaxNorm: 0.01 * float32(i+1)}
-	n.Optimizer = [8]float32{op.ArgRate: 0.01 / float32(i+1), op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 0.1 * float32(i+1), op.ArgBias2: 0.2}
+	n.Optimizer = op.Scalars{op.ArgRate: 0.01 / float32(i+1), op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 0.1 * float32(i+1), op.ArgBias2: 0.2}
 	return n
 }
 

@@ -80,7 +80,7 @@ func (p played) Close() error { return nil }
 func runs(t *testing.T, e *executor.Executor, n int) (losses []float64, c executor.Counters, routes string) {
 	t.Helper()
 	for i := range n {
-		if err := e.Iterate(context.Background(), executor.IterationArgs{Seed: 7, Iteration: uint64(i), Optimizer: [8]float32{1e-2 / float32(i+1), 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01}}); err != nil {
+		if err := e.Iterate(context.Background(), executor.IterationArgs{Seed: 7, Iteration: uint64(i), Optimizer: [12]float32{1e-2 / float32(i+1), 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01}}); err != nil {
 			t.Fatal(err)
 		}
 		losses = append(losses, e.Loss())

@@ -42,7 +42,7 @@ func TestVerifyRefusesMalformedPrograms(t *testing.T) {
 		{"output nobody makes", "output carry", func(p *Program) { p.Outputs[0].Value = 99 }},
 		{"a type its op does not give", "output 0 is f32[2 5], its rule gives f32[2 4]", func(p *Program) { p.Types[p.Nodes[0].Out[0]] = f32(2, 5) }},
 		{"operands its op refuses", "inner dimensions", func(p *Program) { p.Types[1] = f32(2, 7) }},
-		{"an op that does not exist", "op kind 200 does not exist", func(p *Program) { p.Nodes[0].Kind = op.Kind(200) }},
+		{"an op that does not exist", `unknown op kind "convolve"`, func(p *Program) { p.Nodes[0].Kind = "convolve" }},
 		{"too few outputs", "has 0 outputs, its rule gives 1", func(p *Program) { p.Nodes[2].Out = nil; p.Outputs = nil }},
 		{"a constant too short", "constant c has 12 bytes, its type f32[4] needs 16", func(p *Program) { p.Inputs[2].Data = p.Inputs[2].Data[:12] }},
 		{"a negative dimension", "negative dimension", func(p *Program) { p.Types[1] = f32(-2, 3) }},

@@ -35,6 +35,12 @@ const (
 //	          nothing, row [.. r] f32, col [.. c] f32, clip [2] f32; v [n] f32 instead of row
 //	          and col where w has one dimension
 //	outputs   w, the states, and the low-precision copy of w when Attr.To is set
+const Adafactor Kind = "adafactor"
+
+func init() {
+	Register(Op{Kind: Adafactor, Infer: inferAdafactor, Cost: costAdafactor, InPlace: updateInPlace, Reference: referenceAdafactor, WholeParam: true, Cases: (*CaseList).adafactorCases})
+}
+
 func inferAdafactor(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 0 {
 		return nil, arity(in, 6)
@@ -133,7 +139,7 @@ func referenceAdafactor(c Call, in, out []Array, args Args) {
 }
 
 // referenceSteps changes the squares and gives the steps before their size is bounded.
-func referenceSteps(s shape.Shape, g []float64, clip float64, a [8]float64, squares []Array) []float64 {
+func referenceSteps(s shape.Shape, g []float64, clip float64, a [MaxScalars]float64, squares []Array) []float64 {
 	step := make([]float64, len(g))
 	square := func(i int) float64 { return g[i]*clip*g[i]*clip + a[ArgEps] }
 	take := a[ArgTake]
@@ -176,3 +182,38 @@ func referenceSteps(s shape.Shape, g []float64, clip float64, a [8]float64, squa
 }
 
 func rootMeanSquare(f []float64) float64 { return math.Sqrt(dot(f, f) / float64(len(f))) }
+
+func (l *CaseList) adafactor(dims ...int) {
+	positive := func(a Array, u func(int) float64) {
+		for i := range a.F {
+			a.F[i] = 0.1 + u(i)
+		}
+	}
+	w, g, clip := FilledF32(Spread, dims...), l.X(dims...), Numbers(0.75, 2)
+	var squares []Operand
+	for _, s := range factored(w.Type.Shape) {
+		squares = append(squares, Operand{Type{dtype.F32, s}, positive})
+	}
+	name := w.Type.Shape.String()
+	add := func(what string, attr Attr, args Scalars, kept ...Operand) {
+		in := append([]Operand{w, g}, kept...)
+		l.Add(name+what, Adafactor, attr, append(append(in, squares...), clip)...).Args.Scalars = args
+	}
+	relative := Scalars{ArgRate: 1e-2, ArgTake: 0.4, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1}
+	fixed := Scalars{ArgRate: 1e-2, ArgDecay: 0.1, ArgBeta1: 0.9, ArgTake: 0.2, ArgEps: 1e-30, ArgThreshold: 0.5}
+	add("", Attr{}, relative)
+	add(" at a fixed rate, copy", Attr{To: dtype.BF16}, fixed)
+	w.Type.DType = dtype.BF16
+	add(" bf16", Attr{}, relative)
+	w.Type.DType = dtype.F32
+	add(" first iteration", Attr{}, Scalars{ArgRate: 1e-2, ArgTake: 1, ArgEps: 1e-30, ArgLeastScale: 1e-3, ArgThreshold: 1})
+	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
+		add(" with a mean in "+kept.String(), Attr{}, fixed, SpreadAs(kept, dims...))
+	}
+}
+
+func (l *CaseList) adafactorCases() {
+	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
+		l.adafactor(dims...)
+	}
+}

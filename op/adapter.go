@@ -13,6 +13,12 @@ import (
 //	output    [out]
 //
 // It is a constant to gradients, as the method defines it.
+const InverseNorm Kind = "inverse_norm"
+
+func init() {
+	Register(Op{Kind: InverseNorm, Infer: inferInverseNorm, Cost: costInverseNorm, Reference: referenceInverseNorm, Cases: (*CaseList).inverseNorm})
+}
+
 func inferInverseNorm(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 3); err != nil {
 		return nil, err
@@ -59,4 +65,14 @@ func referenceInverseNorm(c Call, in, out []Array, _ Args) {
 			out[0].F[o] = 1 / math.Sqrt(sum)
 		}
 	}
+}
+
+func (l *CaseList) inverseNorm() {
+	for _, rank := range []int{1, 5} {
+		rows := Attr{TransB: true, Scale: 1.5}
+		l.Add(fmt.Sprintf("out in, rank %d", rank), InverseNorm, rows, l.X(7, 33), l.X(rank, 33), l.X(7, rank))
+		l.Add(fmt.Sprintf("in out, rank %d", rank), InverseNorm, Attr{Scale: 0.5}, l.X(33, 7), l.X(rank, 33), l.X(7, rank))
+	}
+	l.Add("zeros", InverseNorm, Attr{TransB: true, Scale: 1}, l.Constant(0, 2, 4), l.Constant(0, 1, 4), l.X(2, 1))
+	l.Add("129x257", InverseNorm, Attr{TransB: true, Scale: 2}, l.X(129, 257), l.X(8, 257), l.X(129, 8)).Large = true
 }

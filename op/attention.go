@@ -7,30 +7,15 @@ import (
 	"spillway/shape"
 )
 
-// Rope: rotates pairs (i, i+R/2) of the first R = 2·len(freq) elements of each of
-// Attr.Heads heads by position·freq[i], and multiplies those by Attr.Scale (the
-// attention factor of scaled ropes; 0 counts as 1). Inverse turns back and multiplies
-// by the same factor: the gradient. The angle is the float32 product of position
-// and frequency, as models were trained with.
-//
-//	operands  x [B T H·D], positions [B T] i32, freq [R/2] f32
-func inferRope(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
-	if err := check(float(in, 0), ids(in, 1), rank(in, 0, 2)); err != nil {
-		return nil, err
-	}
-	x := in[0].Shape
-	switch {
-	case !x[:len(x)-1].Equal(in[1].Shape):
-		return nil, fmt.Errorf("positions %v do not fit %v", in[1], in[0])
-	case a.Heads < 1 || x.Last()%a.Heads != 0:
-		return nil, fmt.Errorf("%d heads do not divide %v", a.Heads, in[0])
-	case in[2].DType != dtype.F32 || len(in[2].Shape) != 1 || 2*in[2].Shape[0] > x.Last()/a.Heads:
-		return nil, fmt.Errorf("frequencies %v do not fit heads of %d elements", in[2], x.Last()/a.Heads)
-	}
-	return []Type{in[0]}, nil
+func init() {
+	Register(Op{Kind: Attention, Infer: inferAttention, Cost: costAttention, Reference: referenceAttention, Sizes: attentionSizes, Cases: (*CaseList).attention})
+	Register(Op{Kind: AttentionGrad, Infer: inferAttentionGrad, Cost: costAttentionGrad, Reference: referenceAttentionGrad, Sizes: attentionSizes,
+		Workspace: func(c Call) int64 { return c.In[4].Bytes() }}) // of each row, the dot product of o and do
+}
+
+// attentionSizes are key positions, heads of all samples, and the width of a head.
+func attentionSizes(c Call) [3]int64 {
+	return [3]int64{c.In[1].Shape[1], c.In[0].Shape[0] * c.Attr.Heads, c.In[0].Shape[2] / c.Attr.Heads}
 }
 
 // Attention: o = softmax(scale·q·kᵀ + mask)·v per head, never holding the scores.
@@ -49,6 +34,8 @@ func inferRope(a Attr, in []Type) ([]Type, error) {
 //	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32, mask [T S] f32
 //	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials,
 //	          -inf for a query that sees no key
+const Attention Kind = "attention"
+
 func inferAttention(a Attr, in []Type) ([]Type, error) {
 	if err := attentionOperands(a, in, 3); err != nil {
 		return nil, err
@@ -59,6 +46,8 @@ func inferAttention(a Attr, in []Type) ([]Type, error) {
 
 // AttentionGrad: operands q, k, v, o, lse, do, then the optional ones of
 // Attention; outputs dq, dk, dv. The sum into each element has one fixed order.
+const AttentionGrad Kind = "attention_grad"
+
 func inferAttentionGrad(a Attr, in []Type) ([]Type, error) {
 	if err := attentionOperands(a, in, 6); err != nil {
 		return nil, err

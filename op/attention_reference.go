@@ -2,29 +2,6 @@ package op
 
 import "math"
 
-func referenceRope(c Call, in, out []Array, _ Args) {
-	half := len(in[2].F)
-	scale := c.Attr.Scale
-	if scale == 0 {
-		scale = 1
-	}
-	head := c.In[0].Shape.Last() / c.Attr.Heads
-	y := rows(out[0].F, head)
-	for n, x := range rows(in[0].F, head) {
-		copy(y[n], x)
-		position := in[1].I[int64(n)/c.Attr.Heads]
-		for i := range half {
-			angle := float64(float32(position) * float32(in[2].F[i]))
-			if c.Attr.Inverse {
-				angle = -angle
-			}
-			sin, cos := math.Sincos(angle)
-			y[n][i] = scale * (x[i]*cos - x[i+half]*sin)
-			y[n][i+half] = scale * (x[i+half]*cos + x[i]*sin)
-		}
-	}
-}
-
 // attention is one call with its operands told apart.
 type attention struct {
 	Call

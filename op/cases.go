@@ -90,25 +90,18 @@ type CaseList struct {
 // Cases lists all cases with activations and weights of type d.
 func Cases(d dtype.Type) []Case {
 	l := &CaseList{DType: d}
-	l.matMul()
-	l.quantizedMatmul()
-	l.inverseNorm()
-	l.embedding()
-	l.elementwise()
-	l.functions()
-	l.rearranging()
-	l.norms()
-	l.rope()
-	l.attention()
-	l.losses()
-	l.updates()
+	for _, kind := range Kinds() {
+		if o := registry[kind]; o.Cases != nil {
+			o.Cases(l)
+		}
+	}
 	return l.all
 }
 
 // add makes a case. One its rule refuses has no outputs, which the tests of this
 // package report.
 func (l *CaseList) Add(name string, kind Kind, attr Attr, in ...Operand) *Case {
-	c := Case{Name: kind.String() + "/" + name, Args: Args{Key: 0x5eed, Row: 3}}
+	c := Case{Name: string(kind) + "/" + name, Args: Args{Key: 0x5eed, Row: 3}}
 	types := make([]Type, len(in))
 	for i, o := range in {
 		types[i] = o.Type

@@ -2,50 +2,29 @@ package op
 
 import (
 	"fmt"
-	"slices"
 
-	"spillway/shape"
+	"spillway/dtype"
 )
 
-// Func is a function of one number.
-type Func uint8
-
-// The functions of Unary and Gated.
+// The elementwise ops without a function. The second operand of Add and Mul may be
+// smaller: its shape is then the end of the first's, and it is repeated over the outer
+// dimensions.
 const (
-	NoFunc Func = iota
-	ReLU
-	GELU     // exact: x·Φ(x)
-	GELUTanh // the tanh approximation
-	SiLU
-	Tanh
-	Sigmoid
-	funcs
+	Copy  Kind = "copy"  // y = x
+	Scale Kind = "scale" // y = Attr.Scale·x
+	Add   Kind = "add"   // z = x + y
+	Mul   Kind = "mul"   // z = x·y
+	Cast  Kind = "cast"  // the same numbers in element type Attr.To
 )
 
-var funcNames = [funcs]string{"", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}
-
-// String is the name in plans.
-func (f Func) String() string {
-	if f >= funcs {
-		return fmt.Sprintf("func(%d)", uint8(f))
-	}
-	return funcNames[f]
+func init() {
+	Register(Op{Kind: Copy, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
+	Register(Op{Kind: Scale, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
+	Register(Op{Kind: Add, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
+	Register(Op{Kind: Mul, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
+	Register(Op{Kind: Cast, Infer: inferCast, Reference: referenceCopy})
 }
 
-// MarshalText writes the name.
-func (f Func) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
-
-// UnmarshalText reads the name.
-func (f *Func) UnmarshalText(b []byte) error {
-	i := slices.Index(funcNames[:], string(b))
-	if i < 0 {
-		return fmt.Errorf("unknown function %q", b)
-	}
-	*f = Func(i)
-	return nil
-}
-
-// Copy: y = x; with Accumulate y += x. Scale: y = Attr.Scale·x.
 func inferCopy(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
@@ -53,8 +32,6 @@ func inferCopy(a Attr, in []Type) ([]Type, error) {
 	return []Type{in[0]}, float(in, 0)
 }
 
-// Add and Mul: elementwise; the second operand may be smaller, its shape being
-// the end of the first's, and is then repeated over the outer dimensions.
 func inferBroadcast(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, err
@@ -67,62 +44,6 @@ func inferBroadcast(a Attr, in []Type) ([]Type, error) {
 	return []Type{x}, float(in, 0, 1)
 }
 
-// Unary: y = f(x).
-func inferUnary(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	return []Type{in[0]}, check(float(in, 0), known(a.Func))
-}
-
-// UnaryGrad: dx = dy·f'(x). Operands x, dy.
-func inferUnaryGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
-	return []Type{in[0]}, check(float(in, 0), same(in, 0, 1), known(a.Func))
-}
-
-// Gated: y = f(gate)·up. Operands gate, up.
-func inferGated(a Attr, in []Type) ([]Type, error) { return inferUnaryGrad(a, in) }
-
-// GatedGrad: operands gate, up, dy; outputs dgate, dup.
-func inferGatedGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
-	return []Type{in[0], in[1]}, check(float(in, 0), same(in, 0, 1), same(in, 0, 2), known(a.Func))
-}
-
-func known(f Func) error {
-	if f == NoFunc || f >= funcs {
-		return fmt.Errorf("has no function %v", f)
-	}
-	return nil
-}
-
-// costUnary counts twelve operations per element: an exponential and a division.
-func costUnary(c Call) Cost { return Cost{Flops: 12 * float64(c.Out[0].Shape.Elements())} }
-
-// Dropout: y = x/(1-p) where a random number of (key, stream, position) is at
-// least p, else 0. It is its own gradient. Element i of sample s (the first
-// dimension counts samples, Args.Row is the first one's global index) uses
-// Uniform(key, stream, (Row+s)·elements per sample + i), compared with p as float32.
-func inferDropout(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	return []Type{in[0]}, check(float(in, 0), rank(in, 0, 1), probability(a.Prob))
-}
-
-func probability(p float64) error {
-	if !(p >= 0 && p < 1) {
-		return fmt.Errorf("drop probability is %v, want 0 ≤ p < 1", p)
-	}
-	return nil
-}
-
-// Cast: the same numbers in another element type.
 func inferCast(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
@@ -133,70 +54,27 @@ func inferCast(a Attr, in []Type) ([]Type, error) {
 	return []Type{{a.To, in[0].Shape}}, float(in, 0)
 }
 
-// Dequantize: a coded weight as plain numbers; package quant says what its bytes mean.
-// The numbers are products in f32, rounded once more where Attr.To is narrower.
-func inferDequantize(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
+func (l *CaseList) elementwise() {
+	for _, dims := range [][]int{{1}, {3, 33}, {2, 5, 7}, {67, 129}} {
+		name := fmt.Sprint(dims)
+		l.Both(name, Copy, Attr{}, l.X(dims...))
+		l.Both(name, Scale, Attr{Scale: -1.7}, l.X(dims...))
+		l.Both(name, Add, Attr{}, l.X(dims...), l.X(dims...))
+		l.Both(name, Mul, Attr{}, l.X(dims...), l.X(dims...))
 	}
-	if err := check(quantized(in, 0), rank(in, 0, 1)); err != nil {
-		return nil, err
+	for _, kind := range []Kind{Add, Mul} {
+		l.Both("vector over rows", kind, Attr{}, l.X(2, 3, 19), l.X(19))
+		l.Both("matrix over samples", kind, Attr{}, l.X(4, 3, 5), l.X(3, 5))
+		l.Both("1 element over all", kind, Attr{}, l.X(4, 1), l.X(1))
 	}
-	if !a.To.Float() || a.To.Block() {
-		return nil, fmt.Errorf("to %v, want a plain real type", a.To)
+	for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+		l.Add("to "+to.String(), Cast, Attr{To: to}, l.X(3, 37))
 	}
-	return []Type{{a.To, in[0].Shape}}, nil
 }
 
-// Split: cuts the last dimension into parts of Attr.Sizes.
-func inferSplit(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	if err := check(float(in, 0), rank(in, 0, 1)); err != nil {
-		return nil, err
-	}
-	var sum int64
-	out := make([]Type, len(a.Sizes))
-	for i, n := range a.Sizes {
-		if n <= 0 {
-			return nil, fmt.Errorf("part %d has size %d", i, n)
-		}
-		sum += n
-		out[i] = Type{in[0].DType, in[0].Shape.WithLast(n)}
-	}
-	if sum != in[0].Shape.Last() {
-		return nil, fmt.Errorf("parts %v add up to %d, the last dimension of %v is %d", a.Sizes, sum, in[0], in[0].Shape.Last())
-	}
-	return out, nil
-}
-
-// Concat: joins operands along the last dimension; the inverse of Split.
-func inferConcat(a Attr, in []Type) ([]Type, error) {
-	if len(in) == 0 {
-		return nil, fmt.Errorf("takes operands")
-	}
-	var sum int64
-	for i, t := range in {
-		if t.DType != in[0].DType || len(t.Shape) == 0 || !t.Shape[:len(t.Shape)-1].Equal(in[0].Shape[:len(in[0].Shape)-1]) {
-			return nil, fmt.Errorf("operand %d is %v beside %v: only the last dimension may differ", i, t, in[0])
-		}
-		sum += t.Shape.Last()
-	}
-	return []Type{{in[0].DType, in[0].Shape.WithLast(sum)}}, float(in, 0)
-}
-
-// SumRows: sums over the outer dimensions and keeps the Attr.Keep inner ones; the
-// gradient of a broadcast.
-func inferSumRows(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	cut := int64(len(in[0].Shape)) - a.InnerDims
-	if a.InnerDims < 1 || cut < 0 {
-		return nil, fmt.Errorf("keeps %d dimensions of %v", a.InnerDims, in[0])
-	}
-	return []Type{{in[0].DType, shape.Shape(in[0].Shape[cut:])}}, float(in, 0)
-}
-
-func costSumRows(c Call) Cost { return Cost{Flops: float64(c.In[0].Shape.Elements())} }
+var (
+	referenceCopy  = each(func(c Call, x []float64) float64 { return x[0] })
+	referenceAdd   = each(func(c Call, x []float64) float64 { return x[0] + x[1] })
+	referenceMul   = each(func(c Call, x []float64) float64 { return x[0] * x[1] })
+	referenceScale = each(func(c Call, x []float64) float64 { return c.Attr.Scale * x[0] })
+)

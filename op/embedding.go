@@ -12,6 +12,14 @@ import (
 //	output    [shape(ids) D]
 //
 // An id outside the table is an error when the batch is made; kernels clamp.
+const Embedding Kind = "embedding"
+
+func init() {
+	Register(Op{Kind: Embedding, Infer: inferEmbedding, Cost: costEmbedding, Reference: referenceEmbedding, Cases: (*CaseList).embedding,
+		IDs: func(c Call) IDs { return IDs{Operand: 0, Count: c.In[1].Shape[0]} }})
+	Register(Op{Kind: EmbeddingGrad, Infer: inferEmbeddingGrad, Cost: costEmbeddingGrad, Accumulates: firstOutput, Reference: referenceEmbeddingGrad})
+}
+
 func inferEmbedding(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, err
@@ -27,6 +35,8 @@ func inferEmbedding(a Attr, in []Type) ([]Type, error) {
 //
 //	operands  ids, dy [shape(ids) D]
 //	output    [V D]
+const EmbeddingGrad Kind = "embedding_grad"
+
 func inferEmbeddingGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, err
@@ -74,3 +84,12 @@ func referenceEmbeddingGrad(c Call, in, out []Array, _ Args) {
 }
 
 func clamp(id int32, rows int) int { return min(max(int(id), 0), rows-1) }
+
+func (l *CaseList) embedding() {
+	l.Add("2x3", Embedding, Attr{}, Below(7, 2, 3), l.X(7, 5))
+	l.Add("1 id", Embedding, Attr{}, Below(3, 1), l.X(3, 33))
+	l.Add("4x65", Embedding, Attr{}, Below(50, 4, 65), l.X(50, 24)).Large = true
+	l.Both("2x3", EmbeddingGrad, Attr{Rows: 7}, Below(7, 2, 3), l.X(2, 3, 5))
+	l.Both("one row many times", EmbeddingGrad, Attr{Rows: 2}, Below(1, 1, 17), l.X(1, 17, 9))
+	l.Add("4x65", EmbeddingGrad, Attr{Rows: 50}, Below(50, 4, 65), l.X(4, 65, 24)).Large = true
+}

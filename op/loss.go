@@ -8,11 +8,52 @@ import (
 // Ignored is the target that counts for nothing.
 const IgnoreIndex = -100
 
+func init() {
+	Register(Op{Kind: LinearCrossEntropy, Infer: inferLinearCrossEntropy, Cost: costLinearCrossEntropy, Reference: referenceLinearCrossEntropy,
+		Sizes: linearLossSizes, Workspace: linearLossWorkspace, IDs: linearLossTargets, Cases: (*CaseList).losses})
+	Register(Op{Kind: LinearCrossEntropyGrad, Infer: inferLinearCrossEntropyGrad, Cost: costLinearCrossEntropyGrad, Reference: referenceLinearCrossEntropyGrad,
+		Sizes: linearLossSizes, Workspace: linearLossWorkspace, IDs: linearLossTargets, Accumulates: linearLossParams})
+	Register(Op{Kind: CrossEntropy, Infer: inferCrossEntropy, Cost: costCrossEntropy, Reference: referenceCrossEntropy, IDs: lossTargets})
+	Register(Op{Kind: CrossEntropyGrad, Infer: inferCrossEntropyGrad, Cost: costCrossEntropy, Reference: referenceCrossEntropyGrad, IDs: lossTargets})
+	Register(Op{Kind: MeanSquare, Infer: inferMeanSquare, Cost: costCrossEntropy, Reference: referenceMeanSquare})
+	Register(Op{Kind: MeanSquareGrad, Infer: inferMeanSquareGrad, Reference: referenceMeanSquareGrad})
+}
+
+// linearLossParams: the third output, behind loss and dx, is the gradient of the weight.
+func linearLossParams(a Attr) []int {
+	if a.InputOnly {
+		return nil
+	}
+	return []int{2}
+}
+
+// linearLossSizes are rows, vocabulary and width.
+func linearLossSizes(c Call) [3]int64 {
+	return [3]int64{c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]}
+}
+
+// linearLossRows is how many rows of logits a fused loss holds at once, in f32.
+const linearLossRows = 1024
+
+func linearLossWorkspace(c Call) int64 {
+	return min(c.In[0].Shape.Rows(), linearLossRows) * c.In[1].Shape[0] * 4
+}
+
+func linearLossTargets(c Call) IDs {
+	return IDs{Operand: 2, Count: c.In[1].Shape[0], AllowsIgnored: true}
+}
+
+func lossTargets(c Call) IDs {
+	return IDs{Operand: 1, Count: c.In[0].Shape.Last(), AllowsIgnored: true}
+}
+
 // LinearCrossEntropy: scale · Σ -log softmax(x·Wᵀ)[target] over rows whose target
 // is not Ignored. The logits are never held whole.
 //
 //	operands  x [N D], W [V D], targets [N] i32, scale [1] f32
 //	output    loss [1] f32
+const LinearCrossEntropy Kind = "linear_cross_entropy"
+
 func inferLinearCrossEntropy(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
@@ -23,6 +64,8 @@ func inferLinearCrossEntropy(a Attr, in []Type) ([]Type, error) {
 // LinearCrossEntropyGrad: operands x, W, targets, scale, dloss [1]; outputs loss,
 // dx, dW. It computes the loss too, in the same pass over the logits, so that
 // training never runs LinearCrossEntropy.
+const LinearCrossEntropyGrad Kind = "linear_cross_entropy_grad"
+
 func inferLinearCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 5); err != nil {
 		return nil, err
@@ -58,6 +101,8 @@ func rowsMatch(in []Type, t int) error {
 //
 //	operands  logits [N V], targets [N] i32, scale [1]
 //	output    loss [1]
+const CrossEntropy Kind = "cross_entropy"
+
 func inferCrossEntropy(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 3); err != nil {
 		return nil, err
@@ -66,6 +111,8 @@ func inferCrossEntropy(a Attr, in []Type) ([]Type, error) {
 }
 
 // CrossEntropyGrad: operands logits, targets, scale, dloss; output dlogits.
+const CrossEntropyGrad Kind = "cross_entropy_grad"
+
 func inferCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
@@ -77,6 +124,8 @@ func inferCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
 //
 //	operands  x, target, scale [1]
 //	output    loss [1]
+const MeanSquare Kind = "mean_square"
+
 func inferMeanSquare(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 3); err != nil {
 		return nil, err
@@ -85,6 +134,8 @@ func inferMeanSquare(a Attr, in []Type) ([]Type, error) {
 }
 
 // MeanSquareGrad: operands x, target, scale, dloss; output dx.
+const MeanSquareGrad Kind = "mean_square_grad"
+
 func inferMeanSquareGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 4); err != nil {
 		return nil, err
@@ -195,5 +246,58 @@ func referenceMeanSquare(c Call, in, out []Array, _ Args) {
 func referenceMeanSquareGrad(c Call, in, out []Array, _ Args) {
 	for i, x := range in[0].F {
 		out[0].F[i] = 2 * in[2].F[0] * in[3].F[0] * (x - in[1].F[i])
+	}
+}
+
+// targets are classes, every third one ignored if some are.
+func targets(classes int, some bool, dims ...int) Operand {
+	return Integers(func(i int, u float64) int32 {
+		if some && i%3 == 1 {
+			return IgnoreIndex
+		}
+		return int32(u * float64(classes))
+	}, dims...)
+}
+
+func (l *CaseList) losses() {
+	scale, seed := scalar(0.25), scalar(1.5)
+	ignored := Integers(func(int, float64) int32 { return IgnoreIndex }, 4)
+	l.linearLoss("9x6x11", l.X(9, 6), l.X(11, 6), targets(11, true, 9), false)
+	l.linearLoss("samples", l.X(2, 4, 6), l.X(7, 6), targets(7, false, 2, 4), false)
+	l.linearLoss("1 row", l.X(1, 33), l.X(17, 33), targets(17, false, 1), false)
+	l.linearLoss("1 class", l.X(3, 5), l.X(1, 5), targets(1, false, 3), false)
+	l.linearLoss("all ignored", l.X(4, 5), l.X(9, 5), ignored, false)
+	l.linearLoss("sure", l.Sized(8, 5, 16), l.Sized(8, 13, 16), targets(13, true, 5), false)
+	l.linearLoss("67x33x1025", l.X(67, 33), l.X(1025, 33), targets(1025, true, 67), true)
+	for _, c := range []struct {
+		name           string
+		logits, target Operand
+	}{
+		{"9x11", l.X(9, 11), targets(11, true, 9)},
+		{"samples", l.Sized(4, 2, 4, 7), targets(7, true, 2, 4)},
+		{"1 row", l.X(1, 129), targets(129, false, 1)},
+		{"all ignored", l.X(4, 5), ignored},
+		{"sure", l.Sized(60, 5, 13), targets(13, false, 5)},
+	} {
+		l.Add(c.name, CrossEntropy, Attr{}, c.logits, c.target, scale)
+		l.Add(c.name, CrossEntropyGrad, Attr{}, c.logits, c.target, scale, seed)
+	}
+	for _, dims := range [][]int{{3, 7}, {1}, {2, 5, 33}} {
+		x := l.X(dims...)
+		name := x.Type.Shape.String()
+		l.Add(name, MeanSquare, Attr{}, x, x, scale)
+		l.Add(name, MeanSquareGrad, Attr{}, x, x, scale, seed)
+	}
+}
+
+// linearLoss adds a loss and the forms of its gradient.
+func (l *CaseList) linearLoss(name string, x, w, target Operand, big bool) {
+	scale, seed := scalar(0.25), scalar(1.5)
+	l.Add(name, LinearCrossEntropy, Attr{}, x, w, target, scale).Large = big
+	for _, form := range []struct {
+		name string
+		attr Attr
+	}{{"", Attr{}}, {" accumulate", Attr{Accumulate: true}}, {" input only", Attr{InputOnly: true}}} {
+		l.Add(name+form.name, LinearCrossEntropyGrad, form.attr, x, w, target, scale, seed).Large = big
 	}
 }

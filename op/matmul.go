@@ -14,6 +14,17 @@ import (
 //	output    [outer(A) N], or [M N] with TransA
 //
 // A linear layer is TransB with W [out in]; its gradients are dy·W and dyᵀ·x.
+const MatMul Kind = "matmul"
+
+func init() {
+	Register(Op{Kind: MatMul, Infer: inferMatMul, Cost: costMatMul, Accumulates: matMulAccumulates, Reference: referenceMatMul,
+		Sizes: func(c Call) [3]int64 {
+			m, n, k := c.MatMulDims()
+			return [3]int64{m, n, k}
+		},
+		Cases: (*CaseList).matMul})
+}
+
 func inferMatMul(a Attr, in []Type) ([]Type, error) {
 	want := 2
 	if a.Bias || a.Plus {
@@ -104,4 +115,33 @@ func strides(trans bool, rows, columns int64) [2]int64 {
 		return [2]int64{1, rows}
 	}
 	return [2]int64{columns, 1}
+}
+
+func (l *CaseList) matMul() {
+	for _, trans := range []Attr{{}, {TransB: true}, {TransA: true}, {TransA: true, TransB: true}} {
+		a, b := [2]int{5, 7}, [2]int{7, 3}
+		if trans.TransA {
+			a = [2]int{7, 5}
+		}
+		if trans.TransB {
+			b = [2]int{3, 7}
+		}
+		l.Both(fmt.Sprintf("5x3x7 %v %v", trans.TransA, trans.TransB), MatMul, trans, l.X(a[0], a[1]), l.X(b[0], b[1]))
+	}
+	l.Add("1x1x1", MatMul, Attr{}, l.X(1, 1), l.X(1, 1))
+	l.Add("1 row", MatMul, Attr{TransB: true}, l.X(1, 64), l.X(33, 64))
+	l.Add("1 column", MatMul, Attr{TransB: true}, l.X(19, 17), l.X(1, 17))
+	l.Add("outer product", MatMul, Attr{}, l.X(9, 1), l.X(1, 35))
+	l.Add("vector", MatMul, Attr{TransB: true}, l.X(6), l.X(4, 6))
+	l.Add("linear bias", MatMul, Attr{TransB: true, Bias: true}, l.X(2, 3, 5), l.X(4, 5), l.X(4))
+	l.Add("conv1d bias", MatMul, Attr{Bias: true}, l.X(2, 3, 5), l.X(5, 4), l.X(4))
+	l.Both("weight gradient", MatMul, Attr{TransA: true}, l.X(2, 3, 5), l.X(2, 3, 4))
+	l.Both("bias", MatMul, Attr{TransB: true, Bias: true}, l.X(5, 8), l.X(16, 8), l.X(16))
+	l.Add("plus", MatMul, Attr{TransB: true, Plus: true}, l.X(2, 3, 5), l.X(4, 5), l.X(2, 3, 4))
+	l.Add("plus transposed", MatMul, Attr{TransA: true, Plus: true}, l.X(7, 5), l.X(7, 3), l.X(5, 3))
+	l.Add("300x520x16 plus", MatMul, Attr{TransB: true, Plus: true}, l.X(300, 16), l.X(520, 16), l.X(300, 520))
+	l.Add("129x65x257", MatMul, Attr{TransB: true}, l.X(129, 257), l.X(65, 257)).Large = true
+	l.Add("129x65x257 in out", MatMul, Attr{}, l.X(129, 257), l.X(257, 65)).Large = true
+	l.Add("257x65x129 weight gradient", MatMul, Attr{TransA: true, Accumulate: true}, l.X(129, 257), l.X(129, 65)).Large = true
+	l.Add("64x96x1024", MatMul, Attr{TransB: true, Bias: true}, l.X(64, 1024), l.X(96, 1024), l.X(96)).Large = true
 }

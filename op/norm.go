@@ -5,10 +5,31 @@ import (
 	"math"
 )
 
+func init() {
+	Register(Op{Kind: RMSNorm, Infer: inferRMSNorm, Cost: costNorm, Reference: referenceRMSNorm, Cases: (*CaseList).norms})
+	Register(Op{Kind: RMSNormGrad, Infer: inferRMSNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceRMSNormGrad})
+	Register(Op{Kind: LayerNorm, Infer: inferLayerNorm, Cost: costNorm, Reference: referenceLayerNorm})
+	Register(Op{Kind: LayerNormGrad, Infer: inferLayerNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceLayerNormGrad})
+}
+
+// normParams lists the outputs of a norm's gradient that belong to weight and bias; the
+// first output is the gradient of x.
+func normParams(a Attr) []int {
+	switch {
+	case a.InputOnly:
+		return nil
+	case a.Bias:
+		return []int{1, 2}
+	}
+	return []int{1}
+}
+
 // RMSNorm: y = x / sqrt(mean(x²) + eps) · w over groups of len(w) elements of the
 // last dimension (one group per head when w is a head norm).
 //
 //	operands  x, w [G] with G dividing the last dimension
+const RMSNorm Kind = "rms_norm"
+
 func inferRMSNorm(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 2); err != nil {
 		return nil, err
@@ -17,6 +38,8 @@ func inferRMSNorm(a Attr, in []Type) ([]Type, error) {
 }
 
 // RMSNormGrad: operands x, w, dy; outputs dx, dw.
+const RMSNormGrad Kind = "rms_norm_grad"
+
 func inferRMSNormGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 3); err != nil {
 		return nil, err
@@ -30,6 +53,8 @@ func inferRMSNormGrad(a Attr, in []Type) ([]Type, error) {
 // LayerNorm: y = (x - mean) / sqrt(var + eps) · w (+ b with Attr.Bias).
 //
 //	operands  x, w [D], b [D]
+const LayerNorm Kind = "layer_norm"
+
 func inferLayerNorm(a Attr, in []Type) ([]Type, error) {
 	want := 2
 	if a.Bias {
@@ -47,6 +72,8 @@ func inferLayerNorm(a Attr, in []Type) ([]Type, error) {
 }
 
 // LayerNormGrad: operands x, w, dy; outputs dx, dw, and db with Attr.Bias.
+const LayerNormGrad Kind = "layer_norm_grad"
+
 func inferLayerNormGrad(a Attr, in []Type) ([]Type, error) {
 	if err := arity(in, 3); err != nil {
 		return nil, err
@@ -173,3 +200,40 @@ func moments(x []float64, eps float64) (mean, inverse float64) {
 }
 
 func inverseRoot(square, eps float64) float64 { return 1 / math.Sqrt(square+eps) }
+
+func (l *CaseList) norms() {
+	eps := Attr{Eps: 1e-5}
+	for _, n := range []struct {
+		name    string
+		x, w    []int
+		perHead bool
+	}{
+		{"3x5x7", []int{3, 5, 7}, []int{7}, false},
+		{"1 row", []int{1, 64}, []int{64}, false},
+		{"9x257", []int{9, 257}, []int{257}, false},
+		{"per head", []int{2, 3, 24}, []int{8}, true},
+	} {
+		x, w := l.X(n.x...), l.X(n.w...)
+		l.Add(n.name, RMSNorm, eps, x, w)
+		l.norm(n.name, RMSNormGrad, eps, x, w, x)
+		if n.perHead {
+			continue
+		}
+		biased := Attr{Eps: 1e-5, Bias: true}
+		l.Add(n.name, LayerNorm, eps, x, w)
+		l.Add(n.name+" bias", LayerNorm, biased, x, w, w)
+		l.norm(n.name, LayerNormGrad, eps, x, w, x)
+		l.norm(n.name+" bias", LayerNormGrad, biased, x, w, x)
+	}
+	l.Add("equal elements", LayerNorm, eps, l.Constant(0.5, 2, 16), l.X(16))
+	l.Add("equal elements", LayerNormGrad, eps, l.Constant(0.5, 2, 16), l.X(16), l.X(2, 16))
+	l.Add("zeros", RMSNorm, eps, l.Constant(0, 2, 16), l.X(16))
+	l.Add("small", RMSNorm, Attr{Eps: 1e-6}, l.Sized(1e-3, 2, 16), l.X(16))
+}
+
+// norm adds the three forms of a norm's gradient.
+func (l *CaseList) norm(name string, kind Kind, a Attr, in ...Operand) {
+	l.Both(name, kind, a, in...)
+	a.InputOnly = true
+	l.Add(name+" input only", kind, a, in...)
+}

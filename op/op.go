@@ -89,6 +89,8 @@ type Attr struct {
 	To dtype.Type `json:"to,omitempty"`
 	// Shape is the full shape of what Dequantize makes.
 	Shape shape.Shape `json:"shape,omitempty"`
+	// Extra holds the attributes of ops that a program adds, by names of its own.
+	Extra map[string]float64 `json:"extra,omitempty"`
 	// Nesterov selects that form of momentum in SGD.
 	Nesterov bool `json:"nesterov,omitempty"`
 	// Decoupled: weight decay shrinks the weight (AdamW) instead of joining the
@@ -106,7 +108,7 @@ type Call struct {
 
 // String prints "matmul(f32[8 16], f32[32 16]) f32[8 32]".
 func (c Call) String() string {
-	s := c.Kind.String() + "("
+	s := string(c.Kind) + "("
 	for i, t := range c.In {
 		if i > 0 {
 			s += ", "
@@ -127,9 +129,16 @@ type Args struct {
 	// Row is the global index of the batch's first sample, so that a sample
 	// meets the same random numbers however the batch is split.
 	Row uint64
-	// F are scalars of an op, named in its file: learning rate and so on.
-	Scalars [8]float32
+	// Scalars are the numbers an op reads beside its operands, under the names that
+	// Op.Scalars lists: the learning rate and so on.
+	Scalars Scalars
 }
+
+// MaxScalars is how many scalars an op can have.
+const MaxScalars = 12
+
+// Scalars are the numbers of one launch, in the order of Op.Scalars.
+type Scalars [MaxScalars]float32
 
 // Cost is what a call takes from a device: arithmetic and memory traffic.
 type Cost struct {
@@ -142,7 +151,7 @@ type Cost struct {
 
 // Make applies the shape rule of a kind and returns the complete call.
 func Make(kind Kind, attr Attr, in ...Type) (Call, error) {
-	d, err := kind.def()
+	o, err := kind.def()
 	if err != nil {
 		return Call{}, err
 	}
@@ -151,7 +160,7 @@ func Make(kind Kind, attr Attr, in ...Type) (Call, error) {
 			return Call{}, fmt.Errorf("%s: operand %d: %w", kind, i, err)
 		}
 	}
-	out, err := d.infer(attr, in)
+	out, err := o.Infer(attr, in)
 	if err != nil {
 		return Call{}, fmt.Errorf("%s: %w", kind, err)
 	}
@@ -179,17 +188,17 @@ func (c Call) Check() error {
 // output element.
 func (c Call) Cost() Cost {
 	cost := Cost{Bytes: c.Traffic()}
-	d, err := c.Kind.def()
+	o, err := c.Kind.def()
 	if err != nil {
 		return cost
 	}
-	if d.cost == nil {
+	if o.Cost == nil {
 		for _, t := range c.Out {
 			cost.Flops += float64(t.Shape.Elements())
 		}
 		return cost
 	}
-	made := d.cost(c)
+	made := o.Cost(c)
 	if made.Bytes != 0 {
 		cost.Bytes = made.Bytes
 	}
@@ -210,15 +219,35 @@ func (c Call) Traffic() (n int64) {
 // InPlace lists, for each output that is the same memory as an operand, that
 // operand; nil for calls that write to memory of their own.
 func (c Call) InPlace() []int {
-	switch {
-	case c.Kind == Adam:
-		return []int{0, 2, 3}
-	case c.Kind == SGD && len(c.In) == 3:
-		return []int{0}
-	case c.Kind == SGD, c.Kind == Lion:
-		return []int{0, 2}
-	case c.Kind == Adafactor:
-		return []int{0, 2, 3, 4}[:len(c.In)-2]
+	o, err := c.Kind.def()
+	if err != nil || o.InPlace == nil {
+		return nil
 	}
-	return nil
+	return o.InPlace(c)
+}
+
+// Workspace is the scratch memory, in bytes, that a good kernel for the call needs.
+func (c Call) Workspace() int64 {
+	o, err := c.Kind.def()
+	if err != nil || o.Workspace == nil {
+		return 0
+	}
+	return o.Workspace(c)
+}
+
+// IDs describes the operand of a call that names rows of a table or classes.
+type IDs struct {
+	Operand       int
+	Count         int64 // ids run from 0 up to this
+	AllowsIgnored bool  // IgnoreIndex is allowed too
+}
+
+// IDs of a call; ok is false where it has none. Kernels clamp ids that are outside,
+// so whoever makes batches must look.
+func (c Call) IDs() (ids IDs, ok bool) {
+	o, err := c.Kind.def()
+	if err != nil || o.IDs == nil {
+		return IDs{}, false
+	}
+	return o.IDs(c), true
 }

@@ -13,7 +13,7 @@ type reference func(c Call, in, out []Array, args Args)
 // Outputs hold what Attr.Accumulate adds to; they may be the operands themselves
 // where the op updates in place.
 func (c Call) Reference(in, out []Array, args Args) error {
-	d, err := c.Kind.def()
+	o, err := c.Kind.def()
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (c Call) Reference(in, out []Array, args Args) error {
 			before[i] = slices.Clone(out[i].F)
 		}
 	}
-	d.reference(c, in, out, args)
+	o.Reference(c, in, out, args)
 	for i, old := range before {
 		for k, f := range old {
 			out[i].F[k] += f

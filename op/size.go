@@ -10,14 +10,9 @@ import "strings"
 //	linear losses      rows, vocabulary, width
 //	everything else    bytes of traffic
 func (c Call) Sizes() []int64 {
-	switch c.Kind {
-	case MatMul:
-		m, n, k := c.MatMulDims()
-		return []int64{m, n, k}
-	case Attention, AttentionGrad:
-		return []int64{c.In[1].Shape[1], c.In[0].Shape[0] * c.Attr.Heads, c.In[0].Shape[2] / c.Attr.Heads}
-	case LinearCrossEntropy, LinearCrossEntropyGrad:
-		return []int64{c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]}
+	if o, err := c.Kind.def(); err == nil && o.Sizes != nil {
+		sizes := o.Sizes(c)
+		return sizes[:]
 	}
 	return []int64{c.Cost().Bytes}
 }
@@ -36,8 +31,7 @@ func (c Call) Variant() Variant {
 
 // Axes is how many sizes its calls have.
 func (v Variant) Axes() int {
-	switch v.Kind {
-	case MatMul, Attention, AttentionGrad, LinearCrossEntropy, LinearCrossEntropyGrad:
+	if o, err := v.Kind.def(); err == nil && o.Sizes != nil {
 		return 3
 	}
 	return 1
@@ -49,22 +43,23 @@ const withDropout = "+dropout"
 // String is the name in tables: "attention", "attention+dropout".
 func (v Variant) String() string {
 	if v.Dropout {
-		return v.Kind.String() + withDropout
+		return string(v.Kind) + withDropout
 	}
-	return v.Kind.String()
+	return string(v.Kind)
 }
 
 // MarshalText writes the name.
 func (v Variant) MarshalText() ([]byte, error) {
-	_, err := v.Kind.MarshalText()
+	_, err := v.Kind.def()
 	return []byte(v.String()), err
 }
 
 // UnmarshalText reads the name.
 func (v *Variant) UnmarshalText(b []byte) error {
 	name, dropout := strings.CutSuffix(string(b), withDropout)
-	v.Dropout = dropout
-	return v.Kind.UnmarshalText([]byte(name))
+	*v = Variant{Kind(name), dropout}
+	_, err := v.Kind.def()
+	return err
 }
 
 // Amount is what the rate of a call counts: operations where it runs on matrix units,

@@ -31,10 +31,6 @@ type State struct {
 	Type Type   `json:"type"`
 }
 
-// Whole says that an update rule needs a param whole: a step depends on more than its own
-// element.
-func (k Kind) WholeParam() bool { return k == Adafactor }
-
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }
 

@@ -58,7 +58,7 @@ func TestUpdatesAgreeWithTorch(t *testing.T) {
 // update applies iteration i, counted from 0.
 func (o torchOptimizer) update(t *testing.T, i int, w, g, m, v op.Array) {
 	clip := vector([]float64{1, 0})
-	args := op.Args{Scalars: [8]float32{op.ArgRate: float32(o.Options.LR), op.ArgDecay: float32(o.Options.Decay)}}
+	args := op.Args{Scalars: op.Scalars{op.ArgRate: float32(o.Options.LR), op.ArgDecay: float32(o.Options.Decay)}}
 	kind, attr := op.SGD, op.Attr{Nesterov: o.Options.Nesterov}
 	in, out := []op.Array{w, g, m, clip}, []op.Array{w, m}
 	if strings.HasPrefix(o.Name, "adam") {
@@ -127,7 +127,7 @@ func TestClippingAgreesWithTorch(t *testing.T) {
 			partials.F[i] = one.F[0]
 		}
 		clip := vector([]float64{0, 0})
-		run(t, op.ClipScale, op.Attr{}, op.Args{Scalars: [8]float32{op.ArgMaxNorm: float32(c.Limit)}}, []op.Array{partials}, []op.Array{clip})
+		run(t, op.ClipScale, op.Attr{}, op.Args{Scalars: op.ClipScalars(float32(c.Limit), 0)}, []op.Array{partials}, []op.Array{clip})
 		if math.Abs(clip.F[1]-c.Norm) > 1e-6*c.Norm {
 			t.Errorf("norm %v, PyTorch's is %v", clip.F[1], c.Norm)
 		}

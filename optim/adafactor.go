@@ -32,7 +32,7 @@ func adafactorStates(c Config) []string {
 	return []string{ExpAvg}
 }
 
-func adafactorArgs(c Config, iteration int) (f [8]float32) {
+func adafactorArgs(c Config, iteration int) (f op.Scalars) {
 	f[op.ArgBeta1], f[op.ArgEps], f[op.ArgThreshold] = float32(c.Beta1), float32(c.Eps), float32(c.ClipThreshold)
 	f[op.ArgTake] = float32(math.Pow(float64(iteration), c.DecayRate))
 	if c.ScaleParameter {

@@ -33,7 +33,7 @@ func adamOptions(c *Config) []option {
 // adamArgs computes the bias corrections from the betas as float32 holds them, for
 // those are what the running means are made with: 1 - float32(0.999) is off
 // 0.001 by 1e-5, and so would be the step if only one of the two were rounded.
-func adamArgs(c Config, iteration int) (f [8]float32) {
+func adamArgs(c Config, iteration int) (f op.Scalars) {
 	f[op.ArgBeta1], f[op.ArgBeta2], f[op.ArgEps] = float32(c.Beta1), float32(c.Beta2), float32(c.Eps)
 	t := float64(iteration)
 	f[op.ArgBias1] = float32(1 - math.Pow(float64(f[op.ArgBeta1]), t))
@@ -41,7 +41,7 @@ func adamArgs(c Config, iteration int) (f [8]float32) {
 	return f
 }
 
-func updateAdamW(_ Config, f [8]float32, clip float32, w, g []float32, states [][]float32) {
+func updateAdamW(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
 	// shrink = 1 - rate·decay
 	shrink := 1 - float32(f[op.ArgRate]*f[op.ArgDecay])
 	k := adamScalarsOf(f)
@@ -50,7 +50,7 @@ func updateAdamW(_ Config, f [8]float32, clip float32, w, g []float32, states []
 	}
 }
 
-func updateAdam(_ Config, f [8]float32, clip float32, w, g []float32, states [][]float32) {
+func updateAdam(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
 	decay := f[op.ArgDecay]
 	k := adamScalarsOf(f)
 	for i := range w {
@@ -69,7 +69,7 @@ type adamScalars struct {
 	bias2, eps          float32
 }
 
-func adamScalarsOf(f [8]float32) adamScalars {
+func adamScalarsOf(f op.Scalars) adamScalars {
 	return adamScalars{
 		take1: 1 - f[op.ArgBeta1], beta2: f[op.ArgBeta2], take2: 1 - f[op.ArgBeta2],
 		size: f[op.ArgRate] / f[op.ArgBias1], bias2: f[op.ArgBias2], eps: f[op.ArgEps],

@@ -11,7 +11,7 @@ var lion = rule{
 		return []option{{"lr", &c.LR}, {"beta1", &c.Beta1}, {"beta2", &c.Beta2}, {"weight_decay", &c.WeightDecay}}
 	},
 	states: func(Config) []string { return []string{ExpAvg} },
-	args: func(c Config, _ int) (f [8]float32) {
+	args: func(c Config, _ int) (f op.Scalars) {
 		f[op.ArgBeta1], f[op.ArgBeta2] = float32(c.Beta1), float32(c.Beta2)
 		return f
 	},
@@ -23,7 +23,7 @@ var lion = rule{
 //	w = w·(1 - rate·decay)
 //	w = w - rate·sign(beta1·m + take1·g)
 //	m = beta2·m + take2·g
-func updateLion(_ Config, f [8]float32, clip float32, w, g []float32, states [][]float32) {
+func updateLion(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
 	rate, beta1, beta2 := f[op.ArgRate], f[op.ArgBeta1], f[op.ArgBeta2]
 	shrink, take1, take2 := 1-float32(rate*f[op.ArgDecay]), 1-beta1, 1-beta2
 	m := states[0]

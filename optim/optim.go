@@ -68,10 +68,10 @@ type rule struct {
 	options  func(*Config) []option
 	states   func(Config) []string                    // of a param's own shape
 	factored func(shape.Shape) []op.State             // and of others; nil for none
-	args     func(c Config, iteration int) [8]float32 // all but rate and decay
+	args     func(c Config, iteration int) op.Scalars // all but rate and decay
 	// rate of an iteration from the one asked for; nil takes that.
 	rate   func(c Config, iteration int, rate float64) float64
-	update func(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32)
+	update func(c Config, f op.Scalars, clip float32, w, g []float32, states [][]float32)
 }
 
 var rules = []rule{adamW, adam, sgd, lion, adafactor}
@@ -169,13 +169,13 @@ func (c Config) Op() (op.Kind, op.Attr, error) {
 
 // Args are the scalars of one iteration, counted from 1, at the given rate, in
 // the places that package op names. A param that does not decay has decay 0.
-func (c Config) Args(iteration int, rate float64, decays bool) ([8]float32, error) {
+func (c Config) Args(iteration int, rate float64, decays bool) (op.Scalars, error) {
 	r, err := find(c.Name)
 	if err != nil {
-		return [8]float32{}, err
+		return op.Scalars{}, err
 	}
 	if iteration < 1 {
-		return [8]float32{}, fmt.Errorf("optimizer %s: iteration %d; they count from 1", c.Name, iteration)
+		return op.Scalars{}, fmt.Errorf("optimizer %s: iteration %d; they count from 1", c.Name, iteration)
 	}
 	f := r.args(c, iteration)
 	if r.rate != nil {
@@ -190,7 +190,7 @@ func (c Config) Args(iteration int, rate float64, decays bool) ([8]float32, erro
 
 // Update applies one iteration to weights w with gradients g, in place: f comes
 // from Args, clip from Clip, the states are those of States, in that order.
-func (c Config) Update(f [8]float32, clip float32, w, g []float32, states ...[]float32) error {
+func (c Config) Update(f op.Scalars, clip float32, w, g []float32, states ...[]float32) error {
 	r, err := find(c.Name)
 	if err != nil {
 		return err

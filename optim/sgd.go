@@ -23,7 +23,7 @@ func sgdStates(c Config) []string {
 
 // sgdArgs: the first iteration puts the whole gradient into the buffer, without
 // dampening.
-func sgdArgs(c Config, iteration int) (f [8]float32) {
+func sgdArgs(c Config, iteration int) (f op.Scalars) {
 	f[op.ArgBeta1], f[op.ArgBeta2] = float32(c.Momentum), float32(c.Dampening)
 	if iteration == 1 {
 		f[op.ArgBias1] = 1
@@ -38,7 +38,7 @@ func sgdArgs(c Config, iteration int) (f [8]float32) {
 //	w = w - rate·m, or with Nesterov w - rate·(g + momentum·m)
 //
 // Without momentum there is no m: w = w - rate·g.
-func updateSGD(c Config, f [8]float32, clip float32, w, g []float32, states [][]float32) {
+func updateSGD(c Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
 	rate, decay, momentum := f[op.ArgRate], f[op.ArgDecay], f[op.ArgBeta1]
 	take := 1 - f[op.ArgBeta2]
 	if f[op.ArgBias1] == 1 {

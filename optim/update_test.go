@@ -147,7 +147,7 @@ func (rounded) sqrt(a float32) float32   { return float32(math.Sqrt(float64(a)))
 
 // documented is the order of operations as the comments give it, in operations
 // that round once each.
-func documented(c Config, f [8]float32, clip, w, g float32, m, v *float32) float32 {
+func documented(c Config, f op.Scalars, clip, w, g float32, m, v *float32) float32 {
 	var o rounded
 	rate, decay := f[op.ArgRate], f[op.ArgDecay]
 	g = o.mul(g, clip)
@@ -278,7 +278,7 @@ func TestStatesAndOps(t *testing.T) {
 	} {
 		c := parse(t, text)
 		kind, attr, err := c.Op()
-		if got := fmt.Sprint(kind, attr.Decoupled, attr.Nesterov, c.States()); err != nil || got != want {
+		if got := fmt.Sprintf("%s %v %v %v", kind, attr.Decoupled, attr.Nesterov, c.States()); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}

@@ -253,7 +253,7 @@ func (b *bench) fill(from device.Memory, to device.Buffer) error {
 }
 
 // typicalArgs are the numbers of an update in the middle of a training run.
-var typicalArgs = [8]float32{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+var typicalArgs = op.Scalars{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 
 // content is what an operand is filled with: numbers of a type.
 type content struct {

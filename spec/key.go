@@ -2,16 +2,18 @@ package spec
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
 	"spillway/shape"
 )
 
-// appendProgram encodes everything that tells one program from another: all but
-// its name, the names of its params and the lines of code. Two programs of equal
-// encoding are the same kind. Every list is preceded by its length, so that no two
+// appendProgram encodes everything that makes two programs differ: all but its name, the
+// names of its params and the lines of code. Blocks whose programs have the same encoding
+// are of the same kind. Every list is preceded by its length, so that no two different
 // programs share an encoding.
 func appendProgram(k []byte, p *graph.Program) []byte {
 	k = appendInt(k, len(p.Types))
@@ -21,7 +23,7 @@ func appendProgram(k []byte, p *graph.Program) []byte {
 	k = appendPorts(k, p.Inputs)
 	k = appendInt(k, len(p.Nodes))
 	for _, n := range p.Nodes {
-		k = appendAttr(append(k, byte(n.Kind)), n.Attr)
+		k = appendAttr(appendString(k, string(n.Kind)), n.Attr)
 		k = appendValues(k, n.In)
 		k = appendValues(k, n.Out)
 	}
@@ -51,6 +53,10 @@ func appendAttr(k []byte, a op.Attr) []byte {
 	}
 	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.InnerDims} {
 		k = binary.AppendVarint(k, n)
+	}
+	k = appendInt(k, len(a.Extra))
+	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
+		k = binary.LittleEndian.AppendUint64(appendString(k, name), math.Float64bits(a.Extra[name]))
 	}
 	return appendShape(appendShape(k, a.Sizes), a.Shape)
 }

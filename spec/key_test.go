@@ -63,6 +63,8 @@ func change(v reflect.Value) bool {
 		v.SetString(v.String() + "'")
 	case reflect.Slice:
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]float64{"low": 1}))
 	case reflect.Struct:
 		return false
 	default:

@@ -69,7 +69,7 @@ func (k *GPUKernel) measure(d device.Device, copied units.Rate) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	b.launch.Args = &op.Args{Scalars: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	b.launch.Args = &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	if err := b.upload(d, k.call); err != nil {
 		return err
 	}

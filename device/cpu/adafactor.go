@@ -8,6 +8,10 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	RegisterNative(op.Adafactor, newAdafactor, nil)
+}
+
 // adafactor is the program of Adafactor: passes over the param, each of which needs all
 // of the one before it. Sums are f64, by row and then in the order of the rows, so that
 // they do not depend on who computed what.
@@ -32,7 +36,7 @@ type adafactor struct {
 // vectorRow is how many elements of a vector are a row.
 const vectorRow = 4 << 10
 
-func newAdafactor(c op.Call, workers int) program {
+func newAdafactor(c op.Call, workers int) Program {
 	s := c.In[0].Shape
 	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newWeightCopy(c)}
 	n, squares := int(s.Elements()), 1
@@ -59,7 +63,7 @@ func newAdafactor(c op.Call, workers int) program {
 	}
 	squaresByRow, sizes, steps := byLine(a.squares), byLine(a.size), byLine(a.step)
 	squaresByCol := &rows{n: n / max(a.rows, 1), step: colStep, do: a.columns}
-	return program{workspace: a.workspace(n), run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: a.workspace(n), Run: func(p *kernel.Pool, l *device.Launch) {
 		a.set(l, n)
 		leave := !(a.clip > 0)
 		if !leave {
@@ -97,7 +101,7 @@ func (a *adafactor) set(l *device.Launch, n int) {
 		a.m.set(l.Buffers[at])
 		at++
 	}
-	a.row = f32(l, at)
+	a.row = F32(l, at)
 	space := l.Workspace
 	part := func(bytes int) device.Buffer {
 		b := device.Buffer{Memory: space.Memory, Offset: space.Offset, Bytes: int64(bytes)}
@@ -107,12 +111,12 @@ func (a *adafactor) set(l *device.Launch, n int) {
 	a.sums = view[float64](part(8 * a.lines))
 	if a.factored {
 		at++
-		a.col = f32(l, at)
+		a.col = F32(l, at)
 		a.byRow, a.byCol = view[float32](part(4*a.lines)), view[float32](part(4*n/a.rows))
 	}
 	a.copied.set(l)
 	s := scalars(l)
-	a.take, a.eps, a.clip = float64(s[op.ArgTake]), float64(s[op.ArgEps]), float64(f32(l, at+1)[0])
+	a.take, a.eps, a.clip = float64(s[op.ArgTake]), float64(s[op.ArgEps]), float64(F32(l, at+1)[0])
 	a.clip2, a.beta1 = a.clip*a.clip, s[op.ArgBeta1]
 }
 
@@ -191,7 +195,7 @@ func (a *adafactor) total() (sum float64) {
 }
 
 // scale makes the rate from the sum of squares of the weights.
-func (a *adafactor) scale(s [8]float32, squares float64, n int) {
+func (a *adafactor) scale(s op.Scalars, squares float64, n int) {
 	rate := float64(s[op.ArgRate])
 	if least := float64(s[op.ArgLeastScale]); least > 0 {
 		rate *= max(least, math.Sqrt(squares/float64(n)))
@@ -200,7 +204,7 @@ func (a *adafactor) scale(s [8]float32, squares float64, n int) {
 }
 
 // bound lowers the rate where the root mean square of the steps is too large.
-func (a *adafactor) bound(s [8]float32, squares float64, n int) {
+func (a *adafactor) bound(s op.Scalars, squares float64, n int) {
 	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/float64(s[op.ArgThreshold])))
 }
 

@@ -8,13 +8,17 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	Register(op.InverseNorm, inverseNorm)
+}
+
 // inverseNorm adds up an output's adapted weights in a worker's own room, then
 // measures them.
-func inverseNorm(c op.Call, workers int) program {
+func inverseNorm(c op.Call, workers int) Program {
 	o := &adaptedNorms{rank: int(c.In[1].Shape[0]), width: int(c.In[1].Shape[1]), scale: float32(c.Attr.Scale), step: int(c.In[0].Shape[1]), rows: c.Attr.TransB}
 	work := rowsOf(c.Out[0].Shape[0], int64(o.width), o.piece)
-	return program{workspace: bytesOf(workers * o.width), run: func(p *kernel.Pool, l *device.Launch) {
-		o.w, o.a, o.b, o.out, o.scratch = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+	return Program{Workspace: bytesOf(workers * o.width), Run: func(p *kernel.Pool, l *device.Launch) {
+		o.w, o.a, o.b, o.out, o.scratch = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), scratch(l)
 		work.start(p)
 	}}
 }

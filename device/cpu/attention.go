@@ -8,9 +8,15 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	Register(op.Rope, rope)
+	Register(op.Attention, attention)
+	Register(op.AttentionGrad, attentionGrad)
+}
+
 // rope turns pairs of each head by angles that depend on the position, computed once
 // per position for all heads, and for all samples that have it at the same place.
-func rope(c op.Call, workers int) program {
+func rope(c op.Call, workers int) Program {
 	heads, half := int(c.Attr.Heads), int(c.In[2].Shape[0])
 	in := c.In[0].Shape
 	width, places := int(in.Last()), int(in[len(in)-2])
@@ -36,10 +42,10 @@ func rope(c op.Call, workers int) program {
 			}
 		}
 	})
-	return program{
-		workspace: bytesOf(2 * workers * half),
-		run: func(p *kernel.Pool, l *device.Launch) {
-			x, positions, freq, y, angles = f32(l, 0), ids(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+	return Program{
+		Workspace: bytesOf(2 * workers * half),
+		Run: func(p *kernel.Pool, l *device.Launch) {
+			x, positions, freq, y, angles = F32(l, 0), ids(l, 1), F32(l, 2), F32(l, 3), scratch(l)
 			work.start(p)
 		},
 	}
@@ -57,29 +63,29 @@ func rotate(cos, sin, freq []float32, position int32, factor float64, inverse bo
 	}
 }
 
-func attention(c op.Call, workers int) program {
+func attention(c op.Call, workers int) Program {
 	a := newAttention(c)
 	masks := maskSetter(c, a, 3)
-	return program{
-		workspace: bytesOf(a.Workspace(workers)),
-		run: func(p *kernel.Pool, l *device.Launch) {
-			a.Q, a.K, a.V = f32(l, 0), f32(l, 1), f32(l, 2)
-			a.O, a.LSE, a.Work = f32(l, len(c.In)), f32(l, len(c.In)+1), scratch(l)
+	return Program{
+		Workspace: bytesOf(a.Workspace(workers)),
+		Run: func(p *kernel.Pool, l *device.Launch) {
+			a.Q, a.K, a.V = F32(l, 0), F32(l, 1), F32(l, 2)
+			a.O, a.LSE, a.Work = F32(l, len(c.In)), F32(l, len(c.In)+1), scratch(l)
 			masks(l)
 			a.Forward(p)
 		},
 	}
 }
 
-func attentionGrad(c op.Call, workers int) program {
+func attentionGrad(c op.Call, workers int) Program {
 	g := &kernel.AttentionGrad{Attention: *newAttention(c)}
 	masks := maskSetter(c, &g.Attention, 6)
-	return program{
-		workspace: bytesOf(g.Workspace(workers)),
-		run: func(p *kernel.Pool, l *device.Launch) {
-			g.Q, g.K, g.V, g.O, g.LSE, g.DO = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), f32(l, 4), f32(l, 5)
+	return Program{
+		Workspace: bytesOf(g.Workspace(workers)),
+		Run: func(p *kernel.Pool, l *device.Launch) {
+			g.Q, g.K, g.V, g.O, g.LSE, g.DO = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), F32(l, 4), F32(l, 5)
 			n := len(c.In)
-			g.DQ, g.DK, g.DV, g.Work = f32(l, n), f32(l, n+1), f32(l, n+2), scratch(l)
+			g.DQ, g.DK, g.DV, g.Work = F32(l, n), F32(l, n+1), F32(l, n+2), scratch(l)
 			masks(l)
 			g.Backward(p)
 		},
@@ -113,7 +119,7 @@ func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch
 			next++
 		}
 		if c.Attr.Mask {
-			a.Mask = f32(l, next)
+			a.Mask = F32(l, next)
 		}
 		if a.Dropout != nil {
 			startDropout(a.Dropout, c.Attr, l.Args, perSample)

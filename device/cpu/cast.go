@@ -6,8 +6,14 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	RegisterNative(op.Cast, cast, func(c op.Call) bool {
+		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
+	})
+}
+
 // cast converts between f32 and the 16-bit types.
-func cast(c op.Call, _ int) program {
+func cast(c op.Call, _ int) Program {
 	from, to := c.In[0].DType, c.Out[0].DType
 	var wide []float32
 	var narrow []uint16
@@ -16,11 +22,11 @@ func cast(c op.Call, _ int) program {
 		return copyOrAdd(c, 0)
 	case to == dtype.F32:
 		f := widening[from]
-		return elements(c, func(l *device.Launch) { narrow, wide = view[uint16](l.Buffers[0]), f32(l, 1) },
+		return elements(c, func(l *device.Launch) { narrow, wide = view[uint16](l.Buffers[0]), F32(l, 1) },
 			func(i, j int) { f(wide[i:j], narrow[i:j]) })
 	}
 	f := narrowing[to]
-	return elements(c, func(l *device.Launch) { wide, narrow = f32(l, 0), view[uint16](l.Buffers[1]) },
+	return elements(c, func(l *device.Launch) { wide, narrow = F32(l, 0), view[uint16](l.Buffers[1]) },
 		func(i, j int) { f(narrow[i:j], wide[i:j]) })
 }
 

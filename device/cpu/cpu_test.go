@@ -28,5 +28,5 @@ func TestConformance(t *testing.T) {
 
 // broken is a kernel that fails when it runs.
 func broken(d device.Device) *preparedKernel {
-	return &preparedKernel{device: d.(*Device), program: program{run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
+	return &preparedKernel{device: d.(*Device), program: Program{Run: func(*kernel.Pool, *device.Launch) { panic("broken") }}}
 }

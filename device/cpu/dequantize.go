@@ -8,19 +8,23 @@ import (
 	"spillway/quant"
 )
 
+func init() {
+	RegisterNative(op.Dequantize, dequantize, nil)
+}
+
 // dequantize decodes a weight a piece after another, for a narrow type through a part
 // of it that stays in the cache.
-func dequantize(c op.Call, workers int) program {
+func dequantize(c op.Call, workers int) Program {
 	to := c.Out[0].DType
 	o := &decoding{weight: newQuantizedWeight(c.In[0]), narrowing: narrowing[to], scratch: make([]decodeScratch, workers)}
 	work := &rows{n: o.weight.n, step: decodedPiece, do: o.piece}
 	if to != dtype.F32 {
 		o.wide = make([]float32, workers*decodedPiece)
 	}
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		o.weight.bind(l.Buffers[0].Host())
 		if to == dtype.F32 {
-			o.wide = f32(l, 1)
+			o.wide = F32(l, 1)
 		} else {
 			o.narrow = view[uint16](l.Buffers[1])
 		}

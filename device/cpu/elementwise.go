@@ -6,11 +6,23 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	RegisterNative(op.Copy, copyOrAdd, nil)
+	Register(op.Add, add)
+	Register(op.Mul, mul)
+	Register(op.Scale, scale)
+	Register(op.Unary, unary)
+	Register(op.UnaryGrad, unaryGrad)
+	Register(op.Gated, gated)
+	Register(op.GatedGrad, gatedGrad)
+	Register(op.Dropout, dropout)
+}
+
 // elements makes a program that works on any range of elements by itself. set takes
 // the operands of a launch, do works on a range of them.
-func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) program {
+func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) Program {
 	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { do(from, to) })
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		set(l)
 		work.start(p)
 	}}
@@ -19,14 +31,14 @@ func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) prog
 // pair is an elementwise op of one operand, triple of two.
 type pair struct{ y, x []float32 }
 
-func (o *pair) set(l *device.Launch) { o.x, o.y = f32(l, 0), f32(l, 1) }
+func (o *pair) set(l *device.Launch) { o.x, o.y = F32(l, 0), F32(l, 1) }
 
 type triple struct{ z, x, y []float32 }
 
-func (o *triple) set(l *device.Launch) { o.x, o.y, o.z = f32(l, 0), f32(l, 1), f32(l, 2) }
+func (o *triple) set(l *device.Launch) { o.x, o.y, o.z = F32(l, 0), F32(l, 1), F32(l, 2) }
 
 // copyOrAdd copies bytes of any type, or adds.
-func copyOrAdd(c op.Call, workers int) program {
+func copyOrAdd(c op.Call, workers int) Program {
 	if c.Attr.Accumulate && narrow(c.In[0].DType) {
 		return addNarrow(c, workers)
 	}
@@ -36,7 +48,7 @@ func copyOrAdd(c op.Call, workers int) program {
 	}
 	var dst, src []byte
 	work := rowsOf(c.Out[0].Bytes(), 1, func(_, from, to int) { copy(dst[from:to], src[from:to]) })
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		dst, src = l.Buffers[1].Host(), l.Buffers[0].Host()
 		work.start(p)
 	}}
@@ -44,7 +56,7 @@ func copyOrAdd(c op.Call, workers int) program {
 
 // addNarrow adds numbers of a 16-bit type to others, a bit at a time in each worker's own
 // memory, so that sums of gradients need no workspace.
-func addNarrow(c op.Call, workers int) program {
+func addNarrow(c op.Call, workers int) Program {
 	of := c.In[0].DType
 	var x, y []uint16
 	room := make([][2][widenedAtOnce]float32, workers)
@@ -58,13 +70,13 @@ func addNarrow(c op.Call, workers int) program {
 			narrowing[of](y[i:j], b)
 		}
 	})
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		x, y = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[1])
 		work.start(p)
 	}}
 }
 
-func scale(c op.Call, _ int) program {
+func scale(c op.Call, _ int) Program {
 	o, s := &pair{}, float32(c.Attr.Scale)
 	if c.Attr.Accumulate {
 		return elements(c, o.set, func(from, to int) { kernel.AddScaled(o.y[from:to], o.x[from:to], s) })
@@ -73,7 +85,7 @@ func scale(c op.Call, _ int) program {
 }
 
 // add adds the second operand, repeated over the outer dimensions of the first.
-func add(c op.Call, _ int) program {
+func add(c op.Call, _ int) Program {
 	o := &triple{}
 	if c.Attr.Accumulate {
 		return elements(c, o.set, func(from, to int) {
@@ -86,7 +98,7 @@ func add(c op.Call, _ int) program {
 	})
 }
 
-func mul(c op.Call, _ int) program {
+func mul(c op.Call, _ int) Program {
 	o := &triple{}
 	f := kernel.Mul
 	if c.Attr.Accumulate {
@@ -114,26 +126,26 @@ var funcs = map[op.Func]kernel.Func{
 	op.SiLU: kernel.SiLU, op.Tanh: kernel.Tanh, op.Sigmoid: kernel.Sigmoid,
 }
 
-func unary(c op.Call, _ int) program {
+func unary(c op.Call, _ int) Program {
 	o, f := &pair{}, funcs[c.Attr.Func]
 	return elements(c, o.set, func(from, to int) { f.Value(o.y[from:to], o.x[from:to]) })
 }
 
-func unaryGrad(c op.Call, _ int) program {
+func unaryGrad(c op.Call, _ int) Program {
 	o, f := &triple{}, funcs[c.Attr.Func]
 	return elements(c, o.set, func(from, to int) { f.SlopeTimes(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
-func gated(c op.Call, _ int) program {
+func gated(c op.Call, _ int) Program {
 	o, f := &triple{}, funcs[c.Attr.Func]
 	return elements(c, o.set, func(from, to int) { f.Times(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
-func gatedGrad(c op.Call, _ int) program {
+func gatedGrad(c op.Call, _ int) Program {
 	var gate, up, dy, dgate, dup []float32
 	f := funcs[c.Attr.Func]
 	set := func(l *device.Launch) {
-		gate, up, dy, dgate, dup = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), f32(l, 4)
+		gate, up, dy, dgate, dup = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), F32(l, 4)
 	}
 	return elements(c, set, func(from, to int) {
 		f.GatedGrad(dgate[from:to], dup[from:to], gate[from:to], up[from:to], dy[from:to])
@@ -141,7 +153,7 @@ func gatedGrad(c op.Call, _ int) program {
 }
 
 // dropout multiplies by what the random stream of its position says.
-func dropout(c op.Call, _ int) program {
+func dropout(c op.Call, _ int) Program {
 	o, d := &pair{}, kernel.NewDropout(c.Attr.Prob)
 	perSample := uint64(c.In[0].Shape[1:].Elements())
 	set := func(l *device.Launch) {

@@ -6,6 +6,11 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	RegisterNative(op.Embedding, embedding, nil)
+	Register(op.EmbeddingGrad, embeddingGrad)
+}
+
 // row of a table for an id, which is brought into the table if it lies outside.
 func row[E any](table []E, id int32, width int) []E {
 	last := len(table)/width - 1
@@ -13,7 +18,7 @@ func row[E any](table []E, id int32, width int) []E {
 }
 
 // embedding copies rows of the table, whatever their type.
-func embedding(c op.Call, _ int) program {
+func embedding(c op.Call, _ int) Program {
 	width := int(c.In[1].DType.Bytes(c.In[1].Shape.Last()))
 	var which []int32
 	var table, y []byte
@@ -22,7 +27,7 @@ func embedding(c op.Call, _ int) program {
 			copy(y[n*width:][:width], row(table, which[n], width))
 		}
 	})
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		which, table, y = ids(l, 0), l.Buffers[1].Host(), l.Buffers[2].Host()
 		work.start(p)
 	}}
@@ -30,7 +35,7 @@ func embedding(c op.Call, _ int) program {
 
 // embeddingGrad adds the rows of dy to the rows of the table their ids name. A piece
 // is a strip of columns, which walks all positions in order.
-func embeddingGrad(c op.Call, _ int) program {
+func embeddingGrad(c op.Call, _ int) Program {
 	width := int(c.In[1].Shape.Last())
 	var which []int32
 	var dy, table []float32
@@ -40,8 +45,8 @@ func embeddingGrad(c op.Call, _ int) program {
 			kernel.AddScaled(row(table, id, width)[from:to], dy[n*width+from:n*width+to], 1)
 		}
 	}}
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		which, dy, table = ids(l, 0), f32(l, 1), f32(l, 2)
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
+		which, dy, table = ids(l, 0), F32(l, 1), F32(l, 2)
 		if !c.Attr.Accumulate {
 			zero.start(p)
 		}

@@ -11,60 +11,44 @@ import (
 	"spillway/quant"
 )
 
-// maker prepares a call whose types are right. workers is how many run at once.
-type maker func(c op.Call, workers int) program
+// Maker prepares a call whose types were checked: it gives the program that launches
+// run. workers is how many goroutines work at once.
+type Maker func(c op.Call, workers int) Program
 
-// makers lists the kinds there are kernels for, a file per family.
-var makers = map[op.Kind]maker{
-	op.MatMul:          matMul,
-	op.QuantizedMatmul: quantizedMatmul,
-	op.InverseNorm:     inverseNorm,
+// entry is the kernel of a kind.
+type entry struct {
+	make Maker
+	// native says that the kernel reads and writes 16-bit operands of a call itself;
+	// other calls on them are computed in f32, see widened.
+	native func(c op.Call) bool
+}
 
-	op.Embedding:     embedding,
-	op.EmbeddingGrad: embeddingGrad,
+// entries holds the kernels there are. Each kernel's file registers its own.
+var entries = map[op.Kind]entry{}
 
-	op.Copy:       copyOrAdd,
-	op.Add:        add,
-	op.Mul:        mul,
-	op.Scale:      scale,
-	op.Unary:      unary,
-	op.UnaryGrad:  unaryGrad,
-	op.Gated:      gated,
-	op.GatedGrad:  gatedGrad,
-	op.Dropout:    dropout,
-	op.Cast:       cast,
-	op.Dequantize: dequantize,
-	op.Split:      split,
-	op.Concat:     concat,
-	op.SumRows:    sumRows,
+// Register adds the kernel of a kind, which works in f32. Call it from an init function.
+// It panics where the kind has a kernel already.
+func Register(kind op.Kind, make Maker) {
+	RegisterNative(kind, make, func(c op.Call) bool {
+		return !slices.ContainsFunc(slices.Concat(c.In, c.Out), func(t op.Type) bool { return narrow(t.DType) })
+	})
+}
 
-	op.RMSNorm:       rmsNorm,
-	op.RMSNormGrad:   rmsNormGrad,
-	op.LayerNorm:     layerNorm,
-	op.LayerNormGrad: layerNormGrad,
-
-	op.Rope:          rope,
-	op.Attention:     attention,
-	op.AttentionGrad: attentionGrad,
-
-	op.LinearCrossEntropy:     linearCrossEntropy,
-	op.LinearCrossEntropyGrad: linearCrossEntropyGrad,
-	op.CrossEntropy:           crossEntropy,
-	op.CrossEntropyGrad:       crossEntropyGrad,
-	op.MeanSquare:             meanSquare,
-	op.MeanSquareGrad:         meanSquareGrad,
-
-	op.SumSquares: sumSquares,
-	op.ClipScale:  clipScale,
-	op.Adam:       adam,
-	op.SGD:        sgd,
-	op.Lion:       lion,
-	op.Adafactor:  newAdafactor,
+// RegisterNative is Register for a kernel that takes 16-bit operands as they are, where
+// native says so; nil for always.
+func RegisterNative(kind op.Kind, make Maker, native func(c op.Call) bool) {
+	if _, taken := entries[kind]; taken {
+		panic(fmt.Sprintf("cpu: a second kernel for %s", kind))
+	}
+	if native == nil {
+		native = func(op.Call) bool { return true }
+	}
+	entries[kind] = entry{make, native}
 }
 
 // prepare makes the program of a call, or says why there is none.
-func prepare(c op.Call, workers int) (p program, reason string) {
-	make, known := makers[c.Kind]
+func prepare(c op.Call, workers int) (p Program, reason string) {
+	e, known := entries[c.Kind]
 	if !known {
 		return p, "the kind is not implemented"
 	}
@@ -75,9 +59,9 @@ func prepare(c op.Call, workers int) (p program, reason string) {
 	}
 	switch {
 	case empty(c.Out):
-		return program{run: nothing}, ""
-	case native(c):
-		return make(c, workers), ""
+		return Program{Run: nothing}, ""
+	case e.native(c):
+		return e.make(c, workers), ""
 	}
 	return widened(c, workers)
 }
@@ -90,18 +74,6 @@ var types = []dtype.Type{
 }
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
-
-// native says that a kernel takes its operands as they are: none is narrow, or it
-// only moves or converts those that are.
-func native(c op.Call) bool {
-	switch c.Kind {
-	case op.Copy, op.Split, op.Concat, op.Embedding, op.Dequantize, op.Adam, op.SGD, op.Lion, op.Adafactor:
-		return true
-	case op.Cast:
-		return c.In[0].DType == c.Out[0].DType || c.In[0].DType == dtype.F32 || c.Out[0].DType == dtype.F32
-	}
-	return !slices.ContainsFunc(slices.Concat(c.In, c.Out), func(t op.Type) bool { return narrow(t.DType) })
-}
 
 // empty says that there is nothing to compute.
 func empty(types []op.Type) bool {

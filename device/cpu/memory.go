@@ -111,7 +111,7 @@ func view[E any](b device.Buffer) []E {
 }
 
 // f32 and ids are operand i of a launch.
-func f32(l *device.Launch, i int) []float32 { return view[float32](l.Buffers[i]) }
+func F32(l *device.Launch, i int) []float32 { return view[float32](l.Buffers[i]) }
 func ids(l *device.Launch, i int) []int32   { return view[int32](l.Buffers[i]) }
 
 // scratch is the workspace of a launch.

@@ -49,7 +49,7 @@ func adamCopy(t *testing.T, d *Device, q device.Queue, n int64, to dtype.Type, c
 	must(t, err)
 	k, err := d.Kernel(call)
 	must(t, err)
-	l := &device.Launch{Args: &op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.9, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}}
+	l := &device.Launch{Args: &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.9, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}}
 	at := int64(0)
 	place := func(bytes int64) {
 		l.Buffers = append(l.Buffers, device.Buffer{Offset: at, Bytes: bytes})

@@ -6,18 +6,25 @@ import (
 	"spillway/op"
 )
 
-func rmsNorm(c op.Call, _ int) program {
+func init() {
+	Register(op.RMSNorm, rmsNorm)
+	Register(op.RMSNormGrad, rmsNormGrad)
+	Register(op.LayerNorm, layerNorm)
+	Register(op.LayerNormGrad, layerNormGrad)
+}
+
+func rmsNorm(c op.Call, _ int) Program {
 	var x, w, y []float32
-	return normRows(c, func(l *device.Launch) { x, w, y = f32(l, 0), f32(l, 1), f32(l, 2) },
+	return normRows(c, func(l *device.Launch) { x, w, y = F32(l, 0), F32(l, 1), F32(l, 2) },
 		func(i, j int) { kernel.RMSNorm(y[i:j], x[i:j], w, c.Attr.Eps) })
 }
 
-func layerNorm(c op.Call, _ int) program {
+func layerNorm(c op.Call, _ int) Program {
 	var x, w, b, y []float32
 	set := func(l *device.Launch) {
-		x, w, y = f32(l, 0), f32(l, 1), f32(l, len(c.In))
+		x, w, y = F32(l, 0), F32(l, 1), F32(l, len(c.In))
 		if c.Attr.Bias {
-			b = f32(l, 2)
+			b = F32(l, 2)
 		}
 	}
 	return normRows(c, set, func(i, j int) { kernel.LayerNorm(y[i:j], x[i:j], w, b, c.Attr.Eps) })
@@ -25,26 +32,26 @@ func layerNorm(c op.Call, _ int) program {
 
 // normRows makes a program that works on each group of len(w) elements, from i to j,
 // by itself.
-func normRows(c op.Call, set func(l *device.Launch), do func(i, j int)) program {
+func normRows(c op.Call, set func(l *device.Launch), do func(i, j int)) Program {
 	width := int(c.In[1].Shape[0])
 	work := rowsOf(c.In[0].Shape.Elements()/int64(width), int64(width), func(_, from, to int) {
 		for i := from * width; i < to*width; i += width {
 			do(i, i+width)
 		}
 	})
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		set(l)
 		work.start(p)
 	}}
 }
 
-func rmsNormGrad(c op.Call, _ int) program {
+func rmsNormGrad(c op.Call, _ int) Program {
 	return normGrad(c, 1, func(dx []float32, sums [2][]float32, x, w, dy []float32) {
 		kernel.RMSNormGrad(dx, sums[0], x, w, dy, c.Attr.Eps)
 	})
 }
 
-func layerNormGrad(c op.Call, _ int) program {
+func layerNormGrad(c op.Call, _ int) Program {
 	sums := 1
 	if c.Attr.Bias {
 		sums = 2
@@ -61,7 +68,7 @@ const normBlocks = 64
 
 // normGrad makes the gradient of a norm: row computes dx of one group and adds to the
 // sums over rows, which are nil when the weights are frozen.
-func normGrad(c op.Call, sums int, row func(dx []float32, sums [2][]float32, x, w, dy []float32)) program {
+func normGrad(c op.Call, sums int, row func(dx []float32, sums [2][]float32, x, w, dy []float32)) Program {
 	if c.Attr.InputOnly {
 		sums = 0
 	}
@@ -79,13 +86,13 @@ func normGrad(c op.Call, sums int, row func(dx []float32, sums [2][]float32, x, 
 			row(dx[i:i+width], own, x[i:i+width], w, dy[i:i+width])
 		}
 	}}
-	return program{
-		workspace: bytesOf(sums * normBlocks * width),
-		run: func(p *kernel.Pool, l *device.Launch) {
-			x, w, dy, dx, partial = f32(l, 0), f32(l, 1), f32(l, 2), f32(l, 3), scratch(l)
+	return Program{
+		Workspace: bytesOf(sums * normBlocks * width),
+		Run: func(p *kernel.Pool, l *device.Launch) {
+			x, w, dy, dx, partial = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), scratch(l)
 			work.start(p)
 			for s := range sums {
-				addBlocks(f32(l, 4+s), partial[s*normBlocks*width:], work.pieces(), c.Attr.Accumulate)
+				addBlocks(F32(l, 4+s), partial[s*normBlocks*width:], work.pieces(), c.Attr.Accumulate)
 			}
 		},
 	}

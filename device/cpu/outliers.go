@@ -10,22 +10,22 @@ import (
 
 // outlierProduct is LLM.int8: whole numbers are multiplied, as floats that hold them, and
 // the columns of outliers are added as they are.
-func outlierMatmul(c op.Call, workers int) program {
+func outlierMatmul(c op.Call, workers int) Program {
 	t := newTiles(c, workers)
 	o := &outliers{tiles: t, threshold: float32(c.Attr.OutlierThreshold), most: make([]float32, t.gemm.M), columns: make([]int, 0, t.gemm.K), outlier: make([]bool, t.gemm.K)}
 	t.into = o.quantize
 	rounding := rowsOf(int64(t.gemm.M), int64(t.gemm.K), o.round)
 	finishing := rowsOf(int64(t.gemm.M), int64(t.most), o.finish)
 	inputs := t.gemm.M * t.gemm.K
-	return program{workspace: bytesOf(2*inputs) + t.workspace(), run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: bytesOf(2*inputs) + t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
 		work := scratch(l)
 		inner := *l
 		inner.Workspace.Offset += bytesOf(2 * inputs)
 		inner.Workspace.Bytes -= bytesOf(2 * inputs)
 		t.bind(c, &inner)
-		o.halves, o.codes, o.x, o.bias = work[:inputs], work[inputs:2*inputs], f32(l, 0), nil
+		o.halves, o.codes, o.x, o.bias = work[:inputs], work[inputs:2*inputs], F32(l, 0), nil
 		if c.Attr.Bias {
-			o.bias = f32(l, 2)
+			o.bias = F32(l, 2)
 		}
 		o.find()
 		rounding.start(p)

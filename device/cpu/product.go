@@ -6,18 +6,22 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	Register(op.QuantizedMatmul, quantizedMatmul)
+}
+
 // codedProduct decodes some outputs' weights at a time, while they stay in the cache, and
 // multiplies by them. Bits are those of decoding everything first.
-func quantizedMatmul(c op.Call, workers int) program {
+func quantizedMatmul(c op.Call, workers int) Program {
 	if c.Attr.OutlierThreshold > 0 {
 		return outlierMatmul(c, workers)
 	}
 	t := newTiles(c, workers)
-	return program{workspace: t.workspace(), run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
 		t.bind(c, l)
 		t.run(p, func(first, n int) {
 			if c.Attr.Bias {
-				t.gemm.Bias = f32(l, 2)[first:]
+				t.gemm.Bias = F32(l, 2)[first:]
 			}
 		}, nil)
 	}}
@@ -78,7 +82,7 @@ func (t *tiles) bind(c op.Call, l *device.Launch) {
 	t.weight.bind(l.Buffers[1].Host())
 	work := scratch(l)
 	t.decoded, t.work = work[:t.most*t.gemm.K], work[t.most*t.gemm.K:]
-	t.gemm.A.Data, t.out, t.gemm.Work = f32(l, 0), f32(l, len(c.In)), t.work
+	t.gemm.A.Data, t.out, t.gemm.Work = F32(l, 0), F32(l, len(c.In)), t.work
 }
 
 // run multiplies tile by tile: before is told which outputs come, after that they are

@@ -6,14 +6,20 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	RegisterNative(op.Split, split, nil)
+	RegisterNative(op.Concat, concat, nil)
+	Register(op.SumRows, sumRows)
+}
+
 // split cuts rows into parts, concat joins them: the same walk in two directions. In
 // bytes, so that they work for any type.
-func split(c op.Call, _ int) program  { return parts(c.In[0], c.Out, 1, 0) }
-func concat(c op.Call, _ int) program { return parts(c.Out[0], c.In, 0, len(c.In)) }
+func split(c op.Call, _ int) Program  { return parts(c.In[0], c.Out, 1, 0) }
+func concat(c op.Call, _ int) Program { return parts(c.Out[0], c.In, 0, len(c.In)) }
 
 // parts moves between rows of the whole, buffer `whole` of the launch, and parts of
 // them, buffers from first on.
-func parts(t op.Type, pieces []op.Type, first, whole int) program {
+func parts(t op.Type, pieces []op.Type, first, whole int) Program {
 	width := t.DType.Bytes(t.Shape.Last())
 	sizes := make([]int64, len(pieces))
 	for i, p := range pieces {
@@ -35,7 +41,7 @@ func parts(t op.Type, pieces []op.Type, first, whole int) program {
 			at += size
 		}
 	})
-	return program{run: func(p *kernel.Pool, launch *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, launch *device.Launch) {
 		l = launch
 		work.start(p)
 	}}
@@ -47,7 +53,7 @@ const columns = 64
 
 // sumRows adds rows up, a strip of columns per piece, so that each element has one
 // order.
-func sumRows(c op.Call, _ int) program {
+func sumRows(c op.Call, _ int) Program {
 	n := int(c.Out[0].Shape.Elements())
 	var x, y []float32
 	work := &rows{n: n, step: columns, do: func(_, from, to int) {
@@ -58,8 +64,8 @@ func sumRows(c op.Call, _ int) program {
 			kernel.AddScaled(y[from:to], x[i+from:i+to], 1)
 		}
 	}}
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
-		x, y = f32(l, 0), f32(l, 1)
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
+		x, y = F32(l, 0), F32(l, 1)
 		work.start(p)
 	}}
 }

@@ -64,7 +64,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
 	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
-	a := kernel.Adam{AdamStep: op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
+	a := kernel.Adam{AdamStep: op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
 	a.Update(w, g, m, v)
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
@@ -117,7 +117,7 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 	defer q.Close()
 	n := len(before)
 	l, k, memory := adamLaunch(t, d, int64(n), dtype.F32, kept[:]...)
-	l.Args.Scalars = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+	l.Args.Scalars = op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 	view[float32](l.Buffers[4])[0] = 1
 	copy(view[float32](l.Buffers[1]), slices.Repeat([]float32{gradient}, n))
 	for i, typ := range kept {
@@ -219,7 +219,7 @@ func BenchmarkCodedStates(b *testing.B) {
 	launch := func(states ...dtype.Type) func() error {
 		l, k, m := adamLaunch(b, d, n, dtype.BF16, states...)
 		b.Cleanup(func() { m.Free() })
-		l.Args.Scalars = [8]float32{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = op.Scalars{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 		return func() error { return q.Launch(k, l) }
 	}
 	wide, coded := launch(dtype.F32, dtype.F32), launch(quant.Dyn8, quant.UDyn8)
@@ -242,14 +242,14 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 	defer q.Close()
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16} {
 		l, k, memory := adamLaunch(t, d, n, dtype.F32, kept, kept)
-		l.Args.Scalars = [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
 		view[float32](l.Buffers[4])[0] = 1
 		g := view[float32](l.Buffers[1])
 		for i := range g {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{AdamStep: op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
+		a := kernel.Adam{AdamStep: op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())

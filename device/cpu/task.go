@@ -12,21 +12,21 @@ import (
 
 // program is what a call became: the scratch memory it needs, in bytes, and what to
 // do. It may keep state between launches, so one launch runs at a time.
-type program struct {
-	workspace int64
-	run       func(p *kernel.Pool, l *device.Launch)
+type Program struct {
+	Workspace int64
+	Run       func(p *kernel.Pool, l *device.Launch)
 }
 
 // task is a call ready to run.
 type preparedKernel struct {
 	device  *Device
 	call    op.Call
-	program program
+	program Program
 	running sync.Mutex
 }
 
 // Workspace is the scratch memory a launch needs, in bytes.
-func (t *preparedKernel) Workspace() int64 { return t.program.workspace }
+func (t *preparedKernel) Workspace() int64 { return t.program.Workspace }
 
 // check refuses a launch whose buffers do not fit the call.
 func (t *preparedKernel) check(l *device.Launch) error {
@@ -41,11 +41,11 @@ func (t *preparedKernel) check(l *device.Launch) error {
 			return fmt.Errorf("buffer %d %w", i, err)
 		}
 	}
-	if t.program.workspace == 0 {
+	if t.program.Workspace == 0 {
 		return nil
 	}
-	if l.Workspace.Bytes < t.program.workspace {
-		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.workspace)
+	if l.Workspace.Bytes < t.program.Workspace {
+		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.Workspace)
 	}
 	if err := checkBuffer(l.Workspace); err != nil {
 		return fmt.Errorf("the workspace %w", err)
@@ -89,7 +89,7 @@ func (t *preparedKernel) run(l *device.Launch) (err error) {
 			err = fmt.Errorf("cpu: %v failed: %v", t.call, r)
 		}
 	}()
-	t.program.run(t.device.pool, l)
+	t.program.Run(t.device.pool, l)
 	return nil
 }
 

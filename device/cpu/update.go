@@ -9,9 +9,17 @@ import (
 	"spillway/op"
 )
 
-func sumSquares(c op.Call, _ int) program {
+func init() {
+	Register(op.SumSquares, sumSquares)
+	Register(op.ClipScale, clipScale)
+	RegisterNative(op.Adam, adam, nil)
+	RegisterNative(op.SGD, sgd, nil)
+	RegisterNative(op.Lion, lion, nil)
+}
+
+func sumSquares(c op.Call, _ int) Program {
 	var x []float32
-	return partialSums(c.In[0].Shape.Elements(), func(l *device.Launch) { x = f32(l, 0) },
+	return partialSums(c.In[0].Shape.Elements(), func(l *device.Launch) { x = F32(l, 0) },
 		func(from, to int) float64 { return kernel.SumSquares(x[from:to]) },
 		func(l *device.Launch, sum float64) {
 			out := view[float64](l.Buffers[1])
@@ -23,30 +31,32 @@ func sumSquares(c op.Call, _ int) program {
 }
 
 // clipScale turns sums of squares into the norm and the factor that clips it.
-func clipScale(op.Call, int) program {
-	return program{run: func(_ *kernel.Pool, l *device.Launch) {
+func clipScale(c op.Call, _ int) Program {
+	slots := c.Kind.Slots("max_norm", "loss_scale")
+	return Program{Run: func(_ *kernel.Pool, l *device.Launch) {
 		sum := 0.0
 		for _, v := range view[float64](l.Buffers[0]) {
 			sum += v
 		}
 		s, scale := scalars(l), 1.0
-		if s[op.ArgScale] != 0 {
-			scale = float64(s[op.ArgScale])
+		maxNorm, lossScale := float64(s[slots[0]]), float64(s[slots[1]])
+		if lossScale != 0 {
+			scale = lossScale
 		}
 		norm, factor := math.Sqrt(sum)/scale, 1/scale
-		if most := float64(s[op.ArgMaxNorm]); most > 0 {
-			factor = min(1, most/(norm+1e-6)) / scale
+		if maxNorm > 0 {
+			factor = min(1, maxNorm/(norm+1e-6)) / scale
 		}
 		if math.IsInf(norm, 0) || math.IsNaN(norm) {
 			factor = 0
 		}
-		out := f32(l, 1)
+		out := F32(l, 1)
 		out[0], out[1] = float32(factor), float32(norm)
 	}}
 }
 
 // scalars of a launch, zeros if it has none.
-func scalars(l *device.Launch) [8]float32 { return argsOf(l).Scalars }
+func scalars(l *device.Launch) op.Scalars { return argsOf(l).Scalars }
 
 func argsOf(l *device.Launch) op.Args {
 	if l.Args == nil {
@@ -55,29 +65,29 @@ func argsOf(l *device.Launch) op.Args {
 	return *l.Args
 }
 
-func adam(c op.Call, workers int) program {
+func adam(c op.Call, workers int) Program {
 	a := &kernel.Adam{Flush: [2]bool{flushesDenormals(c.In[2]), flushesDenormals(c.In[3])}}
 	set := func(l *device.Launch) (clip float32) {
-		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), f32(l, 4)[0]
+		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), F32(l, 4)[0]
 		return a.Clip
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
 }
 
-func sgd(c op.Call, workers int) program {
+func sgd(c op.Call, workers int) Program {
 	last, o := len(c.In)-1, &kernel.SGD{Flush: flushesDenormals(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
-		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), f32(l, last)[0]
+		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), F32(l, last)[0]
 		o.Keeps = o.Keeps && last > 2
 		return o.Clip
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
 }
 
-func lion(c op.Call, workers int) program {
+func lion(c op.Call, workers int) Program {
 	o := &kernel.Lion{Flush: flushesDenormals(c.In[2])}
 	set := func(l *device.Launch) (clip float32) {
-		o.LionStep, o.Clip = argsOf(l).LionStep(), f32(l, 3)[0]
+		o.LionStep, o.Clip = argsOf(l).LionStep(), F32(l, 3)[0]
 		return o.Clip
 	}
 	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
@@ -86,7 +96,7 @@ func lion(c op.Call, workers int) program {
 // update is the program of an update rule. set takes the scalars of a launch and says
 // what the gradient is multiplied by; step changes some weights and their states. With
 // a factor that is not positive all stay as they are.
-func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) program {
+func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) Program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := newWeightCopy(c), false
 	work := runsOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
@@ -102,7 +112,7 @@ func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), s
 			copied.write(w.wide, i, j)
 		})
 	})
-	return program{run: func(p *kernel.Pool, l *device.Launch) {
+	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		w.set(l)
 		g.set(l.Buffers[1])
 		clip := set(l)
@@ -180,7 +190,7 @@ func newWeightCopy(c op.Call) *weightCopy {
 func (m *weightCopy) set(l *device.Launch) {
 	switch last := len(l.Buffers) - 1; m.to {
 	case dtype.F32:
-		m.wide = f32(l, last)
+		m.wide = F32(l, last)
 	case dtype.BF16, dtype.F16:
 		m.narrow = view[uint16](l.Buffers[last])
 	}

@@ -28,7 +28,7 @@ func newWeight(of dtype.Type, workers int) *weight {
 
 func (w *weight) set(l *device.Launch) {
 	if w.scratch == nil {
-		w.wide = f32(l, 0)
+		w.wide = F32(l, 0)
 		return
 	}
 	w.halves = view[uint16](l.Buffers[0])

@@ -10,17 +10,17 @@ import (
 // widened makes a call on 16-bit operands out of the one in f32: operands are
 // converted into the workspace, outputs from there, rounded once. It costs a copy of
 // everything; what is worth more has a kernel of its own.
-func widened(c op.Call, workers int) (program, string) {
+func widened(c op.Call, workers int) (Program, string) {
 	wide, err := op.Make(c.Kind, wideAttr(c.Attr), wideTypes(c.In)...)
 	if err != nil {
-		return program{}, err.Error()
+		return Program{}, err.Error()
 	}
 	inner, reason := prepare(wide, workers)
 	if reason != "" {
-		return program{}, reason
+		return Program{}, reason
 	}
 	w := &widener{inner: inner, launch: device.Launch{Buffers: make([]device.Buffer, len(c.In)+len(c.Out))}}
-	at := (inner.workspace + alignment - 1) / alignment * alignment
+	at := (inner.Workspace + alignment - 1) / alignment * alignment
 	for i, t := range c.In {
 		at = w.layOut(i, t, wide.In[i], at, true, false)
 	}
@@ -33,7 +33,7 @@ func widened(c op.Call, workers int) (program, string) {
 	for i, t := range c.Out {
 		at = w.layOut(len(c.In)+i, t, wide.Out[i], at, adds[i], true)
 	}
-	return program{workspace: at, run: w.run}, ""
+	return Program{Workspace: at, Run: w.run}, ""
 }
 
 // wideAttr makes a Cast to a narrow type one to f32, which narrowing then finishes.
@@ -56,7 +56,7 @@ func wideTypes(narrowed []op.Type) []op.Type {
 
 // widener runs a program in f32 on converted operands.
 type widener struct {
-	inner       program
+	inner       Program
 	launch      device.Launch
 	conversions []*conversion
 }
@@ -93,7 +93,7 @@ func (w *widener) run(p *kernel.Pool, l *device.Launch) {
 	copy(w.launch.Buffers, l.Buffers)
 	w.launch.Args = l.Args
 	w.launch.Workspace = l.Workspace
-	w.launch.Workspace.Bytes = w.inner.workspace
+	w.launch.Workspace.Bytes = w.inner.Workspace
 	for _, c := range w.conversions {
 		b := device.Buffer{Memory: l.Workspace.Memory, Offset: l.Workspace.Offset + c.offset, Bytes: c.bytes}
 		c.wide, c.small = view[float32](b), view[uint16](l.Buffers[c.buffer])
@@ -102,7 +102,7 @@ func (w *widener) run(p *kernel.Pool, l *device.Launch) {
 			c.widen.start(p)
 		}
 	}
-	w.inner.run(p, &w.launch)
+	w.inner.Run(p, &w.launch)
 	for _, c := range w.conversions {
 		if c.to {
 			c.narrow.start(p)

@@ -7,6 +7,10 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	registerUnaligned(op.Adafactor, adafactor)
+}
+
 // factoring is a call of Adafactor: where its operands are and how its param is cut.
 type factoring struct {
 	d          *Device

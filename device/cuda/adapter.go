@@ -2,6 +2,10 @@ package cuda
 
 import "spillway/op"
 
+func init() {
+	register(op.InverseNorm, inverseNorm)
+}
+
 // normedAtOnce is how many outputs a block of threads measures, as adapter.cu does.
 const normedAtOnce = 8
 

@@ -8,6 +8,12 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.Rope, rope)
+	register(op.Attention, attention)
+	register(op.AttentionGrad, attentionGrad)
+}
+
 func rope(d *Device, c op.Call) (program, error) {
 	t, half := c.In[0].DType, c.In[2].Shape[0]
 	width, scale := c.In[0].Shape.Last()/c.Attr.Heads, c.Attr.Scale

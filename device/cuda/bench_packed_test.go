@@ -97,7 +97,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, inPlace := &device.Launch{Args: &op.Args{Scalars: [8]float32{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}}, c.InPlace()
+	l, inPlace := &device.Launch{Args: &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}}, c.InPlace()
 	fresh := func(bytes int64) device.Memory {
 		m, err := d.Alloc(bytes)
 		if err != nil {

@@ -58,7 +58,7 @@ func TestCapture(t *testing.T) {
 		t.Errorf("calls %v, want %v", got, want)
 	}
 	for _, norm := range []float32{1, 2} {
-		numbers.Args.Scalars[op.ArgMaxNorm] = norm
+		numbers.Args.Scalars = op.ClipScalars(norm, 0)
 		n = len(r.log)
 		if err := run.Launch(); err != nil {
 			t.Fatal(err)

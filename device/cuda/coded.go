@@ -6,6 +6,10 @@ import (
 	"spillway/quant"
 )
 
+func init() {
+	register(op.QuantizedMatmul, quantizedMatmul)
+}
+
 // codedKinds are the numbers kernels know block formats by.
 var quantizedFormats = map[dtype.Type]int64{quant.NF4: 0, quant.FP4: 1, quant.RowI8: 2, quant.RowF8: 3}
 

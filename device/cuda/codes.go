@@ -7,10 +7,6 @@ import (
 	"spillway/quant"
 )
 
-// coded are the files whose kernels read or write block formats: package quant has the
-// fixed values, so that all devices know the same, and codes.h what is done with them.
-var quantizedFiles = map[string]bool{"dequantize": true, "coded": true, "update": true}
-
 // codeCells is how many cells of a sign package quant searches in: all from its first
 // to that of 1.
 const codeCells = 127<<7 - quant.FirstCell + 1

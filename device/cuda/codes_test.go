@@ -54,7 +54,7 @@ func hardNumbers(d *quant.Dynamic) []float32 {
 
 // Tables are written exactly, and only for files that use them.
 func TestCodeTablesAreWritten(t *testing.T) {
-	text, err := unit{file: "update"}.source()
+	text, err := unit{file: "adam"}.source()
 	for _, v := range []float32{quant.FourBitOf(quant.NF4).Values[1], quant.FourBitOf(quant.FP4).Values[9], quant.Signed.Values[3], quant.Unsigned.Values[200]} {
 		if err != nil || !strings.Contains(text, fmt.Sprintf("%xf,", v)) {
 			t.Errorf("%v is not among the tables: %v", v, err)

@@ -36,7 +36,7 @@ func compiler(t *testing.T) *driver.NVRTC {
 // have.
 func allUnits(t dtype.Type) []unit {
 	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}}
-	for _, file := range general {
+	for _, file := range general() {
 		all = append(all, unit{file: file, element: t})
 	}
 	return append(all, flashUnits(t)...)

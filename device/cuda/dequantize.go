@@ -6,6 +6,10 @@ import (
 	"spillway/quant"
 )
 
+func init() {
+	register(op.Dequantize, dequantize)
+}
+
 // decodedAtOnce is how many elements a block of threads decodes, as dequantize.cu does.
 const decodedAtOnce = 8192
 

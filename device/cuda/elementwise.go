@@ -7,6 +7,19 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.Copy, scaled)
+	register(op.Add, combined)
+	register(op.Mul, combined)
+	register(op.Scale, scaled)
+	register(op.Unary, activation)
+	register(op.UnaryGrad, activation)
+	register(op.Gated, activation)
+	register(op.GatedGrad, activation)
+	register(op.Dropout, dropout)
+	register(op.Cast, cast)
+}
+
 // packs prepares a kernel of elementwise.cu: a thread per pack of the first output.
 func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, error) {
 	n := c.Out[0].Shape.Elements()

@@ -2,6 +2,11 @@ package cuda
 
 import "spillway/op"
 
+func init() {
+	register(op.Embedding, embedding)
+	register(op.EmbeddingGrad, embeddingGrad)
+}
+
 func embedding(d *Device, c op.Call) (program, error) {
 	width := c.In[1].Shape.Last()
 	if width == 0 {

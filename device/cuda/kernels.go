@@ -10,52 +10,26 @@ import (
 // maker prepares a call whose types are right.
 type maker func(d *Device, c op.Call) (program, error)
 
-// makers lists the kinds there are kernels for, a file per family.
-var makers = map[op.Kind]maker{
-	op.MatMul:          matMul,
-	op.QuantizedMatmul: quantizedMatmul,
-	op.InverseNorm:     inverseNorm,
+// entry is the kernel of a kind.
+type entry struct {
+	make maker
+	// unaligned: operands may begin at any element, because the kernel runs on parts of
+	// slabs. Other kernels load vectorBytes at once.
+	unaligned bool
+}
 
-	op.Embedding:     embedding,
-	op.EmbeddingGrad: embeddingGrad,
+// entries holds the kernels there are. Each kernel's file registers its own.
+var entries = map[op.Kind]entry{}
 
-	op.Copy:       scaled,
-	op.Add:        combined,
-	op.Mul:        combined,
-	op.Scale:      scaled,
-	op.Unary:      activation,
-	op.UnaryGrad:  activation,
-	op.Gated:      activation,
-	op.GatedGrad:  activation,
-	op.Dropout:    dropout,
-	op.Cast:       cast,
-	op.Dequantize: dequantize,
-	op.Split:      split,
-	op.Concat:     concat,
-	op.SumRows:    sumRows,
+func register(kind op.Kind, make maker) { add(kind, entry{make: make}) }
 
-	op.RMSNorm:       norm,
-	op.RMSNormGrad:   normGrad,
-	op.LayerNorm:     norm,
-	op.LayerNormGrad: normGrad,
+func registerUnaligned(kind op.Kind, make maker) { add(kind, entry{make: make, unaligned: true}) }
 
-	op.Rope:          rope,
-	op.Attention:     attention,
-	op.AttentionGrad: attentionGrad,
-
-	op.LinearCrossEntropy:     linearCrossEntropy,
-	op.LinearCrossEntropyGrad: linearCrossEntropyGrad,
-	op.CrossEntropy:           crossEntropy,
-	op.CrossEntropyGrad:       crossEntropyGrad,
-	op.MeanSquare:             meanSquare,
-	op.MeanSquareGrad:         meanSquareGrad,
-
-	op.SumSquares: sumSquares,
-	op.ClipScale:  clipScale,
-	op.Adam:       adam,
-	op.SGD:        sgd,
-	op.Lion:       lion,
-	op.Adafactor:  adafactor,
+func add(kind op.Kind, e entry) {
+	if _, taken := entries[kind]; taken {
+		panic(fmt.Sprintf("cuda: a second kernel for %s", kind))
+	}
+	entries[kind] = e
 }
 
 // none is the reason why there is no kernel for a call.
@@ -65,7 +39,7 @@ func (n unsupported) Error() string { return string(n) }
 
 // prepare makes the program of a call.
 func (d *Device) prepare(c op.Call) (program, error) {
-	make, known := makers[c.Kind]
+	e, known := entries[c.Kind]
 	if !known {
 		return program{}, unsupported("the kind is not implemented")
 	}
@@ -77,7 +51,7 @@ func (d *Device) prepare(c op.Call) (program, error) {
 	if empty(c.Out) {
 		return program{}, nil
 	}
-	return make(d, c)
+	return e.make(d, c)
 }
 
 // known32 refuses element types no kernel works on.

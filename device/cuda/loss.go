@@ -5,6 +5,13 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.LinearCrossEntropy, linearCrossEntropy)
+	register(op.LinearCrossEntropyGrad, linearCrossEntropyGrad)
+	register(op.CrossEntropy, crossEntropy)
+	register(op.CrossEntropyGrad, crossEntropyGrad)
+}
+
 // foldLosses sums the losses of rows, which lie in the workspace.
 func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*kernelLaunch, error) {
 	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(int64(rows)), buffer(scale), buffer(loss), i64(n))

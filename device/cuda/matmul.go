@@ -10,6 +10,10 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.MatMul, matMul)
+}
+
 // productWorkspace is the most scratch memory a product may use; what it does use is
 // known when it is prepared.
 const gemmWorkspace = 32 << 20

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/internal/vfs"
 )
 
 //go:embed kernels
@@ -34,38 +37,66 @@ type unit struct {
 	dropout bool
 }
 
-// general are the files whose kernels know nothing but the element type.
-var general = []string{"elementwise", "rearrange", "reduce", "norm", "rope", "embedding", "loss", "product", "adapter", "adafactor", "dequantize", "coded", "update"}
-
-// source is the program text of a unit: what all files share, and the file.
+// source is the program text of a unit: common.h, the headers that its file includes,
+// and the file. NVRTC sees one text, so that it needs no folder of headers.
 func (u unit) source() (string, error) {
-	var text strings.Builder
-	names := []string{"common.h"}
-	if quantizedFiles[u.file] {
-		names = append(names, "codes.h")
+	text, _, err := assemble(u.file + ".cu")
+	if err != nil {
+		return "", fmt.Errorf("kernels of %s: %w", u.file, err)
 	}
-	if u.file == "update" {
-		names = append(names, "rules.h")
-	}
-	if u.head > 0 {
-		names = append(names, "sight.h")
-	}
-	if strings.HasPrefix(u.file, "flash") {
-		names = append(names, "fragments.h", "flash.h")
-	}
-	names = append(names, u.file+".cu")
-	for _, name := range names {
+	return text, nil
+}
+
+// assemble puts the text of a file behind that of the headers it includes, each once, and
+// lists their names.
+func assemble(file string) (text string, names []string, err error) {
+	var out strings.Builder
+	var add func(name string) error
+	add = func(name string) error {
+		if slices.Contains(names, name) {
+			return nil
+		}
 		b, err := kernelFiles.ReadFile("kernels/" + name)
 		if err != nil {
-			return "", fmt.Errorf("kernels of %s: %w", u.file, err)
+			return err
+		}
+		for _, m := range includes.FindAllSubmatch(b, -1) {
+			if err := add(string(m[1])); err != nil {
+				return err
+			}
 		}
 		if name == "codes.h" {
-			text.WriteString(codeTables())
+			out.WriteString(codeTables())
 		}
-		fmt.Fprintf(&text, "#line 1 %q\n%s", name, b)
+		names = append(names, name)
+		fmt.Fprintf(&out, "#line 1 %q\n%s", name, includes.ReplaceAll(b, nil))
+		return nil
 	}
-	return text.String(), nil
+	if err := add("common.h"); err != nil {
+		return "", nil, err
+	}
+	err = add(file)
+	return out.String(), names, err
 }
+
+// includes finds the headers that a file of kernels names.
+var includes = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
+
+// general lists the files whose kernels know nothing but the element type: all but those
+// of attention, which include mask.h.
+var general = sync.OnceValue(func() (files []string) {
+	all, _ := kernelFiles.ReadDir("kernels") // embedded: it cannot fail
+	for _, f := range all {
+		name, is := strings.CutSuffix(f.Name(), ".cu")
+		if !is {
+			continue
+		}
+		if _, names, err := assemble(f.Name()); err == nil && !slices.Contains(names, "mask.h") {
+			files = append(files, name)
+		}
+	}
+	return files
+})
 
 func (u unit) options(major, minor int) []string {
 	has := map[bool]int{true: 1}
@@ -144,22 +175,14 @@ func (d *Device) cached(name string, u unit) ([]byte, error) {
 	return b, writeAtomic(path, b)
 }
 
-// keep writes a file that appears whole or not at all.
+// writeAtomic writes a file of the cache folder that appears whole or not at all.
 func writeAtomic(path string, b []byte) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", err)
-	}
-	f, err := os.CreateTemp(folder, ".new-*")
-	if err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", err)
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	err := vfs.MkdirAll(vfs.OS, filepath.Dir(path))
+	if err == nil {
+		err = vfs.ReplaceBytes(vfs.OS, path, b)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", errors.Join(err, os.Remove(f.Name())))
+		return fmt.Errorf("storing compiled kernels: %w", err)
 	}
 	return nil
 }
@@ -228,7 +251,7 @@ func (d *Device) begin(t dtype.Type) {
 		return
 	}
 	d.modules.begun[t] = true
-	for _, file := range general {
+	for _, file := range general() {
 		d.modules.behind.Go(func() { _, _ = d.imageOf(unit{file: file, element: t}) })
 	}
 }

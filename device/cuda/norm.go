@@ -2,6 +2,13 @@ package cuda
 
 import "spillway/op"
 
+func init() {
+	register(op.RMSNorm, norm)
+	register(op.RMSNormGrad, normGrad)
+	register(op.LayerNorm, norm)
+	register(op.LayerNormGrad, normGrad)
+}
+
 // normShape says how the rows of a norm are dealt to threads.
 type normShape struct {
 	name  string

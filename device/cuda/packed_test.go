@@ -207,7 +207,7 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 // compareWithParts holds an update to the same one on f32 moments.
 func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
 	t.Helper()
-	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	n := int(coded.In[0].Shape.Elements())
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
 	operands, wide := [][]byte{w, g}, [][]byte{w, g}
@@ -263,7 +263,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
 	const n = 1000
-	args := op.Args{Scalars: [8]float32{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})

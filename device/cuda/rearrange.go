@@ -5,6 +5,11 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.Split, split)
+	register(op.Concat, concat)
+}
+
 // columns copies a block of columns; steps, offsets and width are in elements.
 func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (action, error) {
 	name, lane := "columnsWide", elementsPerLoad(t)

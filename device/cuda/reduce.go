@@ -5,6 +5,14 @@ import (
 	"spillway/op"
 )
 
+func init() {
+	register(op.SumRows, sumRows)
+	register(op.MeanSquare, meanSquare)
+	register(op.MeanSquareGrad, meanSquareGrad)
+	registerUnaligned(op.SumSquares, sumSquares)
+	registerUnaligned(op.ClipScale, clipScale)
+}
+
 // sequence makes a program of launches, keeping the first error.
 func sequence(workspace int64, steps ...func() (*kernelLaunch, error)) (p program, err error) {
 	p.workspace = workspace
@@ -72,6 +80,7 @@ func meanSquareGrad(d *Device, c op.Call) (program, error) {
 }
 
 func clipScale(d *Device, c op.Call) (program, error) {
+	slots := c.Kind.Slots("max_norm", "loss_scale")
 	return single(d.line(unitFor("reduce", dtype.F32), "clipScale", 1, 1,
-		buffer(0), buffer(1), i64(c.In[0].Shape.Elements()), iteration(op.ArgMaxNorm), iteration(op.ArgScale)))
+		buffer(0), buffer(1), i64(c.In[0].Shape.Elements()), iteration(slots[0]), iteration(slots[1])))
 }

@@ -33,6 +33,8 @@ type preparedKernel struct {
 	device  *Device
 	call    op.Call
 	program program
+	// unaligned: buffers may begin at any element, see entry.
+	unaligned bool
 }
 
 // Workspace is the scratch memory a launch needs, in bytes.
@@ -68,7 +70,7 @@ func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 	if want := kind[i].Bytes(); b.Bytes != want {
 		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
 	}
-	if unalignedKinds[t.call.Kind] {
+	if t.unaligned {
 		return checkAligned(b, elementBytes(kind[i].DType))
 	}
 	return checkAligned(b, vectorBytes)
@@ -76,9 +78,6 @@ func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 
 // vectorBytes is what kernels load at once.
 const vectorBytes = 16
-
-// elementwise are the kinds that run on parts of slabs, which begin at any element.
-var unalignedKinds = map[op.Kind]bool{op.Adam: true, op.SGD: true, op.Lion: true, op.Adafactor: true, op.SumSquares: true, op.ClipScale: true}
 
 // elementBytes is where elements may begin: block formats at their f32 scales.
 func elementBytes(t dtype.Type) int64 {

@@ -8,6 +8,12 @@ import (
 	"spillway/quant"
 )
 
+func init() {
+	registerUnaligned(op.Adam, adam)
+	registerUnaligned(op.SGD, sgd)
+	registerUnaligned(op.Lion, lion)
+}
+
 // stored numbers the types of moments, and of the copy of an updated weight, as update.cu
 // does.
 var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
@@ -96,7 +102,7 @@ func (d *Device) updated(c op.Call, r *rule) (program, error) {
 		args = append(args, r.arg(i))
 	}
 	blocks := max(1, min(ceilDiv(n, updatedAtOnce), int64(d.gpu.multiprocessors)*16))
-	return single(d.line(unitFor("update", c.In[1].DType), r.name+form, blocks, threads, args...))
+	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), r.name+form, blocks, threads, args...))
 }
 
 // momentArgs are the form of a rule's kernel and what it takes of the operands between

@@ -35,19 +35,19 @@ type updating struct {
 	kind op.Kind
 	attr op.Attr
 	kept int // how many moments
-	f    [8]float32
+	f    op.Scalars
 }
 
 var updatings = map[string]updating{
-	"adamw":             {op.Adam, op.Attr{Decoupled: true}, 2, [8]float32{1e-3, 0.1, 0.9, 0.999, 1e-8, 0.1, 0.0316}},
-	"adam":              {op.Adam, op.Attr{}, 2, [8]float32{1e-3, 0.1, 0.9, 0.95, 1e-6, 0.5, 0.7}},
-	"adamw without eps": {op.Adam, op.Attr{Decoupled: true}, 2, [8]float32{1e-3, 0.1, 0.9, 0.999, 0, 0.1, 0.0316}},
-	"sgd":               {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01, 0.9, 0.2}},
-	"sgd, first":        {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01, 0.9, 0, op.ArgBias1: 1}},
-	"nesterov":          {op.SGD, op.Attr{Nesterov: true}, 1, [8]float32{1e-2, 0.01, 0.9}},
-	"momentum of 0":     {op.SGD, op.Attr{}, 1, [8]float32{1e-2, 0.01}},
-	"sgd that is bare":  {op.SGD, op.Attr{}, 0, [8]float32{1e-2, 0.01}},
-	"lion":              {op.Lion, op.Attr{}, 1, [8]float32{1e-4, 0.1, 0.9, 0.99}},
+	"adamw":             {op.Adam, op.Attr{Decoupled: true}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.999, 1e-8, 0.1, 0.0316}},
+	"adam":              {op.Adam, op.Attr{}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.95, 1e-6, 0.5, 0.7}},
+	"adamw without eps": {op.Adam, op.Attr{Decoupled: true}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.999, 0, 0.1, 0.0316}},
+	"sgd":               {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01, 0.9, 0.2}},
+	"sgd, first":        {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01, 0.9, 0, op.ArgBias1: 1}},
+	"nesterov":          {op.SGD, op.Attr{Nesterov: true}, 1, op.Scalars{1e-2, 0.01, 0.9}},
+	"momentum of 0":     {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01}},
+	"sgd that is bare":  {op.SGD, op.Attr{}, 0, op.Scalars{1e-2, 0.01}},
+	"lion":              {op.Lion, op.Attr{}, 1, op.Scalars{1e-4, 0.1, 0.9, 0.99}},
 }
 
 // call of a rule on n elements.

@@ -98,7 +98,7 @@ func runCases(t *testing.T, d device.Device, dt dtype.Type, o Options) {
 			err := tryCase(d, c, o.Bound)
 			var none *device.NoKernelError
 			if errors.As(err, &none) && (!o.Complete || o.Lacks != nil && o.Lacks(none.Call)) {
-				missing[c.Call.Kind.String()]++
+				missing[string(c.Call.Kind)]++
 				t.Skip(err)
 			}
 			if err != nil {

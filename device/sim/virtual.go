@@ -1,11 +1,11 @@
 // Package sim holds devices that are not quite real.
 //
-// Virtual has no memory and does no arithmetic: it takes the time an op or copy
-// would take at given rates, so a plan carried out on it gives its forecast, for
-// any model on any machine.
+// Virtual has no memory and does no arithmetic: an op or a copy takes the time it would take
+// at given rates, in virtual time. A plan carried out on it gives its forecast, for any model
+// on any machine.
 //
-// Capped stands around a real device and limits its memory and its link, and
-// makes operations fail on demand.
+// Capped wraps a real device: it limits and counts its memory, and makes operations fail on
+// demand.
 package sim
 
 import (
@@ -19,8 +19,8 @@ import (
 	"spillway/units"
 )
 
-// Virtual is a device in virtual time. Its methods must be called from one
-// goroutine: the order of calls is the order of events.
+// Virtual is a device in virtual time. Its methods must be called from one goroutine: the
+// order of calls is the order of events.
 type Virtual struct {
 	timing      *Timing
 	limit       int64
@@ -37,9 +37,10 @@ type Virtual struct {
 	// NoScratch says that kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
 	NoScratch bool
-	// OneByOne says that kernels are launched one by one, and wait for that.
+	// OneByOne says that kernels are launched one by one, not replayed from a captured
+	// graph, so that they wait for their launch.
 	OneByOne bool
-	launched time.Duration // when the last one was
+	launched time.Duration // when the last kernel was
 }
 
 // NewVirtual makes a device that takes the time the described one would, computing in t; a
@@ -138,11 +139,10 @@ func (v *Virtual) Busy() map[string]time.Duration {
 	return busy
 }
 
-// Waited is until when somebody has waited for queues or events of the device.
+// WaitedUntil is the latest time that somebody waited for: an empty queue, or an event.
 func (v *Virtual) WaitedUntil() time.Duration { return v.waitedUntil }
 
-// Resume lets queues begin what they are given from now on no sooner than at a time: when
-// it is given.
+// Resume says at what time the queues are given what comes next: nothing begins before.
 func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
 		q.now = max(q.now, at)
@@ -159,7 +159,7 @@ func workspace(c op.Call) int64 {
 	case op.LinearCrossEntropy, op.LinearCrossEntropyGrad:
 		return min(c.In[0].Shape.Rows(), lossRows) * c.In[1].Shape[0] * 4
 	case op.AttentionGrad:
-		return c.In[4].Bytes() // the rows' dot products of o and do
+		return c.In[4].Bytes() // a dot of o and do per row
 	}
 	return 0
 }
@@ -182,13 +182,13 @@ func (m *virtualMemory) Free() error {
 
 type virtualKernel struct {
 	took      time.Duration // at full speed
-	matmuls   time.Duration // of that, what slows down with the clock
-	energy    float64       // seconds of the power that clock counts in
+	matmuls   time.Duration // of that, the part that throttling slows down
+	energy    float64       // power by seconds, in the unit of throttle
 	workspace int64
 	launches  int
 }
 
-// power is the kernel's, on average.
+// power is the average of the kernel.
 func (k *virtualKernel) power() float64 { return k.energy / k.took.Seconds() }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
@@ -237,8 +237,9 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	return nil
 }
 
-// hand has the queue wait for the first of some launches to be handed over, and says when
-// the last one is. Where kernels take Launch each in any case, nobody waits.
+// awaitLaunch has the queue wait for the first of some launches, and gives the time of the
+// last one. Where no time of a kernel without its launch is known, kernels include it and
+// nobody waits.
 func (q *virtualQueue) awaitLaunch(launches int) (last time.Duration) {
 	v := q.v
 	if !v.OneByOne || v.timing.Kernel == 0 || launches == 0 {

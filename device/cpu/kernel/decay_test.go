@@ -91,9 +91,9 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 			Scale(w, w, 0.1)
 			pw, pm, pv := doubles(w), doubles(m), doubles(v)
 			for step := 1.0; step <= steps; step++ {
-				f := [8]float32{rate, 0, float32(beta1), float32(beta2), eps, float32(1 - math.Pow(beta1, step)), float32(math.Sqrt(1 - math.Pow(beta2, step)))}
+				f := op.Scalars{rate, 0, float32(beta1), float32(beta2), eps, float32(1 - math.Pow(beta1, step)), float32(math.Sqrt(1 - math.Pow(beta2, step)))}
 				if name == "sgd" {
-					f = [8]float32{rate, 0, float32(beta1)}
+					f = op.Scalars{rate, 0, float32(beta1)}
 				}
 				for i := range n {
 					pw[i], pm[i], pv[i] = rule.book(step, pw[i], 0.7*float64(g[i]), pm[i], pv[i])
@@ -118,11 +118,11 @@ func BenchmarkDecayed(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		step ruleStep
-		f    [8]float32
+		f    op.Scalars
 	}{
-		{"adamw", adamStep(true, true, true), [8]float32{1e-3, 0.1, 0.9, 0.999, 1e-8, 1, 1}},
-		{"sgd", sgdStep(false, true), [8]float32{1e-3, 0, 0.9}},
-		{"lion", lionStep(true), [8]float32{1e-4, 0.1, 0.9, 0.99}},
+		{"adamw", adamStep(true, true, true), op.Scalars{1e-3, 0.1, 0.9, 0.999, 1e-8, 1, 1}},
+		{"sgd", sgdStep(false, true), op.Scalars{1e-3, 0, 0.9}},
+		{"lion", lionStep(true), op.Scalars{1e-4, 0.1, 0.9, 0.99}},
 	} {
 		for _, n := range []int{8 << 10, 8 << 20} { // 128 KiB and 128 MiB with both moments
 			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step, op.Args{Scalars: c.f}) })

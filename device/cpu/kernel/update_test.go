@@ -20,7 +20,7 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
+					a := Adam{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
 					a.Update(w, g, m, v)
 					for i := range pw {
 						d := 0.5 * float64(g[i])
@@ -54,7 +54,7 @@ func TestSGD(t *testing.T) {
 				for step := range 4 {
 					first := float32(1 - min(step, 1))
 					g := random(rng, n)
-					o := SGD{op.Args{Scalars: [8]float32{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
+					o := SGD{op.Args{Scalars: op.Scalars{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
 					o.Update(w, g, m)
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
@@ -129,20 +129,20 @@ func lionStep(flush bool) ruleStep {
 func TestUpdatesHaveTheSameBits(t *testing.T) {
 	for name, c := range map[string]struct {
 		step ruleStep
-		f    [8]float32 // rate, decay, beta1, beta2, eps, bias1, bias2
+		f    op.Scalars // rate, decay, beta1, beta2, eps, bias1, bias2
 	}{
-		"adam":              {adamStep(false, true, true), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"adam as it is":     {adamStep(false, false, false), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"adamw without eps": {adamStep(true, true, true), [8]float32{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
-		"adamw mixed":       {adamStep(true, false, true), [8]float32{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"sgd":               {sgdStep(false, true), [8]float32{0.1, 0.01, 0.9, 0.2}},
-		"sgd first":         {sgdStep(false, true), [8]float32{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
-		"sgd undecayed":     {sgdStep(false, true), [8]float32{0.1, 0, 0.9}},
-		"sgd as it is":      {sgdStep(false, false), [8]float32{0.1, 0, 0.9}},
-		"nesterov":          {sgdStep(true, true), [8]float32{0.1, 0, 0.9}},
-		"no momentum":       {sgdStep(false, true), [8]float32{0.1, 0.01}},
-		"lion":              {lionStep(true), [8]float32{0.01, 0.1, 0.9, 0.99}},
-		"lion as it is":     {lionStep(false), [8]float32{0.01, 0.1, 0.9, 0.99}},
+		"adam":              {adamStep(false, true, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"adam as it is":     {adamStep(false, false, false), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"adamw without eps": {adamStep(true, true, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
+		"adamw mixed":       {adamStep(true, false, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
+		"sgd":               {sgdStep(false, true), op.Scalars{0.1, 0.01, 0.9, 0.2}},
+		"sgd first":         {sgdStep(false, true), op.Scalars{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
+		"sgd undecayed":     {sgdStep(false, true), op.Scalars{0.1, 0, 0.9}},
+		"sgd as it is":      {sgdStep(false, false), op.Scalars{0.1, 0, 0.9}},
+		"nesterov":          {sgdStep(true, true), op.Scalars{0.1, 0, 0.9}},
+		"no momentum":       {sgdStep(false, true), op.Scalars{0.1, 0.01}},
+		"lion":              {lionStep(true), op.Scalars{0.01, 0.1, 0.9, 0.99}},
+		"lion as it is":     {lionStep(false), op.Scalars{0.01, 0.1, 0.9, 0.99}},
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
 			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), c.step, op.Args{Scalars: c.f}, func(rng *rand.Rand) [4][]float32 {
@@ -176,7 +176,7 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, a op.Args, operand
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
+	a := Adam{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
 	b.SetBytes(28 * n)
 	for b.Loop() {
 		a.Update(w, g, m, v)
@@ -186,7 +186,7 @@ func BenchmarkAdam(b *testing.B) {
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
+	o := Lion{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
 	b.SetBytes(20 * n)
 	for b.Loop() {
 		o.Update(w, g, m)
@@ -206,7 +206,7 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{op.Args{Scalars: [8]float32{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
+		o := Lion{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
 		o.Update(w, g, m)
 		for i := range pw {
 			d := 0.5 * float64(g[i])

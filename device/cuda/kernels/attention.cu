@@ -1,3 +1,5 @@
+#include "mask.h"
+
 // Attention without holding the scores, plainly: f32 arithmetic, any width of heads up
 // to HEAD (a multiple of 4), tiles of 32 queries × 32 keys. A row of a tile belongs to
 // four neighbouring threads; 128 threads. Every sum has one fixed order.
@@ -38,13 +40,13 @@ __device__ __forceinline__ void putRow(Element *to, const float (&sum)[PART], fl
 }
 
 // seen is the score of a pair from its product, -inf where it is not seen.
-__device__ __forceinline__ float seen(const Sight &c, int b, int i, int j, float product) {
+__device__ __forceinline__ float seen(const Mask &c, int b, int i, int j, float product) {
     return visible(c, b, i, j) ? c.scale * product + added(c, i, j) : -INFINITE;
 }
 
 // o and lse of 32 queries of one head: grid (tiles of queries, heads, samples).
-extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ float shared[];
     float *qs = shared, *ks = qs + TILE * STEP, *vs = ks + TILE * STEP, *ps = vs + TILE * STEP;
     int from = blockIdx.x * TILE, h = blockIdx.y, b = blockIdx.z, r = threadIdx.x >> 2, lane = threadIdx.x & 3, i = from + r;
@@ -106,7 +108,7 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
 }
 
 // weights of a pair: w = dropout·softmax weight, ds = gradient of its score times scale.
-__device__ __forceinline__ void pair(const Sight &c, u64 base, int b, int h, int i, int j, float product, float lse, float grad, float delta, float &w, float &ds) {
+__device__ __forceinline__ void pair(const Mask &c, u64 base, int b, int h, int i, int j, float product, float lse, float grad, float delta, float &w, float &ds) {
     float score = seen(c, b, i, j, product);
     w = ds = 0;
     if (score == -INFINITE) return;
@@ -116,8 +118,8 @@ __device__ __forceinline__ void pair(const Sight &c, u64 base, int b, int h, int
 }
 
 // dq of 32 queries of one head, over the keys they see.
-extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ float shared[];
     float *qs = shared, *gs = qs + TILE * STEP, *ks = gs + TILE * STEP, *vs = ks + TILE * STEP, *ps = vs + TILE * STEP;
     int from = blockIdx.x * TILE, h = blockIdx.y, b = blockIdx.z, r = threadIdx.x >> 2, lane = threadIdx.x & 3, i = from + r;
@@ -155,8 +157,8 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
 
 // dk and dv of 32 keys of one key head, over the queries of all heads that share it:
 // grid (tiles of keys, key heads, samples). Two parameters are flash.cu's alone.
-extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *, int, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *, int, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ float shared[];
     float *ks = shared, *vs = ks + TILE * STEP, *qs = vs + TILE * STEP, *gs = qs + TILE * STEP, *ws = gs + TILE * STEP, *ps = ws + TILE * 33;
     int from = blockIdx.x * TILE, kh = blockIdx.y, b = blockIdx.z, r = threadIdx.x >> 2, lane = threadIdx.x & 3, j = from + r;

@@ -1,3 +1,5 @@
+#include "codes.h"
+
 // Products with weights in block formats, for few rows: a warp per output and row decodes
 // the weight as it reads it.
 

@@ -1,3 +1,5 @@
+#include "codes.h"
+
 // Decoding of 4-bit tensors: codes, two to a byte; a byte of scale per 64 elements; an
 // f32 per 256 scales; one f32 for all.
 

@@ -1,11 +1,13 @@
+#include "flash.h"
+
 // Attention forward on tensor cores (see flash.h): 128 queries of a head per block, 32
 // per warp; KEYS keys at a time. Softmax is kept up to date as keys come: top is the
 // greatest product of a row so far, sum and out are relative to it.
 
 #define QUERIES 128
 
-extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ Element tiles[];
     Element *qs = tiles, *ks = qs + QUERIES * PITCH, *vs = ks + 2 * KEYS * PITCH;
     int i0 = (gridDim.x - 1 - blockIdx.x) * QUERIES, h = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

@@ -1,3 +1,6 @@
+#include "mask.h"
+#include "fragments.h"
+
 // Attention on tensor cores, for heads of HEAD elements, a multiple of 16. Products are of
 // 16 × 8 tiles with sums in f32 (fragments.h); weights are rounded like operands before
 // they meet values. A block has four warps; each works on its own rows (queries, or keys
@@ -50,7 +53,7 @@ extern "C" __global__ void documentSpans(const int *segments, int *spans, int S)
 
 // spanOf bounds the numbers of positions from..to, those beyond the last left out. All is
 // one document where there are none.
-__device__ __forceinline__ Span spanOf(const Sight &c, int b, int from, int to) {
+__device__ __forceinline__ Span spanOf(const Mask &c, int b, int from, int to) {
     if (!MASKS || !c.segments) return {0, 0};
     int count = (c.S + SPAN - 1) / SPAN, last = to / SPAN < count ? to / SPAN : count - 1;
     const Span *p = (const Span *)c.spans + (i64)b * count;
@@ -63,7 +66,7 @@ __device__ __forceinline__ Span spanOf(const Sight &c, int b, int from, int to) 
     return s;
 }
 // queriesSpan is that of queries i0..i1.
-__device__ __forceinline__ Span queriesSpan(const Sight &c, int b, int i0, int i1) {
+__device__ __forceinline__ Span queriesSpan(const Mask &c, int b, int i0, int i1) {
     return spanOf(c, b, i0 + c.S - c.T, i1 + c.S - c.T);
 }
 
@@ -73,7 +76,7 @@ __device__ __forceinline__ bool mixed(Span x, Span y) { return MASKS && min(x.le
 
 // whole says that all pairs of queries i0..i1 and keys j0..j1 are seen and exist, their
 // documents left aside.
-__device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, int j1) {
+__device__ __forceinline__ bool whole(const Mask &c, int i0, int i1, int j0, int j1) {
     if (MASKS && (c.keyMask || c.mask) || i1 >= c.T || j1 >= c.S) return false;
     int shift = c.S - c.T;
     if (c.causal && j1 > i0 + shift) return false;
@@ -82,7 +85,7 @@ __device__ __forceinline__ bool whole(const Sight &c, int i0, int i1, int j0, in
 
 // Products in f32 become exponents of 2 with one multiplication: c.scale·log2(e). A pair
 // that is not seen has the product -inf; a mask is added in the products' unit.
-__device__ __forceinline__ float product(const Sight &c, int b, int i, int j, float x) {
+__device__ __forceinline__ float product(const Mask &c, int b, int i, int j, float x) {
     return visible(c, b, i, j) ? x + added(c, i, j) / c.scale : -INFINITE;
 }
 

@@ -1,3 +1,5 @@
+#include "flash.h"
+
 // Attention backward on tensor cores (see flash.h). One kernel makes dq, going over keys,
 // and one dk and dv, going over queries; each computes the weights anew from lse.
 
@@ -29,8 +31,8 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
 }
 
 // dq of ROWS queries of a head per block; KEYS keys at a time.
-extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ Element tiles[];
     Element *qs = tiles, *gs = qs + ROWS * PITCH, *ks = gs + ROWS * PITCH, *vs = ks + 2 * KEYS * PITCH;
     int i0 = (gridDim.x - 1 - blockIdx.x) * ROWS, h = blockIdx.y, b = blockIdx.z, lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES * 16;
@@ -161,8 +163,8 @@ template <int N> __device__ __forceinline__ void putParts(float *x, i64 step, in
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *parts, int splits, SIGHT_PARAMS) {
-    Sight c = SIGHT;
+extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *parts, int splits, MASK_PARAMS) {
+    Mask c = MASK;
     extern __shared__ Element tiles[];
     Element *ks = tiles, *vs = ks + ROWS * PITCH, *qs = vs + ROWS * PITCH, *gs = qs + 2 * STRIP * PITCH;
     __shared__ float totals[2][STRIP], inners[2][STRIP];

@@ -1,0 +1,63 @@
+// Which keys a query sees, shared by the attention kernels. Positions: query i of T,
+// key j of S; at = i + S - T is the query's place among the keys. MASKS is 1 where
+// there may be segments or masks, DROPOUT where there may be that; code for them is left
+// out elsewhere, which saves registers.
+
+struct Mask {
+    const int *segments, *keyMask; // [B S], may be null
+    const int *spans;              // [B S/SPAN 2] of segments, see flash.h; null with them
+    const float *mask;             // [T S], may be null
+    int T, S, heads, keyHeads, width;
+    float scale;
+    int causal, window;
+    float prob, keep; // of dropout: the share dropped, the factor of the rest
+    u32 stream;
+    u64 key, firstSample;
+};
+
+#define MASK_PARAMS                                                                                                          \
+    const int *segments, const int *keyMask, const float *mask, const int *spans, int T, int S, int heads, int keyHeads, int width, float scale, \
+        int causal, int window, float prob, float keep, u32 stream, u64 key, u64 firstSample
+#define MASK {segments, keyMask, spans, mask, T, S, heads, keyHeads, width, scale, causal, window, prob, keep, stream, key, firstSample}
+
+// The first key any of the queries from i on sees, and one behind the last that those
+// up to i see, masks of numbers left aside.
+__device__ __forceinline__ int firstKey(const Mask &c, int i) {
+    int first = i + c.S - c.T - c.window + 1;
+    return c.window > 0 && first > 0 ? first : 0;
+}
+__device__ __forceinline__ int endKey(const Mask &c, int i) {
+    int end = i + c.S - c.T + 1;
+    return c.causal && end < c.S ? end : c.S;
+}
+// The same from a key's side.
+__device__ __forceinline__ int firstQuery(const Mask &c, int j) {
+    int first = j - (c.S - c.T);
+    return c.causal && first > 0 ? first : 0;
+}
+__device__ __forceinline__ int endQuery(const Mask &c, int j) {
+    int end = j - (c.S - c.T) + c.window;
+    return c.window > 0 && end < c.T ? end : c.T;
+}
+
+// visible says whether a query sees a key, and both exist.
+__device__ __forceinline__ bool visible(const Mask &c, int b, int i, int j) {
+    int at = i + c.S - c.T;
+    if (i >= c.T || j >= c.S || c.causal && j > at || c.window > 0 && j <= at - c.window) return false;
+#if MASKS
+    if (c.segments && c.segments[(i64)b * c.S + at] != c.segments[(i64)b * c.S + j]) return false;
+    if (c.keyMask && c.keyMask[(i64)b * c.S + j] == 0) return false;
+#endif
+    return true;
+}
+// added is what the mask adds to the score of a pair.
+__device__ __forceinline__ float added(const Mask &c, int i, int j) {
+    return MASKS && c.mask ? c.mask[(i64)i * c.S + j] : 0.0f;
+}
+
+// drops says whether there is dropout, dropped is its factor on the weight of a pair.
+__device__ __forceinline__ bool drops(const Mask &c) { return DROPOUT && c.prob > 0; }
+__device__ __forceinline__ float dropped(const Mask &c, u64 base, int b, int h, int i, int j) {
+    u64 line = (c.firstSample + b) * (u64)c.heads + h;
+    return uniform(base, line * ((u64)c.T * c.S) + (u64)i * c.S + j) < c.prob ? 0.0f : c.keep;
+}
