@@ -1,0 +1,128 @@
+package recipe
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var known = []key{
+	{name: "model", help: "what to train"},
+	{name: "data", help: "files", list: true},
+	{name: "lr", help: "the rate", value: "1e-4"},
+	{name: "eval-every", help: "iterations", value: "0"},
+	{name: "resume", help: "go on", value: "false"},
+	{name: "schedule", help: "of the rate", value: "constant"},
+}
+
+func TestRead(t *testing.T) {
+	text := `# a recipe
+model: "./my model"   # with a space
+data:
+  - a.jsonl
+  - 'b: c.jsonl'
+lr: 2e-4
+eval_every: 010
+
+resume: true
+schedule: cosine:floor=0.1
+`
+	r, err := parse("r.yaml", []byte(text), known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []setting{
+		{"model", []string{"./my model"}, 2, 1}, {"data", []string{"a.jsonl", "b: c.jsonl"}, 3, 1}, {"lr", []string{"2e-4"}, 6, 1},
+		{"eval-every", []string{"010"}, 7, 1}, {"resume", []string{"true"}, 9, 1}, {"schedule", []string{"cosine:floor=0.1"}, 10, 1},
+	}
+	if !reflect.DeepEqual(r.settings, want) {
+		t.Errorf("%+v", r.settings)
+	}
+	for _, empty := range []string{"", "# nothing\n", "\n\n"} {
+		if r, err := parse("r", []byte(empty), known); err != nil || len(r.settings) != 0 {
+			t.Errorf("%q: %+v, %v", empty, r, err)
+		}
+	}
+	if r, err := parse("r", []byte("data: one.txt"), known); err != nil || !slices.Equal(r.settings[0].values, []string{"one.txt"}) {
+		t.Errorf("a list of one: %+v, %v", r, err)
+	}
+}
+
+func TestBadRecipes(t *testing.T) {
+	for text, want := range map[string]string{
+		"model: x\nlearning: 1\n":             `r.yaml:2:1: there is no setting "learning"`,
+		"model: x\n\neval-evry: 1\n":          `r.yaml:3:1: there is no setting "eval-evry"; did you mean eval-every?`,
+		"modle: x":                            "did you mean model?",
+		"lr: 1\nlr: 2\n":                      "r.yaml:2:1: ",
+		"lr: 1\neval-every: 2\neval_every: 3": "r.yaml:3:1: eval-every is set a second time, first in line 2",
+		"lr: [1, 2]":                          "r.yaml:1:1: lr has 2 values, it takes one",
+		"lr:\nmodel: x":                       "r.yaml:1:", // no value
+		"lr: {a: 1}":                          "r.yaml:1:5: lr takes a value or a list of values, this is mapping",
+		"data: [[a]]":                         "data takes a value or a list of values",
+		"- a\n- b":                            "a recipe is lines of the form name: value",
+		"just words":                          "a recipe is lines of the form name: value",
+		"lr: 1\n---\nlr: 2":                   "a second document",
+		"lr: &a 1\nmodel: *a":                 "lr takes a value",
+		"model: [a":                           "r.yaml:1:",
+		"lr: 1\n model: x\n":                  "r.yaml:1:5: ",
+		"\tlr: 1":                             "r.yaml:1:",
+		strings.Repeat("#", maxFile+1):        "at most",
+	} {
+		if r, err := parse("r.yaml", []byte(text), known); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.40q: %+v, %v; want %q", text, r, err, want)
+		}
+	}
+}
+
+// What is written is read back, whatever the values are.
+func TestWrittenRecipesAreparse(t *testing.T) {
+	set := map[string][]string{"model": {"-x: #1 'a' \"b\"\\n é"}, "data": {"", "true", "null", "1e5", "- a", "~", "a\nb", "*x", "&y", "{z}", " spaced "}, "lr": {"2e-4"}}
+	var b strings.Builder
+	if err := write(&b, known, set); err != nil {
+		t.Fatal(err)
+	}
+	r, err := parse("r", []byte(b.String()), known)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	if len(r.settings) != len(set) {
+		t.Errorf("%d settings of %d", len(r.settings), len(set))
+	}
+	for _, s := range r.settings {
+		if !slices.Equal(s.values, set[s.name]) {
+			t.Errorf("%s is %q, was %q\n%s", s.name, s.values, set[s.name], b.String())
+		}
+	}
+	if !strings.Contains(b.String(), "# eval-every: 0  # iterations\n") || !strings.Contains(b.String(), "lr: 2e-4  # the rate\n") {
+		t.Errorf("%s", b.String())
+	}
+	if err := write(&b, known, map[string][]string{"modl": {"x"}}); err == nil || !strings.Contains(err.Error(), "did you mean model") {
+		t.Errorf("an unknown setting: %v", err)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"kitten", "sitting"}: 3, {"", "ab"}: 2, {"lr", "rl"}: 2} {
+		if got := distance(pair[0], pair[1]); got != want {
+			t.Errorf("%v: %d, want %d", pair, got, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{"model: x\ndata: [a, b]\n", "lr: 1e-4 # c\n", "a: &b c\nd: *b", "- x", "\"model\": |\n  text\n", "? a\n: b", "lr: !!int 3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parse("r", []byte(text), known)
+		if err != nil {
+			return
+		}
+		for _, s := range r.settings {
+			if s.line < 1 || len(s.values) == 0 && s.name != "data" {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
