@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -37,6 +37,9 @@ tokenizers:      ## fetch real tokenizer files for the tests that want them
 templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
 	bash tools/reference/templates.sh
 
+pictures:        ## docs/packages.svg and docs/iteration.svg again, from the code
+	go run ./tools/pictures
+
 strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies
 
@@ -44,7 +47,7 @@ metamorphic:     ## thousands of random plans of one training give the same numb
 	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
 
 states:          ## a small Llama learns as well with states in fewer bits, over a thousand iterations
-	go test ./train -run TestStatesInFewerBitsLearnAsWell -v -learn 1000
+	go test ./train -run TestQuantizedStatesLearnAsWell -v -learn 1000
 
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m

@@ -99,7 +99,7 @@ func startChild(t *testing.T, model, dir string, iterations int64, strategy int)
 	return cmd
 }
 
-// A training that is killed at any moment and goes on, each time under another
+// A training run that is killed at any moment and goes on, each time under another
 // strategy, ends with the bits of one that was left alone.
 func TestKilledRunsGoOn(t *testing.T) {
 	model, dir := configFile(t, tinyGPT2), t.TempDir()
@@ -139,7 +139,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 // latest is the iteration of the newest checkpoint, which must be whole.
 func latest(t *testing.T, dir string) int64 {
 	t.Helper()
-	c, err := checkpoint.Latest(dir)
+	c, err := checkpoint.Dir{Path: dir}.Latest()
 	if errors.Is(err, checkpoint.ErrNone) {
 		return 0
 	}

@@ -1,0 +1,118 @@
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// GPU is the state of a GPU. A figure that the GPU or the system does not report is -1.
+type GPU struct {
+	LinkGeneration int       `json:"link_generation"`
+	LinkWidth      int       `json:"link_width"`        // lanes
+	LinkMax        [2]int    `json:"link_most"`         // generation and width when it is busy
+	Temperature    int       `json:"temperature_c"`     // degrees Celsius
+	Power          int       `json:"power_mw"`          // milliwatts
+	PowerLimit     int       `json:"power_limit_mw"`    // the same
+	Clock          int       `json:"clock_mhz"`         // of the multiprocessors, now
+	ClockMax       int       `json:"clock_most_mhz"`    // the highest they can have
+	Busy           int       `json:"busy_percent"`      // share of the last second in which a kernel ran
+	Processes      []Process `json:"processes"`         // that compute
+	Unknown        []string  `json:"unknown,omitempty"` // what was not reported, and why
+}
+
+// Process holds memory of a GPU.
+type Process struct {
+	PID   int   `json:"pid"`
+	Bytes int64 `json:"bytes"` // -1 where the system does not say
+}
+
+// GPU asks for the state of the GPU at an address of the PCI bus, such as
+// "00000000:1b:00.0". It fails only where there is no such GPU.
+func (l *Library) GPU(address string) (c GPU, err error) {
+	at, handle := append([]byte(address), 0), new(uintptr)
+	if err := l.call("nvmlDeviceGetHandleByPciBusId_v2", uintptr(unsafe.Pointer(&at[0])), uintptr(unsafe.Pointer(handle))); err != nil {
+		return c, fmt.Errorf("looking for the GPU at %s: %w", address, err)
+	}
+	known := func(what string, n uint32, err error) int {
+		if err != nil {
+			c.Unknown = append(c.Unknown, fmt.Sprintf("%s (%v)", what, err))
+			return -1
+		}
+		return int(n)
+	}
+	ask := func(what, function string) int {
+		n := new(uint32)
+		err := l.call(function, *handle, uintptr(unsafe.Pointer(n)))
+		return known(what, *n, err)
+	}
+	c.LinkGeneration = ask("generation of the link", "nvmlDeviceGetCurrPcieLinkGeneration")
+	c.LinkWidth = ask("width of the link", "nvmlDeviceGetCurrPcieLinkWidth")
+	c.LinkMax = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
+	c.Power = ask("power", "nvmlDeviceGetPowerUsage")
+	c.PowerLimit = ask("limit of power", "nvmlDeviceGetEnforcedPowerLimit")
+	const chip = 0
+	warm := new(uint32)
+	err = l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(warm)))
+	c.Temperature = known("temperature", *warm, err)
+	const multiprocessors = 1
+	clock := func(what, function string) int {
+		n := new(uint32)
+		err := l.call(function, *handle, multiprocessors, uintptr(unsafe.Pointer(n)))
+		return known(what, *n, err)
+	}
+	c.Clock, c.ClockMax = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
+	busy := new([2]uint32) // of the chip, of its memory
+	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
+	c.Busy = known("utilization", busy[0], err)
+	if c.Processes, err = l.processes(*handle); err != nil {
+		c.Unknown = append(c.Unknown, fmt.Sprintf("processes (%v)", err))
+	}
+	return c, nil
+}
+
+// process is the library's struct of processes, version 3.
+type process struct {
+	pid      uint32
+	bytes    uint64
+	instance [2]uint32
+}
+
+func (l *Library) processes(handle uintptr) ([]Process, error) {
+	const function = "nvmlDeviceGetComputeRunningProcesses_v3"
+	for capacity := uint32(64); ; capacity *= 4 {
+		n, found := new(uint32), make([]process, capacity)
+		*n = capacity
+		err := l.call(function, handle, uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(&found[0])))
+		var small *Error
+		if errors.As(err, &small) && small.Code == insufficientSize && capacity < 1<<16 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var list []Process
+		for _, p := range found[:min(*n, capacity)] {
+			list = append(list, Process{PID: int(p.pid), Bytes: int64(p.bytes)}) // the library has all ones, which is -1, where it does not know
+		}
+		return list, nil
+	}
+}
+
+// String is the state in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy".
+func (c GPU) String() string {
+	var parts []string
+	add := func(isKnown bool, format string, args ...any) {
+		if isKnown {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add(c.LinkGeneration > 0 && c.LinkWidth > 0, "PCIe %d × %d", c.LinkGeneration, c.LinkWidth)
+	add(c.LinkMax[0] > c.LinkGeneration && c.LinkGeneration > 0, "%d when busy", c.LinkMax[0])
+	add(c.Temperature >= 0, "%d °C", c.Temperature)
+	add(c.Power >= 0 && c.PowerLimit > 0, "%d of %d W", c.Power/1000, c.PowerLimit/1000)
+	add(c.Clock >= 0 && c.ClockMax > 0, "%d of %d MHz", c.Clock, c.ClockMax)
+	add(c.Busy >= 0, "%d%% busy", c.Busy)
+	return strings.Join(parts, ", ")
+}
