@@ -24,7 +24,7 @@ func (q *question) search() (*Run, error) {
 	case err != nil:
 		return nil, err
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // chosen plans the choice that was made.
@@ -38,7 +38,7 @@ func (q *question) chosen() (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // cut divides the batch into so many micro-batches.

@@ -10,7 +10,7 @@ func init() {
 	Register(op.QuantizedMatmul, quantizedMatmul)
 }
 
-// codedProduct decodes some outputs' weights at a time, while they stay in the cache, and
+// quantizedMatmul decodes some outputs' weights at a time, while they stay in the cache, and
 // multiplies by them. Bits are those of decoding everything first.
 func quantizedMatmul(c op.Call, workers int) Program {
 	if c.Attr.OutlierThreshold > 0 {
@@ -27,7 +27,7 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	}}
 }
 
-// tiles walks over the outputs of a coded product.
+// tiles walks over the outputs of a quantized matmul.
 type tiles struct {
 	weight  *quantizedWeight
 	gemm    kernel.Gemm
@@ -36,16 +36,16 @@ type tiles struct {
 	workers int
 
 	decoded []float32 // a tile: outputs by K
-	work    []float32 // of the product
+	work    []float32 // of the matmul
 	out     []float32
 	scratch []decodeScratch
 	job     rows
 	first   int // output of the tile
-	// into writes the weights of an output: decoded, unless told otherwise.
+	// into writes the weights of an output, decoded by default.
 	into func(worker int, dst []float32, output int)
 }
 
-// fewRows is up to how many rows a product is bound by reading its weight.
+// fewRows is up to how many rows a matmul is bound by reading its weight.
 const fewRows = 48
 
 // Outputs decoded at a time: with few rows so many that their weights stay in the caches
@@ -68,10 +68,10 @@ func newTiles(c op.Call, workers int) *tiles {
 	return t
 }
 
-// workspace in bytes: a tile, and what the product needs.
+// workspace in bytes: a tile, and what the matmul needs.
 func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.gemmScratch()) }
 
-// productWork is what the product of a tile needs, a whole one or the last.
+// gemmScratch is what the matmul of a tile needs, a whole one or the last.
 func (t *tiles) gemmScratch() int {
 	whole, last := t.gemm, t.gemm
 	whole.N, last.N = t.most, t.outputs%max(t.most, 1)
@@ -85,8 +85,8 @@ func (t *tiles) bind(c op.Call, l *device.Launch) {
 	t.gemm.A.Data, t.out, t.gemm.Work = F32(l, 0), F32(l, len(c.In)), t.work
 }
 
-// run multiplies tile by tile: before is told which outputs come, after that they are
-// made.
+// run multiplies tile by tile. It calls before with the outputs of the next tile, and after
+// once they are computed.
 func (t *tiles) run(p *kernel.Pool, before, after func(first, n int)) {
 	for t.first = 0; t.first < t.outputs; t.first += t.most {
 		n := min(t.most, t.outputs-t.first)

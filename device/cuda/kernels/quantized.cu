@@ -1,7 +1,7 @@
 #include "codes.h"
 
-// Products with weights in block formats, for few rows: a warp per output and row decodes
-// the weight as it reads it.
+// Matmuls with weights in block formats, for few rows: a warp per output and row decodes the
+// weight as it reads it. block.cu has the plain form for all formats.
 
 __device__ __forceinline__ float halfOf(float x) {
     f16 h;
@@ -9,41 +9,10 @@ __device__ __forceinline__ float halfOf(float x) {
     return wide(h);
 }
 
-// Weight is a coded weight of n elements in rows of cols. kind is 0 for NF4, 1 for FP4,
-// 2 for whole numbers by rows, 3 for floats by rows.
-struct Weight {
-    const u8 *in;
-    i64 n, cols;
-    int kind;
-
-    __device__ __forceinline__ float rowScale(i64 row) const { return anyFloat(in + n + 4 * row); }
-    __device__ __forceinline__ float at(i64 i) const {
-        if (kind == 2) return __fmul_rn(__fmul_rn((float)(signed char)in[i], rowScale(i / cols)), 7.874015718698502e-3f);
-        if (kind == 3) return __fmul_rn(float8(in[i]), rowScale(i / cols));
-        i64 blocks = (n + 63) / 64;
-        const u8 *scales = in + (n + 1) / 2, *groups = scales + blocks;
-        float offset = anyFloat(groups + 4 * ((blocks + 255) / 256));
-        float absmax = __fadd_rn(__fmul_rn(dynamicValues[0][scales[i / 64]], anyFloat(groups + 4 * (i / 16384))), offset);
-        return __fmul_rn(fourBitValues[kind][in[i / 2] >> (i % 2 ? 0 : 4) & 15], absmax);
-    }
-};
-
-// y [rows outputs] = x [rows width] · the weight (+ bias). 32 by 8 threads: a warp per
-// output; blockIdx.y is the row.
-extern "C" __global__ void codedProduct(const Element *x, const u8 *in, const Element *bias, Element *y, i64 outputs, i64 width, int kind) {
-    Weight w = {in, outputs * width, width, kind};
-    i64 o = (i64)blockIdx.x * blockDim.y + threadIdx.y, row = blockIdx.y;
-    if (o >= outputs) return;
-    float sum = 0;
-    for (i64 k = threadIdx.x; k < width; k += 32) sum += wide(x[row * width + k]) * w.at(o * width + k);
-    sum = warpSum(sum);
-    if (threadIdx.x == 0) narrow(bias ? sum + wide(bias[o]) : sum, y + row * outputs + o);
-}
-
-// The same for 4-bit weights whose blocks do not cross rows, fast: a lane reads eight codes
-// at a time, a block's absmax is applied to the sum of its products, and a code is decoded
-// once for ROWS rows. A row has the same bits whatever their number.
-template <int ROWS> __device__ __forceinline__ void fourBitProduct(const Element *x, const u8 *in, const Element *bias, Element *y, i64 rows,
+// Of 4-bit weights whose blocks do not cross rows: a lane reads eight codes at a time, a
+// block's absmax multiplies the sum over the block, and a code is decoded once for ROWS
+// rows. A row has the same bits whatever their number.
+template <int ROWS> __device__ __forceinline__ void fourBitMatmul(const Element *x, const u8 *in, const Element *bias, Element *y, i64 rows,
                                                                    i64 outputs, i64 width, int kind) {
     __shared__ float values[16], scaleValues[256];
     int thread = threadIdx.y * 32 + threadIdx.x;
@@ -82,7 +51,7 @@ template <int ROWS> __device__ __forceinline__ void fourBitProduct(const Element
 #define FOURBIT(name, ROWS)                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256) name(const Element *x, const u8 *in, const Element *bias, Element *y, i64 rows,         \
                                                            i64 outputs, i64 width, int kind) {                                                \
-        fourBitProduct<ROWS>(x, in, bias, y, rows, outputs, width, kind);                                                                     \
+        fourBitMatmul<ROWS>(x, in, bias, y, rows, outputs, width, kind);                                                                     \
     }
 FOURBIT(fourBitOne, 1)
 FOURBIT(fourBitTwo, 2)
@@ -109,12 +78,12 @@ extern "C" __global__ void rowSizes(const Element *x, float *most, i64 width, fl
     if (threadIdx.x == 0) most[blockIdx.x] = top;
 }
 
-// The product of LLM.int8, given what the two kernels above found. As codedProduct.
-extern "C" __global__ void outlierProduct(const Element *x, const u8 *in, const Element *bias, const u8 *apart, const float *most, Element *y, i64 outputs, i64 width) {
-    Weight w = {in, outputs * width, width, 2};
+// The matmul of LLM.int8, given what the two kernels above found. 32 by 8 threads: a warp
+// per output; blockIdx.y is the row.
+extern "C" __global__ void outlierMatmul(const Element *x, const u8 *in, const Element *bias, const u8 *apart, const float *most, Element *y, i64 outputs, i64 width) {
     i64 o = (i64)blockIdx.x * blockDim.y + threadIdx.y, row = blockIdx.y;
     if (o >= outputs) return;
-    float size = most[row], factor = size > 0 ? 127 / size : 0, scale = w.rowScale(o), whole = 0, plain = 0;
+    float size = most[row], factor = size > 0 ? 127 / size : 0, scale = anyFloat(in + outputs * width + 4 * o), whole = 0, plain = 0;
     for (i64 k = threadIdx.x; k < width; k += 32) {
         float half = halfOf(wide(x[row * width + k])), code = (float)(signed char)in[o * width + k];
         if (apart[k]) plain += half * code;
