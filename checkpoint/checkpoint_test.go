@@ -61,7 +61,7 @@ type position struct {
 
 // snapshot is what the run looks like at an iteration. Variants differ in content.
 func snapshot(iteration int64, variant uint64) Snapshot {
-	config, err := hf.NewConfig("llama")
+	config, err := hf.ParseConfig([]byte(`{"model_type":"llama"}`))
 	if err != nil {
 		panic(err) // the defaults are part of the program
 	}

@@ -18,7 +18,6 @@ package data
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"sort"
 )
 
@@ -55,18 +54,6 @@ type Source interface {
 // at the start of a text.
 type Tokenizer interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
-}
-
-// All gives every document of a source, in order.
-func All(s Source) iter.Seq2[Document, error] {
-	return func(yield func(Document, error) bool) {
-		for i := range s.Len() {
-			d, err := s.Document(i)
-			if !yield(d, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // Concat is several sources one after another.

@@ -85,7 +85,7 @@ func TestGSM8K(t *testing.T) {
 	end := int32(257)
 	source := Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})
 	tokens, learned := 0, 0
-	for d, err := range All(source) {
+	for d, err := range allDocuments(source) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,10 +132,10 @@ func FuzzFiles(f *testing.F) {
 		name := file(t, string(content))
 		text := TextOptions{Separator: separator, PieceBytes: leastPiece + 2*len(separator), SkipBad: skip}
 		r, err := OpenText(name, text)
-		same(t, r, err, StreamText(bytes.NewReader(content), name, text))
+		same(t, r, err, streamText(bytes.NewReader(content), name, text))
 		lines := JSONLOptions{LineBytes: 100, SkipBad: skip}
 		r, err = OpenJSONL(name, lines)
-		same(t, r, err, StreamJSONL(bytes.NewReader(content), name, lines))
+		same(t, r, err, streamJSONL(bytes.NewReader(content), name, lines))
 	})
 }
 

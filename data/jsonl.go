@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"spillway/chat"
 )
@@ -108,32 +107,6 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	r.format = l.Format
 	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(i, l) }
 	return r, nil
-}
-
-// StreamJSONL gives the records of JSON lines that can be read only once, such as
-// a pipe.
-func StreamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, error] {
-	return stream(func(yield func(Record, error) error) error {
-		l, err := o.lines()
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		in, _, err := skipBOM(in)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		return l.scan(in, name, func(_ int64, records []Record, wrong error) error {
-			if wrong != nil {
-				return yield(Record{}, wrong)
-			}
-			for _, rec := range records {
-				if err := yield(rec, nil); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}, o.SkipBad)
 }
 
 // scan reads line by line; at is the offset of a line.

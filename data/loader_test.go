@@ -315,7 +315,7 @@ func TestSplitSharesNothing(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for _, part := range []Source{train, eval} {
-		for d, err := range All(part) {
+		for d, err := range allDocuments(part) {
 			if err != nil || seen[d.Tokens[0]] {
 				t.Fatalf("%v %v", d, err)
 			}

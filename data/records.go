@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 
 	"spillway/chat"
@@ -130,27 +129,4 @@ func skipBOM(in io.Reader) (*bufio.Reader, int64, error) {
 	}
 	n, err := b.Discard(len(byteOrderMark))
 	return b, int64(n), err
-}
-
-// stream makes an iterator of a scan. It ends at the first error, and leaves out bad
-// records if it may.
-func stream(scan func(yield func(Record, error) error) error, skipBad bool) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		stopped := errors.New("the reader wants no more")
-		err := scan(func(rec Record, wrong error) error {
-			if wrong != nil && skipBad {
-				return nil
-			}
-			if wrong != nil {
-				return withHint(wrong)
-			}
-			if !yield(rec, nil) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(Record{}, err)
-		}
-	}
 }

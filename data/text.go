@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"unicode/utf8"
 )
 
@@ -70,21 +69,6 @@ func OpenText(name string, o TextOptions) (*Records, error) {
 	r.format = Plain
 	r.read = func(r *Records, i int) (Record, error) { return r.piece(i, o) }
 	return r, nil
-}
-
-// StreamText gives the records of a text that can be read only once, such as a pipe.
-func StreamText(in io.Reader, name string, o TextOptions) iter.Seq2[Record, error] {
-	return stream(func(yield func(Record, error) error) error {
-		o, err := o.withDefaults()
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		in, _, err := skipBOM(in)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		return scanText(in, name, o, func(p textPiece, wrong error) error { return yield(p.record(o), wrong) })
-	}, o.SkipBad)
 }
 
 // textPiece is a piece of a text while it is read; its bytes, with the separator if one

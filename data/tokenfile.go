@@ -1,12 +1,10 @@
 package data
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"os"
 )
@@ -139,26 +137,3 @@ func (t *Tokens) Document(i int64) (Document, error) {
 
 // Close closes the file.
 func (t *Tokens) Close() error { return t.file.Close() }
-
-// WriteTokens writes documents as a token file, so that text need be tokenized only
-// once. What is a prompt is not kept.
-func WriteTokens(w io.Writer, documents iter.Seq2[Document, error], width int) error {
-	if width != 2 && width != 4 {
-		return fmt.Errorf("writing tokens of %d bytes; a token has 2 or 4", width)
-	}
-	out := bufio.NewWriter(w)
-	raw := make([]byte, 4)
-	for d, err := range documents {
-		if err != nil {
-			return err
-		}
-		for _, token := range d.Tokens {
-			if token < 0 || width == 2 && token > math.MaxUint16 {
-				return fmt.Errorf("writing token %d in %d bytes: it does not fit; use 4", token, width)
-			}
-			binary.LittleEndian.PutUint32(raw, uint32(token))
-			out.Write(raw[:width]) // an error stays and comes back from Flush
-		}
-	}
-	return out.Flush()
-}

@@ -14,7 +14,7 @@ func TestTokenFiles(t *testing.T) {
 	for _, width := range []int{2, 4} {
 		source := made{4, 1, 30, 7}
 		var raw bytes.Buffer
-		if err := WriteTokens(&raw, All(source), width); err != nil {
+		if err := writeTokens(&raw, allDocuments(source), width); err != nil {
 			t.Fatal(err)
 		}
 		if raw.Len() != 42*width {
@@ -26,13 +26,13 @@ func TestTokenFiles(t *testing.T) {
 		}
 		defer f.Close()
 		var read, want []int32
-		for d, err := range All(f) {
+		for d, err := range allDocuments(f) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			read = append(read, d.Tokens...)
 		}
-		for d := range All(source) {
+		for d := range allDocuments(source) {
 			want = append(want, d.Tokens...)
 		}
 		if !slices.Equal(read, want) || f.Len() != 3 { // cut after 20 twice: token 9 of 2000.. is 2009, not 9
@@ -46,7 +46,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 	defer f.Close()
 	var got []string
-	for d := range All(f) {
+	for d := range allDocuments(f) {
 		got = append(got, fmt.Sprint(d.Tokens))
 	}
 	if s := strings.Join(got, " "); s != "[1 9] [9] [5 6]" {
@@ -67,7 +67,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 	many := make(made, 67)
 	many[66] = 1 // its token is number 66000
-	if WriteTokens(io.Discard, All(many), 2) == nil || WriteTokens(io.Discard, All(many), 4) != nil || WriteTokens(io.Discard, All(many), 3) == nil {
+	if writeTokens(io.Discard, allDocuments(many), 2) == nil || writeTokens(io.Discard, allDocuments(many), 4) != nil || writeTokens(io.Discard, allDocuments(many), 3) == nil {
 		t.Error("token 66000 fits in 4 bytes, not in 2; 3 is no width")
 	}
 }
@@ -86,7 +86,7 @@ func TestTokenFilesAcrossBlocks(t *testing.T) {
 	}
 	defer f.Close()
 	at := 0
-	for d, err := range All(f) {
+	for d, err := range allDocuments(f) {
 		if err != nil {
 			t.Fatal(err)
 		}

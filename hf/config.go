@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -81,22 +80,6 @@ func defaults(modelType string) (values object, ok bool) {
 	all, _ := allDefaults()
 	values, ok = all[modelType]
 	return values, ok
-}
-
-// KnownTypes lists the model types whose defaults are known, sorted.
-func KnownTypes() []string {
-	all, _ := allDefaults()
-	return slices.Sorted(maps.Keys(all))
-}
-
-// NewConfig is the config transformers makes of a model type alone, to be changed
-// field by field. HeadDim and the like follow from other fields: set all of them.
-func NewConfig(modelType string) (*Config, error) {
-	values, ok := defaults(modelType)
-	if !ok {
-		return nil, fmt.Errorf("model type %q has no known defaults; known are %v", modelType, KnownTypes())
-	}
-	return resolve(values)
 }
 
 // ParseConfig reads and checks the text of a config.json.

@@ -171,7 +171,7 @@ func TestFoldersWithoutWeights(t *testing.T) {
 
 // small is a model of two shards.
 func small(t *testing.T) Model {
-	config, err := NewConfig("llama")
+	config, err := newConfig("llama")
 	if err != nil {
 		t.Fatal(err)
 	}
