@@ -5,7 +5,6 @@ package nvml
 
 import (
 	"fmt"
-	"unsafe"
 
 	"spillway/internal/dl"
 )
