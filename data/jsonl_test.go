@@ -35,7 +35,7 @@ func TestJSONL(t *testing.T) {
 	}
 	d, err = Tokenize(r, byteTokens{}, TokenizeOptions{TrainOnPrompts: true}).Document(0)
 	if err != nil || d.InLoss != nil || len(d.Tokens) != 7 {
-		t.Errorf("with prompts learned: %v, %v", d, err)
+		t.Errorf("with prompts in the loss: %v, %v", d, err)
 	}
 	for _, bad := range []JSONLOptions{{Fields: []string{"q", ""}}, {Fields: []string{"q", "a", "b"}}, {Format: Chat}, {Format: "song"}} {
 		if _, err := OpenJSONL(file(t, content), bad); err == nil {

@@ -59,7 +59,7 @@ func TestTextSeparators(t *testing.T) {
 	}
 	defer r.Close()
 	starts, ends := 0, 0
-	for d, err := range allDocuments(Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})) {
+	for d, err := range sourceDocuments(Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,8 +48,8 @@ type Config struct {
 	Type     dtype.Type // of the weights; Invalid where the file does not say
 	BOS, EOS []int      // token ids that begin and end a text; none, one or several
 
-	raw    []byte // the file, nil for a config made by NewConfig
-	values object // the file's values, or the defaults a new config began with
+	raw    []byte // the file, nil for a config with other values
+	values object // the file's values
 }
 
 //go:embed defaults/*.json

@@ -347,14 +347,13 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// knownTypes are the model types whose defaults are known, sorted.
+// knownTypes lists the model types whose defaults are known, sorted.
 func knownTypes() []string {
 	all, _ := allDefaults()
 	return slices.Sorted(maps.Keys(all))
 }
 
-// newConfig is the config transformers makes of a model type alone, to be changed field
-// by field.
+// newConfig is the config transformers makes of a model type alone.
 func newConfig(modelType string) (*Config, error) {
 	values, ok := defaults(modelType)
 	if !ok {
