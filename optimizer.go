@@ -15,11 +15,11 @@ import (
 // optimizer is what the planner must know of the one in the options.
 func (o Options) optimizer() (*planner.Optimizer, error) {
 	c := o.kept()
-	kind, attr, err := c.Op()
+	kind, err := c.Kind()
 	if err != nil {
 		return nil, err
 	}
-	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip || o.Precision == dtype.F16}
+	known := &planner.Optimizer{Rule: kind, Clip: o.Clip || o.Precision == dtype.F16}
 	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 
 // Seed is the batch part that starts the backward pass of the last block: the
 // gradient of the loss, f32[1].
-const LossScale = "seed"
+const LossScale = "loss_scale"
 
 // Options of Differentiate.
 type Options struct {

@@ -91,11 +91,6 @@ type Attr struct {
 	Shape shape.Shape `json:"shape,omitempty"`
 	// Extra holds the attributes of ops that a program adds, by names of its own.
 	Extra map[string]float64 `json:"extra,omitempty"`
-	// Nesterov selects that form of momentum in SGD.
-	Nesterov bool `json:"nesterov,omitempty"`
-	// Decoupled: weight decay shrinks the weight (AdamW) instead of joining the
-	// gradient (Adam).
-	Decoupled bool `json:"decoupled,omitempty"`
 }
 
 // Call is one op on operands of known type: what a backend is asked a kernel for.

@@ -1,7 +1,5 @@
 package op
 
-import "spillway/dtype"
-
 // State is what an update rule keeps of a param between iterations: its name, as
 // PyTorch calls it, and its type.
 //
@@ -33,25 +31,3 @@ type State struct {
 
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }
-
-// state is an operand that an update rule keeps; coded is the type of 8 bits it may be
-// in.
-type state struct {
-	operand int
-	coded   dtype.Type
-}
-
-// holds says whether the state may be of a type.
-func (s state) holds(t dtype.Type) bool {
-	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == s.coded
-}
-
-// anyCoded says whether some state of a call is in 8 bits.
-func anyQuantized(states []Array) bool {
-	for _, a := range states {
-		if a.Type.DType.Block() {
-			return true
-		}
-	}
-	return false
-}

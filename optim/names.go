@@ -12,7 +12,7 @@ import (
 //
 // Paged means that states may rest on the host. Here they always may, wherever the
 // plan puts them, and move by copies that are planned ahead.
-func findByName(text string) (rule, dtype.Type, error) {
+func findByName(text string) (*Rule, dtype.Type, error) {
 	name := normalizeName(text)
 	storage := dtype.Invalid
 	for _, s := range storages {

@@ -66,7 +66,7 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 func (p *Policy) options() []option {
-	return []option{{"warmup", &p.Warmup}, {"patience", &p.Patience}, {"tol", &p.Tolerance}, {"codecs", &p.Codecs}, {"min_8bit_size", &p.Min8BitSize}, {"rest", &p.Home}}
+	return []option{{"warmup", &p.Warmup, false}, {"patience", &p.Patience, false}, {"tol", &p.Tolerance, false}, {"codecs", &p.Codecs, false}, {"min_8bit_size", &p.Min8BitSize, false}, {"rest", &p.Home, false}}
 }
 
 // String writes the policy as ParsePolicy reads it.

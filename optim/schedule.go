@@ -35,7 +35,7 @@ type Schedule struct {
 
 func (s *Schedule) options() []option {
 	return []option{
-		{"warmup", &s.Warmup}, {"total", &s.Total}, {"start", &s.Start}, {"log", &s.Log}, {"floor", &s.Floor}, {"every", &s.Every}, {"gamma", &s.Gamma},
+		{"warmup", &s.Warmup, false}, {"total", &s.Total, false}, {"start", &s.Start, false}, {"log", &s.Log, false}, {"floor", &s.Floor, false}, {"every", &s.Every, false}, {"gamma", &s.Gamma, false},
 	}
 }
 

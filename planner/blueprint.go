@@ -94,7 +94,7 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, savedBytes: map[costKey]int64{}, splits: map[int][]int{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
-		b.optimizer = &plan.Optimizer{Rule: o.Rule, Attr: o.Attr, GradType: g.Grad, Clip: o.Clip}
+		b.optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip}
 		if g.Master {
 			b.optimizer.Attr.To = m.Config.DType
 		}
@@ -186,7 +186,7 @@ func (b *blueprint) ownSlabs() {
 func (b *blueprint) layParts() {
 	parts := b.model.BatchTensors
 	if b.training() {
-		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
+		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
 		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: alignUp(b.batchBytes, b.site.Alignment)}

@@ -8,7 +8,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/spec"
 )
@@ -30,7 +30,7 @@ func TestSearchIsNearTheBest(t *testing.T) {
 	}
 	rates := sim.Rates{Matrix: 4e11, Vector: 4e10, Memory: 1e11, In: 5e9, Out: 5e9}
 	site := Site{Device: "gpu0", Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates, Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates)}
-	goal := Goal{MicroBatches: 1, Optimizer: &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}}
+	goal := Goal{MicroBatches: 1, Optimizer: &Optimizer{Rule: optim.Adam, States: FullStates("exp_avg", "exp_avg_sq")}}
 	all := everything(t, model, goal, site)
 	standard := all[0]
 	for _, share := range []float64{0.35, 0.5, 0.7, 0.9} {

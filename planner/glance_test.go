@@ -10,7 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/machine"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/spec"
 )
 
@@ -41,7 +41,7 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
 	goal := Goal{MicroBatches: micros}
 	if task == graph.Train {
-		goal.Master, goal.Optimizer = true, &Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: FullStates("exp_avg", "exp_avg_sq")}
+		goal.Master, goal.Optimizer = true, &Optimizer{Rule: optim.Adam, States: FullStates("exp_avg", "exp_avg_sq")}
 	}
 	b, err := newBlueprint(small(t, config, task), goal, site)
 	if err != nil {

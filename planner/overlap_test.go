@@ -7,7 +7,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -65,7 +65,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk, CPU: c.host}
 		goal := planner.Goal{MicroBatches: 1}
 		if c.task == graph.Train {
-			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
 		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Memory > 0))
 		if err != nil {
@@ -89,7 +89,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 	site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual("gpu0", 0, 256, sim.Rates{})}
 	forecast := func(r sim.Rates, loose bool) *plan.Forecast {
 		site.Rates = r
@@ -136,7 +136,7 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
+		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
 		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates)}
 		forecast := func(delayed bool) *plan.Forecast {
 			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {

@@ -9,6 +9,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/units"
 )
 
@@ -64,7 +65,7 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 }
 
 // AdamW is an update of so many params in f32.
-func AdamW(params int64) (op.Call, error) { return plain[op.Adam](dtype.F32, 1, params) }
+func AdamW(params int64) (op.Call, error) { return plain[optim.Adam](dtype.F32, 1, params) }
 
 // busyLink copies both ways until it is ended.
 type busyLink struct {

@@ -15,6 +15,7 @@ import (
 	"io"
 	"slices"
 
+	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
@@ -157,11 +158,11 @@ func (t *Trainer) checkPlan(e *executor.Executor) error {
 	if u == nil {
 		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", e.Plan().Model, e.Plan().Task)
 	}
-	kind, attr, err := c.Optimizer.Op()
+	kind, err := c.Optimizer.Kind()
 	if err != nil {
 		return err
 	}
-	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
+	if u.Rule != kind {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
 	}
 	if err := checkStates(t.optimizer(), e.Plan()); err != nil {
@@ -316,7 +317,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.iterate(numbers); err != nil {
 		return Report{}, err
 	}
-	report, err := t.check(float64(numbers.Optimizer[op.ArgRate]))
+	report, err := t.check(t.c.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
 		t.askPolicy(report)
 		if t.done%t.c.JournalEvery == 0 {
@@ -334,18 +335,32 @@ func (t *Trainer) Step() (Report, error) {
 // the iteration, so each micro-batch is scaled by the whole.
 func (t *Trainer) numbers(f Filled) (executor.IterationArgs, error) {
 	n := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.c.Clip)}
-	seed, updates := float32(1), t.done+1
+	n.LossScale = 1
 	if t.scale != nil {
-		seed, updates = float32(t.scale.Scale), updates-t.scale.Skipped
+		n.LossScale = float32(t.scale.Scale)
 	}
-	n.LossScale = seed
-	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), "seed": seed}); err != nil {
+	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: n.LossScale}); err != nil {
 		return n, err
 	}
-	rate := t.c.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 	var err error
-	n.Optimizer, err = t.c.Optimizer.Args(int(updates), rate, true)
+	if n.Optimizer, err = t.c.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
+		return n, err
+	}
+	n.NoDecay, err = t.c.Optimizer.Scalars(t.updates(), t.scheduledRate(), false)
 	return n, err
+}
+
+// updates counts the optimizer's updates, the next one included; skipped ones do not count.
+func (t *Trainer) updates() int {
+	if t.scale != nil {
+		return int(t.done + 1 - t.scale.Skipped)
+	}
+	return int(t.done + 1)
+}
+
+// scheduledRate is the learning rate of the next iteration.
+func (t *Trainer) scheduledRate() float64 {
+	return t.c.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 }
 
 // meanOver is the factor that makes a sum of n numbers their mean; nothing of none.

@@ -11,6 +11,7 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/shape"
@@ -55,7 +56,7 @@ func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map
 	}
 	vector := op.Type{DType: dtype.F32, Shape: shape.Of(1 << 27)}
 	half := op.Type{DType: dtype.BF16, Shape: vector.Shape}
-	adam, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	adam, err := op.Make(optim.Adam, op.Attr{To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/shape"
 )
@@ -175,12 +176,12 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 	vector := func(d dtype.Type) op.Type { return op.Type{DType: d, Shape: shape.Of(n)} }
 	clip := op.Type{DType: dtype.F32, Shape: shape.Of(2)}
 	calls := map[string]op.Call{}
-	for name, kind := range map[string]op.Kind{"adam": op.Adam, "sgd": op.SGD, "lion": op.Lion} {
+	for name, kind := range map[string]op.Kind{"adam": optim.Adam, "sgd": optim.SGD, "lion": optim.Lion} {
 		in := []op.Type{vector(dtype.F32), vector(dtype.BF16), vector(kept[0]), clip}
-		if kind == op.Adam {
+		if kind == optim.Adam {
 			in = []op.Type{in[0], in[1], in[2], vector(kept[1]), clip}
 		}
-		c, err := op.Make(kind, op.Attr{Decoupled: kind == op.Adam, To: dtype.BF16}, in...)
+		c, err := op.Make(kind, op.Attr{To: dtype.BF16}, in...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 // compareWithParts holds an update to the same one on f32 moments.
 func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
 	t.Helper()
-	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}
 	n := int(coded.In[0].Shape.Elements())
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
 	operands, wide := [][]byte{w, g}, [][]byte{w, g}
@@ -263,7 +264,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
 	const n = 1000
-	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: optim.AdamStep{Rate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})

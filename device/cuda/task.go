@@ -128,7 +128,6 @@ type arg struct {
 	from  source
 	index int
 	bits  uint64 // the number, or an offset in bytes
-	rule  *rule  // of an update
 }
 
 type source uint8
@@ -140,7 +139,6 @@ const (
 	randomKey // this and the rest are of the iteration
 	firstRow
 	scalar
-	stepped
 )
 
 // changes says that the parameter is a number of the iteration.
@@ -162,8 +160,6 @@ func (a arg) value(l *device.Launch) uint64 {
 		return l.Args.Key
 	case firstRow:
 		return l.Args.Row
-	case stepped:
-		return uint64(math.Float32bits(a.rule.numbers(*l.Args)[a.index]))
 	}
 	return uint64(math.Float32bits(l.Args.Scalars[a.index]))
 }

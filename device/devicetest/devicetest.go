@@ -16,6 +16,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	_ "spillway/optim" // registers the updates, so that they are tried too
 )
 
 // Options of Run.

@@ -13,10 +13,12 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"spillway/autograd"
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -91,7 +93,11 @@ func (r *run) iterate(i int) error {
 	if err := fill(r.e, r.model, r.seed, i); err != nil {
 		return err
 	}
-	return r.e.Iterate(context.Background(), iterationArgs(r.seed, i, r.e.Plan()))
+	args, err := iterationArgs(r.seed, i, r.e.Plan())
+	if err != nil {
+		return err
+	}
+	return r.e.Iterate(context.Background(), args)
 }
 
 func (r *run) close() (err error) {
@@ -114,14 +120,26 @@ func open(d plan.Device, folder string) (device.Device, error) {
 // limits of the gradient norm, by iteration: some are far below it, one never is reached.
 var maxNorms = []float32{0.5, 1e9, 0.05}
 
-func iterationArgs(seed uint64, i int, p *plan.Plan) executor.IterationArgs {
+func iterationArgs(seed uint64, i int, p *plan.Plan) (executor.IterationArgs, error) {
 	n := executor.IterationArgs{Seed: seed, Iteration: uint64(i), FirstSequence: uint64(i) * uint64(p.MicroBatchSize) * uint64(p.MicroBatches), MaxNorm: maxNorms[i%len(maxNorms)]}
-	t := float64(i + 1)
-	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
-	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
-	n.Optimizer[op.ArgBias1] = float32(1 - math.Pow(0.9, t))
-	n.Optimizer[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(0.999, t)))
-	return n
+	if p.Optimizer == nil {
+		return n, nil
+	}
+	c, err := optim.Parse(optimizers[p.Optimizer.Rule])
+	if err != nil {
+		return n, err
+	}
+	if n.Optimizer, err = c.Scalars(i+1, c.LR, true); err != nil {
+		return n, err
+	}
+	n.NoDecay, err = c.Scalars(i+1, c.LR, false)
+	return n, err
+}
+
+// optimizers are what plans are carried out with, by the op of their update.
+var optimizers = map[op.Kind]string{
+	optim.Adam: "adamw:lr=0.01,weight_decay=0.1", optim.SGD: "sgd:lr=0.01,weight_decay=0.1,momentum=0.9",
+	optim.Lion: "lion:lr=0.01,weight_decay=0.1", optim.Adafactor: "adafactor:lr=0.01,weight_decay=0.1",
 }
 
 // fill writes a batch: every part of every micro-batch from the global index of its
@@ -139,7 +157,7 @@ func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error
 			case "scale":
 				put(raw, 0, math.Float32bits(1/total))
 				continue
-			case "seed":
+			case autograd.LossScale:
 				put(raw, 0, math.Float32bits(1))
 				continue
 			}
