@@ -1,9 +1,12 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test ci demo fuzz bench golden tokenizers kill metamorphic memory states gpu-bundle strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle strategies
 
 test:            ## the whole suite
 	go test ./...
+
+race:            ## the whole suite under the race detector, which needs a C compiler
+	CGO_ENABLED=1 go test -race -short ./...
 
 ci:              ## what must pass before a change lands
 	bash .ci/run
@@ -21,8 +24,8 @@ bench:           ## ratios to the machine's own peak and to peers found on it
 	go run ./cmd/spillway bench cpu
 
 kill:            ## kill a training fifty times, and trainings from disk a thousand; each must end with the same bits
-	go test . -run TestKilledRunsGoOn -v -kills 50
-	go test . -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
+	go test ./run -run TestKilledRunsGoOn -v -kills 50
+	go test ./run -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
 
 golden:          ## write golden files anew; review them as a diff
@@ -30,6 +33,9 @@ golden:          ## write golden files anew; review them as a diff
 
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
+
+templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
+	bash tools/reference/templates.sh
 
 strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies
@@ -42,7 +48,7 @@ states:          ## a small Llama learns as well with states in fewer bits, over
 
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m
-	go test . -run TestControlGroup -v
+	go test ./run -run TestControlGroup -v
 
 # Where the bundle for a machine with a card goes, and the packages whose tests use one.
 GPU ?= build/gpu
@@ -53,7 +59,7 @@ gpu-bundle:      ## the binary, the peers and the tests that use a card, for a m
 	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
 	@set -e; for p in $(GPU_TESTS); do \
 	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
-	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/spillway.test .
+	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/run.test ./run
 	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
 	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the card: ./spillway.test -test.run OnTheCard; for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --peers peers'
+	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --peers peers'

@@ -49,7 +49,7 @@ func TestThresholds(t *testing.T) {
 		peak, losses, _, _ := standard(t, o, 3)
 		run := func(checkpoint, offload float64) (spillway.MemoryStats, string) {
 			c := described(t)
-			c.MaxMemory, c.MicroBatches, c.CheckpointThreshold, c.OffloadThreshold = fmt.Sprint(peak), 1, checkpoint, offload
+			c.MaxMemory, c.MicroBatches, c.Bounds.SaveBelow, c.Bounds.StayBelow = fmt.Sprint(peak), 1, checkpoint, offload
 			w := wrap(t, o.net(), c)
 			if got := step(t, w, o.batch, 3); !slices.Equal(got, losses) {
 				t.Errorf("%s, thresholds %v and %v: losses %v, want %v", o.name, checkpoint, offload, got, losses)
@@ -81,10 +81,10 @@ func TestPrefetchSizeIsTheWindow(t *testing.T) {
 	var last int64
 	for _, n := range []int{1, 2, 4} {
 		c := described(t)
-		c.Strategy, c.Prefetch = "cpu offload", n
+		c.Strategy, c.Bounds.Prefetch = "cpu-offload", n
 		w := wrap(t, o.net(), c)
 		forward(t, w, o.inputs())
-		if want := fmt.Sprintf("window %d", n); !strings.Contains(w.Strategy(), want) {
+		if want := fmt.Sprintf("prefetch depth %d", n); !strings.Contains(w.Strategy(), want) {
 			t.Errorf("%s, want %s", w.Strategy(), want)
 		}
 		need := w.MemoryStats().Devices[0].Predicted
@@ -176,7 +176,7 @@ func TestBatchesAreCutToFit(t *testing.T) {
 // one number, modules add up to the model, and swaps are those of the executor.
 func TestMemoryStatsAreReal(t *testing.T) {
 	for _, o := range ownModels() {
-		for _, strategy := range []string{"standard", "checkpointing", "optimizer offload", "cpu offload"} {
+		for _, strategy := range []string{"standard", "checkpointing", "optimizer-offload", "cpu-offload"} {
 			c := described(t)
 			c.Strategy = strategy
 			w := wrap(t, o.net(), c)
@@ -191,7 +191,7 @@ func TestMemoryStatsAreReal(t *testing.T) {
 			}
 			checkModules(t, s, stateDict(t, w), strategy)
 			checkSwaps(t, s, strategy, n)
-			for _, word := range []string{strategy, s.Modules[0].Name, "swaps"} {
+			for _, word := range []string{w.Strategy(), s.Modules[0].Name, "swaps"} {
 				if !strings.Contains(s.String(), word) {
 					t.Errorf("%s, %s: no %q in %s", o.name, strategy, word, s)
 				}
@@ -209,7 +209,7 @@ func checkModules(t *testing.T, s spillway.MemoryStats, d spillway.StateDict, st
 	padding := 256 * int64(len(d))
 	for _, m := range s.Modules {
 		home := m.Weights.Device
-		if strategy == "cpu offload" {
+		if strategy == "cpu-offload" {
 			home = m.Weights.Host
 		}
 		weights += home

@@ -14,7 +14,7 @@ import (
 
 // several is the processor as so many devices of a thread each.
 func several(t testing.TB, n int) spillway.Config {
-	return spillway.Config{Machine: parse(t, fmt.Sprintf("%dxgpu:2GiB,host:8GiB", n)), Devices: slices.Repeat([]string{"cpu:threads=1"}, n), Seed: 3}
+	return spillway.Config{Options: spillway.Options{Machine: parse(t, fmt.Sprintf("%dxgpu:2GiB,host:8GiB", n))}, Devices: slices.Repeat([]string{"cpu:threads=1"}, n), Seed: 3}
 }
 
 // near says whether losses agree but for the order of sums.
@@ -26,7 +26,7 @@ func near(a, b []float64) bool {
 // without offload, and gives the outputs of one device: masks without samples are not
 // cut as if they had any.
 func TestSeveralDevices(t *testing.T) {
-	words := map[string]string{"data parallel": "ZeRO-2", "zero-1": "ZeRO-1", "zero-3": "ZeRO-3", "model parallel": "model parallel", "pipeline": "pipeline"}
+	words := map[string]string{"zero-2": "ZeRO-2", "zero-1": "ZeRO-1", "zero-3": "ZeRO-3", "model-parallel": "model parallel", "pipeline": "pipeline"}
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			peak, losses, _, out := standard(t, o, 4)
@@ -62,7 +62,7 @@ func TestModelParallelSplitsTheWeights(t *testing.T) {
 	net := nn.NewSequential(nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64), nn.ReLU, nn.NewLinear(64, 64))
 	net.Input, net.Loss = []int64{64}, nn.MeanSquare
 	c := several(t, 2)
-	c.Strategy = "model parallel"
+	c.Strategy = "model-parallel"
 	w := wrap(t, net, c)
 	forward(t, w, spillway.Batch{"input": spillway.Floats(make([]float32, 2*64), 2, 64)})
 	var weights int64
@@ -100,7 +100,7 @@ func TestPreferringDataParallel(t *testing.T) {
 		t.Errorf("one device: %s, %q", s, notices)
 	}
 	c := several(t, 2)
-	c.Strategy, c.DataParallelThreshold, c.MaxMemory = "data parallel", 0.1, "100KiB"
+	c.Strategy, c.DataParallelThreshold, c.MaxMemory = "zero-2", 0.1, "100KiB"
 	if _, err := wrap(t, o.net(), c).Step(o.batch); err == nil || !strings.Contains(err.Error(), "zero-3") {
 		t.Errorf("data parallel above its threshold: %v", err)
 	}
@@ -122,13 +122,13 @@ func TestDevicesAreUsedWhereThatPays(t *testing.T) {
 func TestCardsAreLookedFor(t *testing.T) {
 	o := ownModels()[2]
 	_, want, _, _ := standard(t, o, 3)
-	w := wrap(t, o.net(), spillway.Config{Seed: 3, MicroBatches: 1})
+	w := wrap(t, o.net(), spillway.Config{Options: spillway.Options{MicroBatches: 1}, Seed: 3})
 	got := step(t, w, o.batch, 3)
 	if !near(got, want) {
 		t.Errorf("losses %v, on the processor %v", got, want)
 	}
 	name, notices := w.MemoryStats().Devices[0].Name, w.Explain().Notices
-	if told := len(notices) == 1 && strings.Contains(notices[0], "no cuda device"); told != (name == "cpu") {
+	if told := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); told != (name == "cpu") {
 		t.Errorf("on %s, told %q", name, notices)
 	}
 }
@@ -136,7 +136,7 @@ func TestCardsAreLookedFor(t *testing.T) {
 // This computer can be several devices, too.
 func TestSeveralDevicesOfThisComputer(t *testing.T) {
 	o := ownModels()[2]
-	w := wrap(t, o.net(), spillway.Config{Devices: []string{"cpu:threads=1", "cpu:threads=1"}, Strategy: "zero-3"})
+	w := wrap(t, o.net(), spillway.Config{Options: spillway.Options{Strategy: "zero-3"}, Devices: []string{"cpu:threads=1", "cpu:threads=1"}})
 	losses := step(t, w, o.batch, 10)
 	if losses[9] >= losses[0] || !strings.Contains(w.Strategy(), "2 devices") {
 		t.Errorf("%s: %v", w.Strategy(), losses)

@@ -42,7 +42,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var first float64
-	result, err := job.Train(context.Background(), train.NewTokens(loader), train.Config{Iterations: 10, Report: func(r train.Report) {
+	result, err := train.Run(context.Background(), job, train.NewTokens(loader), train.Config{Iterations: 10, Report: func(r train.Report) {
 		if first == 0 {
 			first = r.Loss
 		}
@@ -58,11 +58,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	text, err := infer.Generate([]int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
+	if err := infer.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer infer.Close()
+	text, err := generate.New(infer, []int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer text.Close()
 	for _, err := range text.All(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
@@ -73,4 +76,17 @@ func Example() {
 	// two thirds of the memory: true
 	// the loss fell: true
 	// tokens: 7
+}
+
+// documents are made-up texts of different lengths.
+type documents int
+
+func (d documents) Len() int64 { return int64(d) }
+
+func (d documents) Document(i int64) (data.Document, error) {
+	list := make([]int32, 3+(i*7)%13)
+	for k := range list {
+		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % 61)
+	}
+	return data.Document{Tokens: list}, nil
 }

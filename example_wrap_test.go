@@ -19,7 +19,7 @@ func ExampleWrap() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	model, err := spillway.Wrap(net, spillway.Config{Machine: here, MaxMemory: "128KiB", MicroBatches: 1})
+	model, err := spillway.Wrap(net, spillway.Config{Options: spillway.Options{Machine: here, MaxMemory: "128KiB", MicroBatches: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,15 +10,15 @@ import (
 	"spillway/units"
 )
 
-// Explanation says how a model is run, why, and what else was looked at.
+// Explanation says how a model is run, why, and what else was considered.
 type Explanation struct {
 	Task     Task   `json:"task"`
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
-	// Samples in a batch, each of Seq positions, cut into Micros micro-batches.
-	BatchSize    int64 `json:"samples"`
+	// BatchSize sequences in a batch, each of Seq positions, cut into MicroBatches.
+	BatchSize    int64 `json:"batch_size"`
 	Seq          int64 `json:"seq"`
-	MicroBatches int   `json:"micros"`
+	MicroBatches int   `json:"micro_batches"`
 	// Peak is what the plan takes of each tier, StepSeconds how long a batch is
 	// forecast to take, and Bound the resource that is busiest.
 	Peak        map[plan.Tier]int64 `json:"peak_bytes"`
@@ -37,9 +37,9 @@ func (w *Wrapped) Explain() Explanation {
 		x.Reason = "nothing is planned yet: the first batch tells its sizes"
 		return x
 	}
-	p := w.latest.job.Plan
-	x.Task, x.Strategy, x.Reason, x.MicroBatches = w.latest.job.Options.Task, p.Strategy, p.Reason, p.MicroBatches
-	x.BatchSize, x.Seq = w.latest.samples, w.latest.seq
+	o, p := w.latest.Options, w.latest.Plan
+	x.Task, x.Strategy, x.Reason = o.Task, p.Strategy, p.Reason
+	x.BatchSize, x.Seq, x.MicroBatches = o.BatchSize, o.Seq, p.MicroBatches
 	x.Peak, x.StepSeconds, x.Bound, x.Rejected = p.Peak(), p.Forecast.StepSeconds, p.Forecast.Bound, p.Rejected
 	return x
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"spillway"
 	"spillway/optim"
+	"spillway/run"
 )
 
 // A model that takes over weights and optimizer state goes on to the bit, under another
@@ -28,7 +28,7 @@ func TestOptimizerStateGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := step(t, first, o.batch, 3)
-			c.Strategy = "cpu offload"
+			c.Strategy = "cpu-offload"
 			second := wrap(t, o.net(), c)
 			if _, err := second.OptimizerState(); err == nil || !strings.Contains(err.Error(), "train a step") {
 				t.Errorf("%s: state of a model that has none: %v", o.name, err)
@@ -62,8 +62,8 @@ func TestOptimizerStateRefuses(t *testing.T) {
 	if err := other.LoadOptimizerState(kept); err == nil || !strings.Contains(err.Error(), "the same model and optimizer") {
 		t.Errorf("f32 states were taken for bf16 ones: %v", err)
 	}
-	kept.States["exp_avg.nothing"] = spillway.PackedTensor{}
-	if err := w.LoadOptimizerState(kept); err == nil || !strings.Contains(err.Error(), "exp_avg.nothing is not kept here") {
+	kept.States["exp_avg.nothing"] = run.PackedTensor{}
+	if err := w.LoadOptimizerState(kept); err == nil || !strings.Contains(err.Error(), "the run has no exp_avg.nothing") {
 		t.Errorf("an unknown state was taken: %v", err)
 	}
 	delete(kept.States, "exp_avg.nothing")

@@ -45,7 +45,7 @@ func TestWrappedModelsFollowPolicies(t *testing.T) {
 			}
 			w := wrap(t, o.net(), c)
 			got := step(t, w, o.batch, 1)
-			for _, strategy := range []string{"cpu offload", "checkpointing", ""} {
+			for _, strategy := range []string{"cpu-offload", "checkpointing", ""} {
 				next := w.Config()
 				next.Strategy = strategy
 				if err := w.Replan(next); err != nil {

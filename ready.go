@@ -1,22 +1,23 @@
 package spillway
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"spillway/run"
+	"spillway/run/batch"
 	"spillway/train"
-	"spillway/units"
-	"spillway/weights"
 )
 
-// ready gives an executor for a task and sizes, with the weights in place: the one
+// ready gives a run for a task and a size of batches, with the weights in place: the one
 // there is, or one of a new plan.
-func (w *Wrapped) ready(task Task, s sizes) (r *running, err error) {
+func (w *Wrapped) ready(task Task, s batch.Size) (r *run.Run, err error) {
 	if task == Train {
-		r, err = w.readyToTrain(s)
+		err = w.readyToTrain(s)
+		r = w.training
 	} else {
-		r, err = w.readyToView(task, s)
+		err = w.readyToView(task, s)
+		r = w.view
 	}
 	if err != nil {
 		return nil, err
@@ -25,191 +26,168 @@ func (w *Wrapped) ready(task Task, s sizes) (r *running, err error) {
 	return r, nil
 }
 
-func (w *Wrapped) readyToTrain(s sizes) (*running, error) {
-	switch {
-	case w.state == nil:
-		return w.startTraining(s)
-	case w.state.sizes != s:
-		job, err := w.plan(Train, s, nil)
-		if err != nil {
-			return nil, err
-		}
-		w.notice(fmt.Sprintf("batches are %v instead of %v: planned again, %s", s, w.state.sizes, job.Plan.Strategy))
-		return w.state, w.move(job, s)
-	case w.state.e == nil:
-		return w.state, w.wake()
-	}
-	return w.state, nil
+// plan makes a run for a task and a size of batches. Weights that are only read may stay
+// in the model's own files; those that came from elsewhere, or are trained, may not.
+func (w *Wrapped) plan(task Task, s batch.Size) (*run.Run, error) {
+	inPlace := task != Train && w.training == nil && !w.loaded
+	return w.noted(w.model.WithValues(w.values, inPlace).Plan(w.options(task, s)))
 }
 
-// startTraining makes the first plan that trains, and the optimizer's state.
-func (w *Wrapped) startTraining(s sizes) (*running, error) {
-	job, err := w.plan(Train, s, nil)
+// noted passes on the notices of a plan, and those to come.
+func (w *Wrapped) noted(r *run.Run, err error) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.release(w.view); err != nil {
-		return nil, err
+	for _, text := range r.Notices {
+		w.note(text)
 	}
-	r := &running{job: job, sizes: s}
-	if r.e, _, err = job.claim(w.notice, false); err != nil {
-		return nil, err
-	}
-	w.feed = &handed{}
-	if err = weights.Load(r.e, w.source); err == nil {
-		w.trainer, err = train.New(r.e, w.feed, train.Config{Optimizer: job.Options.Optimizer, Schedule: w.c.Schedule, Clip: w.c.Clip, Seed: w.c.Seed, Notice: w.notice,
-			StatePolicy: w.c.StatePolicy, Compress: w.compress})
-	}
-	if err != nil {
-		return nil, errors.Join(err, r.e.Close())
-	}
-	w.state, w.source = r, nil // the state is what counts from now on
+	r.Notice = w.note
 	return r, nil
 }
 
-// readyToView gets ready for a task that only reads the weights: beside the training
-// where both fit, else in its place while the state is parked.
-func (w *Wrapped) readyToView(task Task, s sizes) (*running, error) {
-	v := w.view
-	if v == nil || v.e == nil || v.sizes != s || v.job.Options.Task != task {
-		if err := w.release(v); err != nil {
-			return nil, err
-		}
-		var err error
-		if v, err = w.newView(task, s); err != nil {
-			return nil, err
-		}
-		w.view = v
-	}
-	if !v.stale {
-		return v, nil
-	}
-	if err := w.refresh(v); err != nil {
-		return nil, errors.Join(err, w.release(v))
-	}
-	v.stale = false
-	return v, nil
+// sizeOf is the size of the batches that a run is planned for.
+func sizeOf(r *run.Run) batch.Size {
+	return batch.Size{Sequences: r.Options.BatchSize, Positions: r.Options.Seq}
 }
 
-func (w *Wrapped) newView(task Task, s sizes) (*running, error) {
-	var beside func(Options) (Options, error)
-	if w.state != nil && w.state.e != nil {
-		beside = w.state.job.beside
-	}
-	job, err := w.plan(task, s, beside)
-	if err != nil && beside != nil {
-		if err := w.park(); err != nil {
-			return nil, err
-		}
-		job, err = w.plan(task, s, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	e, _, err := job.claim(w.notice, false)
-	return &running{job: job, e: e, sizes: s, stale: true}, err
-}
-
-// refresh gives a view the weights of the state.
-func (w *Wrapped) refresh(v *running) error {
+func (w *Wrapped) readyToTrain(s batch.Size) error {
 	switch {
-	case w.state == nil:
-		return v.job.load(v.e, w.source, false)
-	case w.parked != nil:
-		return w.parked.Weights(v.e)
+	case w.training == nil:
+		return w.startTraining(s)
+	case sizeOf(w.training) == s:
+		return w.training.Wake()
 	}
-	return weights.Copy(v.e, w.state.e)
-}
-
-// park takes the state from its executor and gives that one's memory back.
-func (w *Wrapped) park() error {
-	if w.parked != nil {
-		return nil
-	}
-	need := weights.ParkedBytes(w.state.e)
-	usable, err := w.c.System.Usable()
+	next, err := w.plan(Train, s)
 	if err != nil {
 		return err
 	}
-	if w.c.Disk == "" && need > int64(usable) {
-		return fmt.Errorf("the weights and the optimizer's state take %v while another plan is made room for, and the host has %v left; name a folder for them in Config.Folder", units.Bytes(need), usable)
-	}
-	p, err := weights.Park(w.state.e, w.c.Disk)
+	w.note(fmt.Sprintf("batches are %v instead of %v: planned again, %s", s, sizeOf(w.training), next.Plan.Strategy))
+	return w.training.Replan(func() (*run.Run, error) { return next, nil })
+}
+
+// startTraining makes the first plan that trains, and the optimizer's states.
+func (w *Wrapped) startTraining(s batch.Size) error {
+	r, err := w.plan(Train, s)
 	if err != nil {
 		return err
 	}
-	w.parked = p
-	return w.release(w.state)
-}
-
-// wake gives the state an executor again. The view goes: it was there instead.
-func (w *Wrapped) wake() error {
-	if w.state.e != nil {
-		return nil
-	}
-	if err := w.release(w.view); err != nil {
+	r.BeforeClaim = w.closeView
+	if err := r.Start(); err != nil {
 		return err
 	}
-	e, _, err := w.state.job.claim(w.notice, false)
-	if err != nil {
-		return err
+	w.feed = &givenBatches{}
+	if w.trainer, err = train.New(r, w.feed, train.Config{Schedule: w.c.Schedule, Seed: w.c.Seed, Notice: w.note}); err != nil {
+		return errors.Join(err, r.Close())
 	}
-	if err := errors.Join(w.parked.Restore(e), w.trainer.Move(e)); err != nil {
-		return errors.Join(err, e.Close())
-	}
-	w.state.e = e
-	return w.unpark()
+	w.training, w.values = r, nil // the run's weights are what counts from now on
+	return nil
 }
 
-func (w *Wrapped) unpark() error {
-	p := w.parked
-	w.parked = nil
-	return p.Close()
-}
-
-// move carries the state over to another plan. If that does not start, the state goes
-// back to the plan it had.
-func (w *Wrapped) move(job *Job, s sizes) error {
-	if err := w.park(); err != nil {
-		return err
+// readyToView gets ready for a task that only reads the weights: next to the training
+// run where both fit, else in its place while the state is parked.
+func (w *Wrapped) readyToView(task Task, s batch.Size) error {
+	if v := w.view; v == nil || sizeOf(v) != s || v.Options.Task != task {
+		if err := w.closeView(); err != nil {
+			return err
+		}
+		v, err := w.newView(task, s)
+		if err != nil {
+			return err
+		}
+		w.view, w.stale = v, w.training != nil
 	}
-	was := *w.state
-	w.state.job, w.state.sizes = job, s
-	err := w.wake()
-	if err == nil {
+	if !w.stale {
 		return nil
 	}
-	*w.state = was
-	w.state.e = nil
-	return errors.Join(err, w.wake())
+	if err := w.view.CopyWeights(w.training); err != nil {
+		return errors.Join(err, w.closeView())
+	}
+	w.stale = false
+	return nil
 }
 
-// release closes an executor and remembers what it moved.
-func (w *Wrapped) release(r *running) error {
-	if r == nil || r.e == nil {
+// newView starts a run that only reads the weights, which it has where there is no
+// training run to copy them from.
+func (w *Wrapped) newView(task Task, s batch.Size) (v *run.Run, err error) {
+	if w.training == nil {
+		if v, err = w.plan(task, s); err == nil {
+			err = v.Start()
+		}
+		return v, err
+	}
+	if w.training.Executor() != nil {
+		v, err = w.noted(w.training.NextTo(w.options(task, s)))
+	}
+	if v == nil {
+		if err := w.training.Park(); err != nil {
+			return nil, err
+		}
+		if v, err = w.plan(task, s); err != nil {
+			return nil, err
+		}
+	}
+	return v, v.StartEmpty()
+}
+
+// closeView closes the view, for whoever needs its memory, and remembers what it moved.
+func (w *Wrapped) closeView() error {
+	if w.view == nil {
 		return nil
 	}
-	add(w.past, r.e.Transfers())
-	err := r.e.Close()
-	r.e = nil
+	err := w.view.Close()
+	w.past = w.past.Plus(w.view.Moved())
+	w.view = nil
 	return err
 }
 
-// handed is a feed of batches that are handed in one at a time.
-type handed struct {
-	next matched
-	row  int64 // samples so far
+// Replan makes a new plan, between two iterations, with other settings than Config
+// gives: less memory, another strategy, other bounds. Weights and optimizer states are
+// carried over bit for bit, and training goes on as if nothing had happened, to the bit
+// where the new plan has the same micro-batches and order of sums over devices. Settings
+// of the training itself cannot change. If no plan can be made or started, everything
+// stays as it was.
+func (w *Wrapped) Replan(c Config) error {
+	was := w.c
+	if err := w.replan(c); err != nil {
+		w.c = was
+		return fmt.Errorf("planning %s again: %w", w.model.Name, err)
+	}
+	return nil
 }
 
-// Next fills in the batch at hand.
-func (h *handed) Next(to train.Parts) (train.Filled, error) {
-	f := train.Filled{FirstSequence: h.row, Counted: h.next.counted(), Tokens: h.next.samples * h.next.seq}
-	h.row += h.next.samples
-	return f, h.next.fill(to)
+func (w *Wrapped) replan(c Config) error {
+	if err := errors.Join(w.sound(), c.check(), w.c.sameRun(c)); err != nil {
+		return err
+	}
+	w.c = c
+	if w.latest == nil {
+		return nil
+	}
+	if w.training == nil {
+		return w.replanView()
+	}
+	next, err := w.plan(Train, sizeOf(w.training))
+	if err != nil {
+		return err
+	}
+	w.note(fmt.Sprintf("planned again: %s instead of %s", next.Plan.Strategy, w.training.Plan.Strategy))
+	if err := w.training.Replan(func() (*run.Run, error) { return next, nil }); err != nil {
+		return err
+	}
+	w.latest = w.training
+	return nil
 }
 
-// Position is how many samples there were.
-func (h *handed) Position() (json.RawMessage, error) { return json.Marshal(h.row) }
-
-// Seek goes on counting samples from there.
-func (h *handed) Seek(at json.RawMessage) error { return json.Unmarshal(at, &h.row) }
+// replanView replaces a view; weights that were never trained come from where they came
+// from before.
+func (w *Wrapped) replanView() error {
+	task, s := w.view.Options.Task, sizeOf(w.view)
+	if _, err := w.plan(task, s); err != nil {
+		return err
+	}
+	if err := w.closeView(); err != nil {
+		return err
+	}
+	_, err := w.ready(task, s)
+	return err
+}

@@ -1,7 +1,6 @@
 package spillway_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,11 +15,8 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/sim"
 	"spillway/internal/offheap"
-	"spillway/machine"
 	"spillway/optim"
-	"spillway/plan"
-	"spillway/planner"
-	"spillway/train"
+	"spillway/rig"
 )
 
 // A training that is planned again and again goes on to the bit, wherever its state
@@ -40,8 +36,8 @@ func TestReplanChangesNoBit(t *testing.T) {
 			strategies := map[string]bool{w.Strategy(): true}
 			for _, change := range []func(*spillway.Config){
 				func(c *spillway.Config) { c.MaxMemory = fmt.Sprint(peak * 3 / 4) },
-				func(c *spillway.Config) { c.Strategy = "cpu offload" },
-				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk offload", "" },
+				func(c *spillway.Config) { c.Strategy = "cpu-offload" },
+				func(c *spillway.Config) { c.Strategy, c.MaxMemory = "disk-offload", "" },
 				func(c *spillway.Config) { c.Strategy = "checkpointing" },
 				func(c *spillway.Config) { c.Strategy = "" },
 			} {
@@ -94,12 +90,12 @@ func TestReplanWithoutTraining(t *testing.T) {
 	o := ownModels()[1]
 	w := wrap(t, o.net(), described(t))
 	c := w.Config()
-	c.Strategy = "cpu offload"
+	c.Strategy = "cpu-offload"
 	if err := w.Replan(c); err != nil || w.Strategy() != "" {
 		t.Errorf("%s, %v", w.Strategy(), err)
 	}
 	out := forward(t, w, o.inputs())
-	if !strings.HasPrefix(w.Strategy(), "cpu offload") {
+	if !strings.HasPrefix(w.Strategy(), "CPU offload") {
 		t.Errorf("the strategy is %s", w.Strategy())
 	}
 	c.Strategy = "standard"
@@ -193,10 +189,10 @@ func TestAnyUseBetweenIterations(t *testing.T) {
 			{"save", func() error { return w.Save(filepath.Join(t.TempDir(), "saved")) }},
 			{"replan", func() error {
 				c := w.Config()
-				c.Strategy = []string{"", "standard", "checkpointing", "optimizer offload", "cpu offload", "disk offload"}[r.IntN(6)]
-				c.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
-				if c.CheckpointThreshold, c.OffloadThreshold = 0, 0; c.Strategy == "" {
-					c.CheckpointThreshold, c.OffloadThreshold = float64(r.IntN(3))/2, float64(r.IntN(3))/2
+				c.Strategy = []string{"", "standard", "checkpointing", "optimizer-offload", "cpu-offload", "disk-offload"}[r.IntN(6)]
+				c.Bounds.Prefetch, c.ProfileInterval = r.IntN(3), r.IntN(3)
+				if c.Bounds.SaveBelow, c.Bounds.StayBelow = 0, 0; c.Strategy == "" {
+					c.Bounds.SaveBelow, c.Bounds.StayBelow = float64(r.IntN(3))/2, float64(r.IntN(3))/2
 				}
 				return w.Replan(c)
 			}},
@@ -235,106 +231,22 @@ func TestSizesMayChange(t *testing.T) {
 		}
 		return losses
 	}
-	if a, b := run("standard"), run("cpu offload"); !slices.Equal(a, b) {
+	if a, b := run("standard"), run("cpu-offload"); !slices.Equal(a, b) {
 		t.Errorf("losses %v and %v", a, b)
 	}
 }
 
 // remaining is a computer of which only so much host memory is left.
-func remaining(t testing.TB, bytes int64) machine.System {
+func remaining(t testing.TB, bytes int64) rig.System {
 	t.Helper()
-	bytes += int64(machine.ProgramOverhead)
+	bytes += int64(rig.ProgramOverhead)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return machine.System{Proc: dir, Cgroup: dir}
-}
-
-// smallJob plans a training of a tiny Llama with room for everything, and gives what it
-// takes and its losses.
-func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, losses []float64) {
-	t.Helper()
-	dev := openDevice(t)
-	o.Task, o.MicroBatchSize, o.Seq, o.Packed, o.Machine, o.On = spillway.Train, 2, 12, true, parse(t, "cpu:1GiB,host:4GiB"), []device.Device{dev}
-	job, err := open(t, configFile(t, tinyLlama(true, 0))).Plan(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	losses, _, err = trainFor(t, job, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job, job.Plan.Peak()[plan.OnDevice], losses
-}
-
-func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, told []string, err error) {
-	t.Helper()
-	_, err = job.Train(context.Background(), packedFeed(t, 12), train.Config{Iterations: n,
-		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { told = append(told, s) }})
-	return losses, told, err
-}
-
-// Where a device or the host has less at the start than the plan assumed, training
-// plans again, says so, and gives the same losses.
-func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
-	for name, shrink := range map[string]func(*spillway.Job, int64){
-		"device": func(j *spillway.Job, peak int64) {
-			j.Options.On = []device.Device{sim.NewCapped(openDevice(t), peak*3/4, sim.Faults{})}
-		},
-		"held by others": func(j *spillway.Job, peak int64) {
-			dev := cpu.Open(cpu.Options{Limit: peak + 1000})
-			other, err := dev.Alloc(peak / 4)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := errors.Join(other.Free(), dev.Close()); err != nil {
-					t.Error(err)
-				}
-			})
-			j.Options.On = []device.Device{dev}
-		},
-		"host": func(j *spillway.Job, peak int64) { j.Options.System = remaining(t, peak*7/8) },
-	} {
-		job, peak, want := smallJob(t, spillway.Options{})
-		before := job.Plan.Strategy
-		shrink(job, peak)
-		got, told, err := trainFor(t, job, 5)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if !slices.Equal(got, want) || len(told) != 1 || !strings.Contains(told[0], "planned again") {
-			t.Errorf("%s: losses %v, want %v; told %q", name, got, want, told)
-		}
-		if job.Plan.Strategy == before || job.Plan.Peak()[plan.OnDevice] >= peak {
-			t.Errorf("%s: the plan is still %s", name, job.Plan.Strategy)
-		}
-	}
-}
-
-// What was insisted on has no other plan, and what fits nowhere is an error with what
-// there is and what is needed.
-func TestTrainingThatCannotStart(t *testing.T) {
-	job, peak, _ := smallJob(t, spillway.Options{Choose: planner.Uniform(false, false, planner.SaveAll, 0)})
-	job.Options.System = remaining(t, peak-1024)
-	var full *device.OutOfMemoryError
-	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
-		t.Errorf("insisted on: %v", err)
-	}
-	job, _, _ = smallJob(t, spillway.Options{})
-	job.Options.System = remaining(t, 64<<10)
-	var fit *planner.FitError
-	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || !errors.As(err, &fit) || fit.Budget > 64<<10 {
-		t.Errorf("64 KiB: %v", err)
-	}
-	refuses := errors.New("no more today")
-	job.Options.System, job.Options.On = machine.System{}, []device.Device{sim.NewCapped(openDevice(t), 1<<30, sim.Faults{Alloc: 1, Err: refuses})}
-	if _, _, err := trainFor(t, job, 1); !errors.Is(err, refuses) {
-		t.Errorf("a fault that is none of memory: %v", err)
-	}
+	return rig.System{Proc: dir, Cgroup: dir}
 }
 
 // A wrapped model, too, starts within what others have left of a device.

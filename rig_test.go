@@ -3,18 +3,15 @@ package spillway_test
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"spillway"
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/executor"
+	"spillway/internal/reference"
 	"spillway/machine"
-	"spillway/safetensors"
+	"spillway/optim"
 	"spillway/train"
 )
 
@@ -51,186 +48,59 @@ func open(t testing.TB, name string) *spillway.Model {
 	return m
 }
 
-// start plans a job with room for everything and starts it on a device.
-func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+// optimizer reads one as people write it.
+func optimizer(t testing.TB, text string) optim.Config {
 	t.Helper()
-	dev := openDevice(t)
-	o.On = []device.Device{dev}
-	if len(o.Machine.Devices) == 0 {
-		o.Machine = parse(t, "cpu:1GiB,host:4GiB")
-	}
-	job, err := m.Plan(o)
+	c, err := optim.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return job, e
+	return c
 }
 
-// repeated is a feed that gives the same batch for ever: the bytes of its parts,
-// all samples of an iteration behind each other. Parts that are not of samples, as
-// masks are, come whole in every micro-batch.
-type repeated struct {
-	parts   map[string][]byte
-	whole   map[string]bool
+// subject is a language model of testdata/reference with the batch it was made with.
+type subject struct {
+	*reference.Model
+	model     *spillway.Model
+	rows, seq int64
+	output    string // tensor with what the model gives
+}
+
+func decoder(t *testing.T, name string) subject {
+	t.Helper()
+	r := reference.Open(t, name)
+	s := r.Tensor(t, "input_ids").Shape
+	return subject{r, open(t, r.Dir), s[0], s[1], "logits"}
+}
+
+// sameBatch is a feed that gives one batch for ever, in one micro-batch.
+type sameBatch struct {
+	batch   spillway.Batch
 	counted int64
-	row     int64
+	given   int64 // sequences
 }
 
-func (r *repeated) Next(p train.Parts) (train.Filled, error) {
+func (b *sameBatch) Next(p train.Parts) (train.Filled, error) {
 	for _, name := range p.Names {
-		from, ok := r.parts[name]
-		if !ok {
-			return train.Filled{}, fmt.Errorf("the test has no part %q", name)
+		to, err := p.Part(0, name)
+		if err != nil {
+			return train.Filled{}, err
 		}
-		for j := range p.MicroBatches {
-			to, err := p.Part(j, name)
-			if err != nil {
-				return train.Filled{}, err
-			}
-			at := j * len(to)
-			if r.whole[name] {
-				at = 0
-			}
-			copy(to, from[at:at+len(to)])
+		raw := to[:0]
+		for _, v := range b.batch[name].Ints {
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
+		}
+		for _, v := range b.batch[name].Floats {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 		}
 	}
-	first := r.row
-	r.row += p.MicroBatchSize * int64(p.MicroBatches)
-	return train.Filled{FirstSequence: first, Counted: r.counted, Tokens: r.counted}, nil
+	first := b.given
+	b.given += p.MicroBatchSize
+	return train.Filled{FirstSequence: first, Counted: b.counted, Tokens: b.counted}, nil
 }
 
-func (r *repeated) Position() (json.RawMessage, error) { return json.Marshal(r.row) }
-func (r *repeated) Seek(at json.RawMessage) error      { return json.Unmarshal(at, &r.row) }
-
-// reference is what PyTorch says of a model: testdata/reference/README.md.
-type reference struct {
-	name, dir string
-	tensors   *safetensors.File
-	Loss      float64
-	Mask      string
-	AdamW     reference10 `json:"adamw"`
-	Cosine    reference10 `json:"adamw_clipped_cosine"`
-}
-
-// reference10 is ten iterations.
-type reference10 struct {
-	Losses          []float64
-	Rates           []float64
-	GradientNorms   []float64 `json:"gradient_norms"`
-	FinalLoss       float64   `json:"final_loss"`
-	FinalWeightNorm float64   `json:"final_weight_norm"`
-}
-
-func openReference(t testing.TB, name string) *reference {
-	t.Helper()
-	r := &reference{name: name, dir: filepath.Join("testdata", "reference", name)}
-	raw, err := os.ReadFile(filepath.Join(r.dir, "expect.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, r); err != nil {
-		t.Fatal(err)
-	}
-	if r.tensors, err = safetensors.Open(filepath.Join(r.dir, "expect.safetensors")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.tensors.Close() })
-	return r
-}
-
-func (r *reference) tensor(t testing.TB, name string) safetensors.Tensor {
-	t.Helper()
-	found, ok := r.tensors.Tensor(name)
-	if !ok {
-		t.Fatalf("%s has no tensor %s", r.tensors.Path(), name)
-	}
-	return found
-}
-
-// floats of a tensor.
-func (r *reference) floats(t testing.TB, name string) []float32 {
-	t.Helper()
-	from := r.tensor(t, name)
-	out := make([]float32, from.Shape.Elements())
-	if err := from.ReadF32(out, 0); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// ints of a tensor of 32- or 64-bit integers.
-func (r *reference) ints(t testing.TB, name string) []int32 {
-	t.Helper()
-	from := r.tensor(t, name)
-	raw := make([]byte, from.Bytes)
-	if _, err := from.ReadAt(raw, 0); err != nil {
-		t.Fatal(err)
-	}
-	out := make([]int32, from.Shape.Elements())
-	for i := range out {
-		if from.Bytes == 8*int64(len(out)) {
-			out[i] = int32(binary.LittleEndian.Uint64(raw[8*i:]))
-		} else {
-			out[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
-		}
-	}
-	return out
-}
-
-func intBytes(list []int32) []byte {
-	out := make([]byte, 0, 4*len(list))
-	for _, v := range list {
-		out = binary.LittleEndian.AppendUint32(out, uint32(v))
-	}
-	return out
-}
-
-func floatBytes(list []float32) []byte {
-	out := make([]byte, 0, 4*len(list))
-	for _, v := range list {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
-	}
-	return out
-}
-
-// tokens is a feed of given rows with one document each.
-func tokens(ids, targets []int32, seq int) *repeated {
-	r := &repeated{}
-	positions := make([]int32, len(ids))
-	for i := range ids {
-		positions[i] = int32(i % seq)
-		if targets[i] >= 0 {
-			r.counted++
-		}
-	}
-	r.parts = map[string][]byte{"tokens": intBytes(ids), "targets": intBytes(targets), "positions": intBytes(positions), "segments": make([]byte, 4*len(ids))}
-	return r
-}
-
-// read gives the numbers of a float32 tensor.
-func read(t testing.TB, e *executor.Executor, tensor executor.Tensor) []float32 {
-	t.Helper()
-	out := make([]float32, tensor.Type.Shape.Elements())
-	err := e.Read(tensor, func(offset int64, chunk []byte) error {
-		for i := range len(chunk) / 4 {
-			out[int(offset)/4+i] = math.Float32frombits(binary.LittleEndian.Uint32(chunk[4*i:]))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
+func (b *sameBatch) Position() (json.RawMessage, error) { return json.Marshal(b.given) }
+func (b *sameBatch) Seek(at json.RawMessage) error      { return json.Unmarshal(at, &b.given) }
 
 // apart is the largest difference, relative to the largest right number.
 func apart(got, want []float32) float64 {

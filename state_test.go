@@ -16,10 +16,12 @@ import (
 	"spillway/device/devicetest"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/internal/reference"
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/run"
 )
 
 // The names are the model's own, before and after training, under every strategy, and
@@ -35,7 +37,7 @@ func TestStateDictHasTheModelsOwnNames(t *testing.T) {
 			want = append(want, p.Name)
 		}
 		slices.Sort(want)
-		for _, strategy := range []string{"", "cpu offload"} {
+		for _, strategy := range []string{"", "cpu-offload"} {
 			c := described(t)
 			c.Strategy = strategy
 			w := wrap(t, o.net(), c)
@@ -53,7 +55,7 @@ func TestStateDictHasTheModelsOwnNames(t *testing.T) {
 		}
 	}
 	s := decoder(t, "llama")
-	w, err := s.model.Wrap(described(t))
+	w, err := spillway.WrapModel(s.model, described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +165,12 @@ func TestSavedModels(t *testing.T) {
 		}
 	}
 	s := decoder(t, "qwen2")
-	w, err := s.model.Wrap(described(t))
+	w, err := spillway.WrapModel(s.model, described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+	batch := spillway.Batch{"tokens": spillway.Ints(s.Ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.Ints(t, "targets"), s.rows, s.seq)}
 	step(t, w, batch, 2)
 	delete(batch, "targets")
 	out := forward(t, w, batch)
@@ -186,7 +188,7 @@ func TestSavedModels(t *testing.T) {
 			t.Errorf("the saved folder has %s, the model's own has not", tensor.Name)
 		}
 	}
-	again, err := open(t, dir).Wrap(described(t))
+	again, err := spillway.WrapModel(open(t, dir), described(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,24 +203,24 @@ func TestSavedModels(t *testing.T) {
 func TestWrappedModelsFollowPyTorch(t *testing.T) {
 	for _, name := range []string{"llama", "gpt2"} {
 		s := decoder(t, name)
-		batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+		batch := spillway.Batch{"tokens": spillway.Ints(s.Ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.Ints(t, "targets"), s.rows, s.seq)}
 		var peak int64
 		for _, share := range []float64{1, 0.67} {
 			c := described(t)
 			if peak > 0 {
 				c.MaxMemory = fmt.Sprint(int64(share * float64(peak)))
 			}
-			w, err := s.model.Wrap(c)
+			w, err := spillway.WrapModel(s.model, c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer w.Close()
 			out := forward(t, w, spillway.Batch{"tokens": batch["tokens"]})
-			if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun {
+			if d := apart(out.Floats, s.Floats(t, s.output)); d > reference.OneRun {
 				t.Errorf("%s: logits are off by %.2g of the largest", name, d)
 			}
 			for i, got := range step(t, w, batch, len(s.AdamW.Losses)) {
-				if want := s.AdamW.Losses[i]; math.Abs(got-want) > tenRuns*want {
+				if want := s.AdamW.Losses[i]; math.Abs(got-want) > reference.TenRuns*want {
 					t.Errorf("%s (%s): loss %d is %v, PyTorch's %v", name, w.Strategy(), i, got, want)
 				}
 			}
@@ -265,23 +267,23 @@ func TestStateDictsKeepFullPrecision(t *testing.T) {
 // have files of their own, and the model's folder is never written.
 func TestWrappedModelsOnDisk(t *testing.T) {
 	s := decoder(t, "llama")
-	file := filepath.Join(s.dir, "model.safetensors")
+	file := filepath.Join(s.Dir, "model.safetensors")
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := described(t)
-	c.Strategy, c.Disk = "disk offload", filepath.Join(t.TempDir(), "spill")
-	w, err := s.model.Wrap(c)
+	c.Strategy, c.Disk = "disk-offload", filepath.Join(t.TempDir(), "spill")
+	w, err := spillway.WrapModel(s.model, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inputs := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq)}
+	inputs := spillway.Batch{"tokens": spillway.Ints(s.Ints(t, "input_ids"), s.rows, s.seq)}
 	out := forward(t, w, inputs)
-	if d := apart(out.Floats, s.floats(t, s.output)); d > oneRun || !strings.Contains(w.Strategy(), "on disk") {
+	if d := apart(out.Floats, s.Floats(t, s.output)); d > reference.OneRun || !strings.Contains(w.Strategy(), "disk offload") {
 		t.Errorf("%s: logits are off by %.2g of the largest", w.Strategy(), d)
 	}
-	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r spillway.RouteTraffic) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
+	if stats := w.MemoryStats(); stats.Disk.Reserved < int64(len(before))/2 || !slices.ContainsFunc(stats.Routes, func(r run.RouteTransfers) bool { return r.From == plan.OnDisk && r.Bytes > 0 }) {
 		t.Errorf("%+v", stats)
 	}
 	dict := stateDict(t, w)
@@ -296,7 +298,7 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 	if again := forward(t, w, inputs); slices.Equal(again.Floats, out.Floats) {
 		t.Error("other weights give the same outputs")
 	}
-	inputs["targets"] = spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)
+	inputs["targets"] = spillway.Ints(s.Ints(t, "targets"), s.rows, s.seq)
 	step(t, w, inputs, 2)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -316,19 +318,19 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 // those rest.
 func TestWrappedAdapters(t *testing.T) {
 	s := decoder(t, "llama")
-	batch := spillway.Batch{"tokens": spillway.Ints(s.ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.ints(t, "targets"), s.rows, s.seq)}
+	batch := spillway.Batch{"tokens": spillway.Ints(s.Ints(t, "input_ids"), s.rows, s.seq), "targets": spillway.Ints(s.Ints(t, "targets"), s.rows, s.seq)}
 	var want []float64
-	for _, strategy := range []string{"standard", "cpu offload"} {
+	for _, strategy := range []string{"standard", "cpu-offload"} {
 		c := described(t)
 		c.Strategy, c.Adapters = strategy, lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
 		c.Optimizer, _ = optim.Parse("adamw:lr=0.02")
-		w, err := s.model.Wrap(c)
+		w, err := spillway.WrapModel(s.model, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.Close()
 		losses := step(t, w, batch, 10)
-		if math.Abs(losses[0]-s.Loss) > oneRun*s.Loss || losses[9] > 0.9*losses[0] {
+		if math.Abs(losses[0]-s.Loss) > reference.OneRun*s.Loss || losses[9] > 0.9*losses[0] {
 			t.Errorf("%s: the loss went from %v to %v; without adapters it is %v", strategy, losses[0], losses[9], s.Loss)
 		}
 		if want = append(want, losses...); !slices.Equal(want[:10], losses) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spillway"
+	"spillway/device"
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/train"
@@ -115,7 +116,7 @@ func ownModels() []own {
 
 // described is a machine on which plans do not depend on where the test runs.
 func described(t testing.TB) spillway.Config {
-	return spillway.Config{Machine: parse(t, "cpu:1GiB,host:4GiB"), Devices: []string{"cpu:threads=1"}, Seed: 3}
+	return spillway.Config{Options: spillway.Options{Machine: parse(t, "cpu:1GiB,host:4GiB")}, Devices: []string{"cpu:threads=1"}, Seed: 3}
 }
 
 // wrap wraps a model, closed when the test ends.
@@ -199,13 +200,13 @@ func TestWrapWithoutAnyConfiguration(t *testing.T) {
 // Every strategy trains every model to the same bits, and says that it did. Any model
 // can be checkpointed, offloaded, and trained while offloaded.
 func TestStrategiesAreTakenAndChangeNoBit(t *testing.T) {
-	words := map[string]string{"standard": "standard", "checkpointing": "checkpointing", "optimizer offload": "optimizer offload", "cpu offload": "cpu offload", "disk offload": "on disk"}
+	words := map[string]string{"standard": "standard", "checkpointing": "checkpointing", "optimizer-offload": "optimizer offload", "cpu-offload": "CPU offload", "disk-offload": "disk offload"}
 	for _, o := range ownModels() {
 		t.Run(o.name, func(t *testing.T) {
 			peak, losses, dict, out := standard(t, o, 5)
 			for strategy, word := range words {
 				c := described(t)
-				if c.Strategy = strategy; strategy == "disk offload" {
+				if c.Strategy = strategy; strategy == "disk-offload" {
 					c.Disk = t.TempDir()
 				}
 				w := wrap(t, o.net(), c)
@@ -306,13 +307,14 @@ func TestNoSilentFallback(t *testing.T) {
 	}{
 		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.MicroBatches = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are free"}},
 		"unknown strategy":         {func(c *spillway.Config) { c.Strategy = "hybrid" }, []string{"hybrid", "checkpointing"}},
-		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk offload" }, []string{"folder"}},
-		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "data parallel" }, []string{"several devices, there is one"}},
-		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model parallel" }, []string{"several devices, there is one"}},
+		"plain data parallel":      {func(c *spillway.Config) { c.Strategy = "ddp" }, []string{"ddp", "zero-1", "same numbers in less memory"}},
+		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk-offload" }, []string{"folder"}},
+		"data parallel on one":     {func(c *spillway.Config) { c.Strategy = "zero-2" }, []string{"several devices, there is one"}},
+		"model parallel on one":    {func(c *spillway.Config) { c.Strategy = "model-parallel" }, []string{"several devices, there is one"}},
 		"more free than there is":  {func(c *spillway.Config) { c.ReservedMemory = 2 * units.GiB }, []string{"2.00 GiB", "1.00 GiB"}},
-		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 samples", "3 micro-batches"}},
-		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.OffloadThreshold = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
-		"a share above one":        {func(c *spillway.Config) { c.OffloadThreshold = 1.5 }, []string{"1.5"}},
+		"odd micro-batches":        {func(c *spillway.Config) { c.MicroBatches = 3 }, []string{"4 sequences", "3 micro-batches"}},
+		"a strategy and a share":   {func(c *spillway.Config) { c.Strategy, c.Bounds.StayBelow = "standard", 0.5 }, []string{"standard", "0.5", "keep one"}},
+		"a share above one":        {func(c *spillway.Config) { c.Bounds.StayBelow = 1.5 }, []string{"1.5"}},
 		"a device that is not":     {func(c *spillway.Config) { c.Devices = []string{"tpu:0"} }, []string{"tpu"}},
 		"no room for anything":     {func(c *spillway.Config) { c.MaxMemory = "1000" }, []string{"needs", "1000 B"}},
 		"adapters out of thin air": {func(c *spillway.Config) { c.Task = spillway.LoRA }, []string{"Config.Adapters"}},
@@ -377,7 +379,7 @@ func TestMasksAreUsed(t *testing.T) {
 	_, _, _, out := standard(t, o, 1)
 	free := o.inputs()
 	free["mask"] = spillway.Floats(make([]float32, 25), 5, 5)
-	for _, strategy := range []string{"standard", "cpu offload"} {
+	for _, strategy := range []string{"standard", "cpu-offload"} {
 		c := described(t)
 		c.Strategy = strategy
 		w := wrap(t, o.net(), c)
@@ -406,18 +408,26 @@ func TestMasksAreUsed(t *testing.T) {
 // A wrapped model trains as a job of the same model does, dropout included.
 func TestWrappedTrainingIsTraining(t *testing.T) {
 	for _, o := range ownModels()[:2] {
-		feed := &repeated{parts: map[string][]byte{}, whole: map[string]bool{"mask": true}}
-		rows, seq := int64(8), int64(1)
-		if feed.counted = 8; o.name == "encoder" {
-			rows, seq, feed.counted = 4, 5, 4*5*16
+		rows, seq, counted := int64(8), int64(1), int64(8)
+		if o.name == "encoder" {
+			rows, seq, counted = 4, 5, 4*5*16
 		}
-		for name, tensor := range o.batch {
-			feed.parts[name] = append(intBytes(tensor.Ints), floatBytes(tensor.Floats)...)
-		}
+		dev := openDevice(t)
 		m := spillway.Define(o.name, func() (nn.Model, error) { return o.net(), nil })
 		m.Seed = 3
-		_, e := start(t, m, spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq})
-		run, err := train.New(e, feed, train.Config{Seed: 3})
+		job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: rows, Seq: seq, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := job.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := job.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		run, err := train.New(job, &sameBatch{batch: o.batch, counted: counted}, train.Config{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

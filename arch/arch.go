@@ -1,5 +1,5 @@
-// Package arch knows the published architectures, a file each, and makes models of
-// their config.json. An architecture registers itself by the model_type it is for.
+// Package arch makes models from config.json. Each architecture is one file, which
+// registers itself by the model_type it is for; llama.go is the one to read first.
 package arch
 
 import (
@@ -22,9 +22,9 @@ type Info struct {
 	Context int64      // positions it was made for, 0 for any number
 	Layers  int64
 	Width   int64 // of the carry from block to block
-	// Tied: the output product uses the embedding.
+	// Tied: lm_head uses the weight of the embedding.
 	Tied bool
-	// Transposed: products are kept as [in out].
+	// Transposed: linear weights are stored as [in out].
 	Transposed bool
 	// Prefix of the names that a folder saved from the bare model, without head,
 	// leaves out: "transformer.".
@@ -41,7 +41,7 @@ func infoOf(c *hf.Config) Info {
 	}
 }
 
-// Maker builds a model of a config, which has been checked.
+// Maker builds the model of a config that has been checked.
 type Maker func(c *hf.Config) (nn.Model, Info, error)
 
 var (
@@ -107,8 +107,8 @@ func (i Info) FileNames(param string) []string {
 	return []string{param, bare}
 }
 
-// Buffer says whether a tensor of a folder is known not to be a weight: a table
-// saved by mistake of old versions, or the second copy of a tied head.
+// IsBuffer says whether a tensor of a folder is known not to be a weight: a table that old
+// versions saved by mistake, or the second copy of a tied lm_head.
 func (i Info) IsBuffer(tensor string) bool {
 	if i.Tied && tensor == "lm_head.weight" {
 		return true

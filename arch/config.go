@@ -23,7 +23,7 @@ func activation(name string) (op.Func, error) {
 	return f, nil
 }
 
-// values reads what hf.Config has no fields for into a struct of the file's words.
+// extraConfig reads what hf.Config has no fields for into a struct with the file's keys.
 func extraConfig(c *hf.Config, into any) error {
 	raw, err := c.Encode()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 func init() { Register("transformer_encoder", encoder) }
 
-// encoderConfig has the words of PyTorch's constructors, and which masks the
-// batches bring.
+// encoderConfig has the arguments of torch.nn.TransformerEncoder and its layers, and which
+// masks the batches bring.
 type encoderConfig struct {
 	Width      int64   `json:"d_model"`
 	Heads      int64   `json:"nhead"`
@@ -34,7 +34,7 @@ const (
 	maxWidth  = 1 << 20
 )
 
-// encoder is torch.nn.TransformerEncoder, trained for the mean square.
+// encoder is torch.nn.TransformerEncoder, trained with the mean squared error.
 func encoder(config *hf.Config) (nn.Model, Info, error) {
 	c := encoderConfig{Inner: 2048, Dropout: 0.1, Activation: "relu", Eps: 1e-5, Bias: true}
 	if err := extraConfig(config, &c); err != nil {

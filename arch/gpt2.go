@@ -13,14 +13,14 @@ import (
 
 func init() { Register("gpt2", gpt2) }
 
-// gpt2Config are the words of GPT-2's config.json beyond those of hf.Config.
+// gpt2Config has the keys of GPT-2's config.json that hf.Config has no fields for.
 type gpt2Config struct {
 	ScaleAttn      bool `json:"scale_attn_weights"`
 	ScaleByLayer   bool `json:"scale_attn_by_inverse_layer_idx"`
 	CrossAttention bool `json:"add_cross_attention"`
 }
 
-// gpt2 has learned positions, layer norms, and products stored as [in out].
+// gpt2 has learned positions, layer norms, and linear weights stored as [in out].
 func gpt2(c *hf.Config) (nn.Model, Info, error) {
 	own := gpt2Config{ScaleAttn: true}
 	if err := extraConfig(c, &own); err != nil {
@@ -65,7 +65,7 @@ type GPT2Layer struct {
 	nn.Precision
 }
 
-// gpt2Maker makes the parts of a model.
+// gpt2Builder makes the layers of a model.
 type gpt2Builder struct {
 	*hf.Config
 	own          gpt2Config
@@ -132,7 +132,7 @@ func (m *GPT2) Blocks() []nn.Block {
 	return append(blocks, nn.Block{Name: "lm_head", Forward: m.head})
 }
 
-// Output is the product that makes the logits.
+// Output is lm_head, the linear layer that makes the logits.
 func (m *GPT2) Output() *nn.Linear { return m.Head }
 
 func (m *GPT2) embed(b *graph.Builder, _ []graph.Value) []graph.Value {

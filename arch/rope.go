@@ -9,10 +9,10 @@ import (
 	"spillway/nn"
 )
 
-// maxHead bounds the elements of a head that rotates: each pair has a frequency.
+// maxHeadDim bounds the elements of a head that rotates: each pair has a frequency.
 const maxHeadDim = 1 << 14
 
-// rope computes the frequencies of a config's heads.
+// rope computes the rotary frequencies of a config's attention heads.
 func rope(c *hf.Config) (*nn.Rope, error) {
 	switch {
 	case c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim:
@@ -67,7 +67,8 @@ func plainRope(theta float64, dim int) []float32 {
 	return freq
 }
 
-// linearRope divides all frequencies: the positions of a longer context move together.
+// linearRope divides all frequencies, so that a longer context turns as far as the
+// original one did.
 func linearRope(freq []float32, factor float64) {
 	for i := range freq {
 		freq[i] /= float32(factor)
@@ -88,7 +89,7 @@ func blend(f float32, factor, keep float64) float32 {
 	return float32((1-keep)*float64(f)/factor + keep*float64(f))
 }
 
-// yarnExtra are words of yarn that hf.Rope has no fields for.
+// yarnExtra has the keys of yarn that hf.Rope has no fields for.
 type yarnExtra struct {
 	MScale       float64 `json:"mscale"`
 	MScaleAllDim float64 `json:"mscale_all_dim"`
@@ -160,7 +161,7 @@ func yarnScale(r hf.Rope, extra yarnExtra) float64 {
 	return scale(1)
 }
 
-// orElse is x, or what it stands for when it is not given.
+// orElse is x, or the default where x is not given.
 func orElse(x, missing float64) float64 {
 	if x == 0 {
 		return missing

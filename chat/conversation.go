@@ -44,7 +44,7 @@ func parseMessage(v any) (m Message, err error) {
 	}
 	role, ok := m.fields.Values["role"].(string)
 	if !ok || role == "" {
-		return m, fmt.Errorf("it has no role; it has %s", strings.Join(d.Keys, ", "))
+		return m, fmt.Errorf("it has no role; it has %s", strings.Join(d.Names(), ", "))
 	}
 	m.ExcludeFromLoss = d.Values["weight"] == int64(0) || d.Values["weight"] == 0.0
 	aliasReasoning(m.fields)
@@ -73,7 +73,7 @@ func fromLegacy(old *jinja.Dict, from string) *jinja.Dict {
 	}
 	d.Set("role", from)
 	d.Set("content", old.Values["value"])
-	for _, k := range old.Keys {
+	for _, k := range old.Names() {
 		if k != "from" && k != "value" {
 			d.Set(k, old.Values[k])
 		}

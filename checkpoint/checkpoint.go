@@ -31,7 +31,7 @@ import (
 
 	"spillway/hf"
 	"spillway/internal/vfs"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Names of the files a checkpoint adds to a model folder.
@@ -72,9 +72,9 @@ func (d Dir) fs() vfs.FS {
 type Snapshot struct {
 	Iteration int64 // optimizer steps done
 	Model     hf.Model
-	Adapter   *hf.Adapter          // instead of the model, where adapters are trained
-	State     []safetensors.Output // optimizer state, named like "exp_avg.<param>"
-	Trainer   any                  // kept as JSON: schedule, position in the data, seeds
+	Adapter   *hf.Adapter         // instead of the model, where adapters are trained
+	State     []tensorfile.Output // optimizer state, named like "exp_avg.<param>"
+	Trainer   any                 // kept as JSON: schedule, position in the data, seeds
 }
 
 // bytes is the storage of all tensors.

@@ -18,6 +18,7 @@ import (
 	"spillway/quant"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // The test model: names, types and shapes of its tensors and of their state.
@@ -40,10 +41,10 @@ func bits(x safetensors.Info, iteration int64, variant uint64) []byte {
 	return p
 }
 
-func sources(infos []safetensors.Info, iteration int64, variant uint64) []safetensors.Output {
-	var out []safetensors.Output
+func sources(infos []safetensors.Info, iteration int64, variant uint64) []tensorfile.Output {
+	var out []tensorfile.Output
 	for _, x := range infos {
-		out = append(out, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		out = append(out, tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			_, err := w.Write(bits(x, iteration, variant))
 			return err
 		}})
@@ -83,11 +84,11 @@ func check(t testing.TB, c *Checkpoint) uint64 {
 	if p != (position{3, 1 << 60, 0.1 / 3, p.Variant}) {
 		t.Fatalf("the trainer came back as %+v", p)
 	}
-	compare := func(infos []safetensors.Info, find func(string) (safetensors.Tensor, bool)) {
+	compare := func(infos []safetensors.Info, find func(string) (tensorfile.Tensor, bool)) {
 		for _, x := range infos {
 			got, ok := find(x.Name)
 			if !ok || got.Type != x.Type || !got.Shape.Equal(x.Shape) {
-				t.Fatalf("tensor %s: found %v, %v", x.Name, ok, got.Info)
+				t.Fatalf("tensor %s: found %v, %v", x.Name, ok, got.Type)
 			}
 			raw, err := io.ReadAll(io.NewSectionReader(got, 0, got.Bytes))
 			if err != nil || !bytes.Equal(raw, bits(x, c.Iteration, p.Variant)) {

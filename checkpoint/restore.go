@@ -9,7 +9,7 @@ import (
 
 	"spillway/hf"
 	"spillway/internal/vfs"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Checkpoint is an open, verified checkpoint: its tensors are read in place.
@@ -18,7 +18,7 @@ type Checkpoint struct {
 	Iteration int64
 	Folder    *hf.Folder        // the model; nil where it is an adapter
 	Adapter   *hf.AdapterFolder // the adapter, nil where it is a model
-	State     *safetensors.File // the optimizer state
+	State     tensorfile.Source // the optimizer state
 	Trainer   json.RawMessage   // what Snapshot.Trainer became
 
 	// Skipped says, where Latest gave an older checkpoint than the newest, what is
@@ -92,12 +92,12 @@ func (c *Checkpoint) open(disk vfs.FS) (err error) {
 	if err != nil {
 		return err
 	}
-	c.State, err = safetensors.OpenOn(disk, filepath.Join(c.Path, StateName))
+	c.State, err = tensorfile.Open(disk, filepath.Join(c.Path, StateName))
 	return err
 }
 
 // Tensor finds a weight by the name of its param.
-func (c *Checkpoint) Tensor(name string) (safetensors.Tensor, bool) {
+func (c *Checkpoint) Tensor(name string) (tensorfile.Tensor, bool) {
 	if c.Adapter != nil {
 		return c.Adapter.Tensor(name)
 	}

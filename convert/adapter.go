@@ -10,7 +10,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/quant"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Adapter writes an adapter's folder anew, its weights in a plain type; Invalid leaves
@@ -39,15 +39,15 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 	return r, nil
 }
 
-func adapterOutput(x safetensors.Tensor, t dtype.Type, r *Result) safetensors.Output {
+func adapterOutput(x tensorfile.Tensor, t dtype.Type, r *Result) tensorfile.Output {
 	if t == dtype.Invalid || t == x.Type {
-		return safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		return tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 			return err
 		}}
 	}
 	r.Changed++
-	return safetensors.Output{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
+	return tensorfile.Output{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
 		numbers, err := quant.Plain(t, x.Shape.Elements(), func(first int64, dst []float32) error { return x.ReadF32(dst, first) })
 		if err == nil {
 			_, err = io.Copy(w, numbers)

@@ -2,9 +2,10 @@
 // another type, or with adapters merged in. Weights stream through, some rows at a time,
 // so that a model may be far larger than memory, and the new folder is whole or absent.
 //
-// Every weight of the old folder is one of three things in the new one: copied as it
-// lies, where neither its numbers nor its type change; written in a plain type; or coded,
-// as transformers and the libraries behind it keep coded weights (package stored).
+// A weight of the old folder becomes one of three things in the new one. It is copied byte
+// for byte where neither its numbers nor its type change; it is written in a plain type; or
+// it is quantized, as transformers and the libraries behind it store quantized weights
+// (package stored).
 package convert
 
 import (
@@ -23,40 +24,41 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/quant/stored"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/weights"
 )
 
 // Options say how the new folder differs.
 type Options struct {
-	// Products is the type of the model's products, the output one left out: NF4, FP4,
-	// RowI8, RowF8 or a plain one. Invalid leaves them as they are.
+	// Linear is the type of the linear weights, lm_head left out: one of quant.Weights or
+	// a plain one. Invalid leaves them as they are.
 	Linear dtype.Type
-	// Skip are modules whose products are taken for other weights: names or patterns, as
-	// nn.NewChosen has them.
+	// Skip names modules whose linear weights count as other weights: names or patterns,
+	// as nn.NewChosen takes them.
 	Skip []string
 	// Others is the plain type of all other weights. Invalid leaves them as they are.
 	Others dtype.Type
-	// Single leaves the scales of 4-bit weights in f32, instead of coding them again.
-	// Weights that are coded already, and stay so, keep theirs.
+	// NoDoubleQuant leaves the scales of 4-bit weights in f32, instead of quantizing them
+	// again. Weights that are quantized already, and stay so, keep their scales.
 	NoDoubleQuant bool
 	// Adapters are merged into the weights.
 	Adapters []lora.Weighted
 
 	ShardBytes int64  // where to split the weights; 0 is safetensors.DefaultShard
-	Offloaded  bool   // write them a file each instead, as accelerate reads them from disk
+	Offloaded  bool   // write a file for each instead, as accelerate reads them from disk
 	Disk       vfs.FS // nil is the real one
-	// Progress, where it is not nil, is told now and then how many bytes of how many
-	// are written.
+	// Progress, where it is not nil, is called now and then with how many bytes of how
+	// many are written.
 	Progress func(done, total int64)
 }
 
 // Result is what was written.
 type Result struct {
-	Tensors int           // weights, a coded one counting once
-	Changed int           // those with other numbers or another type
+	Tensors int           // weights; a quantized one counts once
+	Changed int           // those whose numbers or type changed
 	Before  int64         // bytes of the weights before
 	Bytes   int64         // and now
 	Took    time.Duration // the writing
@@ -71,11 +73,11 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	}
 	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes, Offloaded: o.Offloaded}
 	for _, t := range c.list {
-		sources, err := c.outputs(t)
+		outputs, err := c.outputs(t)
 		if err != nil {
 			return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
 		}
-		m.Tensors = append(m.Tensors, sources...)
+		m.Tensors = append(m.Tensors, outputs...)
 	}
 	if c.result.Bytes, err = m.Bytes(); err != nil {
 		return Result{}, err
@@ -98,10 +100,10 @@ type conversion struct {
 	config    *hf.Config
 	list      []stored.Tensor
 	params    map[string]string // by the names of tensors
-	linear    map[string]bool   // params
-	skipped   []string          // modules that would be among them
+	linear    map[string]bool   // params that are linear weights
+	skipped   []string          // modules taken out of linear
 	merged    *lora.Merged      // nil where no adapters are merged
-	plainType dtype.Type        // of weights beside coded ones
+	plainType dtype.Type        // of weights that are not quantized
 	result    Result
 }
 
@@ -149,7 +151,7 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 	return c, c.configure(from.Config, net)
 }
 
-// skip takes modules out of the products.
+// skip takes modules out of the linear weights.
 func (c *conversion) skip() error {
 	chosen, err := nn.NewModuleSet(c.Skip)
 	if err != nil {
@@ -162,30 +164,30 @@ func (c *conversion) skip() error {
 		}
 	}
 	if err := chosen.Unmatched(); err != nil {
-		return fmt.Errorf("products that are left as they are: %w", err)
+		return fmt.Errorf("linear weights that are left as they are: %w", err)
 	}
 	return nil
 }
 
 // check refuses types that make no sense.
 func (o Options) check(c *hf.Config) error {
-	coded := o.Linear.Block()
+	quantized := o.Linear.Block()
 	switch {
-	case o.Linear != dtype.Invalid && !coded && !o.Linear.IsPlain():
-		return fmt.Errorf("products cannot be stored as %v; use nf4, fp4, i8row, f8row, f32, bf16 or f16", o.Linear)
+	case o.Linear != dtype.Invalid && !quantized && !o.Linear.IsPlain():
+		return fmt.Errorf("linear weights cannot be stored as %v; use %s, f32, bf16 or f16", o.Linear, quant.Aliases(", "))
 	case o.Others != dtype.Invalid && !o.Others.IsPlain():
 		return fmt.Errorf("weights cannot be stored as %v; use f32, bf16 or f16", o.Others)
-	case coded && stored.Quantized(c):
+	case quantized && stored.Quantized(c):
 		return fmt.Errorf("it is quantized already: start from the original weights")
 	}
 	return nil
 }
 
-// checkTransposed refuses to code products that lie as [in out]: the libraries have them
-// the other way round.
+// checkTransposed refuses to quantize weights that are stored as [in out]: the libraries
+// store quantized weights as [out in].
 func (c *conversion) checkTransposed(info arch.Info) error {
 	if info.Transposed && c.Linear.Block() {
-		return fmt.Errorf("it is a %s model, whose products are kept as [in out]; coded weights lie the other way round, which is not written here", info.Type)
+		return fmt.Errorf("it is a %s model, whose linear weights are stored as [in out]; quantized weights are [out in], and turning them is not supported", info.Type)
 	}
 	return nil
 }
@@ -211,14 +213,14 @@ func (c *conversion) configure(from *hf.Config, net nn.Model) (err error) {
 	}
 	switch {
 	case c.Linear.Block():
-		c.config, err = stored.Configure(&config, c.Linear, !c.NoDoubleQuant, lmHead(net), c.skipped...)
+		c.config, err = stored.Configure(&config, stored.Options{Type: c.Linear, Model: config.Type, Double: !c.NoDoubleQuant, Head: lmHead(net), Skip: c.skipped})
 	case c.Linear != dtype.Invalid && stored.Quantized(from):
 		c.config = stored.Unquantized(&config)
 	}
 	return err
 }
 
-// outputOf is the name of the module that makes the logits.
+// lmHead is the name of the module that makes the logits, "" where there is none.
 func lmHead(net nn.Model) (name string) {
 	h, ok := net.(interface{ Output() *nn.Linear })
 	if !ok {
@@ -234,8 +236,8 @@ func lmHead(net nn.Model) (name string) {
 	return name
 }
 
-// sources are the tensors a weight becomes.
-func (c *conversion) outputs(t stored.Tensor) ([]safetensors.Output, error) {
+// outputs are the tensors that a weight becomes.
+func (c *conversion) outputs(t stored.Tensor) ([]tensorfile.Output, error) {
 	param, known := c.params[t.Name]
 	changed := known && c.merged != nil && c.merged.Changes(param)
 	to := c.typeOf(t, param, known)
@@ -254,12 +256,12 @@ func (c *conversion) outputs(t stored.Tensor) ([]safetensors.Output, error) {
 	from := func(first int64, dst []float32) error { return read(dst, first) }
 	if to.Block() {
 		w := stored.Weight{Name: t.Name, Shape: t.Shape, From: from}
-		return w.Outputs(to, c.plainType, c.doubleQuant(t))
+		return w.Outputs(stored.Options{Type: to, Model: c.plainType, Double: c.doubleQuant(t)})
 	}
-	return []safetensors.Output{plainOutput(t, to, from)}, nil
+	return []tensorfile.Output{plainOutput(t, to, from)}, nil
 }
 
-// double says whether the scales of a weight are coded again.
+// doubleQuant says whether the scales of a weight are quantized again.
 func (c *conversion) doubleQuant(t stored.Tensor) bool {
 	if t.Type.Block() {
 		return t.DoubleQuantized()
@@ -267,7 +269,7 @@ func (c *conversion) doubleQuant(t stored.Tensor) bool {
 	return !c.NoDoubleQuant
 }
 
-// typeOf is what a weight is stored as. Tensors that are no weights stay as they are.
+// typeOf is the type a weight is written in. Tensors that are not weights stay as they are.
 func (c *conversion) typeOf(t stored.Tensor, param string, known bool) dtype.Type {
 	to := c.Others
 	if c.linear[param] {

@@ -27,6 +27,7 @@ import (
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/spec/spectest"
+	"spillway/tensorfile"
 )
 
 // folders were made by transformers and bitsandbytes from the plain one; see
@@ -305,14 +306,14 @@ func TestRefusals(t *testing.T) {
 	}
 	llama := filepath.Join(models, "llama")
 	for says, err := range map[string]error{
-		"quantized already":               try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
-		"[in out]":                        try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
-		"products cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
-		"cannot be stored as nf4":         try(plain, convert.Options{Others: quant.NF4}),
-		"no layer is named":               try(llama, convert.Options{Adapters: once("gpt2", 1)}),
-		"is it for another model?":        try(llama, convert.Options{Adapters: once("dora", 1)}),
-		"changes lengths":                 try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
-		"cannot be weighted":              try(llama, convert.Options{Adapters: once("saved", 0.5)}),
+		"quantized already":                     try(folders+"/nf4", convert.Options{Linear: quant.NF4}),
+		"[in out]":                              try(models+"/gpt2", convert.Options{Linear: quant.NF4}),
+		"linear weights cannot be stored as i8": try(plain, convert.Options{Linear: dtype.I8}),
+		"cannot be stored as nf4":               try(plain, convert.Options{Others: quant.NF4}),
+		"no layer is named":                     try(llama, convert.Options{Adapters: once("gpt2", 1)}),
+		"is it for another model?":              try(llama, convert.Options{Adapters: once("dora", 1)}),
+		"changes lengths":                       try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
+		"cannot be weighted":                    try(llama, convert.Options{Adapters: once("saved", 0.5)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want an error with %q", err, says)
@@ -376,7 +377,7 @@ func leaveLogits(t *testing.T, dir string) {
 		}
 		in.Params[p.Name] = a
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		a := op.NewArray(p.Type)
 		for i := range a.I {
 			a.I[i] = int32(i)
@@ -391,8 +392,8 @@ func leaveLogits(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logits := safetensors.Output{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
-	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []safetensors.Output{logits}); err != nil {
+	logits := tensorfile.Output{Name: "logits", Type: dtype.F32, Shape: out[0].Type.Shape, Write: func(w io.Writer) error { _, err := w.Write(raw); return err }}
+	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, "expect.safetensors"), []tensorfile.Output{logits}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/quant"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // largeConfig is of a model whose weights take 31 MB in bf16.
@@ -40,7 +40,7 @@ func patterned(t testing.TB, text string) string {
 	m := hf.Model{Config: config}
 	row := bytes.Repeat([]byte{0x12, 0x3c, 0x80, 0xbb, 0x00, 0x3d, 0x77, 0x3a}, 1024) // four numbers below 0.1
 	for _, p := range params {
-		m.Tensors = append(m.Tensors, safetensors.Output{Name: p.Name, Type: dtype.BF16, Shape: p.Shape, Write: func(w io.Writer) error {
+		m.Tensors = append(m.Tensors, tensorfile.Output{Name: p.Name, Type: dtype.BF16, Shape: p.Shape, Write: func(w io.Writer) error {
 			for left := dtype.BF16.Bytes(p.Shape.Elements()); left > 0; left -= int64(len(row)) {
 				if _, err := w.Write(row[:min(left, int64(len(row)))]); err != nil {
 					return err
@@ -106,7 +106,7 @@ func adapterFor(t *testing.T, base string) *lora.Adapter {
 	out := hf.Adapter{Config: config}
 	for name, s := range map[string][2]int64{"up_proj": {1024, 4096}, "down_proj": {4096, 1024}} {
 		for part, dims := range map[string][]int64{"lora_A": {4, s[0]}, "lora_B": {s[1], 4}} {
-			out.Tensors = append(out.Tensors, safetensors.Output{Name: "model.layers.0.mlp." + name + "." + part + ".weight", Type: dtype.F32, Shape: dims, Write: func(w io.Writer) error {
+			out.Tensors = append(out.Tensors, tensorfile.Output{Name: "model.layers.0.mlp." + name + "." + part + ".weight", Type: dtype.F32, Shape: dims, Write: func(w io.Writer) error {
 				_, err := w.Write(bytes.Repeat([]byte{0, 0, 0x80, 0x3c}, int(dims[0]*dims[1])))
 				return err
 			}})

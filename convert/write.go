@@ -9,33 +9,33 @@ import (
 	"spillway/dtype"
 	"spillway/quant"
 	"spillway/quant/stored"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 	"spillway/units"
 )
 
-// copies are the tensors of a weight as they lie. Those that belong together stay so.
-func copyOutputs(t stored.Tensor) []safetensors.Output {
-	list := make([]safetensors.Output, len(t.Parts))
+// copyOutputs are the tensors of a weight, byte for byte as they are.
+func copyOutputs(t stored.Tensor) []tensorfile.Output {
+	list := make([]tensorfile.Output, len(t.Parts))
 	for i, p := range t.Parts {
-		list[i] = safetensors.Output{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
-			room := copyBuffers.Get().(*[copyBytes]byte)
-			defer copyBuffers.Put(room)
-			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), room[:])
+		list[i] = tensorfile.Output{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
+			buffer := copyBuffers.Get().(*[copyBytes]byte)
+			defer copyBuffers.Put(buffer)
+			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), buffer[:])
 			return err
 		}}
 	}
 	return list
 }
 
-// copyBuffer is how many bytes are read at a time.
+// copyBytes is how many bytes are copied at a time.
 const copyBytes = 1 << 20
 
-// copyRooms are kept from tensor to tensor.
+// copyBuffers are reused from tensor to tensor.
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// plainSource is a weight in a plain type.
-func plainOutput(t stored.Tensor, to dtype.Type, from quant.ReadFunc) safetensors.Output {
-	return safetensors.Output{Name: t.Name, Type: to, Shape: t.Shape, Write: func(w io.Writer) error {
+// plainOutput is a weight in a plain type.
+func plainOutput(t stored.Tensor, to dtype.Type, from quant.ReadFunc) tensorfile.Output {
+	return tensorfile.Output{Name: t.Name, Type: to, Shape: t.Shape, Write: func(w io.Writer) error {
 		r, err := quant.Plain(to, t.Shape.Elements(), from)
 		if err == nil {
 			_, err = io.Copy(w, r)
@@ -44,18 +44,18 @@ func plainOutput(t stored.Tensor, to dtype.Type, from quant.ReadFunc) safetensor
 	}}
 }
 
-// watched are sources that stop when ctx does, and tell how far they are.
-func withProgress(ctx context.Context, sources []safetensors.Output, total int64, progress func(done, total int64)) []safetensors.Output {
+// withProgress makes outputs stop when ctx does, and report how far they are.
+func withProgress(ctx context.Context, outputs []tensorfile.Output, total int64, progress func(done, total int64)) []tensorfile.Output {
 	p := &progressState{ctx: ctx, total: total, report: progress}
-	list := make([]safetensors.Output, len(sources))
-	for i, s := range sources {
+	list := make([]tensorfile.Output, len(outputs))
+	for i, s := range outputs {
 		list[i] = s
 		list[i].Write = func(w io.Writer) error { return s.Write(&progressWriter{w, p}) }
 	}
 	return list
 }
 
-// progressing is how far the writing of a folder is. Tensors are written one by one.
+// progressState is how far the writing of a folder is. Tensors are written one by one.
 type progressState struct {
 	ctx         context.Context
 	done, total int64

@@ -16,6 +16,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // Config is what a file asks for. Zero fields are left open by it.
@@ -42,17 +43,20 @@ type Config struct {
 
 // Insist is what the planner has no choice about.
 func (c Config) Constraints() planner.Constraints {
-	i := planner.Constraints{Weights: c.Weights, State: c.State}
-	switch {
-	case c.devices < 2:
-	case c.Stage == 3:
-		i.Parallelism = planner.ZeRO3
-	case c.Stage == 1:
-		i.Parallelism = planner.ZeRO1
-	default:
-		i.Parallelism = planner.ZeRO2
+	demands := planner.Constraints{Weights: c.Weights, State: c.State}
+	if c.devices > 1 {
+		demands.Parallelism = parallelism(c.Stage)
 	}
-	return i
+	return demands
+}
+
+// parallelism of a ZeRO stage. Stage 0 keeps all optimizer state on every device, which
+// gives the same numbers as ZeRO-2 in more memory.
+func parallelism(stage int) planner.Parallelism {
+	if s := strategy.Stage(stage); s != nil {
+		return planner.Parallelism(s.Name)
+	}
+	return planner.ZeRO2
 }
 
 // Kind of a notice.

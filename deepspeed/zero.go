@@ -17,8 +17,8 @@ func (c *Config) zero(r *reader, root *object) {
 	switch {
 	case c.Stage > 0 && c.devices == 1:
 		r.notice(z.at("stage"), Unused, "there is one device, and nothing to shard")
-	case c.Stage < 2 && c.devices > 1:
-		r.notice(z.at("stage"), Changed, "data parallel devices shard gradients and optimizer state here always, as stage 2 does")
+	case c.Stage == 0 && c.devices > 1:
+		r.notice(z.at("stage"), Changed, "plain data parallel devices, each with all optimizer state, are not there: %s gives the same numbers in less memory", parallelism(0))
 	}
 	weights := c.offload(r, z, "offload_param", "cpu_offload_param", 3)
 	state := c.offload(r, z, "offload_optimizer", "cpu_offload", 1)

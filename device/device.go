@@ -1,9 +1,13 @@
-// Package device is what a backend implements and the executor uses: memory,
-// queues that run in order beside each other, events between queues, and kernels
-// for ops. Backends know nothing of models or plans.
+// Package device is what a backend implements and the executor uses: memory, queues that
+// run concurrently, events between queues, and kernels for ops. Backends know nothing of
+// models or plans.
 //
-// Everything a queue is given happens later, in the order given. An error met
-// then is kept: the queue skips what follows and reports it once, at Sync or SyncTo.
+// Everything a queue is given happens later, in the order given. When something fails then,
+// the queue skips what follows and reports the error once, at Sync or SyncTo.
+//
+// A backend registers a Driver under a name (Register), and programs open its devices by
+// names such as "cpu" or "cuda:1" (Open). The core is Device, Queue, Memory, Kernel and
+// Event; what only some backends can do is an optional interface.
 package device
 
 import (
@@ -14,67 +18,124 @@ import (
 	"spillway/op"
 )
 
-// Driver opens devices of one kind. The configuration is the part behind the
-// colon of a name such as "cpu:threads=2".
+// Driver opens devices of one backend. The configuration is what follows the colon in a
+// name such as "cpu:threads=2" or "cuda:1"; drivers of several devices number them from 0.
+// AbsentError when there is no such device.
 type Driver interface {
-	Open(config string) (Device, error)
+	Open(config string, o Options) (Device, error)
 }
 
-// Device is one place with its own memory that computes. Its methods may be
-// called from several goroutines.
+// Options are what a program passes to every device it opens. Drivers ignore what they have
+// no use for. The zero value is fine.
+type Options struct {
+	// Cache is a folder for what a backend compiles or times once, such as kernels; ""
+	// stores nothing.
+	Cache string
+	// LibraryPaths are folders in which to look for the vendor's libraries before the
+	// common places.
+	LibraryPaths []string
+	// HostMemory is how many bytes HostAlloc may be asked for in total; a GPU reserves
+	// memory of its own for their page table.
+	HostMemory int64
+}
+
+// AbsentError says that a device does not exist, as opposed to one that does not work.
+type AbsentError struct {
+	Reason string // in a few words: "no NVIDIA driver found"
+	Err    error  // what was tried; nil where there is no more to say
+}
+
+func (e *AbsentError) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return fmt.Sprintf("%s: %v", e.Reason, e.Err)
+}
+
+// Unwrap gives what was tried.
+func (e *AbsentError) Unwrap() error { return e.Err }
+
+// Device is a place with its own memory that computes. Its methods may be called from
+// several goroutines.
 type Device interface {
 	Info() Info
 	// Alloc reserves memory; plans make one allocation per device and tier.
 	Alloc(bytes int64) (Memory, error)
-	// HostAlloc reserves host memory this device copies from and to at full
-	// speed (pinned, where that means something).
+	// HostAlloc reserves host memory that this device copies from and to at full
+	// speed: pinned, where a backend distinguishes that.
 	HostAlloc(bytes int64) (Memory, error)
 	// Queue opens a queue; its name says what it is for: compute, in or out.
 	Queue(name string) (Queue, error)
 	// Event makes an event, not yet recorded.
 	Event() (Event, error)
-	// Kernel prepares a call. NoKernelError when the device has none for it.
+	// Kernel prepares a call; NoKernelError when the device has none for it.
 	Kernel(call op.Call) (Kernel, error)
 	// Close frees what is left. The error names memory that was not freed.
 	Close() error
 }
 
+// The interfaces below are optional: whoever needs one asks for it by a type assertion.
+
 // Meter is implemented by devices that count the memory Alloc has given.
 type Meter interface {
-	// Allocated is how many bytes are given now, and the most that ever were.
-	Allocated() (now, most int64)
+	// Allocated is how many bytes are allocated now, and the most that ever were.
+	Allocated() (now, peak int64)
 }
 
-// Repeater is implemented by devices that can note what their queues are given and do
-// it again with one call, which is quicker than giving it again.
+// Hardware is implemented by devices that know which piece of hardware they are.
+type Hardware interface {
+	Model() string            // as the driver calls it: "NVIDIA H200"
+	Address() (string, error) // on the PCI bus: "00000000:1b:00.0"
+}
+
+// DriverMemory is implemented by devices whose driver counts the memory of the hardware,
+// that of other programs included.
+type DriverMemory interface {
+	// Memory is what the driver counts now, in bytes.
+	Memory() (free, total int64, err error)
+	// Footprint predicts how many bytes the driver will count as used when so many more
+	// are allocated on the device and page-locked on the host. The kernels that will run
+	// must have been asked for.
+	Footprint(device, host int64) int64
+}
+
+// TF32 is implemented by devices that can round the f32 operands of matmuls and attention
+// to 10 bits of fraction, which is several times faster.
+type TF32 interface {
+	TF32() bool
+	SetTF32(on bool) // for kernels asked for from now on
+}
+
+// GraphCapturer is implemented by devices that can capture what their queues are given and
+// launch it again with one call, which is faster than giving it again.
 type GraphCapturer interface {
-	// Capture notes what issue gives to queues, all of this device, instead of doing
-	// it. Nothing in it may wait for an event that was recorded before.
-	// ErrNotRepeatable when there is something that cannot be noted.
+	// Capture captures what issue gives to the queues, all of this device, instead of
+	// running it. Nothing in it may wait for an event that was recorded before.
+	// ErrNotCapturable when it contains something that cannot be captured.
 	Capture(queues []Queue, issue func() error) (Graph, error)
 }
 
-// Repeat is what queues were given once.
+// Graph is what queues were given once.
 type Graph interface {
-	// Run does it all, behind what the queues were given so far, with the numbers that
-	// the Args of the launches hold now.
+	// Launch runs it all, behind what the queues were given so far, with the numbers that
+	// the Args of its launches hold now.
 	Launch() error
 	Close() error
 }
 
-// ErrNotRepeatable says that a device cannot note what its queues were given.
-var ErrNotCapturable = errors.New("this cannot be noted to be repeated")
+// ErrNotCapturable says that a device cannot capture what its queues were given.
+var ErrNotCapturable = errors.New("this cannot be captured as a graph")
 
 // Info describes a device.
 type Info struct {
 	Name string // "cpu", "cuda:0"
-	// Limit is the most Alloc will give in total.
+	// Limit is the most bytes that Alloc gives in total.
 	Limit int64
-	// Overhead is what the device takes besides its allocations.
+	// Overhead is how many bytes of the device are in use besides its allocations.
 	Overhead int64
-	// Alignment every buffer's offset must have.
+	// Alignment is what every buffer's offset must be a multiple of.
 	Alignment int64
-	// OnHost: what Alloc gives is host memory.
+	// OnHost says that Alloc gives host memory.
 	OnHost bool
 }
 
@@ -93,7 +154,7 @@ type Buffer struct {
 	Bytes  int64
 }
 
-// Bytes of the buffer where the CPU can reach it, else nil.
+// Host is the buffer as bytes where the CPU can reach it, else nil.
 func (b Buffer) Host() []byte {
 	h := b.Memory.Host()
 	if h == nil {
@@ -102,22 +163,22 @@ func (b Buffer) Host() []byte {
 	return h[b.Offset : b.Offset+b.Bytes : b.Offset+b.Bytes]
 }
 
-// Queue runs what it is given in order, beside other queues.
+// Queue runs what it is given in order, concurrently with other queues.
 type Queue interface {
 	// Copy moves bytes between host and device or within the device.
 	Copy(dst, src Buffer) error
-	// Launch runs a kernel. The launch must stay untouched until it has run.
+	// Launch runs a kernel. The launch must not change until it has run.
 	Launch(k Kernel, l *Launch) error
-	// Record marks the event when all before it is done.
+	// Record marks the event when everything before it is done.
 	Record(e Event) error
 	// Wait holds the queue until the event's latest Record, at the time of this
 	// call, has happened.
 	Wait(e Event) error
-	// Sync returns when all is done, with the first error since the last Sync.
+	// Sync returns when everything is done, with the first error since the last Sync.
 	Sync() error
 	// SyncTo returns when the event's latest Record, which this queue was given, has
-	// happened, whatever was given behind it; with the first error met and not yet
-	// reported.
+	// happened, without waiting for what was given after it; with the first error that was
+	// not yet reported.
 	SyncTo(e Event) error
 	Close() error
 }
@@ -129,7 +190,7 @@ type Launch struct {
 	Args      *op.Args // nil where the op reads none
 }
 
-// Kernel is a call a device is ready to run.
+// Kernel is a call that a device is ready to run.
 type Kernel interface {
 	// Workspace is scratch memory a launch needs, in bytes.
 	Workspace() int64
@@ -142,15 +203,15 @@ type Event interface {
 	Time() time.Duration
 }
 
-// Joiner is an optional interface of devices that run the kernels of a program as one,
-// without looking at operands.
+// Joiner is an optional interface of devices that can run the kernels of a program as one,
+// because they do not look at operands (the simulator).
 type Joiner interface {
-	// Join makes one kernel of several that run behind each other.
+	// Join makes one kernel of several that run one after the other.
 	Join([]Kernel) Kernel
 }
 
-// HostEvent is an optional interface of events that a goroutine can wait for.
-// Through it queues of different backends in one process wait for each other.
+// HostEvent is an optional interface of events that a goroutine can wait for. It lets
+// queues of different backends in one process wait for each other.
 type HostEvent interface {
 	Event
 	// Issued is the number of the latest Record asked for, 0 for none.
@@ -179,7 +240,7 @@ type OutOfMemoryError struct {
 }
 
 func (e *OutOfMemoryError) Error() string {
-	return fmt.Sprintf("%s: %d bytes asked with %d of %d allocated; plan for a smaller budget", e.Device, e.Asked, e.Allocated, e.Limit)
+	return fmt.Sprintf("%s: %d bytes asked with %d of %d allocated; plan for less memory", e.Device, e.Asked, e.Allocated, e.Limit)
 }
 
 // ErrLeak is wrapped by Close when memory was not freed.

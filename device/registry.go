@@ -32,13 +32,13 @@ func Drivers() []string {
 }
 
 // Open opens a device by "driver" or "driver:configuration".
-func Open(name string) (Device, error) {
+func Open(name string, o Options) (Device, error) {
 	driver, config, _ := strings.Cut(name, ":")
 	driversMu.RLock()
 	d, ok := drivers[driver]
 	driversMu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("no device driver %q; known are %s", driver, strings.Join(Drivers(), ", "))
+		return nil, fmt.Errorf("unknown device %q; known are %s", driver, strings.Join(Drivers(), ", "))
 	}
-	return d.Open(config)
+	return d.Open(config, o)
 }

@@ -3,56 +3,142 @@ package executor
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"unsafe"
 
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
 )
 
-// batchLimits finds, for the parts of a batch that hold ids, what they may be. A part
-// read by several ops obeys the narrowest.
-func batchLimits(p *plan.Plan) map[string]op.IDs {
-	limits := map[string]op.IDs{}
+// batch is what is known of what goes into an iteration and comes out.
+type batch struct {
+	result dtype.Type        // of what the last block gives
+	ids    map[string]op.IDs // by tensor of the batch that holds ids: those allowed
+}
+
+func newBatch(p *plan.Plan) batch { return batch{resultType(p), allowedIDs(p)} }
+
+// allowedIDs of the tensors of a batch. One that several ops read obeys the narrowest.
+func allowedIDs(p *plan.Plan) map[string]op.IDs {
+	allowed := map[string]op.IDs{}
 	for _, program := range p.Programs {
 		g := program.Graph
-		parts := map[graph.Value]string{}
+		tensors := map[graph.Value]string{}
 		for _, port := range graph.Ports(g.Inputs, graph.Batch) {
-			parts[port.Value] = port.Name
+			tensors[port.Value] = port.Name
 		}
 		for _, n := range g.Nodes {
 			ids, ok := g.Call(n).IDs()
 			if !ok {
 				continue
 			}
-			name, ok := parts[n.In[ids.Operand]]
-			if had, twice := limits[name]; ok && (!twice || ids.Count < had.Count) {
-				limits[name] = ids
+			name, ok := tensors[n.In[ids.Operand]]
+			if had, twice := allowed[name]; ok && (!twice || ids.Count < had.Count) {
+				allowed[name] = ids
 			}
 		}
 	}
-	return limits
+	return allowed
 }
 
-// CheckBatch refuses ids in the parts of the batch that name nothing: kernels would
-// take them for others.
+// CheckBatch refuses ids in the batch that the model does not know: kernels would read
+// other rows for them.
 func (e *Executor) CheckBatch() error {
-	for _, part := range e.plan.Batch {
-		limit, ok := e.limits[part.Name]
+	for _, tensor := range e.Plan().Batch {
+		allowed, ok := e.batch.ids[tensor.Name]
 		if !ok {
 			continue
 		}
-		for micro := range e.plan.MicroBatches {
-			raw, err := e.BatchTensor(micro, part.Name)
+		for micro := range e.Plan().MicroBatches {
+			raw, err := e.BatchTensor(micro, tensor.Name)
 			if err != nil {
 				return err
 			}
 			for i := 0; i < len(raw); i += 4 {
 				id := int32(binary.LittleEndian.Uint32(raw[i:]))
-				if (id < 0 || int64(id) >= limit.Count) && !(limit.AllowsIgnored && id == op.IgnoreIndex) {
-					return fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d; do the tokenizer and the model belong together?", part.Name, i/4, micro, id, limit.Count-1)
+				if (id < 0 || int64(id) >= allowed.Count) && !(allowed.AllowsIgnored && id == op.IgnoreIndex) {
+					return fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d; do the tokenizer and the model belong together?", tensor.Name, i/4, micro, id, allowed.Count-1)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// BatchTensor is a tensor of a micro-batch as bytes to be filled before Iterate.
+func (e *Executor) BatchTensor(micro int, name string) ([]byte, error) {
+	for _, t := range e.Plan().Batch {
+		if t.Name != name {
+			continue
+		}
+		home := e.memory.home(plan.BatchData, micro)
+		if home == nil {
+			return nil, fmt.Errorf("micro-batch %d of %d has no host memory", micro, e.Plan().MicroBatches)
+		}
+		return home[t.Offset : t.Offset+t.Type.Bytes()], nil
+	}
+	return nil, fmt.Errorf("batches have no tensor %q", name)
+}
+
+// Result of a micro-batch, valid until the next Iterate: the loss or the logits.
+func (e *Executor) Result(micro int) []float32 {
+	raw := e.memory.home(plan.ResultData, micro)
+	switch e.batch.result {
+	case dtype.BF16:
+		return widen(raw, dtype.FromBF16)
+	case dtype.F16:
+		return widen(raw, dtype.FromF16)
+	}
+	return floats(raw)
+}
+
+// resultType is the element type of what the last block gives.
+func resultType(p *plan.Plan) dtype.Type {
+	for _, s := range p.Instructions {
+		if _, ok := s.Bound(plan.OutResult, 0); ok {
+			g := p.Programs[s.Program].Graph
+			return g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value).DType
+		}
+	}
+	return dtype.Invalid
+}
+
+func widen(raw []byte, from func(uint16) float32) []float32 {
+	out := make([]float32, len(raw)/2)
+	for i := range out {
+		out[i] = from(binary.LittleEndian.Uint16(raw[2*i:]))
+	}
+	return out
+}
+
+// Loss is the sum of the micro-batches' losses, in order.
+func (e *Executor) Loss() float64 {
+	var sum float64
+	for j := range e.Plan().MicroBatches {
+		if r := e.Result(j); len(r) > 0 {
+			sum += float64(r[0])
+		}
+	}
+	return sum
+}
+
+// Norm of the gradients of the last iteration, the loss scale divided out; NaN when the
+// plan does not compute it. Where it is not finite nothing was updated.
+func (e *Executor) Norm() (float64, error) {
+	if e.main.args.clip == nil {
+		return math.NaN(), nil
+	}
+	var norm float32
+	err := e.memory.read(e.main.norm, func(b []byte) { norm = floats(b)[1] })
+	return float64(norm), err
+}
+
+// floats views bytes of an arena, which is aligned, as numbers.
+func floats(b []byte) []float32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }

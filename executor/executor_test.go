@@ -37,7 +37,7 @@ func streamed(t testing.TB) *plan.Plan {
 	return p
 }
 
-// prepared starts a plan on a device with fresh weights.
+// prepared starts a plan on a device with random initial weights.
 func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor {
 	t.Helper()
 	e, err := executor.New(p, []device.Device{dev})
@@ -47,7 +47,7 @@ func prepared(t testing.TB, p *plan.Plan, dev device.Device) *executor.Executor 
 	return filled(t, e)
 }
 
-// filled is an executor with fresh weights, closed when the test ends.
+// filled is an executor with random initial weights, closed when the test ends.
 func filled(t testing.TB, e *executor.Executor) *executor.Executor {
 	t.Helper()
 	t.Cleanup(func() { e.Close() })
@@ -110,15 +110,15 @@ func TestCountersFollowThePlan(t *testing.T) {
 	if c.BytesIn != in || c.BytesOut != out || in == 0 || out == 0 {
 		t.Errorf("counted %d in and %d out, the plan says %d and %d", c.BytesIn, c.BytesOut, in, out)
 	}
-	checkTraffic(t, e, in+out)
+	checkTransfers(t, e, in+out)
 	if arena := p.Arenas[0].Bytes; c.PeakLive > arena || c.PeakLive < arena*9/10 {
 		t.Errorf("at most %d bytes in use of an arena of %d", c.PeakLive, arena)
 	}
 }
 
-// checkTraffic compares what was counted by route with the steps of one iteration, in
+// checkTransfers compares what was counted by route with the moves of one iteration, in
 // which no weight goes back to the host but updated ones.
-func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
+func checkTransfers(t *testing.T, e *executor.Executor, bytes int64) {
 	t.Helper()
 	want := map[executor.Route]executor.Transfers{}
 	p := e.Plan()
@@ -149,7 +149,7 @@ func checkTraffic(t *testing.T, e *executor.Executor, bytes int64) {
 	}
 }
 
-// A fault at any place is reported once, with the step, and nothing is leaked.
+// A fault at any place is reported once, with the instruction, and nothing is leaked.
 func TestFaultsAreReportedAndLeakNothing(t *testing.T) {
 	p := streamed(t)
 	fault := errors.New("injected")
@@ -173,8 +173,8 @@ func TestFaultsAreReportedAndLeakNothing(t *testing.T) {
 				met = err
 			}
 		}
-		if !errors.Is(met, fault) || !strings.Contains(met.Error(), "step") {
-			t.Errorf("%s: got %v, want the injected fault with its step", name, met)
+		if !errors.Is(met, fault) || !strings.Contains(met.Error(), "instruction") {
+			t.Errorf("%s: got %v, want the injected fault with its instruction", name, met)
 		}
 		if err := errors.Join(e.Close(), dev.Close()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -196,9 +196,9 @@ func TestNoMemoryIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// Every step is told, in its lane and its time: lanes in order, waits respected, also
+// Every instruction is traced, in its lane and its time: lanes in order, waits respected, also
 // between devices whose clocks began at other times.
-func TestTraceTellsEveryStep(t *testing.T) {
+func TestTraceHasEveryInstruction(t *testing.T) {
 	goal := tiny.AdamW(2, false)
 	for name, updates := range map[string]planner.Updater{"one device": planner.ByDevice, "with the host": planner.ByCPU} {
 		t.Run(name, func(t *testing.T) {
@@ -209,12 +209,12 @@ func TestTraceTellsEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tellsEveryStep(t, p)
+			tracesEveryInstruction(t, p)
 		})
 	}
 }
 
-func tellsEveryStep(t *testing.T, p *plan.Plan) {
+func tracesEveryInstruction(t *testing.T, p *plan.Plan) {
 	var devices []device.Device
 	for range p.Devices {
 		devices = append(devices, devicetest.NewPlain(0))
@@ -231,16 +231,16 @@ func tellsEveryStep(t *testing.T, p *plan.Plan) {
 	}
 	events := ring.Events()
 	if len(events) != len(p.Instructions) {
-		t.Fatalf("%d events for %d steps", len(events), len(p.Instructions))
+		t.Fatalf("%d events for %d instructions", len(events), len(p.Instructions))
 	}
 	for i, s := range p.Instructions {
 		if events[i].End < events[i].Start {
-			t.Errorf("step %d ends before it starts", i)
+			t.Errorf("instruction %d ends before it starts", i)
 		}
 		for _, a := range s.After {
 			between := p.Instructions[a].Device != s.Device // where clocks are only set so well
 			if early := events[a].End - events[i].Start; early > 0 && !between || early > int64(5*time.Millisecond) {
-				t.Errorf("step %d of device %d started at %d, before step %d of device %d ended at %d", i, s.Device, events[i].Start, a, p.Instructions[a].Device, events[a].End)
+				t.Errorf("instruction %d of device %d started at %d, before instruction %d of device %d ended at %d", i, s.Device, events[i].Start, a, p.Instructions[a].Device, events[a].End)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Devices whose lanes make it show when an iteration begins before another has ended.
 
-// outward is the processor with a lane to the host of its own, which asks before every
+// outward is the CPU with a lane to the host of its own, which asks before every
 // copy; what it answers is the copy's error.
 type outward struct {
 	device.Device
@@ -61,30 +61,30 @@ func slowly() error {
 	return nil
 }
 
-// card is the processor as a device whose events are like those of a card: who waits for
+// gpu is the CPU as a device whose events are like those of a GPU: who waits for
 // one as a goroutine waits for its latest record when it comes to that, not for the one
-// there was when it was told to.
-type card struct{ device.Device }
+// there was when it was asked to.
+type gpu struct{ device.Device }
 
-type cardEvent struct{ *hostqueue.Event }
+type gpuEvent struct{ *hostqueue.Event }
 
-func (e cardEvent) Await(uint64) { e.Event.Await(e.Issued()) }
+func (e gpuEvent) Await(uint64) { e.Event.Await(e.Issued()) }
 
-func (c card) Event() (device.Event, error) { return cardEvent{hostqueue.NewEvent()}, nil }
+func (c gpu) Event() (device.Event, error) { return gpuEvent{hostqueue.NewEvent()}, nil }
 
-func (c card) Queue(name string) (device.Queue, error) {
+func (c gpu) Queue(name string) (device.Queue, error) {
 	q, err := c.Device.Queue(name)
-	return cardQueue{q}, err
+	return gpuQueue{q}, err
 }
 
-type cardQueue struct{ device.Queue }
+type gpuQueue struct{ device.Queue }
 
-func (q cardQueue) Record(e device.Event) error { return q.Queue.Record(e.(cardEvent).Event) }
-func (q cardQueue) SyncTo(e device.Event) error { return q.Queue.SyncTo(e.(cardEvent).Event) }
+func (q gpuQueue) Record(e device.Event) error { return q.Queue.Record(e.(gpuEvent).Event) }
+func (q gpuQueue) SyncTo(e device.Event) error { return q.Queue.SyncTo(e.(gpuEvent).Event) }
 
-// Wait goes by the record there is now where the event is a card's, as streams do.
-func (q cardQueue) Wait(e device.Event) error {
-	if own, ours := e.(cardEvent); ours {
+// Wait goes by the record there is now where the event is a GPU's, as streams do.
+func (q gpuQueue) Wait(e device.Event) error {
+	if own, ours := e.(gpuEvent); ours {
 		e = own.Event
 	}
 	return q.Queue.Wait(e)

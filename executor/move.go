@@ -7,20 +7,21 @@ import (
 	"spillway/plan"
 )
 
-// prepareMove: one copy of a whole buffer, into one or a part of one.
-func (e *Executor) prepareMove(s *plan.Instruction) (func(device.Queue) error, error) {
-	src, dst := e.buffer(s.Src), e.buffer(s.Dst)
+// move is one copy of a whole buffer, into another or a part of one.
+func (c *compiler) move(s *plan.Instruction) (func(device.Queue) error, error) {
+	src, dst := c.buffer(s.Src), c.buffer(s.Dst)
 	if src.Bytes > dst.Bytes-s.Offset {
 		return nil, fmt.Errorf("from %d bytes to %d at %d", src.Bytes, dst.Bytes, s.Offset)
 	}
 	dst.Offset, dst.Bytes = dst.Offset+s.Offset, src.Bytes
-	total := &e.counters.BytesOut
+	t := c.tally
+	total := &t.BytesOut
 	if s.Lane == plan.In {
-		total = &e.counters.BytesIn
+		total = &t.BytesIn
 	}
-	route := e.route(s.Src, s.Dst)
+	route := t.route(c.plan, s.Src, s.Dst)
 	return func(q device.Queue) error {
-		e.counters.Moves++
+		t.Moves++
 		*total += src.Bytes
 		route.Moves++
 		route.Bytes += src.Bytes

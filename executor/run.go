@@ -4,93 +4,76 @@ import (
 	"fmt"
 
 	"spillway/device"
-	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
 )
 
-// launch is a kernel with its operands.
-type launch struct {
-	kernel device.Kernel
-	launch device.Launch
-}
-
-// prepareRun resolves every operand of every node of the program.
-func (e *Executor) prepareRun(s *plan.Instruction) (func(device.Queue) error, error) {
-	prog := &e.plan.Programs[s.Program]
-	kernels, err := e.programKernels(s.Program, s.Device)
+// run prepares a launch for every node of a program.
+func (c *compiler) run(s *plan.Instruction) (func(device.Queue) error, error) {
+	on := programOn{s.Program, s.Device}
+	kernels, err := c.programKernels(on)
 	if err != nil {
 		return nil, err
 	}
-	if j, ok := e.devices[s.Device].(device.Joiner); ok {
-		return e.joinedRun(programOn{s.Program, s.Device}, j, kernels), nil
+	if j, ok := c.devices[s.Device].(device.Joiner); ok {
+		return c.joinedRun(on, j, kernels), nil
 	}
+	prog := &c.plan.Programs[s.Program]
 	list := make([]launch, len(prog.Graph.Nodes))
-	args := e.runArgs(s)
-	for i, n := range prog.Graph.Nodes {
-		k := kernels[i]
-		list[i] = launch{k, device.Launch{Args: args, Buffers: make([]device.Buffer, 0, len(n.In)+len(n.Out))}}
-		for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
-			b, err := e.operand(prog, s, v)
-			if err != nil {
-				return nil, fmt.Errorf("node %d of %s: %w", i, prog.Graph.Name, err)
-			}
-			list[i].launch.Buffers = append(list[i].launch.Buffers, b)
-		}
-		if w := k.Workspace(); w > 0 {
-			frame, err := e.region(s, plan.Place{Region: plan.InFrame, Offset: prog.Workspace}, w)
-			if err != nil {
-				return nil, fmt.Errorf("node %d of %s: %w", i, prog.Graph.Name, err)
-			}
-			list[i].launch.Workspace = frame
+	args := &op.Args{}
+	c.out.args.runs = append(c.out.args.runs, runArgs{args, s.Block, uint64(max(s.MicroBatch, 0)) * uint64(c.plan.MicroBatchSize)})
+	for i := range list {
+		if list[i], err = c.nodeLaunch(prog, s, i, kernels[i], args); err != nil {
+			return nil, fmt.Errorf("node %d of %s: %w", i, prog.Graph.Name, err)
 		}
 	}
-	return func(q device.Queue) error { return e.issue(q, list) }, nil
+	return c.launches(list), nil
+}
+
+// nodeLaunch finds where the operands of a node are.
+func (c *compiler) nodeLaunch(prog *plan.Program, s *plan.Instruction, i int, k device.Kernel, args *op.Args) (l launch, err error) {
+	n := prog.Graph.Nodes[i]
+	l = launch{k, device.Launch{Args: args, Buffers: make([]device.Buffer, 0, len(n.In)+len(n.Out))}}
+	for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
+		b, err := c.region(s, prog.Places[v], prog.Graph.Type(v).Bytes())
+		if err != nil {
+			return l, err
+		}
+		l.launch.Buffers = append(l.launch.Buffers, b)
+	}
+	if w := k.Workspace(); w > 0 {
+		l.launch.Workspace, err = c.region(s, plan.Place{Region: plan.InFrame, Offset: prog.Workspace}, w)
+	}
+	return l, err
+}
+
+// programOn is a program on a device.
+type programOn struct{ program, device int }
+
+// programKernels prepares the kernels of a program once per device.
+func (c *compiler) programKernels(on programOn) ([]device.Kernel, error) {
+	if list, ok := c.kernels[on]; ok {
+		return list, nil
+	}
+	g := c.plan.Programs[on.program].Graph
+	list := make([]device.Kernel, len(g.Nodes))
+	for i, n := range g.Nodes {
+		k, err := c.devices[on.device].Kernel(g.Call(n))
+		if err != nil {
+			return nil, fmt.Errorf("node %d of %s: %w", i, g.Name, err)
+		}
+		list[i] = k
+	}
+	c.kernels[on] = list
+	return list, nil
 }
 
 // joinedRun runs a program as one kernel, the same in all its runs.
-func (e *Executor) joinedRun(key programOn, j device.Joiner, kernels []device.Kernel) func(device.Queue) error {
-	if issue, ok := e.joined[key]; ok {
-		return issue
-	}
-	list := []launch{{kernel: j.Join(kernels)}}
-	e.joined[key] = func(q device.Queue) error { return e.issue(q, list) }
-	return e.joined[key]
-}
-
-func (e *Executor) issue(q device.Queue, list []launch) error {
-	for i := range list {
-		if err := q.Launch(list[i].kernel, &list[i].launch); err != nil {
-			return err
-		}
-	}
-	e.counters.Launches += int64(len(list))
-	return nil
-}
-
-// runArgs are the numbers a run's random ops read; Iterate fills them.
-func (e *Executor) runArgs(s *plan.Instruction) *op.Args {
-	a := &op.Args{}
-	e.runs = append(e.runs, runArgs{args: a, block: s.Block, micro: s.MicroBatch})
-	return a
-}
-
-// operand finds where a value lies.
-func (e *Executor) operand(prog *plan.Program, s *plan.Instruction, v graph.Value) (device.Buffer, error) {
-	return e.region(s, prog.Places[v], prog.Graph.Type(v).Bytes())
-}
-
-// region is a part of what the step binds to a region.
-func (e *Executor) region(s *plan.Instruction, at plan.Place, bytes int64) (device.Buffer, error) {
-	bind, ok := s.Bound(at.Region, at.Index)
+func (c *compiler) joinedRun(on programOn, j device.Joiner, kernels []device.Kernel) func(device.Queue) error {
+	issue, ok := c.joined[on]
 	if !ok {
-		return device.Buffer{}, fmt.Errorf("nothing is bound to %s %d", at.Region, at.Index)
+		issue = c.launches([]launch{{kernel: j.Join(kernels)}})
+		c.joined[on] = issue
 	}
-	b := e.buffer(bind.Buffer)
-	start := bind.Offset + at.Offset
-	if start+bytes > b.Bytes {
-		return device.Buffer{}, fmt.Errorf("%s %d has %d bytes, %d are used", at.Region, at.Index, b.Bytes, start+bytes)
-	}
-	b.Offset, b.Bytes = b.Offset+start, bytes
-	return b, nil
+	return issue
 }

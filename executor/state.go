@@ -7,51 +7,51 @@ import (
 	"spillway/quant"
 )
 
-// States lists what the optimizer keeps: masters and states of trained params.
+// States lists the masters and optimizer states of trained params.
 func (e *Executor) States() []Tensor {
 	var list []Tensor
-	if e.plan.Optimizer == nil {
+	if e.Plan().Optimizer == nil {
 		return nil
 	}
-	for k := range e.plan.Slabs {
-		list = append(list, e.slabStates(&e.plan.Slabs[k])...)
+	for k := range e.Plan().Slabs {
+		list = append(list, e.memory.slabStates(&e.Plan().Slabs[k])...)
 	}
 	return list
 }
 
-func (e *Executor) slabStates(s *plan.Slab) (list []Tensor) {
-	stretches := make([][]plan.Span, len(s.Pieces))
+func (m *memory) slabStates(s *plan.Slab) (list []Tensor) {
+	spans := make([][]plan.Span, len(s.Pieces))
 	for i, piece := range s.Pieces {
-		stretches[i] = e.plan.Optimizer.Spans(s, piece)
+		spans[i] = m.plan.Optimizer.Spans(s, piece)
 	}
 	for _, p := range s.Params {
 		if p.Frozen() {
 			continue
 		}
 		if s.Pieces[0].Master >= 0 {
-			list = append(list, e.master(p, s))
+			list = append(list, m.master(p, s))
 		}
 		for i := range p.States {
-			list = append(list, e.state(p, i, s, stretches))
+			list = append(list, m.state(p, i, s, spans))
 		}
 	}
 	return list
 }
 
 // master of a param, from the pieces of its slab.
-func (e *Executor) master(p plan.SlabParam, s *plan.Slab) Tensor {
+func (m *memory) master(p plan.SlabParam, s *plan.Slab) Tensor {
 	t := Tensor{Param: p, State: Master, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
 	for _, piece := range s.Pieces {
 		if part := p.Within(piece); !part.Frozen() {
-			t.at = append(t.at, e.partOf(piece.Master, 4*(part.Element-piece.From), 4*part.Type.Shape.Elements()))
+			t.at = append(t.at, m.partOf(piece.Master, 4*(part.Element-piece.From), 4*part.Type.Shape.Elements()))
 		}
 	}
 	return t
 }
 
-// state is the i-th state of a param, from the stretches of its slab's pieces. In a
-// block type the scales of all pieces come first, then all codes, as in one tensor.
-func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]plan.Span) Tensor {
+// state is the i-th state of a param, from the spans of its slab's pieces. In a block type
+// the scales of all pieces come first, then all codes, as in one tensor.
+func (m *memory) state(p plan.SlabParam, i int, s *plan.Slab, spans [][]plan.Span) Tensor {
 	t := Tensor{Param: p, State: p.States[i].Name, Type: p.States[i].Type}
 	var codes []deviceBuffer
 	for k, piece := range s.Pieces {
@@ -59,17 +59,17 @@ func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]pl
 		if part.Frozen() {
 			continue
 		}
-		stretch := holding(stretches[k], part.Element)
-		place, first, n := stretch.States[i], part.Element-stretch.Element, part.Type.Shape.Elements()
+		span := holding(spans[k], part.Element)
+		place, first, n := span.States[i], part.Element-span.Element, part.Type.Shape.Elements()
 		switch {
 		case !t.Type.Shape.Equal(p.Type.Shape): // of the param whole
-			t.at = append(t.at, e.partOf(piece.State, place.Offset, t.Type.Bytes()))
+			t.at = append(t.at, m.partOf(piece.State, place.Offset, t.Type.Bytes()))
 		case t.Type.DType.Block():
-			scales := scaleBytes(stretch.Elements())
-			t.at = append(t.at, e.partOf(piece.State, place.Offset+scaleBytes(first), scaleBytes(n)))
-			codes = append(codes, e.partOf(piece.State, place.Offset+scales+first, n))
+			scales := scaleBytes(span.Elements())
+			t.at = append(t.at, m.partOf(piece.State, place.Offset+scaleBytes(first), scaleBytes(n)))
+			codes = append(codes, m.partOf(piece.State, place.Offset+scales+first, n))
 		default:
-			t.at = append(t.at, e.partOf(piece.State, place.Offset+t.Type.DType.Bytes(first), t.Type.DType.Bytes(n)))
+			t.at = append(t.at, m.partOf(piece.State, place.Offset+t.Type.DType.Bytes(first), t.Type.DType.Bytes(n)))
 		}
 	}
 	t.scales = len(t.at)
@@ -77,7 +77,7 @@ func (e *Executor) state(p plan.SlabParam, i int, s *plan.Slab, stretches [][]pl
 	return t
 }
 
-// holding finds the stretch that an element is in; there is one.
+// holding finds the span that an element is in; there is one.
 func holding(list []plan.Span, element int64) plan.Span {
 	for _, s := range list {
 		if element < s.Element+s.Elements() {

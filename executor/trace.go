@@ -8,45 +8,46 @@ import (
 	"spillway/trace"
 )
 
-// traced is what an iteration tells of itself when asked to.
+// tracer reports the instructions of an iteration to a sink.
 type tracer struct {
 	sink   trace.Sink
-	events []trace.Event // by step, their times filled in after each iteration
+	events []trace.Event // by instruction; their times are filled in after each iteration
 	// began, by device, is recorded when an iteration begins: every device has a clock of
 	// its own, and is shown by the first one's.
 	began []device.Event
 }
 
-// Trace has every step of the iterations to come told to a sink, with the times
-// the devices took; nil ends it. Tracing costs two marks per step, and an iteration that
-// is told waits for what trails it.
+// Trace has every instruction of the iterations to come reported to a sink, with the times
+// the devices took; nil ends it. Tracing costs two events per instruction, and an iteration
+// that is traced waits for what it carries over.
 func (e *Executor) Trace(sink trace.Sink) error {
 	if err := e.awaitCarried(); err != nil {
 		return err
 	}
-	e.trace = tracer{sink: sink}
-	for i := range e.instructions {
-		e.instructions[i].start, e.instructions[i].end = nil, nil
+	e.tracer = tracer{sink: sink}
+	list := e.main.instructions
+	for i := range list {
+		list[i].start, list[i].end = nil, nil
 	}
 	if sink == nil {
 		return nil
 	}
-	for _, d := range e.devices {
+	for _, d := range e.memory.devices {
 		ev, err := d.Event()
 		if err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		e.trace.began = append(e.trace.began, ev)
+		e.tracer.began = append(e.tracer.began, ev)
 	}
-	e.trace.events = make([]trace.Event, len(e.instructions))
-	for i := range e.instructions {
-		s, p := &e.plan.Instructions[i], &e.instructions[i]
-		e.trace.events[i] = e.describe(s)
-		if p.queue == nil {
+	e.tracer.events = make([]trace.Event, len(list))
+	for i := range list {
+		s, c := &e.Plan().Instructions[i], &list[i]
+		e.tracer.events[i] = describe(e.Plan(), s)
+		if c.queue == nil {
 			continue
 		}
-		for _, mark := range []*device.Event{&p.start, &p.end} {
-			ev, err := e.devices[s.Device].Event()
+		for _, mark := range []*device.Event{&c.start, &c.end} {
+			ev, err := e.memory.devices[s.Device].Event()
 			if err != nil {
 				return fmt.Errorf("tracing: %w", err)
 			}
@@ -57,51 +58,51 @@ func (e *Executor) Trace(sink trace.Sink) error {
 }
 
 // begin records the beginning of an iteration on every device, while nothing runs.
-func (t *tracer) begin(queues map[laneKey]device.Queue) error {
+func (t *tracer) begin(m *memory) error {
 	for d, ev := range t.began {
-		if err := queues[laneKey{d, plan.Compute}].Record(ev); err != nil {
+		if err := m.queue(d, plan.Compute).Record(ev); err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
 	}
 	return nil
 }
 
-// ahead is how much later than the first one's the clock of a device is.
+// clockOffset is how far the clock of a device is ahead of the first one's, in ns.
 func (t *tracer) clockOffset(d int) int64 { return int64(t.began[d].Time() - t.began[0].Time()) }
 
-// tell hands the events of the iteration that just ended to the sink. A free has
-// no time of its own: it is when the step before it ended.
+// reportEvents gives the events of the iteration that just ended to the sink. A free has
+// no time of its own: it is when the instruction before it ended.
 func (e *Executor) reportEvents() {
-	if e.trace.sink == nil {
+	if e.tracer.sink == nil {
 		return
 	}
 	var last int64
-	for i := range e.instructions {
-		ev, p := &e.trace.events[i], &e.instructions[i]
+	for i := range e.tracer.events {
+		ev, c := &e.tracer.events[i], &e.main.instructions[i]
 		ev.Start, ev.End = last, last
-		if p.start != nil {
-			ahead := e.trace.clockOffset(e.plan.Instructions[i].Device)
-			ev.Start, ev.End = int64(p.start.Time())-ahead, int64(p.end.Time())-ahead
+		if c.start != nil {
+			offset := e.tracer.clockOffset(e.Plan().Instructions[i].Device)
+			ev.Start, ev.End = int64(c.start.Time())-offset, int64(c.end.Time())-offset
 		}
 		last = ev.End
-		e.trace.sink.Record(*ev)
+		e.tracer.sink.Record(*ev)
 	}
 }
 
 var verbs = map[plan.Verb]trace.Verb{plan.Move: trace.Move, plan.Run: trace.Run, plan.Reduce: trace.Reduce, plan.Update: trace.Update, plan.Free: trace.Free}
 
-// describe is the event of a step but for its times.
-func (e *Executor) describe(s *plan.Instruction) trace.Event {
-	ev := trace.Event{Verb: verbs[s.Verb], Block: s.Block, MicroBatch: s.MicroBatch, Lane: trace.Lane{Device: e.plan.Devices[s.Device].Name, Queue: string(s.Lane)}}
+// describe is the event of an instruction but for its times.
+func describe(p *plan.Plan, s *plan.Instruction) trace.Event {
+	ev := trace.Event{Verb: verbs[s.Verb], Block: s.Block, MicroBatch: s.MicroBatch, Lane: trace.Lane{Device: p.Devices[s.Device].Name, Queue: string(s.Lane)}}
 	switch s.Verb {
 	case plan.Move:
-		ev.Name, ev.Bytes = e.plan.Buffers[s.Src].Name, e.plan.Buffers[s.Src].Bytes
+		ev.Name, ev.Bytes = p.Buffers[s.Src].Name, p.Buffers[s.Src].Bytes
 	case plan.Free:
-		ev.Name, ev.Bytes = e.plan.Buffers[s.Dst].Name, e.plan.Buffers[s.Dst].Bytes
+		ev.Name, ev.Bytes = p.Buffers[s.Dst].Name, p.Buffers[s.Dst].Bytes
 	case plan.Run:
-		ev.Name = e.plan.Programs[s.Program].Graph.Name
+		ev.Name = p.Programs[s.Program].Graph.Name
 	case plan.Update:
-		ev.Name, ev.Bytes = e.plan.Slabs[s.Slab].Name, e.plan.Slabs[s.Slab].WeightBytes
+		ev.Name, ev.Bytes = p.Slabs[s.Slab].Name, p.Slabs[s.Slab].WeightBytes
 	case plan.Reduce:
 		ev.Name = "gradients"
 	}

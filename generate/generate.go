@@ -1,9 +1,9 @@
-// Package generate continues texts token by token: an executor gives the logits of
-// the next token, a Sampler picks one.
+// Package generate continues texts token by token: a run gives the logits of the next
+// token, a Sampler picks one.
 //
-// A Generator reads a window of as many positions as its plan has. The text stands
-// at its left and what is behind it is padding, which causal attention never looks
-// at; when the text outgrows the window, the window slides along its end.
+// A Generator reads a window of as many positions as the run's plan has. The text is at
+// its left and the rest is padding, which causal attention never reads; when the text
+// outgrows the window, the window slides along its end. Every token runs the whole window.
 package generate
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"spillway/executor"
 	"spillway/graph"
+	"spillway/run"
 )
 
 // Options of a generation.
@@ -29,19 +30,19 @@ type Options struct {
 
 // Generator continues one text.
 type Generator struct {
-	e      *executor.Executor
+	run    *run.Run
 	o      Options
 	text   []int32
 	prompt int // how much of the text was given
 	ended  bool
 }
 
-// New prepares a generator on an executor of a plan for the task infer, one sample
-// per batch. The prompt needs at least one token.
-func New(e *executor.Executor, prompt []int32, o Options) (*Generator, error) {
-	p := e.Plan()
+// New prepares a generator on a run of the task infer that was started, with one
+// sequence per batch. The prompt needs at least one token.
+func New(r *run.Run, prompt []int32, o Options) (*Generator, error) {
+	p := r.Plan
 	if p.Task != string(graph.Infer) || p.MicroBatchSize != 1 || p.MicroBatches != 1 {
-		return nil, fmt.Errorf("generating with a plan for %s of %d rows and %d micro-batches; plan the task infer with one of each", p.Task, p.MicroBatchSize, p.MicroBatches)
+		return nil, fmt.Errorf("generating with a plan for %s of %d sequences and %d micro-batches; plan the task infer with one of each", p.Task, p.MicroBatchSize, p.MicroBatches)
 	}
 	if len(prompt) == 0 {
 		return nil, fmt.Errorf("generating from an empty prompt; give at least the token that begins a text")
@@ -49,7 +50,7 @@ func New(e *executor.Executor, prompt []int32, o Options) (*Generator, error) {
 	if err := o.Sampler.Check(); err != nil {
 		return nil, err
 	}
-	return &Generator{e: e, o: o, text: slices.Clone(prompt), prompt: len(prompt)}, nil
+	return &Generator{run: r, o: o, text: slices.Clone(prompt), prompt: len(prompt)}, nil
 }
 
 // Text is the prompt and what was added to it so far.
@@ -87,15 +88,15 @@ func (g *Generator) All(ctx context.Context) iter.Seq2[int32, error] {
 
 // Logits of the token that follows the text, valid until the next call.
 func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
-	seq := int(g.e.Plan().Seq)
+	seq := int(g.run.Plan.Seq)
 	window := g.text[max(len(g.text)-seq, 0):]
 	if err := g.fill(window, seq); err != nil {
 		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
 	}
-	if err := g.e.Iterate(ctx, executor.IterationArgs{}); err != nil {
+	if err := g.run.Executor().Iterate(ctx, executor.IterationArgs{}); err != nil {
 		return nil, fmt.Errorf("generating token %d: %w", len(g.text), err)
 	}
-	all := g.e.Result(0)
+	all := g.run.Executor().Result(0)
 	vocab := len(all) / seq
 	last := len(window) - 1
 	return all[last*vocab : (last+1)*vocab], nil
@@ -103,7 +104,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 
 // fill writes the window into the batch; the rest is padding.
 func (g *Generator) fill(window []int32, seq int) error {
-	for _, part := range g.e.Plan().Batch {
+	for _, part := range g.run.Plan.Batch {
 		at := func(i int) int32 { return int32(i) }
 		switch part.Name {
 		case "tokens":
@@ -119,7 +120,7 @@ func (g *Generator) fill(window []int32, seq int) error {
 		default:
 			return fmt.Errorf("the model reads the batch part %q, which a text does not have", part.Name)
 		}
-		to, err := g.e.BatchTensor(0, part.Name)
+		to, err := g.run.Executor().BatchTensor(0, part.Name)
 		if err != nil {
 			return err
 		}
@@ -127,5 +128,5 @@ func (g *Generator) fill(window []int32, seq int) error {
 			binary.LittleEndian.PutUint32(to[4*i:], uint32(at(i)))
 		}
 	}
-	return g.e.CheckBatch()
+	return g.run.Executor().CheckBatch()
 }

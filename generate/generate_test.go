@@ -12,13 +12,12 @@ import (
 	"spillway"
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/executor"
 	"spillway/generate"
 	"spillway/machine"
 )
 
 // tell starts a small model of random weights with a window of seq positions.
-func tell(t *testing.T, o spillway.Options) *executor.Executor {
+func tell(t *testing.T, o spillway.Options) *spillway.Job {
 	t.Helper()
 	m, err := spillway.Open("../testdata/reference/llama")
 	if err != nil {
@@ -34,21 +33,20 @@ func tell(t *testing.T, o spillway.Options) *executor.Executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(e.Close(), dev.Close()); err != nil {
+		if err := errors.Join(job.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	return e
+	return job
 }
 
-func generator(t *testing.T, e *executor.Executor, prompt []int32, o generate.Options) *generate.Generator {
+func generator(t *testing.T, job *spillway.Job, prompt []int32, o generate.Options) *generate.Generator {
 	t.Helper()
-	g, err := generate.New(e, prompt, o)
+	g, err := generate.New(job, prompt, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,17 +133,17 @@ func TestSampledTextsRepeat(t *testing.T) {
 func TestGeneratorsThatCannotWork(t *testing.T) {
 	infer := tell(t, spillway.Options{Task: spillway.Infer, Seq: 8})
 	for name, c := range map[string]struct {
-		e      *executor.Executor
+		job    *spillway.Job
 		prompt []int32
 		o      generate.Options
 		says   string
 	}{
 		"task":    {tell(t, spillway.Options{Task: spillway.Eval, Seq: 8}), prompt, generate.Options{}, "plan the task infer"},
-		"rows":    {tell(t, spillway.Options{Task: spillway.Infer, Seq: 8, MicroBatchSize: 2}), prompt, generate.Options{}, "2 rows"},
+		"rows":    {tell(t, spillway.Options{Task: spillway.Infer, Seq: 8, MicroBatchSize: 2}), prompt, generate.Options{}, "2 sequences"},
 		"prompt":  {infer, nil, generate.Options{}, "empty prompt"},
 		"sampler": {infer, prompt, generate.Options{Sampler: generate.Sampler{TopK: -1}}, "top-k -1"},
 	} {
-		if _, err := generate.New(c.e, c.prompt, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := generate.New(c.job, c.prompt, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

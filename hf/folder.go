@@ -18,6 +18,7 @@ import (
 	"spillway/hf/offload"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Names of files in a folder.
@@ -42,16 +43,13 @@ type Folder struct {
 	Generation []byte   // the text of generation_config.json, nil where there is none
 	Tokenizer  []string // names of tokenizer files that are there
 
-	weights tensors  // nil where there are none
-	pickles []string // weights in a form that is never loaded
+	weights tensorfile.Source // nil where there are none
+	pickles []string          // weights in a form that is never loaded
 }
 
-// tensors are weights in one of the layouts they come in.
-type tensors interface {
-	Tensors() []safetensors.Tensor
-	Tensor(name string) (safetensors.Tensor, bool)
-	Close() error
-}
+// init registers the formats that a folder's weights may have, in the order they are
+// looked for. A new format is one more here.
+func init() { tensorfile.Register(safetensors.Format, offload.Format) }
 
 // Open opens a folder; one without weights is fine. The caller closes it.
 func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
@@ -74,26 +72,11 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 			f.pickles = append(f.pickles, n)
 		}
 	}
-	return f, f.openWeights(disk, names)
-}
-
-// openWeights opens the weights in the layout that is there, if any.
-func (f *Folder) openWeights(disk vfs.FS, names []string) error {
-	set, err := safetensors.OpenSetOn(disk, f.Dir)
-	switch {
-	case err == nil:
-		f.weights = set
-		return nil
-	case !errors.Is(err, safetensors.ErrNoWeights):
-		return err
-	case !slices.Contains(names, offload.IndexName):
-		return nil
+	f.weights, err = tensorfile.OpenFolder(disk, dir)
+	if errors.Is(err, tensorfile.ErrNoWeights) {
+		return f, nil
 	}
-	moved, err := offload.OpenOn(disk, f.Dir)
-	if err == nil {
-		f.weights = moved
-	}
-	return err
+	return f, err
 }
 
 func (f *Folder) readConfigs(disk vfs.FS) error {
@@ -130,7 +113,7 @@ func (f *Folder) configMissing(disk vfs.FS, err error) error {
 
 // Tensors lists the tensors, file by file in file order; none where there are no
 // weights.
-func (f *Folder) Tensors() []safetensors.Tensor {
+func (f *Folder) Tensors() []tensorfile.Tensor {
 	if f.weights == nil {
 		return nil
 	}
@@ -138,9 +121,9 @@ func (f *Folder) Tensors() []safetensors.Tensor {
 }
 
 // Tensor finds a tensor by name.
-func (f *Folder) Tensor(name string) (safetensors.Tensor, bool) {
+func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	if f.weights == nil {
-		return safetensors.Tensor{}, false
+		return tensorfile.Tensor{}, false
 	}
 	return f.weights.Tensor(name)
 }

@@ -16,6 +16,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // asset finds a folder of shared/assets beside or above the repository.
@@ -49,7 +50,7 @@ func openFolder(t *testing.T, dir string) *Folder {
 func again(f *Folder) Model {
 	m := Model{Config: f.Config, Generation: f.Generation, Files: f.TokenizerPaths()}
 	for _, x := range f.Tensors() {
-		m.Tensors = append(m.Tensors, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		m.Tensors = append(m.Tensors, tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 			return err
 		}})
@@ -176,7 +177,7 @@ func small(t *testing.T) Model {
 	}
 	m := Model{Config: config, Generation: []byte("{}"), Files: []string{"/tokenizer.json"}, ShardBytes: 4000}
 	for i, name := range []string{"a", "b", "c"} {
-		m.Tensors = append(m.Tensors, safetensors.Output{Name: name, Type: dtype.F32, Shape: shape.Of(400), Write: func(w io.Writer) error {
+		m.Tensors = append(m.Tensors, tensorfile.Output{Name: name, Type: dtype.F32, Shape: shape.Of(400), Write: func(w io.Writer) error {
 			return binary.Write(w, binary.LittleEndian, slices.Repeat([]float32{float32(i)}, 400))
 		}})
 	}

@@ -3,18 +3,20 @@ package hf
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
 	"spillway/internal/vfs"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Names of files in an adapter's folder.
 const (
 	AdapterConfigName  = "adapter_config.json"
-	AdapterWeightsName = "adapter_model.safetensors"
+	AdapterWeightsName = adapterStem + ".safetensors"
+
+	adapterStem = "adapter_model"
 )
 
 // adapterPrefix begins every name in an adapter's file: PEFT wraps a model twice.
@@ -24,7 +26,7 @@ const adapterPrefix = "base_model.model."
 type AdapterFolder struct {
 	Dir    string
 	Config *AdapterConfig
-	file   *safetensors.File
+	file   tensorfile.Source
 }
 
 // OpenAdapter opens an adapter's folder. The caller closes it.
@@ -41,8 +43,8 @@ func OpenAdapterOn(disk vfs.FS, dir string) (*AdapterFolder, error) {
 	if f.Config, err = ParseAdapterConfig(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f.file, err = safetensors.OpenOn(disk, filepath.Join(dir, AdapterWeightsName))
-	if errors.Is(err, fs.ErrNotExist) {
+	f.file, err = tensorfile.OpenStem(disk, dir, adapterStem)
+	if errors.Is(err, tensorfile.ErrNoWeights) {
 		return nil, fmt.Errorf("%s has no %s; weights in adapter_model.bin can hold programs and are never loaded: save the adapter again with a recent PEFT", dir, AdapterWeightsName)
 	}
 	if err != nil {
@@ -54,7 +56,7 @@ func OpenAdapterOn(disk vfs.FS, dir string) (*AdapterFolder, error) {
 func (f *AdapterFolder) checkNames() error {
 	for _, t := range f.file.Tensors() {
 		if !strings.HasPrefix(t.Name, adapterPrefix) {
-			return errors.Join(fmt.Errorf("tensor %q of %s does not begin with %s", t.Name, f.file.Path(), adapterPrefix), f.Close())
+			return errors.Join(fmt.Errorf("tensor %q of %s does not begin with %s", t.Name, t.Path, adapterPrefix), f.Close())
 		}
 	}
 	return nil
@@ -62,7 +64,7 @@ func (f *AdapterFolder) checkNames() error {
 
 // Tensors lists the adapter's tensors in file order, named as the params of the model:
 // "model.layers.0.self_attn.q_proj.lora_A.weight".
-func (f *AdapterFolder) Tensors() []safetensors.Tensor {
+func (f *AdapterFolder) Tensors() []tensorfile.Tensor {
 	all := f.file.Tensors()
 	for i := range all {
 		all[i].Name = strings.Replace(strings.TrimPrefix(all[i].Name, adapterPrefix), baseLayerInfix, ".", 1)
@@ -74,7 +76,7 @@ func (f *AdapterFolder) Tensors() []safetensors.Tensor {
 const baseLayerInfix = ".base_layer."
 
 // fileNames are the names params have in an adapter's file.
-func fileNames(tensors []safetensors.Output) []string {
+func fileNames(tensors []tensorfile.Output) []string {
 	adapted := map[string]bool{}
 	for _, t := range tensors {
 		if module, _, ok := strings.Cut(t.Name, ".lora_"); ok {
@@ -92,13 +94,13 @@ func fileNames(tensors []safetensors.Output) []string {
 }
 
 // Tensor finds a tensor by the name of the model's param.
-func (f *AdapterFolder) Tensor(name string) (safetensors.Tensor, bool) {
+func (f *AdapterFolder) Tensor(name string) (tensorfile.Tensor, bool) {
 	for _, t := range f.Tensors() {
 		if t.Name == name {
 			return t, true
 		}
 	}
-	return safetensors.Tensor{}, false
+	return tensorfile.Tensor{}, false
 }
 
 // Close closes the weights.
@@ -108,7 +110,7 @@ func (f *AdapterFolder) Close() error { return f.file.Close() }
 // model's params.
 type Adapter struct {
 	Config  *AdapterConfig
-	Tensors []safetensors.Output
+	Tensors []tensorfile.Output
 }
 
 // Write makes a folder, whole or not at all. A folder of that name must not exist.
@@ -132,7 +134,7 @@ func (a Adapter) Fill(disk vfs.FS, dir string) error {
 	if err := writeBytes(disk, filepath.Join(dir, AdapterConfigName), config); err != nil {
 		return err
 	}
-	tensors := make([]safetensors.Output, len(a.Tensors))
+	tensors := make([]tensorfile.Output, len(a.Tensors))
 	for i, name := range fileNames(a.Tensors) {
 		tensors[i] = a.Tensors[i]
 		tensors[i].Name = name

@@ -13,6 +13,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Folders that PEFT made, see tools/reference/adapters.py.
@@ -30,7 +31,7 @@ func TestAdaptersAreWrittenAsPEFTWritesThem(t *testing.T) {
 		defer f.Close()
 		a := Adapter{Config: f.Config}
 		for _, x := range f.Tensors() {
-			a.Tensors = append(a.Tensors, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+			a.Tensors = append(a.Tensors, tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 				_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 				return err
 			}})
@@ -130,8 +131,8 @@ func TestBadAdaptersAreRefused(t *testing.T) {
 	if _, err := OpenAdapter(dir); err == nil || !strings.Contains(err.Error(), "never loaded") {
 		t.Errorf("a folder without weights: %v", err)
 	}
-	one := safetensors.Output{Name: "w", Type: dtype.U8, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }}
-	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, AdapterWeightsName), []safetensors.Output{one}); err != nil {
+	one := tensorfile.Output{Name: "w", Type: dtype.U8, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }}
+	if err := safetensors.WriteFile(vfs.OS, filepath.Join(dir, AdapterWeightsName), []tensorfile.Output{one}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenAdapter(dir); err == nil || !strings.Contains(err.Error(), `"w"`) {

@@ -8,6 +8,7 @@ import (
 	"spillway/hf/offload"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Model is what a folder is written from. Tensors are pulled one after another while
@@ -16,7 +17,7 @@ type Model struct {
 	Config     *Config
 	Generation []byte   // the text of generation_config.json, nil for none
 	Files      []string // paths of files to copy in, such as a tokenizer's
-	Tensors    []safetensors.Output
+	Tensors    []tensorfile.Output
 	ShardBytes int64 // where to split the weights; 0 is safetensors.DefaultShard
 	Offloaded  bool  // the weights are a file each, as accelerate reads them from disk
 }
@@ -52,7 +53,7 @@ func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(par
 // Bytes is the storage of the tensors, which is nearly all a folder takes.
 func (m Model) Bytes() (int64, error) { return totalBytes(m.Tensors) }
 
-func totalBytes(tensors []safetensors.Output) (total int64, err error) {
+func totalBytes(tensors []tensorfile.Output) (total int64, err error) {
 	for _, t := range tensors {
 		n, err := t.Bytes()
 		if err != nil {

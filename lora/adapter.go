@@ -11,13 +11,13 @@ import (
 	"spillway/shape"
 )
 
-// Adapter is the values of an adapter: a source of the params it has, which are read
-// from where they lie when they are asked for.
+// Adapter is the values of an adapter. They are read from its files when they are asked
+// for.
 type Adapter struct {
 	Options Options
 	Name    string // of its folder
 	Base    string // name or path of the model it was made for, "" where that is not known
-	// Transposed: the model keeps its products as [in out].
+	// Transposed: the model stores its linear weights as [in out].
 	Transposed bool
 
 	tensors map[string]tensor
@@ -71,7 +71,7 @@ func (a *Adapter) Read(param string, first int64, dst []float32) error {
 	return t.read(dst, first)
 }
 
-// values reads a param whole; none where there is none.
+// values reads all of a param; nil where the adapter does not have it.
 func (a *Adapter) values(param string) ([]float32, error) {
 	t, ok := a.tensors[param]
 	if !ok {
@@ -81,8 +81,9 @@ func (a *Adapter) values(param string) ([]float32, error) {
 	return out, t.read(out, 0)
 }
 
-// Fits refuses an adapter for another model: trained are the params a model has with the
-// adapter's options attached, by name, and the adapter must have exactly those.
+// Fits refuses an adapter that was made for another model. trained has the shapes, by name,
+// of the params that a model trains with the adapter's options attached; the adapter must
+// have exactly those.
 func (a *Adapter) Fits(trained map[string]shape.Shape) error {
 	var missing, foreign []string
 	for name, want := range trained {
@@ -102,12 +103,12 @@ func (a *Adapter) Fits(trained map[string]shape.Shape) error {
 	case len(missing) > 0:
 		return fmt.Errorf("adapter %s lacks %s; is it for another model?", a.Name, shortList(missing))
 	case len(foreign) > 0:
-		return fmt.Errorf("adapter %s has %s, which the model has not; is it for another model?", a.Name, shortList(foreign))
+		return fmt.Errorf("adapter %s has %s, which the model does not have; is it for another model?", a.Name, shortList(foreign))
 	}
 	return nil
 }
 
-// few names some of a list, so that an error stays readable.
+// shortList names the first of a list, so that an error stays readable.
 func shortList(names []string) string {
 	const shown = 3
 	slices.Sort(names)

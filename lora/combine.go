@@ -10,14 +10,14 @@ import (
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
-// Combine makes one adapter that adds what several add together, each by its weight: its
-// matrices are theirs side by side, so nothing is lost, and its rank is the sum of theirs.
-// The adapters must stay open. Those that train more than products of low rank (DoRA,
-// biases, saved modules) are refused.
+// Combine makes one adapter that adds what several add together, each times its weight. It
+// concatenates their matrices, so nothing is lost, and its rank is the sum of theirs. The
+// adapters must stay open. Those that train more than low-rank matrices (DoRA, biases,
+// saved modules) are refused.
 func Combine(name string, list []Weighted) (*Adapter, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("combining no adapters")
@@ -40,7 +40,7 @@ func Combine(name string, list []Weighted) (*Adapter, error) {
 	return c, nil
 }
 
-// side is an adapter of a layer and the factor it counts with.
+// lowRankPart is one adapter of a layer and the factor it is multiplied by.
 type lowRankPart struct {
 	adapter      *Adapter
 	factor       float64
@@ -49,7 +49,7 @@ type lowRankPart struct {
 	down, upName string
 }
 
-// sides finds the layers of an adapter.
+// collectParts adds the layers of an adapter to parts, which has them by layer.
 func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 	a := w.Adapter
 	sizes, err := a.Options.rankAndAlpha()
@@ -64,7 +64,7 @@ func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 		case strings.HasSuffix(name, ".lora_B.weight"):
 			continue
 		default:
-			return fmt.Errorf("it has %s, which is no product of low rank", name)
+			return fmt.Errorf("it has %s, which is not part of a low-rank pair", name)
 		}
 		down := a.Shape(name)
 		rank, alpha := sizes(layer)
@@ -77,7 +77,7 @@ func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 	return nil
 }
 
-// join puts the sides of a layer beside each other and gives their rank.
+// joinParts concatenates the adapters of a layer and returns the sum of their ranks.
 func (c *Adapter) joinParts(layer string, parts []lowRankPart) (rank int64) {
 	for _, s := range parts {
 		rank += s.rank
@@ -92,7 +92,7 @@ func (c *Adapter) joinParts(layer string, parts []lowRankPart) (rank int64) {
 	return rank
 }
 
-// window makes a whole tensor, which is small, and keeps a part of it.
+// readRange makes a whole tensor, which is small, and copies the elements asked for.
 func readRange(dst []float32, first, n int64, fill func(all []float32) error) error {
 	all := make([]float32, n)
 	err := fill(all)
@@ -100,7 +100,7 @@ func readRange(dst []float32, first, n int64, fill func(all []float32) error) er
 	return err
 }
 
-// stack puts the rows of the lower matrices under each other.
+// stackRows concatenates the A matrices along their rows.
 func stackRows(all []float32, parts []lowRankPart) error {
 	for _, s := range parts {
 		n := s.rank * s.in
@@ -112,7 +112,7 @@ func stackRows(all []float32, parts []lowRankPart) error {
 	return nil
 }
 
-// beside puts the columns of the upper matrices beside each other, with their factors.
+// joinColumns concatenates the B matrices along their columns, each times its factor.
 func joinColumns(all []float32, rank int, parts []lowRankPart) error {
 	column := 0
 	for _, s := range parts {
@@ -128,13 +128,13 @@ func joinColumns(all []float32, rank int, parts []lowRankPart) error {
 	return nil
 }
 
-// Folder is the adapter as its folder is written from, for the model that base names.
+// Folder is what the adapter's folder is written from. base names the model it is for.
 func (a *Adapter) Folder(base string) (hf.Adapter, error) {
 	config, err := a.Options.PEFT(base, a.Transposed)
 	out := hf.Adapter{Config: config}
 	for _, name := range a.Params() {
 		t := a.tensors[name]
-		out.Tensors = append(out.Tensors, safetensors.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
+		out.Tensors = append(out.Tensors, tensorfile.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
 			all := make([]float32, t.shape.Elements())
 			if err := t.read(all, 0); err != nil {
 				return err

@@ -1,12 +1,12 @@
-// Package lora attaches low-rank adapters to the products of a model: the base is
-// frozen, and beside each chosen weight W a small pair B·A is trained. With the base
-// in a 4-bit format this is QLoRA; with lengths of the weights trained apart from
-// their directions it is DoRA.
+// Package lora attaches low-rank adapters to the linear layers of a model: the base is
+// frozen, and for each chosen weight W a small pair of matrices is trained, whose product
+// B·A is added to W. With a quantized base this is QLoRA; where the magnitudes of the
+// weights are trained apart from their directions it is DoRA.
 //
-// Options say which layers get adapters of which size; they mean what the PEFT library's
-// config of the same words means, which FromPEFT and PEFT translate. Attach changes a
-// model, Open reads an adapter's folder, Combine makes one adapter of several, and
-// Merged is a model's weights with adapters added in.
+// Options say which layers get adapters of which rank. They mean what the config of the
+// PEFT library means; FromPEFT and PEFT translate. Attach changes a model, Open reads an
+// adapter's folder, Combine makes one adapter of several, and Merged is a model's weights
+// with adapters added in.
 package lora
 
 import (
@@ -19,10 +19,10 @@ import (
 	"spillway/quant"
 )
 
-// AllLinear as the only target chooses every product but the output one.
+// AllLinear as the only target chooses every linear layer but lm_head.
 const AllLinear = "all-linear"
 
-// Bias says which biases of the model are trained beside the adapters.
+// Bias says which biases of the model are trained in addition to the adapters.
 type Bias string
 
 // The biases that can be trained. The zero value is NoBias.
@@ -34,51 +34,52 @@ const (
 
 // Options of the adapters.
 type Options struct {
-	// Targets are names of layers, whole or their last parts ("q_proj"), or AllLinear.
+	// Targets names layers, by whole names or their last parts ("q_proj"), or is AllLinear.
 	Targets []string
-	// Pattern, instead of Targets, is a regular expression of whole names.
+	// TargetPattern, instead of Targets, is a regular expression of whole names.
 	TargetPattern string
-	// Exclude, or the pattern instead of it, names layers that get none all the same.
+	// Exclude names layers that get no adapter though Targets names them;
+	// ExcludePattern, instead of it, is a regular expression of whole names.
 	Exclude        []string
 	ExcludePattern string
-	// Layers, of targets given by the last parts of their names, are only those with
-	// these numbers; none is all. LayersPattern are the names of the lists they are
-	// counted in; none is any list.
+	// Layers are the numbers of the layers that get adapters; none means all. A target
+	// given by its whole name gets one in any case. LayersPattern names the lists of the
+	// model that are counted ("layers"); none means any list.
 	Layers        []int
 	LayersPattern []string
 
 	Rank    int64
-	Alpha   float64 // strength: the addition is scaled by Alpha/Rank
+	Alpha   float64 // LoRA alpha: what adapters add is scaled by Alpha/Rank
 	Dropout float64 // of the adapters' input
-	// RankPattern and AlphaPattern are other ranks and strengths, by patterns of the last
-	// parts of names; the first in alphabetical order counts.
+	// RankPattern and AlphaPattern give some layers another rank or alpha, by patterns of
+	// how their names end; of several that match, the first in alphabetical order counts.
 	RankPattern  map[string]int64
 	AlphaPattern map[string]float64
 	// RankStabilized scales by Alpha/√Rank instead.
 	RankStabilized bool
-	// DoRA trains the lengths of the adapted weights apart from their directions.
+	// DoRA trains the magnitudes of the adapted weights apart from their directions.
 	DoRA bool
-	// AddBias gives adapters a bias of their own.
+	// LoRABias gives adapters a bias of their own.
 	LoRABias bool
 
 	Bias Bias
-	// Save names modules, by how their names end, that are trained whole and kept with
-	// the adapters: "lm_head".
+	// ModulesToSave names modules, by how their names end, that are trained in full and
+	// saved with the adapters: "lm_head".
 	ModulesToSave []string
 	// Init is how adapters start; "" is hf.InitDefault.
 	Init hf.AdapterInit
 
-	// Base is the format all base products rest in, the output one and those of Save
-	// excepted: NF4 or FP4 for QLoRA. Zero: as they are.
+	// Base is the type the frozen linear weights are stored in, lm_head and ModulesToSave
+	// excepted: one of quant.Weights for QLoRA. Invalid leaves them as they are.
 	Base dtype.Type
-	// Outliers, with a base of RowI8, multiplies whole numbers as LLM.int8 does, and
-	// inputs of this magnitude or more apart; 6 is usual. 0 multiplies by decoded weights.
+	// Outliers, with a base of RowI8, multiplies integers as LLM.int8 does. Inputs of this
+	// magnitude or more are multiplied apart; 6 is usual. 0 multiplies by decoded weights.
 	Outliers float64
 }
 
-// Attach changes the model: it freezes all its params but those the options say are
-// trained, and gives the chosen layers adapters, whose names it returns in the order of
-// the model. A fresh adapter adds nothing, unless it is to start at random.
+// Attach changes a model: it freezes all params but those the options train, gives the
+// chosen layers adapters, and returns the names of those layers in the order of the model.
+// A new adapter adds nothing at first, unless Init says that it starts at random.
 func Attach(m nn.Model, o Options) ([]string, error) {
 	names, err := o.attach(m)
 	if err != nil {
@@ -117,7 +118,7 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 	return o.add(chosen)
 }
 
-// add gives layers their adapters.
+// add gives the chosen layers their adapters and returns their names.
 func (o Options) add(chosen []linear) ([]string, error) {
 	sizes, err := o.rankAndAlpha()
 	if err != nil {
@@ -140,18 +141,18 @@ func (o Options) check() error {
 	case !(o.Dropout >= 0 && o.Dropout < 1):
 		return fmt.Errorf("dropout is %v, want 0 ≤ p < 1", o.Dropout)
 	case o.Base != dtype.Invalid && !o.Base.Float():
-		return fmt.Errorf("the base cannot rest as %v; use nf4, fp4 or a plain real type", o.Base)
+		return fmt.Errorf("the base cannot be stored as %v; use %s or a plain type", o.Base, quant.Aliases(", "))
 	case (o.TargetPattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
 	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != quant.RowI8:
-		return fmt.Errorf("outliers from %v on beside a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, quant.RowI8)
+		return fmt.Errorf("an outlier threshold of %v with a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, quant.RowI8)
 	case o.DoRA && o.LoRABias:
 		return fmt.Errorf("adapters of DoRA can have no bias of their own")
 	}
 	return o.checkWords()
 }
 
-// checkWords refuses words that mean nothing.
+// checkWords refuses values of Bias and Init that do not exist.
 func (o Options) checkWords() error {
 	switch o.Bias {
 	case "", NoBias, AllBiases, LoRAOnly:
@@ -175,8 +176,8 @@ func (o Options) scale(rank int64, alpha float64) float64 {
 	return alpha / float64(rank)
 }
 
-// adapter makes a fresh one. The lengths of DoRA start as those of the weights, which is
-// for whoever knows them to say.
+// adapter makes a new one for a layer. The magnitudes of DoRA start as those of the
+// weights, which package weights computes.
 func (o Options) adapter(p linear, rank int64, scale float64) *nn.Adapter {
 	within := func(n int64) nn.Init { return nn.Uniform(1 / math.Sqrt(float64(n))) }
 	down, up := within(p.in), nn.Constant(0)

@@ -102,7 +102,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		`bias is "some"`:                                      {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Bias: "some"},
 		`cannot start as "svd"`:                               {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, Init: "svd"},
 		"rank of q_proj is 0":                                 {Rank: 1, Alpha: 1, Targets: []string{"q_proj"}, RankPattern: map[string]int64{"q_proj": 0}},
-		"cannot rest as i8":                                   {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
+		"cannot be stored as i8":                              {Rank: 1, Alpha: 1, Base: dtype.I8, Targets: []string{"q_proj"}},
 	} {
 		if _, err := lora.Attach(model(t, llama), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
@@ -145,7 +145,7 @@ func numbers(m *spec.Model) spectest.Inputs {
 		typ.DType = dtype.F32
 		in.Params[p.Name] = numtest.Random(typ, uint64(i+1))
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		a := numtest.Random(p.Type, 99)
 		for i := range a.I {
 			a.I[i] = int32(i*7) % 20

@@ -1,18 +1,20 @@
 package lora
 
-// lowRank is a matrix of low rank as a sum of terms, up·down each, lying as a weight
-// does. With lengths, what it is added to is then multiplied by one for each output.
+// lowRank is what adapters add to a weight: a sum of terms, each a column times a row. It
+// is laid out as the weight is.
 type lowRank struct {
-	in, out     int
-	outIn       bool // [out in], else [in out]
-	terms       []term
-	outputScale []float32 // nil for none
+	in, out int
+	outIn   bool // [out in], else [in out]
+	terms   []term
+	// outputScale multiplies each output of the sum of weight and terms, for DoRA; nil
+	// for LoRA.
+	outputScale []float32
 }
 
 // term is a column times a row: element (o, i) is up[o]·down[i].
 type term struct{ down, up []float32 }
 
-// width is the length of a row as it lies.
+// width is the length of a row of the weight as it is stored.
 func (l *lowRank) width() int {
 	if l.outIn {
 		return l.in
@@ -20,7 +22,7 @@ func (l *lowRank) width() int {
 	return l.out
 }
 
-// output is the output that an element belongs to.
+// outputOf is the output of the layer that an element belongs to.
 func (l *lowRank) outputOf(element int) int {
 	if l.outIn {
 		return element / l.in
@@ -44,8 +46,8 @@ func (l *lowRank) add(dst []float32, first int64) {
 	}
 }
 
-// addRow adds a part of one row: four terms at a time, which is as many as one pass over
-// the row keeps busy.
+// addRow adds to a part of one row, four terms in each pass over it, so that the row is
+// read and written a quarter as often.
 func (l *lowRank) addRow(dst []float32, row, from int) {
 	along := func(t term) ([]float32, float32) {
 		if l.outIn {

@@ -9,28 +9,28 @@ import (
 	"spillway/shape"
 )
 
-// Values knows the values of params: of a model's folder, or an Adapter's. Read fills dst
+// Values gives the values of params, of a model's folder or of an Adapter. Read fills dst
 // with the elements of a param from the first-th on; it may be called from several
 // goroutines.
 type Values interface {
 	Read(param string, first int64, dst []float32) error
 }
 
-// Weighted is an adapter and how much of it counts: 1 is all, -1 takes away again what
-// was merged before.
+// Weighted is an adapter and the factor of what it adds: 1 adds all of it, -1 takes away
+// again what was merged before.
 type Weighted struct {
 	Adapter *Adapter
 	Weight  float64
 }
 
-// Merged is a model's values with adapters added in: a model that needs them no more.
-// What it holds are the adapters of the layer that is read, so that models may be larger
+// Merged is a model's values with adapters added in, for a model that runs without them.
+// It holds only the adapters of the layer that is being read, so that models may be larger
 // than memory.
 type Merged struct {
 	base    Values
 	weights map[string][]*addition // by the weights they are added to
 	biases  map[string][]*addition
-	whole   map[string]*Adapter // params that are an adapter's own
+	whole   map[string]*Adapter // params that an adapter has in full: biases, saved modules
 
 	mu      sync.Mutex
 	current string // the weight whose additions are loaded
@@ -47,9 +47,9 @@ type addition struct {
 	dora    bool
 }
 
-// Merge adds adapters to the values of a model, which build makes anew each time.
-// Adapters for other models are refused, and so is taking away what cannot be told from
-// the merged weights.
+// Merge adds adapters to the values of a model; build makes a new copy of the model each
+// time. Adapters for other models are refused, and so is taking away what cannot be undone:
+// DoRA, biases and saved modules.
 func Merge(build func() (nn.Model, error), base Values, list []Weighted) (*Merged, error) {
 	m := &Merged{base: base, weights: map[string][]*addition{}, biases: map[string][]*addition{}, whole: map[string]*Adapter{}}
 	for _, w := range list {
@@ -93,7 +93,8 @@ func (m *Merged) addAdapter(build func() (nn.Model, error), w Weighted) error {
 	return nil
 }
 
-// fitted are the layers with adapters of a model, which the adapter's values are for.
+// adaptedLayers are the layers of a model that have adapters, once the adapter has been
+// checked to fit the model.
 func adaptedLayers(net nn.Model, a *Adapter) ([]linear, error) {
 	params, err := nn.Bind(net)
 	if err != nil {
@@ -118,14 +119,14 @@ func adaptedLayers(net nn.Model, a *Adapter) ([]linear, error) {
 	return layers, err
 }
 
-// layer notes what is added to a layer.
+// addLayer records what an adapter adds to a layer.
 func (m *Merged) addLayer(p linear, w Weighted) error {
 	at := *p.adapter
 	a := &addition{w.Adapter, p.name, at.Scale * w.Weight, p.outIn, p.in, p.out, at.Magnitude != nil}
 	others := m.weights[p.weight.Name]
 	switch {
 	case a.dora && (w.Weight != 1 || len(others) > 0) || len(others) > 0 && others[0].dora:
-		return fmt.Errorf("its adapter changes lengths (DoRA), so it cannot be weighted, taken away or merged with another")
+		return fmt.Errorf("its adapter changes magnitudes (DoRA), so it cannot be weighted, taken away or merged with another")
 	case at.Bias != nil && p.bias == nil:
 		return fmt.Errorf("its adapter has a bias and the layer has none to add it to")
 	case at.Bias != nil:
@@ -175,7 +176,7 @@ func (m *Merged) addBiases(param string, first int64, dst []float32) error {
 	return nil
 }
 
-// load reads the additions of a weight, unless they are at hand.
+// load reads the additions of a weight, unless they are loaded already.
 func (m *Merged) load(param string) ([]*lowRank, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,9 +219,10 @@ func (a *addition) load() (*lowRank, error) {
 	return l, nil
 }
 
-// measure finds the lengths the outputs have before and after, for DoRA.
+// findOutputScale computes, for DoRA, what brings each output of the sum to the magnitude
+// that was trained: that magnitude over the norm the sum has.
 func (l *lowRank) findOutputScale(base Values, weight string, a *addition) error {
-	lengths, err := a.adapter.values(a.module + ".lora_magnitude_vector")
+	magnitudes, err := a.adapter.values(a.module + ".lora_magnitude_vector")
 	if err != nil {
 		return err
 	}
@@ -238,7 +240,7 @@ func (l *lowRank) findOutputScale(base Values, weight string, a *addition) error
 	l.outputScale = make([]float32, l.out)
 	for o, s := range sums {
 		if s > 0 {
-			l.outputScale[o] = float32(float64(lengths[o]) / math.Sqrt(s))
+			l.outputScale[o] = float32(float64(magnitudes[o]) / math.Sqrt(s))
 		}
 	}
 	return nil

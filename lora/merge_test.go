@@ -16,10 +16,11 @@ import (
 	"spillway/safetensors"
 	"spillway/spec"
 	"spillway/spec/spectest"
+	"spillway/tensorfile"
 )
 
 // tensors are the values of a folder, by name.
-type tensors map[string]safetensors.Tensor
+type tensors map[string]tensorfile.Tensor
 
 func (v tensors) Read(param string, first int64, dst []float32) error {
 	return v[param].ReadF32(dst, first)
@@ -134,7 +135,7 @@ func TestCombinedAdaptersAddTheSum(t *testing.T) {
 	if s := one.Shape("model.layers.1.self_attn.q_proj.lora_A.weight"); s[0] != 4+3+2 {
 		t.Errorf("the combined A is %v, want a rank of 9", s)
 	}
-	for name, says := range map[string]string{"dora": "no product of low rank", "saved": "no product of low rank", "gpt2": ""} {
+	for name, says := range map[string]string{"dora": "not part of a low-rank pair", "saved": "not part of a low-rank pair", "gpt2": ""} {
 		_, err := lora.Combine("x", []lora.Weighted{{Adapter: openAdapter(t, name), Weight: 1}})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", name, err, says)

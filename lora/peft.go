@@ -7,8 +7,8 @@ import (
 	"spillway/hf"
 )
 
-// FromPEFT is the options of an adapter that the PEFT library made. What is not known
-// here is refused.
+// FromPEFT is the options of an adapter that the PEFT library made. Variants of LoRA that
+// are not known here are refused.
 func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 	unknown := c.Variants()
 	if changesBase(c.Init) {
@@ -41,8 +41,8 @@ func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 	return o, o.check()
 }
 
-// changesBase says that PEFT subtracts an adapter that starts so from the base, each time
-// it is loaded.
+// changesBase says whether an initialization changes the base: PEFT subtracts such an
+// adapter's first values from the base each time it is loaded.
 func changesBase(init hf.AdapterInit) bool {
 	for _, name := range []string{"pissa", "olora", "corda", "loftq", "lora_ga"} {
 		if strings.HasPrefix(strings.ToLower(string(init)), name) {
@@ -52,9 +52,9 @@ func changesBase(init hf.AdapterInit) bool {
 	return false
 }
 
-// PEFT is the options as the config of an adapter of a model that continues text, for the
-// PEFT library. base names the model; transposed says that it keeps its products as
-// [in out], as GPT-2 does.
+// PEFT is the options as the PEFT library's config, for an adapter of a causal language
+// model. base names the model; transposed says that it stores linear weights as [in out],
+// as GPT-2 does.
 func (o Options) PEFT(base string, transposed bool) (*hf.AdapterConfig, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 	"spillway/shape"
 	"spillway/spec"
 	"spillway/spec/spectest"
+	"spillway/tensorfile"
 )
 
 // keep leaves adapters behind, for tools/reference/loads.py.
@@ -65,7 +66,7 @@ func attachTo(t *testing.T, dir string, o lora.Options, task graph.Task) adapted
 }
 
 // take fills params by their names and says how many there were.
-func (a adapted) take(t *testing.T, tensors []safetensors.Tensor) (n int) {
+func (a adapted) take(t *testing.T, tensors []tensorfile.Tensor) (n int) {
 	t.Helper()
 	wanted := map[string]spec.Param{}
 	for _, p := range a.Params {
@@ -85,7 +86,7 @@ func (a adapted) take(t *testing.T, tensors []safetensors.Tensor) (n int) {
 	return n
 }
 
-func array(t *testing.T, x safetensors.Tensor) op.Array {
+func array(t *testing.T, x tensorfile.Tensor) op.Array {
 	t.Helper()
 	narrow := make([]float32, x.Shape.Elements())
 	if err := x.ReadF32(narrow, 0); err != nil {
@@ -98,10 +99,10 @@ func array(t *testing.T, x safetensors.Tensor) op.Array {
 	return out
 }
 
-// feed is the batch of the fixtures: ten tokens, each to be told from those before.
+// feed is the batch of the fixtures: ten tokens, each to be predicted from those before.
 func (a adapted) feed(vocab int) {
 	token := func(i int) int32 { return int32(i * 3 % vocab) }
-	for _, p := range a.BatchTensors {
+	for _, p := range a.Batch {
 		x := op.NewArray(p.Type)
 		for i := range x.I {
 			switch {
@@ -270,14 +271,14 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 		}
 		logits := op.NewArray(op.Type{DType: dtype.F32, Shape: shape.Of(len(a.logits(t, 7)))})
 		copy(logits.F, a.logits(t, 7))
-		if err := safetensors.WriteFile(vfs.OS, filepath.Join(path, "expect.safetensors"), []safetensors.Output{source("logits", logits)}); err != nil {
+		if err := safetensors.WriteFile(vfs.OS, filepath.Join(path, "expect.safetensors"), []tensorfile.Output{source("logits", logits)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func source(name string, a op.Array) safetensors.Output {
-	return safetensors.Output{Name: name, Type: dtype.F32, Shape: a.Type.Shape, Write: func(w io.Writer) error {
+func source(name string, a op.Array) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: dtype.F32, Shape: a.Type.Shape, Write: func(w io.Writer) error {
 		var b []byte
 		for _, f := range a.F {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(f)))

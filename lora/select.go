@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// selection is layers by names, whole or their last parts, or by a pattern of whole
-// names. It notes what was met.
+// selection chooses layers by names, whole or their last parts, or by a pattern of whole
+// names. It remembers which of them matched a layer.
 type selection struct {
 	names   []string
 	pattern *regexp.Regexp
@@ -28,7 +28,7 @@ func newSelection(names []string, pattern string) (*selection, error) {
 	return s, err
 }
 
-// compile makes an expression of a user's pattern and what is to be around it.
+// compile makes a regular expression of a user's pattern and what goes around it.
 func compile(before, pattern, after string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(before + pattern + after)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *selection) matches(name, layer string) bool {
 	return layer == name || strings.HasSuffix(layer, "."+name)
 }
 
-// missed is an error if a name met no layer.
+// unmatched is an error if a name matched no layer.
 func (s *selection) unmatched() error {
 	for _, name := range s.names {
 		switch {
@@ -68,7 +68,7 @@ func (s *selection) unmatched() error {
 	return nil
 }
 
-// sizes is the rank and strength of a layer's adapter.
+// rankAndAlpha gives the rank and alpha of a layer's adapter.
 func (o Options) rankAndAlpha() (func(layer string) (rank int64, alpha float64), error) {
 	ranks, err := bySuffix(o.RankPattern)
 	if err != nil {
@@ -86,7 +86,7 @@ func (o Options) rankAndAlpha() (func(layer string) (rank int64, alpha float64),
 	return func(layer string) (int64, float64) { return ranks(layer, o.Rank), alphas(layer, o.Alpha) }, nil
 }
 
-// byEnding finds the value of the first pattern, in alphabetical order, that is the end
+// bySuffix finds the value of the first pattern, in alphabetical order, that is the end
 // of a name.
 func bySuffix[V any](values map[string]V) (func(name string, usual V) V, error) {
 	patterns := slices.Sorted(maps.Keys(values))

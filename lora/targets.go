@@ -9,17 +9,17 @@ import (
 	"spillway/nn"
 )
 
-// product is a layer that can have an adapter.
+// linear is a layer that can have an adapter.
 type linear struct {
 	name         string
 	weight, bias *nn.Param // a nil bias is none
 	adapter      **nn.Adapter
 	in, out      int64
 	outIn        bool // the weight is [out in]
-	isHead       bool // it makes the logits
+	isHead       bool // it is lm_head
 }
 
-// products lists the layers of a model, each once.
+// linears lists the linear layers of a model, each once.
 func linears(m nn.Model) ([]linear, error) {
 	var output *nn.Linear
 	if h, ok := m.(interface{ Output() *nn.Linear }); ok {
@@ -43,7 +43,7 @@ func linears(m nn.Model) ([]linear, error) {
 	return all, err
 }
 
-// choose picks the products the options name. Every target must be met.
+// choose picks the layers that the options name. Every target must match a layer.
 func (o Options) choose(all []linear) ([]linear, error) {
 	targets, err := newSelection(o.Targets, o.TargetPattern)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o Options) choose(all []linear) ([]linear, error) {
 	return chosen, nil
 }
 
-// leftOut says which layers get no adapter though targets name them.
+// excluded says which layers get no adapter though targets name them.
 func (o Options) excluded() (func(name string) bool, error) {
 	excluded, err := newSelection(o.Exclude, o.ExcludePattern)
 	if err != nil {
@@ -91,7 +91,7 @@ func (o Options) excluded() (func(name string) bool, error) {
 	}, nil
 }
 
-// within says whether a layer is in one of the numbered ones that are wanted. Layers
+// inLayers says whether a layer is in one of the numbered layers that Layers lists. Targets
 // given by their whole names always are.
 func (o Options) inLayers() (func(name string) bool, error) {
 	if len(o.Layers) == 0 || o.TargetPattern != "" {
@@ -118,7 +118,7 @@ func (o Options) inLayers() (func(name string) bool, error) {
 	}, nil
 }
 
-// endings are the distinct last parts of the names, to show what could be chosen.
+// suffixes are the distinct last parts of the names, to show what could be chosen.
 func suffixes(all []linear) string {
 	var list []string
 	for _, p := range all {
@@ -129,7 +129,7 @@ func suffixes(all []linear) string {
 	return strings.Join(list, ", ")
 }
 
-// Products names the weights of a model's products, the output one left out: what is
+// LinearWeights names the weights of a model's linear layers, lm_head left out: what is
 // worth quantizing.
 func LinearWeights(m nn.Model) (map[string]bool, error) {
 	all, err := linears(m)

@@ -20,8 +20,8 @@ func (o Options) freeze(params []*nn.Param, chosen []linear, saved map[*nn.Param
 	}
 }
 
-// saved finds the params of the modules that are trained whole. PEFT would train a copy
-// of one that is tied to another module, which is then tied no more; that is refused.
+// savedParams finds the params of ModulesToSave. A module tied to another is refused: PEFT
+// would train a copy of it, and the two would be tied no more.
 func (o Options) savedParams(m nn.Model) (map[*nn.Param]bool, error) {
 	saved, met := map[*nn.Param]bool{}, map[string]bool{}
 	var inside []string // names of modules that are saved

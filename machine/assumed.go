@@ -6,20 +6,19 @@ import (
 	"spillway/units"
 )
 
-// What is taken for granted where a description says nothing. Describe marks each
-// of these as assumed.
+// Typical values for what a description does not say. Describe marks each as assumed.
 const (
-	// contextOverhead is the card memory that a CUDA context, its loaded libraries
+	// contextOverhead is the GPU memory that a CUDA context, its loaded libraries
 	// and their workspaces take before the first arena: 0.5 to 0.6 GiB seen.
 	contextOverhead = 614 * units.MiB
-	// hostShare is the part of a described RAM that may be used beside GPUs; the
+	// hostShare is the share of a described RAM that may be used next to GPUs; the
 	// rest is for the system and this process.
 	hostShare = 0.92
-	// hostPerDevice is the RAM per byte of device memory of a usual server.
+	// hostPerDevice is the RAM per byte of device memory of a common server.
 	hostPerDevice = 2
 	minHost       = 16 * units.GiB
 
-	gpuCompute        units.Flops   = 120e12 // bf16, a 24 GiB card of today
+	gpuCompute        units.Flops   = 120e12 // bf16, a 24 GiB GPU of today
 	gpuBandwidth      units.Rate    = 900e9
 	gpuLaunch                       = 5 * time.Microsecond
 	linkLatency                     = 10 * time.Microsecond
@@ -27,18 +26,19 @@ const (
 
 	hostCores               = 16
 	copyPerCore units.Rate  = 5e9
-	busCores                = 5    // cores that fill the memory bus
+	busCores                = 5    // cores that saturate the memory bus
 	corePeak    units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
 	cpuLaunch               = time.Microsecond
-	// trafficShare is what a host's memory carries of updates and copies together, for each
-	// card, where updates alone are 1: 165 GB/s and 138 on 16 cores beside an H200.
+	// hostBandwidthShare is Link.HostBandwidth per GPU as a multiple of Host.Update:
+	// 165 GB/s and 138 on 16 cores next to an H200.
 	hostBandwidthShare = 1.2
 
 	diskRead units.Rate = 2e9 // a plain NVMe drive; it writes half as fast
 )
 
-// assume fills every figure of the machine that has no source yet.
-func (m *Machine) assume() {
+// Complete fills every figure that has no source yet: with what is published of a GPU that
+// has a known name, with what follows from other figures, else with a typical value.
+func (m *Machine) Complete() {
 	gpus, cpus := 0, 0
 	var onDevices units.Bytes
 	for i := range m.Devices {
@@ -58,21 +58,19 @@ func (m *Machine) assume() {
 			d.assumeCPU(m.Host, cpus)
 			continue
 		}
-		traffic := hostBandwidthShare * m.Host.Update * units.Rate(gpus)
-		figures{d.figures(), &d.Sources}.fill((&Device{Link: Link{HostBandwidth: traffic}}).figures(), Assumed)
+		d.Fill(Device{Link: Link{HostBandwidth: hostBandwidthShare * m.Host.Update * units.Rate(gpus)}}, Assumed)
 	}
 	if m.HasDisk() {
-		m.Disk.assume()
+		m.Disk.Fill(Disk{Read: diskRead}, Assumed)
+		m.Disk.Fill(Disk{Write: m.Disk.Read / 2}, Assumed)
 	}
 }
 
-// assumeGPU takes a named card's published figures first, then typical ones.
+// assumeGPU takes the published figures of a GPU with a known name first, then typical ones.
 func (d *Device) assumeGPU() {
-	f := figures{d.figures(), &d.Sources}
-	c, known := findModel(d.Model)
+	model, known := findModel(d.Model)
 	if known {
-		published := c.device()
-		f.fill(published.figures(), Published)
+		d.Fill(model.device(), Published)
 	}
 	typical := Device{
 		Usable:    d.Memory - contextOverhead,
@@ -83,11 +81,12 @@ func (d *Device) assumeGPU() {
 	if !known {
 		typical.Compute = d.typicalCompute()
 	}
-	f.fill(typical.figures(), Assumed)
+	d.Fill(typical, Assumed)
 }
 
-// typicalCompute has the ratios between types of cards since 2020, from the bf16 rate if
-// that is given. A card of the list is not asked: what its maker does not name it lacks.
+// typicalCompute has the ratios between types of GPUs since 2020, scaled to the bf16 rate
+// if that is given. It is not for GPUs of the list: a rate that is not published there does
+// not exist.
 func (d *Device) typicalCompute() Compute {
 	bf16 := gpuCompute
 	if _, given := d.Sources["bf16"]; given {
@@ -96,51 +95,42 @@ func (d *Device) typicalCompute() Compute {
 	return Compute{BF16: bf16, F16: bf16, TF32: bf16 / 2, F32: bf16 / 4}
 }
 
-// assumeCPU gives a CPU device its part of the host's rates. Its memory is exact:
+// assumeCPU gives a CPU device its share of the host's rates. Its memory is exact:
 // nothing is set aside.
 func (d *Device) assumeCPU(h Host, cpus int) {
-	f := figures{d.figures(), &d.Sources}
-	f.fill((&Device{Usable: d.Memory}).figures(), Derived)
+	d.Fill(Device{Usable: d.Memory}, Derived)
 	part := units.Flops(cpus)
-	f.fill((&Device{Compute: Compute{F32: h.Compute.F32 / part}}).figures(), follow(h.Sources["f32"]))
-	f.fill((&Device{Compute: Compute{BF16: h.Compute.BF16 / part}}).figures(), follow(h.Sources["bf16"]))
-	f.fill((&Device{Compute: Compute{F16: h.Compute.F16 / part}}).figures(), follow(h.Sources["f16"]))
+	d.Fill(Device{Compute: Compute{F32: h.Compute.F32 / part}}, derivedFrom(h.Sources["f32"]))
+	d.Fill(Device{Compute: Compute{BF16: h.Compute.BF16 / part}}, derivedFrom(h.Sources["bf16"]))
+	d.Fill(Device{Compute: Compute{F16: h.Compute.F16 / part}}, derivedFrom(h.Sources["f16"]))
 	link := h.Copy / units.Rate(cpus)
-	f.fill((&Device{Bandwidth: 2 * link, Link: Link{In: link, Out: link}}).figures(), follow(h.Sources["copy"]))
-	f.fill((&Device{Launch: cpuLaunch, Link: Link{Bidirectional: FullDuplex}}).figures(), Assumed)
+	d.Fill(Device{Bandwidth: 2 * link, Link: Link{In: link, Out: link}}, derivedFrom(h.Sources["copy"]))
+	d.Fill(Device{Launch: cpuLaunch, Link: Link{Bidirectional: FullDuplex}}, Assumed)
 }
 
-// follow is the source of a figure computed from one with source s.
-func follow(s Source) Source {
+// derivedFrom is the source of a figure computed from one with source s.
+func derivedFrom(s Source) Source {
 	if s == Given {
 		return Derived
 	}
 	return s
 }
 
-// assume fills the host; it is exact where no GPU is described, as in tests.
-func (h *Host) assume(onDevices units.Bytes, besideGPU bool) {
-	f := figures{h.figures(), &h.Sources}
-	f.fill((&Host{Memory: max(hostPerDevice*onDevices, minHost), Cores: hostCores}).figures(), Assumed)
+// assume fills the host. All its memory is usable where no GPU is described, as in tests.
+func (h *Host) assume(onDevices units.Bytes, withGPUs bool) {
+	h.Fill(Host{Memory: max(hostPerDevice*onDevices, minHost), Cores: hostCores}, Assumed)
 	allowed := h.Memory
 	if h.Limit > 0 {
 		allowed = min(allowed, h.Limit)
 	}
-	if besideGPU {
-		f.fill((&Host{Usable: units.Bytes(float64(allowed) * hostShare)}).figures(), Assumed)
+	if withGPUs {
+		h.Fill(Host{Usable: units.Bytes(float64(allowed) * hostShare)}, Assumed)
 	}
-	f.fill((&Host{Usable: allowed}).figures(), Derived)
-	rest := Host{
+	h.Fill(Host{Usable: allowed}, Derived)
+	h.Fill(Host{
 		CopyOne: copyPerCore,
 		Copy:    copyPerCore * units.Rate(min(h.Cores, busCores)),
 		Compute: Compute{F32: corePeak * units.Flops(h.Cores)},
-	}
-	f.fill(rest.figures(), Assumed)
-	f.fill((&Host{Update: 2 * h.Copy}).figures(), Assumed)
-}
-
-func (d *Disk) assume() {
-	f := figures{d.figures(), &d.Sources}
-	f.fill((&Disk{Read: diskRead}).figures(), Assumed)
-	f.fill((&Disk{Write: d.Read / 2}).figures(), Assumed)
+	}, Assumed)
+	h.Fill(Host{Update: 2 * h.Copy}, Assumed)
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// String writes the machine in the language of Parse. What is published or
-// assumed is left out, because Parse fills it again the same way: reading the
-// string of a described machine gives that machine. Of a probed one it keeps the
-// measured figures, but not the path of its disk, the name of its CPU and its notes.
+// String writes the machine in the language of Parse. It leaves out what is published or
+// assumed, because Parse fills that in again: parsing the string of a described machine
+// gives that machine. Of a measured one the string has the measured figures, but not the
+// path of the disk, the name of the CPU, per-shape tables and notes.
 func (m Machine) String() string {
 	var items []string
 	for i := 0; i < len(m.Devices); {
@@ -25,11 +25,11 @@ func (m Machine) String() string {
 		items = append(items, item)
 		i += n
 	}
-	if host := write("host", "memory", "", figures{m.Host.figures(), &m.Host.Sources}); host != "host" {
+	if host := write("host", "memory", "", m.Host.figures()); host != "host" {
 		items = append(items, host)
 	}
 	if m.HasDisk() {
-		items = append(items, write("disk", "free", "read", figures{m.Disk.figures(), &m.Disk.Sources}))
+		items = append(items, write("disk", "free", "read", m.Disk.figures()))
 	}
 	return strings.Join(append(items, m.peerItems()...), ",")
 }
@@ -47,15 +47,15 @@ func (d Device) String() string {
 	if d.Shared {
 		flags = append(flags, "shared")
 	}
-	return write(kind, "memory", flops, figures{d.figures(), &d.Sources}, flags...)
+	return write(kind, "memory", flops, d.figures(), flags...)
 }
 
-// write gives "kind:size@figure/figure/flag". The figure with the key bare goes without
-// its name, as do equal rates of both directions of a link.
+// write gives "kind:size@figure/figure/flag". The figure whose key is bare is written
+// without its name, and so are the rates of a link that are equal in both directions.
 func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 	out, rest := kind, []string(nil)
 	skip := ""
-	for _, g := range f.all {
+	for _, g := range f.list {
 		s := (*f.sources)[g.key]
 		switch {
 		case s != Given && s != Measured || g.key == skip:
@@ -75,7 +75,7 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 	return out
 }
 
-// named is the figure with its name, or the word for it.
+// named is the figure as key=value, or the word that stands for it.
 func (g figure) named() string {
 	if d, ok := g.field.(*bidirectional); ok && Bidirectional(*d) == HalfDuplex {
 		return halfDuplex
@@ -83,13 +83,13 @@ func (g figure) named() string {
 	return g.key + "=" + g.field.exact()
 }
 
-// alike compares two devices but for their names.
+// alike says whether two devices are equal but for their names.
 func alike(a, b Device) bool {
 	a.Name = b.Name
 	return reflect.DeepEqual(a, b)
 }
 
-// peerItems writes one part where every pair of GPUs is linked alike, else one per pair.
+// peerItems writes one part where every pair of GPUs has the same link, else one per pair.
 func (m Machine) peerItems() []string {
 	var items []string
 	pairs := m.gpuPairs()
@@ -104,23 +104,23 @@ func (m Machine) peerItems() []string {
 	return items
 }
 
-// Describe tells the whole machine to people: one line per figure, with where the
-// figure came from, then what could not be had.
+// Describe writes the whole machine for people: one line per figure with its source, then
+// the notes.
 func (m Machine) Describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "machine  %s\n", m.Name)
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		describe(&b, d.Name, d.title(), figures{d.figures(), &d.Sources})
+		describe(&b, d.Name, d.title(), d.figures())
 	}
-	describe(&b, "host", m.Host.title(), figures{m.Host.figures(), &m.Host.Sources})
+	describe(&b, "host", m.Host.title(), m.Host.figures())
 	if m.HasDisk() {
-		describe(&b, "disk", m.Disk.Path, figures{m.Disk.figures(), &m.Disk.Sources})
+		describe(&b, "disk", m.Disk.Path, m.Disk.figures())
 	} else {
 		b.WriteString("disk     none\n")
 	}
 	for _, p := range m.Peers {
-		fmt.Fprintf(&b, "peer     %s-%s at %v each way\n", p.A, p.B, p.Rate)
+		fmt.Fprintf(&b, "peer     %s-%s at %v in each direction\n", p.A, p.B, p.Rate)
 	}
 	if !m.Calibrated.IsZero() {
 		fmt.Fprintf(&b, "measured %s\n", m.Calibrated.UTC().Format("2006-01-02 15:04 MST"))
@@ -137,7 +137,7 @@ func (d *Device) title() string {
 		title += ", memory shared with the host"
 	}
 	if d.Link.Bidirectional == HalfDuplex {
-		title += ", link one way at a time"
+		title += ", half-duplex link"
 	}
 	return title
 }
@@ -148,9 +148,9 @@ func (h *Host) title() string {
 
 func describe(b *strings.Builder, name, title string, f figures) {
 	b.WriteString(strings.TrimRight(fmt.Sprintf("%-8s %s", name, title), " ") + "\n")
-	for _, g := range f.all {
+	for _, g := range f.list {
 		if !g.field.zero() {
-			fmt.Fprintf(b, "  %-10s %12s  %s\n", g.key, g.field, (*f.sources)[g.key])
+			fmt.Fprintf(b, "  %-14s %12s  %s\n", g.key, g.field, (*f.sources)[g.key])
 		}
 	}
 }

@@ -3,16 +3,17 @@ package machine
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"spillway/units"
 )
 
-// figure is one number of a description: its key in the grammar, in Sources and
-// in Describe, and the field that holds it.
+// figure is one number of a description.
 type figure struct {
-	key   string
-	field field
+	key   string // in the grammar, in Sources and in Describe
+	field field  // what holds it
+	help  string // what it means, for Grammar
 }
 
 // field reads and writes a field of some type, like a flag.Value.
@@ -20,48 +21,23 @@ type field interface {
 	parse(text string) error // refuses what no hardware has
 	exact() string           // parse(exact()) gives the same value
 	String() string          // for people
+	example() string         // for Grammar
 	zero() bool
 	copyFrom(field)
 }
 
-// The figures of each part, in the order in which they are written and described.
-func (d *Device) figures() []figure {
-	return []figure{
-		{"memory", (*size)(&d.Memory)}, {"usable", (*size)(&d.Usable)},
-		{"in", (*rate)(&d.Link.In)}, {"out", (*rate)(&d.Link.Out)}, {"duplex", (*bidirectional)(&d.Link.Bidirectional)}, {"latency", (*span)(&d.Link.Latency)},
-		{"traffic", (*rate)(&d.Link.HostBandwidth)},
-		{"bf16", (*flops)(&d.Compute.BF16)}, {"f16", (*flops)(&d.Compute.F16)}, {"tf32", (*flops)(&d.Compute.TF32)},
-		{"f32", (*flops)(&d.Compute.F32)}, {"f8", (*flops)(&d.Compute.F8)},
-		{"bf16-lasting", (*flops)(&d.Sustained.BF16)}, {"f16-lasting", (*flops)(&d.Sustained.F16)},
-		{"tf32-lasting", (*flops)(&d.Sustained.TF32)}, {"f32-lasting", (*flops)(&d.Sustained.F32)},
-		{"bandwidth", (*rate)(&d.Bandwidth)}, {"launch", (*span)(&d.Launch)}, {"kernel", (*span)(&d.Kernel)},
-	}
-}
-
-func (h *Host) figures() []figure {
-	return []figure{
-		{"memory", (*size)(&h.Memory)}, {"limit", (*size)(&h.Limit)}, {"usable", (*size)(&h.Usable)},
-		{"cores", (*count)(&h.Cores)}, {"copy", (*rate)(&h.Copy)}, {"copy-one", (*rate)(&h.CopyOne)}, {"update", (*rate)(&h.Update)},
-		{"f32", (*flops)(&h.Compute.F32)}, {"bf16", (*flops)(&h.Compute.BF16)}, {"f16", (*flops)(&h.Compute.F16)},
-	}
-}
-
-func (d *Disk) figures() []figure {
-	return []figure{{"free", (*size)(&d.Free)}, {"read", (*rate)(&d.Read)}, {"write", (*rate)(&d.Write)}}
-}
-
-// figures are the figures of one part with the sources of that part.
+// figures are the figures of one part of a machine, with their sources.
 type figures struct {
-	all     []figure
 	sources *Sources
+	list    []figure
 }
 
-// fill takes over the figures of the same part of another machine, where they are
-// not zero and this one has none yet.
-func (f figures) fill(from []figure, s Source) {
-	for i, g := range f.all {
-		if _, known := (*f.sources)[g.key]; !known && !from[i].field.zero() {
-			g.field.copyFrom(from[i].field)
+// fill takes the figures of the same part of another machine, where those are not zero and
+// this one has no source for them yet.
+func (f figures) fill(from figures, s Source) {
+	for i, g := range f.list {
+		if _, known := (*f.sources)[g.key]; !known && !from.list[i].field.zero() {
+			g.field.copyFrom(from.list[i].field)
 			f.set(g.key, s)
 		}
 	}
@@ -76,12 +52,21 @@ func (f figures) set(key string, s Source) {
 
 // find is the field of a key, nil if the part has none.
 func (f figures) find(key string) field {
-	for _, g := range f.all {
+	for _, g := range f.list {
 		if g.key == key {
 			return g.field
 		}
 	}
 	return nil
+}
+
+// keys lists the keys, for errors.
+func (f figures) keys() string {
+	names := make([]string, len(f.list))
+	for i, g := range f.list {
+		names[i] = g.key
+	}
+	return strings.Join(names, ", ")
 }
 
 type (
@@ -92,7 +77,7 @@ type (
 	count int
 )
 
-// leastSize catches a size whose unit was forgotten, as in "gpu:24"; mostSize keeps
+// minSize catches a size whose unit was forgotten, as in "gpu:24"; maxSize keeps
 // sums of sizes from overflowing.
 const (
 	minSize = 4 * units.KiB
@@ -129,6 +114,7 @@ func (s *size) exact() string {
 
 func (s *size) String() string   { return units.Bytes(*s).String() }
 func (s *size) zero() bool       { return *s == 0 }
+func (*size) example() string    { return "24GiB" }
 func (s *size) copyFrom(f field) { *s = *f.(*size) }
 
 func (r *rate) parse(text string) error {
@@ -146,6 +132,7 @@ func (r *rate) parse(text string) error {
 func (r *rate) exact() string    { return decimal(float64(*r), "B/s") }
 func (r *rate) String() string   { return units.Rate(*r).String() }
 func (r *rate) zero() bool       { return *r == 0 }
+func (*rate) example() string    { return "25GB/s" }
 func (r *rate) copyFrom(f field) { *r = *f.(*rate) }
 
 func (x *flops) parse(text string) error {
@@ -163,6 +150,7 @@ func (x *flops) parse(text string) error {
 func (x *flops) exact() string    { return decimal(float64(*x), "FLOPS") }
 func (x *flops) String() string   { return units.Flops(*x).String() }
 func (x *flops) zero() bool       { return *x == 0 }
+func (*flops) example() string    { return "165TFLOPS" }
 func (x *flops) copyFrom(f field) { *x = *f.(*flops) }
 
 func (s *span) parse(text string) error {
@@ -177,12 +165,13 @@ func (s *span) parse(text string) error {
 func (s *span) exact() string    { return time.Duration(*s).String() }
 func (s *span) String() string   { return s.exact() }
 func (s *span) zero() bool       { return *s == 0 }
+func (*span) example() string    { return "5us" }
 func (s *span) copyFrom(f field) { *s = *f.(*span) }
 
 func (c *count) parse(text string) error {
 	v, err := strconv.Atoi(text)
 	if err != nil || v < 1 || v > 1<<16 {
-		return fmt.Errorf("count %q; write a whole number from 1 to %d", text, 1<<16)
+		return fmt.Errorf("count %q; write an integer from 1 to %d", text, 1<<16)
 	}
 	*c = count(v)
 	return nil
@@ -191,6 +180,7 @@ func (c *count) parse(text string) error {
 func (c *count) exact() string    { return strconv.Itoa(int(*c)) }
 func (c *count) String() string   { return c.exact() }
 func (c *count) zero() bool       { return *c == 0 }
+func (*count) example() string    { return "16" }
 func (c *count) copyFrom(f field) { *c = *f.(*count) }
 
 // decimal writes v with the largest decimal unit that loses no bit of it.

@@ -1,22 +1,25 @@
-// Package machine says what there is to run on: devices, the host, a disk, and
-// the links between them, each with its size and its rates.
+// Package machine describes hardware: devices, the host, a disk, and the links between
+// them, each with its size and its rates.
 //
-// A Machine is plain data. It comes from Parse, which reads a description such as
-// "rtx4090,host:64GiB,disk:2TiB@3GB/s" of hardware one need not own, or from Probe,
-// which looks at this computer and measures it. Every figure carries where it
-// came from (Source), so that nothing assumed passes for something measured.
+// A Machine is plain data. Parse reads one from a description such as
+// "rtx4090,host:64GiB,disk:2TiB@3GB/s" of hardware you need not own; package rig makes one
+// of this computer by measuring it. Every figure carries where it came from (Source), so
+// that nothing assumed passes for something measured.
 //
-// All rates mean what large work really reaches, not the number on the box:
-// a matrix product of thousands by thousands, a copy of many MiB.
+// A figure is one number of a description. The tables in Device.figures, Host.figures and
+// Disk.figures list them all: their keys, fields and meanings drive Parse, String, Describe,
+// the help text (Grammar), the merging of measurements (Fill) and what the cache stores.
+//
+// All rates mean what large work really reaches, not the number on the box: a matmul of
+// thousands by thousands, a copy of many MiB.
 package machine
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
+	"maps"
+	"strconv"
 	"time"
 
-	"spillway/dtype"
 	"spillway/units"
 )
 
@@ -34,115 +37,6 @@ type Machine struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Kind is what a device is.
-type Kind string
-
-// The kinds of device.
-const (
-	GPU Kind = "gpu"
-	CPU Kind = "cpu"
-)
-
-// Device is a place that computes and has memory of its own.
-type Device struct {
-	Name  string `json:"name"` // "gpu0"
-	Kind  Kind   `json:"kind"`
-	Model string `json:"model,omitempty"` // a name from Cards, or what the driver says
-	// Memory is the whole; Usable is what arenas may take of it.
-	Memory units.Bytes `json:"memory"`
-	Usable units.Bytes `json:"usable"`
-	// Shared says that the memory is part of the host's: the device and the host
-	// tier together may take no more than Host.Usable.
-	Shared  bool    `json:"shared,omitempty"`
-	Compute Compute `json:"compute"`
-	// Lasting is what is left of Compute in work without pauses, in which a card lowers
-	// its clock to stay within its power; zero, where nobody looked: all of it.
-	Sustained Compute       `json:"lasting,omitzero"`
-	Bandwidth units.Rate    `json:"bandwidth"` // of its own memory, reads plus writes
-	Link      Link          `json:"link"`      // to the host
-	Launch    time.Duration `json:"launch_ns"` // from asking for a kernel to its start
-	// Kernel is the least a kernel takes that was asked for early enough; zero, where nobody
-	// looked: as long as Launch.
-	Kernel time.Duration `json:"kernel_ns,omitempty"`
-	// Tables refine the rates by the sizes of calls; none where nobody measured.
-	Tables  Tables  `json:"tables,omitempty"`
-	Sources Sources `json:"sources,omitempty"`
-}
-
-// Compute holds the rate of large matrix products by the type of the operands.
-// Zero means that the hardware has no such arithmetic.
-type Compute struct {
-	F32  units.Flops `json:"f32"`
-	TF32 units.Flops `json:"tf32,omitempty"` // f32 operands cut to 10 bits of fraction
-	BF16 units.Flops `json:"bf16,omitempty"`
-	F16  units.Flops `json:"f16,omitempty"`
-	F8   units.Flops `json:"f8,omitempty"`
-}
-
-// Rate is the rate of a product whose operands are computed in t. A type the
-// hardware lacks is widened to the next one it has; block formats are unpacked to
-// bf16 first.
-func (c Compute) Rate(t dtype.Type) units.Flops {
-	switch {
-	case t == dtype.F16 && c.F16 > 0:
-		return c.F16
-	case (t == dtype.F8E4M3 || t == dtype.F8E5M2) && c.F8 > 0:
-		return c.F8
-	case (t == dtype.BF16 || t == dtype.F8E4M3 || t == dtype.F8E5M2 || t.Block()) && c.BF16 > 0:
-		return c.BF16
-	}
-	return c.F32
-}
-
-// Or are these rates, and others where there are none.
-func (c Compute) Or(others Compute) Compute {
-	return Compute{
-		F32: cmp.Or(c.F32, others.F32), TF32: cmp.Or(c.TF32, others.TF32), BF16: cmp.Or(c.BF16, others.BF16),
-		F16: cmp.Or(c.F16, others.F16), F8: cmp.Or(c.F8, others.F8),
-	}
-}
-
-// Link is a path between a device and the host.
-type Link struct {
-	In            units.Rate    `json:"in"`     // host to device
-	Out           units.Rate    `json:"out"`    // device to host
-	Bidirectional Bidirectional `json:"duplex"` // what is left of both while both are busy
-	Latency       time.Duration `json:"latency_ns"`
-	// Traffic is all that the host's memory carries, reads plus writes, while its processor
-	// updates and the link is busy both ways; 0 of what has no link.
-	HostBandwidth units.Rate `json:"traffic,omitempty"`
-}
-
-// Host is the computer the devices sit in.
-type Host struct {
-	CPU      string   `json:"cpu,omitempty"`
-	Features []string `json:"features,omitempty"` // instruction sets that matter to us
-	Cores    int      `json:"cores"`              // that this process may use
-	// Memory is the installed RAM, Limit what a control group allows (0: no
-	// limit), Usable what may be taken now without swapping or being killed.
-	Memory units.Bytes `json:"memory"`
-	Limit  units.Bytes `json:"limit,omitempty"`
-	Usable units.Bytes `json:"usable"`
-	// Copy is how many bytes per second all cores copy from memory to memory, and
-	// CopyOne one core; the traffic on the memory bus is twice that.
-	Copy    units.Rate `json:"copy"`
-	CopyOne units.Rate `json:"copy_one"`
-	// Update is the traffic on the memory bus, reads plus writes, while all cores run
-	// AdamW on f32 and nobody else takes part of it: 28 bytes a param.
-	Update  units.Rate `json:"update"`
-	Compute Compute    `json:"compute"` // of all cores together
-	Sources Sources    `json:"sources,omitempty"`
-}
-
-// Disk is a folder that bytes may rest in.
-type Disk struct {
-	Path    string      `json:"path,omitempty"`
-	Free    units.Bytes `json:"free"`
-	Read    units.Rate  `json:"read"`  // large blocks, past the page cache
-	Write   units.Rate  `json:"write"` // the same
-	Sources Sources     `json:"sources,omitempty"`
-}
-
 // Peer is a direct link between two devices, the same in both directions.
 type Peer struct {
 	A    string     `json:"a"`
@@ -156,14 +50,41 @@ type Source string
 // The sources of figures.
 const (
 	Given     Source = "given"     // written by whoever described the machine
-	Published Source = "published" // from the maker, times the share large work reaches
-	Measured  Source = "measured"  // seen on this computer
-	Derived   Source = "derived"   // follows from another figure of the same part
-	Assumed   Source = "assumed"   // typical; nobody said and nobody looked
+	Published Source = "published" // by the maker, times the share that large work reaches
+	Measured  Source = "measured"  // on this computer
+	Derived   Source = "derived"   // from another figure of the same part
+	Assumed   Source = "assumed"   // a typical value, because nothing better is known
 )
 
 // Sources maps the key of a figure, as in the grammar of Parse, to its source.
 type Sources map[string]Source
+
+// clone is a copy that can be written to.
+func (s Sources) clone() Sources {
+	c := Sources{}
+	maps.Copy(c, s)
+	return c
+}
+
+// Add appends a device. One without a name gets the next free one of its kind: gpu0, gpu1.
+func (m *Machine) Add(d Device) {
+	if d.Name == "" {
+		n := 0
+		for _, other := range m.Devices {
+			if other.Kind == d.Kind {
+				n++
+			}
+		}
+		d.Name = string(d.Kind) + strconv.Itoa(n)
+	}
+	d.Sources = d.Sources.clone()
+	m.Devices = append(m.Devices, d)
+}
+
+// Note adds a line to Notes.
+func (m *Machine) Note(format string, args ...any) {
+	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}
 
 // HasDisk says whether there is a disk tier.
 func (m Machine) HasDisk() bool { return m.Disk.Free > 0 }
@@ -214,51 +135,6 @@ func (m Machine) Check() error {
 		if !seen[p.A] || !seen[p.B] || p.A == p.B || !(p.Rate > 0) {
 			return fmt.Errorf("machine %q: the peer link %s-%s at %v needs two different devices of this machine and a rate above zero", m.Name, p.A, p.B, p.Rate)
 		}
-	}
-	return nil
-}
-
-func (d Device) check() error {
-	if d.Kind != GPU && d.Kind != CPU {
-		return fmt.Errorf("kind %q is neither gpu nor cpu", d.Kind)
-	}
-	if strings.ContainsAny(d.Model, ",:@/") {
-		return fmt.Errorf("model %q has a character of the grammar (one of , : @ /)", d.Model)
-	}
-	if d.Usable <= 0 || d.Usable > d.Memory {
-		return fmt.Errorf("usable memory %v is not between nothing and the whole %v", d.Usable, d.Memory)
-	}
-	if !(d.Compute.F32 > 0) || !(d.Bandwidth > 0) || !(d.Link.In > 0) || !(d.Link.Out > 0) {
-		return fmt.Errorf("f32 %v, bandwidth %v, link in %v and out %v must all be above zero", d.Compute.F32, d.Bandwidth, d.Link.In, d.Link.Out)
-	}
-	if err := d.Tables.Check(); err != nil {
-		return err
-	}
-	if err := d.Link.Bidirectional.check(); err != nil {
-		return fmt.Errorf("link: %w", err)
-	}
-	if d.Launch < 0 || d.Kernel < 0 || d.Link.Latency < 0 {
-		return fmt.Errorf("launch %v, kernel %v and latency %v must not be negative", d.Launch, d.Kernel, d.Link.Latency)
-	}
-	return nil
-}
-
-func (h Host) check() error {
-	if h.Usable <= 0 || h.Usable > h.Memory {
-		return fmt.Errorf("usable memory %v is not between nothing and the whole %v", h.Usable, h.Memory)
-	}
-	if h.Cores < 1 {
-		return fmt.Errorf("%d cores; at least one is needed", h.Cores)
-	}
-	if !(h.Copy > 0) || !(h.CopyOne > 0) || !(h.Compute.F32 > 0) {
-		return fmt.Errorf("copy %v, one core's copy %v and f32 %v must all be above zero", h.Copy, h.CopyOne, h.Compute.F32)
-	}
-	return nil
-}
-
-func (d Disk) check() error {
-	if d.Free < 0 || d.Free > 0 && (!(d.Read > 0) || !(d.Write > 0)) {
-		return fmt.Errorf("%v free, read %v, write %v: a disk tier needs all three above zero", d.Free, d.Read, d.Write)
 	}
 	return nil
 }

@@ -7,29 +7,38 @@ import (
 	"strings"
 )
 
-// Grammar is the description language in one screen, for help texts and errors.
-const Grammar = `a machine is parts with commas between them:
+// Grammar explains the language of Parse, for help texts. The list of figures comes from
+// the tables of figures.
+var Grammar = `a machine is a list of parts separated by commas:
   gpu:24GiB                        a GPU by its memory
-  gpu:24GiB@25GB/s/165TFLOPS       with its link to the host (each way) and its bf16 matrix product
-  rtx4090, 2xh100, h200:48GiB      a card by name, two of them, one with part of its memory
+  gpu:24GiB@25GB/s/165TFLOPS       with its link to the host (each direction) and its bf16 matmuls
+  rtx4090, 2xh100, h200:48GiB      a GPU by name, two of them, one with part of its memory
   cpu:16GiB                        a CPU device whose memory is exactly that
-  host:64GiB@20GB/s/1TFLOPS        RAM, copy rate of all cores, f32 matrix product
+  host:64GiB@20GB/s/1TFLOPS        RAM, copy rate of all cores, f32 matmuls
   disk:2TiB@3GB/s                  free space and read rate
   peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them
-after @ figures are divided by "/", and any can be named: usable=22GiB in=25GB/s out=20GB/s latency=10us
-  duplex=92% (what both ways carry at once, of what they carry alone; half-duplex is 50%)
-  bf16= f16= tf32= f32= f8= bandwidth=1TB/s launch=5us kernel=2us shared bf16-lasting= (in work without pauses; f16-lasting= ...)
-  traffic=160GB/s (of the host's memory, while its processor updates and copies go both ways)
-  host: usable= limit= cores=16 copy= copy-one= update= f32=; disk: read= write=`
+after @ come figures separated by "/"; any of these can be given by name:
+` + (&Device{}).figures().grammar("of a GPU or CPU; shared: its memory is part of the host's") +
+	(&Host{}).figures().grammar("of the host") + strings.TrimRight((&Disk{}).figures().grammar("of the disk"), "\n")
 
-// maxDevices keeps a slip of the finger from filling memory.
+// grammar is a line for each figure.
+func (f figures) grammar(title string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s\n", title)
+	for _, g := range f.list {
+		fmt.Fprintf(&b, "    %-26s %s\n", g.key+"="+g.field.example(), g.help)
+	}
+	return b.String()
+}
+
+// maxDevices keeps a typing error from filling memory.
 const maxDevices = 128
 
-// Parse reads a description in the language of Grammar. What it does not say is
-// filled from the card's published figures or assumed, and marked so in Sources.
+// Parse reads a description in the language of Grammar. What the description does not say
+// is filled in by Complete and marked so in Sources.
 //
-// A part left out: no disk means no disk tier, no peer means none, no host means an assumed
-// one of twice the device memory.
+// Without a disk part there is no disk tier, without a peer part there are no direct links,
+// and without a host part the host has twice the memory of the devices.
 func Parse(text string) (Machine, error) {
 	var m Machine
 	var p parser
@@ -41,7 +50,7 @@ func Parse(text string) (Machine, error) {
 	if len(m.Devices) == 0 {
 		return Machine{}, fmt.Errorf("machine %q has no device; add one such as gpu:24GiB, rtx4090 or cpu:16GiB", text)
 	}
-	m.assume()
+	m.Complete()
 	if err := p.link(&m); err != nil {
 		return Machine{}, fmt.Errorf("machine %q: %w", text, err)
 	}
@@ -52,17 +61,18 @@ func Parse(text string) (Machine, error) {
 	return m, nil
 }
 
-// hint names the usual slip behind a machine that fails Check.
+// hint names the common mistake behind a machine that fails Check.
 func hint(m Machine) string {
 	for _, d := range m.Devices {
 		if d.Kind == GPU && d.Memory <= contextOverhead {
-			return fmt.Sprintf("a GPU keeps %v for its context: give it more memory, say usable=..., or use cpu:%s", contextOverhead, (*size)(&d.Memory).exact())
+			return fmt.Sprintf("a GPU needs %v for its context: give it more memory, add @usable=..., or use cpu:%s", contextOverhead, (*size)(&d.Memory).exact())
 		}
 	}
 	return "usable= must not be above the memory"
 }
 
-// parser holds what must wait until all devices are known, and what may come once.
+// parser holds the peers, which are linked when all devices are known, and whether the
+// parts that may come only once have come.
 type parser struct {
 	peers      []peerItem
 	host, disk bool
@@ -116,7 +126,7 @@ func isDigits(s string) bool {
 
 func (p *parser) item(m *Machine, item string) error {
 	if item == "" {
-		return errors.New("it is empty; " + Grammar)
+		return fmt.Errorf("it is empty; %s", partHint)
 	}
 	c, err := cut(item)
 	if err != nil {
@@ -130,9 +140,9 @@ func (p *parser) item(m *Machine, item string) error {
 	}
 	switch c.kind {
 	case "host":
-		return once(&p.host, func() error { return c.read(figures{m.Host.figures(), &m.Host.Sources}, "memory", "copy", "f32") })
+		return once(&p.host, func() error { return c.read(m.Host.figures(), "memory", "copy", "f32") })
 	case "disk":
-		return once(&p.disk, func() error { return c.read(figures{m.Disk.figures(), &m.Disk.Sources}, "free", "read", "") })
+		return once(&p.disk, func() error { return c.read(m.Disk.figures(), "free", "read", "") })
 	case "peer":
 		return p.peer(c)
 	}
@@ -147,7 +157,10 @@ func once(done *bool, read func() error) error {
 	return read()
 }
 
-// devices adds the device of this part, as often as it says.
+// partHint shows the parts of a machine by example.
+const partHint = "write parts such as gpu:24GiB, cpu:16GiB, host:64GiB, disk:2TiB, peer@50GB/s"
+
+// devices adds the devices that this part describes.
 func (c part) devices(m *Machine) error {
 	d := Device{Kind: GPU}
 	_, named := findModel(c.kind)
@@ -157,7 +170,7 @@ func (c part) devices(m *Machine) error {
 	case named:
 		d.Model = c.kind
 	case c.kind != "gpu":
-		return fmt.Errorf("%q is no part and no card I know; cards: %s; %s", c.kind, strings.Join(GPUNames(), ", "), Grammar)
+		return fmt.Errorf("unknown machine part %q; %s, or a GPU by name: %s", c.kind, partHint, strings.Join(GPUNames(), ", "))
 	}
 	if !named && !c.sized {
 		return fmt.Errorf("it has no size; write %s:24GiB", c.kind)
@@ -167,26 +180,26 @@ func (c part) devices(m *Machine) error {
 	if d.Kind == CPU {
 		arithmetic = "f32"
 	}
-	if err := c.read(figures{d.figures(), &d.Sources}, "memory", "link", arithmetic); err != nil {
+	if err := c.read(d.figures(), "memory", "link", arithmetic); err != nil {
 		return err
 	}
 	if len(m.Devices)+c.times > maxDevices {
 		return fmt.Errorf("more than %d devices", maxDevices)
 	}
 	for range c.times {
-		m.add(d)
+		m.Add(d)
 	}
 	return nil
 }
 
-// takeFlags moves the words that are no figures from the part to the device, and writes
-// those that stand for a figure as one.
+// takeFlags moves the words that are not figures from the part to the device, and replaces
+// those that stand for a figure by it.
 func (c *part) takeFlags(d *Device) {
 	var rest []string
 	for _, f := range c.figures {
 		switch f {
 		case halfDuplex:
-			rest = append(rest, "duplex="+HalfDuplex.String())
+			rest = append(rest, "bidirectional="+HalfDuplex.String())
 		case "shared":
 			d.Shared = true
 		default:
@@ -196,25 +209,8 @@ func (c *part) takeFlags(d *Device) {
 	c.figures = rest
 }
 
-// add appends a copy of the device under the next free name of its kind.
-func (m *Machine) add(d Device) {
-	n := 0
-	for _, other := range m.Devices {
-		if other.Kind == d.Kind {
-			n++
-		}
-	}
-	d.Name = string(d.Kind) + strconv.Itoa(n)
-	sources := d.Sources
-	d.Sources = Sources{}
-	for k, s := range sources {
-		d.Sources[k] = s
-	}
-	m.Devices = append(m.Devices, d)
-}
-
-// read sets the size and the figures of the part. Figures without a name are the
-// rate and the arithmetic named here.
+// read sets the size and the figures of the part. A rate in B/s without a name is the
+// figure rateKey, one in FLOPS the figure flopsKey.
 func (c part) read(f figures, sizeKey, rateKey, flopsKey string) error {
 	if c.sized {
 		if err := f.parse(sizeKey, c.size); err != nil {
@@ -231,7 +227,7 @@ func (c part) read(f figures, sizeKey, rateKey, flopsKey string) error {
 	return nil
 }
 
-// giveAny sets one figure, named or recognised by its unit.
+// parseFigure sets one figure, given by its name or recognised by its unit.
 func (f figures) parseFigure(text, rateKey, flopsKey string) error {
 	if key, value, named := strings.Cut(text, "="); named {
 		return f.parse(strings.ToLower(strings.TrimSpace(key)), value)
@@ -243,10 +239,10 @@ func (f figures) parseFigure(text, rateKey, flopsKey string) error {
 	case flopsKey != "" && (strings.HasSuffix(lower, "flops") || strings.HasSuffix(lower, "flop/s")):
 		return f.parse(flopsKey, text)
 	}
-	return fmt.Errorf("%q is not a figure I know after @; %s", text, Grammar)
+	return fmt.Errorf("unknown figure %q; write a rate such as 25GB/s or key=value, where the keys are %s", text, f.keys())
 }
 
-// give sets a figure and marks it as given. "link" is both directions.
+// parse sets a figure and marks it as given. The key "link" stands for both directions.
 func (f figures) parse(key, text string) error {
 	keys := []string{key}
 	if key == "link" && f.find("in") != nil {
@@ -255,7 +251,7 @@ func (f figures) parse(key, text string) error {
 	for _, k := range keys {
 		field := f.find(k)
 		if field == nil {
-			return fmt.Errorf("there is no figure %q here; %s", k, Grammar)
+			return fmt.Errorf("unknown figure %q; known are %s", k, f.keys())
 		}
 		if _, twice := (*f.sources)[k]; twice {
 			return fmt.Errorf("%s is there twice; keep one", k)

@@ -29,7 +29,7 @@ func TestParseTakesWhatIsGiven(t *testing.T) {
 		Compute:   Compute{BF16: 165e12, F16: 165e12, TF32: 82.5e12, F32: 41.25e12},
 		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Bidirectional: linkBidirectional, Latency: linkLatency, HostBandwidth: 72e9}, Launch: 4 * time.Microsecond,
 		Sources: Sources{"memory": Given, "usable": Given, "in": Given, "out": Given, "bf16": Given, "bandwidth": Given, "launch": Given,
-			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "duplex": Assumed, "latency": Assumed, "traffic": Assumed},
+			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "bidirectional": Assumed, "latency": Assumed, "host-bandwidth": Assumed},
 	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("device\n got %+v\nwant %+v", d, want)
@@ -165,9 +165,9 @@ func TestParseErrorsTeach(t *testing.T) {
 		"gpu":                               "write gpu:24GiB",
 		"gpu:24":                            "write the unit",
 		"gpu:512MiB":                        "use cpu:512MiB",
-		"gpu:24GiB@fast":                    `"fast" is not a figure`,
+		"gpu:24GiB@fast":                    `unknown figure "fast"`,
 		"gpu:24GiB@25GB/s/30GB/s":           "in is there twice",
-		"gpu:24GiB@size=3GiB":               `no figure "size"`,
+		"gpu:24GiB@size=3GiB":               `unknown figure "size"`,
 		"gpu:24GiB@usable=30GiB":            "usable= must not be above",
 		"gpu:24GiB@latency=soon":            "write it like 5us",
 		"gpu:24GiB@0GB/s":                   "above zero",
@@ -182,8 +182,8 @@ func TestParseErrorsTeach(t *testing.T) {
 		"gpu:24GiB,disk@3GB/s":              "write disk:2TiB",
 		"gpu:24GiB,peer:gpu0@1GB/s":         "two devices",
 		"gpu:24GiB,peer:gpu0-gpu1@1GB/s":    `no device "gpu1"`,
-		"2xgpu:24GiB,peer@1GB/s,peer@1GB/s": "linked once",
-		"gpu:24GiB,host:64GiB@cores=0":      "whole number",
+		"2xgpu:24GiB,peer@1GB/s,peer@1GB/s": "each pair only once",
+		"gpu:24GiB,host:64GiB@cores=0":      "integer",
 	} {
 		m, err := Parse(in)
 		if err == nil {
@@ -239,28 +239,28 @@ func TestDescribeSaysWhereFiguresComeFrom(t *testing.T) {
 	m := parse(t, "rtx4090@25GB/s,host:64GiB")
 	const want = `machine  rtx4090@25GB/s,host:64GiB
 gpu0     gpu rtx4090
-  memory         24.0 GiB  published
-  usable         23.4 GiB  assumed
-  in            25.0 GB/s  given
-  out           25.0 GB/s  given
-  duplex            92.0%  assumed
-  latency            10µs  assumed
-  traffic       60.0 GB/s  assumed
-  bf16        132 TFLOP/s  published
-  f16         132 TFLOP/s  published
-  tf32       66.1 TFLOP/s  published
-  f32        66.1 TFLOP/s  published
-  f8          264 TFLOP/s  published
-  bandwidth      907 GB/s  published
-  launch              5µs  assumed
+  memory             24.0 GiB  published
+  usable             23.4 GiB  assumed
+  in                25.0 GB/s  given
+  out               25.0 GB/s  given
+  bidirectional         92.0%  assumed
+  latency                10µs  assumed
+  host-bandwidth    60.0 GB/s  assumed
+  bf16            132 TFLOP/s  published
+  f16             132 TFLOP/s  published
+  tf32           66.1 TFLOP/s  published
+  f32            66.1 TFLOP/s  published
+  f8              264 TFLOP/s  published
+  bandwidth          907 GB/s  published
+  launch                  5µs  assumed
 host
-  memory         64.0 GiB  given
-  usable         58.9 GiB  assumed
-  cores                16  assumed
-  copy          25.0 GB/s  assumed
-  copy-one      5.00 GB/s  assumed
-  update        50.0 GB/s  assumed
-  f32         640 GFLOP/s  assumed
+  memory             64.0 GiB  given
+  usable             58.9 GiB  assumed
+  cores                    16  assumed
+  copy              25.0 GB/s  assumed
+  copy-one          5.00 GB/s  assumed
+  update            50.0 GB/s  assumed
+  f32             640 GFLOP/s  assumed
 disk     none
 `
 	if got := m.Describe(); got != want {

@@ -8,13 +8,13 @@ import (
 	"spillway/units"
 )
 
-// peerItem is a peer part: a and b are empty for all GPUs.
+// peerItem is a peer part; where a and b are empty it links all GPUs.
 type peerItem struct {
 	a, b string
 	rate rate
 }
 
-// peer remembers "peer@300GB/s" or "peer:gpu0-gpu1@300GB/s".
+// peer reads a part such as "peer@300GB/s" or "peer:gpu0-gpu1@300GB/s".
 func (p *parser) peer(c part) error {
 	var item peerItem
 	if c.sized {
@@ -50,7 +50,7 @@ func (p *parser) link(m *Machine) error {
 	return nil
 }
 
-// pair links two devices; linked remembers both orders of every pair so far.
+// pair links two devices. linked holds both orders of every pair so far.
 func (m *Machine) pair(p [2]string, r rate, linked map[[2]string]bool) error {
 	for _, name := range p {
 		if _, ok := m.Device(name); !ok {
@@ -58,7 +58,7 @@ func (m *Machine) pair(p [2]string, r rate, linked map[[2]string]bool) error {
 		}
 	}
 	if p[0] == p[1] || linked[p] {
-		return errors.New("a pair is two devices, and linked once")
+		return errors.New("a link joins two different devices, and each pair only once")
 	}
 	linked[p], linked[[2]string{p[1], p[0]}] = true, true
 	m.Peers = append(m.Peers, Peer{A: p[0], B: p[1], Rate: units.Rate(r)})

@@ -8,16 +8,16 @@ import (
 	"spillway/op"
 )
 
-// Tables are the rates that calls of many sizes reach, by the arithmetic they compute in
-// (the names of Compute: "bf16", "tf32") and their variant.
+// Tables hold the rates that calls reach by their shape: for each arithmetic (by its name
+// in Compute: "bf16", "tf32") a table per variant of op.
 type Tables map[string]ByVariant
 
-// ByVariant are the tables of one arithmetic. A variant that is not there runs at the
-// rates of large work.
+// ByVariant holds the tables of one arithmetic. A variant without a table runs at the
+// device's rates for large work.
 type ByVariant map[op.Variant]Table
 
-// Of finds the table of a call. Attention that drops weights is taken for attention that
-// does not where nobody measured it.
+// Of finds the table of a call. Attention with dropout that was not measured counts as
+// attention without.
 func (b ByVariant) Of(c op.Call) (Table, bool) {
 	v := c.Variant()
 	t, measured := b[v]
@@ -27,23 +27,23 @@ func (b ByVariant) Of(c op.Call) (Table, bool) {
 	return t, measured
 }
 
-// Table is what a kind of call reaches at the sizes it was measured at: every
-// combination of one number of each axis, as op.Call.Sizes orders them.
+// Table holds the measured rates of one variant on a grid of sizes. The axes are those of
+// op.Call.Sizes; for a matmul they are m, n and k.
 type Table struct {
 	Axes [][]int64 `json:"axes"` // each ascending
-	// Rates by the first axis, then the second and so on, in what op.Cost.Amount
-	// counts, per second.
+	// Rates of all combinations of sizes, the last axis varying fastest, in
+	// op.Cost.Amount per second.
 	Rates []float64 `json:"rates"`
 }
 
-// At is the rate at given sizes: between measured ones by straight lines of logarithms,
-// beyond them that of the outermost.
+// At is the rate at given sizes. Between measured sizes it interpolates linearly in the
+// logarithms of sizes and rates; beyond them it takes the outermost.
 func (t Table) At(sizes []int64) float64 {
 	return math.Exp(t.log(sizes, 0, 0))
 }
 
-// log is the logarithm of the rate, the axes before depth being settled: base counts
-// the cells they skip.
+// log is the logarithm of the rate. The indices on the axes before depth are already
+// chosen; base is the index into Rates that they make.
 func (t Table) log(sizes []int64, depth, base int) float64 {
 	if depth == len(t.Axes) {
 		return math.Log(t.Rates[base])
@@ -57,7 +57,7 @@ func (t Table) log(sizes []int64, depth, base int) float64 {
 	return (1-share)*rate + share*t.log(sizes, depth+1, (base+low+1)*t.width(depth+1))
 }
 
-// width of an axis; 1 behind the last.
+// width is the number of sizes on an axis, 1 behind the last axis.
 func (t Table) width(depth int) int {
 	if depth == len(t.Axes) {
 		return 1
@@ -65,8 +65,8 @@ func (t Table) width(depth int) int {
 	return len(t.Axes[depth])
 }
 
-// between finds the place of n on an axis: behind which number, and how far towards
-// the next.
+// between finds n on an axis: the index of the size below it, and how far it is towards the
+// next one, from 0 to 1, in logarithms.
 func between(axis []int64, n int64) (low int, share float64) {
 	at, found := slices.BinarySearch(axis, n)
 	switch {
@@ -81,12 +81,12 @@ func between(axis []int64, n int64) (low int, share float64) {
 	return at - 1, (math.Log(float64(n)) - from) / (to - from)
 }
 
-// Check refuses a table that rates cannot be read from, such as one of a damaged file.
+// Check refuses a table that At could not read, such as one of a damaged file.
 func (t Table) Check() error {
 	cells := 1
 	for i, axis := range t.Axes {
 		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 {
-			return fmt.Errorf("axis %d of a table of rates is %v, want numbers from 1 that grow", i, axis)
+			return fmt.Errorf("axis %d of a table of rates is %v, want ascending numbers from 1", i, axis)
 		}
 		cells *= len(axis)
 	}
@@ -101,7 +101,7 @@ func (t Table) Check() error {
 	return nil
 }
 
-// Check refuses tables that do not have the axes they are read by.
+// Check refuses tables whose axes are not those of their variant.
 func (t Tables) Check() error {
 	for d, variants := range t {
 		for v, table := range variants {

@@ -43,7 +43,7 @@ func TestDamagedTablesAreRefused(t *testing.T) {
 	for what, table := range map[string]Table{
 		"0 axes":     {},
 		"want 2":     {Axes: [][]int64{{1, 2}}, Rates: []float64{1}},
-		"that grow":  {Axes: [][]int64{{2, 1}}, Rates: []float64{1, 1}},
+		"ascending":  {Axes: [][]int64{{2, 1}}, Rates: []float64{1, 1}},
 		"the rate 0": {Axes: [][]int64{{1, 2}}, Rates: []float64{1, 0}},
 		"want 3":     {Axes: [][]int64{{1, 2}}, Rates: []float64{1, 1}},
 	} {

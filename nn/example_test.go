@@ -84,7 +84,7 @@ func ExampleSequential() {
 	for _, p := range m.Params {
 		fmt.Println(p.Name, p.Type)
 	}
-	for _, p := range m.BatchTensors {
+	for _, p := range m.Batch {
 		fmt.Println(p.Name, p.Type)
 	}
 	// Output:

@@ -25,7 +25,7 @@ func traced(t *testing.T, m nn.Model, c graph.Config, classes int32) (*spec.Mode
 	for i, p := range s.Params {
 		in.Params[p.Name] = numtest.Random(p.Type, uint64(i+1))
 	}
-	for i, p := range s.BatchTensors {
+	for i, p := range s.Batch {
 		a := numtest.Random(p.Type, uint64(100+i))
 		for k := range a.I {
 			a.I[k] = int32(k*5+i) % classes

@@ -18,10 +18,11 @@ type Forecast struct {
 
 // Alternative is a strategy that was considered and not chosen.
 type Alternative struct {
-	Strategy  string         `json:"strategy"`
-	Reason    string         `json:"reason"`
-	Fits      bool           `json:"fits"`
-	PeakBytes map[Tier]int64 `json:"peak_bytes"` // what it needs
+	Strategy   string         `json:"strategy"`
+	Strategies []string       `json:"strategies"` // their names, as in Plan
+	Reason     string         `json:"reason"`
+	Fits       bool           `json:"fits"`
+	PeakBytes  map[Tier]int64 `json:"peak_bytes"` // what it needs
 	// StepSeconds of its forecast, where one was made.
 	StepSeconds float64 `json:"step_seconds,omitempty"`
 	// LowerBound: no forecast was made, StepSeconds is what its matmuls or transfers

@@ -46,8 +46,10 @@ type Plan struct {
 	Version  int    `json:"version"`
 	Model    string `json:"model"`
 	Task     string `json:"task"`
-	Strategy string `json:"strategy"`
-	Reason   string `json:"reason"`
+	Strategy string `json:"strategy"` // in words, with numbers
+	// Strategies are the names of those that the plan makes use of: zero-2, cpu-offload.
+	Strategies []string `json:"strategies"`
+	Reason     string   `json:"reason"`
 
 	MicroBatchSize int64 `json:"micro_batch_size"` // sequences per micro-batch
 	Seq            int64 `json:"seq"`              // positions per sequence
@@ -81,6 +83,13 @@ type Device struct {
 	Rank   int   `json:"rank,omitempty"`
 	Budget int64 `json:"budget_bytes"` // the most the plan may use of it
 }
+
+// Names of devices of a plan that compute or store on the host: the CPU where it runs the
+// optimizer, and the disk.
+const (
+	HostName = "host"
+	DiskName = "disk"
+)
 
 // Tier is a kind of memory.
 type Tier string

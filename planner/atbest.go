@@ -1,8 +1,10 @@
 package planner
 
+import "spillway/planner/strategy"
+
 // atBest is how long an iteration takes at least, with so much optimizer state away from
 // devices and so many bytes that wait on the host.
-func (b *blueprint) lowerBound(c Choice, state offDevice, spilled int64) (float64, error) {
+func (b *blueprint) lowerBound(c strategy.Choice, state offDevice, spilled int64) (float64, error) {
 	computing, err := b.computing(c)
 	moving := b.moving(c, state, spilled)
 	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
@@ -18,13 +20,13 @@ type computeBound struct {
 }
 
 // computing is how long devices and host compute.
-func (b *blueprint) computing(c Choice) (t computeBound, err error) {
-	micros := (b.goal.MicroBatches + c.devices() - 1) / c.devices()
+func (b *blueprint) computing(c strategy.Choice) (t computeBound, err error) {
+	micros := (b.goal.MicroBatches + c.DeviceCount() - 1) / c.DeviceCount()
 	if c.Split != nil {
 		micros = b.goal.MicroBatches
 	}
 	var all, forth, back float64 // all: of all devices
-	on := make([]float64, c.devices())
+	on := make([]float64, c.DeviceCount())
 	for i := range b.model.Blocks {
 		cost, err := b.blockCost(i, c.Level[i])
 		if err != nil {
@@ -52,13 +54,13 @@ func (b *blueprint) computing(c Choice) (t computeBound, err error) {
 	}
 	updates, err := b.updateSeconds()
 	for k, u := range updates {
-		if c.updatedByCPU(k) {
+		if c.ByCPU(k) {
 			t.host += u.host
 		} else {
 			all += u.device
 		}
 	}
-	t.device = max(t.device, all/float64(c.devices()))
+	t.device = max(t.device, all/float64(c.DeviceCount()))
 	return t, err
 }
 
@@ -71,14 +73,14 @@ type transferBound struct {
 // moving is how long links and disk are busy: with weights that stream, optimizer state
 // that rests elsewhere, values that wait on the host, and what data parallel devices
 // send each other. Devices share what is split between them evenly at best.
-func (b *blueprint) moving(c Choice, state offDevice, spilled int64) transferBound {
+func (b *blueprint) moving(c strategy.Choice, state offDevice, spilled int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)
 	shares := int64(1)
 	if c.Split != nil {
-		shares = int64(c.devices())
+		shares = int64(c.DeviceCount())
 	}
-	each := int64(c.devices()) // data parallel devices update a part each
+	each := int64(c.DeviceCount()) // data parallel devices update a part each
 	r, onDisk := b.site.Rates, b.site.Disk
 	peer := float64(r.Peer)
 	if peer == 0 {
@@ -107,8 +109,8 @@ func seconds(bytes int64, rate float64) float64 {
 // peerTraffic is what data parallel devices send each other at least: gradients to the
 // owners of their slabs and updated weights from there, which is counted as sums, and
 // weights that are sharded.
-func (b *blueprint) peerTraffic(c Choice) (sums, weights int64) {
-	others := int64(c.devices() - 1)
+func (b *blueprint) peerTraffic(c strategy.Choice) (sums, weights int64) {
+	others := int64(c.DeviceCount() - 1)
 	if c.Split != nil || others == 0 {
 		return 0, 0
 	}
@@ -124,7 +126,7 @@ func (b *blueprint) peerTraffic(c Choice) (sums, weights int64) {
 			continue
 		}
 		sums += rounds * others * b.gradBytes(k)
-		if !c.Streamed[k] && !c.ShardWeights && !c.updatedByCPU(k) {
+		if !c.Streamed[k] && !c.ShardWeights && !c.ByCPU(k) {
 			sums += others * s.WeightBytes
 		}
 	}
@@ -137,22 +139,22 @@ type offDevice struct{ all, onDisk int64 }
 // weightTraffic is what streamed weights take of the links at least: in, per data
 // parallel device or over all devices of a split; out, of all devices together. What
 // the window holds when a walk over the blocks turns round need not come again.
-func (b *blueprint) weightTraffic(c Choice) (in, out offDevice) {
+func (b *blueprint) weightTraffic(c strategy.Choice) (in, out offDevice) {
 	rounds := b.roundsOf(c)
 	var again offDevice // what every walk after the first takes
 	var largest int64
 	for k, s := range b.slabs.list {
-		if c.updatedByCPU(k) {
+		if c.ByCPU(k) {
 			b.cpuUpdateTraffic(k, c, &in, &out)
 		}
 		if !c.Streamed[k] {
 			continue
 		}
 		largest = max(largest, s.WeightBytes)
-		if !(c.delayed(k) && !c.updatedByCPU(k) && b.hasMaster(k)) { // else the update makes them
+		if !(c.Delayed(k) && !c.ByCPU(k) && b.hasMaster(k)) { // else the update makes them
 			in.add(s.WeightBytes, c.OnDisk[k])
 		}
-		if b.training() && s.Elements > 0 && !c.updatedByCPU(k) {
+		if b.training() && s.Elements > 0 && !c.ByCPU(k) {
 			out.add(s.WeightBytes, c.OnDisk[k])
 		}
 		if owner := b.owner[k]; owner > b.trained && owner < len(b.model.Blocks)-1 && b.slabs.users[k] == 1 {
@@ -163,14 +165,14 @@ func (b *blueprint) weightTraffic(c Choice) (in, out offDevice) {
 	if b.training() {
 		walks *= 2
 	}
-	held := int64(c.Prefetch+2) * largest * int64(c.devices())
+	held := int64(c.Prefetch+2) * largest * int64(c.DeviceCount())
 	in.all += (walks - 1) * max(again.all-held, 0)
 	in.onDisk += (walks - 1) * max(again.onDisk-held, 0)
 	return in, out
 }
 
 // hostedTraffic is what an update by the host moves.
-func (b *blueprint) cpuUpdateTraffic(k int, c Choice, in, out *offDevice) {
+func (b *blueprint) cpuUpdateTraffic(k int, c strategy.Choice, in, out *offDevice) {
 	s := &b.slabs.list[k]
 	out.add(b.gradBytes(k), false)
 	if !c.Streamed[k] {
@@ -186,12 +188,12 @@ func (a *offDevice) add(bytes int64, onDisk bool) {
 }
 
 // roundsOf is how often the micro-batches of a device walk over its blocks at least.
-func (b *blueprint) roundsOf(c Choice) int {
+func (b *blueprint) roundsOf(c strategy.Choice) int {
 	switch {
 	case b.vertical(c):
 		return 1
 	case c.Split != nil:
 		return b.goal.MicroBatches
 	}
-	return max(b.goal.MicroBatches/c.devices(), 1)
+	return max(b.goal.MicroBatches/c.DeviceCount(), 1)
 }

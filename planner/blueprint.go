@@ -2,12 +2,15 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/shape"
 	"spillway/spec"
 )
@@ -47,7 +50,7 @@ type blueprint struct {
 	updateTimes    []updateTime // by slab, see updates
 	usualPiece     int64        // see pieceElements
 	programSeconds map[*graph.Program]float64
-	levels         []Level // that blocks are treated at, see findLevels
+	levels         []strategy.Level // that blocks are treated at, see findLevels
 	costs          map[costKey]blockCost
 	savedBytes     map[costKey]int64 // see waits
 	entangledSlabs bool              // see entangled
@@ -83,12 +86,6 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
-	if err := g.Constraints.check(m, g, &site); err != nil {
-		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
-	}
-	if err := g.Bounds.check(g.Constraints); err != nil {
-		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
-	}
 	b := &blueprint{model: m, goal: g, site: site, slabs: makeSlabs(m, site.Alignment, g),
 		pieces: map[pieceSizes][]piece{}, scratches: map[string]int64{}, partAt: map[string]plan.BatchTensor{}, constAt: map[string]plan.Const{},
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*laidProgram{}, programSeconds: map[*graph.Program]float64{}, costs: map[costKey]blockCost{}, savedBytes: map[costKey]int64{}, splits: map[int][]int{},
@@ -98,6 +95,9 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 		if g.Master {
 			b.optimizer.Attr.To = m.Config.DType
 		}
+	}
+	if err := b.checkGoal(); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	b.homeBytes = b.slabHomeBytes()
 	b.ownSlabs()
@@ -109,6 +109,17 @@ func newBlueprint(m *spec.Model, g Goal, site Site) (*blueprint, error) {
 	b.layParts()
 	b.layConsts()
 	return b, nil
+}
+
+// checkGoal refuses what cannot be, and limits the site to the devices that are named.
+func (b *blueprint) checkGoal() error {
+	if err := b.goal.Constraints.Check(b.model, b.facts()); err != nil {
+		return err
+	}
+	if n := b.goal.Constraints.Devices(); n > 0 {
+		b.site.Devices = n
+	}
+	return b.goal.Bounds.Check(b.goal.Constraints)
 }
 
 // nameBlocks finds which blocks are laid out alike, and names what they make.
@@ -153,7 +164,7 @@ func (b *blueprint) shares(block int) bool {
 // a trained slab: then only the vertical order sums its gradient block by block.
 func (b *blueprint) entangled() bool {
 	for k, s := range b.slabs.list {
-		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && indexOf(b.slabs.of[b.trained], k) < 0) {
+		if n := b.slabs.users[k]; s.Elements > 0 && (n > 2 || n == 2 && slices.Index(b.slabs.of[b.trained], k) < 0) {
 			return true
 		}
 	}
@@ -184,12 +195,12 @@ func (b *blueprint) ownSlabs() {
 // layParts places the tensors of a micro-batch behind each other. Training adds
 // the seed: the gradient of the loss with respect to itself.
 func (b *blueprint) layParts() {
-	parts := b.model.BatchTensors
+	parts := b.model.Batch
 	if b.training() {
 		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
-		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: alignUp(b.batchBytes, b.site.Alignment)}
+		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(b.batchBytes, b.site.Alignment)}
 		b.batchBytes = part.Offset + p.Type.Bytes()
 		b.parts = append(b.parts, part)
 		b.partAt[p.Name] = part
@@ -203,7 +214,7 @@ func (b *blueprint) layConsts() {
 			if _, ok := b.constAt[key]; ok {
 				continue
 			}
-			c := plan.Const{Name: port.Name, Data: port.Data, Offset: alignUp(b.constBytes, b.site.Alignment)}
+			c := plan.Const{Name: port.Name, Data: port.Data, Offset: pass.AlignUp(b.constBytes, b.site.Alignment)}
 			b.constBytes = c.Offset + int64(len(c.Data))
 			b.consts = append(b.consts, c)
 			b.constAt[key] = c

@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
 // Build makes the plan of one choice, whatever else might fit or be faster: a
 // strategy the user insists on, or one a test wants. The choice is made knowing
 // how many slabs and blocks there are.
-func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choice) (*plan.Plan, error) {
+func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) strategy.Choice) (*plan.Plan, error) {
 	b, err := newBlueprint(m, g, site)
 	if err != nil {
 		return nil, err
@@ -33,24 +35,12 @@ func Build(m *spec.Model, g Goal, site Site, choose func(slabs, blocks int) Choi
 	if err != nil {
 		return nil, err
 	}
-	order(p)
-	if p.Forecast, err = forecast(p, site); err != nil {
+	pass.Order(p)
+	p, f, err := captureIfFaster(p, site)
+	if err != nil {
 		return nil, err
 	}
-	p.Strategy, p.Reason = c.title(), "it was asked for"
+	p.Forecast = f
+	p.Strategy, p.Strategies, p.Reason = strategy.Title(c), strategy.Names(c), "it was asked for"
 	return p, plan.Verify(p)
-}
-
-// Alike treats all slabs and all blocks the same.
-func Uniform(stream, offload bool, level Level, window int) func(slabs, blocks int) Choice {
-	return func(slabs, blocks int) Choice {
-		c := Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]Level, blocks), Prefetch: window, PrefetchStates: 1, BreadthFirst: stream || offload}
-		for i := range slabs {
-			c.Streamed[i], c.OffloadedState[i] = stream, offload
-		}
-		for i := range blocks {
-			c.Level[i] = level
-		}
-		return c
-	}
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"slices"
+	"spillway/planner/strategy"
 )
 
 // fine is how small a share of the blocks a stride gets: what less of them can change is
@@ -48,29 +49,22 @@ func (s *search) climbAll() error {
 	return nil
 }
 
-// kind is what a mix makes use of.
-type savingKinds struct{ streamed, offloaded, spilled, onDisk, hosted bool }
-
-func (m mix) savingKinds() savingKinds {
-	return savingKinds{m.streamed > 0, m.offloaded > 0, m.offloadedActivations > 0, m.onDisk > 0, m.updatedByCPU > 0}
-}
-
 // others are what was tried but for the best: the fastest, the fastest of two more kinds,
 // then whatever is fastest. Of those that take equally long one will do.
 func (s *search) others() (list []*candidate) {
 	tried := slices.Clone(s.tried)
 	slices.SortStableFunc(tried, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
-	kinds, times := map[savingKinds]bool{s.best.mix.savingKinds(): true}, map[float64]bool{s.best.seconds: true}
+	kinds, times := map[strategy.Kinds]bool{s.best.mix.Kinds(): true}, map[float64]bool{s.best.seconds: true}
 	take := func(most int, also func(*candidate) bool) {
 		for _, a := range tried {
 			if a.fits && !a.bound && len(list) < most && !times[a.seconds] && also(a.candidate) {
-				kinds[a.candidate.mix.savingKinds()], times[a.seconds] = true, true
+				kinds[a.candidate.mix.Kinds()], times[a.seconds] = true, true
 				list = append(list, a.candidate)
 			}
 		}
 	}
 	take(1, func(*candidate) bool { return true })
-	take(3, func(c *candidate) bool { return !kinds[c.mix.savingKinds()] })
+	take(3, func(c *candidate) bool { return !kinds[c.mix.Kinds()] })
 	take(climbStarts-1, func(*candidate) bool { return true })
 	return list
 }
@@ -104,7 +98,7 @@ func (s *search) climb(stride, least int) error {
 
 // step tries one mix, if it may fit and be better than the best, and says whether memory
 // is all it lacks.
-func (s *search) step(m mix) (lacks bool, err error) {
+func (s *search) step(m strategy.Mix) (lacks bool, err error) {
 	c, err := s.estimate(m)
 	if err != nil || !s.beats(c) {
 		return false, err
@@ -125,7 +119,7 @@ const surelyShare = 0.005
 // surelyLacks says whether a candidate does not fit, judging by the best, which does:
 // what it takes beyond a glance is as much, unless it has less on the way.
 func (s *search) surelyLacks(c *candidate) bool {
-	if s.best == nil || !s.best.exact || c.mix.way != s.best.mix.way || c.mix.prefetch < s.best.mix.prefetch || c.mix.prefetchStates < s.best.mix.prefetchStates {
+	if s.best == nil || !s.best.exact || c.mix.Parallelism != s.best.mix.Parallelism || c.mix.Prefetch < s.best.mix.Prefetch || c.mix.PrefetchStates < s.best.mix.PrefetchStates {
 		return false
 	}
 	n := s.predicted(c, s.best)
@@ -135,14 +129,14 @@ func (s *search) surelyLacks(c *candidate) bool {
 // around lists the mixes near one: those one change away, a number up or down, or one up
 // and another down, which trades one saving for another; and those that treat updates, or
 // what is on its way, otherwise.
-func (s *search) neighbours(m mix, stride int) []mix {
-	v := &neighbourhood{mix: m, of: m, stride: stride, most: s.most()}
-	for i := range v.numbers() {
+func (s *search) neighbours(m strategy.Mix, stride int) []strategy.Mix {
+	v := &neighbourhood{Mix: m, of: m, stride: stride, most: s.b.facts().Most()}
+	for i := range v.Numbers() {
 		for _, by := range []int{-stride, stride} {
 			v.change(i, by)
 			v.add()
 		}
-		for j := range v.numbers() {
+		for j := range v.Numbers() {
 			if i != j {
 				v.change(i, -stride)
 				v.change(j, stride)
@@ -150,8 +144,8 @@ func (s *search) neighbours(m mix, stride int) []mix {
 			}
 		}
 	}
-	if m.offloadedActivations < v.most[3] {
-		v.offloadedActivations = v.most[3] // what more is kept waits there too
+	if m.OffloadedActivations < v.most[3] {
+		v.OffloadedActivations = v.most[3] // what more is kept waits there too
 		v.change(2, -stride)
 		v.add()
 	}
@@ -162,25 +156,25 @@ func (s *search) neighbours(m mix, stride int) []mix {
 
 // vicinity is the mixes near one: those kept so far, and the one that is being changed.
 type neighbourhood struct {
-	mix
-	of     mix
+	strategy.Mix
+	of     strategy.Mix
 	stride int
 	most   [6]int
-	list   []mix
+	list   []strategy.Mix
 }
 
 // change moves a number of the mix within its range.
 func (v *neighbourhood) change(i, by int) {
-	n := v.numbers()[i]
+	n := v.Numbers()[i]
 	*n = min(max(*n+by, 0), v.most[i])
 }
 
 // keep adds the mix as it is now, and begins anew.
 func (v *neighbourhood) add() {
-	if v.mix != v.of {
-		v.list = append(v.list, v.mix)
+	if v.Mix != v.of {
+		v.list = append(v.list, v.Mix)
 	}
-	v.mix = v.of
+	v.Mix = v.of
 }
 
 // mostRear is how many slabs at most the device updates because their gradients come last.
@@ -189,19 +183,19 @@ const mostRear = 3
 // otherUpdates has others update what is trained, or at another time. What the device
 // updates instead of the host had better be there in time.
 func (s *search) otherUpdates(v *neighbourhood) {
-	if v.of.updatedByCPU > 0 && v.of.prefetchStates == 0 {
+	if v.of.UpdatedByCPU > 0 && v.of.PrefetchStates == 0 {
 		v.change(5, -v.stride)
-		v.prefetchStates = 1
+		v.PrefetchStates = 1
 		v.add()
 	}
-	for rear := 0; s.persists() && v.of.updatedByCPU > 0 && rear <= min(mostRear, v.most[5]); rear++ {
-		for _, ahead := range []int{v.of.prefetchStates, s.mostAhead()} {
-			v.firstOnDevice, v.prefetchStates = rear, ahead
+	for rear := 0; s.persists() && v.of.UpdatedByCPU > 0 && rear <= min(mostRear, v.most[5]); rear++ {
+		for _, ahead := range []int{v.of.PrefetchStates, s.mostAhead()} {
+			v.FirstOnDevice, v.PrefetchStates = rear, ahead
 			v.add()
 		}
 	}
-	if s.b.delayable() && v.of.offloaded > 0 {
-		v.delayed = !v.delayed
+	if s.b.delayable() && v.of.OffloadedState > 0 {
+		v.DelayedUpdates = !v.DelayedUpdates
 		v.add()
 	}
 }
@@ -210,11 +204,11 @@ func (s *search) otherUpdates(v *neighbourhood) {
 func (s *search) otherReach(v *neighbourhood) {
 	for _, by := range []int{-1, 1} {
 		for _, give := range []int{0, by * v.stride} {
-			v.prefetch = min(max(v.prefetch+by, 1), 4)
+			v.Prefetch = min(max(v.Prefetch+by, 1), 4)
 			v.change(0, give)
 			v.add()
 			if s.b.training() && (give == 0 || s.persists()) {
-				v.prefetchStates = s.aheadBy(v.prefetchStates, by)
+				v.PrefetchStates = s.aheadBy(v.PrefetchStates, by)
 				v.change(2, give)
 				v.add()
 			}
@@ -232,25 +226,4 @@ func (s *search) mostAhead() int { return max(s.b.mostPieces()+1, 2) }
 func (s *search) aheadBy(ahead, steps int) int {
 	list := []int{0, 1, 2, s.mostAhead()}
 	return list[min(max(slices.Index(list, ahead)+steps, 0), len(list)-1)]
-}
-
-// numbers are those of a mix that say how many.
-func (m *mix) numbers() [6]*int {
-	return [6]*int{&m.streamed, &m.offloaded, &m.recompute, &m.offloadedActivations, &m.onDisk, &m.updatedByCPU}
-}
-
-// most that each number can be.
-func (s *search) most() [6]int {
-	blocks, slabs := len(s.b.model.Blocks), len(s.b.slabs.list)
-	most := [6]int{slabs, slabs, s.b.recomputes(), blocks, slabs, slabs}
-	if !s.b.training() {
-		most[1], most[2], most[3] = 0, 0, 0
-	}
-	if s.b.site.Disk.Budget == 0 {
-		most[4] = 0
-	}
-	if !s.b.cpuUpdatesTimed() {
-		most[5] = 0
-	}
-	return most
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"spillway/planner/strategy"
 )
 
 // find finds the best choice: of a model that is not deep at once, else from coarse to
@@ -78,45 +79,35 @@ func (s *search) followSmallest(coarse *search, like likeness) (err error) {
 
 // ranked are the best candidates of each way, the fastest first.
 func (s *search) ranked() []*candidate {
-	of := map[way]*candidate{}
+	of := map[strategy.Parallelism]*candidate{}
 	for _, c := range s.made {
-		if had := of[c.mix.way]; c.fits && !c.bound && (had == nil || better(c, had)) {
-			of[c.mix.way] = c
+		if had := of[c.mix.Parallelism]; c.fits && !c.bound && (had == nil || better(c, had)) {
+			of[c.mix.Parallelism] = c
 		}
 	}
 	return slices.SortedFunc(maps.Values(of), func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(a.mix.way, b.mix.way))
+		return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(slices.Index(strategy.Parallelisms, a.mix.Parallelism), slices.Index(strategy.Parallelisms, b.mix.Parallelism)))
 	})
 }
 
 // like is the mix of a candidate of a coarser field, which from now on means the choice
 // that is like the candidate's.
-func (s *search) like(c *candidate, coarse *search, l likeness) mix {
+func (s *search) like(c *candidate, coarse *search, l likeness) strategy.Mix {
 	m, choice := coarse.enlarged(c.mix, s.b), l.choice(c.choice, s.b)
-	m.streamed, m.offloaded, m.onDisk, m.updatedByCPU = count(choice.Streamed), count(choice.OffloadedState), count(choice.OnDisk), count(choice.UpdatedByCPU)
-	if m.updatedByCPU > 0 && choice.cpuUpdatesAll() {
-		m.updatedByCPU = len(choice.UpdatedByCPU)
+	m.Streamed, m.OffloadedState, m.OnDisk, m.UpdatedByCPU = strategy.Count(choice.Streamed), strategy.Count(choice.OffloadedState), strategy.Count(choice.OnDisk), strategy.Count(choice.UpdatedByCPU)
+	if m.UpdatedByCPU > 0 && choice.CPUUpdatesAll() {
+		m.UpdatedByCPU = len(choice.UpdatedByCPU)
 	}
 	s.given[m] = choice
 	return m
 }
 
-// hostsAll says whether the host updates all it can.
-func (c Choice) cpuUpdatesAll() bool {
-	for k := range c.UpdatedByCPU {
-		if c.OffloadedState[k] && !c.OnDisk[k] && !c.UpdatedByCPU[k] {
-			return false
-		}
-	}
-	return true
-}
-
 // enlarged is a mix of this search for a deeper model.
-func (s *search) enlarged(m mix, b *blueprint) mix {
-	for _, n := range []*int{&m.streamed, &m.offloaded, &m.onDisk, &m.updatedByCPU} {
+func (s *search) enlarged(m strategy.Mix, b *blueprint) strategy.Mix {
+	for _, n := range []*int{&m.Streamed, &m.OffloadedState, &m.OnDisk, &m.UpdatedByCPU} {
 		*n = enlarge(*n, len(s.b.slabs.list), len(b.slabs.list))
 	}
-	for _, n := range []*int{&m.recompute, &m.offloadedActivations} {
+	for _, n := range []*int{&m.Recompute, &m.OffloadedActivations} {
 		*n = enlarge(*n, len(s.b.model.Blocks), len(b.model.Blocks))
 	}
 	return m
@@ -126,8 +117,8 @@ func (s *search) enlarged(m mix, b *blueprint) mix {
 func enlarge(n, of, more int) int { return (n*more + of/2) / of }
 
 // settle tries a mix, and where it does not fit, leaner ones, until one does.
-func (s *search) settle(m mix) error {
-	tried := []mix{m}
+func (s *search) settle(m strategy.Mix) error {
+	tried := []strategy.Mix{m}
 	for by := max(len(s.b.model.Blocks)/strideShare/2, 1); ; by *= 2 {
 		for _, m := range tried {
 			if _, err := s.step(m); err != nil {
@@ -142,12 +133,12 @@ func (s *search) settle(m mix) error {
 }
 
 // leanerBy lists mixes that save more: each number higher, then all of them.
-func (s *search) smallerBy(m mix, by int) (list []mix) {
+func (s *search) smallerBy(m strategy.Mix, by int) (list []strategy.Mix) {
 	all := m
-	for i, most := range s.most() {
+	for i, most := range s.b.facts().Most() {
 		one := m
-		for _, n := range []*mix{&one, &all} {
-			at := n.numbers()[i]
+		for _, n := range []*strategy.Mix{&one, &all} {
+			at := n.Numbers()[i]
 			*at = min(*at+by, most)
 		}
 		list = append(list, one)
@@ -166,6 +157,6 @@ func (s *search) learn(coarse *search) {
 			rough.mix, rough.choice, rough.exact, rough.extrapolated = m, s.choice(m), false, true
 			c = &rough
 		}
-		s.tried = append(s.tried, attempt{family{0, func(int) mix { return m }}, c})
+		s.tried = append(s.tried, attempt{strategy.Line{Size: 0, Mix: func(int) strategy.Mix { return m }}, c})
 	}
 }

@@ -4,20 +4,23 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 )
 
 // emit writes the plan of a choice: homes, then the steps of one iteration.
-func (b *blueprint) emit(c Choice) (*plan.Plan, error) {
+func (b *blueprint) emit(c strategy.Choice) (*plan.Plan, error) {
 	d, err := b.draft(c)
 	if err != nil {
 		return nil, err
 	}
-	d.packed()
-	return d.finish(), nil
+	d.Pack()
+	d.Finish()
+	return d.plan, nil
 }
 
 // draft writes the plan of a choice but for the places of its buffers.
-func (b *blueprint) draft(c Choice) (*draft, error) {
+func (b *blueprint) draft(c strategy.Choice) (*draft, error) {
 	c = b.allowed(c)
 	e := &emitter{b: b, c: c, programs: map[*laidProgram]int{}, carry: b.newBorders(), grad: b.newBorders(), saved: b.newBorders()}
 	e.start()
@@ -65,9 +68,9 @@ func (b *blueprint) takeSpare() ([]plan.Buffer, []plan.Instruction) {
 }
 
 // allowed is a choice without what cannot be here.
-func (b *blueprint) allowed(c Choice) Choice {
+func (b *blueprint) allowed(c strategy.Choice) strategy.Choice {
 	c.BreadthFirst = b.vertical(c)
-	c.DelayedUpdates = c.DelayedUpdates && b.delayable() && count(c.OnDisk) == 0
+	c.DelayedUpdates = c.DelayedUpdates && b.delayable() && strategy.Count(c.OnDisk) == 0
 	if !b.cpuCanUpdate() {
 		c.UpdatedByCPU = nil
 	}
@@ -76,14 +79,14 @@ func (b *blueprint) allowed(c Choice) Choice {
 
 // vertical says whether all micro-batches pass a block before the next: where the
 // choice says so, and where only that order sums a gradient block by block.
-func (b *blueprint) vertical(c Choice) bool {
+func (b *blueprint) vertical(c strategy.Choice) bool {
 	return c.BreadthFirst || b.training() && !c.Pipeline && b.entangledSlabs
 }
 
 // emitter writes one plan. Buffers get their offsets at the end.
 type emitter struct {
 	b           *blueprint
-	c           Choice
+	c           strategy.Choice
 	p           *plan.Plan
 	programs    map[*laidProgram]int
 	uses        []use // of the iteration, in order
@@ -153,21 +156,21 @@ func (e *emitter) start() {
 	e.p = &plan.Plan{Version: plan.Version, Model: b.model.Name, Task: string(b.model.Config.Task),
 		MicroBatchSize: b.model.Config.MicroBatchSize, Seq: b.model.Config.Seq, MicroBatches: b.goal.MicroBatches,
 		Slabs: append([]plan.Slab(nil), b.slabs.list...), Batch: b.parts, Consts: b.consts}
-	for d := range e.c.devices() {
+	for d := range e.c.DeviceCount() {
 		name := b.site.deviceName(d)
 		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.site.budget(d)})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: name, Tier: plan.OnDevice, Device: d})
 	}
 	e.host = len(e.p.Arenas)
 	e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: "host", Tier: b.site.hostTier()})
-	if e.cpu = -1; e.b.training() && e.c.slabsUpdatedByCPU() > 0 {
+	if e.cpu = -1; e.b.training() && e.c.CPUUpdates() > 0 {
 		e.cpu = len(e.p.Devices)
-		e.p.Devices = append(e.p.Devices, plan.Device{Name: HostName})
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: plan.HostName})
 	}
-	if e.disk = -1; count(e.c.OnDisk) > 0 {
+	if e.disk = -1; strategy.Count(e.c.OnDisk) > 0 {
 		e.disk = len(e.p.Devices)
-		e.p.Devices = append(e.p.Devices, plan.Device{Name: DiskName, Budget: b.site.Disk.Budget})
-		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: DiskName, Tier: plan.OnDisk, Device: e.disk})
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: plan.DiskName, Budget: b.site.Disk.Budget})
+		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: plan.DiskName, Tier: plan.OnDisk, Device: e.disk})
 	}
 	e.p.Optimizer = b.optimizer
 }
@@ -184,7 +187,7 @@ func (e *emitter) home(name string, class plan.Class, arena int, bytes int64) in
 
 func (e *emitter) count(class plan.Class, arena int, bytes int64) {
 	at := &e.p.Arenas[arena].Bytes
-	*at = alignUp(*at, e.b.site.Alignment) + bytes
+	*at = pass.AlignUp(*at, e.b.site.Alignment) + bytes
 	if arena >= e.host && !e.cpuUpdating && (class == plan.Master || class == plan.State) {
 		e.state.add(bytes, arena > e.host)
 	}

@@ -10,6 +10,8 @@ import (
 	"spillway/graph"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -68,10 +70,10 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 	slabs, blocks := len(b.slabs.list), len(model.Blocks)
 	for streamed := range slabs + 1 {
 		for offloaded := range slabs + 1 {
-			for recompute := range b.recomputes() + 1 {
+			for recompute := range b.facts().AllRecomputed() + 1 {
 				for spilled := range blocks + 1 {
 					for _, look := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
-						c := &candidate{choice: s.choice(mix{streamed: streamed, offloaded: offloaded, recompute: recompute, offloadedActivations: spilled, prefetch: look[0], prefetchStates: look[1]})}
+						c := &candidate{choice: s.choice(strategy.Mix{Streamed: streamed, OffloadedState: offloaded, Recompute: recompute, OffloadedActivations: spilled, Prefetch: look[0], PrefetchStates: look[1]})}
 						c.seconds, c.device = forecastOf(t, b, c.choice)
 						all = append(all, c)
 					}
@@ -82,13 +84,13 @@ func everything(t *testing.T, model *spec.Model, goal Goal, site Site) (all []*c
 	return all
 }
 
-func forecastOf(t *testing.T, b *blueprint, c Choice) (float64, int64) {
+func forecastOf(t *testing.T, b *blueprint, c strategy.Choice) (float64, int64) {
 	t.Helper()
 	p, err := b.emit(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	f, err := forecast(p, b.site)
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,12 @@
 package planner
 
+import "spillway/planner/strategy"
+
 // firstThatMay is the index of the first choice of a family whose homes fit, given
 // the last, whose homes do.
-func (s *search) firstThatMay(f family, last *candidate) (int, error) {
-	return firstOf(0, f.size, s.lack(last.demand), func(i int) (int64, error) {
-		c, err := s.estimate(f.mix(i))
+func (s *search) firstThatMay(f strategy.Line, last *candidate) (int, error) {
+	return firstOf(0, f.Size, s.lack(last.demand), func(i int) (int64, error) {
+		c, err := s.estimate(f.Mix(i))
 		if err != nil {
 			return 0, err
 		}
@@ -15,8 +17,8 @@ func (s *search) firstThatMay(f family, last *candidate) (int, error) {
 // firstThatFits finds the first choice of a family, from an index on, that fits,
 // given the last, which does. What plans take beyond their homes differs little from
 // one to the next, so it is guessed from the nearest that was written.
-func (s *search) firstThatFits(f family, lo int, last *candidate) (*candidate, error) {
-	hi, found, near := f.size, last, last
+func (s *search) firstThatFits(f strategy.Line, lo int, last *candidate) (*candidate, error) {
+	hi, found, near := f.Size, last, last
 	for tries := 0; lo < hi; tries++ {
 		at, err := s.guess(f, lo, hi, near)
 		if err != nil {
@@ -25,7 +27,7 @@ func (s *search) firstThatFits(f family, lo int, last *candidate) (*candidate, e
 		if tries > 2 {
 			at = (lo + hi) / 2
 		}
-		if near, err = s.estimate(f.mix(at)); err != nil {
+		if near, err = s.estimate(f.Mix(at)); err != nil {
 			return nil, err
 		}
 		if err := s.fit(near); err != nil {
@@ -42,9 +44,9 @@ func (s *search) firstThatFits(f family, lo int, last *candidate) (*candidate, e
 
 // guess is the first index below hi that fits if it takes as much beyond its homes as
 // a candidate that was written.
-func (s *search) guess(f family, lo, hi int, near *candidate) (int, error) {
+func (s *search) guess(f strategy.Line, lo, hi int, near *candidate) (int, error) {
 	lack := func(i int) (int64, error) {
-		c, err := s.estimate(f.mix(i))
+		c, err := s.estimate(f.Mix(i))
 		if err != nil {
 			return 0, err
 		}

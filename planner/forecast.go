@@ -12,8 +12,34 @@ import (
 	"spillway/trace"
 )
 
-// forecast carries the plan, whose lanes are ordered, out on virtual devices and
-// reports what an iteration among many took.
+// captureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
+// iterations are captured as a graph: where the device can and that is no slower. It returns
+// the plan that is to be taken.
+func captureIfFaster(p *plan.Plan, site Site) (*plan.Plan, *plan.Forecast, error) {
+	if !capturable(p, site) {
+		f, err := forecast(p, site)
+		return p, f, err
+	}
+	captured := p.Capture()
+	f, err := forecast(captured, site)
+	if err != nil || !carriesOver(p) {
+		return captured, f, err
+	}
+	overlapped, err := forecast(p, site)
+	if err == nil && overlapped.StepSeconds < f.StepSeconds {
+		return p, overlapped, nil
+	}
+	return captured, f, err
+}
+
+// capturable says whether iterations of a plan can be captured on the device of a site: one
+// that captures graphs, or that launches kernels apart from running them.
+func capturable(p *plan.Plan, site Site) bool {
+	_, captures := site.Kernels.(device.GraphCapturer)
+	return (captures || site.Rates.Kernel > 0) && p.CanCapture()
+}
+
+// forecast runs a plan on virtual devices and reports what an iteration among many took.
 func forecast(p *plan.Plan, site Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {
@@ -64,29 +90,16 @@ type simulation struct {
 
 func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
-	devices, oneByOne := make([]device.Device, len(p.Devices)), !executor.CanCapture(len(p.Devices), launches(p))
+	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
 		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
-		s.devices[d].NoScratch, s.devices[d].OneByOne = true, oneByOne
+		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
 		devices[d] = s.devices[d]
 	}
 	s.share(p, site)
 	var err error
 	s.executor, err = executor.New(p, devices)
 	return s, err
-}
-
-// handed is how many kernels and copies an iteration hands over.
-func launches(p *plan.Plan) (n int64) {
-	for i := range p.Instructions {
-		switch s := &p.Instructions[i]; s.Verb {
-		case plan.Run:
-			n += int64(len(p.Programs[s.Program].Graph.Nodes))
-		case plan.Move, plan.Update:
-			n++
-		}
-	}
-	return n
 }
 
 // share lets the host's processor, where it has a part in the plan, and the devices share
@@ -96,8 +109,8 @@ func (s *simulation) share(p *plan.Plan, site Site) {
 	var others []*sim.Virtual
 	for d, v := range s.devices {
 		switch p.Devices[d].Name {
-		case DiskName:
-		case HostName:
+		case plan.DiskName:
+		case plan.HostName:
 			host = v
 		default:
 			others = append(others, v)
@@ -159,9 +172,9 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 		for lane, busy := range lanes {
 			resource := resources[plan.Lane(lane)]
 			switch p.Devices[d].Name {
-			case DiskName:
+			case plan.DiskName:
 				resource = diskResources[plan.Lane(lane)]
-			case HostName:
+			case plan.HostName:
 				resource = hostResource
 			}
 			if busy == 0 && len(f.Busy) >= len(resources) {
@@ -186,10 +199,10 @@ var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk w
 
 // ratesOf a device of a plan. For a disk, what it takes in is written.
 func (s Site) ratesOf(d plan.Device) sim.Rates {
-	if d.Name == DiskName {
+	if d.Name == plan.DiskName {
 		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
 	}
-	if d.Name == HostName && s.CPU.Memory > 0 {
+	if d.Name == plan.HostName && s.CPU.Memory > 0 {
 		return s.CPU
 	}
 	return s.Rates

@@ -5,6 +5,7 @@ import (
 
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/strategy"
 )
 
 // glance is what can be said of a choice without writing its plan: the memory that its
@@ -15,7 +16,7 @@ type estimate struct {
 	seconds float64
 }
 
-func (b *blueprint) estimate(c Choice) (estimate, error) {
+func (b *blueprint) estimate(c strategy.Choice) (estimate, error) {
 	c = b.allowed(c)
 	e := &emitter{b: b, c: c, counting: true}
 	e.start()
@@ -45,11 +46,11 @@ func (b *blueprint) eachUpdate(s *plan.Slab, visit func(op.Call)) error {
 // costKey is equal for blocks that take the same time.
 type costKey struct {
 	jointKey
-	level         Level
+	level         strategy.Level
 	last, trained bool
 }
 
-func (b *blueprint) costKey(block int, level Level) costKey {
+func (b *blueprint) costKey(block int, level strategy.Level) costKey {
 	return costKey{jointKey{b.model.Blocks[block].Kind, block > b.trained}, level, block == len(b.model.Blocks)-1, block >= b.trained}
 }
 
@@ -59,7 +60,7 @@ type blockCost struct {
 	back  float64
 }
 
-func (b *blueprint) blockCost(block int, level Level) (cost blockCost, err error) {
+func (b *blueprint) blockCost(block int, level strategy.Level) (cost blockCost, err error) {
 	key := b.costKey(block, level)
 	if cost, ok := b.costs[key]; ok {
 		return cost, nil
@@ -84,7 +85,7 @@ func (b *blueprint) blockCost(block int, level Level) (cost blockCost, err error
 }
 
 // phaseSeconds is how long one of a block's programs takes.
-func (b *blueprint) phaseSeconds(block int, ph phase, level Level) (float64, error) {
+func (b *blueprint) phaseSeconds(block int, ph phase, level strategy.Level) (float64, error) {
 	var fresh []bool
 	switch {
 	case ph == forward:

@@ -11,6 +11,8 @@ import (
 	"spillway/graph"
 	"spillway/machine"
 	"spillway/optim"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -51,13 +53,13 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 }
 
 // randomMix is any mix of a way; without training only what makes sense then.
-func randomMix(r *rand.Rand, s *search, w way) mix {
+func randomMix(r *rand.Rand, s *search, w strategy.Parallelism) strategy.Mix {
 	slabs, blocks := len(s.b.slabs.list), len(s.b.model.Blocks)
-	m := mix{way: w, streamed: r.IntN(slabs + 1), prefetch: 1 + r.IntN(4)}
-	m.onDisk = r.IntN(slabs+1) * r.IntN(2)
+	m := strategy.Mix{Parallelism: w, Streamed: r.IntN(slabs + 1), Prefetch: 1 + r.IntN(4)}
+	m.OnDisk = r.IntN(slabs+1) * r.IntN(2)
 	if s.b.training() {
-		m.offloaded, m.recompute, m.offloadedActivations, m.prefetchStates = r.IntN(slabs+1), r.IntN(s.b.recomputes()+1), r.IntN(blocks+1), r.IntN(3)
-		m.delayed = r.IntN(2) == 0
+		m.OffloadedState, m.Recompute, m.OffloadedActivations, m.PrefetchStates = r.IntN(slabs+1), r.IntN(s.b.facts().AllRecomputed()+1), r.IntN(blocks+1), r.IntN(3)
+		m.DelayedUpdates = r.IntN(2) == 0
 	}
 	return m
 }
@@ -77,7 +79,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 		if s.b.training() && r.IntN(2) == 0 {
 			s.b.goal.Optimizer.Clip, s.b.optimizer.Clip = true, true
 		}
-		ways := s.sensible()
+		ways := s.parallelisms()
 		m := randomMix(r, s, ways[r.IntN(len(ways))])
 		c, err := s.estimate(m)
 		if err != nil {
@@ -89,16 +91,16 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 		}
 		for i, a := range p.Arenas {
 			if a.Bytes < c.arenas[i] {
-				t.Errorf("%d, %s: %d bytes of %s, at a glance %d", n, c.choice.title(), a.Bytes, a.Name, c.arenas[i])
+				t.Errorf("%d, %s: %d bytes of %s, at a glance %d", n, strategy.Title(c.choice), a.Bytes, a.Name, c.arenas[i])
 			}
 		}
-		order(p)
+		pass.Order(p)
 		f, err := forecast(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if f.StepSeconds < 0.999999*c.seconds {
-			t.Errorf("%d, %s: %g s, at a glance %g s", n, c.choice.title(), f.StepSeconds, c.seconds)
+			t.Errorf("%d, %s: %g s, at a glance %g s", n, strategy.Title(c.choice), f.StepSeconds, c.seconds)
 		}
 		if f.StepSeconds < 2*c.seconds {
 			near++

@@ -15,6 +15,7 @@ import (
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -31,8 +32,8 @@ type Goal struct {
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
 	// Insist is what the search has no choice about, Bounds what narrows it.
-	Constraints Constraints
-	Bounds      Bounds
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
 }
 
 // Optimizer is the part of one the planner must know.
@@ -84,12 +85,6 @@ type Disk struct {
 
 // room is the free space that bytes at rest take.
 func (d Disk) space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
-
-// DiskName is the name of the disk among a plan's devices.
-const DiskName = "disk"
-
-// HostName is the name of the host's processor among a plan's devices.
-const HostName = "host"
 
 // budget of the d-th of the devices.
 func (s Site) budget(d int) int64 {

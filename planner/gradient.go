@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 )
 
 // countGradients finds which slabs' gradients are complete after which use, and with
@@ -37,7 +38,7 @@ func (e *emitter) trained(u use) []int {
 	var list []int
 	for _, id := range e.b.model.Blocks[u.block].Params {
 		k := e.b.slabs.at[id].slab
-		if !e.b.model.Params[id].Frozen && indexOf(list, k) < 0 {
+		if !e.b.model.Params[id].Frozen && slices.Index(list, k) < 0 {
 			list = append(list, k)
 		}
 	}
@@ -107,7 +108,7 @@ func (b *blueprint) inSlab(block, k int) []bool {
 // moved to the first.
 func (e *emitter) squares(k int) error {
 	owner, block := e.owner[k], e.b.owner[k]
-	l, err := e.b.program(block, squares, SaveAll, e.b.inSlab(block, k))
+	l, err := e.b.program(block, squares, strategy.SaveAll, e.b.inSlab(block, k))
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (e *emitter) squares(k int) error {
 		into = plan.Binding{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(l.Graph.Outputs)))}
 	}
 	step := plan.Instruction{Verb: plan.Run, Device: owner, Lane: plan.Compute, Block: block, MicroBatch: -1, Program: e.programID(l), Bindings: []plan.Binding{
-		{Region: plan.InGrad, Index: indexOf(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
+		{Region: plan.InGrad, Index: slices.Index(e.b.slabs.of[block], k), Buffer: state.gradient}, into}}
 	if l.Frame > 0 {
 		scratch := e.buffer(e.p.Slabs[k].Name+" squares", plan.Workspace, owner, l.Frame)
 		step.Bindings = append(step.Bindings, plan.Binding{Region: plan.InFrame, Buffer: scratch})
@@ -167,10 +168,10 @@ func (e *emitter) fetchAhead() {
 	if e.updated < e.deferredTurns { // of others there are no gradients yet
 		end = e.deferredTurns
 	}
-	for ; e.fetched < end && e.fetched <= e.updated+e.c.PrefetchStates*e.c.devices(); e.fetched++ {
+	for ; e.fetched < end && e.fetched <= e.updated+e.c.PrefetchStates*e.c.DeviceCount(); e.fetched++ {
 		t := e.updateTurns[e.fetched]
 		e.fetchPiece(t)
-		if e.b.goal.Optimizer.Clip && !e.c.updatedByCPU(t.slab) {
+		if e.b.goal.Optimizer.Clip && !e.c.ByCPU(t.slab) {
 			e.fetchSlab(t.slab)
 		}
 	}
@@ -212,7 +213,7 @@ func (e *emitter) fetchSlab(k int) {
 // home and to the replicas: the states of its last pieces behind its weights where those
 // are held back.
 func (e *emitter) update(k int) {
-	if e.c.updatedByCPU(k) {
+	if e.c.ByCPU(k) {
 		e.cpuUpdate(k)
 		return
 	}
@@ -323,7 +324,7 @@ func (e *emitter) clippedUpdates() {
 		k := e.updateTurns[e.updated].slab
 		e.fetchAhead()
 		e.update(k)
-		if e.c.Streamed[k] && !e.c.updatedByCPU(k) {
+		if e.c.Streamed[k] && !e.c.ByCPU(k) {
 			e.on[e.owner[k]].slabs[k].weight = -1
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"spillway/executor"
 	"spillway/graph"
+	"spillway/planner/strategy"
 )
 
 // What handing kernels over takes is part of a forecast where an iteration has more of them
@@ -16,17 +16,17 @@ func TestForecastsHandOverWhatIsNotNoted(t *testing.T) {
 	rates.Kernel, rates.Launch = time.Microsecond, time.Millisecond
 	for _, layers := range []int{4, 400} {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, rates).itself())
-		p, err := s.b.emit(s.choice(mix{}))
+		p, err := s.b.emit(s.choice(strategy.Mix{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := forecast(p, s.b.site)
+		p, f, err := captureIfFaster(p, s.b.site)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := time.Duration(launches(p)) * rates.Launch
-		if waits := f.StepSeconds > 0.9*all.Seconds(); waits == executor.CanCapture(1, launches(p)) {
-			t.Errorf("%d kernels and copies, %v to hand over: foretold are %.3g s", launches(p), all, f.StepSeconds)
+		all := time.Duration(p.Launches()) * rates.Launch
+		if waits := f.StepSeconds > 0.9*all.Seconds(); waits == p.Captured {
+			t.Errorf("%d kernels and copies, %v to hand over: foretold are %.3g s", p.Launches(), all, f.StepSeconds)
 		}
 	}
 }

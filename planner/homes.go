@@ -10,7 +10,7 @@ import (
 // homes makes the buffers that keep their contents between iterations.
 func (e *emitter) homes() error {
 	b := e.b
-	e.on = make([]onDevice, e.c.devices())
+	e.on = make([]onDevice, e.c.DeviceCount())
 	for d := range e.on {
 		e.deviceHomes(d)
 	}
@@ -66,7 +66,7 @@ func (e *emitter) owners() []int {
 		}
 		return owner
 	}
-	if e.c.devices() == 1 {
+	if e.c.DeviceCount() == 1 {
 		return owner
 	}
 	order := make([]int, len(owner))
@@ -75,7 +75,7 @@ func (e *emitter) owners() []int {
 	}
 	weight := func(k int) int64 { return e.b.homeBytes[k] }
 	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
-	load := make([]int64, e.c.devices())
+	load := make([]int64, e.c.DeviceCount())
 	for _, k := range order {
 		least := 0
 		for d := range load {
@@ -119,7 +119,7 @@ func (e *emitter) pieceHomes(k int) error {
 	if err != nil {
 		return err
 	}
-	s.Pieces, e.cpuUpdating = nil, e.c.updatedByCPU(k)
+	s.Pieces, e.cpuUpdating = nil, e.c.ByCPU(k)
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.from, To: cut.to, Master: -1, State: -1}
 		if e.b.hasMaster(k) {
@@ -140,7 +140,7 @@ func (e *emitter) pieceHomes(k int) error {
 // pieceStep is how many elements of a slab are updated at once.
 func (e *emitter) pieceStep(k int) int64 {
 	switch {
-	case !e.c.OffloadedState[k] || e.c.updatedByCPU(k):
+	case !e.c.OffloadedState[k] || e.c.ByCPU(k):
 		return e.p.Slabs[k].Elements
 	case e.c.PieceElements > 0:
 		return e.c.PieceElements

@@ -5,6 +5,7 @@ import (
 
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 )
 
 // hostedAhead is how many slabs' gradients may wait on the host while it updates
@@ -89,16 +90,17 @@ func (e *emitter) cpuWeights(k int) int {
 	return id
 }
 
-// holdLanded lets what came to the host for an update live until that of some later
-// slab comes, or of the last, so that copies do not wait for the processor.
-func (e *emitter) holdLanded(spans []span) {
+// cpuUpdateHolds lets what came to the host for an update live until that of some later
+// slab comes, or of the last, so that copies do not wait for the CPU.
+func (e *emitter) cpuUpdateHolds() (holds []pass.Hold) {
 	for i, ids := range e.landed {
 		if later := min(i+cpuUpdatesAhead, len(e.landed)-1); later > i && len(e.landed[later]) > 0 {
 			for _, id := range ids {
-				spans[id].to = max(spans[id].to, spans[e.landed[later][0]].from)
+				holds = append(holds, pass.Hold{Buffer: id, Until: e.landed[later][0]})
 			}
 		}
 	}
+	return holds
 }
 
 // updateTime is how long the update of a slab takes.

@@ -17,7 +17,7 @@ func updatesBy(p *plan.Plan) (host, device int) {
 	for _, s := range p.Instructions {
 		switch {
 		case s.Verb != plan.Update:
-		case p.Devices[s.Device].Name == planner.HostName:
+		case p.Devices[s.Device].Name == plan.HostName:
 			host++
 		default:
 			device++
@@ -108,7 +108,7 @@ func TestInsistOnWhoUpdates(t *testing.T) {
 	whole, elsewhere, nothing := tiny.AdamW(1, false), tiny.AdamW(1, false), planner.Goal{MicroBatches: 1}
 	whole.Optimizer.Rule = optim.Adafactor
 	elsewhere.Constraints.State = plan.OnDevice
-	for says, goal := range map[string]planner.Goal{"whole params": whole, "to rest on device": elsewhere, "nothing is trained": nothing} {
+	for says, goal := range map[string]planner.Goal{"whole params": whole, "to be stored on device": elsewhere, "nothing is trained": nothing} {
 		goal.Constraints.Updates = planner.ByCPU
 		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

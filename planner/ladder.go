@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"spillway/dtype"
+	"spillway/planner/strategy"
 	"spillway/quant"
 )
 
@@ -13,7 +14,7 @@ type Setting struct {
 	Train               bool
 	MicroBatchSize, Seq int64
 	MicroBatches        int
-	Level               Level
+	Level               strategy.Level
 	OffloadState        bool // optimizer state rests on the host
 	OffloadActivations  bool // what waits for the backward waits on the host
 	StreamWeights       bool // weights rest on the host
@@ -114,15 +115,15 @@ var savingRules = []savingRule{
 		return s, ""
 	}},
 	{name: "checkpointing of cheap values", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, SaveMatmuls)
+		s.Level = max(s.Level, strategy.SaveMatmuls)
 		return s, ""
 	}},
 	{name: "checkpointing of all but attention", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, SaveAttention)
+		s.Level = max(s.Level, strategy.SaveAttention)
 		return s, ""
 	}},
 	{name: "full checkpointing", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = SaveNone
+		s.Level = strategy.SaveNone
 		return s, ""
 	}},
 	{name: "optimizer offload", training: true, apply: func(s Setting) (Setting, string) {
@@ -231,8 +232,8 @@ func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err er
 }
 
 // choose treats all slabs and blocks as the setting says.
-func (s Setting) choose() func(slabs, blocks int) Choice {
-	return func(slabs, blocks int) Choice {
+func (s Setting) choose() func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
 		c := Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
 		c.OffloadedActivations, c.OnDisk = allOf(s.OffloadActivations, blocks), allOf(s.UseDisk, slabs)
 		return c

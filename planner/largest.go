@@ -97,9 +97,9 @@ func (r Request) Shortfall() (*FitError, error) {
 // lookForAny is nil when some choice fits. A family fits if its leanest choice
 // does; the leanest families come last.
 func (s *search) lookForAny() error {
-	for _, w := range slices.Backward(s.ways()) {
-		for _, f := range slices.Backward(s.families(w)) {
-			c, err := s.estimate(f.mix(f.size))
+	for _, w := range slices.Backward(s.parallelisms()) {
+		for _, f := range slices.Backward(s.linesOf(w)) {
+			c, err := s.estimate(f.Mix(f.Size))
 			if err != nil {
 				return err
 			}

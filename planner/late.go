@@ -7,29 +7,15 @@ import "slices"
 // after every iteration, whole, so nothing is left undone beside it.
 func (b *blueprint) delayable() bool { return b.training() && b.goal.Optimizer.Clip }
 
-// withDelayed adds the lines in which state leaves the device once more, with updates in
-// the next iteration.
-func (b *blueprint) withDelayed(list []family) []family {
-	if !b.delayable() {
-		return list
-	}
-	for _, f := range list {
-		if f.mix(f.size).offloaded > 0 {
-			list = append(list, family{f.size, func(i int) mix { m := f.mix(i); m.delayed = true; return m }})
-		}
-	}
-	return list
-}
-
 // queueLate lists the updates that the iteration before has left, in the order in which
 // what they change is used.
 func (e *emitter) queueDeferred() {
 	for _, u := range e.uses {
 		for _, k := range e.b.slabs.of[u.block] {
-			if len(e.p.Slabs[k].Pieces) == 0 || !e.c.delayed(k) || e.owed[k] {
+			if len(e.p.Slabs[k].Pieces) == 0 || !e.c.Delayed(k) || e.owed[k] {
 				continue
 			}
-			if e.owed[k] = true; e.c.updatedByCPU(k) {
+			if e.owed[k] = true; e.c.ByCPU(k) {
 				e.deferredCPU = append(e.deferredCPU, k)
 			} else {
 				e.queueUpdate(k)
@@ -44,7 +30,7 @@ func (e *emitter) updateDeferred(u use) {
 	e.withDeferred(true, func() {
 		for _, k := range e.b.slabs.of[u.block] {
 			switch {
-			case e.c.updatedByCPU(k):
+			case e.c.ByCPU(k):
 				e.cpuUpdateDeferred(k)
 			case e.owed[k]:
 				e.update(k)
@@ -73,7 +59,7 @@ func (e *emitter) cpuUpdateDeferred(k int) {
 // takesOld says whether a device needs the weights of a slab as they are before a late
 // update: to make it, where there is no master.
 func (e *emitter) needsOldWeights(k, dev int) bool {
-	return e.owner[k] == dev && !e.c.updatedByCPU(k) && !e.b.hasMaster(k)
+	return e.owner[k] == dev && !e.c.ByCPU(k) && !e.b.hasMaster(k)
 }
 
 // lately has steps added as late ones, or not.

@@ -2,10 +2,12 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/spec"
 )
 
@@ -40,7 +42,7 @@ func (l *programLayout) lay(p *graph.Program, kernels Kernels, align int64) (pla
 		}
 		laid.Places[out.Value] = place
 	}
-	laid.Workspace = alignUp(placeInner(p, laid.Places, align), align)
+	laid.Workspace = pass.AlignUp(placeInner(p, laid.Places, align), align)
 	scratch, err := scratch(p, kernels)
 	laid.Frame = laid.Workspace + scratch
 	return laid, err
@@ -54,7 +56,7 @@ func (l *programLayout) input(in graph.Port) (plan.Place, error) {
 		return plan.Place{Region: plan.InGradOutput, Index: in.Index}, nil
 	case graph.Param:
 		at := l.slabs.at[l.block.Params[in.Index]]
-		return plan.Place{Region: plan.InWeight, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.slabs.list[at.slab].Params[at.index].Offset}, nil
+		return plan.Place{Region: plan.InWeight, Index: slices.Index(l.slabs.of[l.index], at.slab), Offset: l.slabs.list[at.slab].Params[at.index].Offset}, nil
 	case graph.GradParam:
 		return l.gradient(in)
 	case graph.Saved:
@@ -95,7 +97,7 @@ func (l *programLayout) gradient(port graph.Port) (plan.Place, error) {
 	if q.Frozen() {
 		return plan.Place{}, fmt.Errorf("param %s is frozen and has no gradient", q.Name)
 	}
-	return plan.Place{Region: plan.InGrad, Index: indexOf(l.slabs.of[l.index], at.slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
+	return plan.Place{Region: plan.InGrad, Index: slices.Index(l.slabs.of[l.index], at.slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
 }
 
 // constKey tells constants apart: equal names of different programs may differ.
@@ -125,25 +127,25 @@ func separate(p *graph.Program) *graph.Program {
 
 // placeInner packs the values without a place into the frame and returns its size.
 func placeInner(p *graph.Program, places []plan.Place, align int64) int64 {
-	spans := make([]*span, len(p.Types))
-	var all []*span
+	spans := make([]*pass.Span, len(p.Types))
+	var all []*pass.Span
 	for i, n := range p.Nodes {
 		for _, v := range n.Out {
 			if places[v].Region == "" {
-				spans[v] = &span{bytes: p.Types[v].Bytes(), from: i, to: i}
+				spans[v] = &pass.Span{Bytes: p.Types[v].Bytes(), From: i, To: i}
 				all = append(all, spans[v])
 			}
 		}
 		for _, v := range n.In {
 			if spans[v] != nil {
-				spans[v].to = i
+				spans[v].To = i
 			}
 		}
 	}
-	total := pack(all, align)
+	total := pass.Pack(all, align)
 	for v, s := range spans {
 		if s != nil {
-			places[v] = plan.Place{Region: plan.InFrame, Offset: s.offset}
+			places[v] = plan.Place{Region: plan.InFrame, Offset: s.Offset}
 		}
 	}
 	return total

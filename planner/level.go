@@ -6,19 +6,7 @@ import (
 	"spillway/autograd"
 	"spillway/graph"
 	"spillway/op"
-)
-
-// Level says how much of a block's forward is kept for its backward.
-type Level int
-
-// The levels, from most memory and least time on.
-const (
-	SaveAll       Level = iota // every value the gradient reads, unpacked weights excepted
-	SaveMatmuls                // outputs of products and attention; the cheap rest is recomputed
-	SaveAttention              // outputs of attention, which take much time for their size
-	SaveNone                   // only the block's input; its forward runs again
-
-	levelCount = iota
+	"spillway/planner/strategy"
 )
 
 // attentionShare is how much of the time of forward passes attention must take for its
@@ -26,7 +14,7 @@ const (
 const attentionShare = 0.03
 
 // findLevels lists the levels to choose from.
-func (b *blueprint) findLevels() []Level {
+func (b *blueprint) findLevels() []strategy.Level {
 	blocks := make([]float64, len(b.model.Kinds)) // of each kind
 	for _, block := range b.model.Blocks {
 		blocks[block.Kind]++
@@ -42,29 +30,26 @@ func (b *blueprint) findLevels() []Level {
 		}
 	}
 	if attention < attentionShare*all {
-		return []Level{SaveAll, SaveMatmuls, SaveNone}
+		return []strategy.Level{strategy.SaveAll, strategy.SaveMatmuls, strategy.SaveNone}
 	}
-	return []Level{SaveAll, SaveMatmuls, SaveAttention, SaveNone}
+	return []strategy.Level{strategy.SaveAll, strategy.SaveMatmuls, strategy.SaveAttention, strategy.SaveNone}
 }
-
-// recomputes is how many steps it takes to give up all that can be computed again.
-func (b *blueprint) recomputes() int { return (len(b.levels) - 1) * len(b.model.Blocks) }
 
 // levelAfter is that of block i after so many steps, each of which takes the next block
 // to its next level.
-func (b *blueprint) levelAfter(steps, i int) Level {
+func (b *blueprint) levelAfter(steps, i int) strategy.Level {
 	blocks := len(b.model.Blocks)
 	return b.levels[(steps+blocks-1-i)/blocks]
 }
 
 // keepSet is the values a level keeps.
-func savedValues(j *autograd.Joint, level Level) []graph.Value {
+func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 	switch level {
-	case SaveAll:
+	case strategy.SaveAll:
 		return savedAll(j)
-	case SaveMatmuls:
+	case strategy.SaveMatmuls:
 		return savedMatmuls(j)
-	case SaveAttention:
+	case strategy.SaveAttention:
 		return savedAttention(j)
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestLongSamplesKeepAttention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(p.Strategy, "attention of") != want {
+		if strings.Contains(p.Strategy, "(attention of") != want {
 			t.Errorf("samples of %d tokens: %s", seq, p.Strategy)
 		}
 	}

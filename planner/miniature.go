@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 )
 
 // field is what choices are tried on: the model itself, or where that is deep, a
@@ -99,15 +101,15 @@ func firstSlab(b *blueprint, block int) int {
 }
 
 // choices are one for the first, and the one like it for the second.
-func (f *scale) choices(c Choice) [2]Choice {
+func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
 	if f.whole() {
-		return [2]Choice{c}
+		return [2]strategy.Choice{c}
 	}
-	return [2]Choice{c, f.twice.choice(c, f.on[1])}
+	return [2]strategy.Choice{c, f.twice.choice(c, f.on[1])}
 }
 
 // choice for a deeper model, of which the blueprint is given.
-func (l likeness) choice(c Choice, b *blueprint) Choice {
+func (l likeness) choice(c strategy.Choice, b *blueprint) strategy.Choice {
 	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
 	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
 	if c.Split != nil {
@@ -153,7 +155,7 @@ func (f *scale) onLine(of [2]float64) float64 {
 
 // arenas of the model, going by those of the miniatures. Data parallel devices, which own
 // one slab or another, share what more periods take evenly.
-func (f *scale) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
+func (f *scale) arenas(of [2]*plan.Plan, c strategy.Choice) *plan.Plan {
 	if f.whole() {
 		return of[0]
 	}
@@ -176,7 +178,7 @@ func (f *scale) arenas(of [2]*plan.Plan, c Choice) *plan.Plan {
 }
 
 // glance is what can be said of a choice without writing its plan.
-func (f *scale) glance(c Choice) (estimate, error) {
+func (f *scale) glance(c strategy.Choice) (estimate, error) {
 	var of [2]estimate
 	choices := f.choices(c)
 	err := f.each(func(i int) (err error) {
@@ -198,11 +200,11 @@ type draftPair struct {
 }
 
 // draft writes the plans of a choice but for the places of buffers.
-func (f *scale) draft(c Choice) (*draftPair, error) {
+func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
 		if t.drafts[i], err = f.on[i].draft(choices[i]); err == nil {
-			t.plans[i] = t.drafts[i].p
+			t.plans[i] = t.drafts[i].plan
 		}
 		return err
 	})
@@ -211,7 +213,7 @@ func (f *scale) draft(c Choice) (*draftPair, error) {
 	}
 	for _, d := range t.drafts {
 		if d != nil {
-			t.steps += d.steps()
+			t.steps += len(d.plan.Instructions)
 		}
 	}
 	return t, nil
@@ -224,43 +226,48 @@ func (t *draftPair) all(do func(*draft)) *plan.Plan {
 		do(t.drafts[i])
 		return nil
 	})
-	return t.arenas(t.plans, t.drafts[0].c)
+	return t.arenas(t.plans, t.drafts[0].choice)
 }
 
 // least is what the plan takes at least: what is alive in its arenas at once.
-func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.least() }) }
+func (t *draftPair) least() *plan.Plan { return t.all(func(d *draft) { d.Least() }) }
 
 // packed is what it takes with a place for every buffer. Frees are left out, they take no
 // time.
-func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.packed() }) }
+func (t *draftPair) packed() *plan.Plan { return t.all(func(d *draft) { d.Pack() }) }
 
 // leaves says whether something leaves a device, and loosen lets it keep its bytes for a
 // while.
-func (t *draftPair) hasOutgoing() bool { return len(t.drafts[0].outgoing) > 0 }
+func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
 
-func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.delayReuse(loose) }) }
+func (t *draftPair) delayReuse(loose bool) { t.all(func(d *draft) { d.DelayReuse(loose) }) }
 
-// forecast of the packed plan; of miniatures only the seconds are the model's.
-func (t *draftPair) forecast() (*plan.Forecast, error) {
+// forecast of the packed plan, and whether its iterations are captured; of miniatures only
+// the seconds are the model's.
+func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	var of [2]*plan.Forecast
-	err := t.each(func(i int) (err error) {
-		order(t.plans[i])
-		of[i], err = forecast(t.plans[i], t.on[i].site)
+	var plans [2]*plan.Plan
+	err = t.each(func(i int) (err error) {
+		pass.Order(t.plans[i])
+		plans[i], of[i], err = captureIfFaster(t.plans[i], t.on[i].site)
 		return err
 	})
-	if err != nil || t.whole() {
-		return of[0], err
+	if err != nil {
+		return nil, false, err
 	}
-	f := *of[1]
-	f.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, f.StepSeconds})
-	return &f, nil
+	if t.whole() {
+		return of[0], plans[0].Captured, nil
+	}
+	extrapolated := *of[1]
+	extrapolated.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, of[1].StepSeconds})
+	return &extrapolated, false, nil
 }
 
 // drop gives the memory of the plans back, for those to come.
 func (t *draftPair) drop() {
 	for i, d := range t.drafts {
 		if d != nil {
-			t.on[i].spare = spareMemory{d.p.Buffers[:0], d.p.Instructions[:0]}
+			t.on[i].spare = spareMemory{d.plan.Buffers[:0], d.plan.Instructions[:0]}
 		}
 	}
 	t.drafts, t.plans = [2]*draft{}, [2]*plan.Plan{}

@@ -9,6 +9,7 @@ import (
 	"spillway/device/sim"
 	"spillway/graph"
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -36,10 +37,10 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 		}
 		small := newSearch(fields[0])
 		like := repeated.likeness(small.b, small.times, s.b, repeated.times)
-		ways := s.sensible()
+		ways := s.parallelisms()
 		m := randomMix(r, small, ways[r.IntN(len(ways))])
 		if s.b.training() {
-			m.updatedByCPU = r.IntN(m.offloaded + 1)
+			m.UpdatedByCPU = r.IntN(m.OffloadedState + 1)
 		}
 		rough := tried(t, small, m)
 		exact := tried(t, s, s.like(rough, small, like))
@@ -48,18 +49,18 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 			near = 0.25 // devices have whole blocks, and the first ones more of those that save memory
 		}
 		if off := math.Abs(rough.seconds/exact.seconds - 1); off > near {
-			t.Errorf("%d, %s: %g s by miniatures, %g s by itself", n, exact.choice.title(), rough.seconds, exact.seconds)
+			t.Errorf("%d, %s: %g s by miniatures, %g s by itself", n, strategy.Title(exact.choice), rough.seconds, exact.seconds)
 		}
 		for i, bytes := range exact.arenas {
 			if off := math.Abs(float64(rough.arenas[i]-bytes)) / float64(exact.arenas[0]+bytes); off > near {
-				t.Errorf("%d, %s: %d bytes of arena %d by miniatures, %d by itself", n, exact.choice.title(), rough.arenas[i], i, bytes)
+				t.Errorf("%d, %s: %d bytes of arena %d by miniatures, %d by itself", n, strategy.Title(exact.choice), rough.arenas[i], i, bytes)
 			}
 		}
 	}
 }
 
 // tried is a candidate with its plan written and forecast.
-func tried(t *testing.T, s *search, m mix) *candidate {
+func tried(t *testing.T, s *search, m strategy.Mix) *candidate {
 	t.Helper()
 	c, err := s.estimate(m)
 	if err != nil {
@@ -82,7 +83,7 @@ func TestMiniaturesFindWhatTheModelFinds(t *testing.T) {
 		var written [2]int
 		for i, look := range []func(*search) (*candidate, error){(*search).run, (*search).deepSearch} {
 			s := newSearch(deepBlueprint(t, 1, 2, graph.Train).itself())
-			standard, err := s.b.emit(s.choice(mix{}))
+			standard, err := s.b.emit(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +130,7 @@ func TestRepeats(t *testing.T) {
 // The forecast of a deep model is its plan carried out, as that of any other.
 func TestForecastOfDeepModels(t *testing.T) {
 	b := deepBlueprint(t, 1, 1, graph.Train)
-	standard, err := b.emit(newSearch(b.itself()).choice(mix{}))
+	standard, err := b.emit(newSearch(b.itself()).choice(strategy.Mix{}))
 	if err != nil {
 		t.Fatal(err)
 	}

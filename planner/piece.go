@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"spillway/plan"
+	"spillway/planner/pass"
 )
 
 // piece is a range of a slab's elements, what the states of it take, and what scratch
@@ -33,7 +34,7 @@ func (b *blueprint) pieceElements() int64 {
 			sum, n = sum+s.Elements, n+1
 		}
 	}
-	b.usualPiece = max(leastPiece, alignUp(sum/max(2*n, 1), b.site.Alignment))
+	b.usualPiece = max(leastPiece, pass.AlignUp(sum/max(2*n, 1), b.site.Alignment))
 	return b.usualPiece
 }
 
@@ -57,7 +58,7 @@ func (b *blueprint) cut(slab int, step int64) ([]piece, error) {
 	s := &b.slabs.list[slab]
 	var list []piece
 	for from := int64(0); from < s.Elements; {
-		to := min(from+alignUp(step, plan.StateBlockElements), s.Elements)
+		to := min(from+pass.AlignUp(step, plan.StateBlockElements), s.Elements)
 		if b.optimizer.Rule.WholeParam() {
 			to = wholeParams(s, from, to)
 		}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"spillway/autograd"
@@ -9,6 +10,8 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/shape"
 )
 
@@ -39,7 +42,7 @@ const (
 
 // program of a block. fresh tells, by param port, whose gradient is written for
 // the first time this iteration, or of squares, whose are summed.
-func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
+func (b *blueprint) program(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	key := b.programKey(block, ph, level, fresh)
 	if l, ok := b.programs[key]; ok {
 		return l, nil
@@ -57,19 +60,19 @@ func (b *blueprint) program(block int, ph phase, level Level, fresh []bool) (*la
 type programKey struct {
 	kind      int
 	phase     phase
-	level     Level
+	level     strategy.Level
 	fresh     string
 	inputGrad bool
 	layout    int
 }
 
-func (b *blueprint) programKey(block int, ph phase, level Level, fresh []bool) programKey {
+func (b *blueprint) programKey(block int, ph phase, level strategy.Level, fresh []bool) programKey {
 	return programKey{b.model.Blocks[block].Kind, ph, level, marks(fresh), block > b.trained, b.layouts[block]}
 }
 
 // marks are flags as a string; short for the usual, that all are equal.
 func marks(flags []bool) string {
-	switch n := count(flags); {
+	switch n := strategy.Count(flags); {
 	case n == 0:
 		return ""
 	case n == len(flags):
@@ -90,12 +93,12 @@ func (b *blueprint) offsetsOf(block int) string {
 	for _, id := range b.model.Blocks[block].Params {
 		at := b.slabs.at[id]
 		q := b.slabs.list[at.slab].Params[at.index]
-		fmt.Fprintf(&s, "%d:%d:%d ", indexOf(b.slabs.of[block], at.slab), q.Offset, q.Element)
+		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(b.slabs.of[block], at.slab), q.Offset, q.Element)
 	}
 	return s.String()
 }
 
-func (b *blueprint) makeProgram(block int, ph phase, level Level, fresh []bool) (*laidProgram, error) {
+func (b *blueprint) makeProgram(block int, ph phase, level strategy.Level, fresh []bool) (*laidProgram, error) {
 	lay := &programLayout{slabs: &b.slabs, block: b.model.Blocks[block], index: block, update: b.optimizer, parts: b.partAt, consts: b.constAt}
 	var g *graph.Program
 	var kept int64
@@ -141,7 +144,7 @@ func differentiated(j *autograd.Joint, ph phase, keep []graph.Value, accumulate 
 func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
 	at, bytes := map[int]int64{}, int64(0)
 	for i, v := range keep {
-		at[i] = alignUp(bytes, align)
+		at[i] = pass.AlignUp(bytes, align)
 		bytes = at[i] + j.Program.Type(v).Bytes()
 	}
 	return at, bytes

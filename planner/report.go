@@ -5,55 +5,13 @@ import (
 	"sort"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/units"
 )
 
-// title says what is special about a choice.
-func (c Choice) title() string {
-	name := wayOf(c).title(c.devices())
-	also := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); name == "standard" {
-			name = text
-		} else {
-			name += ", " + text
-		}
-	}
-	switch streamed := count(c.Streamed); {
-	case streamed > 0:
-		also("cpu offload, window %d, %d of %d slabs streamed", c.Prefetch, streamed, len(c.Streamed))
-	case count(c.OffloadedState) > 0:
-		also("optimizer offload, %d of %d slabs", count(c.OffloadedState), len(c.OffloadedState))
-	}
-	if n := c.slabsUpdatedByCPU(); n > 0 {
-		also("%d of %d slabs updated by the host", n, len(c.UpdatedByCPU))
-	}
-	if n := c.delayedSlabs(); n > 0 {
-		also("%d of %d slabs updated in the next iteration", n, len(c.OffloadedState))
-	}
-	if n := count(c.OnDisk); n > 0 {
-		also("%d of %d slabs on disk", n, len(c.OnDisk))
-	}
-	var of [levelCount]int
-	for _, l := range c.Level {
-		of[l]++
-	}
-	if n := of[SaveAttention] + of[SaveNone]; n > 0 {
-		also("checkpointing %d of %d blocks", n, len(c.Level))
-	} else if of[SaveMatmuls] > 0 {
-		also("checkpointing cheap values of %d of %d blocks", of[SaveMatmuls], len(c.Level))
-	}
-	if of[SaveAttention] > 0 {
-		also("attention of %d kept", of[SaveAttention])
-	}
-	if n := count(c.OffloadedActivations); n > 0 {
-		also("activations of %d of %d blocks on the host", n, len(c.OffloadedActivations))
-	}
-	return name
-}
-
 // reason says in one line why the plan is what it is.
 func (s *search) reason(best *candidate) string {
-	if s.b.goal.Constraints.any() {
+	if s.b.goal.Constraints.Any() {
 		return "the fastest of what was insisted on"
 	}
 	standard := s.tried[0].candidate
@@ -77,8 +35,8 @@ func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 	of := map[string]attempt{}
 	var sorts []string
 	for _, a := range s.tried {
-		name := a.choice.strategySort()
-		if a.choice.title() == best.choice.title() {
+		name := strategy.Group(a.choice)
+		if strategy.Title(a.choice) == strategy.Title(best.choice) {
 			continue // the same, or as good as
 		}
 		if had, ok := of[name]; !ok {
@@ -116,11 +74,11 @@ func (s *search) reported(a attempt, until int) (*candidate, error) {
 	if err := s.fit(c); err != nil || !c.fits {
 		return c, err
 	}
-	first, err := s.firstThatMay(a.family, c)
+	first, err := s.firstThatMay(a.Line, c)
 	if err != nil {
 		return nil, err
 	}
-	if c, err = s.firstThatFits(a.family, first, c); err != nil || !c.bound {
+	if c, err = s.firstThatFits(a.Line, first, c); err != nil || !c.bound {
 		return c, err
 	}
 	return c, s.simulate(c)
@@ -141,26 +99,8 @@ func preferred(a, b *candidate) bool {
 	return a.lacks() < b.lacks()
 }
 
-// sort is the kind of strategy, without numbers.
-func (c Choice) strategySort() string {
-	name := wayOf(c).title(c.devices())
-	switch {
-	case count(c.OnDisk) > 0:
-		name += ", disk offload"
-	case count(c.Streamed) > 0:
-		name += ", cpu offload"
-	case count(c.OffloadedState) > 0:
-		name += ", optimizer offload"
-	case count(c.OffloadedActivations) > 0:
-		name += ", activation offload"
-	case c.Level[0] != SaveAll:
-		name += ", checkpointing"
-	}
-	return name
-}
-
 func (s *search) option(c, best *candidate) plan.Alternative {
-	o := plan.Alternative{Strategy: c.choice.title(), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
+	o := plan.Alternative{Strategy: strategy.Title(c.choice), Strategies: strategy.Names(c.choice), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
 	switch {
 	case c.fits && c.bound:
 		o.LowerBound = true

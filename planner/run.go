@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 )
 
 // run emits one run of a block's program.
 func (e *emitter) run(u use, micro int) error {
-	level, fresh := SaveAll, []bool(nil)
+	level, fresh := strategy.SaveAll, []bool(nil)
 	if u.phase == forward || u.phase == backward {
 		level = e.c.Level[u.block]
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -24,14 +26,18 @@ func Make(m *spec.Model, g Goal, site Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	order(p)
+	pass.Order(p)
+	if best.captured && p.CanCapture() {
+		p = p.Capture()
+	}
 	if err := g.Constraints.SatisfiedBy(m, p); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
 	if p.Rejected, err = s.rejected(best); err != nil {
 		return nil, err
 	}
-	p.Forecast, p.Strategy, p.Reason = best.forecast, best.choice.title(), s.reason(best)
+	p.Strategy, p.Strategies, p.Reason = strategy.Title(best.choice), strategy.Names(best.choice), s.reason(best)
+	p.Forecast = best.forecast
 	return p, plan.Verify(p)
 }
 
@@ -41,10 +47,10 @@ type search struct {
 	*scale
 	b        *blueprint // that choices are made for
 	tried    []attempt  // in order
-	made     map[mix]*candidate
-	given    map[mix]Choice // where a mix does not say it all
-	smallest *candidate     // the one that takes least of the device
-	best     *candidate     // the fastest so far
+	made     map[strategy.Mix]*candidate
+	given    map[strategy.Mix]strategy.Choice // where a mix does not say it all
+	smallest *candidate                       // the one that takes least of the device
+	best     *candidate                       // the fastest so far
 
 	written   int        // steps of all plans written so far: the work of the search
 	last      *candidate // the one whose plan was written last
@@ -53,13 +59,13 @@ type search struct {
 }
 
 func newSearch(f *scale) *search {
-	return &search{scale: f, b: f.on[0], made: map[mix]*candidate{}, given: map[mix]Choice{}}
+	return &search{scale: f, b: f.on[0], made: map[strategy.Mix]*candidate{}, given: map[strategy.Mix]strategy.Choice{}}
 }
 
 // attempt is a family and what came of it: the first that fits, or its leanest where
 // none does or none can be better than the best.
 type attempt struct {
-	family
+	strategy.Line
 	*candidate
 }
 
@@ -74,8 +80,8 @@ const reportBudget = 20_000
 // candidate is a choice and what its plan takes. The plan itself is not kept: there
 // may be hundreds, and it is quickly made again.
 type candidate struct {
-	mix    mix
-	choice Choice
+	mix    strategy.Mix
+	choice strategy.Choice
 	// written: the plan was, and needed is what is alive at once. Else it is what the
 	// homes take. exact: needed is what the packed plan takes.
 	written, exact bool
@@ -90,11 +96,12 @@ type candidate struct {
 	// bound: seconds is only what products or transfers alone take.
 	bound    bool
 	forecast *plan.Forecast
+	captured bool // iterations are captured as a graph
 }
 
 // run searches all families, then climbs from the best.
 func (s *search) run() (*candidate, error) {
-	for _, f := range s.lines() {
+	for _, f := range s.allLines() {
 		if s.best != nil && s.written > searchBudget {
 			break // something fits, and that must do
 		}
@@ -113,10 +120,10 @@ func (s *search) run() (*candidate, error) {
 
 // lines are the families of all ways. Those come first in which everything stays: where
 // one fits, it is seldom beaten, and the others are given up at a glance.
-func (s *search) lines() (list []family) {
-	var rest []family
-	for _, w := range s.ways() {
-		of := s.families(w)
+func (s *search) allLines() (list []strategy.Line) {
+	var rest []strategy.Line
+	for _, w := range s.parallelisms() {
+		of := s.linesOf(w)
 		stay := min(2, len(of)) // everything kept, and some recomputed
 		list, rest = append(list, of[:stay]...), append(rest, of[stay:]...)
 	}
@@ -136,8 +143,8 @@ func (s *search) findSmallest() error {
 }
 
 // try forecasts what comes of a family.
-func (s *search) try(f family) error {
-	lean, err := s.estimate(f.mix(f.size))
+func (s *search) try(f strategy.Line) error {
+	lean, err := s.estimate(f.Mix(f.Size))
 	if err != nil {
 		return err
 	}
@@ -152,16 +159,16 @@ func (s *search) try(f family) error {
 // outcome is the first choice of a family that fits, or its leanest, where none does or
 // none can be better than the best so far. The standard plan is always weighed: reports
 // compare with it.
-func (s *search) outcome(f family, lean *candidate) (*candidate, error) {
+func (s *search) outcome(f strategy.Line, lean *candidate) (*candidate, error) {
 	first, may, err := s.mayWin(f, lean)
-	if err != nil || !may && f.size > 0 && s.written+s.b.usualSize.steps >= reportBudget {
+	if err != nil || !may && f.Size > 0 && s.written+s.b.usualSize.steps >= reportBudget {
 		return lean, err
 	}
 	if err := s.fit(lean); err != nil {
 		return lean, err
 	}
 	switch {
-	case f.size == 0:
+	case f.Size == 0:
 		return lean, s.measureExactly(lean)
 	case !may || !lean.fits:
 		return lean, nil
@@ -171,14 +178,14 @@ func (s *search) outcome(f family, lean *candidate) (*candidate, error) {
 
 // mayWin says whether some choice of a family may fit and be better than the best so
 // far, and which is the first that may fit.
-func (s *search) mayWin(f family, lean *candidate) (first int, may bool, err error) {
+func (s *search) mayWin(f strategy.Line, lean *candidate) (first int, may bool, err error) {
 	if !lean.fits {
 		return 0, false, nil
 	}
 	if first, err = s.firstThatMay(f, lean); err != nil {
 		return 0, false, err
 	}
-	c, err := s.estimate(f.mix(first))
+	c, err := s.estimate(f.Mix(first))
 	return first, err == nil && s.beats(c), err
 }
 
@@ -191,7 +198,7 @@ func (s *search) noteSmallest(c *candidate) {
 }
 
 // glance judges a mix by its homes and what binds it.
-func (s *search) estimate(m mix) (*candidate, error) {
+func (s *search) estimate(m strategy.Mix) (*candidate, error) {
 	if c, ok := s.made[m]; ok {
 		return c, nil
 	}
@@ -258,7 +265,7 @@ func (s *search) measureExactly(c *candidate) error {
 }
 
 // draft begins a trial, and ends the one before.
-func (s *search) draft(c Choice) (*draftPair, error) {
+func (s *search) draft(c strategy.Choice) (*draftPair, error) {
 	if s.trial != nil {
 		s.trial.drop()
 	}
@@ -313,7 +320,7 @@ func (s *search) simulate(c *candidate) error {
 	}
 	s.last = nil // its steps are ordered now
 	var err error
-	if c.forecast, err = s.trial.forecast(); err != nil {
+	if c.forecast, c.captured, err = s.trial.forecast(); err != nil {
 		return err
 	}
 	s.simulated += s.trial.steps
@@ -332,7 +339,7 @@ const worthLeaving = 0.95
 
 // worthOver is how much of the time of b is left where a, which may do more, is worth it.
 func worthOver(a, b *candidate) float64 {
-	if count(a.choice.OnDisk) > 0 && count(b.choice.OnDisk) == 0 || !a.choice.stays() && b.choice.stays() {
+	if strategy.Count(a.choice.OnDisk) > 0 && strategy.Count(b.choice.OnDisk) == 0 || !a.choice.StaysOnDevice() && b.choice.StaysOnDevice() {
 		return worthLeaving
 	}
 	return worthwhile
@@ -346,8 +353,8 @@ func better(a, b *candidate) bool {
 		return true
 	case b.seconds < worthOver(b, a)*a.seconds:
 		return false
-	case a.mix.effort() != b.mix.effort():
-		return a.mix.effort() < b.mix.effort()
+	case a.mix.Effort() != b.mix.Effort():
+		return a.mix.Effort() < b.mix.Effort()
 	case a.seconds != b.seconds:
 		return a.seconds < b.seconds
 	}

@@ -30,7 +30,7 @@ func (e *emitter) sequence() []use {
 	if e.b.training() && e.b.shares(e.b.trained) {
 		list = deferred(list, e.b.trained)
 	}
-	turns := make([]int, e.c.devices())
+	turns := make([]int, e.c.DeviceCount())
 	for i := range list {
 		list[i].turn = turns[list[i].device]
 		turns[list[i].device]++
@@ -71,10 +71,10 @@ type group struct {
 // consecutive micro-batches, so that summing over devices keeps their order.
 func (e *emitter) rounds() [][]group {
 	n := e.b.goal.MicroBatches
-	if e.c.Split != nil || e.c.devices() == 1 {
+	if e.c.Split != nil || e.c.DeviceCount() == 1 {
 		return splitRounds(n, e.c.BreadthFirst)
 	}
-	devices := e.c.devices()
+	devices := e.c.DeviceCount()
 	of := make([][]int, devices)
 	for j := range n {
 		d := j * devices / n
@@ -177,7 +177,7 @@ func (e *emitter) stages() (list []stage) {
 // interleaved form. Forward counts one unit of time, backward two.
 func (e *emitter) pipeline() []use {
 	stages, micros := e.stages(), e.b.goal.MicroBatches
-	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, e.c.devices())}
+	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, e.c.DeviceCount())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })
 	var list []use

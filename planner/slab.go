@@ -1,8 +1,11 @@
 package planner
 
 import (
+	"slices"
+
 	"spillway/dtype"
 	"spillway/plan"
+	"spillway/planner/pass"
 	"spillway/spec"
 )
 
@@ -61,16 +64,16 @@ func makeSlabs(m *spec.Model, align int64, g Goal) slabs {
 // aligned in every wider or equal type, and where states have blocks to those, so that
 // pieces can be cut between blocks.
 func addParam(s *plan.Slab, p spec.Param, align int64, g Goal) {
-	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: alignUp(s.WeightBytes, align), Element: -1}
+	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(s.WeightBytes, align), Element: -1}
 	s.WeightBytes = q.Offset + p.Type.Bytes()
 	if !p.Frozen {
 		q.Decay = g.Decay != nil && g.Decay(p.Name)
 		if g.Optimizer != nil && g.Optimizer.States != nil {
 			q.States = g.Optimizer.States(p)
 		}
-		q.Element = alignUp(s.Elements, align/4)
+		q.Element = pass.AlignUp(s.Elements, align/4)
 		if q.HasBlockState() {
-			q.Element = alignUp(q.Element, plan.StateBlockElements)
+			q.Element = pass.AlignUp(q.Element, plan.StateBlockElements)
 		}
 		s.Elements = q.Element + p.Type.Shape.Elements()
 	}
@@ -80,7 +83,7 @@ func addParam(s *plan.Slab, p spec.Param, align int64, g Goal) {
 func (s *slabs) usedBy(block spec.Block) []int {
 	var used []int
 	for _, id := range block.Params {
-		if k := s.at[id].slab; indexOf(used, k) < 0 {
+		if k := s.at[id].slab; slices.Index(used, k) < 0 {
 			used = append(used, k)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -15,15 +16,15 @@ func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r.Goal.Constraints = Constraints{}
+	r.Goal.Constraints = strategy.Constraints{}
 	b, err := newBlueprint(m, r.Goal, r.Site)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := b.emit((&search{b: b}).choice(mix{}))
+	p, err := b.emit((&search{b: b}).choice(strategy.Mix{}))
 	if err != nil {
 		return nil, nil, err
 	}
-	p.Strategy, p.Reason = "standard", fmt.Sprintf("everything needs %v", units.Bytes(p.Arenas[0].Bytes))
+	p.Strategy, p.Strategies, p.Reason = strategy.Standard.Title, []string{strategy.Standard.Name}, fmt.Sprintf("everything needs %v", units.Bytes(p.Arenas[0].Bytes))
 	return p, m, nil
 }

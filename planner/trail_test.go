@@ -10,6 +10,8 @@ import (
 	"spillway/device/sim"
 	"spillway/graph"
 	"spillway/plan"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
 )
 
 // wordy has a table of words that outweighs its layers: it is updated last, and what is
@@ -57,7 +59,7 @@ func secondsOf(t *testing.T, p *plan.Plan, site Site) float64 {
 }
 
 // ordered is the plan of a choice, its lanes in order.
-func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) Choice) *plan.Plan {
+func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
 	t.Helper()
 	c := choose(len(b.slabs.list), len(b.model.Blocks))
 	c.OnDisk, c.OffloadedActivations = make([]bool, len(b.slabs.list)), make([]bool, len(b.model.Blocks))
@@ -65,7 +67,7 @@ func ordered(t *testing.T, b *blueprint, choose func(slabs, blocks int) Choice) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	order(p)
+	pass.Order(p)
 	if err := plan.Verify(p); err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +80,11 @@ func apart(p *plan.Plan, site Site) {
 		if s.CarriesOver {
 			b := &p.Buffers[s.Src]
 			arena := &p.Arenas[b.Arena]
-			b.Offset = alignUp(arena.Bytes, site.Alignment)
+			b.Offset = pass.AlignUp(arena.Bytes, site.Alignment)
 			arena.Bytes = b.Offset + b.Bytes
 		}
 	}
-	order(p)
+	pass.Order(p)
 }
 
 // Where weights stay on the device, nothing at the start of an iteration needs what trails
@@ -91,7 +93,7 @@ func apart(p *plan.Plan, site Site) {
 // the copies of the last update, at the rate of the link.
 func TestTheTailIsHidden(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
-	p := ordered(t, b, Uniform(false, true, SaveAll, 1))
+	p := ordered(t, b, Uniform(false, true, strategy.SaveAll, 1))
 	apart(p, b.site)
 	done, all := ends(t, p, b.site)
 	tail := float64(12*p.Slabs[0].Elements) / 1e10 // master and moments of the words
@@ -111,7 +113,7 @@ func TestTheTailIsHidden(t *testing.T) {
 func TestWeightsGoHomeFirst(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
 	b.usualPiece = 1 << 18
-	p := ordered(t, b, Uniform(true, true, SaveAll, 1))
+	p := ordered(t, b, Uniform(true, true, strategy.SaveAll, 1))
 	first := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
 	home := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
 	if past := p.Instructions[first].AfterPrevious; !slices.Equal(past, []int{home}) {
@@ -138,7 +140,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 	trail := 0
 	for n := range 60 {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), graph.Train, tinyRates).itself())
-		ways := s.sensible()
+		ways := s.parallelisms()
 		c, err := s.estimate(randomMix(r, s, ways[r.IntN(len(ways))]))
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +149,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		order(p)
+		pass.Order(p)
 		if !carriesOver(p) {
 			continue
 		}
@@ -157,7 +159,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if whole := secondsOf(t, without(p), s.b.site); f.StepSeconds > whole*(1+1e-9) || f.RooflineShare > 1+1e-9 {
-			t.Errorf("%d, %s: %v s, %v of the time by %s; without overlap %v s", n, c.choice.title(), f.StepSeconds, f.RooflineShare, f.Bound, whole)
+			t.Errorf("%d, %s: %v s, %v of the time by %s; without overlap %v s", n, strategy.Title(c.choice), f.StepSeconds, f.RooflineShare, f.Bound, whole)
 		}
 	}
 	if trail < 20 {

@@ -1,10 +1,13 @@
 package planner
 
-import "spillway/plan"
+import (
+	"spillway/plan"
+	"spillway/planner/strategy"
+)
 
 // waits is how many bytes of a block wait for its backward, per micro-batch: its input
 // and what it keeps, as far as the backward reads them.
-func (b *blueprint) waitingBytes(block int, level Level) (int64, error) {
+func (b *blueprint) waitingBytes(block int, level strategy.Level) (int64, error) {
 	last := block == len(b.model.Blocks)-1
 	if !b.training() || last || block < b.trained {
 		return 0, nil
@@ -66,7 +69,7 @@ func (e *emitter) countLast(block int) error {
 	if e.b.training() {
 		ph, fresh = both, e.b.allFresh(block)
 	}
-	l, err := e.b.program(block, ph, SaveAll, fresh)
+	l, err := e.b.program(block, ph, strategy.SaveAll, fresh)
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func (e *emitter) countLast(block int) error {
 // microsAtOnce is, by device, how many micro-batches have passed all blocks but the
 // last when the first of them turns round, at least.
 func (e *emitter) microsAtOnce() []int {
-	of := make([]int, e.c.devices())
+	of := make([]int, e.c.DeviceCount())
 	for d := range of {
 		of[d] = 1
 	}

@@ -57,7 +57,7 @@ func (w *prefetcher) ahead(turn int) []int {
 	hold := append(w.wanted[:0], w.need[turn]...)
 	for n := w.next[turn]; n < len(w.need) && len(hold) < w.e.c.Prefetch; n = w.next[n] {
 		for _, k := range w.need[n] {
-			if indexOf(hold, k) < 0 && len(hold) < w.e.c.Prefetch {
+			if slices.Index(hold, k) < 0 && len(hold) < w.e.c.Prefetch {
 				hold = append(hold, k)
 			}
 		}
@@ -104,7 +104,7 @@ func (w *prefetcher) leave(turn int) {
 		next = w.ahead(turn + 1)
 	}
 	w.here = slices.DeleteFunc(w.here, func(k int) bool {
-		if indexOf(next, k) >= 0 {
+		if slices.Index(next, k) >= 0 {
 			return false
 		}
 		w.e.on[w.device].slabs[k].weight = -1

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spillway/graph"
+	"spillway/planner/strategy"
 )
 
 // The work of a search, counted in plans written and simulated, hardly grows with the
@@ -15,7 +16,7 @@ func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 		var written, simulated [2]float64
 		for i, layers := range []int{24, 240} {
 			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 2, graph.Train, tinyRates).itself())
-			standard, err := s.b.emit(s.choice(mix{}))
+			standard, err := s.b.emit(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +45,7 @@ func TestVeryDeepModelsAreWrittenOnce(t *testing.T) {
 		var searched [2]int
 		for i, layers := range []int{1000, 2000} {
 			s := newSearch(blueprintOf(t, fmt.Sprintf(layered, layers), 1, 1, graph.Train, tinyRates).itself())
-			standard, err := s.b.emit(s.choice(mix{}))
+			standard, err := s.b.emit(s.choice(strategy.Mix{}))
 			if err != nil {
 				t.Fatal(err)
 			}

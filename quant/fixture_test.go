@@ -9,6 +9,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // fixture is a file of what bitsandbytes computed; see tools/reference/quant.py.
@@ -27,7 +28,7 @@ func open(t *testing.T, name string) fixture {
 	return fixture{t, f}
 }
 
-func (f fixture) tensor(name string) safetensors.Tensor {
+func (f fixture) tensor(name string) tensorfile.Tensor {
 	f.t.Helper()
 	x, ok := f.file.Tensor(name)
 	if !ok {

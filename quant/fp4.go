@@ -5,4 +5,4 @@ package quant
 var FP4 = Register(newFourBit([16]float32{
 	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
 	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
-}).codec("fp4", "4.1 bits: sixteen floats, otherwise as nf4"))
+}).codec("fp4", "4.1 bits: 16 floats, a scale per 64"))

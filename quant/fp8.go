@@ -4,7 +4,7 @@ import "spillway/dtype"
 
 // RowF8 is 8-bit floats (F8E4M3) with a scale for each row that brings its absmax to the
 // largest of them.
-var RowF8 = Register(rowCode{encodeRowF8, decodeRowF8}.codec("f8row", "fp8", "8 bits: floats (e4m3) with a scale for every row"))
+var RowF8 = Register(rowCode{encodeRowF8, decodeRowF8}.codec("f8row", "fp8", "8 bits: e4m3 floats, a scale per row"))
 
 // largestF8 is the largest number an F8E4M3 holds.
 const largestF8 = 448

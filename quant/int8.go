@@ -9,7 +9,7 @@ import (
 
 // RowI8 is the type of LLM.int8: integers from -127 to 127, in 127ths of the absmax of
 // their row. Elements are rounded to f16 first, the precision the format is defined on.
-var RowI8 = Register(rowCode{encodeRowI8, decodeRowI8}.codec("i8row", "int8", "8 bits: integers with a scale for every row (LLM.int8)"))
+var RowI8 = Register(rowCode{encodeRowI8, decodeRowI8}.codec("i8row", "int8", "8 bits: integers, a scale per row, as in LLM.int8"))
 
 // absMaxI8 is the absmax of a row, in f16, and the factor that brings the row to integers.
 func absMaxI8(row []float32) (absmax, factor float32) {

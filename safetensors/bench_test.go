@@ -9,6 +9,7 @@ import (
 	"spillway/dtype"
 	"spillway/internal/vfs"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // BenchmarkReadF32 reads a tensor from the page cache. Its figure "of-plain-read" is
@@ -18,7 +19,7 @@ func BenchmarkReadF32(b *testing.B) {
 	for _, ty := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16, dtype.F64} {
 		b.Run(ty.String(), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "x")
-			err := WriteFile(vfs.OS, path, []Output{{Name: "x", Type: ty, Shape: shape.Of(elements), Write: func(w io.Writer) error {
+			err := WriteFile(vfs.OS, path, []tensorfile.Output{{Name: "x", Type: ty, Shape: shape.Of(elements), Write: func(w io.Writer) error {
 				_, err := w.Write(make([]byte, ty.Bytes(elements)))
 				return err
 			}}})
@@ -31,13 +32,14 @@ func BenchmarkReadF32(b *testing.B) {
 			}
 			defer f.Close()
 			x, _ := f.Tensor("x")
-			dst, raw := make([]float32, elements), make([]byte, chunkBytes)
+			const chunk = 64 << 10
+			dst, raw := make([]float32, elements), make([]byte, chunk)
 			var plain time.Duration
 			b.SetBytes(x.Bytes)
 			for b.Loop() {
 				b.StopTimer()
 				start := time.Now()
-				for off := int64(0); off < x.Bytes; off += chunkBytes {
+				for off := int64(0); off < x.Bytes; off += chunk {
 					x.ReadAt(raw, off)
 				}
 				plain += time.Since(start)

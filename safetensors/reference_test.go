@@ -11,6 +11,7 @@ import (
 	"spillway/dtype"
 	"spillway/internal/vfs"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // The files in testdata come from Hugging Face's library
@@ -35,7 +36,7 @@ func open(t *testing.T, path string) *File {
 	return f
 }
 
-func content(t *testing.T, x Tensor) []byte {
+func content(t *testing.T, x tensorfile.Tensor) []byte {
 	t.Helper()
 	p, err := io.ReadAll(io.NewSectionReader(x, 0, x.Bytes))
 	if err != nil {
@@ -45,8 +46,8 @@ func content(t *testing.T, x Tensor) []byte {
 }
 
 // source writes back what was read.
-func source(t *testing.T, x Tensor) Output {
-	return Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+func source(t *testing.T, x tensorfile.Tensor) tensorfile.Output {
+	return tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 		return err
 	}}
@@ -91,7 +92,7 @@ func TestWritesTheSameBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sources []Output
+	var sources []tensorfile.Output
 	for _, x := range open(t, path).Tensors() {
 		sources = append(sources, source(t, x))
 	}
@@ -138,14 +139,14 @@ func TestReadF32(t *testing.T) {
 
 // A tensor of several chunks, in the 16-bit types, against conversion one by one.
 func TestReadF32InChunks(t *testing.T) {
-	const n = 3*chunkBytes/2 + 5
+	const n = 3*(64<<10)/2 + 5
 	raw := make([]byte, 2*n)
 	for i := range n {
 		raw[2*i], raw[2*i+1] = byte(i), byte(i>>8)
 	}
 	for ty, widen := range map[dtype.Type]func(uint16) float32{dtype.F16: dtype.FromF16, dtype.BF16: dtype.FromBF16} {
 		disk := vfs.NewMemory(1 << 20)
-		err := WriteFile(disk, "/x", []Output{{Name: "x", Type: ty, Shape: shape.Of(n), Write: func(w io.Writer) error {
+		err := WriteFile(disk, "/x", []tensorfile.Output{{Name: "x", Type: ty, Shape: shape.Of(n), Write: func(w io.Writer) error {
 			_, err := w.Write(raw)
 			return err
 		}}})
@@ -195,7 +196,7 @@ func TestShardsLikeTheHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	var sources []Output
+	var sources []tensorfile.Output
 	for _, name := range []string{
 		"layer.0.weight", "layer.0.bias", "layer.1.weight", "layer.1.bias", "layer.2.weight", "layer.2.bias",
 		"layer.3.weight", "layer.3.bias", "large",

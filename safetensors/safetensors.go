@@ -13,11 +13,10 @@ package safetensors
 
 import (
 	"fmt"
-	"io"
-	"math"
 
 	"spillway/dtype"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Limits on what a file may declare. The header limit is the format's own.
@@ -62,35 +61,5 @@ func size(t dtype.Type, s shape.Shape) (int64, error) {
 	if t.Safetensors() == "" {
 		return 0, fmt.Errorf("the format has no element type %v", t)
 	}
-	if len(s) > maxDims {
-		return 0, fmt.Errorf("it has %d dimensions, at most %d are allowed", len(s), maxDims)
-	}
-	if err := s.Check(); err != nil {
-		return 0, err
-	}
-	if n := s.Elements(); n > math.MaxInt64/t.Bytes(1) {
-		return 0, fmt.Errorf("%d elements of type %v have more bytes than 63 bits count", n, t)
-	}
-	return t.Bytes(s.Elements()), nil
-}
-
-// Source is a tensor to be written. Write puts exactly the bytes of the tensor, in
-// as many pieces as it likes.
-type Output struct {
-	Name  string
-	Type  dtype.Type
-	Shape shape.Shape
-	Write func(io.Writer) error
-	// After names a tensor of the same file; this one is written once that one is, so
-	// that it may tell of what was written. "" is the order of the file.
-	After string
-}
-
-// Bytes is the storage of the tensor.
-func (s Output) Bytes() (int64, error) {
-	n, err := size(s.Type, s.Shape)
-	if err != nil {
-		return 0, fmt.Errorf("tensor %q: %w", s.Name, err)
-	}
-	return n, nil
+	return tensorfile.Size(t, s)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"spillway/internal/vfs"
+	"spillway/tensorfile"
 )
 
 // Names of a model's weights in a folder: one file, or shards with an index.
@@ -18,18 +19,15 @@ const (
 	IndexName  = "model.safetensors.index.json"
 )
 
-// ErrNoWeights says that a folder has neither a single file nor an index.
-var ErrNoWeights = errors.New("no safetensors weights")
-
 // Set is the weights of one model, in one file or in several.
 type Set struct {
-	files  []*File
-	byName map[string]Tensor
+	tensorfile.List
+	files []*File
 }
 
 // OpenSet opens the weights in a folder: model.safetensors, or the shards of
-// model.safetensors.index.json. Where there is neither, the error is ErrNoWeights.
-// The caller closes the set.
+// model.safetensors.index.json. Where there is neither, the error is
+// tensorfile.ErrNoWeights. The caller closes the set.
 func OpenSet(dir string) (*Set, error) { return OpenSetOn(vfs.OS, dir) }
 
 // OpenSetOn is OpenSet on a given disk.
@@ -49,7 +47,7 @@ func OpenSetOn(disk vfs.FS, dir string) (*Set, error) {
 	case single:
 		return openFiles(disk, dir, []string{SingleName})
 	}
-	return nil, fmt.Errorf("%w in %s", ErrNoWeights, dir)
+	return nil, fmt.Errorf("%w in %s", tensorfile.ErrNoWeights, dir)
 }
 
 func openShards(disk vfs.FS, dir string) (*Set, error) {
@@ -75,7 +73,7 @@ func openShards(disk vfs.FS, dir string) (*Set, error) {
 
 // openFiles opens files whose tensors all have different names.
 func openFiles(disk vfs.FS, dir string, names []string) (*Set, error) {
-	s := &Set{byName: map[string]Tensor{}}
+	s := &Set{}
 	for _, name := range names {
 		f, err := OpenOn(disk, filepath.Join(dir, name))
 		if err != nil {
@@ -83,10 +81,9 @@ func openFiles(disk vfs.FS, dir string, names []string) (*Set, error) {
 		}
 		s.files = append(s.files, f)
 		for _, t := range f.Tensors() {
-			if other, ok := s.byName[t.Name]; ok {
-				return nil, errors.Join(fmt.Errorf("tensor %q is in both %s and %s", t.Name, other.Path(), f.path), s.Close())
+			if err := s.Add(t); err != nil {
+				return nil, errors.Join(err, s.Close())
 			}
-			s.byName[t.Name] = t
 		}
 	}
 	return s, nil
@@ -96,37 +93,21 @@ func openFiles(disk vfs.FS, dir string, names []string) (*Set, error) {
 // same files.
 func (s *Set) checkIndex(fileOf map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(fileOf)) {
-		t, ok := s.byName[name]
+		t, ok := s.Tensor(name)
 		if !ok {
 			return fmt.Errorf("tensor %q should be in %s, which does not have it", name, fileOf[name])
 		}
-		if got := filepath.Base(t.Path()); got != fileOf[name] {
+		if got := filepath.Base(t.Path); got != fileOf[name] {
 			return fmt.Errorf("tensor %q should be in %s and is in %s", name, fileOf[name], got)
 		}
 	}
-	if len(s.byName) != len(fileOf) {
-		for name, t := range s.byName {
-			if fileOf[name] == "" {
-				return fmt.Errorf("tensor %q in %s is missing from the index; %d tensors are indexed, the shards hold %d", name, t.Path(), len(fileOf), len(s.byName))
-			}
+	all := s.Tensors()
+	for _, t := range all {
+		if fileOf[t.Name] == "" {
+			return fmt.Errorf("tensor %q in %s is missing from the index; %d tensors are indexed, the shards hold %d", t.Name, t.Path, len(fileOf), len(all))
 		}
 	}
 	return nil
-}
-
-// Tensors lists all tensors, file by file in file order.
-func (s *Set) Tensors() []Tensor {
-	all := make([]Tensor, 0, len(s.byName))
-	for _, f := range s.files {
-		all = append(all, f.Tensors()...)
-	}
-	return all
-}
-
-// Tensor finds a tensor by name.
-func (s *Set) Tensor(name string) (Tensor, bool) {
-	t, ok := s.byName[name]
-	return t, ok
 }
 
 // Files lists the open files.

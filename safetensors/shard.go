@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"spillway/internal/vfs"
+	"spillway/tensorfile"
 )
 
 // DefaultShard is the size in bytes above which a model is split into several files.
@@ -15,7 +16,7 @@ const DefaultShard = 5_000_000_000
 // Shard is one file of a model to be written.
 type Shard struct {
 	Name    string
-	Tensors []Output
+	Tensors []tensorfile.Output
 	Bytes   int64 // of the tensors
 }
 
@@ -23,7 +24,7 @@ type Shard struct {
 // larger tensor has a file for itself. The grouping and the names are those of
 // Hugging Face's libraries. Tensors with After stay with the one they name, which they
 // must follow.
-func Split(tensors []Output, limit int64) ([]Shard, error) {
+func Split(tensors []tensorfile.Output, limit int64) ([]Shard, error) {
 	together, err := groups(tensors)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func Split(tensors []Output, limit int64) ([]Shard, error) {
 }
 
 // companies are the tensors that belong into one file: one and those after it.
-func groups(tensors []Output) ([]Shard, error) {
+func groups(tensors []tensorfile.Output) ([]Shard, error) {
 	var all []Shard
 	seen := make(map[string]bool, len(tensors))
 	for _, t := range tensors {
@@ -92,7 +93,7 @@ func named(shards []Shard) []Shard {
 // WriteSet writes the weights of a model into a folder, split by limit bytes
 // (DefaultShard where it is 0), with an index where there are several files. The
 // files are durable, their names are not yet: see vfs.Publish.
-func WriteSet(disk vfs.FS, dir string, tensors []Output, limit int64) error {
+func WriteSet(disk vfs.FS, dir string, tensors []tensorfile.Output, limit int64) error {
 	if limit == 0 {
 		limit = DefaultShard
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"spillway/internal/vfs"
+	"spillway/tensorfile"
 )
 
 // writeBuffer gathers small tensors into larger writes; large pieces bypass it.
@@ -68,7 +69,7 @@ func (w *tensorWriter) Write(p []byte) (int, error) {
 }
 
 // WriteFile writes one file durably, though not atomically: see vfs.Publish.
-func WriteFile(disk vfs.FS, path string, tensors []Output) error {
+func WriteFile(disk vfs.FS, path string, tensors []tensorfile.Output) error {
 	h, err := Layout(infos(tensors), torchMetadata)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -86,7 +87,7 @@ func WriteFile(disk vfs.FS, path string, tensors []Output) error {
 	return nil
 }
 
-func infos(tensors []Output) []Info {
+func infos(tensors []tensorfile.Output) []Info {
 	out := make([]Info, len(tensors))
 	for i, t := range tensors {
 		out[i] = Info{Name: t.Name, Type: t.Type, Shape: t.Shape}

@@ -13,11 +13,12 @@ import (
 	"spillway/internal/vfs"
 	"spillway/quant"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // bytesOf is a source of n bytes, all equal to fill.
-func bytesOf(name string, n int, fill byte) Output {
-	return Output{Name: name, Type: dtype.U8, Shape: shape.Of(n), Write: func(w io.Writer) error {
+func bytesOf(name string, n int, fill byte) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: dtype.U8, Shape: shape.Of(n), Write: func(w io.Writer) error {
 		_, err := w.Write(bytes.Repeat([]byte{fill}, n))
 		return err
 	}}
@@ -27,14 +28,14 @@ func TestWriteHoldsTensorsToTheirSize(t *testing.T) {
 	for _, wrong := range []int{0, 3, 5} {
 		s := bytesOf("x", 4, 1)
 		s.Write = bytesOf("x", wrong, 1).Write
-		if err := WriteFile(vfs.NewMemory(1000), "/x", []Output{s}); err == nil {
+		if err := WriteFile(vfs.NewMemory(1000), "/x", []tensorfile.Output{s}); err == nil {
 			t.Errorf("%d bytes for a tensor of 4 were accepted", wrong)
 		}
 	}
 	boom := errors.New("boom")
 	s := bytesOf("x", 4, 1)
 	s.Write = func(io.Writer) error { return boom }
-	if err := WriteFile(vfs.NewMemory(1000), "/x", []Output{s}); !errors.Is(err, boom) {
+	if err := WriteFile(vfs.NewMemory(1000), "/x", []tensorfile.Output{s}); !errors.Is(err, boom) {
 		t.Errorf("the source's error became %v", err)
 	}
 }
@@ -91,7 +92,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 
 // Every failing call on the way gives an error, and no error gives a right file.
 func TestWriteSetReportsEveryFault(t *testing.T) {
-	sources := []Output{bytesOf("a", 40, 1), bytesOf("b", 40, 2), bytesOf("c", 40, 3)}
+	sources := []tensorfile.Output{bytesOf("a", 40, 1), bytesOf("b", 40, 2), bytesOf("c", 40, 3)}
 	count := &vfs.Faults{Disk: vfs.NewMemory(1 << 20)}
 	if err := WriteSet(count, "/", sources, 80); err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestWriteSetReportsEveryFault(t *testing.T) {
 	}
 }
 
-func checkSet(t *testing.T, disk vfs.FS, sources []Output) {
+func checkSet(t *testing.T, disk vfs.FS, sources []tensorfile.Output) {
 	t.Helper()
 	set, err := OpenSetOn(disk, "/")
 	if err != nil {
@@ -129,7 +130,7 @@ func checkSet(t *testing.T, disk vfs.FS, sources []Output) {
 
 func TestReadsReportFaults(t *testing.T) {
 	disk := vfs.NewMemory(1 << 20)
-	if err := WriteSet(disk, "/", []Output{bytesOf("a", 40, 1), bytesOf("b", 50, 2)}, 60); err != nil {
+	if err := WriteSet(disk, "/", []tensorfile.Output{bytesOf("a", 40, 1), bytesOf("b", 50, 2)}, 60); err != nil {
 		t.Fatal(err)
 	}
 	count := &vfs.Faults{Disk: disk}
@@ -193,7 +194,7 @@ func TestSetRefuses(t *testing.T) {
 		"the map two times": {`{"weight_map":{},"weight_map":{}}`, "given twice"},
 	} {
 		disk := vfs.NewMemory(1 << 20)
-		put := func(file string, s ...Output) {
+		put := func(file string, s ...tensorfile.Output) {
 			if err := WriteFile(disk, "/"+file, s); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +219,7 @@ func TestSetRefuses(t *testing.T) {
 
 func TestSetWhereThereIsNone(t *testing.T) {
 	disk := vfs.NewMemory(1000)
-	if _, err := OpenSetOn(disk, "/"); !errors.Is(err, ErrNoWeights) {
+	if _, err := OpenSetOn(disk, "/"); !errors.Is(err, tensorfile.ErrNoWeights) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	for _, name := range []string{SingleName, IndexName} {
@@ -229,7 +230,7 @@ func TestSetWhereThereIsNone(t *testing.T) {
 	if _, err := OpenSetOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("a folder with both kinds: %v", err)
 	}
-	if err := WriteSet(disk, "/", []Output{bytesOf("a", 1, 1), bytesOf("a", 1, 1)}, 1); err == nil {
+	if err := WriteSet(disk, "/", []tensorfile.Output{bytesOf("a", 1, 1), bytesOf("a", 1, 1)}, 1); err == nil {
 		t.Error("one name in two shards was written")
 	}
 }
@@ -237,15 +238,15 @@ func TestSetWhereThereIsNone(t *testing.T) {
 // A tensor that comes earlier in the file can tell of one that comes later.
 func TestTensorsWaitForOthers(t *testing.T) {
 	var made []string
-	source := func(name string, kind dtype.Type, after string) Output {
-		return Output{name, kind, shape.Of(4), func(w io.Writer) error {
+	source := func(name string, kind dtype.Type, after string) tensorfile.Output {
+		return tensorfile.Output{Name: name, Type: kind, Shape: shape.Of(4), After: after, Write: func(w io.Writer) error {
 			made = append(made, name)
 			_, err := w.Write(bytes.Repeat([]byte{byte(len(made))}, int(kind.Bytes(4))))
 			return err
-		}, after}
+		}}
 	}
 	disk := vfs.NewMemory(1 << 20)
-	all := []Output{source("codes", dtype.U8, ""), source("scales", dtype.F32, "codes"), source("z", dtype.U8, "codes"), source("first", dtype.F32, "")}
+	all := []tensorfile.Output{source("codes", dtype.U8, ""), source("scales", dtype.F32, "codes"), source("z", dtype.U8, "codes"), source("first", dtype.F32, "")}
 	if err := WriteSet(disk, "/", all, 1<<20); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ func Of(dims ...int) Shape {
 	return s
 }
 
-// Elements is the product of the dimensions. It panics only if Check was not
-// called on a shape from outside: every reader of files calls Check first.
+// Elements is the number of elements: all dimensions multiplied. It overflows only if Check was
+// not called on a shape from outside; every reader of files calls Check first.
 func (s Shape) Elements() int64 {
 	n := int64(1)
 	for _, d := range s {
@@ -32,7 +32,7 @@ func (s Shape) Elements() int64 {
 	return n
 }
 
-// Check refuses negative dimensions and products that overflow.
+// Check refuses negative dimensions, and shapes with more elements than an int64 counts.
 func (s Shape) Check() error {
 	n := int64(1)
 	for _, d := range s {

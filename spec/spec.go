@@ -13,13 +13,13 @@ import (
 
 // Model is a traced model.
 type Model struct {
-	Name         string        `json:"name"` // "llama-3-8b" or the folder's name
-	Arch         string        `json:"arch"` // "llama"
-	Config       graph.Config  `json:"config"`
-	Params       []Param       `json:"params"`
-	Blocks       []Block       `json:"blocks"`
-	Kinds        []Kind        `json:"kinds"`
-	BatchTensors []BatchTensor `json:"parts"` // what a batch consists of
+	Name   string        `json:"name"` // "llama-3-8b" or the folder's name
+	Arch   string        `json:"arch"` // "llama"
+	Config graph.Config  `json:"config"`
+	Params []Param       `json:"params"`
+	Blocks []Block       `json:"blocks"`
+	Kinds  []Kind        `json:"kinds"`
+	Batch  []BatchTensor `json:"batch"` // what a batch consists of
 }
 
 // Param is a named weight. Two blocks that name the same param share it (tied

@@ -156,11 +156,11 @@ func (t *tracer) param(port graph.Port, typ op.Type) (int, error) {
 func (t *tracer) batchTensor(name string, typ op.Type) error {
 	i, known := t.batchTensors[name]
 	if !known {
-		t.batchTensors[name] = len(t.model.BatchTensors)
-		t.model.BatchTensors = append(t.model.BatchTensors, BatchTensor{Name: name, Type: typ})
+		t.batchTensors[name] = len(t.model.Batch)
+		t.model.Batch = append(t.model.Batch, BatchTensor{Name: name, Type: typ})
 		return nil
 	}
-	if had := t.model.BatchTensors[i].Type; !had.Equal(typ) {
+	if had := t.model.Batch[i].Type; !had.Equal(typ) {
 		return fmt.Errorf("batch part %s is %v here and %v in an earlier block", name, typ, had)
 	}
 	return nil

@@ -68,8 +68,8 @@ func TestEqualBlocksAreOneKind(t *testing.T) {
 			}
 		}
 	}
-	if len(m.BatchTensors) != 3 || m.Count() != 6*(16+4) || m.Trainable() != m.Count() {
-		t.Errorf("parts %v, %d params, %d trainable", m.BatchTensors, m.Count(), m.Trainable())
+	if len(m.Batch) != 3 || m.Count() != 6*(16+4) || m.Trainable() != m.Count() {
+		t.Errorf("parts %v, %d params, %d trainable", m.Batch, m.Count(), m.Trainable())
 	}
 }
 

@@ -27,17 +27,17 @@ func BenchmarkCopy(b *testing.B) {
 	arena, host, q := alloc(b, d, 2*benchBytes), hostAlloc(b, d, benchBytes+64), newQueue(b, d, "in")
 	copy(host.Host(), randomBytes(benchBytes))
 	raw := newRaw(b)
-	kept, inPlace := part(arena, benchBytes, benchBytes), part(arena, 0, benchBytes)
+	journaled, inPlace := part(arena, benchBytes, benchBytes), part(arena, 0, benchBytes)
 	aligned, askew := part(host, 0, benchBytes), part(host, 64, benchBytes)
 	for _, c := range []struct {
 		name     string
 		dst, src device.Buffer
 		plain    func(p []byte, off int64) (int, error)
 	}{
-		{"write/kept", kept, aligned, raw.file.WriteAt},
-		{"write/kept, memory not aligned", kept, askew, raw.file.WriteAt},
-		{"read/kept", aligned, kept, raw.file.ReadAt},
-		{"read/kept, memory not aligned", askew, kept, raw.file.ReadAt},
+		{"write/journaled", journaled, aligned, raw.file.WriteAt},
+		{"write/journaled, memory not aligned", journaled, askew, raw.file.WriteAt},
+		{"read/journaled", aligned, journaled, raw.file.ReadAt},
+		{"read/journaled, memory not aligned", askew, journaled, raw.file.ReadAt},
 		{"read/in place", aligned, inPlace, raw.file.ReadAt},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -12,11 +12,11 @@ import (
 	"spillway/internal/vfs"
 )
 
-// ErrNone says that no state was committed.
+// ErrNoCommit says that no state was committed.
 var ErrNoCommit = errors.New("no state was committed")
 
 // Recover finds the state of the last commit and returns its iteration. Allocations
-// made afterwards, in the same order and of the same sizes, hold it. ErrNone where
+// made afterwards, in the same order and of the same sizes, hold it. ErrNoCommit where
 // there is none: begin with iteration 0. It comes before the first Alloc.
 func (d *Disk) Recover() (iteration int64, err error) {
 	d.mu.Lock()
@@ -53,7 +53,7 @@ func (d *Disk) Discard() error {
 	return d.clean()
 }
 
-// Begin says that an iteration will change kept bytes. It must be the one after the
+// Begin says that an iteration will change journaled bytes. It must be the one after the
 // last commit, and nothing may have changed since: so a state is never mixed from two
 // iterations. Iteration 0 fills the allocations for the first time.
 func (d *Disk) Begin(iteration int64) error {
@@ -85,7 +85,7 @@ func (d *Disk) iteration() int64 {
 	return d.committed.Iteration
 }
 
-// Commit makes all kept bytes durable, as the state after an iteration: the one begun
+// Commit makes all journaled bytes durable, as the state after an iteration: the one begun
 // or, where several were run since, the last of them. Queues must have been synced.
 // After an error the state of the commit before still counts; roll back.
 func (d *Disk) Commit(iteration int64) error {
@@ -119,7 +119,7 @@ func (d *Disk) Commit(iteration int64) error {
 	return d.clean()
 }
 
-// hold keeps all pages from being copied until release.
+// lockPages lets nobody copy pages until release.
 func (d *Disk) lockPages() (release func()) {
 	for _, m := range d.live {
 		m.pages.locks.lock(0, math.MaxInt64, true)
@@ -168,14 +168,14 @@ func (d *Disk) publish(m *manifest) error {
 	return err
 }
 
-// settle takes the pages as they are now for committed, and returns them.
+// markCommitted takes the pages as they are now for committed, and returns them.
 func (p *pages) markCommitted() versions {
 	p.committed.copyFrom(p.now)
 	p.changed.Store(false)
 	return p.committed
 }
 
-// Rollback forgets what was written since the last commit, in kept regions, and ends
+// Rollback forgets what was written since the last commit, in journaled regions, and ends
 // the iteration begun. Queues must have been synced.
 func (d *Disk) Rollback() error {
 	d.mu.Lock()

@@ -282,7 +282,7 @@ func TestHostMemoryIsBounded(t *testing.T) {
 	arena := alloc(t, d, 10<<20)
 	q := newQueue(t, d, "in")
 	if got, mapped := d.HostBytes(), offheap.Mapped()-before; mapped != poolBytes || got != poolBytes+160*10 {
-		t.Errorf("HostBytes %d with %d mapped, a crew is %d", got, mapped, poolBytes)
+		t.Errorf("HostBytes %d with %d mapped, a pool is %d", got, mapped, poolBytes)
 	}
 	must(t, q.Close(), arena.Free())
 	newQueue(t, d, "left open")

@@ -193,11 +193,11 @@ func TestOtherRun(t *testing.T) {
 	must(t, try(1000, model("/a", 0)), try(1000, model("/moved/a", 0)))
 	put("/a", 1001)
 	for what, err := range map[string]error{
-		"another size":       try(1001, model("/moved/a", 0)),
-		"other regions":      try(1000, nil),
-		"another place":      try(1000, model("/moved/a", 1)),
-		"a changed file":     try(1000, model("/a", 0)),
-		"fewer kept regions": try(1000, model("/moved/a", 0)[1:]),
+		"another size":            try(1001, model("/moved/a", 0)),
+		"other regions":           try(1000, nil),
+		"another place":           try(1000, model("/moved/a", 1)),
+		"a changed file":          try(1000, model("/a", 0)),
+		"fewer journaled regions": try(1000, model("/moved/a", 0)[1:]),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "another run") {
 			t.Errorf("%s: %v", what, err)
@@ -260,7 +260,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// After a commit of which nobody knows whether it happened no kept page is written:
+// After a commit of which nobody knows whether it happened no journaled page is written:
 // either state may be the one that is found.
 func TestUndecidedCommit(t *testing.T) {
 	boom := errors.New("boom")

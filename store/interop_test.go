@@ -12,8 +12,8 @@ import (
 	"spillway/shape"
 )
 
-// Blocks stream from the disk to the processor, are doubled there, and stream back,
-// through two slots: queues of the disk wait for events of the processor and the
+// Blocks stream from the disk to the CPU, are doubled there, and stream back,
+// through two slots: queues of the disk wait for events of the CPU and the
 // other way round, and nobody else keeps them in order.
 func TestStreamThroughTheProcessor(t *testing.T) {
 	const n, blocks, slots, rounds = 30_000, 7, 2, 5
@@ -34,7 +34,7 @@ func TestStreamThroughTheProcessor(t *testing.T) {
 	must(t, out.Copy(part(home, 0, blocks*bytes), part(host, 0, blocks*bytes)), out.Sync())
 
 	x, y := alloc(t, proc, slots*bytes), alloc(t, proc, slots*bytes)
-	var arrived, done, gone [slots]device.Event // of the disk, of the processor, of the disk
+	var arrived, done, gone [slots]device.Event // of the disk, of the CPU, of the disk
 	for s := range slots {
 		arrived[s], done[s], gone[s] = event(t, disk), event(t, proc), event(t, disk)
 	}

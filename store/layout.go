@@ -5,17 +5,17 @@ import (
 	"math"
 	"slices"
 
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
-// Kind of a region: where its bytes lie and how long they live.
+// Kind of a region: where its bytes are and how long they live.
 type Kind string
 
 // The kinds.
 const (
-	Journaled Kind = "kept"     // two generations: survives a kill, from commit to commit
-	Scratch   Kind = "scratch"  // one generation: its content ends with the process
-	InPlace   Kind = "in place" // a range of an existing file, read only
+	Journaled Kind = "journaled" // two generations: survives a kill, from commit to commit
+	Scratch   Kind = "scratch"   // one generation: its content ends with the process
+	InPlace   Kind = "in place"  // a range of an existing file, read only
 )
 
 // Region is a part of an allocation. What no region covers reads as zeros and cannot
@@ -31,8 +31,8 @@ type Region struct {
 }
 
 // RegionOf is a tensor as a region in place, at an offset of an allocation.
-func RegionOf(t safetensors.Tensor, offset int64) Region {
-	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path(), At: t.Offset}
+func RegionOf(t tensorfile.Tensor, offset int64) Region {
+	return Region{Kind: InPlace, Offset: offset, Bytes: t.Bytes, File: t.Path, At: t.Offset}
 }
 
 // pageBytes carry one checksum, and change their generation together.
@@ -43,15 +43,15 @@ const chunkBytes = 1 << 20
 
 const pagesPerChunk = chunkBytes / pageBytes
 
-// layout is an allocation's regions, by offset, with their pages. Kept pages come
-// first, so that their numbers are also places in the manifest.
+// layout is an allocation's regions, by offset, with their pages. Journaled pages come
+// first, so that their numbers are also their places in the manifest.
 type layout struct {
 	bytes              int64
 	regions            []placedRegion
 	journaled, scratch int64 // pages
 }
 
-// placed is a region with the number of its first page.
+// placedRegion is a region with the number of its first page.
 type placedRegion struct {
 	Region
 	page int64
@@ -74,7 +74,7 @@ func newLayout(bytes int64, regions []Region) (*layout, error) {
 	return l, nil
 }
 
-// check holds a region against the end of the one before and the allocation.
+// check compares a region with the end of the one before and of the allocation.
 func (r Region) check(from, bytes int64) error {
 	switch {
 	case r.Kind != Journaled && r.Kind != Scratch && r.Kind != InPlace:
@@ -99,7 +99,7 @@ func (l *layout) number(k Kind, count *int64, from int64) {
 	}
 }
 
-// plain is the regions without their pages.
+// unplaced is the regions without their pages.
 func (l *layout) unplaced() []Region {
 	list := make([]Region, len(l.regions))
 	for i, r := range l.regions {
@@ -108,7 +108,7 @@ func (l *layout) unplaced() []Region {
 	return list
 }
 
-// own counts the bytes that lie in a file of the disk: all but those in place.
+// ownBytes counts the bytes in a file of the disk: all but those in place.
 func (l *layout) ownBytes() (bytes int64) {
 	for _, r := range l.regions {
 		if r.Kind != InPlace {
@@ -118,8 +118,8 @@ func (l *layout) ownBytes() (bytes int64) {
 	return bytes
 }
 
-// FileBytes is how much of a disk an allocation takes whose regions are these; none
-// means that all of it is kept.
+// FileBytes is how much of a disk an allocation with these regions takes; none means that
+// all of it is journaled.
 func FileBytes(bytes int64, regions []Region) (int64, error) {
 	if len(regions) == 0 {
 		regions = []Region{{Kind: Journaled, Bytes: bytes}}
@@ -131,22 +131,22 @@ func FileBytes(bytes int64, regions []Region) (int64, error) {
 	return l.fileBytes(), nil
 }
 
-// fileBytes is the size of the file with all pages: kept ones twice.
+// fileBytes is the size of the file with all pages, journaled ones twice.
 func (l *layout) fileBytes() int64 { return (2*l.journaled + l.scratch) * pageBytes }
 
-// at is where a generation of a page lies in the file.
+// at is where a generation of a page is in the file.
 func (l *layout) at(page int64, g generation) int64 {
 	switch {
 	case page >= l.journaled:
-		page += l.journaled // scratch pages lie behind both generations of kept ones
+		page += l.journaled // scratch pages follow both generations of journaled ones
 	case g == second:
 		page += l.journaled
 	}
 	return page * pageBytes
 }
 
-// piece finds the region an offset lies in, nil for none, and how many of n bytes
-// from there are to be read or written together: bytes of one region, of one chunk.
+// chunkAt finds the region at an offset, nil for none, and how many of n bytes from there
+// are read or written together: bytes of one region, of one chunk.
 func (l *layout) chunkAt(offset, n int64) (*placedRegion, int64) {
 	i, _ := slices.BinarySearchFunc(l.regions, offset, func(r placedRegion, offset int64) int {
 		if r.Offset+r.Bytes <= offset {

@@ -23,13 +23,13 @@ const (
 	partialName  = ".manifest.partial"
 )
 
-// magic begins a manifest; the digit is its version.
-const magic = "spilldk1"
+// magic begins a manifest; the digit is its version. 2: regions are journaled.
+const magic = "spilldk2"
 
 // maxHead bounds the text at the head of a manifest.
 const maxHead = 256 << 20
 
-// manifest is a committed state: for each allocation its regions, and for each kept
+// manifest is a committed state: for each allocation its regions, and for each journaled
 // page where it is and its checksum. As a file it is the magic, the length of a JSON
 // head, the head, the tables of the allocations, and a checksum of all that.
 type manifest struct {
@@ -72,8 +72,8 @@ func commitOf(m *memory) *committedMemory {
 			r.File = base
 		}
 	}
-	kept := m.layout.journaled
-	c.versions = versions{m.pages.now.where[:kept], m.pages.now.sums[:kept]}
+	n := m.layout.journaled
+	c.versions = versions{m.pages.now.where[:n], m.pages.now.sums[:n]}
 	return c
 }
 
@@ -198,7 +198,7 @@ func (r *summedReader) head() ([]byte, error) {
 		return nil, err
 	}
 	if string(start[:len(magic)]) != magic {
-		return nil, fmt.Errorf("it begins with %q, a manifest with %q", start[:len(magic)], magic)
+		return nil, fmt.Errorf("it begins with %q, a manifest of this version with %q: begin anew in another folder, or restore a checkpoint", start[:len(magic)], magic)
 	}
 	n := int64(binary.LittleEndian.Uint32(start[len(magic):]))
 	if n > min(r.left, maxHead) {
@@ -245,7 +245,7 @@ func (r *summedReader) end() error {
 		return err
 	}
 	if got := binary.LittleEndian.Uint32(word[:]); got != want || r.left != 0 {
-		return fmt.Errorf("its checksum is %08x, it says %08x, with %d bytes behind", want, got, r.left)
+		return fmt.Errorf("its checksum is %08x, it says %08x, with %d bytes after it", want, got, r.left)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type memory struct {
 	files  map[string]*inPlace // by the name in the regions
 }
 
-// inPlace is a file read where it lies.
+// inPlace is a file that is read where it is.
 type inPlace struct {
 	vfs.InPlace
 	size int64
@@ -40,7 +40,7 @@ func pageFileNumber(name string) (int, bool) {
 
 // Alloc reserves memory on the disk, all of its space at once. After Recover, the
 // allocations of the run that was committed come back with their content; everything
-// else is zeros. The error is a vfs.SpaceError where the disk has not enough room.
+// else is zeros. The error is a vfs.SpaceError where the disk has not enough space.
 func (d *Disk) Alloc(bytes int64) (device.Memory, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *Disk) newMemory(bytes int64) (m *memory, err error) {
 	return m, nil
 }
 
-// openInPlace opens the files that regions lie in.
+// openInPlace opens the files of regions in place.
 func (m *memory) openInPlace() error {
 	for _, r := range m.layout.regions {
 		if r.Kind != InPlace {
@@ -155,7 +155,7 @@ func (m *memory) adopt(was *committedMemory) (err error) {
 // Size is what was asked for.
 func (m *memory) Size() int64 { return m.size }
 
-// Host is nil: the processor does not reach a disk.
+// Host is nil: the CPU does not reach a disk.
 func (m *memory) Host() []byte { return nil }
 
 // Free closes the files. What was committed stays in the folder.
@@ -185,7 +185,7 @@ func (d *Disk) release(m *memory) error {
 	return errors.Join(errs...)
 }
 
-// read fills host from an offset on; host lies in one piece of the layout.
+// read fills host from an offset on; host is within one chunk of the layout.
 func (m *memory) read(r *placedRegion, offset int64, host []byte, w *worker) error {
 	switch {
 	case r == nil:
@@ -197,13 +197,13 @@ func (m *memory) read(r *placedRegion, offset int64, host []byte, w *worker) err
 	return m.pages.read(r, offset, host, w)
 }
 
-// write stores host at an offset; host lies in one piece of the layout.
+// write stores host at an offset; host is within one chunk of the layout.
 func (m *memory) write(r *placedRegion, offset int64, host []byte, w *worker) error {
 	switch {
 	case r == nil:
 		return fmt.Errorf("disk: writing %d bytes at %d: no region is there", len(host), offset)
 	case r.Kind == InPlace:
-		return fmt.Errorf("disk: writing %d bytes at %d: they are bytes of %s, which is only read; give what changes a kept or scratch region", len(host), offset, r.File)
+		return fmt.Errorf("disk: writing %d bytes at %d: they are bytes of %s, which is only read; give what changes a journaled or scratch region", len(host), offset, r.File)
 	}
 	return m.pages.write(r, offset, host, w)
 }

@@ -35,7 +35,7 @@ func (v versions) copyFrom(o versions) {
 	copy(v.sums, o.sums)
 }
 
-// pages are the kept and scratch pages of an allocation in their file.
+// pages are the journaled and scratch pages of an allocation in their file.
 type pages struct {
 	layout *layout
 	name   string
@@ -43,9 +43,9 @@ type pages struct {
 	locks  pageLocks   // guards the entries of now for the pages being copied
 
 	now       versions // all pages
-	committed versions // kept pages, as the manifest on disk has them
+	committed versions // journaled pages, as the manifest on disk has them
 
-	changed atomic.Bool // a kept page was written since the last commit
+	changed atomic.Bool // a journaled page was written since the last commit
 	broken  atomic.Bool // a write failed since the last commit
 	frozen  atomic.Bool // a commit may or may not have happened: no page may be written
 }
@@ -82,7 +82,7 @@ func (e *ChecksumError) Error() string {
 		e.File, e.Offset, e.Got, e.Want)
 }
 
-// load reads n pages that lie together into buf and verifies them.
+// load reads n adjacent pages into buf and verifies them.
 func (p *pages) load(page, n int64, buf []byte) error {
 	g := p.now.where[page]
 	if g == unwritten {
@@ -121,7 +121,7 @@ func (p *pages) save(page, n int64, g generation, buf []byte) error {
 	return nil
 }
 
-// or gives a disk that did less than asked, without an error, one.
+// or is the error of a disk that did less than asked, also where it reported none.
 func or(err, silent error) error {
 	if err == nil {
 		return silent
@@ -129,7 +129,7 @@ func or(err, silent error) error {
 	return err
 }
 
-// straight says whether whole pages can be read or written where they are in memory.
+// isDirect says whether whole pages can be read or written where they are in memory.
 func isDirect(host []byte) bool {
 	return len(host) >= pageBytes && uintptr(unsafe.Pointer(unsafe.SliceData(host)))%vfs.Block == 0
 }
@@ -176,8 +176,8 @@ func (p *pages) read(r *placedRegion, offset int64, host []byte, w *worker) erro
 	return nil
 }
 
-// edge is how many of n pages go through the bounce buffer: one, where the pages
-// behind it can do without.
+// edge is how many of n pages go through the bounce buffer: one, where the pages after it
+// can do without.
 func edge(host []byte, skip, n int64) int64 {
 	if rest := pageBytes - skip; int64(len(host)) > rest && isDirect(host[rest:]) {
 		return 1

@@ -7,7 +7,7 @@ import (
 	"spillway/device/hostqueue"
 )
 
-// queue does copies in the order they were given, each by all workers of its crew.
+// queue does copies in the order they were given, each by all workers of its pool.
 type queue struct {
 	*hostqueue.Queue[transfer]
 	disk *Disk

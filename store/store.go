@@ -1,26 +1,26 @@
-// Package store is the disk as a device: memory that rests in files, and queues that
-// copy between it and host memory beside whatever else runs.
+// Package store is the disk as a device: memory that is stored in files, and queues that
+// copy between it and host memory while everything else runs.
 //
 //	disk, err := store.Open(store.Options{Dir: "state", Regions: regions})
-//	iteration, err := disk.Recover()      // or store.ErrNone: begin anew
+//	iteration, err := disk.Recover()      // or store.ErrNoCommit: begin anew
 //	arena, err := disk.Alloc(bytes)       // the plan's arena of tier disk
 //	disk.Begin(i); ...iterate...; disk.Commit(i)
 //
-// An allocation is made of regions. A region in place is a range of an existing file,
-// such as a tensor of a safetensors file: it is read where it lies, and never
-// written. Scratch and kept regions lie in a file of the disk's own, in pages that
-// carry a checksum, verified whenever they are read.
+// An allocation is made of regions, of three kinds. A region in place is a range of an
+// existing file, such as a tensor of a safetensors file: it is read where it is, and never
+// written. Scratch and journaled regions are in a file of the disk's own, in pages with a
+// checksum that is verified whenever they are read; journaled ones survive a kill.
 //
 // # A kill at any instant
 //
-// Each kept page has room for two generations. The first write of a page after a
-// commit goes to the generation that is not committed; Commit makes what was written
-// durable and then replaces one small file, the manifest, which says for each page
-// which generation counts and its checksum. Whenever the process ends, the manifest
-// names pages that nobody has touched since, so Recover finds the state of the last
-// commit bit for bit. It costs twice the space of kept regions, no further traffic
-// (each page is written once, only elsewhere), and per commit two syncs of files and
-// one of a folder, and 5 bytes of manifest per page.
+// Each journaled page has two places in the file, called generations. The first write of a
+// page after a commit goes to the generation that is not committed. Commit makes what was
+// written durable and then replaces one small file, the manifest, which says for each page
+// which generation counts and what its checksum is. Whenever the process ends, the manifest
+// names pages that nobody has touched since, so Recover finds the state of the last commit
+// bit for bit. The price is twice the space of journaled regions, no further writes (each
+// page is written once, only elsewhere), and per commit two syncs of files, one of a folder,
+// and 5 bytes of manifest per page.
 //
 // # Memory
 //
@@ -52,9 +52,9 @@ type Options struct {
 	// same folder is refused with vfs.ErrLocked while the first is open.
 	Dir string
 	// Limit is the most bytes Alloc gives in total, those in place not counted; 0 is
-	// half of what is free, since kept bytes have two generations.
+	// half of what is free, since journaled bytes have two generations.
 	Limit int64
-	// Regions of the first allocation; none means that all of it is kept.
+	// Regions of the first allocation; none means that all of it is journaled.
 	Regions []Region
 	// Disk is where files are; nil is the real one.
 	Disk vfs.FS
@@ -123,7 +123,7 @@ func (d *Disk) open() (err error) {
 
 func (d *Disk) path(name string) string { return filepath.Join(d.dir, name) }
 
-// keeps says whether the committed state has an allocation of this number, or may.
+// isCommitted says whether the committed state has an allocation of this number, or may.
 func (d *Disk) isCommitted(number int) bool {
 	return d.inDoubt != nil || d.committed.memory(number) != nil
 }
@@ -158,7 +158,7 @@ func (d *Disk) Info() device.Info {
 	return device.Info{Name: deviceName, Limit: d.limit, Alignment: vfs.Block}
 }
 
-// HostBytes is the host memory the disk takes now besides what HostAlloc gave.
+// HostBytes is the host memory the disk takes now, without what HostAlloc gave.
 func (d *Disk) HostBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +174,7 @@ func (d *Disk) Kernel(call op.Call) (device.Kernel, error) {
 	return nil, &device.NoKernelError{Device: deviceName, Call: call, Reason: "a disk does not compute"}
 }
 
-// Event makes an event, not yet recorded. Queues of the processor wait for it too.
+// Event makes an event, not yet recorded. Queues of the CPU wait for it too.
 func (d *Disk) Event() (device.Event, error) { return hostqueue.NewEvent(), nil }
 
 // Close ends queues and closes files. A committed state stays in the folder, nothing

@@ -43,7 +43,7 @@ type training struct {
 
 const seed = 7
 
-// start plans and goes on from what the folder holds, or from fresh weights, which
+// start plans and goes on from what the folder holds, or from random initial weights, which
 // are iteration 0. An empty dir trains without a disk.
 func start(t testing.TB, dir string) (tr *training, last int64) {
 	tr = &training{model: tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Task: graph.Train, Packed: true}), proc: cpu.Open(cpu.Options{Threads: 1})}
@@ -82,7 +82,7 @@ func allOnDisk(slabs, blocks int) planner.Choice {
 	return c
 }
 
-// regions of a plan's disk: what lives from iteration to iteration is kept, except
+// regions of a plan's disk: what lives from iteration to iteration is journaled, except
 // gradients, which every iteration makes anew.
 func regions(t testing.TB, p *plan.Plan) (list []store.Region) {
 	for id, b := range p.Buffers {
@@ -260,7 +260,7 @@ func TestTrainingChild(t *testing.T) {
 	}
 }
 
-// A training from disk, killed at random instants, is always found at its last
+// A training run from disk, killed at random instants, is always found at its last
 // completed iteration with the bits of one that ran in memory and was left alone.
 func TestKilledTraining(t *testing.T) {
 	kills, err := strconv.Atoi(flag.Lookup("kills").Value.String())

@@ -1,23 +1,23 @@
-// Package trace is the only way library code says what it does while it runs: as
-// events of the five verbs of a plan, handed to a sink.
+// Package trace is the only way library code says what it does while it runs: it records an
+// event per instruction of a plan, with its times, in a sink.
 //
-// Whoever runs a plan chooses the sink: Discard, a Ring that keeps the latest
-// events, or its own. WriteChrome turns events into a file that Perfetto and
-// chrome://tracing show as a timeline.
+// Whoever runs a plan chooses the sink: Discard, a Ring that holds the latest events, or its
+// own. WriteChrome writes events to a file that Perfetto and chrome://tracing show as a
+// timeline.
 package trace
 
 import "sync"
 
-// Verb is what kind of step an event was.
+// Verb is the kind of instruction.
 type Verb uint8
 
 // The verbs of a plan.
 const (
 	Move   Verb = iota // bytes between tiers or devices
 	Run                // a block's program
-	Reduce             // across devices or ranks
-	Update             // the optimizer on a slice
-	Free               // of arena bytes
+	Reduce             // sums across micro-batches or devices
+	Update             // the optimizer on a piece of a slab
+	Free               // of a buffer
 )
 
 var verbs = [...]string{"move", "run", "reduce", "update", "free"}
@@ -39,7 +39,7 @@ type Lane struct {
 // None is the block or micro-batch of an event that belongs to none.
 const None = -1
 
-// Event is one finished step. Its strings are made once, with the plan, so that
+// Event is one finished instruction. Its strings are made once, with the plan, so that
 // recording an event allocates nothing.
 type Event struct {
 	Verb       Verb
@@ -65,7 +65,7 @@ type discard struct{}
 
 func (discard) Record(Event) {}
 
-// Ring is a sink that keeps the latest events in memory allocated once.
+// Ring is a sink that holds the latest events in memory allocated once.
 type Ring struct {
 	mu     sync.Mutex
 	events []Event
@@ -75,7 +75,7 @@ type Ring struct {
 // NewRing makes a ring of n events, at least one.
 func NewRing(n int) *Ring { return &Ring{events: make([]Event, max(n, 1))} }
 
-// Record keeps the event in place of the oldest one.
+// Record stores the event in place of the oldest one.
 func (r *Ring) Record(e Event) {
 	r.mu.Lock()
 	r.events[r.total%len(r.events)] = e
@@ -83,7 +83,7 @@ func (r *Ring) Record(e Event) {
 	r.mu.Unlock()
 }
 
-// Events copies what is kept, in the order of recording.
+// Events copies what the ring holds, in the order of recording.
 func (r *Ring) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,14 +95,14 @@ func (r *Ring) Events() []Event {
 	return append(append([]Event(nil), r.events[at:]...), r.events[:at]...)
 }
 
-// Dropped is how many events were recorded but are no longer kept.
+// Dropped is how many events were recorded and then overwritten.
 func (r *Ring) Dropped() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return max(r.total-len(r.events), 0)
 }
 
-// Reset forgets all events and keeps the memory.
+// Reset forgets all events; the memory stays.
 func (r *Ring) Reset() {
 	r.mu.Lock()
 	r.total = 0

@@ -18,7 +18,7 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	if !due || t.evaluated == t.done {
 		return false, nil
 	}
-	loss, err := ev.run(t.e)
+	loss, err := ev.lossOf(t.run)
 	if err != nil {
 		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
 	}

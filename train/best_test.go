@@ -12,25 +12,21 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
-	"spillway/optim"
 	"spillway/train"
 )
 
 // rising is a run that overfits: few texts are trained on, others evaluated.
 func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, told *[]train.Report) train.Result {
 	t.Helper()
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=0.02")})
 	few, err := data.NewLoader(texts{2, 61}, data.Config{Length: seq, InOrder: true})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Optimizer, err = optim.Parse("adamw:lr=0.02"); err != nil {
 		t.Fatal(err)
 	}
 	ev.Feed = feed(t, data.Config{Epochs: 1, InOrder: true})
 	c.Evaluate, c.Save = &ev, &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: 1}}
 	c.Report = func(r train.Report) { *told = append(*told, r) }
-	result, err := job.Train(context.Background(), train.NewTokens(few), c)
+	result, err := train.Run(context.Background(), job, train.NewTokens(few), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +100,8 @@ func TestOwedEvaluation(t *testing.T) {
 	rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
 	d.recovered = true
 	var state map[string]any
-	if err := json.Unmarshal(d.state, &state); err != nil || state["judged"] != 2.0 {
-		t.Fatalf("iteration 3 was durable before it was evaluated, and 2 had been: %v, %v", state["judged"], err)
+	if err := json.Unmarshal(d.state, &state); err != nil || state["evaluated"] != 2.0 {
+		t.Fatalf("iteration 3 was durable before it was evaluated, and 2 had been: %v, %v", state["evaluated"], err)
 	}
 	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
 	if r.Best == nil || r.Iterations != 3 || r.Best.Since == 0 && r.Best.Iteration != 3 {

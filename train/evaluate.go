@@ -8,17 +8,17 @@ import (
 	"io"
 
 	"spillway/executor"
-	"spillway/weights"
+	"spillway/run"
 )
 
-// Evaluation is the loss on data that is not trained on. It has an executor of its
-// own, for a plan of the task eval, which shares nothing with the training but the
-// weights it is given a copy of.
+// Evaluation is the loss on data that is not trained on. It has a run of its own, of the
+// task eval, which shares nothing with the training run but the weights it is given a
+// copy of.
 type Evaluation struct {
-	Every    int64 // iterations; 0 after the last only, which is always evaluated
-	Executor *executor.Executor
-	Feed     Feed  // evaluated from where it stands now to its end
-	Batches  int64 // at most so many, 0 for all
+	Every   int64    // iterations; 0 after the last only, which is always evaluated
+	Run     *run.Run // nil: train.Run plans one in the memory that training leaves
+	Feed    Feed     // evaluated from where it stands now to its end
+	Batches int64    // at most so many, 0 for all
 	// Patience ends the run after so many evaluations in a row that were no better
 	// than the best before them; 0 never does.
 	Patience int64
@@ -29,9 +29,9 @@ type Evaluation struct {
 	start json.RawMessage // of the feed
 }
 
-// run evaluates the weights of another executor.
-func (v *Evaluation) run(from *executor.Executor) (float64, error) {
-	if err := weights.Copy(v.Executor, from); err != nil {
+// lossOf evaluates the weights of a training run.
+func (v *Evaluation) lossOf(training *run.Run) (float64, error) {
+	if err := v.Run.CopyWeights(training); err != nil {
 		return 0, err
 	}
 	return v.Loss()
@@ -64,20 +64,21 @@ func (v *Evaluation) Loss() (float64, error) {
 
 // batch gives the summed loss of the next batch and what it counted.
 func (v *Evaluation) batch() (float64, int64, error) {
-	filled, err := v.Feed.Next(PartsOf(v.Executor))
+	e := v.Run.Executor()
+	filled, err := v.Feed.Next(PartsOf(e))
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := v.Executor.CheckBatch(); err != nil {
+	if err := e.CheckBatch(); err != nil {
 		return 0, 0, err
 	}
-	if err := setScalars(v.Executor, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
+	if err := setScalars(e, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
 		return 0, 0, err
 	}
-	if err := v.Executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
+	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		return 0, 0, err
 	}
-	return v.Executor.Loss() * float64(filled.Counted), filled.Counted, nil
+	return e.Loss() * float64(filled.Counted), filled.Counted, nil
 }
 
 // rewind goes to where the feed stood at first.

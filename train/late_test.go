@@ -19,7 +19,7 @@ import (
 // lateJob leaves its clipped updates to the next iteration.
 func lateJob(t *testing.T) *spillway.Job {
 	t.Helper()
-	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: true, Choose: func(slabs, blocks int) planner.Choice {
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
 		c.DelayedUpdates = true
 		return c
@@ -36,15 +36,17 @@ func TestLateUpdatesAreInCheckpoints(t *testing.T) {
 	run := func(job *spillway.Job, dir string, every, until int64) train.Result {
 		t.Helper()
 		c := saving(t, dir, every)
-		c.Iterations, c.Clip = until, 0.3
+		c.Iterations = until
 		c.Evaluate = &train.Evaluation{Every: 3, Feed: feed(t, data.Config{Epochs: 1, InOrder: true}), Batches: 2}
-		r, err := job.Train(context.Background(), feed(t, data.Config{Seed: 8}), c)
+		r, err := train.Run(context.Background(), job, feed(t, data.Config{Seed: 8}), c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	want := run(job(t), t.TempDir(), 0, 8)
+	onDevice := job(t)
+	onDevice.Options.Clip = 0.3
+	want := run(onDevice, t.TempDir(), 0, 8)
 	dir := t.TempDir()
 	run(lateJob(t), dir, 2, 5)
 	got := run(lateJob(t), dir, 0, 8)

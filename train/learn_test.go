@@ -69,7 +69,7 @@ func endLoss(t *testing.T, text string) (mean float64) {
 		t.Fatal(err)
 	}
 	j := plan(t, smallLlama, spillway.Options{MicroBatchSize: 16, Packed: true, Optimizer: o})
-	run := trainer(t, j, train.NewTokens(l), train.Config{Optimizer: o, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Total: *learnt}})
+	run := trainer(t, j, train.NewTokens(l), train.Config{Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Total: *learnt}})
 	losses := steps(t, run, *learnt)
 	last := losses[len(losses)*9/10:]
 	for _, r := range last {

@@ -45,7 +45,7 @@ func TestOverflowsAreSkipped(t *testing.T) {
 	scale := fitting(t) / 4
 	f := feed(t, data.Config{Seed: 2})
 	for range skipped { // the batches of the iterations that will be skipped
-		if _, err := f.Next(train.PartsOf(start(t, in16(t)))); err != nil {
+		if _, err := f.Next(train.PartsOf(start(t, in16(t)).Executor())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestLossScalesAreSaved(t *testing.T) {
 	var whole, parts []train.Report
 	dir := t.TempDir()
 	for _, c := range []train.Config{config("", 14, &whole), config(dir, 6, &parts), config(dir, 14, &parts)} {
-		if _, err := in16(t).Train(context.Background(), feed(t, data.Config{Seed: 2}), c); err != nil {
+		if _, err := train.Run(context.Background(), in16(t), feed(t, data.Config{Seed: 2}), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,9 +112,8 @@ func TestLossScalesAreSaved(t *testing.T) {
 func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 	last := func(p dtype.Type, pure bool) (mean float64) {
 		job := plan(t, noDropout, spillway.Options{Precision: p, Pure: pure, MicroBatchSize: 8, Packed: true})
-		c := train.Config{Optimizer: job.Options.Optimizer}
-		c.Optimizer.LR = 3e-3
-		for _, r := range steps(t, trainer(t, job, feed(t, data.Config{Seed: 2}), c), 150)[130:] {
+		job.Options.Optimizer.LR = 3e-3
+		for _, r := range steps(t, trainer(t, job, feed(t, data.Config{Seed: 2}), train.Config{}), 150)[130:] {
 			mean += r.Loss / 20
 		}
 		return mean
@@ -130,9 +129,9 @@ func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 
 // With a norm that is no number the weights stay as they were.
 func TestDivergenceLeavesTheWeights(t *testing.T) {
-	job := plan(t, noDropout, spillway.Options{Clip: true})
-	e := start(t, job)
-	run, err := train.New(e, feed(t, data.Config{Seed: 2}), train.Config{Clip: 1})
+	job := start(t, plan(t, noDropout, spillway.Options{Clip: 1}))
+	e := job.Executor()
+	run, err := train.New(job, feed(t, data.Config{Seed: 2}), train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

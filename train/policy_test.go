@@ -30,7 +30,7 @@ func virtual(t *testing.T, dir, policy string, iterations, every int64) (reports
 	}
 	o := optimizer(t, "adamw:lr=0.01")
 	j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o, StatePolicy: p})
-	_, err = j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o,
+	_, err = train.Run(context.Background(), j, feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations,
 		Report: func(r train.Report) { reports = append(reports, r) }, Notice: func(text string) { notices = append(notices, text) },
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: every}})
 	if err != nil {
@@ -136,11 +136,12 @@ func TestPoliciesBeginAtOnce(t *testing.T) {
 
 func TestPoliciesThatCannotBe(t *testing.T) {
 	o := optimizer(t, "adamw")
-	e := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o}))
-	for says, c := range map[string]train.Config{
-		"none can be negative": {Optimizer: o, StatePolicy: optim.Policy{Preset: "auto", Warmup: -1}},
+	job := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o}))
+	for says, policy := range map[string]optim.Policy{
+		"none can be negative": {Preset: "auto", Warmup: -1},
 	} {
-		if _, err := train.New(e, feed(t, data.Config{}), c); err == nil || !strings.Contains(err.Error(), says) {
+		job.Options.StatePolicy = policy
+		if _, err := train.New(job, feed(t, data.Config{}), train.Config{}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}

@@ -12,8 +12,8 @@ type Report struct {
 	Iteration  int64   `json:"iteration"`  // done, from 1
 	Iterations int64   `json:"iterations"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
-	GradNorm   float64 `json:"norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
-	LR         float64 `json:"rate"`           // learning rate
+	GradNorm   float64 `json:"grad_norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
+	LR         float64 `json:"lr"`                  // learning rate
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
 	Perplexity float64 `json:"eval_perplexity,omitempty"` // of the evaluation
 	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
@@ -31,7 +31,7 @@ type Report struct {
 	TokensPerSecond     float64 `json:"tokens_per_second"`
 	// ShareOfBound is the time the resource that binds needs by itself, as the plan
 	// forecasts it, over the time taken; 0 when the plan has no forecast.
-	ShareOfRoofline float64 `json:"share_of_bound"`
+	ShareOfRoofline float64 `json:"share_of_roofline"`
 
 	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
 	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
@@ -61,17 +61,14 @@ func (t *Trainer) complete(r Report) Report {
 	r.Iterations = t.c.Iterations
 	seconds, tokens := t.pace.take()
 	r.SecondsPerIteration, r.TokensPerSecond = seconds, tokens
-	p := t.e.Plan()
+	p := t.run.Plan
 	if f := p.Forecast; f != nil && seconds > 0 {
 		r.ShareOfRoofline = f.RooflineShare * f.StepSeconds / seconds
 	}
-	r.PredictedBytes = p.Peak()[plan.OnDevice]
+	r.PredictedBytes, r.MeasuredBytes = p.Peak()[plan.OnDevice], t.run.Allocated()
 	r.StateBytes, r.Compressed = StateBytes(p), t.compression.Active
 	if v := t.c.Evaluate; v != nil {
-		r.PredictedBytes += v.Executor.Plan().Peak()[plan.OnDevice]
-	}
-	if t.c.Memory != nil {
-		r.MeasuredBytes = t.c.Memory()
+		r.PredictedBytes += v.Run.Plan.Peak()[plan.OnDevice]
 	}
 	if left := t.c.Iterations - t.done; left > 0 {
 		r.ETA = time.Duration(float64(left) * seconds * float64(time.Second))

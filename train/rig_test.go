@@ -10,7 +10,6 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/executor"
 	"spillway/machine"
 	"spillway/train"
 )
@@ -80,18 +79,18 @@ func plan(t testing.TB, config string, o spillway.Options) *spillway.Job {
 	return job
 }
 
-func start(t testing.TB, job *spillway.Job) *executor.Executor {
+// start starts a job, closed when the test ends.
+func start(t testing.TB, job *spillway.Job) *spillway.Job {
 	t.Helper()
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return e
+	return job
 }
 
 func trainer(t testing.TB, job *spillway.Job, f train.Feed, c train.Config) *train.Trainer {

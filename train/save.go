@@ -13,7 +13,7 @@ import (
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/optim"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 )
 
 // Save says where a run's checkpoints go and when they are made. The last
@@ -35,13 +35,13 @@ type state struct {
 	Schedule              optim.Schedule  `json:"schedule"`
 	Clip                  float64         `json:"clip"`
 	Seed                  uint64          `json:"seed"`
-	SequencesPerIteration int64           `json:"samples_per_iteration"`
+	SequencesPerIteration int64           `json:"sequences_per_iteration"`
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, where there is one.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 	// Best evaluation so far, where there was one, and the last iteration evaluated.
 	Best      *Best `json:"best,omitempty"`
-	Evaluated int64 `json:"judged,omitempty"`
+	Evaluated int64 `json:"evaluated,omitempty"`
 	// Policy on states, where there is one, and how far it has come.
 	Policy      *optim.Policy      `json:"policy,omitempty"`
 	Compression *optim.Compression `json:"compression,omitempty"`
@@ -49,11 +49,11 @@ type state struct {
 
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
-	p := t.e.Plan()
-	s := state{Iteration: t.done, Optimizer: t.c.Optimizer, Schedule: t.c.Schedule, Clip: t.c.Clip, Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches),
+	p, o := t.run.Plan, t.run.Options
+	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches),
 		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
-	if t.c.StatePolicy != (optim.Policy{}) {
-		s.Policy, s.Compression = &t.c.StatePolicy, &t.wanted
+	if o.StatePolicy != (optim.Policy{}) {
+		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
 	}
 	return s, err
 }
@@ -68,7 +68,7 @@ func (t *Trainer) save(must bool) error {
 	if err != nil {
 		return err
 	}
-	snapshot := checkpoint.Snapshot{Iteration: t.done, Model: s.Model, State: t.sources(states(t.e)), Trainer: now}
+	snapshot := checkpoint.Snapshot{Iteration: t.done, Model: s.Model, State: t.sources(states(t.run.Executor())), Trainer: now}
 	snapshot.Model.Tensors = t.sources(t.weights())
 	if s.Adapter != nil {
 		snapshot.Adapter = &hf.Adapter{Config: s.Adapter, Tensors: snapshot.Model.Tensors}
@@ -86,7 +86,7 @@ func (t *Trainer) save(must bool) error {
 
 // weights are those that checkpoints have: all, or of adapters what is trained.
 func (t *Trainer) weights() []executor.Tensor {
-	all := t.e.Weights()
+	all := t.run.Executor().Weights()
 	if t.c.Save.Adapter == nil {
 		return all
 	}
@@ -95,11 +95,11 @@ func (t *Trainer) weights() []executor.Tensor {
 
 // sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
 // saving, so that it never takes the place of a sound one.
-func (t *Trainer) sources(tensors []executor.Tensor) []safetensors.Output {
-	list := make([]safetensors.Output, len(tensors))
+func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
+	list := make([]tensorfile.Output, len(tensors))
 	for i, from := range tensors {
-		list[i] = safetensors.Output{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
-			return t.e.Read(from, func(_ int64, chunk []byte) error {
+		list[i] = tensorfile.Output{Name: fileName(from), Type: from.Type.DType, Shape: from.Type.Shape, Write: func(w io.Writer) error {
+			return t.run.Executor().Read(from, func(_ int64, chunk []byte) error {
 				if !allFinite(from.Type.DType, chunk) {
 					return &DivergedError{Iteration: t.done, Param: fileName(from), Checkpoint: t.last}
 				}
@@ -190,7 +190,7 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 		return err
 	}
 	t.last, t.saved = c.Path, t.done
-	return errors.Join(restore(t.e, t.weights(), c.Tensor), restore(t.e, states(t.e), c.State.Tensor))
+	return errors.Join(restore(t.run.Executor(), t.weights(), c.Tensor), restore(t.run.Executor(), states(t.run.Executor()), c.State.Tensor))
 }
 
 // states are what the optimizer keeps, in types that files hold: of states in blocks
@@ -253,7 +253,7 @@ func sameRun(was, now state) error {
 }
 
 // restore reads tensors bit for bit.
-func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (safetensors.Tensor, bool)) error {
+func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (tensorfile.Tensor, bool)) error {
 	for _, t := range tensors {
 		from, ok := find(fileName(t))
 		if !ok {

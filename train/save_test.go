@@ -22,18 +22,18 @@ import (
 
 func saving(t *testing.T, dir string, every int64) train.Config {
 	t.Helper()
-	return train.Config{Seed: 4, Clip: 1, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 2, Total: 30},
+	return train.Config{Seed: 4, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 2, Total: 30},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: every}}
 }
 
 func job(t *testing.T) *spillway.Job {
 	t.Helper()
-	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: true})
+	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 1})
 }
 
 func runTo(t *testing.T, ctx context.Context, c train.Config) train.Result {
 	t.Helper()
-	r, err := job(t).Train(ctx, feed(t, data.Config{Seed: 8}), c)
+	r, err := train.Run(ctx, job(t), feed(t, data.Config{Seed: 8}), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,28 +105,25 @@ func TestOtherRunsAreNotResumed(t *testing.T) {
 	c := saving(t, dir, 0)
 	c.Iterations = 3
 	runTo(t, context.Background(), c)
-	for name, change := range map[string]func(*train.Config) train.Feed{
-		"seed":     func(c *train.Config) train.Feed { c.Seed++; return feed(t, data.Config{Seed: 8}) },
-		"clipping": func(c *train.Config) train.Feed { c.Clip = 2; return feed(t, data.Config{Seed: 8}) },
-		"schedule": func(c *train.Config) train.Feed { c.Schedule.Total++; return feed(t, data.Config{Seed: 8}) },
-		"rate": func(c *train.Config) train.Feed {
-			c.Optimizer, _ = optim.Parse("adamw:lr=1e-5")
-			return feed(t, data.Config{Seed: 8})
-		},
-		"data": func(*train.Config) train.Feed { return feed(t, data.Config{Seed: 9}) },
+	for name, change := range map[string]func(*train.Config, *spillway.Options) (order uint64){
+		"seed":     func(c *train.Config, _ *spillway.Options) uint64 { c.Seed++; return 8 },
+		"clipping": func(_ *train.Config, o *spillway.Options) uint64 { o.Clip = 2; return 8 },
+		"schedule": func(c *train.Config, _ *spillway.Options) uint64 { c.Schedule.Total++; return 8 },
+		"rate":     func(_ *train.Config, o *spillway.Options) uint64 { o.Optimizer.LR = 1e-5; return 8 },
+		"data":     func(*train.Config, *spillway.Options) uint64 { return 9 },
 	} {
-		c := saving(t, dir, 0)
-		f := change(&c)
-		if _, err := train.New(start(t, job(t)), f, c); err == nil || !strings.Contains(err.Error(), "resuming") {
+		c, j := saving(t, dir, 0), job(t)
+		order := change(&c, &j.Options)
+		if _, err := train.New(start(t, j), feed(t, data.Config{Seed: order}), c); err == nil || !strings.Contains(err.Error(), "resuming") {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	larger := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 3, Packed: true, Clip: true})
-	if _, err := train.New(start(t, larger), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err == nil || !strings.Contains(err.Error(), "samples_per_iteration") {
+	larger := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 3, Packed: true, Clip: 1})
+	if _, err := train.New(start(t, larger), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err == nil || !strings.Contains(err.Error(), "sequences_per_iteration") {
 		t.Errorf("a larger batch: %v", err)
 	}
 	// The same batch in other pieces is the same run.
-	if _, err := train.New(start(t, plan(t, withDropout, spillway.Options{MicroBatchSize: 4, Packed: true, Clip: true})), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err != nil {
+	if _, err := train.New(start(t, plan(t, withDropout, spillway.Options{MicroBatchSize: 4, Packed: true, Clip: 1})), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err != nil {
 		t.Error(err)
 	}
 }
@@ -160,16 +157,16 @@ func TestDamagedCheckpointsArePassedOver(t *testing.T) {
 func TestSpoiledWeightsAreNotSaved(t *testing.T) {
 	const untied = `{"model_type":"llama","vocab_size":70,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":24,"tie_word_embeddings":false}`
 	dir := t.TempDir()
-	e := start(t, plan(t, untied, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: true}))
+	job := start(t, plan(t, untied, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: 1}))
 	c := saving(t, dir, 1)
 	c.Iterations = 5
 	c.Save.Model.Config = config(t, untied)
 	c.Report = func(r train.Report) {
 		if r.Iteration == 3 {
-			spoil(t, e)
+			spoil(t, job.Executor())
 		}
 	}
-	run, err := train.New(e, feed(t, data.Config{}), c)
+	run, err := train.New(job, feed(t, data.Config{}), c)
 	if err != nil {
 		t.Fatal(err)
 	}

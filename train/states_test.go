@@ -61,7 +61,7 @@ func survives(t *testing.T, o optim.Config) string {
 	t.Helper()
 	run := func(dir, where string, iterations int64) string {
 		j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: o, Choose: placements[where]})
-		r, err := j.Train(context.Background(), feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Optimizer: o, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}})
+		r, err := train.Run(context.Background(), j, feed(t, data.Config{Seed: 8}), train.Config{Iterations: iterations, Save: &train.Save{Dir: checkpoint.Dir{Path: dir}}})
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
@@ -114,8 +114,8 @@ func savedPacked(t *testing.T, path string) {
 // A plan for other states than the optimizer's is refused, and so is a checkpoint of them.
 func TestStatesOfAnotherTypeAreRefused(t *testing.T) {
 	j := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, mixed)})
-	plain := optimizer(t, "adamw:lr=0.01")
-	if _, err := train.New(start(t, j), feed(t, data.Config{Seed: 8}), train.Config{Optimizer: plain}); err == nil || !strings.Contains(err.Error(), "plan again with it") {
+	j.Options.Optimizer = optimizer(t, "adamw:lr=0.01")
+	if _, err := train.New(start(t, j), feed(t, data.Config{Seed: 8}), train.Config{}); err == nil || !strings.Contains(err.Error(), "plan again with it") {
 		t.Errorf("a plan of 8-bit states took an optimizer of f32 ones: %v", err)
 	}
 }

@@ -15,17 +15,17 @@ const timelineIteration = 3
 // An iteration that is cut short leaves undefined weights, so it never is.
 func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	if !t.recordsTimeline() {
-		return t.e.Iterate(context.Background(), numbers)
+		return t.run.Executor().Iterate(context.Background(), numbers)
 	}
-	ring := trace.NewRing(len(t.e.Plan().Instructions))
-	if err := t.e.Trace(ring); err != nil {
+	ring := trace.NewRing(len(t.run.Plan.Instructions))
+	if err := t.run.Executor().Trace(ring); err != nil {
 		return err
 	}
-	if err := t.e.Iterate(context.Background(), numbers); err != nil {
+	if err := t.run.Executor().Iterate(context.Background(), numbers); err != nil {
 		return err
 	}
 	t.c.Timeline(t.done+1, trace.FromZero(ring.Events()))
-	return t.e.Trace(nil)
+	return t.run.Executor().Trace(nil)
 }
 
 // watched says whether the iteration at hand is the one that the timeline is of: the

@@ -21,55 +21,41 @@ import (
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/run"
 	"spillway/trace"
 )
 
-// Config of a run. Zero fields mean what is usual.
+// Config of a training run: what its loop needs to know. What the plan depends on, the
+// optimizer and clipping among it, is in the options of the run.
 type Config struct {
-	// Iterations in all, those before a resume included; 0 goes on until the feed
-	// ends.
+	// Iterations in all, those before a resume included; 0 goes on until the feed ends.
 	Iterations int64
-	Optimizer  optim.Config
-	Schedule   optim.Schedule // zero: constant; its Total is Iterations if left out
-	Clip       float64        // greatest global norm of the gradients; 0 clips nothing
-	// LossScale where to begin for plans that compute in fp16; zero: as usual.
+	Schedule   optim.Schedule // of the learning rate; zero: constant; its Total is Iterations if left out
+	// LossScale to begin with, for plans that compute in fp16; zero: the default.
 	LossScale optim.LossScale
 	Seed      uint64 // of dropout
 
-	// Policy says when the optimizer's states are compressed; zero: never. Compress then
-	// carries weights and states over to a plan that keeps the states of the optimizer it
-	// is given, and returns the executor of that plan, which goes on in place of the
-	// first.
-	StatePolicy optim.Policy
-	Compress    func(optim.Config) (*executor.Executor, error)
-	// Again is asked after every iteration for another executor to go on with, which
-	// holds the same weights and states; nil for none.
-	Again func() (*executor.Executor, error)
-
-	// Report is told of every ReportEvery-th iteration (0: each) and of the last.
+	// Report is given every ReportEvery-th iteration (0: each) and the last.
 	Report      func(Report)
 	ReportEvery int64
-	// Notice is told in words of what was done otherwise than asked: a damaged
-	// checkpoint passed over, an evaluation that does not fit.
+	// Notice is given notices of what was done otherwise than asked: a damaged checkpoint
+	// passed over, another plan, an evaluation that does not fit.
 	Notice func(string)
 
-	Save    *Save   // nil keeps nothing
-	Journal Journal // nil: a run that is killed goes on from its last checkpoint
-	// DurableEvery is how many iterations are made durable together; 0 counts as 1.
+	Save     *Save       // nil saves no checkpoints
+	Journal  Journal     // nil is the run's own, if it has one
+	Evaluate *Evaluation // nil evaluates nothing
+	// JournalEvery is how many iterations are made durable together; 0 counts as 1.
 	JournalEvery int64
-	Evaluate     *Evaluation // nil evaluates nothing
 
-	// Timeline is given the steps of one iteration as the devices timed them, from its
-	// start on: of the third of this run, or of the last if that is earlier.
-	Timeline func(iteration int64, steps []trace.Event)
-
-	// Memory says how many bytes of the device are or were in use, for reports.
-	Memory func() int64
+	// Timeline is given the instructions of one iteration as the devices timed them, from
+	// its start on: of the third of this run, or of the last if that is earlier.
+	Timeline func(iteration int64, instructions []trace.Event)
 }
 
-// Trainer is a run between two iterations.
+// Trainer is a training run between two iterations.
 type Trainer struct {
-	e    *executor.Executor
+	run  *run.Run
 	feed Feed
 	c    Config
 	pace pace
@@ -79,31 +65,29 @@ type Trainer struct {
 	done      int64            // iterations
 	saved     int64            // of which the last checkpoint has so many
 	journaled int64            // of which so many are durable
-	last      string           // its path
+	last      string           // path of the last checkpoint
 	best      *Best            // evaluation so far, nil for none
-	// judged is the last iteration that was evaluated.
-	evaluated int64
+	evaluated int64            // the last iteration that was evaluated
 
 	compression optim.Compression // of the plan's states
 	wanted      optim.Compression // what the policy says after the last iteration
 }
 
-// New prepares a run on an executor whose weights are loaded. With a folder to
-// save to, the run goes on from the newest checkpoint there, or from what is durable
-// where that is as new.
-func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
+// New prepares a training run that was started. With a folder to save to, it goes on from
+// the newest checkpoint there, or from its journal where that is as new.
+func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
 	c, err := c.complete()
 	if err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	t := &Trainer{e: e, feed: feed, c: c, journaled: noneJournaled, compression: c.StatePolicy.Begin(), wanted: c.StatePolicy.Begin()}
-	if c.StatePolicy != (optim.Policy{}) && checkStates(t.optimizer(), e.Plan()) != nil && checkStates(c.StatePolicy.Compressed(c.Optimizer), e.Plan()) == nil {
-		t.compression.Active, t.wanted.Active = true, true // the plan goes on where the policy had begun
-	}
-	if err := t.checkPlan(e); err != nil {
+	policy := r.Options.StatePolicy
+	t := &Trainer{run: r, feed: feed, c: c, journaled: noneJournaled, compression: policy.Begin()}
+	t.compression.Active = t.compression.Active || r.StatesCompressed()
+	t.wanted = t.compression
+	if err := errors.Join(policy.Check(), r.Options.Optimizer.Check(), t.checkPlan()); err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
-	if scalesLoss(e.Plan().Optimizer) {
+	if scalesLoss(r.Plan.Optimizer) {
 		t.scale = &c.LossScale
 	}
 	if err := t.resume(); err != nil {
@@ -113,25 +97,8 @@ func New(e *executor.Executor, feed Feed, c Config) (*Trainer, error) {
 	return t, nil
 }
 
-// Move lets the run go on with another executor, which holds the same weights and
-// optimizer state: where they rest may differ.
-func (t *Trainer) Move(to *executor.Executor) error {
-	if err := t.checkPlan(to); err != nil {
-		return fmt.Errorf("going on with another plan: %w", err)
-	}
-	t.e = to
-	return nil
-}
-
 // complete fills in defaults and refuses what cannot work.
 func (c Config) complete() (Config, error) {
-	if c.Optimizer.Name == "" {
-		usual, err := optim.Parse("adamw")
-		if err != nil {
-			return c, err
-		}
-		c.Optimizer = usual
-	}
 	if c.Schedule.Kind == "" {
 		c.Schedule.Kind = optim.Constant
 	}
@@ -145,45 +112,49 @@ func (c Config) complete() (Config, error) {
 	if c.LossScale == (optim.LossScale{}) {
 		c.LossScale = optim.DefaultLossScale()
 	}
-	if c.Iterations < 0 || !(c.Clip >= 0) {
-		return c, fmt.Errorf("%d iterations, clipping to %v; neither can be negative", c.Iterations, c.Clip)
+	if c.Iterations < 0 {
+		return c, fmt.Errorf("%d iterations; there cannot be fewer than 0", c.Iterations)
 	}
-	return c, errors.Join(c.Optimizer.Check(), c.Schedule.Check(), c.LossScale.Check(), c.StatePolicy.Check())
+	return c, errors.Join(c.Schedule.Check(), c.LossScale.Check())
 }
 
-// matches holds the configuration against what the plan was made for.
-func (t *Trainer) checkPlan(e *executor.Executor) error {
-	c := t.c
-	u := e.Plan().Optimizer
+// checkPlan compares the run's options with its plan, which may have been given.
+func (t *Trainer) checkPlan() error {
+	p, o := t.run.Plan, t.run.Options.Optimizer
+	u := p.Optimizer
 	if u == nil {
-		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", e.Plan().Model, e.Plan().Task)
+		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", p.Model, p.Task)
 	}
-	kind, err := c.Optimizer.Kind()
+	kind, err := o.Kind()
 	if err != nil {
 		return err
 	}
 	if u.Rule != kind {
-		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", c.Optimizer)
+		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", o)
 	}
-	if err := checkStates(t.optimizer(), e.Plan()); err != nil {
+	if t.compression.Active {
+		o = t.run.Options.StatePolicy.Compressed(o)
+	}
+	if err := checkStates(o, p); err != nil {
 		return err
+	}
+	if n := t.run.Options.MaxNorm(); n > 0 && !u.Clip {
+		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", n)
 	}
 	if scalesLoss(u) && !u.Clip {
 		return fmt.Errorf("gradients in fp16 may overflow, the plan computes no norm to tell; plan again with clipping")
 	}
-	if c.Clip > 0 && !u.Clip {
-		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", c.Clip)
-	}
 	return nil
 }
 
-// scaled says whether a plan computes in fp16, whose range is too small for gradients
+// scalesLoss says whether a plan computes in fp16, whose range is too small for gradients
 // as they are.
 func scalesLoss(u *plan.Optimizer) bool { return u != nil && u.Attr.To == dtype.F16 }
 
-// keeps says whether the plan keeps what the optimizer does, in the same types.
+// checkStates refuses a plan whose states are not those of the optimizer, in the same
+// types.
 func checkStates(o optim.Config, p *plan.Plan) error {
-	keeping, err := o.StatesFor()
+	states, err := o.StatesFor()
 	if err != nil {
 		return err
 	}
@@ -193,8 +164,8 @@ func checkStates(o optim.Config, p *plan.Plan) error {
 				continue
 			}
 			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
-			if want := keeping(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
-				return fmt.Errorf("the plan keeps %v of param %s, optimizer %s keeps %v; plan again with it", q.States, q.Name, o, want)
+			if want := states(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+				return fmt.Errorf("the plan has the states %v of param %s, optimizer %s has %v; plan again with it", q.States, q.Name, o, want)
 			}
 		}
 	}
@@ -213,26 +184,26 @@ type Result struct {
 	BestCheckpoint       string // its path, "" when it was not kept
 }
 
-// DivergedError says that an iteration gave numbers that are none. Where the plan
-// computes the norm of the gradients it has updated nothing; else the weights are
-// spoiled, and the last checkpoint is from before.
+// DivergedError says that an iteration gave infinities or NaNs. Where the plan computes
+// the norm of the gradients, it has updated nothing; else the weights are spoiled, and
+// the last checkpoint is from before.
 type DivergedError struct {
 	Iteration      int64
 	Loss, GradNorm float64
-	Param          string // that was to be saved and is spoiled, "" when it showed before
+	Param          string // that was to be saved and has a NaN, "" when it showed before
 	Checkpoint     string
 }
 
 func (e *DivergedError) Error() string {
-	kept := "no checkpoint was saved"
+	checkpoint := "no checkpoint was saved"
 	if e.Checkpoint != "" {
-		kept = "the last checkpoint is " + e.Checkpoint
+		checkpoint = "the last checkpoint is " + e.Checkpoint
 	}
 	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.GradNorm)
 	if e.Param != "" {
-		what = fmt.Sprintf("param %s has elements that are no numbers", e.Param)
+		what = fmt.Sprintf("param %s has NaNs or infinities", e.Param)
 	}
-	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, kept)
+	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, checkpoint)
 }
 
 // Run trains to the end. When the context is cancelled it finishes the iteration at
@@ -255,7 +226,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 		r.Loss = report.Loss
-		if err := errors.Join(t.afterStep(report), t.again()); err != nil {
+		if err := errors.Join(t.afterStep(report), t.replan()); err != nil {
 			return t.result(r.Loss), err
 		}
 	}
@@ -265,16 +236,12 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 	return ended, err
 }
 
-// again goes on with another plan where one was asked for.
-func (t *Trainer) again() error {
-	if t.c.Again == nil || t.done == t.c.Iterations {
+// replan goes on with another plan where one was requested.
+func (t *Trainer) replan() error {
+	if t.done == t.c.Iterations {
 		return nil
 	}
-	e, err := t.c.Again()
-	if err != nil || e == nil {
-		return err
-	}
-	return t.Move(e)
+	return t.run.AnswerRequest()
 }
 
 func (t *Trainer) result(loss float64) Result {
@@ -297,27 +264,28 @@ func (t *Trainer) afterStep(r Report) error {
 // Step runs one iteration. io.EOF says that the feed has ended.
 func (t *Trainer) Step() (Report, error) {
 	t.pace.start()
-	filled, err := t.feed.Next(PartsOf(t.e))
+	e := t.run.Executor()
+	filled, err := t.feed.Next(PartsOf(e))
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			return Report{}, io.EOF
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
-	if err := t.e.CheckBatch(); err != nil {
+	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
-	numbers, err := t.numbers(filled)
+	args, err := t.args(filled)
 	if err != nil {
 		return Report{}, err
 	}
 	if err := t.begin(t.done + 1); err != nil {
 		return Report{}, err
 	}
-	if err := t.iterate(numbers); err != nil {
+	if err := t.iterate(args); err != nil {
 		return Report{}, err
 	}
-	report, err := t.check(t.c.Optimizer.Rate(t.updates(), t.scheduledRate()))
+	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
 		t.askPolicy(report)
 		if t.done%t.c.JournalEvery == 0 {
@@ -331,23 +299,23 @@ func (t *Trainer) Step() (Report, error) {
 	return report, err
 }
 
-// numbers of the next iteration. The loss is the mean over everything counted in
-// the iteration, so each micro-batch is scaled by the whole.
-func (t *Trainer) numbers(f Filled) (executor.IterationArgs, error) {
-	n := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.c.Clip)}
-	n.LossScale = 1
+// args are the numbers of the next iteration. The loss is the mean over everything
+// counted in the iteration, so each micro-batch is scaled by the whole.
+func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
+	o := t.run.Options
+	a := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(o.MaxNorm()), LossScale: 1}
 	if t.scale != nil {
-		n.LossScale = float32(t.scale.Scale)
+		a.LossScale = float32(t.scale.Scale)
 	}
-	if err := setScalars(t.e, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: n.LossScale}); err != nil {
-		return n, err
+	if err := setScalars(t.run.Executor(), map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale}); err != nil {
+		return a, err
 	}
 	var err error
-	if n.Optimizer, err = t.c.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
-		return n, err
+	if a.Optimizer, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
+		return a, err
 	}
-	n.NoDecay, err = t.c.Optimizer.Scalars(t.updates(), t.scheduledRate(), false)
-	return n, err
+	a.NoDecay, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), false)
+	return a, err
 }
 
 // updates counts the optimizer's updates, the next one included; skipped ones do not count.
@@ -360,10 +328,10 @@ func (t *Trainer) updates() int {
 
 // scheduledRate is the learning rate of the next iteration.
 func (t *Trainer) scheduledRate() float64 {
-	return t.c.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
+	return t.run.Options.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 }
 
-// meanOver is the factor that makes a sum of n numbers their mean; nothing of none.
+// meanOver is the factor that makes a sum of n numbers their mean; 0 for none.
 func meanOver(n int64) float32 {
 	if n == 0 {
 		return 0
@@ -372,16 +340,17 @@ func meanOver(n int64) float32 {
 }
 
 // check reads what an iteration gave, and counts it as done if that is sound.
-func (t *Trainer) check(rate float64) (Report, error) {
-	norm, err := t.e.Norm()
+func (t *Trainer) check(lr float64) (Report, error) {
+	e := t.run.Executor()
+	norm, err := e.Norm()
 	if err != nil {
 		return Report{}, err
 	}
-	loss := t.e.Loss()
-	if !t.e.Plan().Optimizer.Clip {
+	loss := e.Loss()
+	if !t.run.Plan.Optimizer.Clip {
 		norm = 0
 	}
-	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: rate}
+	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: lr}
 	if sound := finite(loss) && finite(norm); t.scale != nil {
 		r.LossScale = t.scale.Scale
 		r.markSkipped(!sound)

@@ -20,8 +20,8 @@ func TestAccumulationIsALargerBatch(t *testing.T) {
 	for _, config := range []string{noDropout, withDropout} {
 		var want []train.Report
 		for _, micros := range []int{1, 2, 4} {
-			o := spillway.Options{MicroBatchSize: int64(4 / micros), MicroBatches: micros, Packed: true, Clip: true}
-			got := steps(t, trainer(t, plan(t, config, o), feed(t, data.Config{Seed: 1}), train.Config{Clip: 1, Seed: 9}), 10)
+			o := spillway.Options{MicroBatchSize: int64(4 / micros), MicroBatches: micros, Packed: true, Clip: 1}
+			got := steps(t, trainer(t, plan(t, config, o), feed(t, data.Config{Seed: 1}), train.Config{Seed: 9}), 10)
 			if want == nil {
 				want = got
 			}
@@ -49,11 +49,11 @@ func TestSeedsDecideDropout(t *testing.T) {
 
 func TestRunsEndWithTheirData(t *testing.T) {
 	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	once, err := job.Train(context.Background(), feed(t, data.Config{Epochs: 1}), train.Config{})
+	once, err := train.Run(context.Background(), job, feed(t, data.Config{Epochs: 1}), train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	twice, err := job.Train(context.Background(), feed(t, data.Config{Epochs: 2}), train.Config{})
+	twice, err := train.Run(context.Background(), job, feed(t, data.Config{Epochs: 2}), train.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func TestRunsEndWithTheirData(t *testing.T) {
 
 // What is reported is what happened.
 func TestReports(t *testing.T) {
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: true})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Clip: math.Inf(1)})
 	var reports []train.Report
-	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+	_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
 		Iterations: 7, ReportEvery: 3, Report: func(r train.Report) { reports = append(reports, r) },
 		Schedule: optim.Schedule{Kind: optim.Linear},
 	})
@@ -100,13 +100,9 @@ func TestReports(t *testing.T) {
 
 func TestDivergenceIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	rate, err := optim.Parse("adamw:lr=1e30")
-	if err != nil {
-		t.Fatal(err)
-	}
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	result, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
-		Iterations: 50, Optimizer: rate, Schedule: optim.Schedule{Kind: optim.Linear, Warmup: 40},
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=1e30")})
+	result, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
+		Iterations: 50, Schedule: optim.Schedule{Kind: optim.Linear, Warmup: 40},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: 1},
 	})
 	var diverged *train.DivergedError
@@ -127,15 +123,11 @@ func TestDivergenceIsAnError(t *testing.T) {
 }
 
 func TestEvaluation(t *testing.T) {
-	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	still, err := optim.Parse("adamw:lr=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=0")})
 	held := data.Config{Epochs: 1, InOrder: true}
 	var losses []float64
-	_, err = job.Train(context.Background(), feed(t, data.Config{}), train.Config{
-		Iterations: 4, Optimizer: still, Evaluate: &train.Evaluation{Every: 2, Feed: feed(t, held)},
+	_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
+		Iterations: 4, Evaluate: &train.Evaluation{Every: 2, Feed: feed(t, held)},
 		Report: func(r train.Report) {
 			if r.EvalLoss != 0 {
 				losses = append(losses, r.EvalLoss)
@@ -150,7 +142,7 @@ func TestEvaluation(t *testing.T) {
 	}
 	// The mean over everything is the mean of the batches, weighted by what each counts.
 	eval := plan(t, withDropout, spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, Packed: true})
-	one, err := (&train.Evaluation{Executor: start(t, eval), Feed: feed(t, held)}).Loss()
+	one, err := (&train.Evaluation{Run: start(t, eval), Feed: feed(t, held)}).Loss()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +155,7 @@ func TestEvaluationThatDoesNotFit(t *testing.T) {
 	all := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
 	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Budget: all.Plan.Peak()["device"]})
 	var notices []string
-	_, err := job.Train(context.Background(), feed(t, data.Config{}), train.Config{
+	_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
 		Iterations: 2, Evaluate: &train.Evaluation{Every: 1, Feed: feed(t, data.Config{Epochs: 1})},
 		Notice: func(text string) { notices = append(notices, text) },
 		Report: func(r train.Report) {
@@ -178,26 +170,24 @@ func TestEvaluationThatDoesNotFit(t *testing.T) {
 }
 
 func TestRunsThatCannotStart(t *testing.T) {
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	momentum, err := optim.Parse("sgd:momentum=0.9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := momentum
-	bad.LR = -1
+	// The options of the plan, and those it is run with.
+	same := func(*spillway.Options) {}
 	for name, c := range map[string]struct {
-		job  *spillway.Job
-		c    train.Config
-		says string
+		task   spillway.Task
+		change func(*spillway.Options)
+		c      train.Config
+		says   string
 	}{
-		"no optimizer":    {plan(t, noDropout, spillway.Options{Task: spillway.Eval}), train.Config{}, "plan the task train"},
-		"other optimizer": {job, train.Config{Optimizer: momentum}, "another optimizer than sgd:momentum=0.9"},
-		"no norm":         {job, train.Config{Clip: 1}, "computes no norm"},
-		"bad rate":        {job, train.Config{Optimizer: bad}, "lr is -1"},
-		"bad schedule":    {job, train.Config{Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 5}, Iterations: 3}, "total is 3"},
-		"negative":        {job, train.Config{Iterations: -1}, "neither can be negative"},
+		"no optimizer":    {spillway.Eval, same, train.Config{}, "plan the task train"},
+		"other optimizer": {spillway.Train, func(o *spillway.Options) { o.Optimizer = optimizer(t, "sgd:momentum=0.9") }, train.Config{}, "another optimizer than sgd:momentum=0.9"},
+		"no norm":         {spillway.Train, func(o *spillway.Options) { o.Clip = 1 }, train.Config{}, "computes no norm"},
+		"bad rate":        {spillway.Train, func(o *spillway.Options) { o.Optimizer.LR = -1 }, train.Config{}, "lr is -1"},
+		"bad schedule":    {spillway.Train, same, train.Config{Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 5}, Iterations: 3}, "total is 3"},
+		"negative":        {spillway.Train, same, train.Config{Iterations: -1}, "-1 iterations"},
 	} {
-		if _, err := train.New(start(t, c.job), feed(t, data.Config{}), c.c); err == nil || !strings.Contains(err.Error(), c.says) {
+		job := plan(t, noDropout, spillway.Options{Task: c.task, MicroBatchSize: 2, Packed: true})
+		c.change(&job.Options)
+		if _, err := train.New(start(t, job), feed(t, data.Config{}), c.c); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
@@ -225,7 +215,11 @@ func TestBatchesThatCannotBe(t *testing.T) {
 		"broken":            {packed, broken{}, "the disk is gone"},
 	} {
 		run := trainer(t, c.job, c.feed, train.Config{})
-		if _, err := run.Step(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "iteration 1") {
+		_, err := run.Step()
+		if err := c.job.Close(); err != nil {
+			t.Error(err)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "iteration 1") {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}

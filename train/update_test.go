@@ -81,7 +81,8 @@ func followed(t *testing.T, text string, limit float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Optimizer: c, NoDecay: optim.DefaultNoDecay(), Clip: limit > 0}))
+	job := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Optimizer: c, NoDecay: optim.DefaultNoDecay(), Clip: limit}))
+	e := job.Executor()
 	decays, err := optim.DefaultNoDecay().Decays()
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func followed(t *testing.T, text string, limit float64) {
 		return nil
 	})
 	schedule := optim.Schedule{Kind: optim.Linear, Warmup: 2, Total: 6}
-	run, err := train.New(e, feed(t, data.Config{}), train.Config{Optimizer: c, Schedule: schedule, Clip: limit})
+	run, err := train.New(job, feed(t, data.Config{}), train.Config{Schedule: schedule})
 	if err != nil {
 		t.Fatal(err)
 	}

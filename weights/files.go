@@ -5,16 +5,16 @@ import (
 
 	"spillway/executor"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 )
 
 // Files are the params as a source gives them, each in its own plain type, for a folder
 // to be written from.
-func Outputs(params []spec.Param, from Values) []safetensors.Output {
-	list := make([]safetensors.Output, len(params))
+func Outputs(params []spec.Param, from Values) []tensorfile.Output {
+	list := make([]tensorfile.Output, len(params))
 	for i, p := range params {
-		list[i] = safetensors.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = tensorfile.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(w io.Writer) error {
 			r, err := quant.Plain(p.Type.DType, p.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(p.Name, first, dst) })
 			if err == nil {
 				_, err = io.Copy(w, r)
@@ -26,11 +26,11 @@ func Outputs(params []spec.Param, from Values) []safetensors.Output {
 }
 
 // FilesOf are the weights an executor holds, bit for bit.
-func ExecutorOutputs(e *executor.Executor) []safetensors.Output {
+func ExecutorOutputs(e *executor.Executor) []tensorfile.Output {
 	tensors := e.Weights()
-	list := make([]safetensors.Output, len(tensors))
+	list := make([]tensorfile.Output, len(tensors))
 	for i, t := range tensors {
-		list[i] = safetensors.Output{Name: t.Param.Name, Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
+		list[i] = tensorfile.Output{Name: t.Param.Name, Type: t.Type.DType, Shape: t.Type.Shape, Write: func(w io.Writer) error {
 			return e.Read(t, func(_ int64, chunk []byte) error {
 				_, err := w.Write(chunk)
 				return err

@@ -9,21 +9,16 @@ import (
 	"spillway/arch"
 	"spillway/dtype"
 	"spillway/quant/stored"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 )
-
-// Tensors is a model folder, or its weights alone.
-type Tensors interface {
-	Tensors() []safetensors.Tensor
-}
 
 // FromTensors is the params as a folder has them, widened to float32; those that
 // bitsandbytes quantized decode as it decodes them. Every param must be there in its
 // shape, and every tensor of the folder must be a param or known to be none: a tensor
 // that nobody reads means that the wrong model does.
-func FromSource(t Tensors, info arch.Info, params []spec.Param) (Values, error) {
-	list, err := stored.Collect(t.Tensors())
+func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Values, error) {
+	list, err := stored.Collect(from.Tensors())
 	if err != nil {
 		return nil, err
 	}

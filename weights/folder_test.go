@@ -17,6 +17,7 @@ import (
 	"spillway/safetensors"
 	"spillway/shape"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/weights"
 )
 
@@ -24,9 +25,9 @@ import (
 func file(t *testing.T, infos ...safetensors.Info) *safetensors.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	var sources []safetensors.Output
+	var sources []tensorfile.Output
 	for _, x := range infos {
-		sources = append(sources, safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+		sources = append(sources, tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 			for i := range x.Shape.Elements() {
 				if _, err := w.Write(encoded(x.Type, float32(i)/4)); err != nil {
 					return err

@@ -66,7 +66,7 @@ func (n noise) Read(param string, first int64, dst []float32) error {
 // Packed is random codes, all blocks with one absmax that gives them their deviation.
 func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	g, ok := n[param]
-	if !ok || g.constant || t != quant.NF4 && t != quant.FP4 {
+	if !ok || g.constant || quant.FourBitOf(t) == nil {
 		return nil, false
 	}
 	codes, blocks := (g.size+1)/2, (g.size+quant.FourBitBlock-1)/quant.FourBitBlock

@@ -11,13 +11,11 @@ func subscript(v, key any) (any, error) {
 	case undefined:
 		return nil, v.err()
 	case *Dict:
-		if s, ok := key.(string); ok {
-			if item, found := v.Values[s]; found {
-				return item, nil
-			}
+		if item, found, err := v.get(key); found && err == nil {
+			return item, nil
 		}
 	case *List:
-		if i, ok := whole(key); ok {
+		if i, ok := whole(key); ok && (v.view == "" || v.view == "range") {
 			return at(v.Items, i), nil
 		}
 	case string:
@@ -58,6 +56,9 @@ func attribute(v any, name string) (any, error) {
 		}
 		return undefined{what: name}, nil
 	}
+	if f, ok := v.(function); ok {
+		return nil, fmt.Errorf("a %s has no attribute %s here", typeName(f), name)
+	}
 	return method(v, name), nil
 }
 
@@ -75,6 +76,9 @@ func slice(v any, from, to, step any) (any, error) {
 	if _, ok := v.(*Dict); ok {
 		err = fmt.Errorf("a dict has no slices")
 	}
+	if l, ok := v.(*List); ok && l.view != "" {
+		err = fmt.Errorf("%s has no slices; apply the filter list first", l.view)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +93,8 @@ func slice(v any, from, to, step any) (any, error) {
 		}
 		return b.String(), nil
 	}
-	return &List{Items: picked, Tuple: v.(*List).Tuple}, nil
+	l := v.(*List)
+	return &List{Items: picked, Tuple: l.Tuple}, nil
 }
 
 func pick(list []any, from, to, step any) ([]any, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,9 @@ func arithmetic(op string, a, b any) (any, error) {
 
 // onSequences joins and repeats strings and lists, and formats strings.
 func onSequences(op string, a, b any) (any, bool, error) {
+	if _, ok := whole(a); ok && op == "*" {
+		a, b = b, a
+	}
 	n, counted := whole(b)
 	switch a := a.(type) {
 	case string:
@@ -54,7 +58,16 @@ func onSequences(op string, a, b any) (any, bool, error) {
 	case *List:
 		other, ok := b.(*List)
 		if op == "+" && ok {
+			if a.view != "" || typeName(a) != typeName(other) {
+				return nil, false, fmt.Errorf("%s + %s cannot be computed", typeName(a), typeName(other))
+			}
 			return &List{Items: append(append([]any{}, a.Items...), other.Items...), Tuple: a.Tuple}, true, nil
+		}
+		if op == "*" && counted {
+			if int64(len(a.Items)) > maxRange/max(n, 1) {
+				return nil, false, fmt.Errorf("%d items repeated %d times; at most %d items are allowed", len(a.Items), n, maxRange)
+			}
+			return &List{Items: slices.Repeat(a.Items, int(max(n, 0))), Tuple: a.Tuple}, true, nil
 		}
 	}
 	return nil, false, nil
@@ -143,14 +156,26 @@ func percent(format string, v any) (any, error) {
 			return nil, errors.New("fewer values than the format has places")
 		}
 		switch format[i] {
-		case 's', 'd':
+		case 's':
 			b.WriteString(text(values[0]))
+		case 'd':
+			n, ok := whole(values[0])
+			if f, isFloat := values[0].(float64); isFloat {
+				n, ok = int64(f), true
+			}
+			if !ok {
+				return nil, fmt.Errorf("%%d needs a number, not %s", typeName(values[0]))
+			}
+			b.WriteString(text(n))
 		case 'r':
 			b.WriteString(repr(values[0]))
 		default:
 			return nil, fmt.Errorf("the format %%%c is not supported; %%s, %%d and %%r are", format[i])
 		}
 		values = values[1:]
+	}
+	if l, ok := v.(*List); ok && l.Tuple && len(values) > 0 {
+		return nil, errors.New("more values than the format has places")
 	}
 	return b.String(), nil
 }

@@ -53,6 +53,7 @@ func (p *parser) conditional(then expression) (expression, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer p.inBranch(true)()
 	otherwise := constant(undefined{what: "an if without else"})
 	if p.took("else") {
 		if otherwise, err = p.expression(); err != nil {
@@ -280,8 +281,8 @@ func (p *parser) primary() (expression, error) {
 		n, err := strconv.ParseInt(t.text, 10, 64)
 		return constant(n), err
 	case floatToken:
-		f, err := strconv.ParseFloat(t.text, 64)
-		return constant(f), err
+		f, _ := strconv.ParseFloat(t.text, 64) // too large is infinite
+		return constant(f), nil
 	case operatorToken:
 		switch t.text {
 		case "(":
@@ -372,7 +373,11 @@ func (p *parser) dictionary() (expression, error) {
 			if err != nil {
 				return nil, err
 			}
-			d.Set(text(k), v)
+			hash, err := hashed(k)
+			if err != nil {
+				return nil, err
+			}
+			d.put(k, hash, v)
 		}
 		return d, nil
 	}, nil

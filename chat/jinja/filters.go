@@ -1,8 +1,7 @@
 package jinja
 
 import (
-	"maps"
-	"slices"
+	"errors"
 	"strings"
 )
 
@@ -17,7 +16,7 @@ func init() {
 		"trim":       viaMethod("strip"),
 		"upper":      viaMethod("upper"),
 		"lower":      viaMethod("lower"),
-		"title":      viaMethod("title"),
+		"title":      onValue(func(v any) (any, error) { return titleWords(text(v)), nil }),
 		"capitalize": viaMethod("capitalize"),
 		"replace":    viaMethod("replace"),
 		"string":     onValue(func(v any) (any, error) { return text(v), nil }),
@@ -37,11 +36,11 @@ func init() {
 			return &List{Items: l}, err
 		}),
 		"reverse":    onValue(reverse),
-		"unique":     onValue(unique),
+		"unique":     unique,
 		"sort":       sortFilter,
 		"join":       joinFilter,
 		"items":      onValue(itemsOf),
-		"dictsort":   onValue(dictsort),
+		"dictsort":   dictsort,
 		"map":        mapFilter,
 		"select":     selecting(false, true),
 		"reject":     selecting(false, false),
@@ -50,25 +49,30 @@ func init() {
 
 		"default": defaulted,
 		"d":       defaulted,
-		"int":     onValue(toInt),
-		"float":   onValue(toFloat),
+		"int":     toInt,
+		"float":   toFloat,
 		"abs":     onValue(absolute),
 		"round":   round,
-		"sum":     onValue(total),
-		"min":     onValue(func(v any) (any, error) { return extreme(v, -1) }),
-		"max":     onValue(func(v any) (any, error) { return extreme(v, 1) }),
+		"sum":     total,
+		"min":     extreme("min", -1),
+		"max":     extreme("max", 1),
 	}
 }
 
 func onValue(do func(any) (any, error)) function {
-	return func(_ *run, args []any, _ map[string]any) (any, error) { return do(args[0]) }
+	return func(_ *run, args []any, named *Dict) (any, error) {
+		if len(args) > 1 || len(named.Keys) > 0 {
+			return nil, errors.New("it takes no arguments")
+		}
+		return do(args[0])
+	}
 }
 
 // viaMethod is a filter that is also a method of strings.
 func viaMethod(name string) function {
-	return func(_ *run, args []any, named map[string]any) (any, error) {
+	return func(_ *run, args []any, named *Dict) (any, error) {
 		rest := args[1:]
-		if chars, ok := named["chars"]; ok {
+		if chars, ok := named.Values["chars"]; ok {
 			rest = append(rest, chars)
 		}
 		return stringMethods[name](text(args[0]), rest)
@@ -81,7 +85,7 @@ func escape(v any) (any, error) {
 
 func lengthOf(v any) (any, error) { return length(v) }
 
-func defaulted(_ *run, args []any, named map[string]any) (any, error) {
+func defaulted(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("default", args, named, "value", "default_value", "boolean")
 	if err != nil {
 		return nil, err
@@ -96,7 +100,7 @@ func defaulted(_ *run, args []any, named map[string]any) (any, error) {
 	return "", nil
 }
 
-func indent(_ *run, args []any, named map[string]any) (any, error) {
+func indent(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("indent", args, named, "value", "width", "first", "blank")
 	if err != nil {
 		return nil, err
@@ -116,8 +120,9 @@ func indent(_ *run, args []any, named map[string]any) (any, error) {
 	return strings.Join(all, "\n"), nil
 }
 
-func format(_ *run, args []any, _ map[string]any) (any, error) {
+func format(_ *run, args []any, named *Dict) (any, error) {
+	if len(named.Keys) > 0 {
+		return nil, errors.New("arguments with names are not supported")
+	}
 	return percent(text(args[0]), &List{Items: args[1:], Tuple: true})
 }
-
-func sortedNames(named map[string]any) []string { return slices.Sorted(maps.Keys(named)) }

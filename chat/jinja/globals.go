@@ -11,7 +11,7 @@ const maxRange = 100_000
 
 // globals are the functions every template may call.
 func globals(now time.Time) *scope {
-	clock := func(_ *run, args []any, named map[string]any) (any, error) {
+	clock := func(_ *run, args []any, named *Dict) (any, error) {
 		given, err := bind("strftime_now", args, named, "format")
 		if err != nil {
 			return nil, err
@@ -24,7 +24,7 @@ func globals(now time.Time) *scope {
 	}}
 }
 
-func raise(_ *run, args []any, named map[string]any) (any, error) {
+func raise(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("raise_exception", args, named, "message")
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func raise(_ *run, args []any, named map[string]any) (any, error) {
 	return nil, &RefusedError{text(given["message"])}
 }
 
-func namespace(r *run, args []any, named map[string]any) (any, error) {
+func namespace(r *run, args []any, named *Dict) (any, error) {
 	d, err := newDict(r, args, named)
 	if err == nil {
 		d.(*Dict).open = true
@@ -40,7 +40,7 @@ func namespace(r *run, args []any, named map[string]any) (any, error) {
 	return d, err
 }
 
-func newDict(_ *run, args []any, named map[string]any) (any, error) {
+func newDict(_ *run, args []any, named *Dict) (any, error) {
 	d := NewDict()
 	for _, a := range args {
 		from, ok := a.(*Dict)
@@ -49,18 +49,18 @@ func newDict(_ *run, args []any, named map[string]any) (any, error) {
 		}
 		d = from.Clone()
 	}
-	for _, name := range sortedNames(named) {
-		d.Set(name, named[name])
+	for _, k := range named.Keys {
+		d.Set(k.(string), named.Values[k])
 	}
 	return d, nil
 }
 
-func rangeOf(_ *run, args []any, _ map[string]any) (any, error) {
+func rangeOf(_ *run, args []any, _ *Dict) (any, error) {
 	bounds := []int64{0, 0, 1}
 	for i, a := range args {
 		n, ok := whole(a)
 		if !ok || i > 2 {
-			return nil, fmt.Errorf("range takes one to three whole numbers")
+			return nil, fmt.Errorf("range takes one to three integers")
 		}
 		bounds[i] = n
 	}
@@ -70,7 +70,7 @@ func rangeOf(_ *run, args []any, _ map[string]any) (any, error) {
 	if bounds[2] == 0 || len(args) == 0 {
 		return nil, fmt.Errorf("a range without an end, or by steps of 0")
 	}
-	l := &List{}
+	l := &List{view: "range"}
 	for i := bounds[0]; bounds[2] > 0 && i < bounds[1] || bounds[2] < 0 && i > bounds[1]; i += bounds[2] {
 		if l.Items = append(l.Items, i); len(l.Items) > maxRange {
 			return nil, fmt.Errorf("a range of more than %d numbers", maxRange)
@@ -79,10 +79,11 @@ func rangeOf(_ *run, args []any, _ map[string]any) (any, error) {
 	return l, nil
 }
 
-// layouts of the time package for Python's directives.
+// layouts of the time package for Python's directives. The time has no zone, as
+// datetime.now() has none.
 var layouts = map[byte]string{
 	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
-	'p': "PM", 'I': "03", 'y': "06", 'Z': "MST", 'z': "-0700", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'e': "_2", 'j': "002", 'R': "15:04",
+	'p': "PM", 'I': "03", 'y': "06", 'Z': "", 'z': "", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'e': "_2", 'j': "002", 'R': "15:04",
 }
 
 // strftime writes a time as Python does.

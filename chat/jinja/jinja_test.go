@@ -1,9 +1,10 @@
 package jinja
 
 import (
-	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,26 +13,14 @@ import (
 // clock is what the fixtures were made at.
 var clock = time.Date(2026, 3, 5, 7, 8, 9, 0, time.UTC)
 
-type fixture struct {
-	Variables   json.RawMessage
-	Expressions []struct{ Source, Text, Error string }
-}
-
-func load(t testing.TB) (fixture, map[string]any) {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/expressions.json")
-	if err != nil {
-		t.Fatal(err)
+// variablesOf are the entries of an object.
+func variablesOf(v any) map[string]any {
+	d := v.(*Dict)
+	all := map[string]any{}
+	for _, name := range d.Names() {
+		all[name] = d.Values[name]
 	}
-	var f fixture
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
-	v, err := FromJSON(f.Variables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f, v.(*Dict).Values
+	return all
 }
 
 func render(source string, variables map[string]any) (Rendered, error) {
@@ -40,25 +29,6 @@ func render(source string, variables map[string]any) (Rendered, error) {
 		return Rendered{}, err
 	}
 	return t.Render(variables, clock)
-}
-
-// Every expression gives what Jinja gives, and fails where Jinja fails.
-func TestExpressions(t *testing.T) {
-	f, variables := load(t)
-	for _, e := range f.Expressions {
-		got, err := render(e.Source, variables)
-		if e.Error != "" {
-			if err == nil {
-				t.Errorf("%s\ngives %q, Jinja says %s", e.Source, got.Text, e.Error)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s\n%v", e.Source, err)
-		} else if got.Text != e.Text {
-			t.Errorf("%s\n got %q\nwant %q", e.Source, got.Text, e.Text)
-		}
-	}
 }
 
 // Errors name the template and the line where the mistake is.
@@ -122,15 +92,17 @@ func TestTemplatesChangeNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := render("{% set l = l + [2] %}{% set d = dict(d, x=1) %}{{ l | sort(attribute='a', reverse=true) if no }}{{ l | reverse | list }}", v.(*Dict).Values); err != nil {
+	if _, err := render("{% set l = l + [2] %}{% set d = dict(d, x=1) %}{{ l | sort(attribute='a', reverse=true) if no }}{{ l | reverse | list }}", variablesOf(v)); err != nil {
 		t.Fatal(err)
 	}
-	after, err := tojson(nil, []any{v}, map[string]any{"separators": &List{Items: []any{",", ":"}}})
+	separators := NewDict()
+	separators.Set("separators", &List{Items: []any{",", ":"}})
+	after, err := tojson(nil, []any{v}, separators)
 	if err != nil || after != raw {
 		t.Errorf("%v, %v", after, err)
 	}
 	for _, source := range []string{"{% set d.k = 1 %}", "{{ l.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('k') }}"} {
-		if _, err := render(source, v.(*Dict).Values); err == nil {
+		if _, err := render(source, variablesOf(v)); err == nil {
 			t.Errorf("%s is allowed", source)
 		}
 	}
@@ -160,10 +132,24 @@ func TestJSON(t *testing.T) {
 
 // Whatever the source, compiling and rendering end, with an error or a text.
 func FuzzTemplate(f *testing.F) {
-	all, variables := load(f)
-	for _, e := range all.Expressions {
-		f.Add(e.Source)
+	for _, path := range languageFiles(f) {
+		for _, c := range languageCases(f, path) {
+			f.Add(c.source)
+		}
 	}
+	templates, err := filepath.Glob("testdata/templates/*.jinja")
+	if err != nil || len(templates) == 0 {
+		f.Fatalf("%d templates, %v", len(templates), err)
+	}
+	for _, path := range templates {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(source))
+	}
+	variables := conversations(f)["two calls"]
+	maps.Copy(variables, languageVariables(f))
 	f.Fuzz(func(t *testing.T, source string) {
 		got, err := render(source, variables)
 		if err == nil && len(got.Text) > maxText {

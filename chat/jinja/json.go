@@ -15,7 +15,7 @@ import (
 // maxDepth is how deep JSON values, loops and calls may be nested.
 const maxDepth = 100
 
-// FromJSON makes a value of JSON. Keys keep their order, and whole numbers stay whole.
+// FromJSON makes a value of JSON. Keys keep their order, and integers stay integers.
 func FromJSON(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -112,9 +112,15 @@ func (s jsonStyle) write(b *strings.Builder, v any, level int) error {
 	case string:
 		s.quote(b, v)
 	case *List:
-		return s.list(b, v, level)
+		if v.view == "" {
+			return s.list(b, v, level)
+		}
+		return fmt.Errorf("%s cannot be written as JSON; apply the filter list first", v.view)
 	case *Dict:
-		return s.dict(b, v, level)
+		if !v.open {
+			return s.dict(b, v, level)
+		}
+		return errors.New("a namespace cannot be written as JSON")
 	default:
 		return fmt.Errorf("%s cannot be written as JSON", typeName(v))
 	}
@@ -154,19 +160,39 @@ func (s jsonStyle) dict(b *strings.Builder, d *Dict, level int) error {
 	}
 	names := d.Keys
 	if s.sorted {
-		names = slices.Sorted(slices.Values(names))
+		names = slices.Clone(names)
+		var wrong error
+		slices.SortFunc(names, func(a, b any) int {
+			c, err := compare(a, b)
+			wrong = errors.Join(wrong, err)
+			return c
+		})
+		if wrong != nil {
+			return wrong
+		}
 	}
 	for i, k := range names {
 		s.separate(b, i, level+1, "{")
-		s.quote(b, k)
+		s.quote(b, jsonKey(k))
 		b.WriteString(s.key)
-		if err := s.write(b, d.Values[k], level+1); err != nil {
+		if err := s.write(b, d.value(k), level+1); err != nil {
 			return err
 		}
 	}
 	s.line(b, level)
 	b.WriteString("}")
 	return nil
+}
+
+// jsonKey is a key of a dictionary as JSON has it, which knows strings only.
+func jsonKey(k any) string {
+	if k == nil {
+		return "null"
+	}
+	if _, ok := k.(bool); ok {
+		return strings.ToLower(text(k))
+	}
+	return text(k)
 }
 
 // separate begins item i.
@@ -206,7 +232,7 @@ func (s jsonStyle) quote(b *strings.Builder, text string) {
 }
 
 // tojson is the filter of that name.
-func tojson(_ *run, args []any, named map[string]any) (any, error) {
+func tojson(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("tojson", args, named, "value", "ensure_ascii", "indent", "separators", "sort_keys")
 	if err != nil {
 		return nil, err
@@ -228,4 +254,10 @@ func tojson(_ *run, args []any, named map[string]any) (any, error) {
 // parseFloat and parseInt read numbers as Python's float and int do.
 func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) }
 
-func parseInt(s string) (int64, error) { return strconv.ParseInt(strings.TrimSpace(s), 10, 64) }
+func parseInt(s string, base int) (int64, error) {
+	s = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "_", "")
+	if prefix, ok := map[int]string{2: "0b", 8: "0o", 16: "0x"}[base]; ok {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return strconv.ParseInt(s, base, 64)
+}

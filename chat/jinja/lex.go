@@ -159,9 +159,8 @@ func rawBlock(s string) (body string, end int, ok bool) {
 			if open == '-' {
 				body = strings.TrimLeftFunc(body, unicode.IsSpace)
 			}
-			if signAfter(s[i+2:]) == '-' {
-				body = strings.TrimRightFunc(body, unicode.IsSpace)
-			}
+			inside := lexer{fresh: true}
+			body = inside.beforeTag(body, '%', signAfter(s[i+2:]))
 			if close == '-' {
 				m += len(s[i+m:]) - len(strings.TrimLeftFunc(s[i+m:], unicode.IsSpace))
 			}
@@ -321,6 +320,19 @@ func unescape(s string) (string, error) {
 		if text, ok := escapes[s[i]]; ok {
 			b.WriteString(text)
 			continue
+		}
+		if s[i] >= '0' && s[i] <= '7' {
+			n := 1
+			for n < 3 && i+n < len(s) && s[i+n] >= '0' && s[i+n] <= '7' {
+				n++
+			}
+			code, _ := strconv.ParseUint(s[i:i+n], 8, 32)
+			b.WriteRune(rune(code))
+			i += n - 1
+			continue
+		}
+		if s[i] == 'N' {
+			return "", errors.New("\\N is not supported: write the character itself")
 		}
 		digits, ok := hexEscapes[s[i]]
 		if !ok {

@@ -20,44 +20,89 @@ func reverse(v any) (any, error) {
 	l, err := items(v)
 	l = slices.Clone(l)
 	slices.Reverse(l)
-	return &List{Items: l}, err
+	return &List{Items: l, view: generator}, err
 }
 
-func unique(v any) (any, error) {
-	l, err := items(v)
-	kept := &List{}
+// folded is what sorting and comparing without regard to case look at.
+func folded(v, caseSensitive any) any {
+	if s, ok := v.(string); ok && !truth(caseSensitive) {
+		return strings.ToLower(s)
+	}
+	return v
+}
+
+// unique leaves out what came before, by an attribute if one is given.
+func unique(_ *run, args []any, named *Dict) (any, error) {
+	given, err := bind("unique", args, named, "value", "case_sensitive", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	l, err := items(given["value"])
+	if err != nil {
+		return nil, err
+	}
+	chosen, seen := &List{view: generator}, &List{}
 	for _, item := range l {
-		if known, _ := contains(kept, item); !known {
-			kept.Items = append(kept.Items, item)
+		key := item
+		if name, ok := given["attribute"]; ok {
+			if key, err = path(item, text(name)); err != nil {
+				return nil, err
+			}
+		}
+		key = folded(key, given["case_sensitive"])
+		if known, _ := contains(seen, key); !known {
+			chosen.Items, seen.Items = append(chosen.Items, item), append(seen.Items, key)
 		}
 	}
-	return kept, err
+	return chosen, nil
 }
 
 func itemsOf(v any) (any, error) {
 	switch v := v.(type) {
 	case undefined:
-		return &List{}, nil
+		return &List{view: generator}, nil
 	case *Dict:
-		return entries(v), nil
+		return &List{Items: entries(v).Items, view: generator}, nil
 	}
 	return nil, fmt.Errorf("%s has no items", typeName(v))
 }
 
-func dictsort(v any) (any, error) {
-	d, ok := v.(*Dict)
-	if !ok {
-		return nil, fmt.Errorf("%s has no items", typeName(v))
+func dictsort(_ *run, args []any, named *Dict) (any, error) {
+	given, err := bind("dictsort", args, named, "value", "case_sensitive", "by", "reverse")
+	if err != nil {
+		return nil, err
 	}
-	l := entries(d)
-	slices.SortStableFunc(l.Items, func(a, b any) int {
-		return cmp.Compare(strings.ToLower(a.(*List).Items[0].(string)), strings.ToLower(b.(*List).Items[0].(string)))
+	d, ok := given["value"].(*Dict)
+	if !ok {
+		return nil, fmt.Errorf("%s has no items", typeName(given["value"]))
+	}
+	by := 0
+	if given["by"] == "value" {
+		by = 1
+	}
+	key := func(v any) (any, error) { return folded(v.(*List).Items[by], given["case_sensitive"]), nil }
+	return sortedBy(entries(d).Items, key, truth(given["reverse"]))
+}
+
+// sortedBy is a list in the order of its items' keys, equal ones as they came.
+func sortedBy(list []any, key func(any) (any, error), reverse bool) (any, error) {
+	list = slices.Clone(list)
+	var wrong error
+	slices.SortStableFunc(list, func(a, b any) int {
+		x, err1 := key(a)
+		y, err2 := key(b)
+		c, err3 := compare(x, y)
+		wrong = cmp.Or(wrong, err1, err2, err3)
+		if reverse {
+			return -c
+		}
+		return c
 	})
-	return l, nil
+	return &List{Items: list}, wrong
 }
 
 // sortFilter sorts strings without regard to case, as Jinja does.
-func sortFilter(_ *run, args []any, named map[string]any) (any, error) {
+func sortFilter(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("sort", args, named, "value", "reverse", "case_sensitive", "attribute")
 	if err != nil {
 		return nil, err
@@ -72,30 +117,15 @@ func sortFilter(_ *run, args []any, named map[string]any) (any, error) {
 				return nil, err
 			}
 		}
-		if s, ok := v.(string); ok && !truth(given["case_sensitive"]) {
-			return strings.ToLower(s), nil
-		}
-		return v, nil
+		return folded(v, given["case_sensitive"]), nil
 	}
-	l = slices.Clone(l)
-	var wrong error
-	slices.SortStableFunc(l, func(a, b any) int {
-		x, err1 := key(a)
-		y, err2 := key(b)
-		c, err3 := compare(x, y)
-		wrong = errors.Join(wrong, err1, err2, err3)
-		if truth(given["reverse"]) {
-			return -c
-		}
-		return c
-	})
-	return &List{Items: l}, wrong
+	return sortedBy(l, key, truth(given["reverse"]))
 }
 
 // path is an attribute, or an attribute of one: "function.name".
 func path(v any, name string) (_ any, err error) {
 	for _, part := range strings.Split(name, ".") {
-		if n, number := parseInt(part); number == nil {
+		if n, number := parseInt(part, 10); number == nil {
 			v, err = subscript(v, n)
 		} else {
 			v, err = subscript(v, part)
@@ -122,7 +152,7 @@ func join(v any, separator string) (any, error) {
 	return strings.Join(parts, separator), nil
 }
 
-func joinFilter(_ *run, args []any, named map[string]any) (any, error) {
+func joinFilter(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("join", args, named, "value", "d", "attribute")
 	if err != nil {
 		return nil, err
@@ -146,7 +176,7 @@ func attributes(v any, name string, otherwise any) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &List{Items: make([]any, len(l))}
+	list := &List{Items: make([]any, len(l)), view: generator}
 	for i, item := range l {
 		if list.Items[i], err = path(item, name); err != nil {
 			return nil, err
@@ -159,9 +189,12 @@ func attributes(v any, name string, otherwise any) (*List, error) {
 }
 
 // mapFilter takes an attribute of each item, or applies a filter to each.
-func mapFilter(r *run, args []any, named map[string]any) (any, error) {
-	if name, ok := named["attribute"]; ok {
-		return attributes(args[0], text(name), named["default"])
+func mapFilter(r *run, args []any, named *Dict) (any, error) {
+	if !truth(args[0]) {
+		return &List{view: generator}, nil
+	}
+	if name, ok := named.Values["attribute"]; ok {
+		return attributes(args[0], text(name), named.Values["default"])
 	}
 	if len(args) < 2 {
 		return nil, errors.New("map needs the name of a filter, or attribute=")
@@ -174,7 +207,7 @@ func mapFilter(r *run, args []any, named map[string]any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &List{Items: make([]any, len(l))}
+	list := &List{Items: make([]any, len(l)), view: generator}
 	for i, item := range l {
 		if list.Items[i], err = r.call(f, append([]any{item}, args[2:]...), named); err != nil {
 			return nil, err
@@ -183,10 +216,14 @@ func mapFilter(r *run, args []any, named map[string]any) (any, error) {
 	return list, nil
 }
 
-// selecting keeps items, or leaves them out, by a test on them or on an attribute;
+// selecting takes items, or leaves them out, by a test on them or on an attribute;
 // without a test, by their truth.
-func selecting(attribute, keep bool) function {
-	return func(_ *run, args []any, _ map[string]any) (any, error) {
+func selecting(attribute, wanted bool) function {
+	return func(_ *run, args []any, _ *Dict) (any, error) {
+		chosen := &List{view: generator}
+		if !truth(args[0]) {
+			return chosen, nil
+		}
 		l, err := items(args[0])
 		if err != nil {
 			return nil, err
@@ -206,7 +243,6 @@ func selecting(attribute, keep bool) function {
 			}
 			holds, rest = test, rest[1:]
 		}
-		kept := &List{}
 		for _, item := range l {
 			v := item
 			if attribute {
@@ -218,10 +254,10 @@ func selecting(attribute, keep bool) function {
 			if err != nil {
 				return nil, err
 			}
-			if ok == keep {
-				kept.Items = append(kept.Items, item)
+			if ok == wanted {
+				chosen.Items = append(chosen.Items, item)
 			}
 		}
-		return kept, nil
+		return chosen, nil
 	}
 }

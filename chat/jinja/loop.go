@@ -16,9 +16,13 @@ type forLoop struct {
 func (p *parser) loop() (func(*run) error, error) {
 	var f forLoop
 	var err error
+	if p.is("loop") {
+		return nil, p.wrong("loop is what a loop itself is called")
+	}
 	if f.assign, err = p.target(); err != nil {
 		return nil, err
 	}
+	defer p.inBranch(false)()
 	if err = p.expect("in"); err != nil {
 		return nil, err
 	}
@@ -89,7 +93,7 @@ func (f forLoop) filter(r *run, list []any, outer *scope) ([]any, error) {
 	if f.condition == nil {
 		return list, nil
 	}
-	var kept []any
+	var chosen []any
 	for _, item := range list {
 		if err := r.step(); err != nil {
 			return nil, err
@@ -103,11 +107,11 @@ func (f forLoop) filter(r *run, list []any, outer *scope) ([]any, error) {
 			return nil, err
 		}
 		if truth(v) {
-			kept = append(kept, item)
+			chosen = append(chosen, item)
 		}
 	}
 	r.scope = outer
-	return kept, nil
+	return chosen, nil
 }
 
 // loopState is the variable loop: item i of a list has its turn.
@@ -133,6 +137,8 @@ func (l loopState) attribute(name string) any {
 		return at == n-1
 	case "length":
 		return n
+	case "depth", "depth0": // counts recursion, which there is none of
+		return int64(len("depth0") - len(name))
 	case "previtem":
 		return l.item(l.i - 1)
 	case "nextitem":
@@ -150,7 +156,7 @@ func (l loopState) item(i int) any {
 	return l.list[i]
 }
 
-func (l loopState) cycle(_ *run, args []any, _ map[string]any) (any, error) {
+func (l loopState) cycle(_ *run, args []any, _ *Dict) (any, error) {
 	if len(args) == 0 {
 		return nil, errors.New("loop.cycle of nothing")
 	}

@@ -1,6 +1,9 @@
 package jinja
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // parameter of a macro; its default is nil for none.
 type parameter struct {
@@ -26,6 +29,8 @@ func (p *parser) parameters() (list []parameter, err error) {
 			if q.otherwise, err = p.expression(); err != nil {
 				return nil, err
 			}
+		} else if len(list) > 0 && list[len(list)-1].otherwise != nil {
+			return nil, p.wrong("a parameter without a default after one with a default")
 		}
 		list = append(list, q)
 	}
@@ -41,30 +46,44 @@ func (p *parser) macro() (func(*run) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer p.inBranch(false)()
+	start := p.at
 	body, err := p.block("endmacro")
+	callable := slices.ContainsFunc(p.tokens[start:p.at], func(t token) bool { return t.kind == nameToken && t.text == "caller" })
 	return func(r *run) error {
-		r.scope.set(name, bodyFunction(name, parameters, body, r.scope))
+		f := bodyFunction(name, parameters, body, r.scope)
+		r.scope.set(name, function(func(r *run, args []any, named *Dict) (any, error) {
+			if _, called := named.Values["caller"]; called && !callable {
+				return nil, fmt.Errorf("%s is called with a block, and never calls caller()", name)
+			}
+			return f(r, args, named)
+		}))
 		return nil
 	}, err
 }
 
 // bodyFunction writes statements with parameters set.
 func bodyFunction(name string, parameters []parameter, body []statement, defined *scope) function {
-	return func(r *run, args []any, named map[string]any) (any, error) {
+	return func(r *run, args []any, named *Dict) (any, error) {
 		s := defined.inner()
-		if caller, ok := named["caller"]; ok {
+		names := make([]string, len(parameters), len(parameters)+1)
+		for i, q := range parameters {
+			names[i] = q.name
+		}
+		if len(args) > len(names) {
+			return nil, fmt.Errorf("%s takes at most %d arguments, %d are given", name, len(names), len(args))
+		}
+		given, err := bind(name, args, named, append(names, "caller")...)
+		if err != nil {
+			return nil, err
+		}
+		if caller, ok := given["caller"]; ok {
 			s.set("caller", caller)
 		}
-		if len(args) > len(parameters) {
-			return nil, fmt.Errorf("%s takes %d arguments, %d are given", name, len(parameters), len(args))
-		}
-		for i, q := range parameters {
-			v, ok := named[q.name]
+		for _, q := range parameters {
+			v, ok := given[q.name]
 			switch {
-			case i < len(args):
-				v = args[i]
 			case !ok && q.otherwise != nil:
-				var err error
 				if v, err = q.otherwise(&run{scope: s, out: r.out, captured: true, budget: r.budget}); err != nil {
 					return nil, err
 				}
@@ -100,7 +119,7 @@ func (p *parser) callBlock() (func(*run) error, error) {
 		if err != nil {
 			return err
 		}
-		named["caller"] = bodyFunction("caller", parameters, body, r.scope)
+		named.Set("caller", bodyFunction("caller", parameters, body, r.scope))
 		v, err := r.call(f, list, named)
 		if err != nil {
 			return err

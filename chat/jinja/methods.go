@@ -15,14 +15,60 @@ func method(v any, name string) any {
 		return v.attribute(name)
 	case string:
 		if m, ok := stringMethods[name]; ok {
-			return function(func(_ *run, args []any, named map[string]any) (any, error) { return m(v, args) })
+			return function(func(_ *run, args []any, named *Dict) (any, error) {
+				args, err := inOrder(name, args, named)
+				if err != nil {
+					return nil, err
+				}
+				return m(v, args)
+			})
 		}
 	case *Dict:
 		if m, ok := dictMethods[name]; ok {
-			return function(func(_ *run, args []any, _ map[string]any) (any, error) { return m(v, args) })
+			return function(func(_ *run, args []any, named *Dict) (any, error) {
+				args, err := inOrder(name, args, named)
+				if err != nil {
+					return nil, err
+				}
+				return m(v, args)
+			})
 		}
 	}
 	return undefined{name, typeName(v)}
+}
+
+// parameters are the names of arguments that methods take, if they have names.
+var methodParameters = map[string][]string{"split": {"sep", "maxsplit"}, "rsplit": {"sep", "maxsplit"}}
+
+// mostArguments of methods that take another number than one.
+var mostArguments = map[string]int{
+	"items": 0, "keys": 0, "values": 0, "copy": 0, "get": 2, "upper": 0, "lower": 0, "title": 0, "capitalize": 0, "isdigit": 0, "isalpha": 0,
+	"isalnum": 0, "isspace": 0, "isupper": 0, "islower": 0, "split": 2, "rsplit": 2, "splitlines": 0, "replace": 3, "format": 1000,
+}
+
+// inOrder gives arguments with names their places, and refuses what a method does
+// not take.
+func inOrder(name string, args []any, named *Dict) ([]any, error) {
+	most, ok := mostArguments[name]
+	if !ok {
+		most = 1
+	}
+	if len(args) > most {
+		return nil, fmt.Errorf("%s takes at most %d arguments here, %d are given", name, most, len(args))
+	}
+	if len(named.Keys) == 0 {
+		return args, nil
+	}
+	names := methodParameters[name]
+	given, err := bind(name, args, named, names...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]any, len(names))
+	for i, n := range names {
+		all[i] = given[n]
+	}
+	return all, nil
 }
 
 var dictMethods = map[string]func(d *Dict, args []any) (any, error){
@@ -34,19 +80,12 @@ var dictMethods = map[string]func(d *Dict, args []any) (any, error){
 		if len(args) == 0 {
 			return nil, errors.New("get needs a key")
 		}
-		if v, ok := d.Values[text(args[0])]; ok {
-			return v, nil
+		v, found, err := d.get(args[0])
+		if !found && err == nil {
+			v = argument(args, 1, nil)
 		}
-		return argument(args, 1, nil), nil
+		return v, err
 	},
-}
-
-func values(d *Dict) *List {
-	l := &List{Items: make([]any, len(d.Keys))}
-	for i, k := range d.Keys {
-		l.Items[i] = d.Values[k]
-	}
-	return l
 }
 
 // argument i, or what stands for it where it is not given.
@@ -62,7 +101,7 @@ var stringMethods = map[string]func(s string, args []any) (any, error){
 	"lstrip": trimming(strings.TrimLeft, strings.TrimLeftFunc),
 	"rstrip": trimming(strings.TrimRight, strings.TrimRightFunc),
 
-	"upper":      func(s string, _ []any) (any, error) { return strings.ToUpper(s), nil },
+	"upper":      func(s string, _ []any) (any, error) { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS"), nil },
 	"lower":      func(s string, _ []any) (any, error) { return strings.ToLower(s), nil },
 	"title":      func(s string, _ []any) (any, error) { return title(s), nil },
 	"capitalize": func(s string, _ []any) (any, error) { return capitalize(s), nil },
@@ -98,7 +137,7 @@ var stringMethods = map[string]func(s string, args []any) (any, error){
 		return &List{Items: []any{before, t, after}, Tuple: true}, nil
 	}),
 	"replace": replaceMethod,
-	"join":    func(s string, args []any) (any, error) { return join(argument(args, 0, nil), s) },
+	"join":    joinMethod,
 	"format":  formatMethod,
 }
 
@@ -216,10 +255,18 @@ func rsplitMethod(s string, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if separator == "" {
-		return splitMethod(s, nil)
-	}
 	var parts []string
+	if separator == "" {
+		for s = strings.TrimRightFunc(s, unicode.IsSpace); s != ""; s = strings.TrimRightFunc(s, unicode.IsSpace) {
+			i := strings.LastIndexFunc(s, unicode.IsSpace)
+			if i < 0 || times == len(parts) {
+				return stringList(append([]string{strings.TrimLeftFunc(s, unicode.IsSpace)}, parts...)), nil
+			}
+			_, size := utf8.DecodeRuneInString(s[i:])
+			parts, s = append([]string{s[i+size:]}, parts...), s[:i]
+		}
+		return stringList(parts), nil
+	}
 	for times < 0 || len(parts) < times {
 		i := strings.LastIndex(s, separator)
 		if i < 0 {
@@ -230,11 +277,14 @@ func rsplitMethod(s string, args []any) (any, error) {
 	return stringList(append([]string{s}, parts...)), nil
 }
 
+// breaks are the line breaks of Python's splitlines but \n.
+var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+
 func lines(s string) []string {
 	if s == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(s, "\r\n", "\n"), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(breaks.Replace(s), "\n"), "\n")
 }
 
 func replaceMethod(s string, args []any) (any, error) {
@@ -251,6 +301,19 @@ func replaceMethod(s string, args []any) (any, error) {
 		return nil, fmt.Errorf("replacing %d times with %d bytes; at most %d bytes are allowed", found, len(new), maxText)
 	}
 	return strings.Replace(s, old, new, times), nil
+}
+
+func joinMethod(s string, args []any) (any, error) {
+	l, err := items(argument(args, 0, nil))
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range l {
+		if _, ok := item.(string); !ok {
+			return nil, fmt.Errorf("joining strings and %s; the filter join takes both", typeName(item))
+		}
+	}
+	return join(&List{Items: l}, s)
 }
 
 // formatMethod fills places written {} in order.
@@ -276,6 +339,20 @@ func title(s string) string {
 		defer func() { start = !letter }()
 		if letter && start {
 			return unicode.ToTitle(c)
+		}
+		return unicode.ToLower(c)
+	}, s)
+}
+
+// titleWords is the filter title, which begins words otherwise than the method does:
+// after white space, hyphens and opening brackets.
+func titleWords(s string) string {
+	start := true
+	return strings.Map(func(c rune) rune {
+		first := start
+		start = unicode.IsSpace(c) || strings.ContainsRune("-({[<", c)
+		if first {
+			return unicode.ToUpper(c)
 		}
 		return unicode.ToLower(c)
 	}, s)

@@ -3,36 +3,58 @@ package jinja
 import (
 	"fmt"
 	"math"
+	"strconv"
 )
 
-func toInt(v any) (any, error) {
+func toInt(_ *run, args []any, named *Dict) (any, error) {
+	given, err := bind("int", args, named, "value", "default", "base")
+	if err != nil {
+		return nil, err
+	}
+	base, ok := whole(given["base"])
+	if !ok {
+		base = 10
+	}
+	otherwise, ok := given["default"]
+	if !ok {
+		otherwise = int64(0)
+	}
+	v := given["value"]
 	if s, ok := v.(string); ok {
-		if n, err := parseInt(s); err == nil {
+		if n, err := parseInt(s, int(base)); err == nil {
 			return n, nil
 		}
 		f, err := parseFloat(s)
 		if err != nil {
-			return int64(0), nil
+			return otherwise, nil
 		}
 		v = f
+	}
+	if f, ok := v.(float64); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
+		return int64(f), nil
 	}
 	if n, ok := whole(v); ok {
 		return n, nil
 	}
-	f, _ := v.(float64)
-	return int64(f), nil
+	return otherwise, nil
 }
 
-func toFloat(v any) (any, error) {
-	if s, ok := v.(string); ok {
-		f, err := parseFloat(s)
-		if err != nil {
-			return 0.0, nil
+func toFloat(_ *run, args []any, named *Dict) (any, error) {
+	given, err := bind("float", args, named, "value", "default")
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := given["value"].(string); ok {
+		if f, err := parseFloat(s); err == nil {
+			return f, nil
 		}
+	} else if f, ok := number(given["value"]); ok {
 		return f, nil
 	}
-	f, _ := number(v)
-	return f, nil
+	if otherwise, ok := given["default"]; ok {
+		return otherwise, nil
+	}
+	return 0.0, nil
 }
 
 func absolute(v any) (any, error) {
@@ -46,7 +68,7 @@ func absolute(v any) (any, error) {
 	return math.Abs(f), nil
 }
 
-func round(_ *run, args []any, named map[string]any) (any, error) {
+func round(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("round", args, named, "value", "precision", "method")
 	if err != nil {
 		return nil, err
@@ -57,18 +79,42 @@ func round(_ *run, args []any, named map[string]any) (any, error) {
 	}
 	digits, _ := whole(given["precision"])
 	by := math.Pow(10, float64(digits))
+	n, integer := whole(given["value"])
 	switch text(given["method"]) {
 	case "ceil":
 		return math.Ceil(f*by) / by, nil
 	case "floor":
 		return math.Floor(f*by) / by, nil
 	}
-	return math.RoundToEven(f*by) / by, nil
+	switch {
+	case integer && digits >= 0:
+		return n, nil
+	case integer:
+		return int64(math.RoundToEven(f*by) / by), nil
+	case digits < 0 || digits > 100:
+		return math.RoundToEven(f*by) / by, nil
+	}
+	// The digits written decide, as in Python: 2.675 is a little less than that.
+	return parseFloat(strconv.FormatFloat(f, 'f', int(digits), 64))
 }
 
-func total(v any) (any, error) {
+// total adds up items, or an attribute of each.
+func total(_ *run, args []any, named *Dict) (any, error) {
+	given, err := bind("sum", args, named, "value", "attribute", "start")
+	if err != nil {
+		return nil, err
+	}
+	v := given["value"]
+	if name, ok := given["attribute"]; ok && name != nil {
+		if v, err = attributes(v, text(name), nil); err != nil {
+			return nil, err
+		}
+	}
 	l, err := items(v)
-	sum := any(int64(0))
+	sum, ok := given["start"]
+	if !ok {
+		sum = int64(0)
+	}
 	for _, item := range l {
 		if err != nil {
 			break
@@ -78,21 +124,37 @@ func total(v any) (any, error) {
 	return sum, err
 }
 
-// extreme is the least item for -1, the greatest for 1.
-func extreme(v any, sign int) (any, error) {
-	l, err := items(v)
-	if err != nil || len(l) == 0 {
-		return undefined{what: "the extreme of nothing"}, err
-	}
-	best := l[0]
-	for _, item := range l[1:] {
-		c, err := compare(item, best)
+// extreme is the least item for -1, the greatest for 1, by an attribute if one is
+// given.
+func extreme(name string, sign int) function {
+	return func(_ *run, args []any, named *Dict) (any, error) {
+		given, err := bind(name, args, named, "value", "case_sensitive", "attribute")
 		if err != nil {
 			return nil, err
 		}
-		if c*sign > 0 {
-			best = item
+		l, err := items(given["value"])
+		if err != nil || len(l) == 0 {
+			return undefined{what: "the " + name + " of nothing"}, err
 		}
+		var best, bestKey any
+		for i, item := range l {
+			key := item
+			if attribute, ok := given["attribute"]; ok {
+				if key, err = path(item, text(attribute)); err != nil {
+					return nil, err
+				}
+			}
+			key = folded(key, given["case_sensitive"])
+			c := sign
+			if i > 0 {
+				if c, err = compare(key, bestKey); err != nil {
+					return nil, err
+				}
+			}
+			if c*sign > 0 {
+				best, bestKey = item, key
+			}
+		}
+		return best, nil
 	}
-	return best, nil
 }

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -94,52 +93,83 @@ func (p *parser) subscript(of expression) (expression, error) {
 }
 
 // arguments evaluates those of a call.
-type arguments func(*run) (list []any, named map[string]any, err error)
+type arguments func(*run) (list []any, named *Dict, err error)
 
 func (p *parser) arguments() (arguments, error) {
 	if err := p.expect("("); err != nil {
 		return nil, err
 	}
-	var list []expression
-	named := map[string]expression{}
+	var list []callArgument
 	for !p.took(")") {
-		name := ""
-		if p.peek().kind == nameToken && p.tokens[p.at+1].text == "=" && p.tokens[p.at+1].kind == operatorToken {
-			name = p.next().text
+		var a callArgument
+		switch next := p.tokens[min(p.at+1, len(p.tokens)-1)]; {
+		case p.is("*") || p.is("**"):
+			a.stars = p.next().text
+		case p.peek().kind == nameToken && next.text == "=" && next.kind == operatorToken:
+			a.name = p.next().text
 			p.next()
 		}
-		e, err := p.expression()
-		if err != nil {
+		if n := len(list); n > 0 && a.plain() && !list[n-1].plain() {
+			return nil, p.wrong("an argument without a name after one with a name")
+		}
+		for _, earlier := range list {
+			if a.name != "" && earlier.name == a.name {
+				return nil, p.wrong("the argument " + a.name + " a second time")
+			}
+		}
+		var err error
+		if a.value, err = p.expression(); err != nil {
 			return nil, err
 		}
-		if name == "" {
-			list = append(list, e)
-		} else {
-			named[name] = e
-		}
+		list = append(list, a)
 		if !p.is(")") {
 			if err := p.expect(","); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return evaluated(listOf(list, false), named), nil
+	return evaluated(list...), nil
 }
 
-func evaluated(list expression, named map[string]expression) arguments {
-	order := slices.Sorted(maps.Keys(named))
-	return func(r *run) ([]any, map[string]any, error) {
-		args, err := list(r)
-		if err != nil {
-			return nil, nil, err
-		}
-		byName := make(map[string]any, len(named))
-		for _, name := range order {
-			if byName[name], err = named[name](r); err != nil {
+// callArgument is one argument of a call: plain, with a name, or with stars before
+// it, which stand for the items of a list or dictionary.
+type callArgument struct {
+	name, stars string
+	value       expression
+}
+
+func (a callArgument) plain() bool { return a.name == "" && a.stars == "" }
+
+func evaluated(all ...callArgument) arguments {
+	return func(r *run) (list []any, named *Dict, err error) {
+		named = NewDict()
+		for _, a := range all {
+			v, err := a.value(r)
+			if err != nil {
 				return nil, nil, err
 			}
+			switch {
+			case a.stars == "*":
+				more, err := items(v)
+				if err != nil {
+					return nil, nil, err
+				}
+				list = append(list, more...)
+			case a.stars == "**":
+				d, ok := v.(*Dict)
+				if !ok {
+					return nil, nil, fmt.Errorf("** needs a dict, not %s", typeName(v))
+				}
+				for _, k := range d.Keys {
+					named.Set(text(k), d.value(k))
+				}
+			case a.name != "":
+				named.Set(a.name, v)
+			default:
+				list = append(list, v)
+			}
 		}
-		return args.(*List).Items, byName, nil
+		return list, named, nil
 	}
 }
 
@@ -228,10 +258,11 @@ func (p *parser) filter() (applied, error) {
 		return nil, err
 	}
 	f, ok := filters[name]
-	if !ok {
-		return nil, fmt.Errorf("there is no filter %q", name)
+	unknown := fmt.Errorf("there is no filter %q", name)
+	if !ok && !p.branching {
+		return nil, unknown
 	}
-	args := evaluated(listOf(nil, false), nil)
+	args := evaluated()
 	if p.is("(") {
 		args, err = p.arguments()
 	}
@@ -239,6 +270,9 @@ func (p *parser) filter() (applied, error) {
 		list, named, err := args(r)
 		if err != nil {
 			return nil, err
+		}
+		if !ok {
+			return nil, unknown
 		}
 		v, err = r.call(f, append([]any{v}, list...), named)
 		if err != nil {
@@ -256,10 +290,13 @@ func (p *parser) test(e expression) (expression, error) {
 		return nil, err
 	}
 	holds, ok := tests[name]
-	if !ok {
+	if !ok && !p.branching {
 		return nil, fmt.Errorf("there is no test %q", name)
 	}
-	args := evaluated(listOf(nil, false), nil)
+	if !ok {
+		holds = func(any, []any) (bool, error) { return false, fmt.Errorf("there is no test %q", name) }
+	}
+	args := evaluated()
 	switch {
 	case p.is("("):
 		args, err = p.arguments()
@@ -268,7 +305,10 @@ func (p *parser) test(e expression) (expression, error) {
 		if operand, err = p.primary(); err == nil {
 			operand, err = p.postfix(operand)
 		}
-		args = evaluated(listOf([]expression{operand}, false), nil)
+		args = evaluated(callArgument{value: operand})
+	}
+	if p.is("is") {
+		return nil, p.wrong("one test at a time")
 	}
 	return func(r *run) (any, error) {
 		v, err := e(r)

@@ -3,6 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -115,7 +116,7 @@ func (r *run) within(s *scope, body []statement) (string, error) {
 }
 
 // call calls a value, which must be a function.
-func (r *run) call(f any, args []any, named map[string]any) (any, error) {
+func (r *run) call(f any, args []any, named *Dict) (any, error) {
 	fn, ok := f.(function)
 	if u, missing := f.(undefined); missing {
 		return nil, u.err()
@@ -149,7 +150,7 @@ func (r *run) made(v any) (any, error) {
 }
 
 // bind gives arguments their names.
-func bind(what string, args []any, named map[string]any, names ...string) (map[string]any, error) {
+func bind(what string, args []any, named *Dict, names ...string) (map[string]any, error) {
 	if len(args) > len(names) {
 		return nil, fmt.Errorf("%s takes at most %d arguments, %d are given", what, len(names), len(args))
 	}
@@ -157,15 +158,12 @@ func bind(what string, args []any, named map[string]any, names ...string) (map[s
 	for i, v := range args {
 		given[names[i]] = v
 	}
-	for name, v := range named {
-		found := false
-		for _, n := range names {
-			found = found || n == name
+	for _, k := range named.Keys {
+		name := k.(string)
+		if i := slices.Index(names, name); i < 0 || i < len(args) {
+			return nil, fmt.Errorf("%s takes no argument %q, or has it already", what, name)
 		}
-		if !found {
-			return nil, fmt.Errorf("%s takes no argument %q", what, name)
-		}
-		given[name] = v
+		given[name] = named.Values[name]
 	}
 	return given, nil
 }

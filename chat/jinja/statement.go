@@ -11,6 +11,9 @@ type parser struct {
 	at         int
 	depth      int
 	generation bool // a generation block was met
+	// branching: in a branch that may not be taken, where filters and tests need not
+	// exist. Jinja looks for those elsewhere before it renders.
+	branching bool
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -159,14 +162,19 @@ func (p *parser) block(end string) ([]statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	if end == "endmacro" && p.peek().kind == nameToken {
-		p.next() // its name may be repeated
-	}
 	return body, p.endTag()
+}
+
+// inBranch sets branching and returns what sets it back.
+func (p *parser) inBranch(yes bool) (restore func()) {
+	before := p.branching
+	p.branching = yes
+	return func() { p.branching = before }
 }
 
 // branch is what follows "if" or "elif".
 func (p *parser) branch() (func(*run) error, error) {
+	defer p.inBranch(true)()
 	condition, err := p.expression()
 	if err != nil {
 		return nil, err

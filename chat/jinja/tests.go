@@ -3,6 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -17,11 +18,11 @@ var tests = map[string]func(v any, args []any) (bool, error){
 	"integer":   isType[int64],
 	"float":     isType[float64],
 	"string":    isType[string],
-	"mapping":   isType[*Dict],
-	"callable":  isType[function],
+	"mapping":   is(func(v any) bool { d, ok := v.(*Dict); return ok && !d.open }),
+	"callable":  is(func(v any) bool { _, ok := v.(function); return ok || isUndefined(v) }),
 	"number":    is(func(v any) bool { _, ok := number(v); return ok }),
-	"iterable":  is(func(v any) bool { _, err := items(v); return err == nil }),
-	"sequence":  is(func(v any) bool { _, err := length(v); return err == nil && !isUndefined(v) }),
+	"iterable":  is(iterable),
+	"sequence":  is(sequence),
 	"lower":     is(func(v any) bool { s := text(v); return strings.ToLower(s) == s && strings.ToUpper(s) != s }),
 	"upper":     is(func(v any) bool { s := text(v); return strings.ToUpper(s) == s && strings.ToLower(s) != s }),
 
@@ -34,7 +35,28 @@ var tests = map[string]func(v any, args []any) (bool, error){
 	"eq": with(isEqual), "equalto": with(isEqual), "ne": with(func(a, b any) (bool, error) { return !equal(a, b), nil }),
 	"lt": with(ordered(func(c int) bool { return c < 0 })), "lessthan": with(ordered(func(c int) bool { return c < 0 })),
 	"gt": with(ordered(func(c int) bool { return c > 0 })), "greaterthan": with(ordered(func(c int) bool { return c > 0 })),
+	"==": with(isEqual), "!=": with(func(a, b any) (bool, error) { return !equal(a, b), nil }),
+	"<": with(ordered(func(c int) bool { return c < 0 })), ">": with(ordered(func(c int) bool { return c > 0 })),
+	"<=": with(ordered(func(c int) bool { return c <= 0 })), ">=": with(ordered(func(c int) bool { return c >= 0 })),
 	"le": with(ordered(func(c int) bool { return c <= 0 })), "ge": with(ordered(func(c int) bool { return c >= 0 })),
+}
+
+// iterable says whether a value can be looped over; it takes nothing from generators.
+func iterable(v any) bool {
+	if _, ok := v.(*List); ok {
+		return true
+	}
+	_, err := items(v)
+	return err == nil
+}
+
+// sequence says whether a value has a length and items at places.
+func sequence(v any) bool {
+	if l, ok := v.(*List); ok && l.view != "" {
+		return l.view == "range"
+	}
+	_, err := length(v)
+	return err == nil
 }
 
 func isEqual(a, b any) (bool, error) { return equal(a, b), nil }
@@ -60,6 +82,9 @@ func with(holds func(a, b any) (bool, error)) func(any, []any) (bool, error) {
 
 func divides(holds func(int64) bool) func(any, []any) (bool, error) {
 	return func(v any, _ []any) (bool, error) {
+		if f, ok := v.(float64); ok {
+			return f == math.Trunc(f) && holds(int64(f)), nil
+		}
 		n, ok := whole(v)
 		if !ok {
 			return false, fmt.Errorf("%s is neither odd nor even", typeName(v))
@@ -71,7 +96,7 @@ func divides(holds func(int64) bool) func(any, []any) (bool, error) {
 func divisible(v any, args []any) (bool, error) {
 	n, ok := whole(v)
 	if !ok || len(args) != 1 {
-		return false, errors.New("divisibleby compares two whole numbers")
+		return false, errors.New("divisibleby compares two integers")
 	}
 	by, ok := whole(args[0])
 	if !ok || by == 0 {

@@ -40,7 +40,7 @@ func repr(v any) string {
 	case *Dict:
 		parts := make([]string, len(v.Keys))
 		for i, k := range v.Keys {
-			parts[i] = quote(k) + ": " + repr(v.Values[k])
+			parts[i] = repr(k) + ": " + repr(v.value(k))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	case undefined:
@@ -56,12 +56,33 @@ func listText(l *List) string {
 	}
 	inner := strings.Join(parts, ", ")
 	switch {
+	case l.view == "range":
+		return rangeText(l.Items)
+	case l.view != "":
+		return l.view + "([" + inner + "])"
 	case !l.Tuple:
 		return "[" + inner + "]"
 	case len(parts) == 1:
 		inner += ","
 	}
 	return "(" + inner + ")"
+}
+
+// rangeText is a range as Python writes it. Its step is not known where it has one
+// item or none; those are written with a step of 1.
+func rangeText(list []any) string {
+	from, step := int64(0), int64(1)
+	if len(list) > 0 {
+		from = list[0].(int64)
+	}
+	if len(list) > 1 {
+		step = list[1].(int64) - from
+	}
+	to := from + step*int64(len(list))
+	if step == 1 {
+		return fmt.Sprintf("range(%d, %d)", from, to)
+	}
+	return fmt.Sprintf("range(%d, %d, %d)", from, to, step)
 }
 
 // floatText writes the shortest digits that read back, with an exponent from 1e16

@@ -3,6 +3,8 @@ package jinja
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -10,37 +12,90 @@ import (
 // Values are nil (Python's None), bool, int64, float64, string, *List, *Dict,
 // function, loopState, and undefined, which is what has no value.
 
-// List is a list, or a tuple, which only prints otherwise.
+// List is a list, or another of Python's types that hold items in order.
 type List struct {
 	Items []any
 	Tuple bool
+	// view is the name of the type if it is neither a list nor a tuple: dict_keys,
+	// dict_values, dict_items, range, or generator, which gives its items once.
+	view string
 }
 
-// Dict is a dictionary with keys in the order they came.
+// generator is the view of what map, select and their like give.
+const generator = "generator"
+
+// Dict is a dictionary with keys in the order they came. Templates may write keys
+// that are numbers; 1, 1.0 and true are the same key, as in Python.
 type Dict struct {
-	Keys   []string
-	Values map[string]any
+	Keys   []any
+	Values map[any]any // by hashed key
 	// open: templates may set its attributes, as those of namespace().
 	open bool
 }
 
 // NewDict is empty.
-func NewDict() *Dict { return &Dict{Values: map[string]any{}} }
+func NewDict() *Dict { return &Dict{Values: map[any]any{}} }
 
 // Set gives a key a value.
-func (d *Dict) Set(key string, v any) {
-	if _, known := d.Values[key]; !known {
+func (d *Dict) Set(key string, v any) { d.put(key, key, v) }
+
+// put gives a key a value, by its hashed form.
+func (d *Dict) put(key, hash, v any) {
+	if _, known := d.Values[hash]; !known {
 		d.Keys = append(d.Keys, key)
 	}
-	d.Values[key] = v
+	d.Values[hash] = v
+}
+
+// get is the value of a key, if it is there.
+func (d *Dict) get(key any) (v any, found bool, err error) {
+	hash, err := hashed(key)
+	if err != nil {
+		return nil, false, err
+	}
+	v, found = d.Values[hash]
+	return v, found, nil
+}
+
+// value is the value of one of the dictionary's own keys.
+func (d *Dict) value(key any) any {
+	v, _, _ := d.get(key)
+	return v
+}
+
+// hashed is what equal keys have in common.
+func hashed(key any) (any, error) {
+	if n, ok := whole(key); ok {
+		return n, nil
+	}
+	switch k := key.(type) {
+	case float64:
+		if n := int64(k); float64(n) == k {
+			return n, nil
+		}
+	case nil, string:
+	default:
+		return nil, fmt.Errorf("%s cannot be the key of a dict; strings and numbers can", typeName(key))
+	}
+	return key, nil
+}
+
+// Names are the keys that are strings, which all keys of JSON are.
+func (d *Dict) Names() []string {
+	var names []string
+	for _, k := range d.Keys {
+		if s, ok := k.(string); ok {
+			names = append(names, s)
+		}
+	}
+	return names
 }
 
 // Clone is a dictionary of its own with the same values.
 func (d *Dict) Clone() *Dict {
 	c := NewDict()
-	for _, k := range d.Keys {
-		c.Set(k, d.Values[k])
-	}
+	c.Keys = slices.Clone(d.Keys)
+	maps.Copy(c.Values, d.Values)
 	return c
 }
 
@@ -56,7 +111,7 @@ func (u undefined) err() error {
 }
 
 // function is what can be called: with arguments, and arguments by name.
-type function func(r *run, args []any, named map[string]any) (any, error)
+type function func(r *run, args []any, named *Dict) (any, error)
 
 // typeName is Python's word for the type of a value.
 func typeName(v any) string {
@@ -72,11 +127,17 @@ func typeName(v any) string {
 	case string:
 		return "str"
 	case *List:
-		if v.Tuple {
+		switch {
+		case v.view != "":
+			return v.view
+		case v.Tuple:
 			return "tuple"
 		}
 		return "list"
 	case *Dict:
+		if v.open {
+			return "namespace"
+		}
 		return "dict"
 	case undefined:
 		return "undefined"
@@ -99,7 +160,7 @@ func truth(v any) bool {
 	case string:
 		return v != ""
 	case *List:
-		return len(v.Items) > 0
+		return len(v.Items) > 0 || v.view == generator
 	case *Dict:
 		return len(v.Keys) > 0
 	}
@@ -130,6 +191,11 @@ func number(v any) (float64, bool) {
 }
 
 func equal(a, b any) bool {
+	if i, ok := whole(a); ok {
+		if j, ok := whole(b); ok {
+			return i == j
+		}
+	}
 	if x, ok := number(a); ok {
 		y, ok := number(b)
 		return ok && x == y
@@ -145,7 +211,7 @@ func equal(a, b any) bool {
 		return ok
 	case *List:
 		b, ok := b.(*List)
-		return ok && sameItems(a.Items, b.Items)
+		return ok && typeName(a) == typeName(b) && sameItems(a.Items, b.Items)
 	case *Dict:
 		b, ok := b.(*Dict)
 		return ok && sameEntries(a, b)
@@ -179,6 +245,11 @@ func sameEntries(a, b *Dict) bool {
 
 // compare orders numbers, strings and lists of them.
 func compare(a, b any) (int, error) {
+	if i, ok := whole(a); ok {
+		if j, ok := whole(b); ok {
+			return cmp.Compare(i, j), nil
+		}
+	}
 	x, numbers := number(a)
 	y, also := number(b)
 	if numbers && also {
@@ -208,9 +279,13 @@ func items(v any) ([]any, error) {
 	case undefined:
 		return nil, nil
 	case *List:
-		return v.Items, nil
+		list := v.Items
+		if v.view == generator {
+			v.Items = nil
+		}
+		return list, nil
 	case *Dict:
-		return keys(v).Items, nil
+		return slices.Clone(v.Keys), nil
 	case string:
 		list := make([]any, 0, len(v))
 		for _, c := range v {
@@ -221,19 +296,21 @@ func items(v any) ([]any, error) {
 	return nil, fmt.Errorf("%s cannot be looped over", typeName(v))
 }
 
-func keys(d *Dict) *List {
-	l := &List{Items: make([]any, len(d.Keys))}
+func keys(d *Dict) *List { return &List{Items: slices.Clone(d.Keys), view: "dict_keys"} }
+
+func values(d *Dict) *List {
+	l := &List{Items: make([]any, len(d.Keys)), view: "dict_values"}
 	for i, k := range d.Keys {
-		l.Items[i] = k
+		l.Items[i] = d.value(k)
 	}
 	return l
 }
 
 // entries are the pairs of a dictionary.
 func entries(d *Dict) *List {
-	l := &List{Items: make([]any, len(d.Keys))}
+	l := &List{Items: make([]any, len(d.Keys)), view: "dict_items"}
 	for i, k := range d.Keys {
-		l.Items[i] = pair(k, d.Values[k])
+		l.Items[i] = pair(k, d.value(k))
 	}
 	return l
 }
@@ -245,7 +322,9 @@ func length(v any) (int64, error) {
 	case string:
 		return int64(utf8.RuneCountInString(v)), nil
 	case *List:
-		return int64(len(v.Items)), nil
+		if v.view != generator {
+			return int64(len(v.Items)), nil
+		}
 	case *Dict:
 		return int64(len(v.Keys)), nil
 	case undefined:
@@ -264,9 +343,8 @@ func contains(b, a any) (bool, error) {
 		}
 		return strings.Contains(b, s), nil
 	case *Dict:
-		s, ok := a.(string)
-		_, found := b.Values[s]
-		return ok && found, nil
+		_, found, err := b.get(a)
+		return found, err
 	}
 	list, err := items(b)
 	for _, item := range list {

@@ -11,6 +11,7 @@ import (
 	"spillway/hf"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/quant"
 )
 
 // adapterFlags are what users say of the adapters of lora and qlora. The words are
@@ -42,7 +43,7 @@ func (a *adapterFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&a.dora, "dora", false, "train the lengths of adapted weights too (DoRA)")
 	f.StringVar(&a.bias, "lora-bias", string(lora.NoBias), "biases of the model to train: `none|all|lora_only`")
 	f.StringVar(&a.init, "init-lora", string(hf.InitDefault), "how adapters start, `true|gaussian|false`: true and gaussian add nothing at first")
-	f.StringVar(&a.base, "base", "", "format of the frozen weights of qlora, `nf4|fp4|int8|fp8` (default: that of a quantized folder, else nf4)")
+	f.StringVar(&a.base, "base", "", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)")
 	f.Float64Var(&a.int8Threshold, "int8-threshold", 0, "with --base int8: multiply whole numbers, and inputs of magnitude `X` or more apart, as LLM.int8 does with 6\n(default: multiply by decoded weights)")
 }
 
@@ -67,9 +68,8 @@ func (a *adapterFlags) options(quantized bool) (o lora.Options, err error) {
 		return o, err
 	}
 	if quantized {
-		var ok bool
-		if o.Base, ok = quantFormats[a.base]; !ok && a.base != "" {
-			return o, usageErrorf("--base %q; it is nf4, fp4, int8 or fp8", a.base)
+		if o.Base, err = quant.ParseWeights(a.base); err != nil && a.base != "" {
+			return o, usageErrorf("--base: %v", err)
 		}
 		o.Outliers = a.int8Threshold
 	}
@@ -100,12 +100,10 @@ func numbers[V any](texts map[string]string, flag string, parse func(string) (V,
 	return out, nil
 }
 
-// baseName is how people call the format of a base.
+// formatName is what people call a format of quantized weights.
 func formatName(t dtype.Type) string {
-	for name, of := range quantFormats {
-		if of == t {
-			return name
-		}
+	if c := quant.Of(t); c != nil {
+		return c.Alias
 	}
 	return t.String()
 }

@@ -42,7 +42,7 @@ func TestAdapterFlags(t *testing.T) {
 		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
 	}
 	for says, flags := range map[string][]string{
-		"nf4, fp4, int8 or fp8":   {"--method", "qlora", "--base", "int3"},
+		"fp4, fp8, int8, nf4":     {"--method", "qlora", "--base", "int3"},
 		"--rank 0":                {"--method", "lora", "--rank", "0"},
 		"q_proj=8":                {"--method", "lora", "--rank-pattern", "q_proj=many"},
 		`no layer is named "q"`:   {"--method", "lora", "--target-modules", "q"},

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spillway/device/cpu"
 	"spillway/device/cpu/kernel"
 	"spillway/internal/term"
 	"spillway/machine"
+	"spillway/rig"
 	"spillway/units"
 )
 
@@ -128,13 +128,13 @@ func benchCPU(ctx context.Context, sh shell, o BenchOptions) (r *CPUReport, err 
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	line.Print("measuring copies and products")
-	here, err := sh.probe(machine.Options{Refresh: true})
+	at, err := sh.open("cpu", rig.Options{Calibrate: true})
 	if err != nil {
 		return nil, err
 	}
-	dev := cpu.Open(cpu.Options{})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	b := &bench{dev: dev, here: here}
+	defer func() { err = errors.Join(err, at.Close()) }()
+	here := at.Machine
+	b := &bench{dev: at.Devices[0], here: here}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.prepare(o); err != nil {
 		return nil, err

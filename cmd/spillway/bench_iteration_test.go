@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spillway/device/cpu"
-	"spillway/machine"
+	"spillway/rig"
 )
 
 // BenchmarkIteration runs the training iteration of bench cpu by itself, to be profiled. The
 // processor's seconds are what other programs on the machine disturb least, above all with
 // GOMAXPROCS=1.
 func BenchmarkIteration(b *testing.B) {
-	here, err := machine.Probe(machine.Options{})
+	here, err := rig.Describe(nil, rig.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,21 +9,22 @@ import (
 	"os"
 	"slices"
 
+	"spillway/device"
 	"spillway/internal/term"
 	"spillway/machine"
-	"spillway/probe"
+	"spillway/rig"
 	"spillway/units"
 )
 
 // gpuReport is the object of bench gpu --json.
 type GPUReport struct {
-	GPU       string       `json:"card"`
-	Machine   string       `json:"machine"` // the card and its computer, as --machine takes them
-	Rates     probe.Rates  `json:"rates"`   // measured in this run
-	Results   []*GPURow    `json:"results"`
-	Host      []*HostRow   `json:"host"`
-	Kernels   []*GPUKernel `json:"kernels"`
-	Baselines []string     `json:"peers"`
+	GPU       string         `json:"card"`
+	Machine   string         `json:"machine"` // the card and its computer, as --machine takes them
+	Rates     machine.Device `json:"rates"`   // measured in this run
+	Results   []*GPURow      `json:"results"`
+	Host      []*HostRow     `json:"host"`
+	Kernels   []*GPUKernel   `json:"kernels"`
+	Baselines []string       `json:"peers"`
 	// Over all results: how far forecasts of time are off, as the median and in nine of ten
 	// at most, and how far the driver's count of memory is from what was expected, at worst.
 	// Shares of what was measured; memory below 0 was expected too small.
@@ -39,30 +40,30 @@ func benchGPU(ctx context.Context, sh shell, o BenchOptions) (r *GPUReport, err 
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	line.Print("looking at the host")
-	here, err := sh.rig(o.Device, machine.Options{})
+	here, err := sh.open(o.Device, rig.Options{})
 	if err != nil {
 		return nil, err
 	}
-	if len(here.gpus) == 0 {
-		return nil, fmt.Errorf("bench gpu needs a card: %s", orElse(here.why, "--device names none"))
+	gpu, known := here.Devices[0].(device.Hardware)
+	if !known {
+		return nil, joinClose(fmt.Errorf("bench gpu needs a GPU: %s", orElse(here.Reason, "--device names none")), here)
 	}
-	r = &GPUReport{GPU: here.gpus[0].GPUName(), Baselines: []string{}, Notes: []string{}}
-	if r.Rates, err = sh.benchRates(here, o, line.Print); err != nil {
+	r = &GPUReport{GPU: gpu.Model(), Baselines: []string{}, Notes: []string{}}
+	if r.Rates, err = benchRates(here, o, line.Print); err != nil {
 		return r, joinClose(err, here)
 	}
 	line.Print("measuring kernels")
 	kernels, err := gpuKernels(28672, 8192, 1<<27)
 	if err == nil {
-		r.Kernels, err = benchKernels(here.gpus[0], kernels, r.Rates.Bandwidth, o)
+		r.Kernels, err = benchKernels(here.Devices[0], kernels, r.Rates.Bandwidth, o)
 	}
 	if err != nil {
 		return r, joinClose(err, here)
 	}
-	here.device = r.Rates.Device(here.device)
-	here.machine.Devices = slices.Clone(here.machine.Devices)
-	here.machine.Devices[0] = here.device
-	r.Machine = here.machine.String()
-	if err := here.close(); err != nil {
+	here.Machine.Devices = slices.Clone(here.Machine.Devices)
+	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(r.Rates)
+	r.Machine = here.Machine.String()
+	if err := here.Close(); err != nil {
 		return r, err
 	}
 	theirs := newBaselines(o)
@@ -71,7 +72,7 @@ func benchGPU(ctx context.Context, sh shell, o BenchOptions) (r *GPUReport, err 
 			continue
 		}
 		line.Print(row.Name)
-		if err := row.measure(ctx, sh, here, r.Rates); err != nil {
+		if err := row.measure(ctx, here, r.Rates); err != nil {
 			if ctx.Err() != nil {
 				r.Notes = append(r.Notes, "interrupted in "+row.Name)
 				r.conclude()
@@ -97,9 +98,9 @@ func benchGPU(ctx context.Context, sh shell, o BenchOptions) (r *GPUReport, err 
 }
 
 // benchRates measures the card, or reads the rates another bench gpu measured.
-func (sh shell) benchRates(here *rig, o BenchOptions, tell func(string)) (rates probe.Rates, err error) {
+func benchRates(here *rig.Rig, o BenchOptions, tell func(string)) (rates machine.Device, err error) {
 	if o.Rates == "" {
-		return sh.measureGPU(here.gpus[0], here.choice.gpus[0], probe.GPUSizes, tell)
+		return rig.Calibrate(here.Devices[0], rig.Options{Report: func(what string) { tell("measuring " + what) }})
 	}
 	text, err := os.ReadFile(o.Rates)
 	if err != nil {
@@ -109,8 +110,8 @@ func (sh shell) benchRates(here *rig, o BenchOptions, tell func(string)) (rates 
 	if err := json.Unmarshal(text, &earlier); err != nil {
 		return rates, fmt.Errorf("--rates %s is no object of bench gpu --json: %w", o.Rates, err)
 	}
-	if !(earlier.Rates.In > 0) || !(earlier.Rates.Compute.F32 > 0) {
-		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.Rates, earlier.Rates.In, earlier.Rates.Compute.F32)
+	if !(earlier.Rates.Link.In > 0) || !(earlier.Rates.Compute.F32 > 0) {
+		return rates, fmt.Errorf("--rates %s: the link runs at %v and f32 products at %v; give what bench gpu --json wrote", o.Rates, earlier.Rates.Link.In, earlier.Rates.Compute.F32)
 	}
 	return earlier.Rates, earlier.Rates.Tables.Check()
 }
@@ -147,7 +148,7 @@ func (r *GPUReport) conclude() {
 func (r *GPUReport) write(w io.Writer) error {
 	var p page
 	p.line("bench gpu", "%s", r.GPU)
-	p.line("measured", "link %v in, %v out, %v both; bf16 %v, lasting %v; memory %v; launch %v", r.Rates.In, r.Rates.Out, r.Rates.Both,
+	p.line("measured", "link %v in, %v out, %v both; bf16 %v, sustained %v; memory %v; launch %v", r.Rates.Link.In, r.Rates.Link.Out, r.Rates.Link.BothWays(),
 		r.Rates.Compute.BF16, r.Rates.Sustained.BF16, r.Rates.Bandwidth, r.Rates.Launch)
 	p.WriteString("\n")
 	var t term.Table

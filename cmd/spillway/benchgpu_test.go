@@ -13,19 +13,18 @@ import (
 
 	"spillway"
 	"spillway/device/cpu"
-	"spillway/device/cuda"
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
-	"spillway/probe"
+	"spillway/rig"
 	"spillway/units"
 )
 
 // The bound is the slowest of arithmetic and the ways of the link, at measured rates; in
 // work that lasts, arithmetic at the rate that lasts.
 func TestGPURowsAreHeldToBounds(t *testing.T) {
-	rates := probe.Rates{In: 50e9, Out: 25e9, Both: 60e9}
+	rates := machine.Device{Link: machine.Link{In: 50e9, Out: 25e9, Bidirectional: 0.8}}
 	rates.Compute.BF16, rates.Sustained.BF16 = 100e12, 80e12
 	for want, f := range map[string]plan.Forecast{
 		"arithmetic":     {Flops: 100e12, BytesIn: 10e9, BytesOut: 10e9, StepSeconds: 1.25},
@@ -114,7 +113,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Devices[0] = seen.Rates.Device(m.Devices[0])
+	m.Devices[0] = m.Devices[0].Measured(seen.Rates)
 	rows := map[string]*GPURow{}
 	for _, row := range gpuRows() {
 		rows[row.Name] = row
@@ -130,7 +129,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		job, err := made.Plan(row.request(m, &rig{}))
+		job, err := made.Plan(row.request(m, &rig.Rig{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,14 +164,13 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		job, err := made.Plan(row.request(m, &rig{}))
+		job, err := made.Plan(row.request(m, &rig.Rig{}))
 		if err != nil {
 			t.Errorf("%s: %v", row.Name, err)
 			continue
 		}
 		row.Seconds = job.Plan.Forecast.StepSeconds
-		link := m.Devices[0].Link
-		row.account(job.Plan, probe.Rates{Compute: m.Devices[0].Compute, In: link.In, Out: link.Out, Both: 2 * link.In * units.Rate(link.Bidirectional)})
+		row.account(job.Plan, machine.Device{Compute: m.Devices[0].Compute, Link: m.Devices[0].Link})
 		t.Logf("%s: %s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the card, %v on the host", row.Name,
 			seconds(row.Seconds), 100*row.Burst.Share, row.Burst.By, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
 		if row.Burst.Share > 1 || row.Burst.Share < 0.02 {
@@ -187,17 +185,15 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 
 // Rates come from a file of an earlier run, which is checked.
 func TestBenchRates(t *testing.T) {
-	var opened []cuda.Options
-	sh := fakeCards(t, 1, &opened)
 	for name, spoil := range map[string]func(*GPUReport){
 		"":                   func(*GPUReport) {},
-		"the link runs at 0": func(r *GPUReport) { r.Rates.In = 0 },
+		"the link runs at 0": func(r *GPUReport) { r.Rates.Link.In = 0 },
 		"has 1 rates, want 2": func(r *GPUReport) {
 			r.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{1}}}}
 		},
 	} {
 		var earlier GPUReport
-		earlier.Rates.In, earlier.Rates.Compute.F32 = 55e9, 50e12
+		earlier.Rates.Link.In, earlier.Rates.Compute.F32 = 55e9, 50e12
 		earlier.Rates.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
 		spoil(&earlier)
 		text, err := json.Marshal(earlier)
@@ -208,8 +204,8 @@ func TestBenchRates(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := sh.benchRates(&rig{}, BenchOptions{Rates: file}, nil)
-		if name == "" && (err != nil || got.In != 55e9 || got.Tables["bf16"][op.Variant{Kind: op.Add}].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+		got, err := benchRates(&rig.Rig{}, BenchOptions{Rates: file}, nil)
+		if name == "" && (err != nil || got.Link.In != 55e9 || got.Tables["bf16"][op.Variant{Kind: op.Add}].Rates[1] != 4) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
@@ -220,7 +216,7 @@ func TestBenchWants(t *testing.T) {
 	if !o.wants("training of llama-50m") || !o.wants("in 8 GiB") || o.wants("forward") || !(BenchOptions{}).wants("forward") {
 		t.Error("rows are chosen wrongly")
 	}
-	if r := command(t, "bench", "gpu"); r.code != exitFailed || !strings.Contains(r.err, errNoGPUs.Error()) {
+	if r := command(t, "bench", "gpu", "--device", "cpu"); r.code != exitFailed || !strings.Contains(r.err, "needs a GPU") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -251,23 +247,21 @@ func TestKernelsAreMeasured(t *testing.T) {
 
 // A row is planned, run, timed and held to its bounds, on whatever is called a card.
 func TestGPURowIsMeasured(t *testing.T) {
-	var opened []cuda.Options
-	sh := fakeCards(t, 1, &opened)
-	here, err := sh.rig("cuda:0", machine.Options{})
+	here, err := fakeGPUs(t, 1).open("fake:0", rig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := here.close(); err != nil {
+	if err := here.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rates := probe.Rates{In: 1e9, Out: 1e9, Both: 2e9, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Sustained: machine.Compute{F32: 5e11}}
-	here.machine.Devices[0] = rates.Device(here.machine.Devices[0])
-	if m, err := machine.Parse(here.machine.String()); err != nil || m.Devices[0].Sustained != rates.Sustained || m.Host.Update != here.machine.Host.Update {
-		t.Errorf("%s is read as %v (%v)", here.machine, m, err)
+	rates := machine.Device{Link: machine.Link{In: 1e9, Out: 1e9, Bidirectional: 1}, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Sustained: machine.Compute{F32: 5e11}}
+	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(rates)
+	if m, err := machine.Parse(here.Machine.String()); err != nil || m.Devices[0].Sustained != rates.Sustained || m.Host.Update != here.Machine.Host.Update {
+		t.Errorf("%s is read as %v (%v)", here.Machine, m, err)
 	}
 	row := &GPURow{Name: "a row", model: "llama-50m", options: work(spillway.Eval, 1, 8, 0, savedAll)}
 	row.options.Precision = dtype.F32
-	if err := row.measure(t.Context(), sh, here, rates); err != nil {
+	if err := row.measure(t.Context(), here, rates); err != nil {
 		t.Fatal(err)
 	}
 	if !(row.Best > 0 && row.Best <= row.Seconds) || row.Burst.By != "arithmetic" || row.Sustained.Seconds != 2*row.Burst.Seconds || !(row.Forecast > 0) || row.Driver == 0 {

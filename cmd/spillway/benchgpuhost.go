@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"spillway/device/cpu"
-	"spillway/probe"
+	"spillway/device"
+	"spillway/rig"
 )
 
 // hostRow is work of the computer the card is in: AdamW with weights, gradients and
@@ -51,13 +51,16 @@ func (r *GPUReport) benchHost(ctx context.Context, theirs *baselines) error {
 
 // hostAdamRate is how many params a second all threads update.
 func hostAdamRate() (rate float64, err error) {
-	call, err := probe.AdamW(hostAdamParams)
+	call, err := rig.AdamW(hostAdamParams)
 	if err != nil {
 		return 0, err
 	}
-	dev := cpu.Open(cpu.Options{})
+	dev, err := device.Open("cpu", device.Options{})
+	if err != nil {
+		return 0, err
+	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	took, err := probe.Time(dev, call)
+	took, err := rig.Time(dev, call)
 	if err != nil {
 		return 0, err
 	}

@@ -39,7 +39,8 @@ func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 		err = errors.Join(err, bad)
 		list = append(list, &GPUKernel{Name: name, call: call})
 	}
-	for _, t := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
+	for _, c := range quant.Weights() {
+		t := c.Type
 		add(fmt.Sprintf("kernel: %v weights decoded to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
 	adamw, clip := op.Attr{To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
@@ -134,7 +135,7 @@ func (b *benchCall) upload(d device.Device, c op.Call) (err error) {
 // begin at zero.
 func storage(t op.Type) (io.Reader, error) {
 	switch {
-	case t.DType == quant.NF4 || t.DType == quant.FP4:
+	case quant.FourBitOf(t.DType) != nil:
 		n, err := weights.Noise([]spec.Param{{Name: "noise", Type: t, Init: nn.Normal(0.02)}}, 1)
 		if err != nil {
 			return nil, err

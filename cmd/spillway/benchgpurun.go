@@ -11,13 +11,14 @@ import (
 
 	"spillway"
 	"spillway/autograd"
+	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/probe"
+	"spillway/rig"
 	"spillway/spec"
 	"spillway/units"
 	"spillway/weights"
@@ -25,11 +26,13 @@ import (
 
 // measure plans, runs and times the row on a card of its own. The rig is closed
 // before and after.
-func (g *GPURow) measure(ctx context.Context, sh shell, here *rig, rates probe.Rates) (err error) {
+func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Device) (err error) {
 	began := time.Now()
-	here.choice.gpus[0].TF32 = g.tf32
-	if err := here.open(sh, 0); err != nil {
+	if err := here.Reopen(); err != nil {
 		return joinClose(err, here)
+	}
+	if d, can := here.Devices[0].(device.TF32); can {
+		d.SetTF32(g.tf32)
 	}
 	defer func() { err = joinClose(err, here) }()
 	m, err := openBench(g.model)
@@ -37,19 +40,19 @@ func (g *GPURow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 		return err
 	}
 	defer m.Close() // opened for reading
-	job, err := m.Plan(g.request(here.machine, here))
+	job, err := m.Plan(g.request(here.Machine, here))
 	if err != nil {
 		return err
 	}
-	g.DriverPredicted = here.predicted(job.Plan)
+	g.DriverPredicted = driverPredicted(here, job.Plan)
 	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}
-	e, err := job.StartEmpty()
-	if err != nil {
+	if err := job.StartEmpty(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() { err = errors.Join(err, job.Close()) }()
+	e := job.Executor()
 	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
 		return err
 	}
@@ -66,8 +69,8 @@ func (g *GPURow) measure(ctx context.Context, sh shell, here *rig, rates probe.R
 }
 
 // grew notes what the driver counts at the end of a stage.
-func (g *GPURow) recordGrowth(here *rig, name string) error {
-	held, err := here.held()
+func (g *GPURow) recordGrowth(here *rig.Rig, name string) error {
+	held, err := here.DriverUsed()
 	g.Growth = append(g.Growth, GPUStage{name, held - g.Driver})
 	g.Driver = held
 	return err
@@ -137,16 +140,16 @@ func (g *GPURow) time(settles time.Duration, once func() error) error {
 // gpuTwinned is after how many iterations rows that are one training have their bits compared.
 const twinIterations = 3
 
-func joinClose(err error, r *rig) error { return errors.Join(err, r.close()) }
+func joinClose(err error, r *rig.Rig) error { return errors.Join(err, r.Close()) }
 
 // request completes the options of the row for a machine, whose f32 arithmetic is the
 // rounded one where the row wants that.
-func (g *GPURow) request(m machine.Machine, here *rig) spillway.Options {
+func (g *GPURow) request(m machine.Machine, here *rig.Rig) spillway.Options {
 	o := g.options
-	o.Machine, o.Device, o.On = m, m.Devices[0].Name, here.on
+	o.Machine, o.Device, o.On = m, m.Devices[0].Name, here.Devices
 	if g.tf32 {
 		o.Machine.Devices = slices.Clone(m.Devices)
-		o.Machine.Devices[0] = asTF32(m.Devices[0])
+		o.Machine.Devices[0] = rig.AsTF32(m.Devices[0])
 	}
 	return o
 }
@@ -160,7 +163,7 @@ func (g *GPURow) rate(c machine.Compute) units.Flops {
 }
 
 // account holds the time against the bounds that the same run measured.
-func (g *GPURow) account(p *plan.Plan, rates probe.Rates) {
+func (g *GPURow) account(p *plan.Plan, rates machine.Device) {
 	f, peak := p.Forecast, p.Peak()
 	g.Arena, g.Host, g.Forecast = peak[plan.OnDevice], peak[plan.OnHost]+peak[plan.Pinned], f.StepSeconds
 	g.Burst = g.bound(f, g.rate(rates.Compute), rates)
@@ -169,12 +172,12 @@ func (g *GPURow) account(p *plan.Plan, rates probe.Rates) {
 }
 
 // bound of the row, with products at some rate.
-func (g *GPURow) bound(f *plan.Forecast, products units.Flops, rates probe.Rates) (b GPUBound) {
+func (g *GPURow) bound(f *plan.Forecast, products units.Flops, rates machine.Device) (b GPUBound) {
 	bounds := map[string]float64{"arithmetic": f.Flops / float64(products)}
 	for name, link := range map[string]struct {
 		bytes int64
 		rate  units.Rate
-	}{"link in": {f.BytesIn, rates.In}, "link out": {f.BytesOut, rates.Out}, "link both ways": {f.BytesIn + f.BytesOut, rates.Both}} {
+	}{"link in": {f.BytesIn, rates.Link.In}, "link out": {f.BytesOut, rates.Link.Out}, "link both ways": {f.BytesIn + f.BytesOut, rates.Link.BothWays()}} {
 		bounds[name] = link.rate.Time(units.Bytes(link.bytes)).Seconds()
 	}
 	for _, name := range slices.Sorted(maps.Keys(bounds)) {

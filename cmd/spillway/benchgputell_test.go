@@ -12,6 +12,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/trace"
 )
 
@@ -84,15 +85,15 @@ func iterateOnCPU(t *testing.T, row *GPURow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := m.Plan(row.request(here, &rig{on: []device.Device{dev}}))
+	job, err := m.Plan(row.request(here, &rig.Rig{Devices: []device.Device{dev}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.StartEmpty()
-	if err != nil {
+	if err := job.StartEmpty(); err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	defer job.Close()
+	e := job.Executor()
 	if err := fillNoise(e, job.Spec.Params); err != nil {
 		t.Fatal(err)
 	}

@@ -192,16 +192,15 @@ func (b *bench) addStep() error {
 	if err != nil {
 		return err
 	}
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		return err
 	}
-	b.open = append(b.open, e)
+	b.open = append(b.open, job)
 	loader, err := data.NewLoader(randomTokens(m.Info.Vocab), data.Config{Length: stepSeq})
 	if err != nil {
 		return err
 	}
-	t, err := train.New(e, train.NewTokens(loader), train.Config{})
+	t, err := train.New(job, train.NewTokens(loader), train.Config{})
 	if err != nil {
 		return err
 	}

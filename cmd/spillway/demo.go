@@ -24,6 +24,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/train"
 	"spillway/units"
 )
@@ -167,26 +168,23 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 		return r, err
 	}
 	optimizer.LR = demoLR
-	here, err := d.sh.rig(d.device, machine.Options{})
+	here, err := d.sh.open(d.device, rig.Options{})
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, here.close()) }()
+	defer func() { err = errors.Join(err, here.Close()) }()
 	o := demoOn(spillway.Options{Task: spillway.Train, MicroBatchSize: demoBatch, Seq: demoSeq, Packed: true, Optimizer: optimizer}, here)
 	budget, err := demoBudget(m, o)
 	if err != nil {
 		return r, err
 	}
-	if err := here.limited(d.sh, budget); err != nil {
-		return r, err
-	}
-	o.On = here.on
+	o.Budget = budget
 	run := newTraining(d.sh, d.text, here)
 	job, err := m.Plan(o)
 	if err != nil {
 		return r, err
 	}
-	if err := showPlan(d.text, job, &goal{task: "train"}, here.why); err != nil {
+	if err := showPlan(d.text, job, &goal{task: "train"}, here.Reason); err != nil {
 		return r, err
 	}
 	loader, err := data.NewLoader(texts(strings.SplitAfter(demoText, "\n\n\n")), data.Config{Length: demoSeq})
@@ -194,12 +192,12 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 		return r, err
 	}
 	debug.FreeOSMemory() // so that what follows is due to the training
-	if r.ResidentBefore, err = machine.Resident(); err != nil {
+	if r.ResidentBefore, err = rig.Resident(); err != nil {
 		return r, err
 	}
 	run.milestone, run.patience = max(d.iterations/10, 1), d.patience
 	result, err := run.run(ctx, job, train.NewTokens(loader), train.Config{
-		Iterations: d.iterations, Optimizer: optimizer, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
+		Iterations: d.iterations, Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 10, Floor: 0.1},
 		Save: &train.Save{Dir: checkpoint.Dir{Path: folder, Keep: 1}},
 	})
 	if err != nil {
@@ -208,7 +206,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	r.trainReport = run.summary(job, result)
 	r.ResidentPeak = run.resident
 	for tier, bytes := range job.Plan.Peak() {
-		if tier != plan.OnDevice || here.device.Shared {
+		if tier != plan.OnDevice || here.Machine.Devices[0].Shared {
 			r.ResidentPredicted += bytes
 		}
 	}
@@ -217,9 +215,9 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 }
 
 // demoOn is the goal on devices that are open, in the precision that suits them.
-func demoOn(o spillway.Options, here *rig) spillway.Options {
-	o.Machine, o.Device, o.On = here.machine, here.device.Name, here.on
-	if here.device.Kind == machine.GPU {
+func demoOn(o spillway.Options, here *rig.Rig) spillway.Options {
+	o.Machine, o.Device, o.On = here.Machine, here.Machine.Devices[0].Name, here.Devices
+	if here.Machine.Devices[0].Kind == machine.GPU {
 		o.Precision = dtype.BF16
 	}
 	return o
@@ -248,11 +246,11 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 		return "", err
 	}
 	defer m.Close() // opened for reading
-	here, err := d.sh.rig(d.device, machine.Options{})
+	here, err := d.sh.open(d.device, rig.Options{})
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, here.close()) }()
+	defer func() { err = errors.Join(err, here.Close()) }()
 	job, err := m.Plan(demoOn(spillway.Options{Task: spillway.Infer, Seq: demoSeq}, here))
 	if err != nil {
 		return "", err
@@ -261,11 +259,14 @@ func (d *demo) sample(ctx context.Context, path string) (text string, err error)
 	if err != nil {
 		return "", err
 	}
-	g, err := job.Generate(prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
+	if err := job.Start(); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	g, err := generate.New(job, prompt, generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: demoSample})
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
 	for _, err := range g.All(ctx) {
 		if err != nil {
 			return "", err

@@ -25,7 +25,7 @@ func TestDemo(t *testing.T) {
 	if !strings.HasPrefix(r.Sample, demoPrompt) || len(r.Sample) != len(demoPrompt)+demoSample {
 		t.Errorf("the sample is %q", r.Sample)
 	}
-	if !strings.Contains(r.Strategy, "streamed") {
+	if !strings.Contains(r.Strategy, "CPU offload") {
 		t.Errorf("the strategy is %s", r.Strategy)
 	}
 	for _, want := range []string{"strategy", "iteration 20 of 20  loss", "predicted", "process", "holds"} {

@@ -9,6 +9,7 @@ import (
 
 	"spillway/internal/vfs"
 	"spillway/machine"
+	"spillway/rig"
 	"spillway/store"
 	"spillway/units"
 )
@@ -18,16 +19,16 @@ func diskFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "disk", "", "let bytes rest in the folder `DIR` when device and host memory are full (default: no disk)")
 }
 
-// diskOptions has this computer looked at with the disk of a folder, "" for none. The
-// folder need not exist yet.
-func diskOptions(dir string) machine.Options {
+// diskOptions describe this computer with the disk of a folder, "" for none. The folder
+// need not exist yet.
+func diskOptions(dir string) rig.Options {
 	if dir == "" {
-		return machine.Options{}
+		return rig.Options{}
 	}
 	for there, err := vfs.Exists(vfs.OS, dir); !there && err == nil && dir != filepath.Dir(dir); there, err = vfs.Exists(vfs.OS, dir) {
 		dir = filepath.Dir(dir)
 	}
-	return machine.Options{DiskPath: dir}
+	return rig.Options{Disk: dir}
 }
 
 // limitHost lowers what may be used of the host to a size people gave, "" for no limit.

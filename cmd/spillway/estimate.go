@@ -154,7 +154,7 @@ func (e *estimate) job(m *spillway.Model, task, precision string) (*spillway.Job
 }
 
 func describeMemory(job *spillway.Job) memoryEstimate {
-	u := atPeak(job.Plan)
+	u := job.Plan.PeakUsage()
 	of := func(list ...plan.Class) (n int64) {
 		for _, c := range list {
 			n += u[c][plan.OnDevice]
@@ -163,7 +163,7 @@ func describeMemory(job *spillway.Job) memoryEstimate {
 	}
 	return memoryEstimate{
 		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), Moments: of(plan.State),
-		Activations: of(plan.Activation), Workspace: of(plan.Workspace), Other: of(plan.BatchData, plan.ResultData, plan.Constant, gaps),
+		Activations: of(plan.Activation), Workspace: of(plan.Workspace), Other: of(plan.BatchData, plan.ResultData, plan.Constant, plan.Gaps),
 		Total: job.Plan.Peak()[plan.OnDevice],
 	}
 }

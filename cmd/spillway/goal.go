@@ -12,6 +12,7 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
+	"spillway/rig"
 )
 
 // goal is what the user wants done with the model, as flags say it.
@@ -130,7 +131,7 @@ func (g *goal) check() (err error) {
 func (g *goal) options(m machine.Machine, d machine.Device) spillway.Options {
 	o := spillway.Options{
 		Task: spillway.Task(g.task), MicroBatchSize: g.batch, Seq: g.seq, MicroBatches: g.accumulate, Precision: dtype.F32,
-		Optimizer: g.optim, StatePolicy: g.states, NoDecay: optim.DefaultNoDecay(), Clip: g.clip > 0, Packed: g.task != "infer", Machine: m, Device: d.Name,
+		Optimizer: g.optim, StatePolicy: g.states, NoDecay: optim.DefaultNoDecay(), Clip: g.clip, Packed: g.task != "infer", Machine: m, Device: d.Name,
 	}
 	switch g.precision {
 	case "fp16":
@@ -241,17 +242,21 @@ func siteFlags(cmd *cobra.Command) *siteChoice {
 	return s
 }
 
-// open is the device that is described, on no device, or this computer with devices
-// open. The caller closes the rig.
-func (s *siteChoice) open(sh shell) (*rig, error) {
+// open gives the machine that is described, with no device open, or this computer with its
+// devices open, and the device to plan for. The caller closes the rig.
+func (s *siteChoice) open(sh shell) (*rig.Rig, machine.Device, error) {
 	if s.machine == "" {
-		return sh.rig(s.device, diskOptions(s.disk))
+		here, err := sh.open(s.device, diskOptions(s.disk))
+		if err != nil {
+			return here, machine.Device{}, err
+		}
+		return here, here.Machine.Devices[0], nil
 	}
 	if s.disk != "" {
-		return &rig{}, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
+		return &rig.Rig{}, machine.Device{}, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
 	}
 	m, d, err := s.pick()
-	return &rig{machine: m, device: d}, err
+	return &rig.Rig{Machine: m}, d, err
 }
 
 // pick reads the machine and picks the device.

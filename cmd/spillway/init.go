@@ -20,8 +20,8 @@ import (
 	"spillway/internal/term"
 	"spillway/nn"
 	"spillway/op"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/units"
 	"spillway/weights"
 )
@@ -178,8 +178,8 @@ type initWriter struct {
 // pieceElements is how many weights a core makes at a time.
 const pieceElements = 1 << 18
 
-func (w *initWriter) source(p spec.Param) safetensors.Output {
-	return safetensors.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(to io.Writer) error {
+func (w *initWriter) source(p spec.Param) tensorfile.Output {
+	return tensorfile.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(to io.Writer) error {
 		pieces := newPieces(w.from, p)
 		for !pieces.ended() {
 			if err := w.ctx.Err(); err != nil {

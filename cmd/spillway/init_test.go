@@ -45,7 +45,7 @@ func sums(t *testing.T, dir string) (map[string][32]byte, int) {
 		if _, err := io.Copy(h, io.NewSectionReader(x, 0, x.Bytes)); err != nil {
 			t.Fatal(err)
 		}
-		all[x.Name], files[x.Path()] = [32]byte(h.Sum(nil)), true
+		all[x.Name], files[x.Path] = [32]byte(h.Sum(nil)), true
 	}
 	return all, len(files)
 }

@@ -20,8 +20,8 @@ import (
 	"spillway/internal/term"
 	"spillway/nn"
 	"spillway/quant/stored"
-	"spillway/safetensors"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/tokenizer"
 	"spillway/units"
 )
@@ -144,7 +144,7 @@ func (r *folderReport) problem(format string, args ...any) {
 }
 
 // count adds a tensor to the sums by type and file.
-func (r *folderReport) count(t safetensors.Tensor, list bool) {
+func (r *folderReport) count(t tensorfile.Tensor, list bool) {
 	i := slices.IndexFunc(r.Types, func(s typeReport) bool { return s.Type == t.Type.String() })
 	if i < 0 {
 		i = len(r.Types)
@@ -153,7 +153,7 @@ func (r *folderReport) count(t safetensors.Tensor, list bool) {
 	r.Types[i].Tensors++
 	r.Types[i].Params += t.Shape.Elements()
 	r.Types[i].Bytes += t.Bytes
-	file := filepath.Base(t.Path())
+	file := filepath.Base(t.Path)
 	if n := len(r.Files); n == 0 || r.Files[n-1].Name != file { // tensors come file by file
 		r.Files = append(r.Files, fileReport{Name: file})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
-
-	"io"
+	"spillway/tensorfile"
 )
 
 func TestInspect(t *testing.T) {
@@ -48,9 +48,9 @@ func folder(t *testing.T, config string, tensors map[string]shape.Shape) string 
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var sources []safetensors.Output
+	var sources []tensorfile.Output
 	for name, s := range tensors {
-		sources = append(sources, safetensors.Output{Name: name, Type: dtype.F32, Shape: s, Write: func(w io.Writer) error {
+		sources = append(sources, tensorfile.Output{Name: name, Type: dtype.F32, Shape: s, Write: func(w io.Writer) error {
 			_, err := w.Write(make([]byte, 4*s.Elements()))
 			return err
 		}})

@@ -10,8 +10,9 @@ import (
 
 	"spillway/checkpoint"
 	"spillway/hf"
+	"spillway/internal/vfs"
 	"spillway/optim"
-	"spillway/safetensors"
+	"spillway/tensorfile"
 	"spillway/units"
 )
 
@@ -76,7 +77,7 @@ func readState(dir string) (*checkpointReport, error) {
 		return nil, fmt.Errorf("%s: %w", checkpoint.TrainerName, err)
 	}
 	r.Iteration, r.Optimizer = known.Iteration, known.Optimizer.String()
-	state, err := safetensors.Open(filepath.Join(dir, checkpoint.StateName))
+	state, err := tensorfile.Open(vfs.OS, filepath.Join(dir, checkpoint.StateName))
 	if err != nil {
 		return nil, err
 	}

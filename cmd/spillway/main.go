@@ -19,22 +19,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spillway/device/cuda"
+	"spillway/device"
+	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), openGPU: openCUDA(cacheDir())}))
+	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
 }
 
 // shell is what a verb may touch of its surroundings.
 type shell struct {
 	in       io.Reader
 	out, err io.Writer
-	cache    string // folder for what is measured once; "" keeps nothing
-	// card opens a GPU; nil where none are looked for.
-	openGPU func(cuda.Options) (gpuDevice, error)
+	cache    string // folder for what is measured once; "" stores nothing
+	// libraryPaths are folders in which to look for GPU libraries first; drivers are the
+	// backends in which GPUs are looked for where --device names none.
+	libraryPaths, drivers []string
 }
 
 // cacheDir is "" where the system has no such folder, and nothing is kept then.

@@ -187,7 +187,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan", exitUsage, "it takes 1: MODEL"},
 		{"plan gpt2 --batch x", exitUsage, "see spillway plan --help"},
 		{"plan gpt2 --task fly", exitUsage, "infer, train, lora, qlora"},
-		{"plan gpt2 --machine toaster", exitUsage, "no card I know"},
+		{"plan gpt2 --machine toaster", exitUsage, "unknown machine part"},
 		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "the machine has cpu0"},
 		{"plan nothing-9b --machine cpu:1GiB", exitFailed, "known are"},
 		{"version now", exitUsage, "takes no arguments"},

@@ -85,13 +85,13 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *adviceOptio
 			return nil, err
 		}
 	}
-	at, err := where.open(sh)
+	at, device, err := where.open(sh)
 	if err != nil {
 		return nil, err
 	}
-	defer at.close() // nothing is allocated on it
-	o := g.options(at.machine, at.device)
-	o.On, o.Disk = at.on, where.disk // a plan for this computer can be run on it
+	defer at.Close() // nothing is allocated on it
+	o := g.options(at.Machine, device)
+	o.On, o.Disk = at.Devices, where.disk // a plan for this computer can be run on it
 	_, notices, err := wish.apply(g, &o)
 	if err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *adviceOptio
 		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.machine, at.machine.String(), at.device.Name}
-	r.deviceReason = at.why
+	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.Machine, at.Machine.String(), device.Name}
+	r.deviceReason = at.Reason
 	return r, nil
 }
 

@@ -16,7 +16,7 @@ const eightB = "gpu:24GiB@25GB/s,host:192GiB"
 func TestPlanJSON(t *testing.T) {
 	v := command(t, "plan", "llama-3-8b", "--task", "train", "--machine", eightB, "--json").object(t)
 	for _, path := range []string{"strategy", "reason", "forecast.step_seconds", "forecast.bound", "forecast.peak_bytes.device",
-		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.moment.pinned", "rejected", "model.params", "machine.description", "goal.seq"} {
+		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.state.pinned", "rejected", "model.params", "machine.description", "goal.seq"} {
 		at(t, v, path)
 	}
 	if at(t, v, "fits") != true {

@@ -139,7 +139,7 @@ var usageRows = []struct {
 	{"activations", []plan.Class{plan.Activation}},
 	{"workspace", []plan.Class{plan.Workspace}},
 	{"batch, constants", []plan.Class{plan.BatchData, plan.ResultData, plan.Constant}},
-	{"gaps", []plan.Class{gaps}},
+	{"gaps", []plan.Class{plan.Gaps}},
 }
 
 // shownGaps is the least that gaps must take of a tier to be worth a line.
@@ -201,7 +201,7 @@ func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []strin
 		for _, c := range classes {
 			n += r.AtPeak[c][tier]
 		}
-		if n > 0 && (classes[0] != gaps || n >= minShownGaps) {
+		if n > 0 && (classes[0] != plan.Gaps || n >= minShownGaps) {
 			cells[i] = units.Bytes(n).String()
 		}
 	}
@@ -230,7 +230,7 @@ func optionTime(o plan.Alternative) string {
 const shownAlternatives = 3
 
 // alternatives lists the fastest of those that fit, or of those that do not the
-// leanest of each family.
+// leanest of each strategy.
 func (r *planReport) alternatives(fit bool) []string {
 	var items []string
 	shown := map[string]bool{r.Strategy: true}
@@ -244,7 +244,7 @@ func (r *planReport) alternatives(fit bool) []string {
 		}
 		key := o.Strategy
 		if !fit {
-			key = family(o.Strategy)
+			key = o.Strategies[0]
 		}
 		if o.Fits == fit && !shown[key] && len(items) < shownAlternatives {
 			shown[key] = true
@@ -252,14 +252,6 @@ func (r *planReport) alternatives(fit bool) []string {
 		}
 	}
 	return items
-}
-
-// family is a strategy without its numbers: "cpu offload".
-func family(strategy string) string {
-	if i := strings.IndexAny(strategy, ",0123456789"); i >= 0 {
-		strategy = strategy[:i]
-	}
-	return strings.TrimSpace(strategy)
 }
 
 // tierList is "device 17.2 GiB, pinned 76.3 GiB".

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"spillway/convert"
-	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/quant"
+	"spillway/quant/stored"
 )
 
 // quantizeOptions are the flags of quantize.
@@ -24,18 +25,13 @@ type quantizeOptions struct {
 func newQuantize(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quantize MODEL OUT",
-		Short: "a model folder with its products in 4 or 8 bits",
-		Long: `Writes a copy of a model folder with the weights of its matrix products in few bits.
-Embedding, norms and the output product stay as they are.
+		Short: "a model folder with its linear weights in 4 or 8 bits",
+		Long: `Writes a copy of a model folder with quantized linear weights. Embedding, norms and lm_head
+stay as they are.
 
-  nf4    4.1 bits: sixteen values spaced as weights are, a scale for every 64 of
-         them; the usual choice for qlora
-  fp4    4.1 bits: sixteen floats, otherwise the same
-  int8   8 bits: whole numbers with a scale for every row (LLM.int8)
-  fp8    8 bits: floats (e4m3) with a scale for every row
-
-The folder loads in transformers as it is: nf4, fp4 and int8 with bitsandbytes, fp8 with
-compressed-tensors. train --method qlora takes it without quantizing again.
+` + quantFormatsHelp() + `
+The folder loads in transformers as it is, with the library in brackets. train --method qlora
+takes it without quantizing again.
 
 Weights stream from the old folder to the new one, some rows at a time: a model of any
 size takes a few megabytes of memory. The folder appears when it is whole; Ctrl-C leaves
@@ -50,7 +46,7 @@ nothing behind.`,
 	asJSON := jsonFlag(cmd)
 	var o quantizeOptions
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "nf4", "`nf4|fp4|int8|fp8`")
+	f.StringVar(&o.format, "format", "nf4", "`"+quant.Aliases("|")+"`")
 	f.BoolVar(&o.double, "double", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
@@ -64,13 +60,19 @@ nothing behind.`,
 	return cmd
 }
 
-// codedTypes are the formats by the names people know.
-var quantFormats = map[string]dtype.Type{"nf4": quant.NF4, "fp4": quant.FP4, "int8": quant.RowI8, "fp8": quant.RowF8}
+// quantFormatsHelp lists the formats that weights can be quantized to.
+func quantFormatsHelp() string {
+	var text strings.Builder
+	for _, c := range quant.Weights() {
+		fmt.Fprintf(&text, "  %-6s %s (%s)\n", c.Alias, c.Title, stored.Library(c.Type))
+	}
+	return text.String()
+}
 
 func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
-	kind, ok := quantFormats[o.format]
-	if !ok {
-		return r, usageErrorf("--format %q; it is nf4, fp4, int8 or fp8", o.format)
+	kind, err := quant.ParseWeights(o.format)
+	if err != nil {
+		return r, usageErrorf("--format: %v", err)
 	}
 	c := convert.Options{Linear: kind, NoDoubleQuant: !o.double, Skip: o.skip}
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {

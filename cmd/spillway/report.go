@@ -9,6 +9,7 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -20,15 +21,16 @@ type planReport struct {
 	Machine machineReport `json:"machine"`
 	Goal    goalReport    `json:"goal"`
 
-	Fits     bool           `json:"fits"`
-	Strategy string         `json:"strategy,omitempty"`
-	Reason   string         `json:"reason"`
-	Base     string         `json:"base,omitempty"` // what becomes of weights in few bits
-	Forecast *plan.Forecast `json:"forecast,omitempty"`
+	Fits       bool           `json:"fits"`
+	Strategy   string         `json:"strategy,omitempty"`
+	Strategies []string       `json:"strategies,omitempty"` // their names
+	Reason     string         `json:"reason"`
+	Base       string         `json:"base,omitempty"` // what becomes of weights in few bits
+	Forecast   *plan.Forecast `json:"forecast,omitempty"`
 	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
 	// it is fullest: the two differ by what lives for a while only.
-	Homes     usage               `json:"homes,omitempty"`
-	AtPeak    usage               `json:"at_peak,omitempty"`
+	Homes     plan.Usage          `json:"homes,omitempty"`
+	AtPeak    plan.Usage          `json:"at_peak,omitempty"`
 	Available map[plan.Tier]int64 `json:"free_bytes,omitempty"`
 	Devices   []deviceReport      `json:"devices,omitempty"` // that the plan uses
 	Rejected  []plan.Alternative  `json:"rejected"`
@@ -113,8 +115,8 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	}
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
-	r.Strategy, r.Reason, r.Forecast = p.Strategy, p.Reason, p.Forecast
-	r.Homes, r.AtPeak, r.Available, r.Devices = homes(p), atPeak(p), available(job), describeDevices(p)
+	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
+	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
 	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
 }
@@ -123,21 +125,18 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 // this one, or the one it was preferred to.
 func standardPeak(p *plan.Plan) int64 {
 	for _, o := range p.Rejected {
-		if o.Strategy == standard {
+		if o.Strategies[0] == strategy.Standard.Name {
 			return o.PeakBytes[plan.OnDevice]
 		}
 	}
 	return p.Peak()[plan.OnDevice]
 }
 
-// standard is the planner's name for keeping everything on the device.
-const standard = "standard"
-
 // free is what the plan was allowed to take of each tier, of all its devices together.
 func available(job *spillway.Job) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
-		if d.Name == planner.DiskName {
+		if d.Name == plan.DiskName {
 			free[plan.OnDisk] += d.Budget
 		} else {
 			free[plan.OnDevice] += d.Budget
@@ -161,7 +160,7 @@ type deviceReport struct {
 func describeDevices(p *plan.Plan) []deviceReport {
 	var list []deviceReport
 	for i, d := range p.Devices {
-		if d.Name == planner.DiskName || d.Name == planner.HostName {
+		if d.Name == plan.DiskName || d.Name == plan.HostName {
 			continue
 		}
 		r := deviceReport{Name: d.Name, Budget: d.Budget}

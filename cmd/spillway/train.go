@@ -12,6 +12,7 @@ import (
 	"spillway/deepspeed"
 	"spillway/lora"
 	"spillway/optim"
+	"spillway/rig"
 	"spillway/train"
 )
 
@@ -191,13 +192,13 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	}
 	defer m.Close() // opened for reading
 	m.Seed = o.seed
-	here, err := o.rig(sh)
+	here, err := o.openRig(sh)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, here.close()) }()
-	options := o.options(here.machine, here.device)
-	options.On, options.Disk = here.on, o.disk
+	defer func() { err = errors.Join(err, here.Close()) }()
+	options := o.options(here.Machine, here.Machine.Devices[0])
+	options.On, options.Disk = here.Devices, o.disk
 	if options.Adapter, err = openInitialAdapter(o.adapter); err != nil {
 		return r, err
 	}
@@ -213,7 +214,7 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	if err != nil {
 		return r, err
 	}
-	options.Optimizer = config.Optimizer
+	options.Optimizer = o.optimizer()
 	run, job, err := o.start(sh, text, m, here, options)
 	if err != nil {
 		return r, err
@@ -227,16 +228,16 @@ func (o *trainOptions) train(ctx context.Context, sh shell, text io.Writer, arg 
 	return o.carryOut(ctx, run, job, from, config)
 }
 
-// rig opens the devices to train on, within the limit of the host.
-func (o *trainOptions) rig(sh shell) (here *rig, err error) {
+// openRig opens the devices to train on, within the limit of the host.
+func (o *trainOptions) openRig(sh shell) (here *rig.Rig, err error) {
 	if o.disk, err = o.constraints.disk(o.disk); err != nil {
 		return nil, err
 	}
-	if here, err = sh.rig(o.device, diskOptions(o.disk)); err != nil {
+	if here, err = sh.open(o.device, diskOptions(o.disk)); err != nil {
 		return nil, err
 	}
-	if err := limitHost(&here.machine, o.maxHost); err != nil {
-		return nil, errors.Join(err, here.close())
+	if err := limitHost(&here.Machine, o.maxHost); err != nil {
+		return nil, errors.Join(err, here.Close())
 	}
 	return here, nil
 }
@@ -244,7 +245,7 @@ func (o *trainOptions) rig(sh shell) (here *rig, err error) {
 // carryOut shows what will be done, and does it.
 func (o *trainOptions) carryOut(ctx context.Context, run *training, job *spillway.Job, from material, c train.Config) (r trainReport, err error) {
 	c.Iterations, c.Evaluate = from.iterations, o.evaluation(from.held)
-	if err := showPlan(run.log, job, o.goal, run.rig.why); err != nil {
+	if err := showPlan(run.log, job, o.goal, run.rig.Reason); err != nil {
 		return r, err
 	}
 	if err := showData(run.log, from.report); err != nil {
@@ -286,7 +287,7 @@ func (o *trainOptions) config(m *spillway.Model) (train.Config, error) {
 	schedule.Warmup = max(schedule.Warmup, o.warmup)
 	dir, err := o.folder(m)
 	return train.Config{
-		Optimizer: o.optimizer(), Schedule: schedule, Clip: o.clip, LossScale: o.lossScale, Seed: o.seed, JournalEvery: o.journalEvery,
+		Schedule: schedule, LossScale: o.lossScale, Seed: o.seed, JournalEvery: o.journalEvery,
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: o.keep}, Every: o.saveEvery},
 	}, err
 }

@@ -11,15 +11,15 @@ import (
 
 	"spillway"
 	"spillway/internal/term"
-	"spillway/machine"
 	"spillway/plan"
+	"spillway/rig"
 	"spillway/train"
 	"spillway/units"
 )
 
 // training is a run on this computer that people watch.
 type training struct {
-	rig   *rig // its devices are limited, and count what is allocated on them
+	rig   *rig.Rig // its devices count what is allocated on them
 	line  *term.Line
 	log   io.Writer // for lines that stay
 	start time.Time
@@ -46,7 +46,7 @@ type training struct {
 }
 
 // newTraining is a run on devices that are open. Lines that stay go to log.
-func newTraining(sh shell, log io.Writer, on *rig) *training {
+func newTraining(sh shell, log io.Writer, on *rig.Rig) *training {
 	return &training{rig: on, line: term.NewLine(sh.err), log: log}
 }
 
@@ -54,11 +54,11 @@ func newTraining(sh shell, log io.Writer, on *rig) *training {
 func (t *training) run(ctx context.Context, job *spillway.Job, feed train.Feed, c train.Config) (train.Result, error) {
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
-	t.start, t.driverPredicted = time.Now(), t.rig.predicted(job.Plan)
+	t.start, t.driverPredicted = time.Now(), driverPredicted(t.rig, job.Plan)
 	t.name, c.Report = job.Model.Name, t.report
 	c.Notice = t.line.Print
 	defer planAgainWhenAsked(job)()
-	result, err := job.Train(ctx, feed, c)
+	result, err := train.Run(ctx, job, feed, c)
 	t.line.Done()
 	return result, err
 }
@@ -89,10 +89,10 @@ func (t *training) report(r train.Report) {
 	t.busy += r.SecondsPerIteration
 	t.bound += r.ShareOfRoofline * r.SecondsPerIteration
 	t.pace += paceWeight * (r.SecondsPerIteration - t.pace)
-	if n, err := machine.Resident(); err == nil {
+	if n, err := rig.Resident(); err == nil {
 		t.resident = max(t.resident, n)
 	}
-	if n, err := t.rig.held(); err == nil {
+	if n, err := t.rig.DriverUsed(); err == nil {
 		t.driverPeak = max(t.driverPeak, n)
 	}
 	t.reports.add(r, t.name, t.resident)
@@ -205,7 +205,7 @@ func (t *training) summary(job *spillway.Job, r train.Result) trainReport {
 	s := trainReport{
 		Strategy: job.Plan.Strategy, Iterations: r.Iterations, Interrupted: r.Interrupted && !t.early, LossFirst: t.first.Loss, LossLast: t.last.Loss,
 		EvalLoss: t.evalLoss, Skipped: t.skipped, Checkpoint: r.Checkpoint, Budget: job.Plan.Devices[0].Budget, Standard: standardPeak(job.Plan),
-		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
+		Predicted: job.Plan.Peak()[plan.OnDevice], Measured: t.rig.Allocated(), Seconds: time.Since(t.start).Seconds(), Notices: job.Notices,
 	}
 	s.Perplexity, s.Stopped, s.Best, s.BestCheckpoint = t.perplexity, r.Stopped, r.Best, r.BestCheckpoint
 	if s.Driver = t.driverPeak; t.driverPeak > 0 {

@@ -9,6 +9,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/plan"
+	"spillway/rig"
 )
 
 // folder for checkpoints. One that has some is continued only when asked to.
@@ -41,15 +42,7 @@ func (o *trainOptions) folder(m *spillway.Model) (string, error) {
 }
 
 // start makes the plan, or reads it, for this computer within the limit.
-func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig, options spillway.Options) (*training, *spillway.Job, error) {
-	if options.MaxMemory != nil {
-		if n, ok := options.MaxMemory.Devices[0]; ok && n < int64(here.device.Usable) {
-			if err := here.limited(sh, n); err != nil {
-				return nil, nil, err
-			}
-			options.On = here.on
-		}
-	}
+func (o *trainOptions) start(sh shell, text io.Writer, m *spillway.Model, here *rig.Rig, options spillway.Options) (*training, *spillway.Job, error) {
 	job, err := o.plan(m, options)
 	return newTraining(sh, text, here), job, err
 }
@@ -68,14 +61,9 @@ func (o *trainOptions) plan(m *spillway.Model, options spillway.Options) (*spill
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.planFile, err)
 	}
-	if p.Model != m.Name {
-		return nil, fmt.Errorf("%s is a plan for %s, the model is %s; make a plan for it with plan --save", o.planFile, p.Model, m.Name)
-	}
-	options.MicroBatchSize, options.Seq, options.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
-	job, err := m.Plan(options)
+	job, err := m.UsePlan(p, options)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", o.planFile, err)
 	}
-	job.Plan = p
 	return job, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -35,23 +36,21 @@ func addConstraintFlags(cmd *cobra.Command) *constraintFlags {
 	f.StringVar(&w.deepspeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from DeepSpeed's JSON in `FILE`")
 	f.StringVar(&w.deviceMap, "device-map", "", "where weights rest: `auto|balanced|balanced_low_0|sequential`, or module names with device numbers,\ncpu or disk as a JSON object or in a file: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)")
 	f.StringVar(&w.maxMemory, "max-memory", "", "take at most `SIZE` of each device, such as 2GiB or gpu=2GiB, or of each its own: 0=10GiB,cpu=64GB (default: all)")
-	f.StringVar(&w.updates, "optimizer-place", "", "who updates the weights: `device|host|split`; host: the processor, beside the backward, where optimizer state\nrests in host memory (default: what is fastest)")
+	f.StringVar(&w.updates, "optimizer-place", "", "who updates the weights: `device|cpu|split`; cpu: the CPU, during the backward, where optimizer state\nis stored in host memory (default: what is fastest)")
 	return w
 }
 
 // apply changes a goal and its options to what is wished. The notices are about
 // what was wished and means nothing, or is done otherwise.
 func (w *constraintFlags) apply(g *goal, o *spillway.Options) (c *deepspeed.Config, notices []string, err error) {
-	here, err := o.Memory()
-	if err != nil {
-		return nil, nil, err
+	here := placement.Memory{Devices: map[int]int64{}}
+	for d := range max(len(o.On), len(o.Machine.Devices)) {
+		here.Devices[d] = math.MaxInt64
 	}
-	if w.maxMemory != "" {
-		limit, err := placement.ParseMemory(w.maxMemory, here)
-		if err != nil {
+	if o.MaxMemory = w.maxMemory; w.maxMemory != "" {
+		if here, err = placement.ParseMemory(w.maxMemory, here); err != nil {
 			return nil, nil, usageError{err}
 		}
-		o.MaxMemory, here = &limit, limit
 	}
 	if w.deviceMap != "" {
 		m, err := w.readMap()
@@ -142,7 +141,7 @@ func (w *constraintFlags) fill(c *deepspeed.Config, g *goal, o *spillway.Options
 		g.optim, o.Optimizer = *c.Optimizer, *c.Optimizer
 	}
 	if c.Clip > 0 {
-		g.clip, o.Clip = c.Clip, true
+		g.clip, o.Clip = c.Clip, c.Clip
 	}
 	o.Constraints = c.Constraints()
 	return nil

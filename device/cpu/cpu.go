@@ -35,7 +35,7 @@ type driver struct{}
 
 // Open reads the configuration: threads=N, limit=SIZE and link=RATE, separated by
 // commas.
-func (driver) Open(config string) (device.Device, error) {
+func (driver) Open(config string, _ device.Options) (device.Device, error) {
 	o, err := parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %q of the cpu: %w", config, err)

@@ -188,7 +188,7 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("%q was accepted", bad)
 		}
 	}
-	d, err := device.Open("cpu:threads=1")
+	d, err := device.Open("cpu:threads=1", device.Options{})
 	must(t, err)
 	if d.Info().Limit < 1<<28 {
 		t.Errorf("the limit is %d bytes", d.Info().Limit)

@@ -11,7 +11,7 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/probe"
+	"spillway/rig"
 	"spillway/units"
 )
 
@@ -43,7 +43,7 @@ func BenchmarkLeanCalls(b *testing.B) {
 	for b.Loop() {
 		var expected, took time.Duration
 		for _, name := range slices.Sorted(maps.Keys(calls)) {
-			alone, err := probe.Time(d, calls[name])
+			alone, err := rig.Time(d, calls[name])
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -153,7 +153,7 @@ func TestCaptureTakesNoMemory(t *testing.T) {
 		}
 		return freeOn(t, card)
 	}
-	issued, repeated := free(0, 2), free(2, 6)
+	issued, repeated := free(0, 1), free(1, 6)
 	if !e.ReplaysGraph() {
 		t.Fatal("nothing was repeated")
 	}

@@ -14,9 +14,9 @@ import (
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/machine"
 	"spillway/op"
 	"spillway/planner"
+	thisrig "spillway/rig"
 )
 
 // What tests on the card show beyond conformance.
@@ -181,7 +181,7 @@ func takenBy(t *testing.T, d *Device) (n taken) {
 	t.Helper()
 	runtime.GC()
 	free, total, err := d.Memory()
-	resident, bad := machine.Resident()
+	resident, bad := thisrig.Resident()
 	open, worse := os.ReadDir("/proc/self/fd")
 	if err := errors.Join(err, bad, worse); err != nil {
 		t.Fatal(err)

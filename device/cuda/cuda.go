@@ -80,13 +80,13 @@ type gpuInfo struct {
 	shared          int // most bytes of shared memory of a block
 }
 
-// NoCardError says that there is no card of a number.
+// NoGPUError says that there is no GPU of a number.
 type NoGPUError struct {
 	GPUs int // there are
 }
 
 func (e *NoGPUError) Error() string {
-	return fmt.Sprintf("there are %d cards; the first is card 0", e.GPUs)
+	return fmt.Sprintf("there are %d GPUs; the first is cuda:0", e.GPUs)
 }
 
 // OldDriverError says that the driver knows only an older CUDA than is needed.
@@ -218,8 +218,8 @@ func (d *Device) Info() device.Info {
 	return i
 }
 
-// Card is the name of the hardware: "NVIDIA H200".
-func (d *Device) GPUName() string { return d.gpu.name }
+// Model is the name of the hardware: "NVIDIA H200".
+func (d *Device) Model() string { return d.gpu.name }
 
 // Address of the card on the PCI bus, as other tools name it: "00000000:1b:00.0".
 func (d *Device) Address() (string, error) {

@@ -277,7 +277,7 @@ func TestOpenGivesBackWhatItTook(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for what, o := range map[string]Options{"there are 1 cards": {Ordinal: 3}, "limit": {Limit: fakeFree}} {
+	for what, o := range map[string]Options{"there are 1 GPUs": {Ordinal: 3}, "limit": {Limit: fakeFree}} {
 		f := newFake()
 		if _, err := open(f.libraries(), o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%+v: got %v, want something about %q", o, err, what)
@@ -327,10 +327,11 @@ func TestShareOfACard(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for config, want := range map[string]Options{
-		"":                             {},
-		"1":                            {Ordinal: 1},
-		"0/4,limit=1GiB":               {Share: 4, Limit: 1 << 30},
-		"2,tf32,cache=/a,search=/b:/c": {Ordinal: 2, TF32: true, Cache: "/a", SearchPaths: []string{"/b", "/c"}},
+		"":               {},
+		"1":              {Ordinal: 1},
+		"0/4,limit=1GiB": {Share: 4, Limit: 1 << 30},
+		"2,tf32":         {Ordinal: 2, TF32: true},
+		",tf32":          {TF32: true},
 	} {
 		got, err := parse(config)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {

@@ -20,7 +20,6 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/probe"
 	"spillway/train"
 	"spillway/units"
 )
@@ -32,13 +31,13 @@ var text = flag.String("text", "", "a file of text to train adapters on (default
 var rates = flag.String("rates", filepath.FromSlash("../../cmd/spillway/testdata/h200.json"), "what bench gpu --json measured of the card")
 
 // measured reads the rates of the card.
-func measured(tb testing.TB) probe.Rates {
+func measured(tb testing.TB) machine.Device {
 	tb.Helper()
 	raw, err := os.ReadFile(*rates)
 	if err != nil {
 		tb.Skipf("no rates of the card: %v", err)
 	}
-	var report struct{ Rates probe.Rates }
+	var report struct{ Rates machine.Device }
 	if err := json.Unmarshal(raw, &report); err != nil {
 		tb.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func smallMachine(tb testing.TB) machine.Machine {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m.Devices[0] = measured(tb).Device(m.Devices[0])
+	m.Devices[0] = m.Devices[0].Measured(measured(tb))
 	return m
 }
 
@@ -127,9 +126,9 @@ func (l *smallestRun) middle() float64 {
 
 // bound is the least an iteration of the plan takes on a card of these rates: its
 // arithmetic as large products, or what crosses the link.
-func (l *smallestRun) bound(r probe.Rates) float64 {
+func (l *smallestRun) bound(r machine.Device) float64 {
 	f := l.Plan.Forecast
-	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.In), float64(f.BytesOut)/float64(r.Out))
+	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.Link.In), float64(f.BytesOut)/float64(r.Link.Out))
 }
 
 // trainLean starts the plan of a job and trains for some iterations. after is called at
@@ -141,20 +140,16 @@ func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(
 	peak := job.Plan.Peak()
 	l.report("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
 		units.Bytes(peak[plan.OnDevice]), units.Bytes(peak[plan.Pinned]+peak[plan.OnHost]))
-	e, err := job.Start()
-	if err != nil {
+	if err := job.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	defer func() {
-		if err := e.Close(); err != nil {
+		if err := job.Close(); err != nil {
 			tb.Error(err)
 		}
 	}()
 	l.report("started")
-	if o.StatePolicy.Begin().Active {
-		o.Optimizer = o.StatePolicy.Compressed(o.Optimizer)
-	}
-	t, err := train.New(e, reading(tb, o.Seq), train.Config{Optimizer: o.Optimizer})
+	t, err := train.New(job, reading(tb, o.Seq), train.Config{})
 	if err != nil {
 		tb.Fatal(err)
 	}

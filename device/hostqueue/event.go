@@ -13,8 +13,8 @@ var epoch = time.Now()
 // Now is the time on the clock of all events.
 func Now() time.Duration { return time.Since(epoch) }
 
-// happened is when an event that was waited for did. Those of other backends have clocks
-// of their own: now is late enough.
+// timeOf is when an event happened that was waited for. Events of other backends have clocks
+// of their own; for them it is now.
 func timeOf(e device.HostEvent) time.Duration {
 	if own, ours := e.(*Event); ours {
 		return own.Time()
@@ -22,9 +22,9 @@ func timeOf(e device.HostEvent) time.Duration {
 	return Now()
 }
 
-// Event counts its records: those asked for and those that have happened. Records of
-// one event may come from several queues; waiting for the latest means waiting until
-// that one, by number, has happened.
+// Event counts its records: those asked for and those that have happened. Records of one
+// event may come from several queues; who waits for the latest waits until the record of
+// that number has happened.
 type Event struct {
 	mu      sync.Mutex
 	changed *sync.Cond

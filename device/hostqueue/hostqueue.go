@@ -1,9 +1,9 @@
-// Package hostqueue is the queue and the event of backends whose work is done by
-// goroutines of this process: the processor, the disk.
+// Package hostqueue is the queue and the event of backends whose work is done by goroutines
+// of this process: the CPU and the disk.
 //
-// Queues of such backends wait for each other's events as for their own, and all
-// events tell the time by one clock. A backend whose queues live elsewhere joins in
-// by giving its events the two methods of device.HostEvent.
+// Queues of such backends wait for each other's events as for their own, and all events have
+// one clock. A backend whose queues are elsewhere, such as CUDA, joins in by giving its
+// events the two methods of device.HostEvent.
 package hostqueue
 
 import (
@@ -15,9 +15,9 @@ import (
 	"spillway/device"
 )
 
-// Queue is a goroutine that does work of type W in the order it was given. After an
-// error it skips work until Sync or SyncTo has reported it; records still happen, so that
-// nobody waits for ever.
+// Queue is a goroutine that does work of type W in the order it was given. After an error it
+// skips work until Sync or SyncTo has reported it; events are still recorded, so that nobody
+// waits for ever.
 type Queue[W any] struct {
 	name     string
 	do       func(W) error
@@ -34,8 +34,8 @@ type Queue[W any] struct {
 	failed atomic.Pointer[error] // the first error that was not reported
 }
 
-// waiting is how many commands a queue takes before its user has to wait for it. A
-// command waits only for records queued before it, so a full queue always empties.
+// capacity is how many commands a queue takes before its user has to wait. A command waits
+// only for records queued before it, so a full queue always empties.
 const capacity = 1024
 
 type verb uint8
@@ -47,7 +47,7 @@ const (
 	syncUp
 )
 
-// command is one thing to do. It is kept by value: queueing allocates nothing.
+// command is one thing to do. Commands are queued by value, so that queueing allocates nothing.
 type command[W any] struct {
 	verb  verb
 	work  W
@@ -140,12 +140,11 @@ func (q *Queue[W]) End() {
 	<-q.ended
 }
 
-// Ready is the moment from which on the work at hand could have been done, but for the
-// work before it: it was queued, and what it waits for had happened. Only the work itself
-// may ask.
+// Ready is when the current work could have begun, had the queue been idle: it was queued,
+// and what it waits for had happened. Only the work itself may ask.
 func (q *Queue[W]) Ready() time.Duration { return q.ready }
 
-// serve is the life of the goroutine.
+// serve is the goroutine.
 func (q *Queue[W]) serve() {
 	defer close(q.ended)
 	for c := range q.commands {
@@ -166,10 +165,10 @@ func (q *Queue[W]) serve() {
 	}
 }
 
-// try does work and keeps its error, which alone takes memory.
+// attempt does work and stores its error; only that allocates.
 func (q *Queue[W]) attempt(w W) {
 	if err := q.do(w); err != nil {
-		kept := err
-		q.failed.Store(&kept)
+		first := err
+		q.failed.Store(&first)
 	}
 }

@@ -7,25 +7,25 @@ import (
 	"spillway/machine"
 )
 
-// link is the path to the host, with a direction each way. While both are busy, each has
-// only a share of its rate. While the processor of the host updates, it and the copies
-// share the memory of the host.
+// link is the path to the host, with two directions. While both are busy, each has only a
+// share of its rate. While the CPU of the host updates, its kernels and the copies share the
+// bandwidth of host memory.
 //
-// Copies come in the order of the plan, and what follows from one may be planned before
-// another comes that shares the link with it. The later one delays the earlier, the copies
-// behind it in its queue, and whoever waits for them from then on. All in all everybody
-// carries what they can.
+// Transfers are simulated in the order of the plan, which is not the order of time: one that
+// is added later may overlap an earlier one and slow it down. Then the earlier one ends later,
+// and so do those after it in its queue, and whoever waits for them from then on. The bytes
+// carried in all are right.
 type link struct {
-	channels [parties]*channel // nil: nobody shares memory
-	// speeds of the parties by the set of those that are busy.
+	channels [parties]*channel // nil: that party does not take part
+	// speeds of the parties, 1 for full, by the set of those that are busy.
 	speeds [1 << parties][parties]float64
-	alone  bool // nobody ever slows anybody down
-	// seen counts, of what passes each way, what ended before anything that a party, the
-	// first index, will still carry.
+	alone  bool // no party ever slows another down
+	// seen[a][b] is how many transfers of party b ended before anything that party a will
+	// still carry: those need not be looked at again.
 	seen [parties][parties]int
 }
 
-// The parties: the directions of a link, and the processor.
+// The parties: the directions of a link, and the CPU.
 const (
 	inward = iota
 	outward
@@ -33,7 +33,7 @@ const (
 	parties
 )
 
-// way carries one thing after the other: a direction copies, a processor kernels.
+// channel carries one transfer after the other: a direction copies, the CPU kernels.
 type channel struct {
 	passing []*transfer // in the order of time
 	free    time.Duration
@@ -42,15 +42,16 @@ type channel struct {
 // transfer is a copy over the link, or a kernel of the host.
 type transfer struct {
 	from, to time.Duration
-	queue    *virtualQueue // that it is the last of, or was
-	done     *virtualEvent // recorded behind it; nil if none
+	queue    *virtualQueue // that it belongs to
+	done     *virtualEvent // recorded after it; nil if none
 }
 
-// hostMemory is what copies of all cards alike and the processor share, in bytes a second.
+// hostMemory is the bandwidth that copies of all GPUs and the CPU share, in bytes a second.
+// GPUs are alike, so that one link stands for all.
 type hostMemory struct {
 	rate    float64 // of everything together
-	in, out float64 // of the cards' copies
-	updates float64 // of the processor's kernels, alone
+	in, out float64 // of the GPUs' copies
+	updates float64 // of the CPU's kernels, alone
 }
 
 func newLink(d machine.Bidirectional) link {
@@ -67,9 +68,9 @@ func newLink(d machine.Bidirectional) link {
 	return l
 }
 
-// share lets a link meet a processor.
-func (l *link) share(p *channel, m hostMemory) {
-	l.channels[hostCPU], l.alone = p, false
+// share has a link share host memory with a CPU.
+func (l *link) share(cpu *channel, m hostMemory) {
+	l.channels[hostCPU], l.alone = cpu, false
 	for busy := range l.speeds {
 		if has(busy, hostCPU) {
 			m.slow(&l.speeds[busy], busy)
@@ -77,9 +78,9 @@ func (l *link) share(p *channel, m hostMemory) {
 	}
 }
 
-// slow lets the processor and what it meets have their shares of memory. What comes from a
-// card is written in any case; what goes to it and the processor get of the rest, at least
-// a quarter of all, as they ask for. An H200 and 16 cores do so within 12%.
+// slow divides host memory between the CPU and the copies that run with it. What comes from
+// a GPU is written at its full speed; what goes to it and the CPU share the rest, at least a
+// quarter of all, in proportion to what they ask for. An H200 with 16 cores is within 12%.
 func (m hostMemory) slow(speeds *[parties]float64, busy int) {
 	rest, asked := m.rate, m.updates
 	if has(busy, outward) {
@@ -96,30 +97,30 @@ func (m hostMemory) slow(speeds *[parties]float64, busy int) {
 
 func has(set, party int) bool { return set>>party&1 != 0 }
 
-// copy appends a copy to a queue, which has come to when it may begin; it would take so
-// long alone.
+// copy appends a copy to a queue, beginning no sooner than the queue's time; alone is how
+// long it would take by itself.
 func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
 	if l.alone {
-		w, begin := l.channels[direction], q.now
-		w.free = max(begin, w.free) + alone
-		q.advance(w.free - begin)
+		c, begin := l.channels[direction], q.now
+		c.free = max(begin, c.free) + alone
+		q.advance(c.free - begin)
 		return
 	}
 	l.carry(q, direction, alone)
 }
 
-// carry appends what a party does to a queue.
+// carry appends a transfer of a party to a queue.
 func (l *link) carry(q *virtualQueue, party int, alone time.Duration) {
-	w, begin := l.channels[party], q.now
-	from := max(begin, w.free)
-	w.free = l.meet(party, from, alone)
-	q.last = &transfer{from: from, to: w.free, queue: q}
-	w.passing = append(w.passing, q.last)
-	q.advance(w.free - begin)
+	c, begin := l.channels[party], q.now
+	from := max(begin, c.free)
+	c.free = l.meet(party, from, alone)
+	q.last = &transfer{from: from, to: c.free, queue: q}
+	c.passing = append(c.passing, q.last)
+	q.advance(c.free - begin)
 }
 
-// meet is when something ends that a party begins at a time and that would take so long
-// alone. Those it meets are delayed.
+// meet is when a transfer ends that a party begins at a time and that would take so long
+// by itself. Transfers of other parties that it overlaps are delayed.
 func (l *link) meet(party int, at, left time.Duration) time.Duration {
 	for left > 0 {
 		busy, until := l.others(party, at)
@@ -131,9 +132,9 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 			}
 		}
 		span = max(span, 1)
-		for other, w := range l.channels {
+		for other, c := range l.channels {
 			if has(busy, other) {
-				w.delay(l.seen[party][other], scale(span, 1-now[other]/before[other]))
+				c.delay(l.seen[party][other], scale(span, 1-now[other]/before[other]))
 			}
 		}
 		at, left = at+span, left-max(scale(span, now[party]), 1)
@@ -141,27 +142,27 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 	return at + left
 }
 
-// met is what a party meets of another one, or will.
+// met is the transfer of another party that a party overlaps now, or will.
 func (l *link) met(party, other int) *transfer {
 	return l.channels[other].passing[l.seen[party][other]]
 }
 
-// others are those that are busy at a time but for one party, and when that changes by
-// somebody's beginning.
+// others are the other parties that are busy at a time, and until when no further one
+// begins.
 func (l *link) others(party int, at time.Duration) (busy int, until time.Duration) {
 	until = math.MaxInt64
-	for other, w := range l.channels {
-		if other == party || w == nil {
+	for other, c := range l.channels {
+		if other == party || c == nil {
 			continue
 		}
 		seen := &l.seen[party][other]
-		for *seen < len(w.passing) && w.passing[*seen].to <= at {
+		for *seen < len(c.passing) && c.passing[*seen].to <= at {
 			*seen++
 		}
-		if *seen == len(w.passing) {
+		if *seen == len(c.passing) {
 			continue
 		}
-		if from := w.passing[*seen].from; from > at {
+		if from := c.passing[*seen].from; from > at {
 			until = min(until, from)
 		} else {
 			busy |= 1 << other
@@ -172,21 +173,21 @@ func (l *link) others(party int, at time.Duration) (busy int, until time.Duratio
 
 func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
-// delay has what passes end later, and what comes behind it begin when it ends.
-func (w *channel) delay(i int, by time.Duration) {
+// delay has a transfer end later, and those after it begin when the one before ends.
+func (c *channel) delay(i int, by time.Duration) {
 	if by <= 0 {
 		return
 	}
-	w.passing[i].end(by)
-	for ; i+1 < len(w.passing) && w.passing[i+1].from < w.passing[i].to; i++ {
-		by := w.passing[i].to - w.passing[i+1].from
-		w.passing[i+1].from += by
-		w.passing[i+1].end(by)
+	c.passing[i].end(by)
+	for ; i+1 < len(c.passing) && c.passing[i+1].from < c.passing[i].to; i++ {
+		by := c.passing[i].to - c.passing[i+1].from
+		c.passing[i+1].from += by
+		c.passing[i+1].end(by)
 	}
-	w.free = max(w.free, w.passing[len(w.passing)-1].to)
+	c.free = max(c.free, c.passing[len(c.passing)-1].to)
 }
 
-// end has it end later, and its queue and its event with it.
+// end has a transfer end later, and its queue and its event with it.
 func (t *transfer) end(later time.Duration) {
 	t.to += later
 	if late := t.to - t.queue.now; late > 0 {

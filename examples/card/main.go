@@ -50,7 +50,7 @@ func run(out io.Writer, layers, iterations int) error {
 		return err
 	}
 	tell := func(text string) { fmt.Fprintln(out, text) } // such as why there is no card
-	model, err := spillway.Wrap(stack(layers), spillway.Config{MaxMemory: fmt.Sprint(need / 4), Notice: tell})
+	model, err := spillway.Wrap(stack(layers), spillway.Config{Options: spillway.Options{MaxMemory: fmt.Sprint(need / 4)}, Notice: tell})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func run(out io.Writer, layers, iterations int) error {
 
 // whole is how many bytes an iteration takes with everything on the device.
 func whole(layers int) (int64, error) {
-	model, err := spillway.Wrap(stack(layers), spillway.Config{Strategy: "standard", BatchSize: rows})
+	model, err := spillway.Wrap(stack(layers), spillway.Config{Options: spillway.Options{Strategy: "standard", BatchSize: rows}})
 	if err != nil {
 		return 0, err
 	}

@@ -76,7 +76,7 @@ func run(out io.Writer, iterations int) error {
 	if err != nil {
 		return err
 	}
-	model, err := spillway.Wrap(NewSorter(6), spillway.Config{MaxMemory: fmt.Sprint(need / 2), Optimizer: adam, Clip: 1})
+	model, err := spillway.Wrap(NewSorter(6), spillway.Config{Options: spillway.Options{MaxMemory: fmt.Sprint(need / 2), Optimizer: adam, Clip: 1}})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func run(out io.Writer, iterations int) error {
 
 // standard is how many bytes an iteration takes with everything on the device.
 func standard() (int64, error) {
-	model, err := spillway.Wrap(NewSorter(6), spillway.Config{Strategy: "standard", BatchSize: rows, Seq: length, Clip: 1})
+	model, err := spillway.Wrap(NewSorter(6), spillway.Config{Options: spillway.Options{Strategy: "standard", BatchSize: rows, Seq: length, Clip: 1}})
 	if err != nil {
 		return 0, err
 	}

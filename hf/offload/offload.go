@@ -16,6 +16,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // IndexName lists the tensors of a folder.
@@ -26,16 +27,27 @@ const maxIndex = 100_000_000
 
 // Folder is an open offload folder. Its tensors can be read in place.
 type Folder struct {
+	tensorfile.List
 	disk   vfs.FS
 	dir    string
-	list   []safetensors.Tensor
-	byName map[string]int
 	linked map[string]*safetensors.File // by path
 }
 
+// Format is the layout as package tensorfile opens it.
+var Format = tensorfile.Format{Name: "offload", OpenFolder: func(disk vfs.FS, dir string) (tensorfile.Source, error) {
+	there, err := vfs.Exists(disk, filepath.Join(dir, IndexName))
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, tensorfile.ErrNoWeights
+	}
+	return OpenOn(disk, dir)
+}}
+
 // OpenOn opens a folder of a disk. The caller closes it.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
-	f := &Folder{disk: disk, dir: dir, byName: map[string]int{}, linked: map[string]*safetensors.File{}}
+	f := &Folder{disk: disk, dir: dir, linked: map[string]*safetensors.File{}}
 	raw, err := vfs.ReadFile(disk, filepath.Join(dir, IndexName), maxIndex)
 	if err == nil {
 		err = f.readIndex(raw)
@@ -44,18 +56,6 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 		return nil, errors.Join(fmt.Errorf("offload folder %s: %w", dir, err), f.Close())
 	}
 	return f, nil
-}
-
-// Tensors lists the tensors in the order of the index.
-func (f *Folder) Tensors() []safetensors.Tensor { return f.list }
-
-// Tensor finds a tensor by name.
-func (f *Folder) Tensor(name string) (safetensors.Tensor, bool) {
-	i, ok := f.byName[name]
-	if !ok {
-		return safetensors.Tensor{}, false
-	}
-	return f.list[i], true
 }
 
 // Close closes the safetensors files that the folder refers to.
@@ -104,12 +104,15 @@ func (f *Folder) readIndex(raw []byte) error {
 }
 
 func (f *Folder) add(name string, e indexEntry) error {
-	if _, twice := f.byName[name]; twice {
+	if _, twice := f.Tensor(name); twice {
 		return errors.New("it is there twice")
 	}
 	t, err := dtype.Parse(e.DType)
 	if err != nil {
 		return err
+	}
+	if t.Block() {
+		return fmt.Errorf("its dtype %q is not one of plain elements", e.DType)
 	}
 	find := f.rawFile
 	if e.File != "" {
@@ -119,13 +122,11 @@ func (f *Folder) add(name string, e indexEntry) error {
 	if err != nil {
 		return err
 	}
-	f.byName[name] = len(f.list)
-	f.list = append(f.list, tensor)
-	return nil
+	return f.Add(tensor)
 }
 
 // bare is a tensor in a file of its own.
-func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file, err := datName(name)
 	if err != nil {
 		return none, err
@@ -133,7 +134,7 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none safetens
 	if e.Shape == nil {
 		return none, errors.New("it has neither a shape nor a safetensors_file")
 	}
-	bytes, err := safetensors.Output{Name: name, Type: t, Shape: *e.Shape}.Bytes()
+	bytes, err := tensorfile.Size(t, *e.Shape)
 	if err != nil {
 		return none, err
 	}
@@ -145,12 +146,12 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none safetens
 	if info.Size != bytes {
 		return none, fmt.Errorf("%v of %v needs %d bytes, %s has %d", *e.Shape, t, bytes, path, info.Size)
 	}
-	return safetensors.Bare(lazyFile{f.disk, path}, path, safetensors.Info{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes}), nil
+	return tensorfile.Tensor{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes, Path: path, Data: lazyFile{f.disk, path}, InPlace: true}, nil
 }
 
 // link is a tensor in a safetensors file. Loading it as another type would be another
 // tensor.
-func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none safetensors.Tensor, err error) {
+func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file := f.linked[e.File]
 	if file == nil {
 		if file, err = safetensors.OpenOn(f.disk, e.File); err != nil {
@@ -195,13 +196,3 @@ func (f lazyFile) ReadAt(p []byte, off int64) (int, error) {
 	}
 	return n, err
 }
-
-func (f lazyFile) Size() (int64, error) {
-	info, err := f.disk.Stat(f.path)
-	return info.Size, err
-}
-
-func (lazyFile) Write([]byte) (int, error)          { return 0, errors.ErrUnsupported }
-func (lazyFile) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
-func (lazyFile) Sync() error                        { return errors.ErrUnsupported }
-func (lazyFile) Close() error                       { return nil }

@@ -13,12 +13,13 @@ import (
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // A folder is what package weights reads params from.
 var _ interface {
-	Tensors() []safetensors.Tensor
-	Tensor(name string) (safetensors.Tensor, bool)
+	Tensors() []tensorfile.Tensor
+	Tensor(name string) (tensorfile.Tensor, bool)
 } = (*Folder)(nil)
 
 // The folder that accelerate wrote gives PyTorch's numbers, and its bytes as they lie.
@@ -69,9 +70,9 @@ func must(t testing.TB, errs ...error) {
 }
 
 // sources are the tensors of a folder, to be written again.
-func sources(f *Folder) (list []safetensors.Output) {
+func sources(f *Folder) (list []tensorfile.Output) {
 	for _, t := range f.Tensors() {
-		list = append(list, safetensors.Output{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
+		list = append(list, tensorfile.Output{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
 			_, err := io.Copy(w, io.NewSectionReader(t, 0, t.Bytes))
 			return err
 		}})
@@ -112,8 +113,8 @@ func TestFolderOfLinks(t *testing.T) {
 	tensor, ok := f.Tensor("a")
 	got := make([]float32, 17)
 	must(t, tensor.ReadF32(got, 0))
-	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || tensor.Path() != file {
-		t.Errorf("%+v, %v", tensor.Info, got)
+	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || tensor.Path != file {
+		t.Errorf("%+v, %v", tensor.Name, got)
 	}
 	if _, ok := f.Tensor("b"); ok {
 		t.Error("there is a tensor b")
@@ -143,7 +144,7 @@ func TestBadFolders(t *testing.T) {
 		put := func(name, text string) {
 			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
 		}
-		must(t, safetensors.WriteFile(disk, "/w", []safetensors.Output{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
+		must(t, safetensors.WriteFile(disk, "/w", []tensorfile.Output{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
 		put("/a.dat", "12345678")
 		put("/"+IndexName, c.index)
 		if _, err := OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -155,7 +156,7 @@ func TestBadFolders(t *testing.T) {
 // Sources that are not what they say are refused.
 func TestFillRefuses(t *testing.T) {
 	eight := func(w io.Writer) error { _, err := w.Write(make([]byte, 8)); return err }
-	for name, list := range map[string][]safetensors.Output{
+	for name, list := range map[string][]tensorfile.Output{
 		"short":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(3), Write: eight}},
 		"long":    {{Name: "a", Type: dtype.F32, Shape: shape.Of(1), Write: eight}},
 		"twice":   {{Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}, {Name: "a", Type: dtype.F32, Shape: shape.Of(2), Write: eight}},

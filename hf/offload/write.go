@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 
 	"spillway/internal/vfs"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Fill writes tensors and their index into an existing folder and makes each file
 // durable. It is not atomic: callers put it inside vfs.Publish.
-func Fill(disk vfs.FS, dir string, tensors []safetensors.Output) error {
+func Fill(disk vfs.FS, dir string, tensors []tensorfile.Output) error {
 	seen := map[string]bool{}
 	for _, t := range tensors {
 		name, err := datName(t.Name)
@@ -41,7 +41,7 @@ func Fill(disk vfs.FS, dir string, tensors []safetensors.Output) error {
 }
 
 // writeExactly refuses a source that writes another number of bytes than it says.
-func writeExactly(w io.Writer, t safetensors.Output) error {
+func writeExactly(w io.Writer, t tensorfile.Output) error {
 	bytes, err := t.Bytes()
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // encodeIndex writes the index as Python's json does: in order, indented by two.
-func encodeIndex(tensors []safetensors.Output) ([]byte, error) {
+func encodeIndex(tensors []tensorfile.Output) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{")
 	for i, t := range tensors {

@@ -25,7 +25,7 @@ var never = []struct{ who, on, because string }{
 	{"arch", "machine", "models do not know hardware"},
 	{"arch", "plan", "models do not know where they run"},
 	{"lora", "device/...", "adapters are parts of models"},
-	{"quant", "safetensors", "codecs know numbers; quant/stored knows files"},
+	{"quant", "tensorfile", "codecs know numbers; quant/stored knows files"},
 	{"spec", "plan", "a model is complete before anything is planned"},
 	{"device/...", "graph", "backends do not know models: they are given calls"},
 	{"device/...", "nn", "backends do not know models"},
@@ -43,16 +43,19 @@ var never = []struct{ who, on, because string }{
 	{"op", "graph", "ops are what programs are made of"},
 	{"graph", "autograd", "gradients are made of programs"},
 	{"safetensors", "hf", "the format knows nothing of folders"},
+	{"tensorfile", "safetensors", "what formats have in common knows none of them"},
 	{"tokenizer", "hf", "a tokenizer is a file of its own"},
 	{"data", "tokenizer", "data takes any tokenizer"},
 	{"chat/...", "tokenizer", "a template writes text; what the tokens are is not its business"},
 	{"chat/...", "data", "conversations are written the same for training and for talking"},
 	{"machine", "device/...", "a machine is described, not driven"},
+	{"rig", "plan", "a computer is opened and described before anything is planned"},
+	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
 }
 
 // outside lists which packages may use modules from outside, and which.
 var outside = map[string][]string{
-	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "machine", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},

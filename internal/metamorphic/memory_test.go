@@ -13,18 +13,18 @@ import (
 	"spillway/device/cpu"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/rig"
 	"spillway/spec"
 	"spillway/units"
 )
 
 var runs = flag.Int("runs", 16, "how many runs have their memory measured")
 
-// What a run takes of the process besides its arenas: the executor's prepared steps
-// and kernels, stacks of the threads, what the collector has not given back yet; with a
-// disk also the buffers of its queues.
+// Memory of the process besides the arenas of a run: the executor's prepared launches and
+// kernels, stacks of the threads, what the collector has not given back yet; with a disk
+// also the buffers of its queues.
 const (
 	program = 10 << 20
 	buffers = 24 << 20
@@ -32,17 +32,17 @@ const (
 
 func processBytes(p *plan.Plan) int64 {
 	for _, d := range p.Devices {
-		if d.Name == planner.DiskName {
+		if d.Name == plan.DiskName {
 			return program + buffers
 		}
 	}
 	return program
 }
 
-// A run takes what its plan says: of every device to the byte, by the device's own
-// count, and of the computer within 2% and the program itself, by the system's. Devices
-// are capped at the prediction; with a byte less nothing starts. Nothing is allocated
-// once it has started.
+// A run takes what its plan says: of every device to the byte, by the device's own count, and
+// of the computer within 2% plus the program itself, by the system's count. Devices are
+// capped at the prediction; with a byte less nothing starts. Nothing is allocated once it has
+// started.
 func TestPredictedMemoryIsMeasured(t *testing.T) {
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
@@ -71,8 +71,8 @@ func TestPredictedMemoryIsMeasured(t *testing.T) {
 	t.Logf("%d runs of up to %v; the process is off by at most %v", *runs, units.Bytes(largest), units.Bytes(worst))
 }
 
-// measure trains three iterations and gives the growth of the process and the arenas
-// that are made of its memory.
+// measure trains three iterations and gives the growth of the process and the bytes of the
+// arenas in its memory.
 func measure(t *testing.T, m *spec.Model, p *plan.Plan, seed uint64) (grown, planned int64) {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -112,8 +112,8 @@ func measure(t *testing.T, m *spec.Model, p *plan.Plan, seed uint64) (grown, pla
 	return resident(t) - before, planned
 }
 
-// strayObjects is what the batches of two iterations, the test itself and the runtime
-// may make on the side.
+// strayObjects is the number of heap objects that filling two batches, the test itself and
+// the runtime may make.
 const strayObjects = 200
 
 func mallocs() int64 {
@@ -136,7 +136,7 @@ func allocated(devices []device.Device) string {
 
 func resident(t *testing.T) int64 {
 	t.Helper()
-	n, err := machine.Resident()
+	n, err := rig.Resident()
 	if err != nil {
 		t.Skip("the system does not say what the process takes: ", err)
 	}
@@ -162,7 +162,7 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 		choose, _ := RandomChoice(r, goal.MicroBatches)
 		p, err := planner.Build(m, goal, site, func(slabs, blocks int) planner.Choice {
 			c := choose(slabs, blocks)
-			c.PieceElements *= 64 // as large beside these shapes as they are beside the smallest
+			c.PieceElements *= 64 // as large compared with these shapes as without it with the smallest
 			return c
 		})
 		return m, p, err
@@ -173,16 +173,16 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 	}
 	site.Budget = standard.Peak()[plan.OnDevice] * int64(pick(50, 70, 90, 100)) / 100
 	p, err := planner.Make(m, goal, site)
-	if fit := new(planner.FitError); errors.As(err, &fit) { // then the leanest
+	if fit := new(planner.FitError); errors.As(err, &fit) { // then the smallest
 		site.Budget = fit.Needed
 		p, err = planner.Make(m, goal, site)
 	}
 	return m, p, err
 }
 
-// arena is what a plan takes of a device; the host's processor has none of its own.
+// arena is what a plan takes of a device; the host's CPU has none of its own.
 func arena(p *plan.Plan, d int) int64 {
-	if p.Devices[d].Name == planner.HostName {
+	if p.Devices[d].Name == plan.HostName {
 		return 0
 	}
 	for _, a := range p.Arenas {

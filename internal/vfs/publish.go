@@ -28,7 +28,7 @@ func MkdirAll(d FS, dir string) error {
 
 // Partial is the hidden name, beside dir, under which Publish prepares it.
 func Partial(dir string) string {
-	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".partial")
+	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+partialSuffix)
 }
 
 // Publish makes a folder that is either absent or whole, whatever happens: fill

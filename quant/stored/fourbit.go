@@ -1,8 +1,10 @@
 package stored
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -10,11 +12,36 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
-// description is the JSON of a quant_state, in the order bitsandbytes writes it.
+// What bitsandbytes stores in 4 bits next to the codes, under the weight's name:
+//
+//	.absmax                               f32 per block, or its code where it is quantized again
+//	.quant_map                            the sixteen values
+//	.nested_absmax, .nested_quant_map     of the codes of absmax, where there are any
+//	.quant_state.bitsandbytes__nf4, __fp4 JSON: block size, shape and so on
+const (
+	absmaxSuffix       = ".absmax"
+	mapSuffix          = ".quant_map"
+	nestedAbsmaxSuffix = ".nested_absmax"
+	nestedMapSuffix    = ".nested_quant_map"
+	stateInfix         = ".quant_state.bitsandbytes__"
+)
+
+func init() {
+	layouts = append(layouts, layout{
+		types: []dtype.Type{quant.NF4, quant.FP4}, library: bitsandbytes, collect: collectFourBit, outputs: Weight.fourBit,
+		config: func(o Options) any {
+			c := newBitsandbytes(o)
+			c.Loaded4, c.Load4, c.Kind, c.Double = true, true, o.Type.String(), o.Double
+			return c
+		},
+	})
+}
+
+// quantState is the JSON of a quant_state, in the order bitsandbytes writes it.
 type quantState struct {
 	Kind      string      `json:"quant_type"`
 	Block     int64       `json:"blocksize"`
@@ -22,13 +49,13 @@ type quantState struct {
 	Shape     shape.Shape `json:"shape"`
 	Group     int64       `json:"nested_blocksize"`
 	GroupType string      `json:"nested_dtype"`
-	Offset    *float64    `json:"nested_offset"` // of a weight whose absmax is coded
+	Offset    *float64    `json:"nested_offset"` // of a weight whose absmax are quantized
 }
 
-// maxState bounds the JSON, in bytes.
+// maxStateBytes bounds the JSON, in bytes.
 const maxStateBytes = 64 << 10
 
-func readQuantState(t safetensors.Tensor) (d quantState, err error) {
+func readQuantState(t tensorfile.Tensor) (d quantState, err error) {
 	if t.Type != dtype.U8 || t.Bytes > maxStateBytes {
 		return d, fmt.Errorf("its description is %v of %d bytes, want at most %d of u8", t.Type, t.Bytes, maxStateBytes)
 	}
@@ -82,20 +109,27 @@ func pythonFloat(f float64) string {
 	return text
 }
 
-// state is what decoding a 4-bit weight takes besides its codes.
+// fourBit is a weight as bitsandbytes stores it in 4 bits.
 type fourBit struct {
+	kind   dtype.Type
+	n      int64 // elements
+	codes  tensorfile.Tensor
 	block  int64
 	values [16]float32
-	scales safetensors.Tensor // absmax of blocks: f32, or codes
+	scales tensorfile.Tensor // absmax of blocks: f32, or codes
 
-	nested bool // the absmax are coded
+	nested bool // the absmax are quantized
 	groups []byte
 	offset float32
 	map8   [256]float32
 }
 
-// fourBit makes the weight a description is of.
-func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, err error) {
+// collectFourBit makes the weight that a quant_state is of.
+func collectFourBit(c *collector, t tensorfile.Tensor) (w Tensor, err error) {
+	name, kind, ok := strings.Cut(t.Name, stateInfix)
+	if !ok {
+		return w, nil
+	}
 	d, err := readQuantState(t)
 	if err != nil {
 		return w, err
@@ -104,50 +138,50 @@ func (c *collector) fourBit(name, kind string, t safetensors.Tensor) (w Tensor, 
 		return w, fmt.Errorf("its description is named %s and says %s", kind, d.Kind)
 	}
 	c.mark(t)
-	w = Tensor{Name: name, Shape: d.Shape, fourBit: &fourBit{block: d.Block}}
-	if w.Type, err = dtype.Parse(kind); err != nil {
+	f := &fourBit{block: d.Block, n: d.Shape.Elements()}
+	if f.kind, err = dtype.Parse(kind); err != nil {
 		return w, err
 	}
-	if w.data, err = c.take(name); err != nil {
+	if f.codes, err = c.take(name); err != nil {
 		return w, err
 	}
-	n := d.Shape.Elements()
-	if want := (n + 1) / 2; w.data.Bytes != want {
-		return w, fmt.Errorf("%d bytes of codes for %v, want %d", w.data.Bytes, d.Shape, want)
+	if want := (f.n + 1) / 2; f.codes.Bytes != want {
+		return w, fmt.Errorf("%d bytes of codes for %v, want %d", f.codes.Bytes, d.Shape, want)
 	}
-	return w, c.scales(w.fourBit, name, d, (n+d.Block-1)/d.Block)
+	w = Tensor{Name: name, Type: f.kind, Shape: d.Shape, data: f.codes, encoded: f}
+	return w, f.readScales(c, name, d)
 }
 
-// scales reads everything but the absmax of blocks, of which there is a given number.
-func (c *collector) scales(s *fourBit, name string, d quantState, blocks int64) error {
-	values, err := c.floats(name+mapSuffix, len(s.values))
+// readScales reads everything but the absmax of blocks.
+func (f *fourBit) readScales(c *collector, name string, d quantState) error {
+	values, err := c.f32(name+mapSuffix, int64(len(f.values)))
 	if err != nil {
 		return err
 	}
-	copy(s.values[:], values)
-	if s.scales, err = c.take(name + absmaxSuffix); err != nil {
+	copy(f.values[:], values)
+	if f.scales, err = c.take(name + absmaxSuffix); err != nil {
 		return err
 	}
-	kind := dtype.F32
-	if s.nested = d.Offset != nil; s.nested {
+	blocks, kind := (f.n+f.block-1)/f.block, dtype.F32
+	if f.nested = d.Offset != nil; f.nested {
 		kind = dtype.U8
-		if err := c.nested(s, name, blocks); err != nil {
+		if err := f.readNested(c, name, blocks); err != nil {
 			return err
 		}
-		s.offset = float32(*d.Offset)
+		f.offset = float32(*d.Offset)
 	}
-	if s.scales.Type != kind || s.scales.Shape.Elements() != blocks {
-		return fmt.Errorf("its absmax are %v%v, want %d of %v", s.scales.Type, s.scales.Shape, blocks, kind)
+	if f.scales.Type != kind || f.scales.Shape.Elements() != blocks {
+		return fmt.Errorf("its absmax are %v%v, want %d of %v", f.scales.Type, f.scales.Shape, blocks, kind)
 	}
 	return nil
 }
 
-func (c *collector) nested(s *fourBit, name string, blocks int64) error {
-	map8, err := c.floats(name+nestedMapSuffix, len(s.map8))
+func (f *fourBit) readNested(c *collector, name string, blocks int64) error {
+	map8, err := c.f32(name+nestedMapSuffix, int64(len(f.map8)))
 	if err != nil {
 		return err
 	}
-	copy(s.map8[:], map8)
+	copy(f.map8[:], map8)
 	groups, err := c.take(name + nestedAbsmaxSuffix)
 	if err != nil {
 		return err
@@ -155,30 +189,60 @@ func (c *collector) nested(s *fourBit, name string, blocks int64) error {
 	if want := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
 		return fmt.Errorf("its nested_absmax are %v%v, want %d of f32", groups.Type, groups.Shape, want)
 	}
-	s.groups = make([]byte, groups.Bytes)
-	_, err = groups.ReadAt(s.groups, 0)
+	f.groups = make([]byte, groups.Bytes)
+	_, err = groups.ReadAt(f.groups, 0)
 	return err
 }
 
-// floats reads a part that has so many numbers.
-func (c *collector) floats(name string, n int) ([]float32, error) {
-	t, err := c.take(name)
+// read decodes the whole blocks that the elements are in, with the file's own values.
+func (f *fourBit) read(dst []float32, first int64) error {
+	from := first / f.block * f.block
+	end := min((first+int64(len(dst))+f.block-1)/f.block*f.block, f.n)
+	absmax, err := f.absmax(from/f.block, (end-from+f.block-1)/f.block)
 	if err != nil {
+		return err
+	}
+	codes := make([]byte, (end-from+1)/2)
+	if _, err := f.codes.ReadAt(codes, from/2); err != nil {
+		return err
+	}
+	for k := range dst {
+		i := first - from + int64(k)
+		code := codes[i/2] >> (4 * (1 - i%2)) & 15
+		dst[k] = f.values[code] * absmax[i/f.block]
+	}
+	return nil
+}
+
+// absmax of n blocks from the first-th on.
+func (f *fourBit) absmax(first, n int64) ([]float32, error) {
+	out := make([]float32, n)
+	if !f.nested {
+		return out, f.scales.ReadF32(out, first)
+	}
+	// Group boundaries stay: codes begin with those of a whole group.
+	begin := first / quant.FourBitGroup * quant.FourBitGroup
+	codes := make([]byte, first+n-begin)
+	if _, err := f.scales.ReadAt(codes, begin); err != nil {
 		return nil, err
 	}
-	if t.Shape.Elements() != int64(n) {
-		return nil, fmt.Errorf("tensor %s has %d numbers, want %d", name, t.Shape.Elements(), n)
+	scales := quant.Scales{Codes: codes, Groups: f.groups[4*begin/quant.FourBitGroup:], Offset: f.offset}
+	scales.Absmax(out, int(first-begin), &f.map8)
+	return out, nil
+}
+
+// storage is that of package quant where it holds the same: block and group sizes, the
+// sixteen values, and quantized absmax.
+func (f *fourBit) storage() (r io.Reader, exact, ok bool) {
+	if f.block != quant.FourBitBlock || !f.nested || f.values != quant.FourBitOf(f.kind).Values || !mapsClose(f.map8[:], quant.Signed.Values[:]) {
+		return nil, false, false
 	}
-	return floats(t)
+	tail := quant.Scales{Groups: f.groups, Offset: f.offset}.Append(nil)
+	r = io.MultiReader(io.NewSectionReader(f.codes, 0, f.codes.Bytes), io.NewSectionReader(f.scales, 0, f.scales.Bytes), bytes.NewReader(tail))
+	return r, f.map8 == quant.Signed.Values, true
 }
 
-// ours says that the storage of package quant holds the same: block and group sizes, the
-// sixteen values, and coded absmax.
-func (s *fourBit) matchesStorage(kind dtype.Type) bool {
-	return s.block == quant.FourBitBlock && s.nested && s.values == quant.FourBitOf(kind).Values && mapsClose(s.map8[:], quant.Signed.Values[:])
-}
-
-// closeMaps accepts last bits that depend on the processor that made the map.
+// mapsClose accepts last bits that depend on the CPU that made the map.
 func mapsClose(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 3e-7*math.Abs(float64(y)) })
 }

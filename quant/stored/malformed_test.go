@@ -14,17 +14,18 @@ import (
 	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // rewritten is the nf4 folder's file with some tensors changed; change may return a
 // source without a name to leave a tensor out.
-func rewritten(t *testing.T, folder string, change func(s safetensors.Output, content []byte) safetensors.Output) []safetensors.Tensor {
+func rewritten(t *testing.T, folder string, change func(s tensorfile.Output, content []byte) tensorfile.Output) []tensorfile.Tensor {
 	t.Helper()
 	f := open(t, filepath.Join("testdata", folder))
-	var sources []safetensors.Output
+	var sources []tensorfile.Output
 	for _, x := range f.Tensors() {
 		b := content(t, f, x.Name)
-		s := change(safetensors.Output{Name: x.Name, Type: x.Type, Shape: x.Shape}, b)
+		s := change(tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape}, b)
 		if s.Name == "" {
 			continue
 		}
@@ -51,8 +52,8 @@ func rewritten(t *testing.T, folder string, change func(s safetensors.Output, co
 const victim = "model.layers.0.self_attn.q_proj.weight"
 
 // text replaces the description of the victim.
-func text(old, new string) func(safetensors.Output, []byte) safetensors.Output {
-	return func(s safetensors.Output, b []byte) safetensors.Output {
+func text(old, new string) func(tensorfile.Output, []byte) tensorfile.Output {
+	return func(s tensorfile.Output, b []byte) tensorfile.Output {
 		if strings.HasPrefix(s.Name, victim+".quant_state") {
 			changed := bytes.Replace(b, []byte(old), []byte(new), 1)
 			s.Shape = shape.Of(len(changed))
@@ -66,8 +67,8 @@ func text(old, new string) func(safetensors.Output, []byte) safetensors.Output {
 }
 
 // without leaves out a part of the victim, or of its module.
-func without(part string) func(safetensors.Output, []byte) safetensors.Output {
-	return func(s safetensors.Output, _ []byte) safetensors.Output {
+func without(part string) func(tensorfile.Output, []byte) tensorfile.Output {
+	return func(s tensorfile.Output, _ []byte) tensorfile.Output {
 		if s.Name == part {
 			s.Name = ""
 		}
@@ -79,7 +80,7 @@ func TestDamagedWeightsAreRefused(t *testing.T) {
 	module := strings.TrimSuffix(victim, ".weight")
 	for _, c := range []struct {
 		folder, says string
-		change       func(safetensors.Output, []byte) safetensors.Output
+		change       func(tensorfile.Output, []byte) tensorfile.Output
 	}{
 		{"nf4", "no tensor " + victim, without(victim)},
 		{"nf4", "no tensor " + victim + ".absmax", without(victim + ".absmax")},
@@ -94,14 +95,14 @@ func TestDamagedWeightsAreRefused(t *testing.T) {
 		{"nf4", "negative", text(`[64, 64]`, `[-64, -64]`)},
 		{"fp4", "no tensor " + victim + ".nested_quant_map", text(`"shape"`, `"nested_blocksize": 256, "nested_offset": 1.0, "shape"`)},
 		{"int8", "no tensor " + victim, without(victim)},
-		{"int8", "an f32 for each row", func(s safetensors.Output, _ []byte) safetensors.Output {
+		{"int8", "an f32 for each row", func(s tensorfile.Output, _ []byte) tensorfile.Output {
 			if s.Name == module+".SCB" {
 				s.Shape = shape.Of(8)
 				s.Write = func(w io.Writer) error { _, err := w.Write(make([]byte, 32)); return err }
 			}
 			return s
 		}},
-		{"int8", "weight_format is 1", func(s safetensors.Output, _ []byte) safetensors.Output {
+		{"int8", "weight_format is 1", func(s tensorfile.Output, _ []byte) tensorfile.Output {
 			if s.Name == module+".weight_format" {
 				s.Write = func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
 			}
@@ -119,7 +120,7 @@ func TestDamagedWeightsAreRefused(t *testing.T) {
 func TestTwoDescriptionsAreRefused(t *testing.T) {
 	const other = "model.layers.0.self_attn.k_proj.weight.quant_state.bitsandbytes__nf4"
 	as := strings.NewReplacer("nf4", "fp4", "[32, 64]", "[64, 64]")
-	tensors := rewritten(t, "nf4", func(s safetensors.Output, b []byte) safetensors.Output {
+	tensors := rewritten(t, "nf4", func(s tensorfile.Output, b []byte) tensorfile.Output {
 		if s.Name == other {
 			s.Name = victim + ".quant_state.bitsandbytes__fp4"
 			s.Write = func(w io.Writer) error { _, err := as.WriteString(w, string(b)); return err }
@@ -143,7 +144,7 @@ func TestReadsPastTheEndAreRefused(t *testing.T) {
 func TestWeightsThatCannotBeWritten(t *testing.T) {
 	broken := stored.Weight{Name: "a.weight", Shape: shape.Of(2, 2), From: func(int64, []float32) error { return errors.New("disk gone") }}
 	for _, kind := range []dtype.Type{quant.NF4, quant.RowF8} {
-		sources, err := broken.Outputs(kind, dtype.BF16, true)
+		sources, err := broken.Outputs(stored.Options{Type: kind, Model: dtype.BF16, Double: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,10 +153,10 @@ func TestWeightsThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	flat := stored.Weight{Name: "a.weight", Shape: shape.Of(4)}
-	if _, err := flat.Outputs(quant.RowI8, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "of matrices") {
+	if _, err := flat.Outputs(stored.Options{Type: quant.RowI8, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "only matrices") {
 		t.Errorf("rows of a vector: %v", err)
 	}
-	if _, err := flat.Outputs(dtype.BF16, dtype.BF16, true); err == nil || !strings.Contains(err.Error(), "use nf4, fp4") {
+	if _, err := flat.Outputs(stored.Options{Type: dtype.BF16, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "use fp4, fp8, int8, nf4") {
 		t.Errorf("bf16: %v", err)
 	}
 }
@@ -180,7 +181,7 @@ func TestCheckKnowsWhatIsRead(t *testing.T) {
 
 // Rows of 8-bit floats whose parts do not fit together are refused.
 func TestMalformedFloatRows(t *testing.T) {
-	for says, sources := range map[string][]safetensors.Output{
+	for says, sources := range map[string][]tensorfile.Output{
 		"want f8e4m3 with a scale for each row": {bytesOf("a.weight", dtype.F8E4M3, 3, 4), bytesOf("a.weight_scale", dtype.F32, 2, 1)},
 		"it is i8[3 4]":                         {bytesOf("a.weight", dtype.I8, 3, 4), bytesOf("a.weight_scale", dtype.F32, 3, 1)},
 		"there is no tensor a.weight":           {bytesOf("a.weight_scale", dtype.F32, 3, 1)},
@@ -201,9 +202,9 @@ func TestMalformedFloatRows(t *testing.T) {
 }
 
 // bytesOf is a tensor of zeros.
-func bytesOf(name string, kind dtype.Type, dims ...int) safetensors.Output {
+func bytesOf(name string, kind dtype.Type, dims ...int) tensorfile.Output {
 	s := shape.Of(dims...)
-	return safetensors.Output{Name: name, Type: kind, Shape: s, Write: func(w io.Writer) error {
+	return tensorfile.Output{Name: name, Type: kind, Shape: s, Write: func(w io.Writer) error {
 		_, err := w.Write(make([]byte, kind.Bytes(s.Elements())))
 		return err
 	}}

@@ -1,71 +1,160 @@
-// Package stored reads and writes quantized weights the way other libraries keep them in
-// safetensors files, which is how transformers saves a quantized model.
+// Package stored reads and writes quantized weights the way other libraries store them in
+// files, which is how transformers saves a quantized model. A quantized weight is several
+// tensors there: codes under the weight's own name, and scales under names derived from it.
 //
-// A quantized weight is several tensors. In 4 bits, beside the codes under the weight's
-// own name, they are
+//	fourbit.go     nf4 and fp4, as bitsandbytes stores them
+//	int8.go        int8 by rows, as bitsandbytes stores it for LLM.int8
+//	compressed.go  8-bit floats by rows, as compressed-tensors stores them
 //
-//	.absmax                               f32 per block, or its code where it is coded again
-//	.quant_map                            the sixteen values
-//	.nested_absmax, .nested_quant_map     of the codes of absmax, where there are any
-//	.quant_state.bitsandbytes__nf4, __fp4 JSON: block size, shape and so on
-//
-// and in 8 bits the module's .SCB, the absmax of each row, and .weight_format. That is how
-// bitsandbytes keeps them; the compressed-tensors library keeps floats of 8 bits beside
-//
-//	_scale                                of each row
-//
+// Each file registers a layout: which codecs of package quant it is for, how to find such
+// weights among a folder's tensors, how to write them, and what config.json says of them.
 // Collect finds what belongs together. Every number is decoded with the maps in the file,
 // so it is the number those libraries compute, to the bit.
 package stored
 
 import (
 	"fmt"
-	"strings"
+	"io"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Tensor is a weight of a folder: one tensor of its files, or several that are one
 // quantized weight. It holds no numbers of its own.
 type Tensor struct {
-	Name string
-	// Type is NF4, FP4, RowI8 or RowF8; otherwise that of the plain tensor.
-	Type  dtype.Type
+	Name  string
+	Type  dtype.Type // a block type of a quantized weight
 	Shape shape.Shape
 	// Parts are the tensors of the files that it is made of.
-	Parts []safetensors.Tensor
+	Parts []tensorfile.Tensor
 
-	data      safetensors.Tensor // codes, or the plain tensor
-	fourBit   *fourBit           // of 4 bits
-	rowScales []float32          // scales of rows of 8 bits
+	data    tensorfile.Tensor // codes, or the plain tensor
+	encoded encoded           // nil of a plain tensor
 }
 
-// Double says whether the scales of a weight of 4 bits are coded again.
-func (t Tensor) DoubleQuantized() bool { return t.fourBit != nil && t.fourBit.nested }
+// encoded is a quantized weight as a library stored it.
+type encoded interface {
+	// read decodes at most partElements elements from the first-th on.
+	read(dst []float32, first int64) error
+	// storage is what Tensor.Storage says.
+	storage() (r io.Reader, exact, ok bool)
+}
 
 // Path is the file the weight, or its codes, are in.
-func (t Tensor) Path() string { return t.data.Path() }
+func (t Tensor) Path() string { return t.data.Path }
 
-// Parts of a weight's name in 4 bits, and of its module's in 8.
-const (
-	absmaxSuffix       = ".absmax"
-	mapSuffix          = ".quant_map"
-	nestedAbsmaxSuffix = ".nested_absmax"
-	nestedMapSuffix    = ".nested_quant_map"
-	stateInfix         = ".quant_state.bitsandbytes__"
-	scbSuffix          = ".SCB"
-	scaleSuffix        = "_scale"
-	formatSuffix       = ".weight_format"
-	weightSuffix       = ".weight"
-)
+// DoubleQuantized says whether the scales of a 4-bit weight are quantized again.
+func (t Tensor) DoubleQuantized() bool {
+	f, ok := t.encoded.(*fourBit)
+	return ok && f.nested
+}
+
+// ReadF32 reads len(dst) elements from the element first on: the numbers that the library
+// decodes in f32. It may be called from several goroutines.
+func (t Tensor) ReadF32(dst []float32, first int64) error {
+	if t.encoded == nil {
+		return t.data.ReadF32(dst, first)
+	}
+	if n := t.Shape.Elements(); first < 0 || first > n || int64(len(dst)) > n-first {
+		return fmt.Errorf("weight %s has %d elements, %d from element %d were asked for", t.Name, n, len(dst), first)
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), partElements-int(first%partElements))
+		if err := t.encoded.read(dst[:n], first); err != nil {
+			return fmt.Errorf("weight %s: %w", t.Name, err)
+		}
+		dst, first = dst[n:], first+int64(n)
+	}
+	return nil
+}
+
+// partElements is how many elements are decoded at a time: whole blocks of any size.
+const partElements = 32 << 10
+
+// Storage reads as the weight in the storage of package quant, of the type Type, byte for
+// byte what the file has; ok is false where the file's format differs from it in more
+// than the order of its parts: absmax in f32, or other sizes of blocks. Exact says that
+// it decodes to the very same numbers. Otherwise the maps of the file differ in
+// their last bits.
+func (t Tensor) Storage() (r io.Reader, exact, ok bool) {
+	if t.encoded == nil {
+		return nil, false, false
+	}
+	return t.encoded.storage()
+}
+
+// layout is how a library stores weights of some codecs.
+type layout struct {
+	types   []dtype.Type
+	library string // in config.json
+	// collect makes the weight that a tensor describes; its Name is "" where the tensor
+	// describes none.
+	collect func(c *collector, t tensorfile.Tensor) (Tensor, error)
+	// outputs are the tensors of a weight to be written, which belong into one file.
+	outputs func(w Weight, o Options) ([]tensorfile.Output, error)
+	// config is what config.json says of a model with such weights.
+	config func(o Options) any
+}
+
+// layouts are filled by the init function of each file.
+var layouts []layout
+
+func layoutOf(t dtype.Type) (layout, error) {
+	for _, l := range layouts {
+		if slices.Contains(l.types, t) {
+			return l, nil
+		}
+	}
+	return layout{}, fmt.Errorf("%v is not a type weights are stored in; use %s", t, quant.Aliases(", "))
+}
+
+// Library is the Python library whose layout weights of a type are written in, "" for a
+// type that is not written.
+func Library(t dtype.Type) string {
+	l, _ := layoutOf(t)
+	return l.library
+}
+
+// Options say how weights are written.
+type Options struct {
+	Type  dtype.Type // of the linear weights: a block type
+	Model dtype.Type // of all others; Invalid is F32
+	// Double quantizes the scales of 4-bit types again.
+	Double bool
+	// Head is the module that makes the logits, which stays as it is. So do the modules
+	// of Skip.
+	Head string
+	Skip []string
+}
+
+// Weight is a weight to be quantized while it is written. Its numbers are pulled once and
+// never held all at once: what is made of the scales is written after the codes.
+type Weight struct {
+	Name  string // of the weight: a module's and ".weight"
+	Shape shape.Shape
+	From  quant.ReadFunc
+}
+
+// Outputs are the tensors of the weight. They belong into one file.
+func (w Weight) Outputs(o Options) ([]tensorfile.Output, error) {
+	l, err := layoutOf(o.Type)
+	if err != nil {
+		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
+	}
+	return l.outputs(w, o)
+}
+
+// weightSuffix ends the names of weights; a module's name is the rest.
+const weightSuffix = ".weight"
 
 // Collect makes weights of all tensors of a folder, in file order. Parts without their
 // weight, and weights without their parts, are errors.
-func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
-	c := collector{byName: map[string]safetensors.Tensor{}, used: map[string]bool{}}
+func Collect(tensors []tensorfile.Tensor) ([]Tensor, error) {
+	c := collector{byName: map[string]tensorfile.Tensor{}, used: map[string]bool{}}
 	for _, t := range tensors {
 		c.byName[t.Name] = t
 	}
@@ -74,10 +163,10 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		c.parts = nil
 		w, err := c.quantized(t)
 		if err != nil {
-			return nil, fmt.Errorf("the quantized weight of %s in %s: %w", t.Name, t.Path(), err)
+			return nil, fmt.Errorf("the quantized weight of %s in %s: %w", t.Name, t.Path, err)
 		}
 		if _, twice := found[w.Name]; twice {
-			return nil, fmt.Errorf("the quantized weight %s in %s has two descriptions", w.Name, t.Path())
+			return nil, fmt.Errorf("the quantized weight %s in %s has two descriptions", w.Name, t.Path)
 		}
 		if w.Name != "" {
 			w.Parts = c.parts
@@ -89,7 +178,7 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 		if w, ok := found[t.Name]; ok {
 			all = append(all, w)
 		} else if !c.used[t.Name] {
-			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []safetensors.Tensor{t}, data: t})
+			all = append(all, Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Parts: []tensorfile.Tensor{t}, data: t})
 		}
 	}
 	return all, nil
@@ -97,27 +186,27 @@ func Collect(tensors []safetensors.Tensor) ([]Tensor, error) {
 
 // collector knows all tensors of a folder and which are parts of others.
 type collector struct {
-	byName map[string]safetensors.Tensor
+	byName map[string]tensorfile.Tensor
 	used   map[string]bool
-	parts  []safetensors.Tensor // taken for the weight at hand
+	parts  []tensorfile.Tensor // taken for the weight at hand
 }
 
-// quantized makes the weight whose description a tensor is; none where it is none.
-func (c *collector) quantized(t safetensors.Tensor) (Tensor, error) {
-	if name, kind, ok := strings.Cut(t.Name, stateInfix); ok {
-		return c.fourBit(name, kind, t)
+// quantized makes the weight that a tensor describes; its Name is "" where the tensor
+// describes none.
+func (c *collector) quantized(t tensorfile.Tensor) (Tensor, error) {
+	if t.Type.Block() {
+		return c.blocks(t)
 	}
-	if module, ok := strings.CutSuffix(t.Name, scbSuffix); ok {
-		return c.int8Rows(module, t)
-	}
-	if name, ok := strings.CutSuffix(t.Name, weightSuffix+scaleSuffix); ok {
-		return c.fp8Rows(name+weightSuffix, t)
+	for _, l := range layouts {
+		if w, err := l.collect(c, t); err != nil || w.Name != "" {
+			return w, err
+		}
 	}
 	return Tensor{}, nil
 }
 
 // take finds a part.
-func (c *collector) take(name string) (safetensors.Tensor, error) {
+func (c *collector) take(name string) (tensorfile.Tensor, error) {
 	t, ok := c.byName[name]
 	if !ok {
 		return t, fmt.Errorf("there is no tensor %s", name)
@@ -126,67 +215,25 @@ func (c *collector) take(name string) (safetensors.Tensor, error) {
 	return t, nil
 }
 
-// mark notes that a tensor is a part of the weight at hand.
-func (c *collector) mark(t safetensors.Tensor) {
+// mark records that a tensor is a part of the weight at hand.
+func (c *collector) mark(t tensorfile.Tensor) {
 	c.used[t.Name] = true
 	c.parts = append(c.parts, t)
 }
 
-func (c *collector) int8Rows(module string, scales safetensors.Tensor) (Tensor, error) {
-	main, err := c.take(module + weightSuffix)
+// f32 reads a part that has so many f32; -1 is any number.
+func (c *collector) f32(name string, n int64) ([]float32, error) {
+	t, err := c.take(name)
 	if err != nil {
-		return Tensor{}, err
+		return nil, err
 	}
-	if main.Type != dtype.I8 || len(main.Shape) != 2 || scales.Type != dtype.F32 || scales.Shape.Elements() != main.Shape[0] {
-		return Tensor{}, fmt.Errorf("it is %v%v beside %v%v, want i8 with an f32 for each row", main.Type, main.Shape, scales.Type, scales.Shape)
-	}
-	if err := c.checkFormat(module); err != nil {
-		return Tensor{}, err
-	}
-	c.mark(scales)
-	absmax, err := floats(scales)
-	return Tensor{Name: main.Name, Type: quant.RowI8, Shape: main.Shape, data: main, rowScales: absmax}, err
-}
-
-// floatRows are 8-bit floats with a scale for each row, in any plain type.
-func (c *collector) fp8Rows(name string, scales safetensors.Tensor) (Tensor, error) {
-	main, err := c.take(name)
-	if err != nil {
-		return Tensor{}, err
-	}
-	if main.Type != dtype.F8E4M3 || len(main.Shape) != 2 || scales.Shape.Elements() != main.Shape[0] {
-		return Tensor{}, fmt.Errorf("it is %v%v beside %v%v, want f8e4m3 with a scale for each row", main.Type, main.Shape, scales.Type, scales.Shape)
-	}
-	c.mark(scales)
-	w := Tensor{Name: name, Type: quant.RowF8, Shape: main.Shape, data: main, rowScales: make([]float32, main.Shape[0])}
-	return w, scales.ReadF32(w.rowScales, 0)
-}
-
-// checkFormat refuses the column formats of old versions; rows are 0, or not mentioned.
-func (c *collector) checkFormat(module string) error {
-	format, ok := c.byName[module+formatSuffix]
-	if !ok {
-		return nil
-	}
-	c.mark(format)
-	var b [1]byte
-	if format.Bytes != 1 {
-		return fmt.Errorf("its weight_format has %d bytes, want 1", format.Bytes)
-	}
-	if _, err := format.ReadAt(b[:], 0); err != nil {
-		return err
-	}
-	if b[0] != 0 {
-		return fmt.Errorf("its weight_format is %d; only 0, by rows, is read: save it again with a recent bitsandbytes", b[0])
-	}
-	return nil
-}
-
-// floats reads a small f32 tensor.
-func floats(t safetensors.Tensor) ([]float32, error) {
-	if t.Type != dtype.F32 {
+	have := t.Shape.Elements()
+	switch {
+	case n >= 0 && have != n:
+		return nil, fmt.Errorf("tensor %s has %d numbers, want %d", name, have, n)
+	case t.Type != dtype.F32:
 		return nil, fmt.Errorf("tensor %s is %v, want f32", t.Name, t.Type)
 	}
-	out := make([]float32, t.Shape.Elements())
+	out := make([]float32, have)
 	return out, t.ReadF32(out, 0)
 }

@@ -1,6 +1,8 @@
 package stored_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"io"
 	"math"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"spillway/quant/stored"
 	"spillway/safetensors"
 	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // Folders in testdata were made by transformers and bitsandbytes from the plain one; see
@@ -174,7 +177,7 @@ func written(t *testing.T, s shape.Shape, x []float32, kind dtype.Type, double b
 		copy(dst, x[first:])
 		return nil
 	}}
-	sources, err := w.Outputs(kind, dtype.F16, double)
+	sources, err := w.Outputs(stored.Options{Type: kind, Model: dtype.F16, Double: double})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,4 +222,41 @@ func coded(t *testing.T, kind dtype.Type, s shape.Shape, x []float32, double boo
 		t.Fatal(err)
 	}
 	return out
+}
+
+// pairs is a codec whose blocks of two lie one after another, as those of GGUF do: an f32
+// scale, and a byte of sign for each element.
+var pairs = quant.Register(quant.Codec{
+	Name: "pairs", Block: 2, Bytes: func(n int64) int64 { return (n + 1) / 2 * 6 },
+	Decode: func(dst []float32, storage []byte, _, _, first int) {
+		for i := range dst {
+			block := storage[(first+i)/2*6:]
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(block)) * (1 - 2*float32(block[4+(first+i)%2]))
+		}
+	},
+})
+
+// A file may have a weight as one tensor of a block type, which is read in any part.
+func TestTensorsOfBlockTypes(t *testing.T) {
+	var raw []byte
+	want := make([]float32, 7)
+	for i := range want {
+		if i%2 == 0 {
+			raw = append(binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i+1))), 0, 1)
+		}
+		want[i] = float32(i/2*2+1) * float32(1-2*(i%2))
+	}
+	list, err := stored.Collect([]tensorfile.Tensor{{Name: "w", Type: pairs, Shape: shape.Of(1, 7), Bytes: pairs.Bytes(7), Data: bytes.NewReader(raw)}})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d weights (%v)", len(list), err)
+	}
+	for first := range int64(7) {
+		if got := numbers(t, list[0], first, 7-first); !slices.Equal(got, want[first:]) {
+			t.Errorf("from %d on it is %v, want %v", first, got, want[first:])
+		}
+	}
+	r, exact, ok := list[0].Storage()
+	if got, err := io.ReadAll(r); err != nil || !exact || !ok || !bytes.Equal(got, raw) {
+		t.Errorf("its storage is %v (%v)", got, err)
+	}
 }

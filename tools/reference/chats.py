@@ -1,8 +1,7 @@
-"""Conversations as transformers writes them with chat templates, and small expressions
-as Jinja evaluates them.
+"""Conversations as transformers writes them with chat templates.
 
 Run with `python -m tools.reference.chats [FOLDER]` from the root of the repository. The
-fixtures go to chat/testdata and chat/jinja/testdata. FOLDER, if given, has real
+fixtures go to chat/testdata. FOLDER, if given, has real
 tokenizers, NAME.json, and tokenizer_config.json files called NAME_config.json, as
 tokenizers/fetch.sh leaves them; what they give goes to chat/testdata/real.json and
 data/testdata/answers.json, the files themselves stay where they are.
@@ -146,32 +145,12 @@ def masks(folder):
     return out
 
 
-EXPRESSIONS = (ROOT / "chat" / "jinja" / "testdata" / "expressions.txt").read_text().split("\n====\n")
-
-VARIABLES = {
-    "n": 7, "f": 2.5, "s": "Hello World", "t": True, "no": None, "l": [3, 1, 2], "words": ["b", "A", "c"],
-    "d": {"b": 1, "a": {"x": [1, 2]}, "items": 3}, "people": [{"name": "Ann", "age": 30}, {"name": "bob", "age": 20}, {"name": "Cy"}],
-}
-
-
-def expressions():
-    out = []
-    for source in EXPRESSIONS:
-        try:
-            text = {"text": chat_template_utils._compile_jinja_template(source).render(**VARIABLES)}
-        except Exception as e:
-            text = {"error": f"{type(e).__name__}: {e}"}
-        out.append({"source": source, **text})
-    return {"variables": VARIABLES, "expressions": out}
-
-
 def main():
     chat_template_utils.datetime = Clock
     special = {"bos_token": "<s>", "eos_token": "</s>"}
     write(CHAT / "cases.json", CASES)
     ours = {p.stem: all_cases(p.read_text(), special) for p in sorted((CHAT / "templates").glob("*.jinja"))}
     write(CHAT / "rendered.json", ours)
-    write(ROOT / "chat" / "jinja" / "testdata" / "expressions.json", expressions())
     if len(sys.argv) > 1:
         write(CHAT / "real.json", real(pathlib.Path(sys.argv[1])))
         path = ROOT / "data" / "testdata" / "answers.json"

@@ -161,18 +161,6 @@ func TestRule(t *testing.T) {
 	}
 }
 
-func TestShort(t *testing.T) {
-	for title, want := range map[string]string{
-		"standard": "standard",
-		"data parallel on 8 devices with sharded weights (ZeRO-3), cpu offload, window 2, 3 of 34 slabs streamed, 2 of 34 slabs on disk, activations of 7 of 34 blocks on the host": "zero-3 + disk + cpu offload + spilling",
-		"optimizer offload, 34 of 34 slabs, checkpointing 30 of 34 blocks": "optimizer offload + checkpointing",
-	} {
-		if got := short(title); got != want {
-			t.Errorf("%s: %s, want %s", title, got, want)
-		}
-	}
-}
-
 // The tally counts what fits, what is slower and how much.
 func TestTally(t *testing.T) {
 	cells := []cell{

@@ -46,7 +46,7 @@ type cell struct {
 	GiB, Devices int
 	Task         spillway.Task
 
-	Strategy string // in short; "" where nothing fits
+	Strategy string // names of strategies; "" where nothing fits
 	Needs    string // what the leanest plan lacks
 	Seconds  float64
 	Theirs   outcome
@@ -188,7 +188,7 @@ func (t *table) plan(c *cell) (*spillway.Job, error) {
 }
 
 func (c *cell) set(job *spillway.Job) {
-	c.Strategy, c.Seconds = short(job.Plan.Strategy), job.Plan.Forecast.StepSeconds
+	c.Strategy, c.Seconds = strings.Join(job.Plan.Strategies, " + "), job.Plan.Forecast.StepSeconds
 }
 
 // peak is what a job takes of the device that holds most.
@@ -199,24 +199,4 @@ func peak(job *spillway.Job) (most int64) {
 		}
 	}
 	return most
-}
-
-// words are how a strategy is written in a cell, by what its title has.
-var words = []struct{ has, say string }{
-	{"(ZeRO-1)", "zero-1"}, {"(ZeRO-2)", "zero-2"}, {"(ZeRO-3)", "zero-3"}, {"model parallel", "split"}, {"pipeline", "pipeline"},
-	{"on disk", "disk"}, {"cpu offload", "cpu offload"}, {"optimizer offload", "optimizer offload"}, {"updated by the host", "host updates"}, {"checkpointing", "checkpointing"}, {"on the host", "spilling"},
-}
-
-// short is a strategy without its numbers.
-func short(title string) string {
-	var list []string
-	for _, w := range words {
-		if strings.Contains(title, w.has) {
-			list = append(list, w.say)
-		}
-	}
-	if len(list) == 0 {
-		return "standard"
-	}
-	return strings.Join(list, " + ")
 }

@@ -1,0 +1,37 @@
+package arch
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Presets are published models, as the config.json their makers gave them. tiny-*, small-*
+// and llama-50m are ours, for demonstrations and benchmarks.
+//
+//go:embed presets/*.json
+var presetFiles embed.FS
+
+// Presets lists the names of models that are known without files, sorted.
+func Presets() []string {
+	entries, err := presetFiles.ReadDir("presets")
+	if err != nil { // the folder is part of the binary
+		panic(err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = strings.TrimSuffix(e.Name(), ".json")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Preset is the config.json of a published model, by its name.
+func Preset(name string) ([]byte, error) {
+	config, err := presetFiles.ReadFile("presets/" + name + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("no model is named %q; known are %s", name, strings.Join(Presets(), ", "))
+	}
+	return config, nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// How the peak of the registers is measured: the best of so many tries of so many rounds.
+const (
+	peakTries  = 40
+	peakRounds = 20_000
+)
+
+// registerPeak is the rate of multiply-adds that all cores reach in registers, in units
+// of 1e9: the best of some short runs.
+func registerPeak() (rate float64) {
+	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
+	defer pool.Close()
+	for range peakTries {
+		start := time.Now()
+		operations := kernel.Saturate(pool, peakRounds)
+		rate = max(rate, operations/time.Since(start).Seconds()/giga)
+	}
+	return rate
+}
+
+// timeProduct is the shortest time a product of two n×n matrices took.
+func timeMatmul(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
+	square := op.Type{DType: t, Shape: shape.Shape{n, n}}
+	b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.best(patience)
+}
+
+// benchCall is one call on a device, ready to be timed.
+type benchCall struct {
+	queue  device.Queue
+	memory device.Memory
+	kernel device.Kernel
+	launch device.Launch
+}
+
+// newBenchCall gives the call operands of its own; their contents are zeros until
+// someone fills them.
+func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
+	kernel, err := dev.Kernel(call)
+	if err != nil {
+		return nil, err
+	}
+	align := max(dev.Info().Alignment, 1)
+	var bytes int64
+	place := func(n int64) device.Buffer {
+		at := (bytes + align - 1) / align * align
+		bytes = at + n
+		return device.Buffer{Offset: at, Bytes: n}
+	}
+	b := &benchCall{kernel: kernel}
+	for _, t := range call.In {
+		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
+	}
+	same := call.InPlace()
+	for i, t := range call.Out {
+		if i < len(same) {
+			b.launch.Buffers = append(b.launch.Buffers, b.launch.Buffers[same[i]])
+			continue
+		}
+		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
+	}
+	b.launch.Workspace = place(kernel.Workspace())
+	if b.memory, err = dev.Alloc(bytes); err != nil {
+		return nil, fmt.Errorf("%d bytes to measure %v with: %w", bytes, call.Kind, err)
+	}
+	for i := range b.launch.Buffers {
+		b.launch.Buffers[i].Memory = b.memory
+	}
+	b.launch.Workspace.Memory = b.memory
+	if b.queue, err = dev.Queue("compute"); err != nil {
+		return nil, errors.Join(err, b.memory.Free())
+	}
+	return b, nil
+}
+
+// fill gives the operands random numbers from 0 to 1.
+func (b *benchCall) fill() {
+	memory := b.memory.Host()
+	for i := range len(memory) / 4 {
+		binary.LittleEndian.PutUint32(memory[4*i:], math.Float32bits(op.Uniform(1, 0, uint64(i))))
+	}
+}
+
+// run launches once and waits.
+func (b *benchCall) run() (time.Duration, error) {
+	start := time.Now()
+	if err := b.queue.Launch(b.kernel, &b.launch); err != nil {
+		return 0, err
+	}
+	err := b.queue.Sync()
+	return time.Since(start), err
+}
+
+// best is the shortest of the runs that begin within the time given, one at least
+// after a run that does not count.
+func (b *benchCall) best(patience time.Duration) (time.Duration, error) {
+	if _, err := b.run(); err != nil {
+		return 0, err
+	}
+	best := time.Duration(0)
+	for start := time.Now(); best == 0 || time.Since(start) < patience; {
+		took, err := b.run()
+		if err != nil {
+			return 0, err
+		}
+		if best == 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+func (b *benchCall) close() error { return errors.Join(b.queue.Close(), b.memory.Free()) }

@@ -1,0 +1,84 @@
+package executor
+
+import "spillway/op"
+
+// IterationArgs are what differs from one iteration to the next besides the batch.
+type IterationArgs struct {
+	Seed      uint64
+	Iteration uint64
+	// FirstSequence is the global index of the iteration's first sequence.
+	FirstSequence uint64
+	// Optimizer holds the scalars of the optimizer's update for params that decay, NoDecay
+	// those for params that weight decay leaves alone; optim.Config.Scalars makes both.
+	Optimizer, NoDecay op.Scalars
+	MaxNorm            float32 // of gradients; 0 for no clipping
+	LossScale          float32 // what gradients were multiplied by; 0 counts as 1
+}
+
+// args are the numbers that launches of a program read.
+type args struct {
+	runs    []runArgs
+	updates []updateArgs
+	clip    *op.Args // nil when no norm is computed
+}
+
+// runArgs are the numbers of one run.
+type runArgs struct {
+	args     *op.Args
+	block    int
+	sequence uint64 // of its micro-batch, the first one of the iteration
+}
+
+// updateArgs are the numbers of one update launch.
+type updateArgs struct {
+	args     *op.Args
+	decay    bool
+	slab     int
+	element  int64 // of the slab, the first one updated
+	deferred bool  // with the numbers of the previous iteration
+}
+
+// set fills in the numbers of an iteration, and for deferred updates those of the one
+// they complete.
+func (a *args) set(now, pending IterationArgs) {
+	for _, r := range a.runs {
+		r.args.Key = runKey(now, r.block)
+		r.args.Row = now.FirstSequence + r.sequence
+	}
+	for i := range a.updates {
+		if u := &a.updates[i]; !u.deferred {
+			u.set(now)
+		}
+	}
+	a.setDeferred(pending)
+	if a.clip != nil {
+		a.clip.Scalars = op.ClipScalars(now.MaxNorm, now.LossScale)
+	}
+}
+
+func (a *args) setDeferred(pending IterationArgs) {
+	for i := range a.updates {
+		if u := &a.updates[i]; u.deferred {
+			u.set(pending)
+		}
+	}
+}
+
+func (u *updateArgs) set(n IterationArgs) {
+	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
+	if !u.decay {
+		u.args.Scalars = n.NoDecay
+	}
+}
+
+// runKey gives each block of each iteration its random streams, in whatever order and on
+// whatever device it runs.
+func runKey(n IterationArgs, block int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(block))
+}
+
+// updateKey gives each slab of each iteration the random stream its weights are rounded
+// with, another than any block's.
+func updateKey(n IterationArgs, slab int) uint64 {
+	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
+}

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/device"
+	"spillway/plan"
+)
+
+// An iteration ends while copies to the host still run that only later iterations need.
+// The next one waits for them instruction by instruction, as the plan says. Everybody
+// else who looks at memory waits for all of them first.
+
+// carriedOver is what is known of such copies.
+type carriedOver struct {
+	running bool   // there may be some
+	of      uint64 // their iteration
+}
+
+// laneEnd is where an iteration ends in a lane: behind its last instruction, or before
+// those that carry over.
+type laneEnd struct {
+	carriesOver bool
+	until       int // the last instruction that does not carry over, -1 for none
+}
+
+// laneEnds of all lanes, by their index.
+func laneEnds(p *plan.Plan) []laneEnd {
+	ends := make([]laneEnd, len(p.Devices)*len(plan.Lanes))
+	for i := range ends {
+		ends[i].until = -1
+	}
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
+		if s.Verb == plan.Free {
+			continue
+		}
+		if e := &ends[s.LaneIndex()]; s.CarriesOver {
+			e.carriesOver = true
+		} else {
+			e.until = i
+		}
+	}
+	return ends
+}
+
+// finish waits until an iteration has ended. A trace needs the times of all its
+// instructions, so it waits for what carries over too.
+func (e *Executor) finish(args IterationArgs) error {
+	if e.tracer.sink != nil {
+		return e.Sync()
+	}
+	var met error
+	for i, q := range e.memory.queues {
+		end := e.main.ends[i]
+		if err := e.main.await(q, end); err != nil {
+			met = errors.Join(met, err)
+		}
+		if end.carriesOver {
+			e.carried = carriedOver{true, args.Iteration}
+		}
+	}
+	if met != nil {
+		return errors.Join(met, e.Sync())
+	}
+	return nil
+}
+
+// await waits for the end of an iteration in a lane.
+func (p *program) await(q device.Queue, end laneEnd) error {
+	switch {
+	case !end.carriesOver:
+		return q.Sync()
+	case end.until >= 0:
+		return q.SyncTo(p.instructions[end.until].done)
+	}
+	return nil
+}
+
+// swapEvents makes the events of the last iteration those of the previous one.
+func (p *program) swapEvents() {
+	for i := range p.instructions {
+		if c := &p.instructions[i]; c.last != nil {
+			c.done, c.last = c.last, c.done
+		}
+	}
+}
+
+// text says in an error of an iteration that it may come from one of these copies.
+func (c carriedOver) text() string {
+	if !c.running {
+		return ""
+	}
+	return fmt.Sprintf(", or copies carried over from iteration %d", c.of)
+}
+
+// awaitCarried waits for what the last iteration carries over.
+func (e *Executor) awaitCarried() error {
+	if !e.carried.running {
+		return nil
+	}
+	if err := e.Sync(); err != nil {
+		return fmt.Errorf("copies carried over from iteration %d: %w", e.carried.of, err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package executor
+
+import (
+	"fmt"
+
+	"spillway/device"
+	"spillway/plan"
+)
+
+// program is a list of instructions ready to be issued: those of the plan, or of a phase.
+type program struct {
+	plan         *plan.Plan
+	instructions []compiled
+	ends         []laneEnd // by lane
+	args         args
+	norm         deviceBuffer // where the clip factor and the norm are made
+	deferred     bool         // it leaves updates to the next iteration
+	graph        capturedGraph
+}
+
+// compiled is an instruction ready to be issued.
+type compiled struct {
+	queue device.Queue // nil for a free, which has nothing to do
+	issue func(device.Queue) error
+	done  device.Event // nil when nobody waits for the instruction
+	last  device.Event // done of the previous iteration; nil when nobody waits for that
+	// start and end are recorded around the instruction while tracing.
+	start, end device.Event
+}
+
+// compiler prepares launches. Kernels that are the same call are prepared once.
+type compiler struct {
+	*memory
+	tally   *tally
+	out     *program                      // that is being compiled
+	kernels map[programOn][]device.Kernel // one per node
+	updates updateKernels
+	// Kernels that a device has joined, by what they depend on.
+	joined        map[programOn]func(device.Queue) error
+	joinedUpdates map[updateOn]func(device.Queue) error
+}
+
+func newCompiler(m *memory, t *tally) *compiler {
+	return &compiler{memory: m, tally: t, kernels: map[programOn][]device.Kernel{}, updates: updateKernels{kernels: map[string]device.Kernel{}},
+		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}}
+}
+
+// compile prepares the launches and events of all instructions.
+func (c *compiler) compile(p *plan.Plan) (*program, error) {
+	c.out = &program{plan: p, instructions: make([]compiled, len(p.Instructions)), ends: laneEnds(p), graph: capturedGraph{wanted: p.Captured}}
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
+		if s.Verb == plan.Free {
+			continue
+		}
+		issue, err := c.instruction(s)
+		if err != nil {
+			return nil, fmt.Errorf("instruction %d, %s: %w", i, s.Verb, err)
+		}
+		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue}
+		c.out.deferred = c.out.deferred || s.Deferred
+	}
+	return c.out, c.events()
+}
+
+func (c *compiler) instruction(s *plan.Instruction) (func(device.Queue) error, error) {
+	switch s.Verb {
+	case plan.Move:
+		return c.move(s)
+	case plan.Run:
+		return c.run(s)
+	case plan.Reduce:
+		return c.reduce(s)
+	case plan.Update:
+		return c.update(s)
+	}
+	return nil, fmt.Errorf("unknown verb")
+}
+
+// events gives events to the instructions that somebody waits for.
+func (c *compiler) events() (err error) {
+	list := c.out.plan.Instructions
+	done, last := make([]bool, len(list)), make([]bool, len(list))
+	for i := range list {
+		for _, a := range list[i].After {
+			done[a] = true
+		}
+		for _, a := range list[i].AfterPrevious {
+			done[a], last[a] = true, true
+		}
+	}
+	for _, end := range c.out.ends {
+		if end.carriesOver && end.until >= 0 {
+			done[end.until] = true
+		}
+	}
+	for i := range list {
+		dev := c.devices[list[i].Device]
+		if done[i] && err == nil {
+			c.out.instructions[i].done, err = dev.Event()
+		}
+		if last[i] && err == nil {
+			c.out.instructions[i].last, err = dev.Event()
+		}
+	}
+	return err
+}
+
+// launch is a kernel with its operands.
+type launch struct {
+	kernel device.Kernel
+	launch device.Launch
+}
+
+// launches issues kernels one after the other.
+func (c *compiler) launches(list []launch) func(device.Queue) error {
+	t := c.tally
+	return func(q device.Queue) error {
+		for i := range list {
+			if err := q.Launch(list[i].kernel, &list[i].launch); err != nil {
+				return err
+			}
+		}
+		t.Launches += int64(len(list))
+		return nil
+	}
+}

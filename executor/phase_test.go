@@ -1,0 +1,81 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"testing"
+
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/executor"
+	"spillway/plan"
+)
+
+// An evaluation is a phase that shares the arenas of the training run: it computes the loss
+// that the next iteration begins with, and changes nothing.
+func TestEvaluationIsAPhase(t *testing.T) {
+	for name, p := range map[string]*plan.Plan{"streamed": streamed(t), "captured": streamed(t).Capture()} {
+		t.Run(name, func(t *testing.T) {
+			eval, err := p.Evaluation()
+			if err != nil {
+				t.Fatal(err)
+			}
+			eval.Captured = p.Captured
+			p.Phases = []plan.Phase{eval}
+			if err := plan.Verify(p); err != nil {
+				t.Fatal(err)
+			}
+			dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1})}
+			e := prepared(t, p, dev)
+			iterate(t, e, 0)
+			for i := 1; i < 5; i++ {
+				before, moved := all(t, e), e.Counters().Moves
+				if err := e.RunPhase(context.Background(), plan.Evaluate, argsOf(i)); err != nil {
+					t.Fatal(err)
+				}
+				loss := e.Loss()
+				if moved = e.Counters().Moves - moved; moved == 0 {
+					t.Error("the evaluation streams nothing")
+				}
+				if !maps.EqualFunc(before, all(t, e), bytes.Equal) {
+					t.Fatalf("the evaluation before iteration %d changed weights or states", i)
+				}
+				if iterate(t, e, i); e.Loss() != loss || loss == 0 {
+					t.Errorf("iteration %d: evaluated %v, trained with %v", i, loss, e.Loss())
+				}
+				if maps.EqualFunc(before, all(t, e), bytes.Equal) {
+					t.Fatalf("iteration %d changed nothing", i)
+				}
+			}
+			if want := map[bool]int{true: 2}[p.Captured]; dev.captured != want {
+				t.Errorf("captured %d times, want %d", dev.captured, want)
+			}
+		})
+	}
+}
+
+func TestUnknownPhase(t *testing.T) {
+	e := prepared(t, streamed(t), cpu.Open(cpu.Options{Threads: 1}))
+	if err := e.RunPhase(context.Background(), "decode", executor.IterationArgs{}); err == nil {
+		t.Error("a phase that is not there ran")
+	}
+}
+
+// Plans that this executor cannot carry out are refused before anything is allocated.
+func TestRefusedPlans(t *testing.T) {
+	for name, change := range map[string]func(*plan.Plan){
+		"another rank": func(p *plan.Plan) { p.Devices[0].Rank = 1 },
+		"a page table": func(p *plan.Plan) { p.Buffers[0].Pages = &plan.Pages{Bytes: 1} },
+		"more devices": func(p *plan.Plan) { p.Devices = append(p.Devices, p.Devices[0]) },
+	} {
+		p, dev := streamed(t), cpu.Open(cpu.Options{Threads: 1})
+		change(p)
+		if _, err := executor.New(p, []device.Device{dev}); err == nil {
+			t.Errorf("%s: started", name)
+		}
+		if err := dev.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package pass
+
+import (
+	"sync"
+
+	"spillway/plan"
+)
+
+// Memory gives the buffers of a plan their places. Homes lie behind each other; other
+// buffers are packed behind them by lifetime, each arena by itself.
+//
+//	m := pass.NewMemory(p, 256, nil)
+//	m.Least()  // what no packing can beat: enough to see that a plan does not fit
+//	m.Pack()   // offsets, and the sizes of arenas
+//	m.Finish() // frees
+type Memory struct {
+	plan     *plan.Plan
+	align    int64
+	spans    []Span    // by buffer
+	moving   [][]*Span // by arena: of its buffers that are no homes
+	base     []int64   // by arena: where its homes end
+	outgoing []outgoing
+}
+
+// Hold lets a buffer live until another one is first touched, so that filling the other
+// does not wait for the memory of this one.
+type Hold struct{ Buffer, Until int }
+
+// NewMemory finds from which instruction to which each buffer is alive. The plan has no
+// frees yet.
+func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
+	m := &Memory{plan: p, align: align, spans: lifetimes(p)}
+	for _, h := range holds {
+		m.spans[h.Buffer].To = max(m.spans[h.Buffer].To, m.spans[h.Until].From)
+	}
+	m.outgoing = findOutgoing(p, m.spans)
+	m.placeHomes()
+	return m
+}
+
+// lifetimes finds from which instruction to which each buffer is alive.
+func lifetimes(p *plan.Plan) []Span {
+	spans := make([]Span, len(p.Buffers))
+	for id, use := range p.Uses() {
+		spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
+	}
+	return spans
+}
+
+// placeHomes gives homes their offsets and lists the other buffers of each arena.
+func (m *Memory) placeHomes() {
+	m.moving, m.base = make([][]*Span, len(m.plan.Arenas)), make([]int64, len(m.plan.Arenas))
+	for id := range m.plan.Buffers {
+		b := &m.plan.Buffers[id]
+		if !b.Home {
+			m.moving[b.Arena] = append(m.moving[b.Arena], &m.spans[id])
+			continue
+		}
+		b.Offset = AlignUp(m.base[b.Arena], m.align)
+		m.base[b.Arena] = b.Offset + b.Bytes
+	}
+	for a := range m.base {
+		m.base[a] = AlignUp(m.base[a], m.align)
+	}
+}
+
+// Least makes arenas as large as what is alive in them at once: no packing takes less.
+func (m *Memory) Least() {
+	for a, moving := range m.moving {
+		m.plan.Arenas[a].Bytes = m.base[a] + PeakLive(moving, len(m.plan.Instructions))
+	}
+}
+
+// Pack gives every buffer a place, all arenas at the same time.
+func (m *Memory) Pack() {
+	var all sync.WaitGroup
+	for a, moving := range m.moving {
+		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + Pack(moving, m.align) })
+	}
+	all.Wait()
+	for id := range m.plan.Buffers {
+		if b := &m.plan.Buffers[id]; !b.Home {
+			b.Offset = m.base[b.Arena] + m.spans[id].Offset
+		}
+	}
+}
+
+// Finish puts a free behind the last instruction that touches each buffer that is no home.
+func (m *Memory) Finish() {
+	p := m.plan
+	ends := make([][]int, len(p.Instructions))
+	for id, s := range m.spans {
+		if s.To >= 0 && !p.Buffers[id].Home {
+			ends[s.To] = append(ends[s.To], id)
+		}
+	}
+	list := make([]plan.Instruction, 0, len(p.Instructions)+len(p.Buffers))
+	for i, s := range p.Instructions {
+		list = append(list, s)
+		for _, id := range ends[i] {
+			list = append(list, plan.Instruction{Verb: plan.Free, Block: s.Block, MicroBatch: s.MicroBatch, Dst: id})
+		}
+	}
+	p.Instructions = list
+}
+
+// HasOutgoing says whether something leaves a device.
+func (m *Memory) HasOutgoing() bool { return len(m.outgoing) > 0 }
+
+// DelayReuse lets what leaves a device keep its bytes until other work there has begun, or
+// ends that again. Else that work could be given the bytes, and wait for the copy.
+func (m *Memory) DelayReuse(delay bool) {
+	for _, o := range m.outgoing {
+		m.spans[o.buffer].To = o.last
+	}
+	for _, o := range m.outgoing {
+		if to := &m.spans[o.buffer].To; delay {
+			*to = max(*to, o.until)
+		}
+	}
+}
+
+// outgoing is a buffer of a device that a move carries away: it is in use up to one
+// instruction, and the device goes on to other work in a later one.
+type outgoing struct{ buffer, last, until int }
+
+// findOutgoing walks back from the last instruction.
+func findOutgoing(p *plan.Plan, spans []Span) (list []outgoing) {
+	next := make([]nextWork, len(p.Devices))
+	for i := len(p.Instructions) - 1; i >= 0; i-- {
+		s := &p.Instructions[i]
+		if s.Verb == plan.Run || s.Verb == plan.Update {
+			next[s.Device].meet(s, i)
+		}
+		if s.Verb != plan.Move {
+			continue
+		}
+		b := &p.Buffers[s.Src]
+		arena := &p.Arenas[b.Arena]
+		if b.Home || arena.Tier != plan.OnDevice || b.Class == plan.ResultData {
+			continue
+		}
+		if until := next[arena.Device].after(s); until > spans[s.Src].To {
+			list = append(list, outgoing{s.Src, spans[s.Src].To, until})
+		}
+	}
+	return list
+}
+
+// nextWork is what a device does behind an instruction: its next run; the first
+// instruction of the work on a block, and of that on another block behind it.
+type nextWork struct{ run, block, first, behind int }
+
+func (n *nextWork) meet(s *plan.Instruction, at int) {
+	if s.Verb == plan.Run {
+		n.run = at
+	}
+	if s.Block != n.block {
+		n.block, n.behind = s.Block, n.first
+	}
+	n.first = at
+}
+
+// after is the instruction in which other work begins: on another block, or where a move is
+// about a micro-batch, the next one's.
+func (n *nextWork) after(move *plan.Instruction) int {
+	switch {
+	case move.MicroBatch >= 0:
+		return n.run
+	case move.Block == n.block:
+		return n.behind
+	}
+	return n.first
+}

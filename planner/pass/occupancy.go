@@ -1,0 +1,156 @@
+package pass
+
+import "slices"
+
+// occupancy knows which offsets are taken at which moments. Time is a binary tree: a leaf
+// is a moment, a node the moments of its two children. Offsets that touch are joined into
+// one range, so that lists stay short however many spans there are.
+type occupancy struct {
+	rank   []int32 // by moment, from -1 on: its leaf
+	leaves int
+	// throughout, by node: taken at all its moments, by spans whose time the node is a part
+	// of. sometime: taken at one of its moments at least.
+	throughout, sometime []ranges
+	meets                []ranges // scratch of lowestGap
+	nodes                []int32  // scratch of parts and above
+}
+
+// ranges of offsets, sorted and apart.
+type ranges []struct{ lo, hi int64 }
+
+// initialRanges is how many ranges a node can hold before its list grows.
+const initialRanges = 4
+
+// newOccupancy is empty; the spans are all that lowestGap and put will be called with.
+func newOccupancy(spans []*Span) *occupancy {
+	last := -1
+	for _, s := range spans {
+		last = max(last, s.To)
+	}
+	o := &occupancy{rank: make([]int32, last+2)}
+	for _, s := range spans { // only moments where something begins or ends matter
+		o.rank[s.From+1], o.rank[s.To+1] = 1, 1
+	}
+	moments := 0
+	for i, mark := range o.rank {
+		o.rank[i] = int32(moments)
+		moments += int(mark)
+	}
+	for o.leaves = 1; o.leaves < moments; o.leaves *= 2 {
+	}
+	o.throughout, o.sometime = newRanges(2*o.leaves), newRanges(2*o.leaves)
+	return o
+}
+
+// newRanges makes many empty lists of ranges that share one allocation.
+func newRanges(n int) []ranges {
+	lists, room := make([]ranges, n), make(ranges, n*initialRanges)
+	for i := range lists {
+		lists[i] = room[i*initialRanges : i*initialRanges : (i+1)*initialRanges]
+	}
+	return lists
+}
+
+// put takes the offsets of a span up to an end.
+func (o *occupancy) put(s *Span, end int64) {
+	for _, node := range o.parts(s) {
+		o.throughout[node].add(s.Offset, end)
+		o.sometime[node].add(s.Offset, end)
+	}
+	for _, node := range o.above(s) {
+		o.sometime[node].add(s.Offset, end)
+	}
+}
+
+// parts are the nodes that together are the time of a span; valid until the next call.
+func (o *occupancy) parts(s *Span) []int32 {
+	o.nodes = o.nodes[:0]
+	lo, hi := o.rank[s.From+1]+int32(o.leaves), o.rank[s.To+1]+int32(o.leaves)+1
+	for ; lo < hi; lo, hi = lo/2, hi/2 {
+		if lo&1 == 1 {
+			o.nodes = append(o.nodes, lo)
+			lo++
+		}
+		if hi&1 == 1 {
+			hi--
+			o.nodes = append(o.nodes, hi)
+		}
+	}
+	return o.nodes
+}
+
+// above are the nodes that hold the first or the last moment of a span: among them
+// are all above its parts. Valid until the next call.
+func (o *occupancy) above(s *Span) []int32 {
+	o.nodes = o.nodes[:0]
+	lo, hi := (o.rank[s.From+1]+int32(o.leaves))/2, (o.rank[s.To+1]+int32(o.leaves))/2
+	for ; lo > 0; lo, hi = lo/2, hi/2 {
+		o.nodes = append(o.nodes, lo)
+		if hi != lo {
+			o.nodes = append(o.nodes, hi)
+		}
+	}
+	return o.nodes
+}
+
+// lowestGap is the least offset from which on a span's bytes are free all its time.
+func (o *occupancy) lowestGap(s *Span) int64 {
+	o.meets = o.meets[:0]
+	for _, node := range o.parts(s) {
+		if r := o.sometime[node]; len(r) > 0 {
+			o.meets = append(o.meets, r)
+		}
+	}
+	for _, node := range o.above(s) {
+		if r := o.throughout[node]; len(r) > 0 {
+			o.meets = append(o.meets, r)
+		}
+	}
+	var at int64
+	for again := true; again; {
+		again = false
+		for _, r := range o.meets {
+			if free := r.free(at, s.Bytes); free > at {
+				at, again = free, true
+			}
+		}
+	}
+	return at
+}
+
+// free is the least offset, not below at, from which on so many bytes are free.
+func (r ranges) free(at, bytes int64) int64 {
+	for i := r.after(at); i < len(r) && r[i].lo < at+bytes; i++ {
+		at = r[i].hi
+	}
+	return at
+}
+
+// after finds the first range that ends behind an offset.
+func (r ranges) after(at int64) int {
+	lo, hi := 0, len(r)
+	for lo < hi {
+		if mid := (lo + hi) / 2; r[mid].hi > at {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// add takes offsets, joined with those they touch.
+func (r *ranges) add(lo, hi int64) {
+	list := *r
+	from := list.after(lo - 1) // a range that ends where this begins joins it
+	to := from
+	for ; to < len(list) && list[to].lo <= hi; to++ {
+		lo, hi = min(lo, list[to].lo), max(hi, list[to].hi)
+	}
+	if to > from {
+		list[from].lo, list[from].hi = lo, hi
+		*r = slices.Delete(list, from+1, to)
+		return
+	}
+	*r = slices.Insert(list, from, struct{ lo, hi int64 }{lo, hi})
+}

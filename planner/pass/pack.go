@@ -1,0 +1,66 @@
+package pass
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Span is memory that is needed from one moment to another, both included. Moments are
+// numbers of instructions or of nodes of a program.
+type Span struct {
+	Bytes    int64
+	From, To int
+	Offset   int64 // what Pack finds
+}
+
+// Pack gives every span an offset so that spans alive at the same time do not overlap, and
+// returns the total. The largest come first, each at the lowest gap among those already
+// placed that are alive with it: simple, and close to the least possible because a model
+// has few sizes.
+func Pack(spans []*Span, align int64) int64 {
+	order := largestFirst(spans)
+	taken := newOccupancy(order)
+	var total int64
+	for _, s := range order {
+		s.Offset = taken.lowestGap(s)
+		taken.put(s, AlignUp(s.Offset+s.Bytes, align))
+		total = max(total, s.Offset+s.Bytes)
+	}
+	return total
+}
+
+// largestFirst is the order of packing, without spans of no bytes.
+func largestFirst(spans []*Span) []*Span {
+	order := make([]*Span, 0, len(spans))
+	for _, s := range spans {
+		if s.Bytes > 0 {
+			order = append(order, s)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *Span) int {
+		if a.Bytes != b.Bytes {
+			return cmp.Compare(b.Bytes, a.Bytes)
+		}
+		return cmp.Compare(a.From, b.From)
+	})
+	return order
+}
+
+// PeakLive is the largest sum of spans alive at one moment, which no packing can beat.
+// Moments are numbered from -1, for spans that nobody uses, to n-1.
+func PeakLive(spans []*Span, n int) int64 {
+	change := make([]int64, n+2)
+	for _, s := range spans {
+		change[s.From+1] += s.Bytes
+		change[s.To+2] -= s.Bytes
+	}
+	var live, most int64
+	for _, by := range change {
+		live += by
+		most = max(most, live)
+	}
+	return most
+}
+
+// AlignUp rounds up to a multiple of the alignment.
+func AlignUp(n, align int64) int64 { return (n + align - 1) / align * align }

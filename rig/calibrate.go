@@ -1,0 +1,171 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/units"
+)
+
+// Sizes say how much work the measurements of a device are.
+type Sizes struct {
+	Copy      units.Bytes   // of large copies
+	Side      int64         // of square matrices
+	Grid      Grid          // of the tables
+	Sustained time.Duration // how long matmuls run without a pause; 0: not at all
+	// Host is the CPU, which updates Params params of f32 during copies, more than caches
+	// hold; nil: it does not.
+	Host   device.Device
+	Params int64
+	// Report is told what is measured next; nil is fine.
+	Report func(what string)
+}
+
+func (s Sizes) report(what string) {
+	if s.Report != nil {
+		s.Report(what)
+	}
+}
+
+// GPUSizes are large compared with every overhead. Measuring takes a minute or two, longer
+// where kernels must be compiled and the fastest algorithms chosen first.
+var GPUSizes = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: GPUGrid, Sustained: 2 * time.Second}
+
+// Calibrate measures an open GPU, with the CPU next to it, and returns what it measured:
+// a device without sizes.
+func Calibrate(dev device.Device, o Options) (d machine.Device, err error) {
+	s := GPUSizes
+	start := time.Now()
+	s.Report = func(what string) {
+		if o.Report != nil {
+			o.Report(fmt.Sprintf("%s, %.0f s: %s", dev.Info().Name, time.Since(start).Seconds(), what))
+		}
+	}
+	if s.Params, err = o.updateParams(); err != nil {
+		return d, err
+	}
+	if s.Host, err = device.Open(cpuDriver, device.Options{}); err != nil {
+		return d, err
+	}
+	d, err = Measure(dev, s)
+	return d, errors.Join(err, s.Host.Close())
+}
+
+// measurements fill in the figures of a device, in this order. The long matmuls come late
+// because they leave the device warm.
+var measurements = []struct {
+	title   string
+	measure func(*machine.Device, device.Device, Sizes) error
+}{
+	{"copies", measureCopies},
+	{"copies during optimizer steps on the CPU", measureHostBandwidth},
+	{"matmuls", measureMatmuls},
+	{"kernel launches", measureLaunches},
+	{"calls of many shapes", measureTables},
+	{"sustained matmuls", measureSustained},
+	{"the same in " + tf32, measureTF32},
+}
+
+// Measure measures a device that nobody else uses meanwhile. Figures that the device does
+// not have stay zero.
+func Measure(dev device.Device, s Sizes) (d machine.Device, err error) {
+	for _, m := range measurements {
+		s.report(m.title)
+		if err := m.measure(&d, dev, s); err != nil {
+			return d, fmt.Errorf("measuring %s of %s: %w", m.title, dev.Info().Name, err)
+		}
+	}
+	return d, nil
+}
+
+// matmulRates are the rates that are measured, by the type of the operands.
+func matmulRates(c *machine.Compute) map[dtype.Type]*units.Flops {
+	return map[dtype.Type]*units.Flops{dtype.F32: &c.F32, dtype.BF16: &c.BF16, dtype.F16: &c.F16}
+}
+
+func measureMatmuls(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	for t, rate := range matmulRates(&d.Compute) {
+		if *rate, err = Matmul(dev, t, s.Side); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func measureTables(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	d.Tables = machine.Tables{}
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		if d.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
+			return fmt.Errorf("in %v: %w", t, err)
+		}
+	}
+	return nil
+}
+
+func measureSustained(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	if s.Sustained == 0 {
+		return nil
+	}
+	for t, rate := range matmulRates(&d.Sustained) {
+		s.report(fmt.Sprintf("sustained matmuls of %v for %v", t, s.Sustained))
+		if *rate, err = Sustained(dev, t, s.Side, s.Sustained); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureTF32 measures what changes when the device rounds f32 operands, where it can.
+func measureTF32(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	rounds, can := dev.(device.TF32)
+	if !can {
+		return nil
+	}
+	was := rounds.TF32()
+	rounds.SetTF32(true)
+	defer rounds.SetTF32(was)
+	if d.Compute.TF32, err = Matmul(dev, dtype.F32, s.Side); err != nil {
+		return err
+	}
+	if d.Tables[tf32], err = Tables(dev, dtype.F32, s.Grid); err != nil || s.Sustained == 0 {
+		return err
+	}
+	d.Sustained.TF32, err = Sustained(dev, dtype.F32, s.Side, s.Sustained)
+	return err
+}
+
+// measureLaunches measures what one of many small kernels costs: launched one by one, and
+// in a captured graph.
+func measureLaunches(d *machine.Device, dev device.Device, _ Sizes) (err error) {
+	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, of(dtype.F32, 64))
+	if err != nil {
+		return err
+	}
+	b, err := newBench(dev)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	w, err := b.prepare(call)
+	if err != nil {
+		return err
+	}
+	d.Launch = time.Second
+	for range workTries {
+		took, err := w.row(maxLaunches)
+		if err != nil {
+			return err
+		}
+		d.Launch = min(d.Launch, took)
+	}
+	kernel, err := w.captured(d.Launch)
+	if kernel < d.Launch {
+		d.Kernel = kernel
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package rig
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/units"
+)
+
+// hierarchy is a version of control groups: where its groups lie, and what its files
+// are called. Version 2 has two limits: above "high" the kernel slows the group
+// down, above "max" it kills; we stay below both.
+type hierarchy struct {
+	folders  []string // under the root of control groups, the first that exists counts
+	limits   []string
+	usage    string
+	inactive string // the key in memory.stat of file pages that are given back first
+}
+
+var (
+	version1 = hierarchy{[]string{"memory"}, []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"}
+	version2 = hierarchy{[]string{"unified", "."}, []string{"memory.max", "memory.high"}, "memory.current", "inactive_file"}
+)
+
+// unlimited is what version 1 writes for no limit, or more.
+const unlimited = 1 << 62
+
+// cgroupMemory is the tightest memory limit on this process, zero if it has none,
+// and how much room is left under the limits of its group and all groups above.
+// Without a limit there is room without end.
+func (s System) cgroupMemory() (limit, room units.Bytes, err error) {
+	text, err := os.ReadFile(filepath.Join(s.Proc, "self", "cgroup"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, unlimited, nil // a kernel without control groups
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	room = unlimited
+	for line := range strings.Lines(string(text)) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		var h hierarchy
+		switch {
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			h = version1
+		case id == "0" && controllers == "":
+			h = version2
+		default:
+			continue
+		}
+		l, r, err := h.tightest(s.Cgroup, group)
+		if err != nil {
+			return 0, 0, err
+		}
+		limit, room = tighter(limit, l), min(room, r)
+	}
+	return limit, room, nil
+}
+
+// tighter is the smaller of two limits, where zero is none.
+func tighter(a, b units.Bytes) units.Bytes {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// tightest walks from the group up to the root. A group that is not there is
+// skipped: inside a container the path may be the one outside.
+func (h hierarchy) tightest(root, group string) (limit, room units.Bytes, err error) {
+	base := h.base(root)
+	room = unlimited
+	for g := path.Clean("/" + group); ; g = path.Dir(g) {
+		l, r, err := h.read(filepath.Join(base, g))
+		if err != nil {
+			return 0, 0, err
+		}
+		limit, room = tighter(limit, l), min(room, r)
+		if g == "/" {
+			return limit, room, nil
+		}
+	}
+}
+
+func (h hierarchy) base(root string) string {
+	for _, f := range h.folders {
+		if st, err := os.Stat(filepath.Join(root, f)); err == nil && st.IsDir() {
+			return filepath.Join(root, f)
+		}
+	}
+	return root
+}
+
+// read takes the limit of one group, zero if none, and the room left under it:
+// what is not in use, or in use for file pages the kernel gives back at once.
+func (h hierarchy) read(dir string) (limit, room units.Bytes, err error) {
+	least := int64(unlimited)
+	for _, name := range h.limits {
+		n, ok, err := readNumber(filepath.Join(dir, name))
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			least = min(least, n)
+		}
+	}
+	if least >= unlimited {
+		return 0, unlimited, nil
+	}
+	used, _, err := readNumber(filepath.Join(dir, h.usage))
+	if err != nil {
+		return 0, 0, err
+	}
+	used -= min(used, statValue(filepath.Join(dir, "memory.stat"), h.inactive))
+	return units.Bytes(least), units.Bytes(max(least-used, 0)), nil
+}
+
+// statValue finds a key in a memory.stat file; what is not there counts as none.
+func statValue(path, key string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if k, v, _ := strings.Cut(strings.TrimSpace(line), " "); k == key {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err == nil {
+				return max(n, 0)
+			}
+		}
+	}
+	return 0
+}

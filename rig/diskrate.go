@@ -1,0 +1,88 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+	"unsafe"
+
+	"spillway/units"
+)
+
+const (
+	diskBlock   = 4 << 20 // bytes per read or write
+	diskWorkers = 4       // that many in flight: enough to keep a drive busy
+	diskAlign   = 4096    // of buffers and offsets, for direct I/O
+)
+
+// diskSpeed is what diskRates found; direct is false where the page cache could
+// not be kept out of it.
+type diskSpeed struct {
+	read, write units.Rate
+	direct      bool
+}
+
+// diskRates writes a file of about n bytes in the folder, reads it back past the page
+// cache and removes it.
+func diskRates(dir string, n int64) (s diskSpeed, err error) {
+	path := filepath.Join(dir, fmt.Sprintf(".disk-rate-%d.tmp", os.Getpid()))
+	f, direct, err := openDirect(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	blocks := max(n/diskBlock, diskWorkers)
+	written, err := timeBlocks(blocks, f.WriteAt)
+	if err != nil {
+		return s, err
+	}
+	syncStart := time.Now()
+	if err := f.Sync(); err != nil {
+		return s, err
+	}
+	written += time.Since(syncStart)
+	read, err := timeBlocks(blocks, f.ReadAt)
+	if err != nil {
+		return s, err
+	}
+	total := float64(blocks * diskBlock)
+	return diskSpeed{units.Rate(total / read.Seconds()), units.Rate(total / written.Seconds()), direct}, nil
+}
+
+// timeBlocks runs do on every block of the file, from a few goroutines.
+func timeBlocks(blocks int64, do func([]byte, int64) (int, error)) (time.Duration, error) {
+	errs := make([]error, diskWorkers)
+	buffers := make([][]byte, diskWorkers)
+	for w := range buffers {
+		buffers[w] = alignedBuffer()
+	}
+	var done sync.WaitGroup
+	start := time.Now()
+	for w := range diskWorkers {
+		done.Go(func() {
+			for b := int64(w); b < blocks && errs[w] == nil; b += diskWorkers {
+				_, errs[w] = do(buffers[w], b*diskBlock)
+			}
+		})
+	}
+	done.Wait()
+	return max(time.Since(start), 1), errors.Join(errs...)
+}
+
+// alignedBuffer is one block, filled with what no drive compresses away.
+func alignedBuffer() []byte {
+	b := make([]byte, diskBlock+diskAlign)
+	at := (diskAlign - int(uintptr(unsafe.Pointer(&b[0]))%diskAlign)) % diskAlign
+	b = b[at : at+diskBlock]
+	state := uint32(1)
+	for i := range b {
+		state ^= state << 13
+		state ^= state >> 17
+		state ^= state << 5
+		b[i] = byte(state)
+	}
+	return b
+}

@@ -1,0 +1,191 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/units"
+)
+
+// measureSizes say how much work the measurements of the host and the disk are; zero sizes
+// are replaced by the defaults.
+type measureSizes struct {
+	copyBytes units.Bytes // of copies: more than caches hold
+	diskBytes units.Bytes
+	matmul    int64         // side of the CPU's matrices
+	params    int64         // of the CPU's optimizer steps
+	patience  time.Duration // with the CPU's matmuls
+	grid      Grid          // of the CPU's tables
+}
+
+// Without leave to spend seconds, copies are just large enough for a rate.
+const (
+	copyBytes      = 256 * units.MiB
+	copyBytesQuick = 32 * units.MiB
+	diskBytes      = 256 * units.MiB
+	matmulSide     = 1024
+	matmulPatience = 400 * time.Millisecond
+)
+
+func (o Options) withDefaults() Options {
+	if o.Report == nil {
+		o.Report = func(string) {}
+	}
+	s := &o.sizes
+	switch {
+	case s.copyBytes > 0:
+	case o.Measure || o.Calibrate:
+		s.copyBytes = copyBytes
+	default:
+		s.copyBytes = copyBytesQuick
+	}
+	if s.diskBytes == 0 {
+		s.diskBytes = diskBytes
+	}
+	if s.matmul == 0 {
+		s.matmul, s.patience, s.grid = matmulSide, matmulPatience, CPUGrid
+	}
+	return o
+}
+
+// calibrateHost fills the rates of the host and the disk and returns the CPU's tables. It
+// never fails: a rate can be assumed, with a note.
+func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
+	key := []string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores"}
+	e, _ := o.cached(strings.Join(append(key, "host"), "|"), func(e *entry) error { return o.measureHost(e, m.Host) })
+	m.Calibrated = e.At
+	m.Notes = append(m.Notes, e.Notes...)
+	m.Host.Fill(*e.Host, machine.Measured)
+	switch {
+	case m.Disk.Free == 0:
+	case !o.MeasureDisk:
+		m.Note("the rates of the disk were not measured: it was not asked for")
+	default:
+		d, _ := o.cached(strings.Join(append(key, "disk", o.Disk), "|"), func(e *entry) error { return o.measureDisk(e, m.Disk) })
+		m.Notes = append(m.Notes, d.Notes...)
+		m.Disk.Fill(*d.Disk, machine.Measured)
+	}
+	if e.Device == nil {
+		return nil
+	}
+	return e.Device.Tables
+}
+
+// measureHost measures what Options allow. Copies alone are not stored, so that another
+// program measures the rest.
+func (o Options) measureHost(e *entry, h machine.Host) error {
+	n := min(o.sizes.copyBytes, h.Usable/8)
+	o.Report("copies")
+	one := copyRate(n, 1)
+	e.Host = &machine.Host{CopyOne: one, Copy: max(copyRate(n, h.Cores), one)}
+	if !o.Measure && !o.Calibrate {
+		e.note("the CPU's matmuls and optimizer steps were not measured: their rates are assumed")
+		return errTransient
+	}
+	dev, err := device.Open(cpuDriver, device.Options{})
+	if err != nil {
+		e.note("the rates of the CPU could not be measured: %v", err)
+		return errTransient
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			e.note("closing the CPU after measuring it: %v", err)
+		}
+	}()
+	o.Report("matmuls")
+	for t, rate := range map[dtype.Type]*units.Flops{dtype.F32: &e.Host.Compute.F32, dtype.BF16: &e.Host.Compute.BF16} {
+		if *rate, err = cpuMatmul(dev, t, o.sizes.matmul, o.sizes.patience); err != nil {
+			e.note("the rate of %v matmuls could not be measured: %v", t, err)
+		}
+	}
+	o.Report("optimizer steps")
+	if e.Host.Update, err = o.updateRate(dev); err != nil {
+		e.note("the rate of optimizer steps could not be measured: %v", err)
+	}
+	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}}
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
+		table, err := Tables(dev, t, o.sizes.grid)
+		if err != nil {
+			e.note("calls of many shapes in %v could not be measured: %v", t, err)
+			continue
+		}
+		e.Device.Tables[t.String()] = table
+	}
+	return nil
+}
+
+// cpuMatmul measures matmuls on all cores: the best of those that fit into patience.
+func cpuMatmul(dev device.Device, t dtype.Type, side int64, patience time.Duration) (units.Flops, error) {
+	rate, err := matmulRate(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) {
+		w, err := b.prepare(call)
+		if err != nil {
+			return 0, err
+		}
+		best := time.Duration(0)
+		for start := time.Now(); best == 0 || time.Since(start) < patience; {
+			took, err := w.row(1)
+			if err != nil {
+				return 0, err
+			}
+			if best == 0 || took < best {
+				best = took
+			}
+		}
+		return best, nil
+	})
+	if err == nil && rate == 0 {
+		err = errors.New("the CPU backend has none")
+	}
+	return rate, err
+}
+
+// updateRate measures AdamW on all cores.
+func (o Options) updateRate(cpu device.Device) (units.Rate, error) {
+	params, err := o.updateParams()
+	if err != nil {
+		return 0, err
+	}
+	return UpdateRate(cpu, params)
+}
+
+// updateParams is how many params optimizer steps are measured with: several times what
+// caches hold, which is hundreds of megabytes where there are many cores, but no more than a
+// quarter of the memory that is left.
+func (o Options) updateParams() (int64, error) {
+	const least, perCore, most, bytesPerParam = 16 << 20, 8 << 20, 128 << 20, 16
+	usable, err := o.System.Usable()
+	if err != nil || o.sizes.params > 0 {
+		return o.sizes.params, err
+	}
+	return min(max(least, perCore*int64(runtime.GOMAXPROCS(0))), most, int64(usable)/4/bytesPerParam), nil
+}
+
+// measureDisk measures the disk's rates. What goes wrong is not stored: next time there may
+// be space.
+func (o Options) measureDisk(e *entry, d machine.Disk) error {
+	e.Disk = &machine.Disk{}
+	if d.Free < 2*o.sizes.diskBytes {
+		e.note("the rates of the disk were not measured: %v are free, the file to measure with has %v", d.Free, o.sizes.diskBytes)
+		return errTransient
+	}
+	o.Report("the disk")
+	r, err := diskRates(d.Path, int64(o.sizes.diskBytes))
+	if err != nil {
+		e.note("the rates of the disk could not be measured: %v", err)
+		return errTransient
+	}
+	if !r.direct {
+		e.note("the disk has no direct I/O: its rates are those of the page cache")
+	}
+	e.Disk.Read, e.Disk.Write = r.read, r.write
+	return nil
+}

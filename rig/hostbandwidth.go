@@ -1,0 +1,116 @@
+package rig
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/optim"
+	"spillway/units"
+)
+
+// watchTime is how long optimizer steps are timed.
+const watchTime = 500 * time.Millisecond
+
+// UpdateRate is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
+// f32, in bytes per second.
+func UpdateRate(host device.Device, params int64) (units.Rate, error) {
+	return watchUpdates(host, params, func() int64 { return 0 })
+}
+
+// measureHostBandwidth runs optimizer steps on the CPU while copies go both ways, and counts
+// what the host's memory carries of both.
+func measureHostBandwidth(d *machine.Device, dev device.Device, s Sizes) (err error) {
+	if s.Host == nil {
+		return nil
+	}
+	c, err := newCopies(dev, int64(s.Copy))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	both := c.keepBusy(dev)
+	d.Link.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
+	return errors.Join(err, both.end())
+}
+
+// watchUpdates is the memory bandwidth of AdamW steps plus that of copies, whose bytes so far
+// copied tells.
+func watchUpdates(host device.Device, params int64, copied func() int64) (rate units.Rate, err error) {
+	b, err := newBench(host)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	call, err := AdamW(params)
+	if err != nil {
+		return 0, err
+	}
+	w, err := b.prepare(call)
+	if err != nil {
+		return 0, err
+	}
+	before, start, bytes := copied(), time.Now(), int64(0)
+	for bytes == 0 || time.Since(start) < watchTime {
+		if _, err := w.row(1); err != nil {
+			return 0, err
+		}
+		bytes += call.Cost().Bytes
+	}
+	took := time.Since(start)
+	return units.Rate(float64(bytes+copied()-before) / took.Seconds()), nil
+}
+
+// AdamW is a call that updates so many params in f32.
+func AdamW(params int64) (op.Call, error) { return plain[optim.Adam](dtype.F32, 1, params) }
+
+// busyLink copies in both directions until it is ended.
+type busyLink struct {
+	bytes  atomic.Int64 // copied so far
+	stop   atomic.Bool
+	copies sync.WaitGroup
+	errs   [2]error
+}
+
+// keepBusy copies one half of the memory in and the other out until the link is ended.
+func (c *copies) keepBusy(dev device.Device) *busyLink {
+	b := &busyLink{}
+	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
+	b.copies.Go(func() { b.errs[1] = b.repeat(dev, c.out, c.part(c.host, 1), c.part(c.device, 1)) })
+	return b
+}
+
+func (b *busyLink) end() error {
+	b.stop.Store(true)
+	b.copies.Wait()
+	return errors.Join(b.errs[:]...)
+}
+
+// repeat always has two copies queued, so that the link never waits for this goroutine.
+func (b *busyLink) repeat(dev device.Device, q device.Queue, dst, src device.Buffer) error {
+	var done [2]device.Event
+	for i := range done {
+		var err error
+		if done[i], err = dev.Event(); err != nil {
+			return err
+		}
+		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+			return err
+		}
+	}
+	for i := 0; !b.stop.Load(); i = 1 - i {
+		if err := q.SyncTo(done[i]); err != nil {
+			return err
+		}
+		b.bytes.Add(src.Bytes)
+		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+			return err
+		}
+	}
+	return q.Sync()
+}

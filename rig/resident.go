@@ -1,0 +1,50 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Resident is how much physical memory the process has now, as the system counts it;
+// where the system only knows the most it ever had, that. In bytes.
+func Resident() (int64, error) { return readStatus("VmRSS") }
+
+// MostResident is the most physical memory the process ever had, in bytes.
+func PeakResident() (int64, error) { return readStatus("VmHWM") }
+
+// residentAs reads a line of the kernel's account. What getrusage says on Linux is of
+// no use: a process begins with the most its parent had.
+func readStatus(name string) (int64, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if errors.Is(err, fs.ErrNotExist) {
+		return peakByRusage()
+	}
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 53)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status has no %s", name)
+}
+
+func peakByRusage() (int64, error) {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0, err
+	}
+	if runtime.GOOS == "darwin" { // counts bytes, all others KiB
+		return usage.Maxrss, nil
+	}
+	return usage.Maxrss << 10, nil
+}

@@ -1,0 +1,319 @@
+// Package rig opens the devices of this computer and describes it as a machine.Machine, so
+// that plans and forecasts are made for the hardware they will run on. The command line and
+// Go programs use the same Open, so that their forecasts agree.
+//
+// Devices are opened through the registry of package device by names such as "cpu",
+// "cuda:0", "cuda:0/2" (half of a GPU) and "cuda:0,tf32"; a backend is known here as soon as
+// a program imports its package. Sizes are read every time. Rates are measured once and
+// stored in a cache folder: those of the host and of a disk when they are first needed,
+// those of GPUs when a program asks for it (Options.Calibrate), because it takes a minute
+// or two; until then they are the maker's or assumed.
+//
+// Rates are what large work reaches: copies of many MiB from page-locked memory, matmuls of
+// thousands by thousands of random numbers, the best of several tries. Tables hold the rates
+// of calls by their shape, without the launch overhead of small ones.
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spillway/device"
+	_ "spillway/device/cpu" // every computer has one, and measuring GPUs needs it too
+	"spillway/machine"
+)
+
+// Options say how devices are opened and what is measured. The zero value stores nothing
+// and measures only what takes milliseconds.
+type Options struct {
+	// Cache is the folder of measured rates and compiled kernels; "" has them measured and
+	// compiled every time, and so little is measured (see Measure).
+	Cache string
+	// LibraryPaths are folders in which to look for GPU libraries before the common places.
+	LibraryPaths []string
+	// Drivers are those in which GPUs are looked for where no device is named; nil: all that
+	// are registered.
+	Drivers []string
+	// Measure allows some seconds for the CPU's matmuls, optimizer steps and per-shape
+	// tables the first time; without it they are taken from the cache or assumed.
+	Measure bool
+	// Calibrate measures everything again, GPUs included.
+	Calibrate bool
+	// Disk is a folder for the disk tier; "" means none. MeasureDisk allows to write and
+	// read back 256 MiB there the first time.
+	Disk        string
+	MeasureDisk bool
+	// Report is told what is measured next; nil is fine.
+	Report func(what string)
+	// Machine, where it has devices, is the description to use: nothing is measured.
+	Machine machine.Machine
+	// System is where the facts of the computer are read, this computer if zero.
+	System System
+
+	sizes measureSizes // tests measure less
+}
+
+// Rig is this computer with the devices of a run, open and alike.
+type Rig struct {
+	Machine machine.Machine // its first devices are Devices, in the same order
+	Devices []device.Device
+	// Reason says why these devices were chosen where nobody named any: "no NVIDIA driver
+	// found". It is also among the machine's notes.
+	Reason string
+
+	names []string // of the devices, for Reopen
+	o     Options
+}
+
+// Open opens devices by names separated by commas, and describes the computer with them.
+// A name without a driver is an option of the devices before it: "cuda:0,cuda:1,tf32". ""
+// and "auto" mean the first GPU that opens, else the CPU; "all" means every GPU of the
+// first driver that has any, the largest first, else the CPU. The caller closes the rig.
+func Open(names string, o Options) (*Rig, error) {
+	if names != "" && strings.Contains(","+names+",", ",,") {
+		return &Rig{}, fmt.Errorf("devices %q: a name is missing between commas", names)
+	}
+	return OpenList(splitNames(names), o)
+}
+
+// OpenList opens devices by their names, each with its options: "cpu:threads=2,link=1GB/s".
+// Without names it opens all GPUs, like Open with "all".
+func OpenList(names []string, o Options) (r *Rig, err error) {
+	r = &Rig{o: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	switch {
+	case len(names) == 0 || slices.Equal(names, []string{"all"}):
+		err = r.openFirst(true)
+	case slices.Equal(names, []string{"auto"}):
+		err = r.openFirst(false)
+	default:
+		err = r.openNamed(names)
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.Machine, err = Describe(r.Devices, o); err != nil {
+		return r, err
+	}
+	if r.Reason != "" && len(o.Machine.Devices) == 0 {
+		r.Machine.Note("device: %s (%s)", deviceTitle(r.Machine.Devices[0]), r.Reason)
+	}
+	return r, nil
+}
+
+// deviceTitle is how notes name a device: "CPU", or "cuda:0".
+func deviceTitle(d machine.Device) string {
+	if d.Kind == machine.CPU {
+		return "CPU"
+	}
+	return d.Name
+}
+
+// splitNames splits what --device says. What names no driver belongs to the names before.
+func splitNames(text string) (names []string) {
+	switch text {
+	case "", "auto":
+		return []string{"auto"}
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		if driver, _, _ := strings.Cut(name, ":"); len(names) == 0 || isDriver(driver) {
+			names = append(names, name)
+			continue
+		}
+		for i := range names {
+			names[i] = withOption(names[i], name)
+		}
+	}
+	return names
+}
+
+func isDriver(name string) bool {
+	return name == hostCPU || slices.Contains(device.Drivers(), name)
+}
+
+// withOption adds an option to the configuration of a device's name.
+func withOption(name, option string) string {
+	if !strings.Contains(name, ":") {
+		name += ":"
+	}
+	return name + "," + option
+}
+
+// The driver of the CPU, and what machines call the CPU of this computer.
+const (
+	cpuDriver = "cpu"
+	hostCPU   = "cpu0"
+)
+
+// openNamed opens devices that have names; they must be of one driver.
+func (r *Rig) openNamed(names []string) error {
+	first, _, _ := strings.Cut(names[0], ":")
+	for _, name := range names {
+		if name == hostCPU {
+			name = cpuDriver
+		}
+		if driver, _, _ := strings.Cut(name, ":"); driver != first && names[0] != hostCPU {
+			return fmt.Errorf("devices %s: a run is on devices of one kind, either CPUs or GPUs", strings.Join(names, ", "))
+		}
+		if err := r.add(name); err != nil {
+			return fmt.Errorf("device %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openFirst opens the first GPU, or all GPUs of the first driver that has any, and the CPU
+// where there is none. A GPU that exists but does not work is an error: computing on the
+// CPU instead would hide it.
+func (r *Rig) openFirst(all bool) error {
+	var reasons []string
+	drivers := r.o.Drivers
+	if drivers == nil {
+		drivers = device.Drivers()
+	}
+	for _, driver := range drivers {
+		if driver == cpuDriver {
+			continue
+		}
+		absent, err := r.openNumbered(driver, all)
+		if err != nil {
+			return fmt.Errorf("device %s: %w; name the device cpu to run without it", driver, err)
+		}
+		if len(r.Devices) > 0 {
+			r.Reason = "the first GPU"
+			if all && len(r.Devices) > 1 {
+				r.Reason = fmt.Sprintf("all %d GPUs", len(r.Devices))
+				slices.SortStableFunc(r.Devices, func(a, b device.Device) int { return int(b.Info().Limit>>20 - a.Info().Limit>>20) })
+			}
+			return nil
+		}
+		reasons = append(reasons, absent)
+	}
+	if r.Reason = strings.Join(reasons, ", "); len(reasons) == 0 {
+		r.Reason = "no GPU backend in this program"
+	}
+	return r.add(cpuDriver)
+}
+
+// openNumbered opens the devices of a driver, from number 0 until there are no more, or the
+// first alone. Devices whose memory is the host's do not count as GPUs.
+func (r *Rig) openNumbered(driver string, all bool) (absent string, err error) {
+	for n := 0; n == 0 || all; n++ {
+		err := r.add(fmt.Sprintf("%s:%d", driver, n))
+		var none *device.AbsentError
+		if errors.As(err, &none) {
+			return none.Reason, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if last := r.Devices[len(r.Devices)-1]; last.Info().OnHost {
+			r.Devices, r.names = r.Devices[:len(r.Devices)-1], r.names[:len(r.names)-1]
+			return driver + " is not a GPU", last.Close()
+		}
+	}
+	return "", nil
+}
+
+// add opens a device with what the options say of the computer.
+func (r *Rig) add(name string) error {
+	host, err := r.o.System.Usable()
+	if err != nil {
+		return err
+	}
+	opened, err := device.Open(name, device.Options{Cache: r.o.kernelCache(), LibraryPaths: r.o.LibraryPaths, HostMemory: int64(host)})
+	if err == nil {
+		r.Devices, r.names = append(r.Devices, opened), append(r.names, name)
+	}
+	return err
+}
+
+// Reopen opens the devices again after Close, without describing the computer again.
+func (r *Rig) Reopen() error {
+	names := r.names
+	r.names = nil
+	return r.openNamed(names)
+}
+
+// Close closes the devices, the last first.
+func (r *Rig) Close() error {
+	var errs []error
+	for _, d := range slices.Backward(r.Devices) {
+		errs = append(errs, d.Close())
+	}
+	r.Devices = nil
+	return errors.Join(errs...)
+}
+
+// Allocated is the most memory that was ever allocated on all devices together, in bytes.
+func (r *Rig) Allocated() (sum int64) {
+	for _, d := range r.Devices {
+		if m, counts := d.(device.Meter); counts {
+			_, peak := m.Allocated()
+			sum += peak
+		}
+	}
+	return sum
+}
+
+// Footprint predicts how many bytes the GPUs' drivers will count as used, when so many more
+// are allocated on each device and so many page-locked on the host. The kernels that will
+// run must have been asked for. It is 0 where no driver counts.
+func (r *Rig) Footprint(onDevice []int64, pinned int64) (sum int64) {
+	for _, g := range r.gpus() {
+		var bytes int64
+		for _, i := range g.shares {
+			if i < len(onDevice) {
+				bytes += onDevice[i]
+			}
+		}
+		sum += g.memory.Footprint(bytes, pinned)
+	}
+	return sum
+}
+
+// DriverUsed is how many bytes of the GPUs are in use, by this program and others, as their
+// drivers count. It is 0 where no driver counts.
+func (r *Rig) DriverUsed() (sum int64, err error) {
+	for _, g := range r.gpus() {
+		free, total, err := g.memory.Memory()
+		if err != nil {
+			return 0, err
+		}
+		sum += total - free
+	}
+	return sum, nil
+}
+
+// gpu is a GPU whose driver counts its memory, with the indices of the devices that are
+// shares of it.
+type gpu struct {
+	memory device.DriverMemory
+	shares []int
+}
+
+// gpus lists the GPUs, each once where several devices are shares of it: those have the
+// same name.
+func (r *Rig) gpus() (list []gpu) {
+	byName := map[string]int{}
+	for i, d := range r.Devices {
+		m, counts := d.(device.DriverMemory)
+		if !counts {
+			continue
+		}
+		at, known := byName[d.Info().Name]
+		if !known {
+			at = len(list)
+			byName[d.Info().Name] = at
+			list = append(list, gpu{memory: m})
+		}
+		list[at].shares = append(list[at].shares, i)
+	}
+	return list
+}

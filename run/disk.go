@@ -1,0 +1,280 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/executor"
+	"spillway/internal/vfs"
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/store"
+	"spillway/store/journal"
+	"spillway/tensorfile"
+	"spillway/units"
+	"spillway/weights"
+)
+
+// Rates of a disk that nobody measured or described: those of a plain NVMe drive.
+const (
+	assumedRead  units.Rate = 2e9
+	assumedWrite units.Rate = 1e9
+)
+
+// generations of trained bytes on disk: that of the last commit, and the next one.
+const generations = 2
+
+// disk is the disk to plan for: the folder's, or for what is not here the machine's.
+func (o Options) disk() (d planner.Disk, err error) {
+	m := o.Machine.Disk
+	d = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
+	if d.Read == 0 || d.Write == 0 {
+		d.Read, d.Write = assumedRead, assumedWrite
+	}
+	switch {
+	case o.Disk != "":
+		if d.Budget, err = store.Capacity(o.Disk); err != nil {
+			return d, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
+		}
+	case len(o.On) > 0:
+		d.Budget = 0
+	}
+	if o.DiskBudget > 0 {
+		d.Budget = min(d.Budget, o.DiskBudget)
+	}
+	if o.Task.Trains() {
+		d.Budget, d.Copies = d.Budget/generations, generations
+	}
+	return d, nil
+}
+
+// compressedOnDisk is the options of a training run on disk that was killed after its
+// policy had compressed the states: they are in a folder of their own.
+func (o Options) compressedOnDisk() Options {
+	if o.Disk == "" || o.StatePolicy == (optim.Policy{}) || o.compressed || !o.Task.Trains() {
+		return o
+	}
+	if _, err := store.LastCommit(journal.CompressedDir(o.Disk)); err == nil {
+		return o.compressing()
+	}
+	return o
+}
+
+// compressing is the options once the policy has compressed the states.
+func (o Options) compressing() Options {
+	if o.compressed = true; o.Disk != "" {
+		o.Disk = journal.CompressedDir(o.Disk)
+	}
+	return o
+}
+
+// inPlaceBytes is what frozen weights that the model's files hold as the plan wants them
+// may take in addition to the disk's budget: they cost nothing there.
+func (m *Model) inPlaceBytes(o Options) (bytes int64) {
+	if m.Folder == nil || o.Disk == "" || o.Task == Train {
+		return 0
+	}
+	for _, t := range m.Folder.Tensors() {
+		if t.Type == o.Precision {
+			bytes += t.Bytes
+		}
+	}
+	return bytes
+}
+
+// checkDisk refuses a plan whose files do not fit in the folder. Those of a training run
+// have a tape too.
+func (r *Run) checkDisk() error {
+	o, p := r.Options, r.Plan
+	if o.Disk == "" || !hasDisk(p) {
+		return nil
+	}
+	free, err := store.Capacity(o.Disk)
+	if err != nil {
+		return err
+	}
+	if o.DiskBudget > 0 {
+		free = min(free, o.DiskBudget)
+	}
+	needed, err := store.FileBytes(diskBytes(p)-tapeBytes(p), r.regions(o.Task.Trains()))
+	if o.Task.Trains() && err == nil {
+		var tape int64
+		tape, err = store.FileBytes(tapeBytes(p), nil)
+		needed += tape
+	}
+	if err == nil && needed > free {
+		err = &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: free}
+	}
+	if err != nil {
+		return fmt.Errorf("planning %s: %w", p.Model, err)
+	}
+	return nil
+}
+
+// hasDisk says whether a plan stores bytes on disk, which is then its last device.
+func hasDisk(p *plan.Plan) bool { return p.Devices[len(p.Devices)-1].Name == plan.DiskName }
+
+// diskBytes is what a plan takes of the disk with its tape, one generation of it.
+func diskBytes(p *plan.Plan) int64 {
+	bytes := tapeBytes(p)
+	for _, a := range p.Arenas {
+		if a.Tier == plan.OnDisk {
+			bytes += a.Bytes
+		}
+	}
+	return bytes
+}
+
+// regions say of everything the plan has on disk how it is stored: what is trained is
+// journaled if wanted, what never changes stays in the model's files if it is there, and
+// anything else lives as long as the process.
+func (r *Run) regions(journaled bool) (list []store.Region) {
+	fixed := map[int]plan.Slab{} // by buffer: weights that never change
+	for _, s := range r.Plan.Slabs {
+		if !isTrained(r.Plan, s) {
+			fixed[s.Weight] = s
+		}
+	}
+	for id, b := range r.Plan.Buffers {
+		if r.Plan.TierOf(id) != plan.OnDisk {
+			continue
+		}
+		s, never := fixed[id]
+		switch {
+		case never:
+			list = append(list, r.fixedRegions(s, b.Offset)...)
+		case journaled && b.Class != plan.Gradient:
+			list = append(list, store.Region{Kind: store.Journaled, Offset: b.Offset, Bytes: b.Bytes})
+		default:
+			list = append(list, store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes})
+		}
+	}
+	return list
+}
+
+// isTrained says whether a slab is trained.
+func isTrained(p *plan.Plan, s plan.Slab) bool { return p.Optimizer != nil && s.Elements > 0 }
+
+func (r *Run) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
+	for _, p := range s.Params {
+		region := store.Region{Kind: store.Scratch, Bytes: p.Type.Bytes()}
+		if t, ok := r.inPlace(p); ok {
+			region = store.RegionOf(t, 0)
+		}
+		region.Offset = offset + p.Offset
+		list = append(list, region)
+	}
+	return list
+}
+
+// inPlace finds the bytes of a param in the model's own files, if they are there just as
+// the plan wants them.
+func (r *Run) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
+	if r.Model.Folder == nil {
+		return t, false
+	}
+	for _, name := range r.Model.Info.FileNames(p.Name) {
+		if t, ok = r.Model.Folder.Tensor(name); ok {
+			return t, t.InPlace && t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
+		}
+	}
+	return t, false
+}
+
+// load gives the params their values, but those that have them: trained ones that are
+// there already, and those read in place. After an error the run is released.
+func (r *Run) load(from weights.Values, hasTrained bool) error {
+	has := map[string]bool{}
+	for _, s := range r.Plan.Slabs {
+		fixed, onDisk := !isTrained(r.Plan, s), r.Plan.TierOf(s.Weight) == plan.OnDisk
+		for _, p := range s.Params {
+			_, placed := r.inPlace(p)
+			has[p.Name] = hasTrained && !fixed || fixed && onDisk && placed
+		}
+	}
+	if err := weights.LoadSome(r.executor, from, func(p plan.SlabParam) bool { return !has[p.Name] }); err != nil {
+		return errors.Join(err, r.release())
+	}
+	return nil
+}
+
+// tapeBytes is the size of the tape: for all that is trained and not stored on disk.
+func tapeBytes(p *plan.Plan) (bytes int64) {
+	offDisk := func(home int) bool { return home >= 0 && p.TierOf(home) != plan.OnDisk }
+	for _, s := range p.Slabs {
+		if !isTrained(p, s) {
+			continue
+		}
+		weight, master, states := s.Weight, s.Pieces[0].Master, s.Pieces[0].State
+		for _, q := range s.Params {
+			if offDisk(weight) {
+				bytes += q.Type.Bytes()
+			}
+			if offDisk(master) {
+				bytes += dtype.F32.Bytes(q.Type.Shape.Elements())
+			}
+			for _, state := range q.States {
+				if offDisk(states) {
+					bytes += state.Bytes()
+				}
+			}
+		}
+	}
+	return journal.TapeBytes(bytes)
+}
+
+// journaledTensors are the tensors of an executor that a journal copies to its tape.
+type journaledTensors struct {
+	*executor.Executor
+	list []executor.Tensor
+}
+
+// tensorsOffDisk lists the trained tensors that are not stored on disk.
+func tensorsOffDisk(e *executor.Executor) (list []executor.Tensor) {
+	p, slab := e.Plan(), map[string]plan.Slab{}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			slab[q.Name] = s
+		}
+	}
+	for _, t := range append(e.Weights(), e.States()...) {
+		s := slab[t.Param.Name]
+		if isTrained(p, s) && p.TierOf(homeOf(t, s)) != plan.OnDisk {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// homeOf is a buffer that a tensor is stored in. All pieces of a slab are in one tier.
+func homeOf(t executor.Tensor, s plan.Slab) int {
+	switch t.State {
+	case "":
+		return s.Weight
+	case executor.Master:
+		return s.Pieces[0].Master
+	}
+	return s.Pieces[0].State
+}
+
+// Read implements journal.Tensors.
+func (t journaledTensors) Read(use func(chunk []byte) error) error {
+	for _, tensor := range t.list {
+		if err := t.Executor.Read(tensor, func(_ int64, chunk []byte) error { return use(chunk) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write implements journal.Tensors.
+func (t journaledTensors) Write(fill func(chunk []byte) error) error {
+	for _, tensor := range t.list {
+		if err := t.Executor.Write(tensor, func(_ int64, chunk []byte) error { return fill(chunk) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spillway/arch"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/hf"
+	"spillway/lora"
+	"spillway/nn"
+	"spillway/quant"
+	"spillway/quant/stored"
+	"spillway/spec"
+	"spillway/weights"
+)
+
+// Model is a network and the source of its weights.
+type Model struct {
+	Name   string
+	Info   arch.Info
+	Folder *hf.Folder // that has the weights; nil where they are random
+	Seed   uint64     // of random initial weights
+
+	config []byte                   // config.json
+	build  func() (nn.Model, error) // makes a new network each time, since adapters change it
+	values weights.Values           // of all params, instead of the folder's or random ones; nil for none
+}
+
+// Open opens a model folder, a config.json, or a preset by its name. The last two start
+// from random weights. The caller closes the model.
+func Open(name string) (*Model, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return openFolder(name)
+	case err == nil:
+		return openConfig(name)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("opening model %s: %w", name, err)
+	}
+	config, err := arch.Preset(name)
+	if err != nil {
+		return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
+	}
+	return fromConfig(name, config)
+}
+
+func openConfig(path string) (*Model, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromConfig(strings.TrimSuffix(filepath.Base(path), ".json"), raw)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func openFolder(dir string) (*Model, error) {
+	folder, err := hf.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	config, err := folder.Config.Encode()
+	if err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	m, err := fromConfig(filepath.Base(filepath.Clean(dir)), config)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), folder.Close())
+	}
+	m.Folder = folder
+	return m, nil
+}
+
+func fromConfig(name string, config []byte) (*Model, error) {
+	_, info, err := arch.FromConfig(config)
+	return &Model{Name: name, Info: info, config: config, build: func() (nn.Model, error) {
+		m, _, err := arch.FromConfig(config)
+		return m, err
+	}}, err
+}
+
+// custom is the model_type of models that are Go code.
+const custom = "custom"
+
+// Define makes a model of one's own Go structs. Build is called for every plan, since
+// adapters change what they are attached to. The weights are random.
+func Define(name string, build func() (nn.Model, error)) *Model {
+	return &Model{Name: name, Info: arch.Info{Type: custom}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
+}
+
+// Close closes the folder.
+func (m *Model) Close() error {
+	if m.Folder == nil {
+		return nil
+	}
+	return m.Folder.Close()
+}
+
+// WithValues is the same model with its weights from v. In place: the weights of its
+// folder are the same, and may be read where they are.
+func (m *Model) WithValues(v weights.Values, inPlace bool) *Model {
+	own := *m
+	if own.values = v; !inPlace {
+		own.Folder = nil
+	}
+	return &own
+}
+
+// WithNetwork is the same model of a network that is built already.
+func (m *Model) WithNetwork(net nn.Model) *Model {
+	own := *m
+	own.build = func() (nn.Model, error) { return net, nil }
+	return &own
+}
+
+// Build makes the network.
+func (m *Model) Build() (nn.Model, error) { return m.build() }
+
+// Trace traces the model for a task and some sizes of a micro-batch, as options say.
+func (m *Model) Trace(o Options, microBatchSize, seq int64) (*spec.Model, error) {
+	net, err := m.network(o)
+	if err != nil {
+		return nil, err
+	}
+	return m.trace(net, o, microBatchSize, seq)
+}
+
+func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec.Model, error) {
+	task, err := o.Task.graph()
+	if err != nil {
+		return nil, err
+	}
+	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+}
+
+// network builds the model, with adapters where the task wants them and with the
+// exceptions of the options.
+func (m *Model) network(o Options) (nn.Model, error) {
+	net, err := m.build()
+	if err == nil && o.adapts() {
+		_, err = lora.Attach(net, o.Adapters)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return net, o.except(net)
+}
+
+// quantizedType is the format of QLoRA's frozen weights where none is given: the
+// folder's own, or NF4.
+func (m *Model) quantizedType() dtype.Type {
+	if m.Folder != nil {
+		list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
+		for _, w := range list {
+			if w.Type.Block() {
+				return w.Type
+			}
+		}
+	}
+	return quant.NF4
+}
+
+// Values is where the params of a traced model come from: the folder, and random ones
+// for those that are new to it, as adapters are.
+func (m *Model) Values(params []spec.Param, isNew func(param string) bool) (weights.Values, error) {
+	if m.values != nil {
+		return m.values, nil
+	}
+	from, err := m.ownValues(params, isNew)
+	if err != nil {
+		return nil, err
+	}
+	magnitudes := map[string]bool{}
+	for _, p := range params {
+		magnitudes[p.Name] = weights.IsMagnitude(p)
+	}
+	return weights.Join(func(param string) bool { return magnitudes[param] }, weights.Magnitudes(params, from), from), nil
+}
+
+// ownValues is Values for all params but magnitudes, which follow from the others.
+func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (weights.Values, error) {
+	random, err := weights.Random(params, m.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if m.Folder == nil {
+		return m.untrained(params, random)
+	}
+	if err := m.Folder.NeedWeights(); err != nil {
+		return nil, fmt.Errorf("%w; or open its %s to start from random weights", err, hf.ConfigName)
+	}
+	if err := stored.Check(m.Folder.Config); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
+	}
+	missing := func(param string) bool {
+		return isNew(param) && !slices.ContainsFunc(m.Info.FileNames(param), func(name string) bool {
+			_, held := m.Folder.Tensor(name)
+			return held
+		})
+	}
+	held, err := weights.FromSource(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
+	}
+	return weights.Join(missing, random, held), nil
+}
+
+// untrained is the weights of a model without a folder. Quantized ones are never
+// trained, so noise that is quickly made will do for them.
+func (m *Model) untrained(params []spec.Param, random weights.Values) (weights.Values, error) {
+	quantized := map[string]bool{}
+	var list []spec.Param
+	for _, p := range params {
+		if quantized[p.Name] = p.Type.DType.Block(); quantized[p.Name] {
+			list = append(list, p)
+		}
+	}
+	noise, err := weights.Noise(list, m.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return weights.Join(func(param string) bool { return quantized[param] }, noise, random), nil
+}
+
+// Files is what a folder of the model has next to its weights, which are to be of the
+// given type.
+func (m *Model) Files(t dtype.Type) (hf.Model, error) {
+	config, err := hf.ParseConfig(m.config)
+	if err != nil {
+		return hf.Model{}, err
+	}
+	config.Type = t
+	files := hf.Model{Config: config}
+	if m.Folder != nil {
+		files.Generation, files.Files = m.Folder.Generation, m.Folder.TokenizerPaths()
+	}
+	return files, nil
+}

@@ -1,0 +1,223 @@
+package run
+
+import (
+	"fmt"
+	"math"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/placement"
+	"spillway/planner"
+	"spillway/rig"
+	"spillway/units"
+)
+
+// Task is what a model is to be used for.
+type Task string
+
+// The tasks.
+const (
+	Infer Task = "infer" // logits
+	Eval  Task = "eval"  // the loss, without dropout
+	Train Task = "train" // all weights
+	LoRA  Task = "lora"  // adapters next to frozen weights
+	QLoRA Task = "qlora" // the same, with the frozen weights in 4 bits
+)
+
+// Tasks lists them.
+var Tasks = []Task{Infer, Eval, Train, LoRA, QLoRA}
+
+// graph is the task a model is traced for.
+func (t Task) graph() (graph.Task, error) {
+	switch t {
+	case Infer:
+		return graph.Infer, nil
+	case Eval:
+		return graph.Eval, nil
+	case Train, LoRA, QLoRA:
+		return graph.Train, nil
+	}
+	return "", fmt.Errorf("there is no task %q; there are %v", t, Tasks)
+}
+
+// Trains says whether weights change.
+func (t Task) Trains() bool { return t != Infer && t != Eval }
+
+// Options are all settings of a run: what is to be done, on what, and what its plan must
+// satisfy. Every entrance takes them, so a new setting is a field here, or in
+// planner.Constraints or planner.Bounds, and nowhere else.
+type Options struct {
+	Task Task
+	// BatchSize is how many sequences an optimizer step works on, MicroBatchSize how many
+	// pass through the model at once, MicroBatches how many such passes there are. One
+	// follows from the other two. With BatchSize alone the planner chooses MicroBatches: as
+	// few as fit and are fast. With none of them, all are 1.
+	BatchSize, MicroBatchSize int64
+	MicroBatches              int
+	Seq                       int64 // positions per sequence; 0 is the model's context, at most 2048
+	// Packed: sequences hold several documents, told apart by the batch tensor "segments".
+	Packed bool
+
+	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
+	// the loss. 0 is F32.
+	Precision dtype.Type
+	// Pure trains weights in BF16 without master weights: updates are rounded up or down
+	// at random, by how near each is.
+	Pure bool
+	// Exceptions are modules that compute in another type, or are not quantized.
+	Exceptions []Exception
+
+	Optimizer   optim.Config  // of tasks that train; the zero value is AdamW with PyTorch's defaults
+	StatePolicy optim.Policy  // when optimizer states are compressed; the zero value never does
+	NoDecay     optim.NoDecay // params without weight decay
+	// Clip is the greatest global norm of the gradients; 0 clips nothing. Infinity clips
+	// nothing either, and has the norm computed and reported.
+	Clip float64
+	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all linear layers. Infer
+	// and Eval have adapters where a rank is given.
+	Adapters lora.Options
+	// Adapter is values to begin from instead of random ones; where Adapters has no rank,
+	// its options count too. It must stay open while the run starts.
+	Adapter *lora.Adapter
+
+	Machine machine.Machine
+	Device  string // of the machine; "" is its first
+	// On are the open devices to run on, all alike; none plans for what is not here.
+	On []device.Device
+	// System says how much host memory is left when a run starts; the zero value asks
+	// this computer.
+	System rig.System
+	// MaxMemory is the most to take of each device, such as "10GiB", or of devices by
+	// number and of the host: "0=10GiB,1=20GiB,cpu=100GiB". "" is all that is usable.
+	MaxMemory string
+	// Budget is the most to take of each device, in bytes; 0 is all that is usable.
+	Budget int64
+	// ReservedMemory is left free on each device.
+	ReservedMemory units.Bytes
+	// Disk is a folder for bytes that fit neither device nor host; "" is none. A training
+	// run commits every iteration there, and goes on from it after it was killed.
+	Disk string
+	// DiskBudget is the most to take of the disk, in bytes; 0 is all that is free. What is
+	// trained counts twice.
+	DiskBudget int64
+
+	// Strategy is the name of one of package strategy, to be taken whatever is faster; "" leaves the
+	// choice to the planner. One that is not possible is an error.
+	Strategy string
+	// Constraints leave the planner no choice about some things, Bounds narrow its search.
+	Constraints planner.Constraints
+	Bounds      planner.Bounds
+	// PreferDataParallel takes ZeRO-2 where it fits, whatever is faster.
+	PreferDataParallel bool
+	// DataParallelThreshold above 0 considers ZeRO-1 and ZeRO-2, which have all weights
+	// on each device, only for weights that take less than this share of a device.
+	DataParallelThreshold float64
+	// DeviceMap says where blocks are stored; nil leaves that to the planner.
+	DeviceMap *placement.Map
+	// Choose makes every choice by itself, without a search.
+	Choose func(slabs, blocks int) planner.Choice
+
+	compressed bool              // the state policy has compressed the states
+	left       *placement.Memory // what another run leaves; nil is everything
+	scratch    bool              // Disk is a folder of the run's own, removed at its end
+}
+
+// usualSeq is how many positions a sequence has where nobody says.
+const usualSeq = 2048
+
+// withDefaults fills in what was left out.
+func (o Options) withDefaults(m *Model) (Options, error) {
+	if o.Seq == 0 {
+		o.Seq = usualSeq
+		if m.Info.Context > 0 {
+			o.Seq = min(m.Info.Context, usualSeq)
+		}
+	}
+	if o.Precision == dtype.Invalid {
+		o.Precision = dtype.F32
+	}
+	if o.Optimizer.Name == "" {
+		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are valid
+	}
+	if o.Adapters.Rank == 0 && o.Adapter != nil {
+		base := o.Adapters.Base
+		o.Adapters = o.Adapter.Options
+		o.Adapters.Base = base
+	}
+	if o.Adapters.Rank == 0 && o.adapts() {
+		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
+	}
+	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
+		o.Adapters.Base = m.quantizedType()
+	}
+	o.compressed = o.compressed || o.StatePolicy.Begin().Active
+	if o.Device == "" && len(o.Machine.Devices) > 0 {
+		o.Device = o.Machine.Devices[0].Name
+	}
+	if err := o.Check(); err != nil {
+		return o, err
+	}
+	return o.withSizes()
+}
+
+// Check refuses settings that contradict each other, whatever the model.
+func (o Options) Check() error {
+	switch {
+	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.Seq < 0 || o.ReservedMemory < 0:
+		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d positions, %v of reserved memory: none can be negative",
+			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
+	case !(o.Clip >= 0):
+		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Pure && o.Precision != dtype.BF16:
+		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
+	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
+		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", o.DataParallelThreshold)
+	}
+	return o.checkStrategy()
+}
+
+// withSizes completes the sizes of a batch. MicroBatches stays 0 where the planner is to
+// choose it.
+func (o Options) withSizes() (Options, error) {
+	switch {
+	case o.BatchSize == 0:
+		o.MicroBatchSize, o.MicroBatches = max(o.MicroBatchSize, 1), max(o.MicroBatches, 1)
+		o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
+	case o.MicroBatches > 0:
+		if o.BatchSize%int64(o.MicroBatches) != 0 {
+			return o, fmt.Errorf("a batch of %d sequences cannot be cut into %d micro-batches of one size; give a batch size that %d divides", o.BatchSize, o.MicroBatches, o.MicroBatches)
+		}
+		o.MicroBatchSize = o.BatchSize / int64(o.MicroBatches)
+	case o.MicroBatchSize > 0:
+		if o.BatchSize%o.MicroBatchSize != 0 {
+			return o, fmt.Errorf("a batch of %d sequences cannot be cut into micro-batches of %d; give a batch size that %d divides", o.BatchSize, o.MicroBatchSize, o.MicroBatchSize)
+		}
+		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
+	}
+	return o, nil
+}
+
+// MaxNorm is the norm that gradients are clipped to, 0 for none.
+func (o Options) MaxNorm() float64 {
+	if math.IsInf(o.Clip, 1) {
+		return 0
+	}
+	return o.Clip
+}
+
+// adapts says whether the model has adapters.
+func (o Options) adapts() bool {
+	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
+}
+
+// optimizer is the one the plan is for: its states may be compressed.
+func (o Options) optimizer() optim.Config {
+	if o.compressed {
+		return o.StatePolicy.Compressed(o.Optimizer)
+	}
+	return o.Optimizer
+}

@@ -1,0 +1,374 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/optim"
+	"spillway/placement"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/quant"
+	"spillway/spec"
+	"spillway/store"
+	"spillway/store/journal"
+	"spillway/units"
+)
+
+// Plan makes the run with the fastest plan that fits. Where none does, the error is a
+// *planner.FitError with changes that do fit. A run that was killed and whose disk has
+// its iterations gets the plan it had.
+func (m *Model) Plan(o Options) (*Run, error) {
+	q, err := m.ask(o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := q.journaled()
+	if err != nil || r != nil {
+		return r, err
+	}
+	if q.notices, err = q.place(); err != nil {
+		return nil, err
+	}
+	r, err = q.search()
+	if err == nil {
+		err = r.checkDisk()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// UsePlan makes a run of a plan that was made before, without a search. The sizes of its
+// batches count. It is checked against the model, the optimizer and the memory there is.
+func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
+	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches = 0, p.MicroBatchSize, p.Seq, p.MicroBatches
+	q, err := m.ask(o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := q.use(p)
+	if err == nil {
+		err = r.checkDisk()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// question is what the planner is asked for some options, with everything it needs to
+// know computed once.
+type question struct {
+	planner.Request
+	model   *Model
+	options Options
+	memory  placement.Memory // of each device and of the host, within the limits
+	notices []string
+}
+
+// ask completes options to what the planner needs.
+func (m *Model) ask(o Options) (*question, error) {
+	o, err := o.withDefaults(m)
+	if err != nil {
+		return nil, err
+	}
+	o = o.compressedOnDisk()
+	if _, err := o.Task.graph(); err != nil {
+		return nil, err
+	}
+	net, err := m.network(o)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{model: m, options: o}
+	q.MicroBatchSize, q.Seq = o.MicroBatchSize, o.Seq
+	q.Trace = func(microBatchSize, seq int64) (*spec.Model, error) { return m.trace(net, o, microBatchSize, seq) }
+	if q.Site, q.memory, err = o.site(); err != nil {
+		return nil, err
+	}
+	q.Site.Disk.Budget += m.inPlaceBytes(o)
+	if q.Goal, err = o.goal(); err != nil {
+		return nil, err
+	}
+	return q, q.boundDataParallel()
+}
+
+// run is the answer: a run with a plan.
+func (q *question) run(p *plan.Plan, s *spec.Model) *Run {
+	o := q.options
+	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
+	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
+	return &Run{Model: q.model, Options: o, Plan: p, Spec: s, Notices: q.notices, site: q.Site}
+}
+
+// use makes a run of a given plan.
+func (q *question) use(p *plan.Plan) (*Run, error) {
+	s, err := q.Trace(max(q.MicroBatchSize, 1), q.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
+		return nil, err
+	}
+	return q.run(p, s), nil
+}
+
+// site is the hardware to plan for, and how much memory of it may be taken.
+func (o Options) site() (planner.Site, placement.Memory, error) {
+	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
+	if err != nil {
+		return site, placement.Memory{}, err
+	}
+	for _, dev := range o.On {
+		info := dev.Info()
+		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
+		if info.Limit > 0 {
+			site.Budget = min(site.Budget, info.Limit)
+		}
+	}
+	if o.onOneDevice() {
+		site.Devices = 1
+	}
+	if o.ReservedMemory > 0 {
+		if site.Budget <= int64(o.ReservedMemory) {
+			return site, placement.Memory{}, fmt.Errorf("%v are to be left free on each device, and one has %v; reserve less", o.ReservedMemory, units.Bytes(site.Budget))
+		}
+		site.Budget -= int64(o.ReservedMemory)
+	}
+	if o.Budget > 0 {
+		site.Budget = min(site.Budget, o.Budget)
+	}
+	if site.Disk, err = o.disk(); err != nil {
+		return site, placement.Memory{}, err
+	}
+	return o.limit(site)
+}
+
+// limit applies MaxMemory, or what another run leaves, to a site.
+func (o Options) limit(site planner.Site) (planner.Site, placement.Memory, error) {
+	limit := o.left
+	if limit == nil && o.MaxMemory != "" {
+		given, err := placement.ParseMemory(o.MaxMemory, memoryOf(site))
+		if err != nil {
+			return site, given, &SettingError{"MaxMemory", err}
+		}
+		limit = &given
+	}
+	if limit == nil {
+		return site, memoryOf(site), nil
+	}
+	if limit.Host > 0 {
+		site.HostBudget = min(site.HostBudget, limit.Host)
+	}
+	named := slices.Sorted(maps.Keys(limit.Devices))
+	if n := len(named); n > 0 && named[n-1] >= max(site.Devices, 1) {
+		return site, *limit, fmt.Errorf("max memory: device %d; there are %d devices, counted from 0", named[n-1], max(site.Devices, 1))
+	}
+	site.Budgets = make([]int64, max(site.Devices, 1))
+	for d, n := range limit.Devices {
+		site.Budgets[d] = max(n, 1) // 0 would be no limit
+	}
+	if o.DeviceMap != nil || len(named) == 0 {
+		return site, *limit, nil
+	}
+	// Without a map, devices that are not named are not used.
+	if named[len(named)-1] != len(named)-1 {
+		return site, *limit, fmt.Errorf("max memory: it names the devices %v; name them from 0 on, or say with a device map which to use", named)
+	}
+	site.Devices = len(named)
+	return site, *limit, nil
+}
+
+// SettingError says that the text of a setting cannot be read.
+type SettingError struct {
+	Setting string // name of the field
+	Err     error
+}
+
+func (e *SettingError) Error() string { return e.Err.Error() }
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// memoryOf is what a site has.
+func memoryOf(site planner.Site) placement.Memory {
+	m := placement.Memory{Devices: map[int]int64{}, Host: site.HostBudget}
+	for d := range max(site.Devices, 1) {
+		m.Devices[d] = site.Budget
+		if d < len(site.Budgets) && site.Budgets[d] > 0 {
+			m.Devices[d] = min(site.Budget, site.Budgets[d])
+		}
+	}
+	return m
+}
+
+// goal is what the planner is to achieve.
+func (o Options) goal() (planner.Goal, error) {
+	g := planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.constraints(), Bounds: o.Bounds}
+	if !o.Task.Trains() {
+		return g, nil
+	}
+	var err error
+	if g.Optimizer, err = o.plannedOptimizer(); err != nil {
+		return g, err
+	}
+	if g.Decay, err = o.NoDecay.Decays(); err != nil {
+		return g, err
+	}
+	if o.compressed && g.Constraints.State == "" {
+		g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
+	}
+	g.Master = o.Precision != dtype.F32 && !o.Pure
+	return g, nil
+}
+
+// plannedOptimizer is what the planner must know of the optimizer.
+func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
+	c := o.optimizer()
+	kind, err := c.Kind()
+	if err != nil {
+		return nil, err
+	}
+	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	if known.States, err = statesOf(c); err != nil {
+		return nil, err
+	}
+	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
+		coded.Storage, coded.Codecs = quant.Dyn8, ""
+		known.States8Bit, err = statesOf(coded)
+	}
+	return known, err
+}
+
+// statesOf gives the states that an optimizer has of a param.
+func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
+	states, err := c.StatesFor()
+	if err != nil {
+		return nil, err
+	}
+	return func(p spec.Param) []op.State { return states(p.Name, p.Type.Shape) }, nil
+}
+
+// place adds to the request where the device map puts the blocks, and gives notices of
+// what in the map means nothing.
+func (q *question) place() (notices []string, err error) {
+	o := q.options
+	if o.DeviceMap == nil {
+		return nil, nil
+	}
+	if o.Choose != nil || len(o.Constraints.Places) > 0 {
+		return nil, fmt.Errorf("a device map and another choice of places; keep one")
+	}
+	if q.Goal.MicroBatches == 0 {
+		q.cut(1) // where blocks go depends on the micro-batch
+	}
+	m, err := q.Trace(q.MicroBatchSize, q.Seq)
+	if err != nil {
+		return nil, err
+	}
+	memory, blocks := q.memory, placement.Blocks(m)
+	for {
+		if q.Goal.Constraints.Places, notices, err = o.DeviceMap.Places(blocks, memory); err != nil || o.DeviceMap.Word == "" {
+			return notices, err
+		}
+		lacks, err := q.Shortfall()
+		if err != nil || lacks == nil || lacks.Tier != plan.OnDevice || !lower(memory.Devices, lacks.Needed-lacks.Budget) {
+			return notices, err // the search reports what is wrong, if anything
+		}
+		memory.Given = true
+	}
+}
+
+// lower lowers the limits for weights by what a plan lacks for everything else. It
+// says whether anything was left to lower.
+func lower(limits map[int]int64, by int64) (some bool) {
+	for d, n := range limits {
+		some = some || n > 0
+		limits[d] = max(n-by, 0)
+	}
+	return some
+}
+
+// journaled makes a run of the plan that the iterations on disk are laid out for; nil
+// for none. A plan for what is free now might store things elsewhere, and the iterations
+// would be lost.
+func (q *question) journaled() (*Run, error) {
+	o := q.options
+	if o.Disk == "" || !o.Task.Trains() {
+		return nil, nil
+	}
+	iteration, err := store.LastCommit(o.Disk)
+	if errors.Is(err, store.ErrNoCommit) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p *plan.Plan
+	raw, err := journal.ReadPlan(o.Disk)
+	if err == nil {
+		p, err = plan.Read(bytes.NewReader(raw))
+	}
+	var r *Run
+	if err == nil {
+		r, err = q.use(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s holds iteration %d of a training run: %w; or use another folder", o.Disk, iteration, err)
+	}
+	return r, nil
+}
+
+// sameGoal compares a plan with what is asked for now.
+func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
+	const hint = "use the settings that the plan was made with"
+	if p.Model != s.Name {
+		return fmt.Errorf("it is a plan for %s, the model is %s: %s", p.Model, s.Name, hint)
+	}
+	if p.Task != string(s.Config.Task) || p.MicroBatchSize != s.Config.MicroBatchSize || p.Seq != s.Config.Seq || p.MicroBatches != max(g.MicroBatches, 1) {
+		return fmt.Errorf("the plan is to %s, %d micro-batches of %d × %d, now it is to %s, %d of %d × %d: %s", p.Task, p.MicroBatches, p.MicroBatchSize, p.Seq,
+			s.Config.Task, g.MicroBatches, s.Config.MicroBatchSize, s.Config.Seq, hint)
+	}
+	planned := map[string]plan.SlabParam{}
+	for _, slab := range p.Slabs {
+		for _, q := range slab.Params {
+			planned[q.Name] = q
+		}
+	}
+	for _, q := range s.Params {
+		was, ok := planned[q.Name]
+		decays := !q.Frozen && g.Decay != nil && g.Decay(q.Name)
+		if !ok || !was.Type.Equal(q.Type) || was.Frozen() != q.Frozen || was.Decay != decays {
+			return fmt.Errorf("the plan has param %s in another type, or trains it otherwise: %s", q.Name, hint)
+		}
+	}
+	if len(planned) != len(s.Params) {
+		return fmt.Errorf("the plan has %d params, the model %d: %s", len(planned), len(s.Params), hint)
+	}
+	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip) {
+		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
+	}
+	return nil
+}
+
+// fits compares what a plan takes with what there is now.
+func fits(p *plan.Plan, site planner.Site) error {
+	var host int64
+	for _, a := range p.Arenas {
+		if a.Tier == plan.OnDevice && a.Bytes > site.Budget {
+			return fmt.Errorf("the plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(site.Budget))
+		}
+		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && site.SharedMemory {
+			host += a.Bytes
+		}
+	}
+	if host > site.HostBudget {
+		return fmt.Errorf("the plan takes %v of host memory, %v are free: allow as much", units.Bytes(host), units.Bytes(site.HostBudget))
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spillway/planner"
+	"spillway/run"
+)
+
+// Run starts a run and trains it to its end, when it is closed.
+//
+// Checkpoints get the files of the run's model where c.Save has none. Where c.Evaluate
+// has no run, one is planned in the memory that training leaves; if nothing fits there, a
+// notice says so and nothing is evaluated.
+//
+// Where the devices or the host have less memory than the plan assumed, the run is planned
+// again for what there is, with a notice; r.Plan is then the new plan. RequestReplan has
+// it planned again while it trains.
+//
+// Where the plan stores bytes on disk, every completed iteration is durable there: a run
+// that was killed goes on from the last one. A run that ends with a checkpoint leaves
+// nothing in the folder.
+func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, err error) {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	r.Notice = c.Notice
+	if c.Save != nil {
+		r.Parking = c.Save.Dir.Path
+	}
+	if err := r.Resume(); err != nil {
+		return result, err
+	}
+	if c, err = c.withFolder(r); err != nil {
+		return result, err
+	}
+	c, evaluation, err := c.withEvaluation(r)
+	if evaluation != nil {
+		defer func() { err = errors.Join(err, evaluation.Close()) }()
+	}
+	if err != nil {
+		return result, err
+	}
+	t, err := New(r, feed, c)
+	if err != nil {
+		return result, err
+	}
+	if result, err = t.Run(ctx); err == nil && r.Journal() != nil && c.Save != nil {
+		err = r.Journal().Discard() // the checkpoint has it
+	}
+	return result, err
+}
+
+// withFolder gives checkpoints the model's own files, or the config of its adapters.
+func (c Config) withFolder(r *run.Run) (Config, error) {
+	if c.Save == nil || c.Save.Model.Config != nil || c.Save.Adapter != nil {
+		return c, nil
+	}
+	save := *c.Save
+	var err error
+	save.Model, save.Adapter, err = r.Folder()
+	c.Save = &save
+	return c, err
+}
+
+// withEvaluation gives an evaluation a run next to the training run, which the caller
+// closes.
+func (c Config) withEvaluation(r *run.Run) (Config, *run.Run, error) {
+	if c.Evaluate == nil || c.Evaluate.Run != nil {
+		return c, nil, nil
+	}
+	next, err := r.Evaluation()
+	var fit *planner.FitError
+	if errors.As(err, &fit) {
+		if c.Notice != nil {
+			c.Notice(fmt.Sprintf("nothing will be evaluated: next to the training run, %v", err))
+		}
+		c.Evaluate = nil
+		return c, nil, nil
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	v := *c.Evaluate
+	v.Run, c.Evaluate = next, &v
+	return c, next, next.StartEmpty()
+}
