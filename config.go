@@ -76,7 +76,9 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o := w.c.Options
 	o.Task, o.BatchSize, o.MicroBatchSize, o.Seq = task, s.Sequences, 0, s.Positions
 	o.Adapters = lora.Options{}
-	o.Machine, o.On = w.machine, w.devices
+	if w.rig != nil {
+		o.Machine, o.On = w.rig.Machine, w.rig.Devices
+	}
 	if o.Disk != "" {
 		o.Disk = filepath.Join(o.Disk, string(task))
 	}

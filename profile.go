@@ -50,5 +50,5 @@ func (w *Wrapped) MemoryStats() MemoryStats {
 			runs = append(runs, r)
 		}
 	}
-	return run.Memory(w.devices, w.latest, w.past, runs...)
+	return run.Memory(w.rig.Devices, w.latest, w.past, runs...)
 }

@@ -8,11 +8,11 @@ import (
 	"reflect"
 	"strings"
 
-	"spillway/device"
 	"spillway/executor"
+	"spillway/internal/vfs"
 	"spillway/lora"
-	"spillway/machine"
 	"spillway/nn"
+	"spillway/rig"
 	"spillway/run"
 	"spillway/run/batch"
 	"spillway/shape"
@@ -32,9 +32,7 @@ type Wrapped struct {
 	model *Model // of the one network that is wrapped
 	c     Config
 
-	machine machine.Machine
-	devices []device.Device
-	opened  []device.Device // of them, by Wrap
+	rig *rig.Rig
 
 	layouts map[Task]batch.Layout
 	params  []spec.Param
@@ -95,8 +93,13 @@ func (w *Wrapped) prepare() error {
 	if err := w.adopt(); err != nil {
 		return err
 	}
-	if err := w.open(); err != nil {
+	if err := w.openDevices(); err != nil {
 		return err
+	}
+	if w.c.Disk != "" {
+		if err := vfs.MkdirAll(vfs.OS, w.c.Disk); err != nil {
+			return fmt.Errorf("making the folder %s: %w", w.c.Disk, err)
+		}
 	}
 	s := batch.Size{Sequences: w.c.BatchSize, Positions: w.c.Seq}
 	if !w.layouts[w.c.Task].HasPositions() {
@@ -133,6 +136,24 @@ func (w *Wrapped) adopt() error {
 	}
 	w.values, err = w.model.Values(w.params, func(param string) bool { return isAdapter[param] })
 	return err
+}
+
+// openDevices opens those that are named, or all GPUs, or the CPU, and describes the
+// machine they are part of. Devices that are open already are not the rig's to close.
+func (w *Wrapped) openDevices() (err error) {
+	o := rig.Options{Machine: w.c.Machine, System: w.c.System}
+	if len(w.c.On) > 0 {
+		w.rig = &rig.Rig{Devices: w.c.On}
+		w.rig.Machine, err = rig.Describe(w.c.On, o)
+		return err
+	}
+	if w.rig, err = rig.OpenList(w.c.Devices, o); err != nil {
+		return err
+	}
+	if w.rig.Devices[0].Info().OnHost && w.rig.Reason != "" {
+		w.note(fmt.Sprintf("device: CPU (%s)", w.rig.Reason))
+	}
+	return nil
 }
 
 // layout finds what the model reads for a task, once.
@@ -264,7 +285,10 @@ func (w *Wrapped) Close() error {
 	}
 	w.view, w.training, w.latest = nil, nil, nil
 	w.broken = errors.New("it was closed")
-	return errors.Join(append(errs, w.closeDevices())...)
+	if w.rig != nil && len(w.c.On) == 0 {
+		errs = append(errs, w.rig.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // givenBatches is a feed of batches that are given one at a time.

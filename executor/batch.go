@@ -3,7 +3,6 @@ package executor
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"unsafe"
 
 	"spillway/dtype"
@@ -122,17 +121,6 @@ func (e *Executor) Loss() float64 {
 		}
 	}
 	return sum
-}
-
-// Norm of the gradients of the last iteration, the loss scale divided out; NaN when the
-// plan does not compute it. Where it is not finite nothing was updated.
-func (e *Executor) Norm() (float64, error) {
-	if e.main.args.clip == nil {
-		return math.NaN(), nil
-	}
-	var norm float32
-	err := e.memory.read(e.main.norm, func(b []byte) { norm = floats(b)[1] })
-	return float64(norm), err
 }
 
 // floats views bytes of an arena, which is aligned, as numbers.

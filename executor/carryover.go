@@ -36,10 +36,10 @@ func laneEnds(p *plan.Plan) []laneEnd {
 		if s.Verb == plan.Free {
 			continue
 		}
-		if e := &ends[s.LaneIndex()]; s.CarriesOver {
-			e.carriesOver = true
+		if end := &ends[s.LaneIndex()]; s.CarriesOver {
+			end.carriesOver = true
 		} else {
-			e.until = i
+			end.until = i
 		}
 	}
 	return ends
@@ -47,22 +47,22 @@ func laneEnds(p *plan.Plan) []laneEnd {
 
 // finish waits until an iteration has ended. A trace needs the times of all its
 // instructions, so it waits for what carries over too.
-func (e *Executor) finish(args IterationArgs) error {
-	if e.tracer.sink != nil {
-		return e.Sync()
+func (r *runner) finish(args IterationArgs) error {
+	if r.tracer.sink != nil {
+		return r.Sync()
 	}
 	var met error
-	for i, q := range e.memory.queues {
-		end := e.main.ends[i]
-		if err := e.main.await(q, end); err != nil {
+	for i, q := range r.memory.queues {
+		end := r.main.ends[i]
+		if err := r.main.await(q, end); err != nil {
 			met = errors.Join(met, err)
 		}
 		if end.carriesOver {
-			e.carried = carriedOver{true, args.Iteration}
+			r.carried = carriedOver{true, args.Iteration}
 		}
 	}
 	if met != nil {
-		return errors.Join(met, e.Sync())
+		return errors.Join(met, r.Sync())
 	}
 	return nil
 }
@@ -96,12 +96,12 @@ func (c carriedOver) text() string {
 }
 
 // awaitCarried waits for what the last iteration carries over.
-func (e *Executor) awaitCarried() error {
-	if !e.carried.running {
+func (r *runner) awaitCarried() error {
+	if !r.carried.running {
 		return nil
 	}
-	if err := e.Sync(); err != nil {
-		return fmt.Errorf("copies carried over from iteration %d: %w", e.carried.of, err)
+	if err := r.Sync(); err != nil {
+		return fmt.Errorf("copies carried over from iteration %d: %w", r.carried.of, err)
 	}
 	return nil
 }

@@ -23,37 +23,48 @@ type pending struct {
 
 // postpone remembers an iteration whose updates are not all made. Whoever looks at
 // gradients sees them at once.
-func (e *Executor) postpone(args IterationArgs) error {
-	if !e.main.deferred {
+func (r *runner) postpone(args IterationArgs) error {
+	if !r.main.deferred {
 		return nil
 	}
-	e.pending = pending{true, args}
-	if e.onGradient == nil {
+	r.pending = pending{true, args}
+	if r.onGradient == nil {
 		return nil
 	}
-	return e.Flush()
+	return r.Flush()
 }
 
 // Flush completes the last iteration: it waits for copies that carry over and makes
 // deferred updates. Reading and writing weights or states flushes by itself.
-func (e *Executor) Flush() error {
-	if err := e.awaitCarried(); err != nil || !e.pending.exists {
+func (r *runner) Flush() error {
+	if err := r.awaitCarried(); err != nil || !r.pending.exists {
 		return err
 	}
-	e.main.args.setDeferred(e.pending.args)
-	err := e.issueDeferred()
+	r.main.args.setDeferred(r.pending.args)
+	err := r.issueDeferred()
 	if err == nil {
-		err = e.Sync()
+		err = r.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("completing iteration %d: %w", e.pending.args.Iteration, err)
+		return fmt.Errorf("completing iteration %d: %w", r.pending.args.Iteration, err)
 	}
-	e.pending.exists = false
-	norm, err := e.Norm()
+	r.pending.exists = false
+	norm, err := r.Norm()
 	if err != nil {
 		return err
 	}
-	return e.setClip(0, float32(norm))
+	return r.setClip(0, float32(norm))
+}
+
+// Norm of the gradients of the last iteration, the loss scale divided out; NaN when the
+// plan does not compute it. Where it is not finite nothing was updated.
+func (r *runner) Norm() (float64, error) {
+	if r.main.args.clip == nil {
+		return math.NaN(), nil
+	}
+	var norm float32
+	err := r.memory.read(r.main.norm, func(b []byte) { norm = floats(b)[1] })
+	return float64(norm), err
 }
 
 func noop(device.Queue) error { return nil }
@@ -61,19 +72,19 @@ func noop(device.Queue) error { return nil }
 // issueDeferred gives the deferred instructions to their queues. All others only pass on
 // what they wait for: two deferred ones may touch the same bytes and be ordered by one
 // between them.
-func (e *Executor) issueDeferred() error {
-	for i := range e.main.instructions {
-		s, c := &e.main.plan.Instructions[i], e.main.instructions[i]
+func (r *runner) issueDeferred() error {
+	for i := range r.main.instructions {
+		s, c := &r.main.plan.Instructions[i], r.main.instructions[i]
 		if c.queue == nil {
 			continue
 		}
 		c.start, c.end = nil, nil
 		if !s.Deferred {
 			c.issue = noop
-		} else if err := e.showGradients(s); err != nil {
+		} else if err := r.showGradients(s); err != nil {
 			return err
 		}
-		if err := e.issue(e.main, s, &c); err != nil {
+		if err := r.issue(r.main, s, &c); err != nil {
 			return fmt.Errorf("issuing instruction %d (%s): %w", i, s.Verb, err)
 		}
 	}
@@ -81,15 +92,15 @@ func (e *Executor) issueDeferred() error {
 }
 
 // setClip writes the clip factor and the norm for all devices.
-func (e *Executor) setClip(factor, norm float32) error {
+func (r *runner) setClip(factor, norm float32) error {
 	seen := map[int]bool{}
-	for _, s := range e.Plan().Instructions {
+	for _, s := range r.memory.plan.Instructions {
 		bind, ok := s.Bound(plan.InClip, 0)
 		if !ok || seen[bind.Buffer] {
 			continue
 		}
 		seen[bind.Buffer] = true
-		err := e.memory.write(deviceBuffer{e.memory.buffer(bind.Buffer), s.Device}, func(b []byte) {
+		err := r.memory.write(deviceBuffer{r.memory.buffer(bind.Buffer), s.Device}, func(b []byte) {
 			binary.LittleEndian.PutUint32(b, math.Float32bits(factor))
 			binary.LittleEndian.PutUint32(b[4:], math.Float32bits(norm))
 		})

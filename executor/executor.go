@@ -14,10 +14,8 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"spillway/device"
 	"spillway/plan"
@@ -25,17 +23,8 @@ import (
 
 // Executor is a plan on its devices, ready to run.
 type Executor struct {
-	memory  *memory
-	main    *program
-	phases  map[string]*program
-	carried carriedOver
-	pending pending
-	tracer  tracer
-	// onGradient is called with complete gradients; see OnGradient.
-	onGradient func(Tensor) error
-	batch      batch
-	tally      *tally
-	with       []io.Closer
+	runner
+	batch batch
 }
 
 // New allocates what the plan needs and prepares its instructions. The plan must have
@@ -44,7 +33,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if err := runnable(p, devices); err != nil {
 		return nil, err
 	}
-	e = &Executor{tally: newTally(), phases: map[string]*program{}, batch: newBatch(p)}
+	e = &Executor{runner: runner{tally: newTally(), phases: map[string]*program{}}, batch: newBatch(p)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -88,24 +77,6 @@ func runnable(p *plan.Plan, devices []device.Device) error {
 	return nil
 }
 
-// RunPhase runs the instructions of a phase once. Updates of the last iteration are
-// completed first, so that the phase sees the weights after it.
-func (e *Executor) RunPhase(ctx context.Context, name string, args IterationArgs) error {
-	phase := e.phases[name]
-	if phase == nil {
-		return fmt.Errorf("the plan for %s has no phase %q", e.Plan().Model, name)
-	}
-	if err := e.Flush(); err != nil {
-		return err
-	}
-	phase.args.set(args, args)
-	err := e.start(ctx, phase)
-	if err = errors.Join(err, e.Sync()); err != nil {
-		return fmt.Errorf("phase %s: %w", name, err)
-	}
-	return nil
-}
-
 // Counters since the executor was made.
 func (e *Executor) Counters() Counters { return e.tally.Counters }
 
@@ -114,10 +85,6 @@ func (e *Executor) Plan() *plan.Plan { return e.memory.plan }
 
 // ArenaBytes is how many bytes of memory an arena of the plan really has.
 func (e *Executor) ArenaBytes(arena int) int64 { return e.memory.arenas[arena].Size() }
-
-// CloseWith lets Close also close what the executor alone uses, such as a device
-// opened for it, once its own memory is free.
-func (e *Executor) CloseWith(c io.Closer) { e.with = append(e.with, c) }
 
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
@@ -135,9 +102,5 @@ func (e *Executor) Close() error {
 		}
 		errs = append(errs, e.memory.close())
 	}
-	for _, c := range e.with {
-		errs = append(errs, c.Close())
-	}
-	e.with = nil
 	return errors.Join(errs...)
 }

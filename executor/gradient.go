@@ -11,23 +11,23 @@ import (
 // complete: the sum over all micro-batches, before clipping and before the update. The
 // tensor may be read until f returns. While f is set, each update waits for the queues,
 // so iterations are slower; nil takes it off again.
-func (e *Executor) OnGradient(f func(Tensor) error) { e.onGradient = f }
+func (r *runner) OnGradient(f func(Tensor) error) { r.onGradient = f }
 
 // showGradients shows the gradients that an update is about to use.
-func (e *Executor) showGradients(s *plan.Instruction) error {
-	if e.onGradient == nil || s.Verb != plan.Update {
+func (r *runner) showGradients(s *plan.Instruction) error {
+	if r.onGradient == nil || s.Verb != plan.Update {
 		return nil
 	}
-	if err := e.Sync(); err != nil {
+	if err := r.Sync(); err != nil {
 		return err
 	}
 	bind, _ := s.Bound(plan.InGrad, 0)
-	for _, p := range e.Plan().Slabs[s.Slab].Params {
+	for _, p := range r.memory.plan.Slabs[s.Slab].Params {
 		if p.Frozen() {
 			continue
 		}
-		t := op.Type{DType: e.Plan().Optimizer.GradTypeOf(p.Type.DType), Shape: p.Type.Shape}
-		if err := e.onGradient(e.memory.tensor(p, Gradient, t, bind.Buffer, bind.Offset+t.DType.Bytes(p.Element))); err != nil {
+		t := op.Type{DType: r.memory.plan.Optimizer.GradTypeOf(p.Type.DType), Shape: p.Type.Shape}
+		if err := r.onGradient(r.memory.tensor(p, Gradient, t, bind.Buffer, bind.Offset+t.DType.Bytes(p.Element))); err != nil {
 			return fmt.Errorf("looking at the gradient of %s: %w", p.Name, err)
 		}
 	}

@@ -23,44 +23,44 @@ type capturedGraph struct {
 
 // start gives a program to the queues, as a graph or instruction by instruction. Traces
 // and gradients are of instructions, so what is observed is not replayed.
-func (e *Executor) start(ctx context.Context, p *program) error {
+func (r *runner) start(ctx context.Context, p *program) error {
 	g := &p.graph
-	if !g.wanted || e.tracer.sink != nil || e.onGradient != nil {
-		return e.issueAll(ctx, p)
+	if !g.wanted || r.tracer.sink != nil || r.onGradient != nil {
+		return r.issueAll(ctx, p)
 	}
 	if g.replay != nil {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e.tally.add(g.adds)
+		r.tally.add(g.adds)
 		return g.replay.Launch()
 	}
-	d, can := e.memory.devices[0].(device.GraphCapturer) // of the one device there is
+	d, can := r.memory.devices[0].(device.GraphCapturer) // of the one device there is
 	if g.warm && can {
-		return e.captureGraph(ctx, p, d)
+		return r.captureGraph(ctx, p, d)
 	}
 	g.warm = true
-	return e.issueAll(ctx, p)
+	return r.issueAll(ctx, p)
 }
 
 // captureGraph captures a program and starts it. A device that refuses is not asked again.
-func (e *Executor) captureGraph(ctx context.Context, p *program, d device.GraphCapturer) error {
-	if err := e.awaitCarried(); err != nil {
+func (r *runner) captureGraph(ctx context.Context, p *program, d device.GraphCapturer) error {
+	if err := r.awaitCarried(); err != nil {
 		return err
 	}
-	before := e.tally.amounts()
-	replay, err := d.Capture(e.memory.queues, func() error { return e.issueAll(ctx, p) })
+	before := r.tally.amounts()
+	replay, err := d.Capture(r.memory.queues, func() error { return r.issueAll(ctx, p) })
 	if errors.Is(err, device.ErrNotCapturable) {
 		p.graph.wanted = false
-		e.tally.reset(before)
-		return e.issueAll(ctx, p)
+		r.tally.reset(before)
+		return r.issueAll(ctx, p)
 	}
 	if err != nil {
 		return fmt.Errorf("capturing an iteration: %w", err)
 	}
-	p.graph.replay, p.graph.adds = replay, e.tally.since(before)
+	p.graph.replay, p.graph.adds = replay, r.tally.since(before)
 	return replay.Launch()
 }
 
 // ReplaysGraph says whether iterations are replayed from a captured graph.
-func (e *Executor) ReplaysGraph() bool { return e.main.graph.replay != nil }
+func (r *runner) ReplaysGraph() bool { return r.main.graph.replay != nil }

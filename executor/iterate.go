@@ -9,29 +9,61 @@ import (
 	"spillway/plan"
 )
 
+// runner issues the instructions of a plan and of its phases, and knows what of an iteration
+// is not done yet.
+type runner struct {
+	memory  *memory
+	main    *program
+	phases  map[string]*program
+	carried carriedOver
+	pending pending
+	tracer  tracer
+	// onGradient is called with complete gradients; see OnGradient.
+	onGradient func(Tensor) error
+	tally      *tally
+}
+
 // Iterate runs all instructions of the plan once. The tensors of the batch must be in
 // place (BatchTensor). When it returns, results and the norm are there; only copies that
 // the plan carries over may still run. An error of such a copy is returned by whoever
 // waits for it: the next Iterate, a reader or a writer, Sync or Close. After an error the
 // contents of the arenas are undefined: restore a checkpoint.
-func (e *Executor) Iterate(ctx context.Context, args IterationArgs) error {
-	e.main.args.set(args, e.pending.args)
-	before := e.carried
-	if err := e.start(ctx, e.main); err != nil {
-		return errors.Join(err, e.Sync())
+func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
+	r.main.args.set(args, r.pending.args)
+	before := r.carried
+	if err := r.start(ctx, r.main); err != nil {
+		return errors.Join(err, r.Sync())
 	}
-	if err := e.finish(args); err != nil {
+	if err := r.finish(args); err != nil {
 		return fmt.Errorf("iteration %d%s: %w", args.Iteration, before.text(), err)
 	}
-	e.tally.Iterations++
-	e.reportEvents()
-	return e.postpone(args)
+	r.tally.Iterations++
+	r.reportEvents()
+	return r.postpone(args)
+}
+
+// RunPhase runs the instructions of a phase once. Updates of the last iteration are
+// completed first, so that the phase sees the weights after it.
+func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) error {
+	phase := r.phases[name]
+	if phase == nil {
+		return fmt.Errorf("the plan for %s has no phase %q", r.memory.plan.Model, name)
+	}
+	if err := r.Flush(); err != nil {
+		return err
+	}
+	phase.args.set(args, args)
+	err := r.start(ctx, phase)
+	if err = errors.Join(err, r.Sync()); err != nil {
+		return fmt.Errorf("phase %s: %w", name, err)
+	}
+	return nil
 }
 
 // issueAll gives all instructions of a program to their queues.
-func (e *Executor) issueAll(ctx context.Context, p *program) error {
+func (r *runner) issueAll(ctx context.Context, p *program) error {
 	p.swapEvents()
-	if err := e.tracer.begin(e.memory); err != nil {
+	if err := r.tracer.begin(r.memory); err != nil {
 		return err
 	}
 	for i := range p.instructions {
@@ -42,10 +74,10 @@ func (e *Executor) issueAll(ctx context.Context, p *program) error {
 		s := &p.plan.Instructions[i]
 		var err error
 		if !s.Deferred { // gradients of deferred updates are shown by Flush
-			err = e.showGradients(s)
+			err = r.showGradients(s)
 		}
 		if err == nil {
-			err = e.issue(p, s, c)
+			err = r.issue(p, s, c)
 		}
 		if err != nil {
 			return fmt.Errorf("issuing instruction %d (%s): %w", i, s.Verb, err)
@@ -58,8 +90,8 @@ func (e *Executor) issueAll(ctx context.Context, p *program) error {
 }
 
 // issue gives an instruction to its queue, behind what it waits for.
-func (e *Executor) issue(p *program, s *plan.Instruction, c *compiled) error {
-	if err := e.waitFor(p, s, c.queue); err != nil {
+func (r *runner) issue(p *program, s *plan.Instruction, c *compiled) error {
+	if err := r.waitFor(p, s, c.queue); err != nil {
 		return err
 	}
 	if c.start != nil {
@@ -83,13 +115,13 @@ func (e *Executor) issue(p *program, s *plan.Instruction, c *compiled) error {
 
 // waitFor has a queue wait for what must be done before an instruction: in its iteration,
 // and in the previous one as long as copies of that may run.
-func (e *Executor) waitFor(p *program, s *plan.Instruction, q device.Queue) error {
+func (r *runner) waitFor(p *program, s *plan.Instruction, q device.Queue) error {
 	for _, a := range s.After {
 		if err := q.Wait(p.instructions[a].done); err != nil {
 			return err
 		}
 	}
-	if !e.carried.running {
+	if !r.carried.running {
 		return nil
 	}
 	for _, a := range s.AfterPrevious {
@@ -101,7 +133,7 @@ func (e *Executor) waitFor(p *program, s *plan.Instruction, q device.Queue) erro
 }
 
 // Sync waits for all queues, also for what was carried over, and returns their errors.
-func (e *Executor) Sync() error {
-	e.carried.running = false
-	return e.memory.sync()
+func (r *runner) Sync() error {
+	r.carried.running = false
+	return r.memory.sync()
 }

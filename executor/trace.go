@@ -20,34 +20,34 @@ type tracer struct {
 // Trace has every instruction of the iterations to come reported to a sink, with the times
 // the devices took; nil ends it. Tracing costs two events per instruction, and an iteration
 // that is traced waits for what it carries over.
-func (e *Executor) Trace(sink trace.Sink) error {
-	if err := e.awaitCarried(); err != nil {
+func (r *runner) Trace(sink trace.Sink) error {
+	if err := r.awaitCarried(); err != nil {
 		return err
 	}
-	e.tracer = tracer{sink: sink}
-	list := e.main.instructions
+	r.tracer = tracer{sink: sink}
+	list := r.main.instructions
 	for i := range list {
 		list[i].start, list[i].end = nil, nil
 	}
 	if sink == nil {
 		return nil
 	}
-	for _, d := range e.memory.devices {
+	for _, d := range r.memory.devices {
 		ev, err := d.Event()
 		if err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		e.tracer.began = append(e.tracer.began, ev)
+		r.tracer.began = append(r.tracer.began, ev)
 	}
-	e.tracer.events = make([]trace.Event, len(list))
+	r.tracer.events = make([]trace.Event, len(list))
 	for i := range list {
-		s, c := &e.Plan().Instructions[i], &list[i]
-		e.tracer.events[i] = describe(e.Plan(), s)
+		s, c := &r.memory.plan.Instructions[i], &list[i]
+		r.tracer.events[i] = describe(r.memory.plan, s)
 		if c.queue == nil {
 			continue
 		}
 		for _, mark := range []*device.Event{&c.start, &c.end} {
-			ev, err := e.memory.devices[s.Device].Event()
+			ev, err := r.memory.devices[s.Device].Event()
 			if err != nil {
 				return fmt.Errorf("tracing: %w", err)
 			}
@@ -72,20 +72,20 @@ func (t *tracer) clockOffset(d int) int64 { return int64(t.began[d].Time() - t.b
 
 // reportEvents gives the events of the iteration that just ended to the sink. A free has
 // no time of its own: it is when the instruction before it ended.
-func (e *Executor) reportEvents() {
-	if e.tracer.sink == nil {
+func (r *runner) reportEvents() {
+	if r.tracer.sink == nil {
 		return
 	}
 	var last int64
-	for i := range e.tracer.events {
-		ev, c := &e.tracer.events[i], &e.main.instructions[i]
+	for i := range r.tracer.events {
+		ev, c := &r.tracer.events[i], &r.main.instructions[i]
 		ev.Start, ev.End = last, last
 		if c.start != nil {
-			offset := e.tracer.clockOffset(e.Plan().Instructions[i].Device)
+			offset := r.tracer.clockOffset(r.memory.plan.Instructions[i].Device)
 			ev.Start, ev.End = int64(c.start.Time())-offset, int64(c.end.Time())-offset
 		}
 		last = ev.End
-		e.tracer.sink.Record(*ev)
+		r.tracer.sink.Record(*ev)
 	}
 }
 

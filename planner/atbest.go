@@ -81,8 +81,8 @@ func (b *blueprint) moving(c strategy.Choice, state offDevice, spilled int64) tr
 		shares = int64(c.DeviceCount())
 	}
 	each := int64(c.DeviceCount()) // data parallel devices update a part each
-	r, onDisk := b.site.Rates, b.site.Disk
-	peer := float64(r.Peer)
+	r, onDisk := b.site.Device.Link, b.site.Disk
+	peer := float64(b.site.Peer)
 	if peer == 0 {
 		peer = float64(r.In)
 	}

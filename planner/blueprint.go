@@ -143,8 +143,9 @@ func (b *blueprint) seconds(p *graph.Program) float64 {
 		return t
 	}
 	var t float64
+	timing := b.site.timing()
 	for _, n := range p.Nodes {
-		t += b.site.Rates.Time(p.Call(n)).Seconds()
+		t += timing.Time(p.Call(n)).Seconds()
 	}
 	b.programSeconds[p] = t
 	return t

@@ -8,6 +8,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner/pass"
@@ -30,8 +31,8 @@ func TestSearchIsNearTheBest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rates := sim.Rates{Matrix: 4e11, Vector: 4e10, Memory: 1e11, In: 5e9, Out: 5e9}
-	site := Site{Device: "gpu0", Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates, Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates)}
+	rates := machine.Device{Name: "gpu0", Kind: machine.CPU, Compute: machine.Compute{F32: 4e11}, Bandwidth: 1e11, Link: machine.Link{In: 5e9, Out: 5e9}}
+	site := Site{Device: rates, DType: dtype.F32, Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: Alignment, Kernels: sim.NewVirtual(rates, dtype.F32, 0, Alignment)}
 	goal := Goal{MicroBatches: 1, Optimizer: &Optimizer{Rule: optim.Adam, States: FullStates("exp_avg", "exp_avg_sq")}}
 	all := everything(t, model, goal, site)
 	standard := all[0]

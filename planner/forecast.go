@@ -7,7 +7,9 @@ import (
 
 	"spillway/device"
 	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/executor"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/trace"
 )
@@ -36,7 +38,7 @@ func captureIfFaster(p *plan.Plan, site Site) (*plan.Plan, *plan.Forecast, error
 // that captures graphs, or that launches kernels apart from running them.
 func capturable(p *plan.Plan, site Site) bool {
 	_, captures := site.Kernels.(device.GraphCapturer)
-	return (captures || site.Rates.Kernel > 0) && p.CanCapture()
+	return (captures || site.Device.Kernel > 0) && p.CanCapture()
 }
 
 // forecast runs a plan on virtual devices and reports what an iteration among many took.
@@ -92,7 +94,7 @@ func simulate(p *plan.Plan, site Site) (*simulation, error) {
 	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
 	devices := make([]device.Device, len(p.Devices))
 	for d := range devices {
-		s.devices[d] = sim.NewVirtual(p.Devices[d].Name, 0, site.Alignment, site.ratesOf(p.Devices[d]))
+		s.devices[d] = site.virtual(p.Devices[d].Name)
 		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
 		devices[d] = s.devices[d]
 	}
@@ -116,7 +118,7 @@ func (s *simulation) share(p *plan.Plan, site Site) {
 			others = append(others, v)
 		}
 	}
-	if host != nil && site.CPU.Memory > 0 {
+	if host != nil && site.CPU.Bandwidth > 0 {
 		host.ShareHostMemory(others)
 	}
 }
@@ -197,15 +199,21 @@ const hostResource = "host processor"
 
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
-// ratesOf a device of a plan. For a disk, what it takes in is written.
-func (s Site) ratesOf(d plan.Device) sim.Rates {
-	if d.Name == plan.DiskName {
-		return sim.Rates{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}
+// virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
+func (s Site) virtual(name string) *sim.Virtual {
+	d, t := s.Device, s.DType
+	switch {
+	case name == plan.DiskName:
+		d = machine.Device{Link: machine.Link{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}}
+	case name == plan.HostName && s.CPU.Bandwidth > 0:
+		d, t = s.CPU, dtype.F32
 	}
-	if d.Name == plan.HostName && s.CPU.Memory > 0 {
-		return s.CPU
+	d.Name = name
+	v := sim.NewVirtual(d, t, 0, s.Alignment)
+	if name != plan.DiskName && name != plan.HostName {
+		v.Peer = s.Peer
 	}
-	return s.Rates
+	return v
 }
 
 // diskLatency is the time a copy takes beyond its bytes.

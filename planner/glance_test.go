@@ -17,7 +17,7 @@ import (
 )
 
 // tinyRates are those of a made-up device on which streaming matters.
-var tinyRates = sim.Rates{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9}
+var tinyRates = machine.Device{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e11, Link: machine.Link{In: 1e9, Out: 2e9}}
 
 const layered = `{"model_type":"llama","vocab_size":200,"hidden_size":64,"num_hidden_layers":%d,
 "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":128,"rms_norm_eps":1e-5,
@@ -37,10 +37,11 @@ func small(t testing.TB, config string, task graph.Task) *spec.Model {
 }
 
 // blueprintOf a small model for so many devices and micro-batches.
-func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Task, rates sim.Rates) *blueprint {
+func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Task, rates machine.Device) *blueprint {
 	t.Helper()
-	site := Site{Device: "gpu0", Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment, Rates: rates,
-		Kernels: sim.NewVirtual("gpu0", 0, Alignment, rates), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
+	rates.Name = "gpu0"
+	site := Site{Device: rates, DType: dtype.BF16, Devices: devices, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: Alignment,
+		Kernels: sim.NewVirtual(rates, dtype.BF16, 0, Alignment), Disk: Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
 	goal := Goal{MicroBatches: micros}
 	if task == graph.Train {
 		goal.Master, goal.Optimizer = true, &Optimizer{Rule: optim.Adam, States: FullStates("exp_avg", "exp_avg_sq")}
@@ -69,11 +70,11 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	near := 0
 	for n := range 200 {
-		rates := []sim.Rates{
-			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9},
-			{Matrix: 1e10, Memory: 1e10, In: 1e9, Out: 1e9, Bidirectional: machine.HalfDuplex},
-			{Matrix: 1e12, Memory: 1e11, In: 1e9, Out: 2e9, Bidirectional: 0.7},
-			{Matrix: 1e12, Sustained: 7e11, Memory: 1e11, In: 1e9, Out: 2e9},
+		rates := []machine.Device{
+			{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e11, Link: machine.Link{In: 1e9, Out: 2e9}},
+			{Compute: machine.Compute{BF16: 1e10}, Bandwidth: 1e10, Link: machine.Link{In: 1e9, Out: 1e9, Bidirectional: machine.HalfDuplex}},
+			{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e11, Link: machine.Link{In: 1e9, Out: 2e9, Bidirectional: 0.7}},
+			{Compute: machine.Compute{BF16: 1e12}, Sustained: machine.Compute{BF16: 7e11}, Bandwidth: 1e11, Link: machine.Link{In: 1e9, Out: 2e9}},
 		}[r.IntN(4)]
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), []graph.Task{graph.Train, graph.Infer}[r.IntN(2)], rates).itself())
 		if s.b.training() && r.IntN(2) == 0 {

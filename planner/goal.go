@@ -13,6 +13,7 @@ import (
 	"spillway/device"
 	"spillway/device/sim"
 	"spillway/dtype"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/strategy"
@@ -59,19 +60,20 @@ func FullStates(names ...string) func(spec.Param) []op.State {
 
 // Site is where the plan is to run.
 type Site struct {
-	Device     string // name of the device
-	Budget     int64  // bytes of it the plan may use
-	HostBudget int64  // bytes of host memory the plan may use
-	Alignment  int64  // of buffers
+	Device     machine.Device // its name and rates
+	DType      dtype.Type     // that matmuls compute in
+	Peer       units.Rate     // of copies between devices; 0: as from the host
+	Budget     int64          // bytes of the device the plan may use
+	HostBudget int64          // bytes of host memory the plan may use
+	Alignment  int64          // of buffers
 	Kernels    Kernels
-	Rates      sim.Rates
 	HostPinned bool // host memory is pinned for the device
 	Devices    int  // how many equal devices there are; 0 counts as 1
 	// Budgets, by device, are less than Budget; nil or 0 is all of it.
 	Budgets []int64
-	// Host is how fast the host's processor computes beside the devices: updates may run
-	// there. The zero value is a host that is busy otherwise.
-	CPU          sim.Rates
+	// CPU has the rates of the host's CPU next to GPUs: updates may run there. The zero
+	// value is a CPU that is busy otherwise.
+	CPU          machine.Device
 	Disk         Disk // where bytes may rest when the host is full
 	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
 }
@@ -86,6 +88,9 @@ type Disk struct {
 // room is the free space that bytes at rest take.
 func (d Disk) space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
 
+// timing is how long calls take on the device.
+func (s Site) timing() *sim.Timing { return sim.NewTiming(s.Device, s.DType) }
+
 // budget of the d-th of the devices.
 func (s Site) budget(d int) int64 {
 	if d < len(s.Budgets) && s.Budgets[d] > 0 {
@@ -97,9 +102,9 @@ func (s Site) budget(d int) int64 {
 // deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
 func (s Site) deviceName(d int) string {
 	if d == 0 {
-		return s.Device
+		return s.Device.Name
 	}
-	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device, "0123456789"), d)
+	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device.Name, "0123456789"), d)
 }
 
 func (s Site) hostTier() plan.Tier {

@@ -3,6 +3,8 @@ package planner
 import (
 	"slices"
 
+	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/pass"
@@ -18,7 +20,7 @@ func (b *blueprint) cpuCanUpdate() bool { return b.training() && !b.goal.Optimiz
 
 // hostsFast says whether it is known how fast the host updates, so that doing so is
 // worth a thought.
-func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Memory > 0 }
+func (b *blueprint) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.site.CPU.Bandwidth > 0 }
 
 // hostUpdate emits the update of a slab by the host's processor: its gradient comes
 // down, and weights that rest on devices go up. State stays where it is.
@@ -112,11 +114,12 @@ func (b *blueprint) updateSeconds() ([]updateTime, error) {
 		return b.updateTimes, nil
 	}
 	b.updateTimes = make([]updateTime, len(b.slabs.list))
+	device, host := b.site.timing(), sim.NewTiming(b.site.CPU, dtype.F32)
 	for k := range b.slabs.list {
 		err := b.eachUpdate(&b.slabs.list[k], func(call op.Call) {
 			t := &b.updateTimes[k]
-			t.device += b.site.Rates.Time(call).Seconds()
-			t.host += b.site.CPU.Time(call).Seconds()
+			t.device += device.Time(call).Seconds()
+			t.host += host.Time(call).Seconds()
 		})
 		if err != nil {
 			return nil, err

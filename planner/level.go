@@ -20,12 +20,13 @@ func (b *blueprint) findLevels() []strategy.Level {
 		blocks[block.Kind]++
 	}
 	var attention, all float64
+	timing := b.site.timing()
 	for kind, n := range blocks {
 		p := b.model.Kinds[kind].Program
 		all += n * b.seconds(p)
 		for _, node := range p.Nodes {
 			if node.Kind == op.Attention {
-				attention += n * b.site.Rates.Time(p.Call(node)).Seconds()
+				attention += n * timing.Time(p.Call(node)).Seconds()
 			}
 		}
 	}

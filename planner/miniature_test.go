@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"spillway/device/sim"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner/strategy"
 	"spillway/spec"
@@ -20,7 +20,7 @@ const hundreds = deepEnough * strideShare
 func deepBlueprint(t testing.TB, devices, micros int, task graph.Task) *blueprint {
 	t.Helper()
 	b := blueprintOf(t, fmt.Sprintf(layered, hundreds), devices, micros, task, tinyRates)
-	b.site.CPU = sim.Rates{Memory: 1e10, Vector: 1e11, Matrix: 1e11}
+	b.site.CPU = machine.Device{Kind: machine.CPU, Compute: machine.Compute{F32: 1e12}, Bandwidth: 1e10}
 	return b
 }
 

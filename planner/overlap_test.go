@@ -7,6 +7,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
@@ -45,24 +46,24 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		name, bound string
 		seq         int64
 		task        graph.Task
-		rates       sim.Rates
+		rates       machine.Device
 		disk        planner.Disk
-		host        sim.Rates
+		host        machine.Device
 	}{
-		{"compute", "compute", 4096, graph.Train, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{}},
-		{"link while training", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{}},
-		{"link while inferring", "link to device", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{}},
-		{"optimizer", "compute", 16, graph.Train, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{}},
-		{"disk while inferring", "disk read", 64, graph.Infer, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}, sim.Rates{}},
-		{"disk while training", "disk read", 64, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}, sim.Rates{}},
-		{"host while training", "host processor", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 50e9, Out: 50e9}, planner.Disk{}, sim.Rates{Memory: 20e9}},
-		{"link to a fast host", "link to device", 16, graph.Train, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, planner.Disk{}, sim.Rates{Memory: 1e12}},
+		{"compute", "compute", 4096, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e13}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{}},
+		{"link while training", "link to device", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 5e9, Out: 5e9}}, planner.Disk{}, machine.Device{}},
+		{"link while inferring", "link to device", 64, graph.Infer, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 5e9, Out: 5e9}}, planner.Disk{}, machine.Device{}},
+		{"optimizer", "compute", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Bandwidth: 20e9, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{}},
+		{"disk while inferring", "disk read", 64, graph.Infer, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}, machine.Device{}},
+		{"disk while training", "disk read", 64, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}, machine.Device{}},
+		{"host while training", "host processor", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{Bandwidth: 20e9}},
+		{"link to a fast host", "link to device", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 5e9, Out: 5e9}}, planner.Disk{}, machine.Device{Bandwidth: 1e12}},
 	} {
 		model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates), Disk: c.disk, CPU: c.host}
+		site := planner.Site{Device: gpu0(c.rates), DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(c.rates), dtype.BF16, 0, 256), Disk: c.disk, CPU: c.host}
 		goal := planner.Goal{MicroBatches: 1}
 		if c.task == graph.Train {
 			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
@@ -90,9 +91,9 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
-	site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual("gpu0", 0, 256, sim.Rates{})}
-	forecast := func(r sim.Rates, loose bool) *plan.Forecast {
-		site.Rates = r
+	site := planner.Site{DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(machine.Device{}), dtype.BF16, 0, 256)}
+	forecast := func(r machine.Device, loose bool) *plan.Forecast {
+		site.Device = gpu0(r)
 		p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
 			c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
 			c.DelayedReuse = loose
@@ -103,10 +104,10 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 		}
 		return p.Forecast
 	}
-	r := sim.Rates{Matrix: 1e13, Memory: 1e12}
+	r := machine.Device{Compute: machine.Compute{BF16: 1e13}, Bandwidth: 1e12}
 	alone := forecast(r, true)
-	r.In = units.Rate(float64(alone.BytesIn) / alone.StepSeconds)
-	r.Out = r.In
+	r.Link.In = units.Rate(float64(alone.BytesIn) / alone.StepSeconds)
+	r.Link.Out = r.Link.In
 	loose, tight := 1/forecast(r, true).RooflineShare, 1/forecast(r, false).RooflineShare
 	if loose > 1.03 || tight < 1.1 {
 		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
@@ -125,19 +126,19 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 	for _, c := range []struct {
 		name, bound string
 		seq         int64
-		rates       sim.Rates
+		rates       machine.Device
 		walk        float64 // what updates in a walk of their own take more, at least
 	}{
-		{"compute", "compute", 4096, sim.Rates{Matrix: 1e13, In: 50e9, Out: 50e9}, 1.05},
-		{"link", "link to device", 16, sim.Rates{Matrix: 1e15, In: 5e9, Out: 5e9}, 1.15},
-		{"optimizer", "compute", 16, sim.Rates{Matrix: 1e15, Memory: 20e9, In: 50e9, Out: 50e9}, 1},
+		{"compute", "compute", 4096, machine.Device{Compute: machine.Compute{BF16: 1e13}, Link: machine.Link{In: 50e9, Out: 50e9}}, 1.05},
+		{"link", "link to device", 16, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 5e9, Out: 5e9}}, 1.15},
+		{"optimizer", "compute", 16, machine.Device{Compute: machine.Compute{BF16: 1e15}, Bandwidth: 20e9, Link: machine.Link{In: 50e9, Out: 50e9}}, 1},
 	} {
 		model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: c.seq, DType: dtype.F32, Task: graph.Train})
 		if err != nil {
 			t.Fatal(err)
 		}
 		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
-		site := planner.Site{Device: "gpu0", Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Rates: c.rates, Kernels: sim.NewVirtual("gpu0", 0, 256, c.rates)}
+		site := planner.Site{Device: gpu0(c.rates), DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(c.rates), dtype.BF16, 0, 256)}
 		forecast := func(delayed bool) *plan.Forecast {
 			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
 				c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
@@ -157,4 +158,10 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 			t.Errorf("%s: a walk of their own takes %.3f of the time, at least %.2f was expected", c.name, more, c.walk)
 		}
 	}
+}
+
+// gpu0 is a device of that name.
+func gpu0(d machine.Device) machine.Device {
+	d.Name = "gpu0"
+	return d
 }

@@ -16,9 +16,9 @@ func (s *search) reason(best *candidate) string {
 	}
 	standard := s.tried[0].candidate
 	if best.mix != standard.mix && standard.fits {
-		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device)
+		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.site.Device.Name)
 	}
-	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.device), s.b.site.Device, standard.capacity())
+	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.device), s.b.site.Device.Name, standard.capacity())
 }
 
 // room is what a candidate may take of the device.
@@ -110,7 +110,7 @@ func (s *search) option(c, best *candidate) plan.Alternative {
 	case c.fits:
 		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
 	case c.lacks() > 0:
-		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.device), s.b.site.Device, c.capacity())
+		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.device), s.b.site.Device.Name, c.capacity())
 	case c.disk > s.b.site.Disk.Budget:
 		o.Reason = fmt.Sprintf("%s %v of disk, %v are free", c.verb(), units.Bytes(c.disk), units.Bytes(s.b.site.Disk.Budget))
 	default:

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"spillway/device/sim"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner/pass"
 	"spillway/planner/strategy"
@@ -20,7 +20,7 @@ const wordy = `{"model_type":"llama","vocab_size":60000,"hidden_size":128,"num_h
 "num_attention_heads":4,"num_key_value_heads":4,"intermediate_size":512,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":512}`
 
-var wordyRates = sim.Rates{Matrix: 1e12, Memory: 1e12, In: 1e10, Out: 1e10}
+var wordyRates = machine.Device{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e12, Link: machine.Link{In: 1e10, Out: 1e10}}
 
 // without is the plan in which nothing trails.
 func without(p *plan.Plan) *plan.Plan {

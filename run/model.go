@@ -232,10 +232,13 @@ func (m *Model) untrained(params []spec.Param, random weights.Values) (weights.V
 	return weights.Join(func(param string) bool { return quantized[param] }, noise, random), nil
 }
 
+// Config is the model's config.json.
+func (m *Model) Config() (*hf.Config, error) { return hf.ParseConfig(m.config) }
+
 // Files is what a folder of the model has next to its weights, which are to be of the
 // given type.
 func (m *Model) Files(t dtype.Type) (hf.Model, error) {
-	config, err := hf.ParseConfig(m.config)
+	config, err := m.Config()
 	if err != nil {
 		return hf.Model{}, err
 	}

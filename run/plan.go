@@ -267,31 +267,7 @@ func (q *question) place() (notices []string, err error) {
 	if q.Goal.MicroBatches == 0 {
 		q.cut(1) // where blocks go depends on the micro-batch
 	}
-	m, err := q.Trace(q.MicroBatchSize, q.Seq)
-	if err != nil {
-		return nil, err
-	}
-	memory, blocks := q.memory, placement.Blocks(m)
-	for {
-		if q.Goal.Constraints.Places, notices, err = o.DeviceMap.Places(blocks, memory); err != nil || o.DeviceMap.Word == "" {
-			return notices, err
-		}
-		lacks, err := q.Shortfall()
-		if err != nil || lacks == nil || lacks.Tier != plan.OnDevice || !lower(memory.Devices, lacks.Needed-lacks.Budget) {
-			return notices, err // the search reports what is wrong, if anything
-		}
-		memory.Given = true
-	}
-}
-
-// lower lowers the limits for weights by what a plan lacks for everything else. It
-// says whether anything was left to lower.
-func lower(limits map[int]int64, by int64) (some bool) {
-	for d, n := range limits {
-		some = some || n > 0
-		limits[d] = max(n-by, 0)
-	}
-	return some
+	return o.DeviceMap.Apply(&q.Request, q.memory)
 }
 
 // journaled makes a run of the plan that the iterations on disk are laid out for; nil

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -147,19 +146,12 @@ func (m *memory) flush() error {
 	return nil
 }
 
-// publish replaces the manifest. Where the last two calls fail, either manifest may
-// be the one found later, so nothing that one of them names may be touched any more.
+// publish replaces the manifest. Where it is in doubt which manifest will be found later,
+// nothing that one of them names may be touched any more.
 func (d *Disk) publish(m *manifest) error {
-	err := vfs.WriteFile(d.disk, d.path(partialName), func(w io.Writer) error { return m.write(w) })
-	if err != nil {
-		return errors.Join(err, d.remove(partialName))
-	}
-	err = d.disk.Rename(d.path(partialName), d.path(manifestName))
-	if err == nil {
-		err = d.disk.SyncDir(d.dir)
-	}
-	if err == nil {
-		return nil
+	err := vfs.Replace(d.disk, d.path(manifestName), m.write)
+	if err == nil || !errors.Is(err, vfs.ErrInDoubt) {
+		return err
 	}
 	d.inDoubt = fmt.Errorf("disk: the commit of iteration %d may or may not be at %s: open the disk again and recover: %w", m.Iteration, d.dir, err)
 	for _, m := range d.live {

@@ -17,11 +17,7 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Names of the manifest, and of one that is being written.
-const (
-	manifestName = "manifest"
-	partialName  = ".manifest.partial"
-)
+const manifestName = "manifest"
 
 // magic begins a manifest; the digit is its version. 2: regions are journaled.
 const magic = "spilldk2"

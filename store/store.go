@@ -136,7 +136,7 @@ func (d *Disk) clean() error {
 	}
 	var errs []error
 	for _, name := range names {
-		if n, ours := pageFileNumber(name); ours && d.live[n] == nil && !d.isCommitted(n) || name == partialName {
+		if n, ours := pageFileNumber(name); ours && d.live[n] == nil && !d.isCommitted(n) || vfs.IsPartial(name) {
 			errs = append(errs, d.remove(name))
 		}
 	}

@@ -6,12 +6,12 @@ import "fmt"
 type Best struct {
 	Loss      float64 `json:"loss"`
 	Iteration int64   `json:"iteration"`
-	// Since is how many evaluations there were after it, none of them better.
+	// Since is how many evaluations came after it, none of them better.
 	Since int64 `json:"since,omitempty"`
 }
 
-// evaluate evaluates the iterations done, if it is time to and was not done, and says
-// whether they are the best so far.
+// evaluate evaluates when it is time to, once per iteration, and says whether the result
+// is the best so far.
 func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	ev := t.c.Evaluate
 	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
@@ -26,7 +26,7 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	return t.recordEvaluation(loss), nil
 }
 
-// catchUp makes the evaluation that a kill came before.
+// evaluateMissed evaluates the iteration that a kill ended before its evaluation.
 func (t *Trainer) evaluateMissed() error {
 	best, err := t.evaluate(&Report{})
 	if err != nil {
@@ -35,7 +35,8 @@ func (t *Trainer) evaluateMissed() error {
 	return t.save(best && t.keepsBest())
 }
 
-// judge takes in the loss of an evaluation and says whether it is the best so far.
+// recordEvaluation records the loss of an evaluation and says whether it is the best so
+// far.
 func (t *Trainer) recordEvaluation(loss float64) bool {
 	t.evaluated = t.done
 	switch {
@@ -48,18 +49,18 @@ func (t *Trainer) recordEvaluation(loss float64) bool {
 	return false
 }
 
-// exhausted says that evaluations have not become better for too long.
+// outOfPatience says whether evaluations have not become better for too long.
 func (t *Trainer) outOfPatience() bool {
 	ev := t.c.Evaluate
 	return ev != nil && ev.Patience > 0 && t.best != nil && t.best.Since >= ev.Patience
 }
 
-// keepsBest says whether the best checkpoint is kept.
+// keepsBest says whether the best checkpoint is never removed.
 func (t *Trainer) keepsBest() bool {
 	return t.c.Save != nil && t.c.Evaluate != nil && t.c.Evaluate.KeepBest
 }
 
-// bestPath is where the best checkpoint is, "" where none is kept.
+// bestPath is the path of the best checkpoint, "" where it may have been removed.
 func (t *Trainer) bestPath() string {
 	if !t.keepsBest() || t.best == nil {
 		return ""

@@ -19,11 +19,11 @@ type Evaluation struct {
 	Run     *run.Run // nil: train.Run plans one in the memory that training leaves
 	Feed    Feed     // evaluated from where it stands now to its end
 	Batches int64    // at most so many, 0 for all
-	// Patience ends the run after so many evaluations in a row that were no better
-	// than the best before them; 0 never does.
+	// Patience ends the run after so many evaluations in a row that are no better than the
+	// best before them; 0 never does.
 	Patience int64
-	// KeepBest saves a checkpoint with every evaluation that is the best so far, and
-	// keeps it, however many follow.
+	// KeepBest saves a checkpoint with every evaluation that is the best so far, and does
+	// not remove it, however many follow.
 	KeepBest bool
 
 	start json.RawMessage // of the feed
@@ -37,8 +37,8 @@ func (v *Evaluation) lossOf(training *run.Run) (float64, error) {
 	return v.Loss()
 }
 
-// Loss is the mean loss over everything counted in the feed, with the weights that
-// are loaded.
+// Loss is the mean loss over all tokens of the feed that are in the loss, with the
+// weights that the run has.
 func (v *Evaluation) Loss() (float64, error) {
 	if err := v.rewind(); err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ func (v *Evaluation) Loss() (float64, error) {
 	return sum / float64(counted), nil
 }
 
-// batch gives the summed loss of the next batch and what it counted.
+// batch returns the summed loss of the next batch, and over how many numbers.
 func (v *Evaluation) batch() (float64, int64, error) {
 	e := v.Run.Executor()
 	filled, err := v.Feed.Next(PartsOf(e))
@@ -81,7 +81,7 @@ func (v *Evaluation) batch() (float64, int64, error) {
 	return e.Loss() * float64(filled.Counted), filled.Counted, nil
 }
 
-// rewind goes to where the feed stood at first.
+// rewind goes back to where the feed began.
 func (v *Evaluation) rewind() (err error) {
 	if v.start != nil {
 		return v.Feed.Seek(v.start)

@@ -11,28 +11,28 @@ import (
 	"spillway/executor"
 )
 
-// Feed gives a run its batches, iteration after iteration.
+// Feed gives a training run its batches, iteration after iteration.
 type Feed interface {
-	// Next fills the parts of all micro-batches of an iteration, but "scale" and
-	// "loss_scale", which are the loop's. io.EOF when there are no more.
+	// Next fills the tensors of all micro-batches of an iteration, but "scale" and "loss_scale",
+	// which are the loop's. io.EOF says that there are no more.
 	Next(Parts) (Filled, error)
 	// Position is where the next iteration begins; Seek goes there.
 	Position() (json.RawMessage, error)
 	Seek(json.RawMessage) error
 }
 
-// Parts are the tensors of an iteration's micro-batches, to be filled.
+// Parts are the batch tensors of an iteration, to be filled.
 type Parts struct {
 	MicroBatches   int
-	MicroBatchSize int64 // samples per micro-batch
-	Seq            int64 // positions per sample
-	// Names lists the parts to fill.
+	MicroBatchSize int64 // sequences per micro-batch
+	Seq            int64 // positions per sequence
+	// Names of the tensors to fill.
 	Names []string
-	// Part is the place of one, little endian.
+	// Part is the bytes of one, little endian.
 	Part func(micro int, name string) ([]byte, error)
 }
 
-// PartsOf are those of an executor's plan.
+// PartsOf are the batch tensors of an executor's plan.
 func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
 	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
@@ -46,12 +46,12 @@ func PartsOf(e *executor.Executor) Parts {
 
 // Filled describes the batch of an iteration.
 type Filled struct {
-	FirstSequence int64 // place of the first sample in the feed
-	Counted       int64 // what the loss is the mean over: targets learned, or numbers compared
+	FirstSequence int64 // place of the first sequence in the feed, for random streams
+	Counted       int64 // how many tokens, or numbers, the loss is the mean over
 	Tokens        int64 // that are not padding
 }
 
-// Tokens feeds a language model rows of packed documents.
+// Tokens feeds a language model sequences of packed documents.
 type Tokens struct {
 	loader *data.Loader
 	batch  *data.Batch
@@ -60,7 +60,7 @@ type Tokens struct {
 // NewTokens feeds what a loader gives.
 func NewTokens(l *data.Loader) *Tokens { return &Tokens{loader: l} }
 
-// Next fills the micro-batches with the loader's next rows, in order.
+// Next fills the micro-batches with the loader's next sequences, in order.
 func (t *Tokens) Next(p Parts) (Filled, error) {
 	rows := p.MicroBatches * int(p.MicroBatchSize)
 	if t.batch == nil || t.batch.Rows != rows || t.batch.Length != int(p.Seq) {
@@ -82,7 +82,7 @@ func (t *Tokens) fill(p Parts) error {
 	for _, name := range p.Names {
 		from, ok := map[string][]int32{"tokens": b.Tokens, "targets": b.Targets, "positions": b.Positions, "segments": b.Segments}[name]
 		if !ok {
-			return fmt.Errorf("the model reads the batch part %q, which rows of tokens do not have", name)
+			return fmt.Errorf("the model reads the batch tensor %q, which sequences of tokens do not have", name)
 		}
 		packed = packed || name == "segments"
 		for j := range p.MicroBatches {
@@ -99,12 +99,12 @@ func (t *Tokens) fill(p Parts) error {
 	return nil
 }
 
-// unpacked refuses rows of several documents, between which a model without
-// segments could not tell.
+// checkUnpacked refuses sequences of several documents, which a model without segments
+// cannot tell apart.
 func checkUnpacked(b *data.Batch) error {
 	for i, s := range b.Segments {
 		if s > 0 {
-			return fmt.Errorf("row %d holds several documents, the plan is for one each; plan with packed samples", b.First+int64(i/b.Length))
+			return fmt.Errorf("sequence %d holds several documents, the plan is for one each; plan with Packed", b.First+int64(i/b.Length))
 		}
 	}
 	return nil
@@ -128,8 +128,8 @@ func putInts(dst []byte, src []int32) {
 	}
 }
 
-// setScalars writes parts of one number each to all micro-batches of a plan that
-// has them.
+// setScalars writes batch tensors of one number to all micro-batches of a plan that has
+// them.
 func setScalars(e *executor.Executor, values map[string]float32) error {
 	for _, part := range e.Plan().Batch {
 		v, ok := values[part.Name]

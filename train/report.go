@@ -7,38 +7,39 @@ import (
 	"spillway/plan"
 )
 
-// Report is what is told of an iteration.
+// Report is what happened in an iteration. In JSON an iteration is a step, as users call
+// it.
 type Report struct {
-	Iteration  int64   `json:"iteration"`  // done, from 1
-	Iterations int64   `json:"iterations"` // in all, 0 when not known
+	Iteration  int64   `json:"step"`      // done, from 1
+	Iterations int64   `json:"max_steps"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
-	GradNorm   float64 `json:"grad_norm,omitempty"` // of the gradients before clipping; 0 when the plan computes none
-	LR         float64 `json:"lr"`                  // learning rate
+	GradNorm   float64 `json:"grad_norm,omitempty"` // before clipping; 0 when the plan computes none
+	LR         float64 `json:"lr"`
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
-	Perplexity float64 `json:"eval_perplexity,omitempty"` // of the evaluation
+	Perplexity float64 `json:"eval_perplexity,omitempty"`
 	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
-	// overflowed and nothing was updated; Norm is 0 then, and Loss too if it is no number.
+	// overflowed and nothing was updated; GradNorm is then 0, and so is a Loss that is NaN.
 	LossScale float64 `json:"loss_scale,omitempty"`
 	Skipped   bool    `json:"skipped,omitempty"`
-	// StateBytes is what the optimizer keeps besides masters. Compressed: a policy has it
-	// in fewer bits.
+	// StateBytes is the size of the optimizer states, master weights left out. Compressed:
+	// a policy has them in fewer bits.
 	StateBytes int64 `json:"state_bytes"`
 	Compressed bool  `json:"compressed,omitempty"`
 
 	// Over the iterations since the last report, batches included, evaluation and
-	// saving not.
-	SecondsPerIteration float64 `json:"seconds_per_iteration"`
+	// checkpoints left out.
+	SecondsPerIteration float64 `json:"seconds_per_step"`
 	TokensPerSecond     float64 `json:"tokens_per_second"`
-	// ShareOfBound is the time the resource that binds needs by itself, as the plan
-	// forecasts it, over the time taken; 0 when the plan has no forecast.
+	// ShareOfRoofline is the time that the resource that binds needs by itself, by the
+	// plan's forecast, over the time taken; 0 when the plan has no forecast.
 	ShareOfRoofline float64 `json:"share_of_roofline"`
 
-	PredictedBytes int64         `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
-	MeasuredBytes  int64         `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
-	ETA            time.Duration `json:"left_ns"`         // to the last iteration, 0 when not known
+	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	MeasuredBytes  int64   `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
+	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
 }
 
-// skip notes that nothing was updated, if so.
+// markSkipped records whether nothing was updated.
 func (r *Report) markSkipped(skipped bool) {
 	if r.Skipped = skipped; !skipped {
 		return
@@ -50,13 +51,13 @@ func (r *Report) markSkipped(skipped bool) {
 
 var nan = math.NaN()
 
-// perplexity is the number of tokens a model is undecided between, by its loss. One
-// beyond all numbers is the greatest there is.
+// perplexity is exp(loss): the number of tokens a model is undecided between. It is at
+// most the largest float64, since JSON has no infinity.
 func perplexity(loss float64) float64 { return min(math.Exp(loss), math.MaxFloat64) }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// complete adds what is known of time and memory.
+// complete adds time and memory to a report.
 func (t *Trainer) complete(r Report) Report {
 	r.Iterations = t.c.Iterations
 	seconds, tokens := t.pace.take()
@@ -71,12 +72,12 @@ func (t *Trainer) complete(r Report) Report {
 		r.PredictedBytes += v.Run.Plan.Peak()[plan.OnDevice]
 	}
 	if left := t.c.Iterations - t.done; left > 0 {
-		r.ETA = time.Duration(float64(left) * seconds * float64(time.Second))
+		r.ETA = float64(left) * seconds
 	}
 	return r
 }
 
-// pace adds up iterations between reports.
+// pace adds up the time of iterations between reports.
 type pace struct {
 	began      time.Time
 	took       time.Duration
@@ -92,7 +93,7 @@ func (p *pace) stop(tokens int64) {
 	p.iterations++
 }
 
-// take gives seconds per iteration and tokens per second, and starts over.
+// take returns seconds per iteration and tokens per second, and starts over.
 func (p *pace) take() (seconds, tokens float64) {
 	if p.iterations > 0 && p.took > 0 {
 		seconds = p.took.Seconds() / float64(p.iterations)

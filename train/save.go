@@ -16,19 +16,19 @@ import (
 	"spillway/tensorfile"
 )
 
-// Save says where a run's checkpoints go and when they are made. The last
-// iteration is always saved.
+// Save says where checkpoints go and when they are made. The last iteration is always
+// saved.
 type Save struct {
 	Dir   checkpoint.Dir
 	Every int64 // iterations; 0 only at the end
-	// Model is what the checkpoint's folder has besides the weights.
+	// Model is what a checkpoint has next to the weights: config and tokenizer.
 	Model hf.Model
-	// Adapter, where adapters are trained, makes checkpoints of what is trained alone:
-	// its folder is then an adapter's with this config.
+	// Adapter, where adapters are trained, is their config: a checkpoint is then an
+	// adapter's folder, without the frozen weights.
 	Adapter *hf.AdapterConfig
 }
 
-// state is what a checkpoint keeps besides tensors.
+// state is what a checkpoint has next to tensors.
 type state struct {
 	Iteration             int64           `json:"iteration"`
 	Optimizer             optim.Config    `json:"optimizer"`
@@ -42,7 +42,7 @@ type state struct {
 	// Best evaluation so far, where there was one, and the last iteration evaluated.
 	Best      *Best `json:"best,omitempty"`
 	Evaluated int64 `json:"evaluated,omitempty"`
-	// Policy on states, where there is one, and how far it has come.
+	// Policy for states, where there is one, and how far it has come.
 	Policy      *optim.Policy      `json:"policy,omitempty"`
 	Compression *optim.Compression `json:"compression,omitempty"`
 }
@@ -58,7 +58,7 @@ func (t *Trainer) state() (state, error) {
 	return s, err
 }
 
-// save writes a checkpoint if it is time to, or if it must and the last one is older.
+// save writes a checkpoint when it is time to, or when it must and the last one is older.
 func (t *Trainer) save(must bool) error {
 	s := t.c.Save
 	if s == nil || t.saved == t.done || !must && (s.Every == 0 || t.done%s.Every != 0) {
@@ -84,7 +84,7 @@ func (t *Trainer) save(must bool) error {
 	return err
 }
 
-// weights are those that checkpoints have: all, or of adapters what is trained.
+// weights are those that checkpoints have: all, or the adapters alone.
 func (t *Trainer) weights() []executor.Tensor {
 	all := t.run.Executor().Weights()
 	if t.c.Save.Adapter == nil {
@@ -93,8 +93,8 @@ func (t *Trainer) weights() []executor.Tensor {
 	return slices.DeleteFunc(all, func(w executor.Tensor) bool { return w.Param.Frozen() })
 }
 
-// sources lets a checkpoint pull tensors out of the executor. A spoiled one ends the
-// saving, so that it never takes the place of a sound one.
+// sources lets a checkpoint pull tensors out of the executor. A tensor with a NaN ends the
+// saving, so that a bad checkpoint never replaces a good one.
 func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
 	list := make([]tensorfile.Output, len(tensors))
 	for i, from := range tensors {
@@ -111,8 +111,8 @@ func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
 	return list
 }
 
-// allFinite says whether all elements are finite: those whose exponent is not all ones.
-// Of types it does not know it sees no fault.
+// allFinite says whether no element is a NaN or an infinity, which have an exponent of all
+// ones. Elements of other types count as finite.
 func allFinite(t dtype.Type, raw []byte) bool {
 	switch t {
 	case dtype.F32:
@@ -145,8 +145,8 @@ func fileName(t executor.Tensor) string {
 	return t.State + "." + t.Param.Name
 }
 
-// resume goes on from the newest checkpoint or from what is durable, if there is
-// either; what is durable wins where both are of one iteration.
+// resume goes on from the newest checkpoint or from the journal, if there is either; the
+// journal wins where both are of one iteration.
 func (t *Trainer) resume() (err error) {
 	c, err := t.newest()
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *Trainer) resume() (err error) {
 	return t.commit()
 }
 
-// newest is the newest checkpoint, nil for none.
+// newest opens the newest checkpoint; nil for none.
 func (t *Trainer) newest() (*checkpoint.Checkpoint, error) {
 	if t.c.Save == nil {
 		return nil, nil
@@ -193,8 +193,8 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 	return errors.Join(restore(t.run.Executor(), t.weights(), c.Tensor), restore(t.run.Executor(), states(t.run.Executor()), c.State.Tensor))
 }
 
-// states are what the optimizer keeps, in types that files hold: of states in blocks
-// the codes, a byte each, and beside them the scales.
+// states are the optimizer states in types that files have: 8-bit states are split into
+// their codes, a byte each, and their scales.
 func states(e *executor.Executor) (list []executor.Tensor) {
 	for _, t := range e.States() {
 		list = append(list, t.Plain()...)
@@ -202,8 +202,8 @@ func states(e *executor.Executor) (list []executor.Tensor) {
 	return list
 }
 
-// restoreState takes over where the run stood, and refuses one that would go on
-// differently.
+// restoreState takes the state of the loop over, and refuses one of a run with other
+// settings, which would go on differently.
 func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	var was state
 	if err := json.Unmarshal(raw, &was); err != nil {
@@ -236,7 +236,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	return nil
 }
 
-// sameRun compares two states of one iteration.
+// sameRun refuses two states that differ.
 func sameRun(was, now state) error {
 	a, err := json.Marshal(was)
 	if err != nil {
@@ -252,7 +252,7 @@ func sameRun(was, now state) error {
 	return nil
 }
 
-// restore reads tensors bit for bit.
+// restore reads tensors into the executor bit for bit.
 func restore(e *executor.Executor, tensors []executor.Tensor, find func(string) (tensorfile.Tensor, bool)) error {
 	for _, t := range tensors {
 		from, ok := find(fileName(t))

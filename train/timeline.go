@@ -7,12 +7,12 @@ import (
 	"spillway/trace"
 )
 
-// settled is the iteration of a run that its timeline is of: the first two find caches
-// cold and libraries choosing.
+// timelineIteration is the iteration that a timeline records, counted from 1 in this
+// process: in the first two caches are cold and libraries choose algorithms.
 const timelineIteration = 3
 
-// iterate runs one iteration, and hands its timeline over when it is the one to look at.
-// An iteration that is cut short leaves undefined weights, so it never is.
+// iterate runs one iteration, and reports its timeline if it is the one to record. An
+// iteration that is interrupted leaves undefined weights, so no context can end it.
 func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	if !t.recordsTimeline() {
 		return t.run.Executor().Iterate(context.Background(), numbers)
@@ -28,8 +28,8 @@ func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	return t.run.Executor().Trace(nil)
 }
 
-// watched says whether the iteration at hand is the one that the timeline is of: the
-// third of the run, or its last if that is earlier.
+// recordsTimeline says whether the iteration at hand is the one to record: the third of
+// this process, or the last of the run if that is earlier.
 func (t *Trainer) recordsTimeline() bool {
 	if t.c.Timeline == nil {
 		return false

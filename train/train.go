@@ -1,11 +1,11 @@
-// Package train is the loop: it feeds an executor batches, gives each iteration its
-// numbers, reports, evaluates and saves.
+// Package train is the training loop over a run: it feeds batches, iterates, reports,
+// evaluates and saves.
 //
-// A run is deterministic. Iteration i reads rows that depend on the data and its
-// seed alone, the rate is a function of i, and random streams derive from the seed
-// and i. Between two iterations, the weights, the optimizer's state, the iteration
-// and the feed's position are all there is; that is what a checkpoint holds, so a
-// resumed run goes on bit for bit.
+// Training is deterministic. The batch of iteration i depends on the data and its seed
+// alone, the learning rate is a function of i, and random streams derive from the seed and
+// i. Between two iterations the weights, the optimizer states, i and the position in the
+// data are all the state there is. That is what a checkpoint holds, so a run that is
+// resumed goes on bit for bit.
 package train
 
 import (
@@ -172,16 +172,16 @@ func checkStates(o optim.Config, p *plan.Plan) error {
 	return nil
 }
 
-// Result is how a run ended.
+// Result says how a training run ended.
 type Result struct {
 	Iterations int64   // done in all
 	Loss       float64 // of the last iteration; NaN when there was none
 	// Interrupted: the context ended the run before its last iteration. Stopped: its
-	// evaluations did, as they became no better.
+	// evaluations did, since they no longer became better.
 	Interrupted, Stopped bool
 	Checkpoint           string // the last one's path, "" when none was saved
 	Best                 *Best  // evaluation, nil when there was none
-	BestCheckpoint       string // its path, "" when it was not kept
+	BestCheckpoint       string // its path, "" when it was not saved
 }
 
 // DivergedError says that an iteration gave infinities or NaNs. Where the plan computes

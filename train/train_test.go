@@ -209,7 +209,7 @@ func TestBatchesThatCannotBe(t *testing.T) {
 		feed train.Feed
 		says string
 	}{
-		"several documents": {unpacked, feed(t, data.Config{}), "plan with packed samples"},
+		"several documents": {unpacked, feed(t, data.Config{}), "plan with Packed"},
 		"unknown token":     {packed, train.NewTokens(strange), "the model knows 0 to 60"},
 		"other length":      {packed, train.NewTokens(short), "rows of 11"},
 		"broken":            {packed, broken{}, "the disk is gone"},

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/checkpoint"
 )
@@ -205,7 +204,7 @@ func TestProgressLine(t *testing.T) {
 	run.last.Iteration, run.last.Iterations, run.last.Loss = 1200, 2000, 2.5
 	run.last.SecondsPerIteration, run.last.TokensPerSecond, run.last.ShareOfRoofline = 1, 5000, 0.8
 	run.last.MeasuredBytes, run.last.PredictedBytes = 3<<20, 3<<20
-	run.last.ETA = time.Hour // at the pace of one iteration; people are shown the smoothed one
+	run.last.ETA = 3600 // at the pace of one iteration; people are shown the smoothed one
 	want := "iteration 1,200 of 2,000  loss 2.5000  2,500 tokens/s, 40% of the bound  memory 3.00 MiB, predicted 3.00 MiB  26 min 40 s left"
 	if got := run.progress(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

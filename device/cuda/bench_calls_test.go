@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
@@ -141,7 +142,7 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	bound.Launch = 0
 	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
 	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
-	b.ReportMetric(float64(bound.Time(c))/float64(took), "of-bound")
+	b.ReportMetric(float64(sim.NewTiming(bound, dtype.BF16).Time(c))/float64(took), "of-bound")
 }
 
 // upload fills operands: real numbers with noise, integers by their position.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"spillway/device/sim"
 	"spillway/op"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/rig"
 	"spillway/units"
 )
@@ -38,7 +38,7 @@ func BenchmarkLeanCalls(b *testing.B) {
 	d := lent(b)
 	o := smallOptions(b, d, 2048, 48*units.GiB)
 	p := opened(b, "llama-2-70b", o).Plan
-	rates := planner.RatesOf(o.Machine.Devices[0], o.Precision)
+	timing := sim.NewTiming(o.Machine.Devices[0], o.Precision)
 	calls, times := callsOf(p)
 	for b.Loop() {
 		var expected, took time.Duration
@@ -47,7 +47,7 @@ func BenchmarkLeanCalls(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			n, forecast := time.Duration(times[name]), rates.Time(calls[name])
+			n, forecast := time.Duration(times[name]), timing.Time(calls[name])
 			expected, took = expected+n*forecast, took+n*alone
 			fmt.Fprintf(os.Stderr, "%5d × %8.1f µs, expected %8.1f: %7.1f ms, %7.1f  %s\n", n, alone.Seconds()*1e6, forecast.Seconds()*1e6,
 				(n*alone).Seconds()*1e3, (n*forecast).Seconds()*1e3, name)

@@ -11,11 +11,11 @@ import (
 
 	"spillway/arch"
 	"spillway/device"
-	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
@@ -27,7 +27,7 @@ import (
 // physical bound.
 
 // rates of an H200, for the planner; the plans below are insisted on.
-var rates = sim.Rates{Matrix: 700e12, Vector: 60e12, Memory: 4e12, In: 55e9, Out: 55e9, Launch: 4 * time.Microsecond, Latency: 8 * time.Microsecond}
+var rates = machine.Device{Compute: machine.Compute{BF16: 700e12, F32: 60e12}, Bandwidth: 4e12, Link: machine.Link{In: 55e9, Out: 55e9, Latency: 8 * time.Microsecond}, Launch: 4 * time.Microsecond}
 
 // shape11B is the Llama shape of 1.1 billion params.
 const shape11B = `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"num_hidden_layers":22,
@@ -35,8 +35,9 @@ const shape11B = `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"n
 "tie_word_embeddings":false,"max_position_embeddings":2048}`
 
 func siteOn(d *Device, budget int64) planner.Site {
-	return planner.Site{Device: d.Info().Name, Budget: budget, HostBudget: 110 << 30, Alignment: planner.Alignment,
-		Rates: rates, Kernels: d, HostPinned: true}
+	site := planner.Site{Device: rates, DType: dtype.BF16, Budget: budget, HostBudget: 110 << 30, Alignment: planner.Alignment, Kernels: d, HostPinned: true}
+	site.Device.Name = d.Info().Name
+	return site
 }
 
 // started plans a model and starts it with random weights.

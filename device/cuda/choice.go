@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"spillway/device/cuda/driver"
+	"spillway/internal/vfs"
 )
 
 // Which of cuBLASLt's ways computes a product is decided once per machine and then kept:
@@ -140,19 +141,10 @@ func fastest(seconds []float64) (best int) {
 	return best
 }
 
-// keepFirst writes a file that appears whole, unless there is one already.
+// writeOnce writes a file that appears whole, unless there is one already.
 func writeOnce(path string, b []byte) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := vfs.MkdirAll(vfs.OS, filepath.Dir(path)); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Link(f.Name(), path)
-	}
-	return errors.Join(err, os.Remove(f.Name()))
+	return vfs.WriteOnce(path, b)
 }

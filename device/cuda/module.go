@@ -16,6 +16,7 @@ import (
 
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/internal/vfs"
 )
 
 //go:embed kernels
@@ -174,22 +175,14 @@ func (d *Device) cached(name string, u unit) ([]byte, error) {
 	return b, writeAtomic(path, b)
 }
 
-// keep writes a file that appears whole or not at all.
+// writeAtomic writes a file of the cache folder that appears whole or not at all.
 func writeAtomic(path string, b []byte) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", err)
-	}
-	f, err := os.CreateTemp(folder, ".new-*")
-	if err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", err)
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	err := vfs.MkdirAll(vfs.OS, filepath.Dir(path))
+	if err == nil {
+		err = vfs.ReplaceBytes(vfs.OS, path, b)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping compiled kernels: %w", errors.Join(err, os.Remove(f.Name())))
+		return fmt.Errorf("storing compiled kernels: %w", err)
 	}
 	return nil
 }

@@ -7,17 +7,17 @@ import (
 	"spillway/op"
 )
 
-// Faults says which operation fails: the n-th of its kind from the start on,
-// counted from 1; 0 for none. Every operation after it works again.
+// Faults says which operation fails: the n-th of its kind, counted from 1; 0 for none. Every
+// operation after it works again.
 type Faults struct {
 	Alloc  int
 	Copy   int
 	Launch int
-	Err    error // what the operation answers
+	Err    error // that the operation returns
 }
 
-// Capped is a device with less memory than it has, and with faults. It counts
-// what is allocated on it, so that a test can compare with what was predicted.
+// Capped is a device with less memory than it really has, and with faults. It counts what is
+// allocated on it, so that a test can compare that with the prediction.
 type Capped struct {
 	device.Device
 	limit  int64
@@ -39,8 +39,8 @@ type Counts struct {
 	Allocs    int64 // calls
 }
 
-// NewCapped puts a limit around a device. The device stays the caller's to use
-// for nothing else; closing the cap closes it.
+// NewCapped puts a limit around a device, which nobody else may use then; closing the cap
+// closes it.
 func NewCapped(d device.Device, limit int64, f Faults) *Capped {
 	return &Capped{Device: d, limit: limit, faults: f}
 }
@@ -129,7 +129,7 @@ func (m *cappedMemory) Free() error {
 	return m.Memory.Free()
 }
 
-// cappedQueue hands the device its own memories and injects faults.
+// cappedQueue gives the device its own memories and injects faults.
 type cappedQueue struct {
 	device.Queue
 	c *Capped
@@ -162,8 +162,7 @@ func (c *Capped) fault(count *int, at int) error {
 	return nil
 }
 
-// bare takes the cap off a buffer. Launches keep their bare buffers: they are
-// the same bytes.
+// unwrap takes the cap off a buffer: the same bytes, as the device knows them.
 func unwrap(b device.Buffer) device.Buffer {
 	if m, ok := b.Memory.(*cappedMemory); ok {
 		b.Memory = m.Memory

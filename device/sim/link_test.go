@@ -17,64 +17,64 @@ import (
 
 // order is a copy that was asked for.
 type order struct {
-	way          int
+	party        int
 	begin, alone time.Duration
 }
 
-// watched is when the last of each way ends where everything is watched tick by tick: each
-// way carries one thing after the other, at full rate when it is alone.
+// watched is when the last of each party ends where everything is watched tick by tick: each
+// party carries one thing after the other, at full rate when it is alone.
 func watched(orders []order, rates func(busy [parties]bool) [parties]float64) (ends [parties]time.Duration) {
 	const tick = 100 * time.Nanosecond
 	var left [parties][]order
 	for _, o := range orders {
-		left[o.way] = append(left[o.way], o)
+		left[o.party] = append(left[o.party], o)
 	}
 	for at := time.Duration(0); len(left[0])+len(left[1])+len(left[2]) > 0; at += tick {
 		busy := [parties]bool{}
-		for way, list := range left {
-			busy[way] = len(list) > 0 && list[0].begin <= at
+		for party, list := range left {
+			busy[party] = len(list) > 0 && list[0].begin <= at
 		}
-		for way, rate := range rates(busy) {
-			if !busy[way] {
+		for party, rate := range rates(busy) {
+			if !busy[party] {
 				continue
 			}
-			if left[way][0].alone -= time.Duration(rate * float64(tick)); left[way][0].alone <= 0 {
-				left[way], ends[way] = left[way][1:], at+tick
+			if left[party][0].alone -= time.Duration(rate * float64(tick)); left[party][0].alone <= 0 {
+				left[party], ends[party] = left[party][1:], at+tick
 			}
 		}
 	}
 	return ends
 }
 
-// halves are the rates on a link whose ways have a share of theirs while both are busy.
-func halves(duplex machine.Bidirectional) func([parties]bool) [parties]float64 {
+// halves are the speeds on a link whose directions have a share of theirs while both are busy.
+func halves(share machine.Bidirectional) func([parties]bool) [parties]float64 {
 	return func(busy [parties]bool) [parties]float64 {
 		if busy[inward] && busy[outward] {
-			return [parties]float64{float64(duplex), float64(duplex), 1}
+			return [parties]float64{float64(share), float64(share), 1}
 		}
 		return [parties]float64{1, 1, 1}
 	}
 }
 
-// ordered gives random orders to some of the ways of a link and returns when they end.
-func ordered(r *rand.Rand, l *link, ways int) (orders []order, ends [parties]time.Duration) {
+// ordered gives random orders to some parties of a link and returns when they end.
+func ordered(r *rand.Rand, l *link, count int) (orders []order, ends [parties]time.Duration) {
 	var now [parties]time.Duration
 	var queues [parties]virtualQueue
 	for range 60 {
-		o := order{way: r.IntN(ways), alone: time.Duration(1+r.IntN(400)) * time.Microsecond}
-		o.begin = now[o.way] + time.Duration(r.IntN(300))*time.Microsecond
-		now[o.way] = o.begin // whether the one before has ended or not
+		o := order{party: r.IntN(count), alone: time.Duration(1+r.IntN(400)) * time.Microsecond}
+		o.begin = now[o.party] + time.Duration(r.IntN(300))*time.Microsecond
+		now[o.party] = o.begin // whether the one before has ended or not
 		orders = append(orders, o)
-		q := &queues[o.way]
+		q := &queues[o.party]
 		q.now = max(q.now, o.begin)
-		if o.way == hostCPU {
-			l.carry(q, o.way, o.alone)
+		if o.party == hostCPU {
+			l.carry(q, o.party, o.alone)
 		} else {
-			l.copy(q, o.way, o.alone)
+			l.copy(q, o.party, o.alone)
 		}
 	}
-	for way := range ends {
-		ends[way] = queues[way].now
+	for party := range ends {
+		ends[party] = queues[party].now
 	}
 	return orders, ends
 }
@@ -82,12 +82,12 @@ func ordered(r *rand.Rand, l *link, ways int) (orders []order, ends [parties]tim
 // Copies end when they do on a link that is watched tick by tick.
 func TestLinkIsWhatIsWatched(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
-	for _, duplex := range []machine.Bidirectional{machine.HalfDuplex, 0.6, 0.92, machine.FullDuplex} {
-		l := newLink(duplex)
+	for _, share := range []machine.Bidirectional{machine.HalfDuplex, 0.6, 0.92, machine.FullDuplex} {
+		l := newLink(share)
 		orders, ends := ordered(r, &l, 2)
-		for way, want := range watched(orders, halves(duplex)) {
-			if got := ends[way]; math.Abs(float64(got-want)) > float64(10*time.Microsecond) {
-				t.Errorf("duplex %v: way %d is free at %v, watched tick by tick at %v", duplex, way, got, want)
+		for party, want := range watched(orders, halves(share)) {
+			if got := ends[party]; math.Abs(float64(got-want)) > float64(10*time.Microsecond) {
+				t.Errorf("share %v: direction %d is free at %v, watched tick by tick at %v", share, party, got, want)
 			}
 		}
 	}
@@ -117,15 +117,15 @@ func TestSharedMemoryIsWhatIsWatched(t *testing.T) {
 		l := newLink(0.9)
 		l.share(&channel{}, hostMemory{rate: all, in: in, out: out, updates: updates})
 		orders, ends := ordered(r, &l, 3)
-		for way, want := range watched(orders, rates) {
-			if got := ends[way]; math.Abs(float64(got-want)) > 0.02*float64(want) {
-				t.Errorf("way %d is free at %v, watched tick by tick at %v", way, got, want)
+		for party, want := range watched(orders, rates) {
+			if got := ends[party]; math.Abs(float64(got-want)) > 0.02*float64(want) {
+				t.Errorf("party %d is free at %v, watched tick by tick at %v", party, got, want)
 			}
 		}
 	}
 }
 
-// An H200 and 16 cores, of which each could copy 55 GB/s each way and update 140 GB/s alone,
+// An H200 and 16 cores, of which each could copy 55 GB/s each party and update 140 GB/s alone,
 // carried 165 GB/s together; these are the rates of each that were seen with one another.
 func TestSharesOfMemoryAreThoseMeasured(t *testing.T) {
 	l := newLink(0.9)
@@ -136,29 +136,29 @@ func TestSharesOfMemoryAreThoseMeasured(t *testing.T) {
 		1<<hostCPU | 1<<outward:             {outward: 53, hostCPU: 99.6},
 		1<<hostCPU | 1<<inward | 1<<outward: {inward: 31.9, outward: 49.4, hostCPU: 84.8},
 	} {
-		for way, want := range seen {
-			if got := alone[way] * l.speeds[busy][way]; want > 0 && math.Abs(got-want) > 0.12*want {
-				t.Errorf("parties %03b: way %d has %.1f GB/s, %.1f were seen", busy, way, got, want)
+		for party, want := range seen {
+			if got := alone[party] * l.speeds[busy][party]; want > 0 && math.Abs(got-want) > 0.12*want {
+				t.Errorf("parties %03b: party %d has %.1f GB/s, %.1f were seen", busy, party, got, want)
 			}
 		}
 	}
 }
 
-// Copies both ways take what the sum of both rates allows, and each way gets its half.
+// Copies both ways take what the sum of both rates allows, and each party gets its half.
 func TestLinkCarriesBothWays(t *testing.T) {
-	for duplex, want := range map[machine.Bidirectional]float64{machine.HalfDuplex: 1, 0.75: 1.5, machine.FullDuplex: 2} {
-		l := newLink(duplex)
+	for share, want := range map[machine.Bidirectional]float64{machine.HalfDuplex: 1, 0.75: 1.5, machine.FullDuplex: 2} {
+		l := newLink(share)
 		var queues [2]virtualQueue
 		const copies = 1000
 		for range copies {
-			for way := range queues {
-				l.copy(&queues[way], way, time.Millisecond)
+			for party := range queues {
+				l.copy(&queues[party], party, time.Millisecond)
 			}
 		}
 		for _, q := range queues {
 			got := 2 * copies * time.Millisecond.Seconds() / q.now.Seconds()
 			if math.Abs(got-want) > 0.01*want {
-				t.Errorf("at a duplex of %v both ways carry %.3f of what one does, want %v", duplex, got, want)
+				t.Errorf("with a share of %v both directions carry %.3f of what one does, want %v", share, got, want)
 			}
 		}
 	}
@@ -187,23 +187,23 @@ func TestDelayedCopiesEndLater(t *testing.T) {
 	}
 }
 
-// A kernel of the host and a copy to a card that begin together both take as long as the
-// host's memory takes for both; with memory for all, or a card that nobody is beside, each
+// A kernel of the CPU and a copy to a GPU that begin together both take as long as the
+// host's memory takes for both; with memory for all, or a GPU whose CPU is idle, each
 // takes its own time.
-func TestProcessorBesideACard(t *testing.T) {
+func TestCPUSharesHostMemoryWithGPU(t *testing.T) {
 	const bytes = 40 << 30
 	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(bytes / 8)}) // reads and writes
 	if err != nil {
 		t.Fatal(err)
 	}
 	alone := units.Rate(100e9).Time(bytes)
-	for traffic, want := range map[units.Rate]time.Duration{0: alone, 200e9: alone, 150e9: alone * 4 / 3, 50e9: alone * 2} {
-		card, host := NewVirtual("card", 0, 256, Rates{In: 100e9, Out: 100e9, HostUnderLoad: traffic}), NewVirtual("host", 0, 256, Rates{Memory: 100e9})
-		host.ShareHostMemory([]*Virtual{card})
-		in, _ := card.Queue("in")
+	for bandwidth, want := range map[units.Rate]time.Duration{0: alone, 200e9: alone, 150e9: alone * 4 / 3, 50e9: alone * 2} {
+		gpu, host := NewVirtual(machine.Device{Link: machine.Link{In: 100e9, Out: 100e9, HostBandwidth: bandwidth}}, dtype.F32, 0, 256), NewVirtual(machine.Device{Bandwidth: 100e9}, dtype.F32, 0, 256)
+		host.ShareHostMemory([]*Virtual{gpu})
+		in, _ := gpu.Queue("in")
 		compute, _ := host.Queue("compute")
-		on, _ := card.Alloc(bytes)
-		from, _ := card.HostAlloc(bytes)
+		on, _ := gpu.Alloc(bytes)
+		from, _ := gpu.HostAlloc(bytes)
 		k, err := host.Kernel(call)
 		if err != nil {
 			t.Fatal(err)
@@ -211,9 +211,9 @@ func TestProcessorBesideACard(t *testing.T) {
 		if err := errors.Join(in.Copy(device.Buffer{Memory: on, Bytes: bytes}, device.Buffer{Memory: from, Bytes: bytes}), compute.Launch(k, nil), in.Sync(), compute.Sync()); err != nil {
 			t.Fatal(err)
 		}
-		for name, v := range map[string]*Virtual{"copy": card, "kernel": host} {
+		for name, v := range map[string]*Virtual{"copy": gpu, "kernel": host} {
 			if got := v.WaitedUntil(); math.Abs(float64(got-want)) > 1e-3*float64(want) {
-				t.Errorf("memory of %v: the %s took %v, want %v", traffic, name, got, want)
+				t.Errorf("memory of %v: the %s took %v, want %v", bandwidth, name, got, want)
 			}
 		}
 	}

@@ -1,11 +1,11 @@
 // Package sim holds devices that are not quite real.
 //
-// Virtual has no memory and does no arithmetic: it takes the time an op or copy
-// would take at given rates, so a plan carried out on it gives its forecast, for
-// any model on any machine.
+// Virtual has no memory and does no arithmetic: an op or a copy takes the time it would take
+// at given rates, in virtual time. A plan carried out on it gives its forecast, for any model
+// on any machine.
 //
-// Capped stands around a real device and limits its memory and its link, and
-// makes operations fail on demand.
+// Capped wraps a real device: it limits and counts its memory, and makes operations fail on
+// demand.
 package sim
 
 import (
@@ -19,82 +19,62 @@ import (
 	"spillway/units"
 )
 
-// Rates of a device. Zero rates count as infinitely fast.
-type Rates struct {
-	Matrix    units.Flops // products and attention
-	MatrixF32 units.Flops // those of f32, where Matrix is of a narrower type; 0: the same
-	// Lasting is what is left of Matrix in work without pauses; 0: all of it.
-	Sustained units.Flops
-	Vector    units.Flops // everything else
-	Memory    units.Rate  // of the device's own memory, read plus write
-	In        units.Rate  // host to device
-	Out       units.Rate  // device to host
-	Peer      units.Rate  // device to device; 0: as from the host
-	// Duplex is what in and out carry at once; 0: each its full rate.
-	Bidirectional machine.Bidirectional
-	// Traffic is what the host's memory carries while its processor updates and copies go
-	// both ways; 0: all they ask for.
-	HostUnderLoad units.Rate
-	Launch        time.Duration // what handing a kernel over takes
-	// Kernel is the least a kernel takes that was handed over in time; 0: as long as Launch.
-	Kernel  time.Duration
-	Latency time.Duration // per copy
-	// Tables are the rates of calls by their size, where they were measured.
-	Tables machine.ByVariant
-}
-
-// Virtual is a device in virtual time. Its methods must be called from one
-// goroutine: the order of calls is the order of events.
+// Virtual is a device in virtual time. Its methods must be called from one goroutine: the
+// order of calls is the order of events.
 type Virtual struct {
-	name        string
+	timing      *Timing
 	limit       int64
 	align       int64
-	rates       Rates
 	allocated   int64
 	peak        int64
 	link        link
 	throttle    throttle
-	hostLink    *link         // of a card, that the device shares memory with as the host's processor; nil of all others
-	waitedUntil time.Duration // until when somebody has waited for a queue
+	hostLink    *link         // of a GPU that this device, the CPU, shares host memory with; nil elsewhere
+	waitedUntil time.Duration // the latest time that a queue or event was waited for
 	queues      []*virtualQueue
-	// NoScratch: kernels ask for no scratch memory, because the plan has reserved
+	// Peer is the rate of copies from devices that are alike; 0: as from the host.
+	Peer units.Rate
+	// NoScratch says that kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
 	NoScratch bool
-	// OneByOne: kernels are handed over one by one, and wait for that.
+	// OneByOne says that kernels are launched one by one, not replayed from a captured
+	// graph, so that they wait for their launch.
 	OneByOne bool
-	launched time.Duration // when the last one was
+	launched time.Duration // when the last kernel was
 }
 
-// NewVirtual makes a device; a limit of 0 is none.
-func NewVirtual(name string, limit, align int64, r Rates) *Virtual {
-	return &Virtual{name: name, limit: limit, align: align, rates: r, link: newLink(r.Bidirectional), throttle: newThrottle(r)}
+// NewVirtual makes a device that takes the time the described one would, computing in t; a
+// limit of 0 is none. Rates of zero count as infinitely fast.
+func NewVirtual(d machine.Device, t dtype.Type, limit, align int64) *Virtual {
+	timing := NewTiming(d, t)
+	return &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing)}
 }
 
-// Beside makes the device the host's processor, whose kernels share the host's memory with
-// the copies of cards that are alike.
-func (v *Virtual) ShareHostMemory(cards []*Virtual) {
-	if len(cards) == 0 || cards[0].rates.HostUnderLoad == 0 {
+// ShareHostMemory makes the device the CPU, whose kernels share the host's memory with the
+// copies of GPUs that are alike.
+func (v *Virtual) ShareHostMemory(gpus []*Virtual) {
+	if len(gpus) == 0 || gpus[0].timing.Link.HostBandwidth == 0 {
 		return
 	}
-	n, r := units.Rate(len(cards)), cards[0].rates
-	all := max(r.HostUnderLoad, v.rates.Memory) // whatever noise there was: updates alone are no more than all
-	m := hostMemory{rate: float64(all), in: float64(n * r.In), out: float64(n * r.Out), updates: float64(v.rates.Memory)}
+	n, link, updates := units.Rate(len(gpus)), gpus[0].timing.Link, v.timing.Bandwidth
+	all := max(link.HostBandwidth, updates) // whatever the noise of a measurement: updates alone are no more than all
+	m := hostMemory{rate: float64(all), in: float64(n * link.In), out: float64(n * link.Out), updates: float64(updates)}
 	kernels := &channel{}
-	for _, c := range cards {
-		c.link.share(kernels, m)
+	for _, g := range gpus {
+		g.link.share(kernels, m)
 	}
-	v.hostLink = &cards[0].link
+	v.hostLink = &gpus[0].link
 }
 
 // Info describes the device.
 func (v *Virtual) Info() device.Info {
-	return device.Info{Name: v.name, Limit: v.limit, Alignment: v.align}
+	return device.Info{Name: v.timing.Name, Limit: v.limit, Alignment: v.align}
 }
 
 // Alloc counts memory that does not exist.
 func (v *Virtual) Alloc(bytes int64) (device.Memory, error) {
 	if v.limit > 0 && v.allocated+bytes > v.limit {
-		return nil, &device.OutOfMemoryError{Device: v.name, Asked: bytes, Allocated: v.allocated, Limit: v.limit}
+		return nil, &device.OutOfMemoryError{Device: v.timing.Name, Asked: bytes, Allocated: v.allocated, Limit: v.limit}
 	}
 	v.allocated += bytes
 	v.peak = max(v.peak, v.allocated)
@@ -121,7 +101,7 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
-	k := v.rates.kernel(c)
+	k := v.timing.kernel(c)
 	if !v.NoScratch {
 		k.workspace = workspace(c)
 	}
@@ -145,7 +125,7 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 // Close forgets the device.
 func (v *Virtual) Close() error {
 	if v.allocated != 0 {
-		return fmt.Errorf("%s: %d bytes: %w", v.name, v.allocated, device.ErrLeak)
+		return fmt.Errorf("%s: %d bytes: %w", v.timing.Name, v.allocated, device.ErrLeak)
 	}
 	return nil
 }
@@ -159,57 +139,15 @@ func (v *Virtual) Busy() map[string]time.Duration {
 	return busy
 }
 
-// Waited is until when somebody has waited for queues or events of the device.
+// WaitedUntil is the latest time that somebody waited for: an empty queue, or an event.
 func (v *Virtual) WaitedUntil() time.Duration { return v.waitedUntil }
 
-// Resume lets queues begin what they are given from now on no sooner than at a time: when
-// it is given.
+// Resume says at what time the queues are given what comes next: nothing begins before.
 func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
 		q.now = max(q.now, at)
 	}
 	v.launched = max(v.launched, at)
-}
-
-// full: the operands are f32, though products are mostly of a narrower type.
-func (r Rates) isF32(c op.Call) bool {
-	return r.MatrixF32 > 0 && len(c.In) > 0 && c.In[0].DType == dtype.F32
-}
-
-// Time a call takes: what its table says, or the longer of its arithmetic and its
-// memory traffic. Products thinner than any in their table are bound by that traffic too.
-func (r Rates) Time(c op.Call) time.Duration {
-	cost := c.Cost()
-	if cost.Matrix && r.isF32(c) {
-		r.Matrix, r.Tables = r.MatrixF32, nil // tables are of the narrower type
-	}
-	if table, measured := r.Tables.Of(c); measured {
-		took := cost.Amount() / table.At(c.Sizes())
-		if cost.Matrix && r.Memory > 0 {
-			took = max(took, float64(cost.Bytes)/float64(r.Memory))
-		}
-		return max(r.shortest(), time.Duration(took*float64(time.Second)))
-	}
-	flops := r.Vector
-	if cost.Matrix {
-		flops = r.Matrix
-	}
-	var t float64
-	if flops > 0 {
-		t = cost.Flops / float64(flops)
-	}
-	if r.Memory > 0 {
-		t = max(t, float64(cost.Bytes)/float64(r.Memory))
-	}
-	return r.shortest() + time.Duration(t*float64(time.Second))
-}
-
-// least is what the smallest kernel takes.
-func (r Rates) shortest() time.Duration {
-	if r.Kernel > 0 {
-		return r.Kernel
-	}
-	return r.Launch
 }
 
 // lossRows is how many rows of logits a fused loss is assumed to hold at once.
@@ -221,7 +159,7 @@ func workspace(c op.Call) int64 {
 	case op.LinearCrossEntropy, op.LinearCrossEntropyGrad:
 		return min(c.In[0].Shape.Rows(), lossRows) * c.In[1].Shape[0] * 4
 	case op.AttentionGrad:
-		return c.In[4].Bytes() // the rows' dot products of o and do
+		return c.In[4].Bytes() // a dot of o and do per row
 	}
 	return 0
 }
@@ -244,24 +182,13 @@ func (m *virtualMemory) Free() error {
 
 type virtualKernel struct {
 	took      time.Duration // at full speed
-	matmuls   time.Duration // of that, what slows down with the clock
-	energy    float64       // seconds of the power that clock counts in
+	matmuls   time.Duration // of that, the part that throttling slows down
+	energy    float64       // power by seconds, in the unit of throttle
 	workspace int64
 	launches  int
 }
 
-// kernel of a call, without its scratch memory.
-func (r Rates) kernel(c op.Call) *virtualKernel {
-	k := &virtualKernel{took: r.Time(c), launches: 1}
-	if cost := c.Cost(); cost.Matrix && !r.isF32(c) && r.Matrix > 0 {
-		k.matmuls, k.energy = k.took, cost.Flops/float64(r.Matrix)
-	} else {
-		k.energy = otherPower * k.took.Seconds()
-	}
-	return k
-}
-
-// power is the kernel's, on average.
+// power is the average of the kernel.
 func (k *virtualKernel) power() float64 { return k.energy / k.took.Seconds() }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
@@ -280,16 +207,16 @@ type virtualQueue struct {
 
 // Copy takes the link for the time the bytes need.
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
-	r, bytes := q.v.rates, units.Bytes(src.Bytes)
+	t, bytes := q.v.timing, units.Bytes(src.Bytes)
 	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
-	q.advance(r.Latency)
+	q.advance(t.Link.Latency)
 	switch {
-	case to.onDevice && from.onDevice && r.Peer > 0:
-		q.advance(r.Peer.Time(bytes))
+	case to.onDevice && from.onDevice && q.v.Peer > 0:
+		q.advance(q.v.Peer.Time(bytes))
 	case to.onDevice:
-		q.v.link.copy(q, inward, r.In.Time(bytes))
+		q.v.link.copy(q, inward, t.Link.In.Time(bytes))
 	default:
-		q.v.link.copy(q, outward, r.Out.Time(bytes))
+		q.v.link.copy(q, outward, t.Link.Out.Time(bytes))
 	}
 	return nil
 }
@@ -297,7 +224,7 @@ func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	vk, ok := k.(*virtualKernel)
 	if !ok {
-		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.name, k)
+		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.timing.Name, k)
 	}
 	last := q.awaitLaunch(vk.launches)
 	took := q.v.throttle.duration(q.now, vk)
@@ -310,15 +237,16 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	return nil
 }
 
-// hand has the queue wait for the first of some launches to be handed over, and says when
-// the last one is. Where kernels take Launch each in any case, nobody waits.
+// awaitLaunch has the queue wait for the first of some launches, and gives the time of the
+// last one. Where no time of a kernel without its launch is known, kernels include it and
+// nobody waits.
 func (q *virtualQueue) awaitLaunch(launches int) (last time.Duration) {
 	v := q.v
-	if !v.OneByOne || v.rates.Kernel == 0 || launches == 0 {
+	if !v.OneByOne || v.timing.Kernel == 0 || launches == 0 {
 		return 0
 	}
-	q.now = max(q.now, v.launched+v.rates.Launch)
-	v.launched += time.Duration(launches) * v.rates.Launch
+	q.now = max(q.now, v.launched+v.timing.Launch)
+	v.launched += time.Duration(launches) * v.timing.Launch
 	return v.launched
 }
 

@@ -9,10 +9,11 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -43,18 +44,18 @@ func BenchmarkStreamedTraining(b *testing.B) {
 	site := tiny.Site(1 << 34)
 	site.Kernels = kernels
 	resident := build(b, m, site, planner.Uniform(false, false, planner.SaveAll, 0)).Peak()[plan.OnDevice]
-	site.Rates = sim.Rates{Matrix: 1e11, Memory: 1e10} // as far as one is to the other
+	site.Device, site.DType = machine.Device{Name: "gpu0", Compute: machine.Compute{BF16: 1e11}, Bandwidth: 1e10}, dtype.BF16 // as far as one is to the other
 	streamed := build(b, m, site, planner.Uniform(true, true, planner.SaveNone, 2))
 	for b.Loop() {
 		alone := best(b, newRun(b, m, streamed, 0))[0]
 		faster := units.Flops(streamed.Forecast.StepSeconds / alone.Seconds())
-		site.Rates.Matrix, site.Rates.Memory = 1e11*faster, 1e10*units.Rate(faster)
+		site.Device.Compute.BF16, site.Device.Bandwidth = 1e11*faster, 1e10*units.Rate(faster)
 		for _, c := range []struct {
 			name  string
 			times float64 // the computing, that the bytes of the plan that streams everything take
 		}{{"link-at-half", 0.5}, {"link-equal", 1}, {"link-twice", 2}} {
 			link := units.Rate(float64(streamed.Forecast.BytesIn) / (c.times * alone.Seconds()))
-			site.Rates.In, site.Rates.Out, site.Budget = link, link, int64(share*float64(resident))
+			site.Device.Link.In, site.Device.Link.Out, site.Budget = link, link, int64(share*float64(resident))
 			p, err := planner.Make(m, tiny.AdamW(1, false), site)
 			if err != nil {
 				b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/nn"
 	"spillway/op"
 	"spillway/optim"
@@ -54,13 +55,13 @@ func Changed(t testing.TB, config string, c graph.Config, change func(nn.Model) 
 	return s
 }
 
-// Rates of a made-up device on which streaming matters.
-var Rates = sim.Rates{Matrix: 1e12, Vector: 1e11, Memory: 1e11, In: 1e10, Out: 1e10, Launch: time.Microsecond, Latency: time.Microsecond}
+// Device is a made-up device on which streaming matters.
+var Device = machine.Device{Name: "gpu0", Kind: machine.CPU, Compute: machine.Compute{F32: 1e12}, Bandwidth: 1e11, Link: machine.Link{In: 1e10, Out: 1e10, Latency: time.Microsecond}, Launch: time.Microsecond}
 
 // Site with so many bytes on the device and plenty on the host.
 func Site(budget int64) planner.Site {
-	return planner.Site{Device: "gpu0", Budget: budget, HostBudget: 1 << 40, Alignment: planner.Alignment,
-		Rates: Rates, Kernels: sim.NewVirtual("gpu0", 0, planner.Alignment, Rates), HostPinned: true}
+	return planner.Site{Device: Device, DType: dtype.F32, Budget: budget, HostBudget: 1 << 40, Alignment: planner.Alignment,
+		Kernels: sim.NewVirtual(Device, dtype.F32, 0, planner.Alignment), HostPinned: true}
 }
 
 // Keep gives each param states of its own types: of four params that follow each other

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// MkdirAll makes a folder and its missing parents, durably.
+// MkdirAll makes a folder and its missing parents, durably. Several processes may make the
+// same folder at once.
 func MkdirAll(d FS, dir string) error {
 	info, err := d.Stat(dir)
 	if err == nil && !info.Dir {
@@ -20,21 +21,21 @@ func MkdirAll(d FS, dir string) error {
 	if err := MkdirAll(d, parent); err != nil {
 		return err
 	}
-	if err := d.Mkdir(dir); err != nil {
+	if err := d.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return d.SyncDir(parent)
 }
 
-// Partial is the hidden name, beside dir, under which Publish prepares it.
+// Partial is the hidden name next to dir under which Publish prepares it.
 func Partial(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+partialSuffix)
 }
 
-// Publish makes a folder that is either absent or whole, whatever happens: fill
-// writes (and syncs) files into a hidden folder beside it, which then gets its name
-// in one rename. What an earlier, killed attempt left under the hidden name is
-// removed first; after an error nothing is left.
+// Publish makes a folder that is either absent or whole, whatever happens: fill writes and
+// syncs files into a hidden folder next to it, which then gets its name in one rename. What
+// an attempt that was killed left under the hidden name is removed first; after an error
+// nothing is left. For a single file see Replace.
 func Publish(d FS, dir string, fill func(partial string) error) error {
 	partial := Partial(dir)
 	if err := RemoveAll(d, partial); err != nil {
@@ -49,8 +50,8 @@ func Publish(d FS, dir string, fill func(partial string) error) error {
 	return d.SyncDir(filepath.Dir(dir))
 }
 
-// prepare fills a new folder and makes the names in it durable, before anything
-// else can refer to them.
+// prepare fills a new folder and makes the names in it durable, before anything else refers
+// to them.
 func prepare(d FS, partial string, fill func(string) error) error {
 	if err := d.Mkdir(partial); err != nil {
 		return err

@@ -56,16 +56,10 @@ func CloseDisk(disk *store.Disk, dir string) (err error) {
 // SavePlan writes the plan that the files are laid out for next to them. Whoever goes on
 // needs it: the memory that is free another time may differ, and so may a new plan.
 func SavePlan(dir string, write func(io.Writer) error) error {
-	path := filepath.Join(dir, planName)
-	partial := vfs.Partial(path)
-	err := vfs.WriteFile(vfs.OS, partial, write)
-	if err == nil {
-		err = vfs.OS.Rename(partial, path)
-	}
-	if err != nil {
+	if err := vfs.Replace(vfs.OS, filepath.Join(dir, planName), write); err != nil {
 		return fmt.Errorf("saving the plan: %w", err)
 	}
-	return vfs.OS.SyncDir(dir)
+	return nil
 }
 
 // ReadPlan reads the plan of the state in a folder, as it was written.

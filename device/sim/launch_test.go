@@ -5,28 +5,30 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/dtype"
+	"spillway/machine"
 )
 
-// Small kernels that are handed over one by one follow each other as they are handed over;
-// behind a long one they have been handed over meanwhile, and noted ones need not be.
-func TestKernelsWaitToBeHandedOver(t *testing.T) {
+// Small kernels that are launched one by one follow each other at the pace of launches; after
+// a long one they have been launched meanwhile, and captured ones need no launch.
+func TestKernelsWaitForTheirLaunch(t *testing.T) {
 	const us = time.Microsecond
-	rates := Rates{Matrix: 1e12, Launch: 5 * us, Kernel: 2 * us}
-	long := 100 * us // 1e8 operations, in which nineteen more are handed over, and its least
+	rates := machine.Device{Compute: machine.Compute{BF16: 1e12}, Launch: 5 * us, Kernel: 2 * us}
+	long := 100 * us // 1e8 operations, in which nineteen more are launched, and its least
 	for _, c := range []struct {
 		name     string
 		oneByOne bool
-		first    int64 // side of the first product; 0: none
+		first    int64 // side of the first matmul; 0: none
 		small    int
 		want     time.Duration
 	}{
-		{"noted", false, 0, 10, 20 * us},
+		{"captured", false, 0, 10, 20 * us},
 		{"one by one", true, 0, 10, 50*us + 2*us},
-		{"few behind a long one", true, 368, 10, 5*us + long + 2*us + 20*us},
-		{"many behind a long one", true, 368, 99, 500*us + 2*us},
+		{"few after a long one", true, 368, 10, 5*us + long + 2*us + 20*us},
+		{"many after a long one", true, 368, 99, 500*us + 2*us},
 	} {
 		for _, joined := range []bool{false, true} {
-			v := NewVirtual("card", 0, 256, rates)
+			v := NewVirtual(rates, dtype.BF16, 0, 256)
 			v.OneByOne = c.oneByOne
 			q, err := v.Queue("compute")
 			if err != nil {
@@ -50,7 +52,7 @@ func TestKernelsWaitToBeHandedOver(t *testing.T) {
 			if err := q.Sync(); err != nil {
 				t.Fatal(err)
 			}
-			// Joined ones are known to end no sooner than the last is handed over.
+			// Joined ones are known to end no sooner than the last is launched.
 			if got := v.WaitedUntil(); got > c.want+us || got < c.want-3*us {
 				t.Errorf("%s, joined %v: %v, want %v", c.name, joined, got, c.want)
 			}
@@ -60,7 +62,7 @@ func TestKernelsWaitToBeHandedOver(t *testing.T) {
 
 func kernelOf(t *testing.T, v *Virtual, side int64) device.Kernel {
 	t.Helper()
-	k, err := v.Kernel(product(t, side))
+	k, err := v.Kernel(matmul(t, side))
 	if err != nil {
 		t.Fatal(err)
 	}
