@@ -62,4 +62,4 @@ gpu-bundle:      ## the binary, the peers and the tests that use a card, for a m
 	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/run.test ./run
 	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
 	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --peers peers'
+	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines peers'
