@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -37,6 +37,9 @@ tokenizers:      ## fetch real tokenizer files for the tests that want them
 templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
 	bash tools/reference/templates.sh
 
+pictures:        ## docs/packages.svg and docs/iteration.svg again, from the code
+	go run ./tools/pictures
+
 strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies
 
@@ -62,4 +65,4 @@ gpu-bundle:      ## the binary, the peers and the tests that use a card, for a m
 	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/run.test ./run
 	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
 	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --peers peers'
+	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines peers'

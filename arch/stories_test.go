@@ -70,7 +70,7 @@ func TestStories260kAgreesWithTransformers(t *testing.T) {
 	}
 }
 
-// textBatch is one document, each token to be told from those before.
+// textBatch is one document, each token to be predicted from those before.
 func textBatch(ids []int32) map[string]op.Array {
 	tokens := op.NewArray(op.Type{DType: dtype.I32, Shape: []int64{1, int64(len(ids))}})
 	copy(tokens.I, ids)

@@ -28,7 +28,7 @@ const benchConfig = `{"model_type":"llama","hidden_size":2048,"intermediate_size
 // BenchmarkQuantize compares quantizing a folder with what the disk itself takes to read as
 // many bytes and write as many, at the same time, past the page cache: ofdisk is the disk's
 // time through the quantizer's, the best of each. The two take turns. busy is the share of
-// the disk's time that all processors together need for it: below 1 they do not bind.
+// the disk's time that all cores together need for it: below 1 they do not bind.
 func BenchmarkQuantize(b *testing.B) {
 	dir := patterned(b, benchConfig)
 	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
@@ -36,9 +36,9 @@ func BenchmarkQuantize(b *testing.B) {
 			var ours, disks, busy time.Duration
 			var bytes int64
 			for b.Loop() {
-				before := processorTime(b)
+				before := cpuTime(b)
 				r, took := quantized(b, dir, kind)
-				busy = least(busy, processorTime(b)-before)
+				busy = least(busy, cpuTime(b)-before)
 				bytes = r.Before + r.Bytes
 				ours, disks = least(ours, took), least(disks, diskAlone(b, dir, r.Bytes))
 			}
@@ -51,8 +51,8 @@ func BenchmarkQuantize(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has had of processors, in user mode and in the kernel.
-func processorTime(b *testing.B) time.Duration {
+// cpuTime is what this process has had of CPU time, in user mode and in the kernel.
+func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

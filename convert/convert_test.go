@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 		"cannot be stored as nf4":               try(plain, convert.Options{Others: quant.NF4}),
 		"no layer is named":                     try(llama, convert.Options{Adapters: once("gpt2", 1)}),
 		"is it for another model?":              try(llama, convert.Options{Adapters: once("dora", 1)}),
-		"changes lengths":                       try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
+		"changes magnitudes":                    try(models+"/qwen2", convert.Options{Adapters: once("dora", -1)}),
 		"cannot be weighted":                    try(llama, convert.Options{Adapters: once("saved", 0.5)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -354,7 +354,7 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	}
 }
 
-// leaveLogits writes what a folder's model says of twelve tokens beside it, where folders
+// leaveLogits writes what a folder's model says of twelve tokens, next to it, where folders
 // are kept.
 func leaveLogits(t *testing.T, dir string) {
 	t.Helper()
@@ -398,7 +398,7 @@ func leaveLogits(t *testing.T, dir string) {
 	}
 }
 
-// Products that are skipped stay as they are, and the config tells transformers so.
+// Linear weights that are skipped stay as they are, and the config tells transformers so.
 func TestSkippedModulesAreLeft(t *testing.T) {
 	dir := converted(t, plain, "skipped", convert.Options{Linear: quant.NF4, Skip: []string{"down_proj"}})
 	out := open(t, dir)

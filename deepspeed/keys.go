@@ -51,7 +51,7 @@ var unread = []struct {
 		"communication_data_type", "seq_parallel_communication_data_type", "disable_allgather"}},
 	{Unused, "reports, traces and profiles are flags of the run", []string{"wall_clock_breakdown", "memory_breakdown", "dump_state",
 		"steps_per_print", "flops_profiler", "comms_logger", "timers", "tensorboard", "wandb", "csv_monitor", "comet"}},
-	{Unused, "plans are searched anyway; see plan --max-batch", []string{"autotuning"}},
+	{Unused, "plans are searched anyway; see plan --max-batch-size", []string{"autotuning"}},
 	{Unused, "it tells others what was chosen", []string{"scheduler.params.last_batch_iteration", "optimizer.legacy_fusion", "optimizer.params.set_grad_none"}},
 	{Missing, "masters and gradients are as the precision says here", []string{"fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads",
 		"data_types"}},

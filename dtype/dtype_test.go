@@ -59,7 +59,7 @@ func TestRoundingIsNearestEven(t *testing.T) {
 			}
 			below, above := math.Nextafter32(mid, 0), math.Nextafter32(mid, math.MaxFloat32)
 			if narrow(below) != h || narrow(above) != h+1 {
-				t.Fatalf("%s: beside the middle of %#04x: %#04x and %#04x", name, h, narrow(below), narrow(above))
+				t.Fatalf("%s: next to the midpoint of %#04x: %#04x and %#04x", name, h, narrow(below), narrow(above))
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Plain lists the types numbers are computed and stored in, one by one.
+// Plain lists the types that numbers are computed with and stored in one by one.
 var Plain = []Type{F32, BF16, F16}
 
 // IsPlain says whether Encode and Decode know the type.

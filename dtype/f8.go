@@ -3,7 +3,7 @@ package dtype
 import "math"
 
 // FromF8E4M3 widens an 8-bit float with 4 bits of exponent: from 2^-9 to 448, without
-// infinities, and not a number where all seven bits are set.
+// infinities, and NaN where all seven bits are set.
 func FromF8E4M3(b uint8) float32 { return e4m3.from(b) }
 
 // ToF8E4M3 rounds to nearest even; what is above 448, infinity too, becomes 448.

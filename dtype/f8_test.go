@@ -6,7 +6,7 @@ import (
 )
 
 // Rounding must pick the nearest number, and of two the even one: between every two
-// neighbours, at and beside their middle.
+// neighbours, at their midpoint and next to it.
 func TestF8RoundsToNearestEven(t *testing.T) {
 	for name, c := range map[string]struct {
 		narrow func(float32) uint8
@@ -17,7 +17,7 @@ func TestF8RoundsToNearestEven(t *testing.T) {
 			mid := (c.widen(b) + c.widen(b+1)) / 2 // exact: one more bit
 			below, above := math.Nextafter32(mid, 0), math.Nextafter32(mid, math.MaxFloat32)
 			if got := c.narrow(mid); got != b+b&1 || c.narrow(below) != b || c.narrow(above) != b+1 {
-				t.Errorf("%s: the middle of %#02x and its neighbour gives %#02x, beside it %#02x and %#02x", name, b, got, c.narrow(below), c.narrow(above))
+				t.Errorf("%s: the middle of %#02x and its neighbour gives %#02x, next to it %#02x and %#02x", name, b, got, c.narrow(below), c.narrow(above))
 			}
 			if c.narrow(-c.widen(b)) != b|0x80 || c.widen(b|0x80) != -c.widen(b) {
 				t.Errorf("%s: %#02x does not keep its sign", name, b)

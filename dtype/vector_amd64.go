@@ -8,7 +8,7 @@ import (
 
 func available() []path {
 	all := []path{portable()}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every processor that has both converts halves
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every CPU that has both converts f16
 		all = append(all, path{"avx2", widenBF16AVX2, widenF16AVX2, narrowBF16AVX2, narrowF16AVX2, awayBF16AVX2, awayF16AVX2})
 	}
 	if cpu.X86.HasAVX512F {
@@ -17,8 +17,8 @@ func available() []path {
 	return all
 }
 
-// inOrder sees bytes as elements without copying: this processor keeps them little endian,
-// at any address.
+// asElements views bytes as elements without copying: this CPU is little endian and reads
+// from any address.
 func asElements[E float32 | uint16](b []byte) ([]E, bool) {
 	var e E
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e))), true

@@ -2,7 +2,7 @@ package dtype
 
 import "unsafe"
 
-// Widen reads numbers of a type of 16 bits, BF16 or F16; dst is as long as src.
+// Widen converts numbers of a 16-bit type, BF16 or F16, to f32; dst is as long as src.
 func (t Type) Widen(dst []float32, src []uint16) {
 	n := len(dst) &^ (maxLanes - 1)
 	if t == BF16 {
@@ -14,8 +14,8 @@ func (t Type) Widen(dst []float32, src []uint16) {
 	widenF16(dst[n:], src[n:len(dst)])
 }
 
-// Narrow rounds numbers to a type of 16 bits, BF16 or F16, to nearest even; dst is as long
-// as src.
+// Narrow rounds numbers to a 16-bit type, BF16 or F16, to nearest even; dst is as long as
+// src.
 func (t Type) Narrow(dst []uint16, src []float32) {
 	n := len(dst) &^ (maxLanes - 1)
 	if t == BF16 {
@@ -27,8 +27,8 @@ func (t Type) Narrow(dst []uint16, src []float32) {
 	narrowF16(dst[n:], src[n:len(dst)])
 }
 
-// NarrowAway is Narrow of much that nobody reads soon: it is written past the caches, which
-// spares reading what was there before.
+// NarrowNonTemporal is Narrow for much data that is not read again soon. Non-temporal stores
+// bypass the caches, which saves reading the lines that are overwritten.
 func (t Type) NarrowNonTemporal(dst []uint16, src []float32) {
 	head := elementsToLine(dst)
 	n := head + (len(dst)-head)&^(maxLanes-1)
@@ -41,8 +41,8 @@ func (t Type) NarrowNonTemporal(dst []uint16, src []float32) {
 	t.Narrow(dst[n:], src[n:len(dst)])
 }
 
-// toLine is how many elements come before the first whose address is a multiple of what is
-// written at once; all of them where there is none.
+// elementsToLine is how many elements come before the first that is aligned for a
+// non-temporal store; all of them where none is.
 func elementsToLine(dst []uint16) int {
 	const line, size = 2 * maxLanes, 2
 	past := uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % line
@@ -52,19 +52,19 @@ func elementsToLine(dst []uint16) int {
 	return min(int((line-past)%line/size), len(dst))
 }
 
-// path is one way to convert runs of numbers. All give the same bits; a NaN only has to
-// stay one.
+// path is one implementation of the conversions, portable or for a vector instruction set.
+// All give the same bits; a NaN only has to stay one.
 type path struct {
 	name                            string
-	widenBF16, widenF16             func(dst []float32, src []uint16) // of a multiple of lanesMost
+	widenBF16, widenF16             func(dst []float32, src []uint16) // of a multiple of maxLanes
 	narrowBF16, narrowF16           func(dst []uint16, src []float32)
-	nonTemporalBF16, nonTemporalF16 func(dst []uint16, src []float32) // to a multiple of 2·lanesMost bytes
+	nonTemporalBF16, nonTemporalF16 func(dst []uint16, src []float32) // to an address that is a multiple of 2·maxLanes
 }
 
-// lanesMost is the largest number of lanes of a path.
+// maxLanes is the largest number of vector lanes of a path.
 const maxLanes = 16
 
-// active is the best path of this processor; available lists slowest first.
+// active is the fastest path of this CPU; available lists the slowest first.
 var active = available()[len(available())-1]
 
 func portable() path {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// eachPath runs a test with every way this processor converts.
+// eachPath runs a test with every path of this CPU.
 func eachPath(t *testing.T, f func(t *testing.T)) {
 	for _, p := range available() {
 		t.Run(p.name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAwayAnywhere(t *testing.T) {
 	})
 }
 
-// Bytes are elements in order, also at an odd address, and none beside them is touched.
+// Bytes are elements in order, also at an odd address, and nothing around them is touched.
 func TestEncodeAnywhere(t *testing.T) {
 	numbers := []float32{1, -2, 0.5, 3, 1e-3, -7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}
 	eachPath(t, func(t *testing.T) {

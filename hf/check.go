@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Bounds far above any model, so that no product of two sizes overflows 63 bits.
+// Bounds far above any model, so that two sizes multiplied never overflow 63 bits.
 const (
 	maxVocab     = 1 << 24
 	maxWidth     = 1 << 20
@@ -111,7 +111,7 @@ func (r *Rope) check() error {
 	return r.checkFactors()
 }
 
-// stretched are the types that need a factor.
+// needsFactor has the types of rotation that need a factor.
 var needsFactor = map[string]bool{"linear": true, "dynamic": true, "llama3": true, "yarn": true}
 
 func (r *Rope) checkFactors() error {

@@ -31,7 +31,7 @@ type Config struct {
 
 	Activation       string // "silu"
 	NormEps          float64
-	InitializerRange float64 // standard deviation of fresh weights
+	InitializerRange float64 // standard deviation of random initial weights
 	Tied             bool    // the output layer is the embedding
 	AttentionBias    bool
 	MLPBias          bool

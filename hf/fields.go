@@ -12,8 +12,8 @@ import (
 	"spillway/dtype"
 )
 
-// field ties a place in Config to its names in config.json: the usual one first,
-// then those of other model types and older versions.
+// field ties a field of Config to its keys in config.json: the usual one first, then those
+// of other model types and older versions.
 type field struct {
 	keys    []string
 	pointer func(*Config) any // a pointer to int, float64, bool, string, []string, []int or dtype.Type
@@ -102,7 +102,7 @@ func parseInto(p any, text json.RawMessage) error {
 	return fmt.Errorf("no way to read a %T", p)
 }
 
-// parseInt takes whole numbers in plain decimal; a float in their place is refused.
+// parseInt takes integers in plain decimal; a float in their place is refused.
 func parseInt(p *int, text json.RawMessage) error {
 	*p = 0
 	if isNull(text) {
@@ -110,7 +110,7 @@ func parseInt(p *int, text json.RawMessage) error {
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n > math.MaxInt32 || n < math.MinInt32 {
-		return fmt.Errorf("a whole number of at most 31 bits is needed")
+		return fmt.Errorf("an integer of at most 31 bits is needed")
 	}
 	*p = int(n)
 	return nil

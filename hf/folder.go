@@ -1,10 +1,10 @@
-// Package hf reads and writes model folders as Hugging Face's libraries keep them:
-// config.json, generation_config.json, tokenizer files, and weights in one or
-// several safetensors files, or as accelerate offloads them (package offload).
+// Package hf reads and writes model folders as Hugging Face's libraries do: config.json,
+// generation_config.json, tokenizer files and weights. Weights may be in any registered
+// format of package tensorfile: one or several safetensors files, or files that accelerate
+// offloaded (package offload).
 //
-// Config says what the model is; a Folder is where its tensors are. Neither knows
-// an architecture: they serve any, and the same tensors can be read in place by
-// whoever has the name. Writing a folder is atomic: it is whole or absent.
+// Config says what the model is; a Folder is where its tensors are. Neither knows an
+// architecture. Writing a folder is atomic: it is whole or absent.
 package hf
 
 import (
@@ -108,7 +108,7 @@ func (f *Folder) configMissing(disk vfs.FS, err error) error {
 	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); !there || unknown != nil {
 		return err
 	}
-	return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s beside them", err, ConfigName)
+	return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s next to them", err, ConfigName)
 }
 
 // Tensors lists the tensors, file by file in file order; none where there are no

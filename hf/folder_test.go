@@ -19,7 +19,7 @@ import (
 	"spillway/tensorfile"
 )
 
-// asset finds a folder of shared/assets beside or above the repository.
+// asset finds a folder of shared/assets in or above the repository.
 func asset(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")

@@ -19,10 +19,10 @@ type AdapterConfig struct {
 	Rank    int
 	Alpha   float64
 	Dropout float64
-	Targets Modules // a pattern of "all-linear" means all products but the output one
+	Targets Modules // a pattern of "all-linear" means all linear layers but lm_head
 	Exclude Modules // not these
-	// Layers, of targets given by the last parts of their names, are only these; nil
-	// for all. LayersPattern are the names of the lists they are counted in.
+	// Layers are the numbers of the layers that targets are taken from; nil for all.
+	// LayersPattern names the lists of the model that are counted.
 	Layers        Layers
 	LayersPattern Modules
 	Init          AdapterInit
@@ -31,7 +31,7 @@ type AdapterConfig struct {
 	DoRA           bool   // use_dora
 	Bias           string // which biases were trained: "none", "all" or "lora_only"
 	LoRABias       bool   // the B of adapters has a bias
-	FanInFanOut    bool   // the base keeps its weights as [in out]
+	FanInFanOut    bool   // the base stores its weights as [in out]
 	ModulesToSave  []string
 	RankPattern    map[string]int // ranks of some modules
 	AlphaPattern   map[string]float64
@@ -39,14 +39,14 @@ type AdapterConfig struct {
 	values object
 }
 
-// peftLoRA is the config PEFT makes where nothing is said.
+// peftLoRA is the config PEFT makes without arguments.
 //
 //go:embed peft/lora.json
 var peftLoRA []byte
 
 var peftDefaults = sync.OnceValues(func() (object, error) { return parseObject(peftLoRA) })
 
-// NewAdapterConfig is the config PEFT makes where nothing is said.
+// NewAdapterConfig is the config PEFT makes without arguments.
 func NewAdapterConfig() (*AdapterConfig, error) { return ParseAdapterConfig(peftLoRA) }
 
 // ParseAdapterConfig reads the text of an adapter_config.json. What it does not give is
@@ -80,7 +80,7 @@ func orNull(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// places ties keys to fields, all of kinds that encoding/json reads by itself.
+// pointers are the fields by their keys, all of types that encoding/json reads by itself.
 func (c *AdapterConfig) pointers() map[string]any {
 	return map[string]any{
 		"base_model_name_or_path": &c.BaseModel, "task_type": &c.Task, "r": &c.Rank, "lora_alpha": &c.Alpha, "lora_dropout": &c.Dropout,
@@ -172,7 +172,7 @@ func (c *AdapterConfig) Encode() ([]byte, error) {
 	return text[:len(text)-1], nil // without a last new line
 }
 
-// adapterValue writes one value: missing names as null, whole strengths without a point.
+// adapterValue writes one value: missing names as null, integral floats without a point.
 func adapterValue(at any) (json.RawMessage, error) {
 	switch v := at.(type) {
 	case *string:

@@ -72,7 +72,7 @@ func (f *AdapterFolder) Tensors() []tensorfile.Tensor {
 	return all
 }
 
-// adaptedPart is in the names of biases of modules that have an adapter.
+// baseLayerInfix is in the names of biases of modules that have an adapter.
 const baseLayerInfix = ".base_layer."
 
 // fileNames are the names params have in an adapter's file.

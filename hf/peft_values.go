@@ -60,8 +60,8 @@ func (l *Layers) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &l.Numbers[0])
 }
 
-// AdapterInit is how fresh adapters start: InitDefault, InitGaussian, InitRandom or
-// another of PEFT's names.
+// AdapterInit is how new adapters start: InitDefault, InitGaussian, InitRandom or another
+// of PEFT's names.
 type AdapterInit string
 
 // The ways adapters start. All but InitRandom add nothing at first.
@@ -90,7 +90,7 @@ func (i *AdapterInit) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if name == "" || name == "true" || name == "false" {
-		return fmt.Errorf("%q is no way to start", name)
+		return fmt.Errorf("%q is not a way that adapters start", name)
 	}
 	*i = AdapterInit(name)
 	return nil

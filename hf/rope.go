@@ -30,7 +30,7 @@ const PerLayer = "per layer"
 // defaultTheta is what transformers assumes.
 const defaultTheta = 10000
 
-// parts are the numbers of a Rope and their names in config.json.
+// pointers are the fields of a Rope, by their keys in config.json.
 func (r *Rope) pointers() map[string]any {
 	return map[string]any{
 		"rope_theta": &r.Theta, "partial_rotary_factor": &r.PartialFactor, "factor": &r.Factor,
@@ -123,7 +123,7 @@ func (r *Rope) write(o object) error {
 		delete(o, old)
 	}
 	if r.Type == PerLayer {
-		return fmt.Errorf("a rotation per layer can only be kept, not written")
+		return fmt.Errorf("a rotation per layer can be read, not written")
 	}
 	out := object{}
 	for key, p := range r.pointers() {

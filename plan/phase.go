@@ -82,50 +82,67 @@ func (g *Program) drops() bool {
 // only lists some of the instructions, ordered among each other as in the plan, and frees
 // what they leave.
 func (p *Plan) only(some []bool) (list []Instruction) {
-	accesses := p.Accesses()
-	last := make([]int, len(p.Buffers)) // instruction that touches a buffer last
+	accesses, waits := p.Accesses(), p.waitsAmong(some)
+	last := make([]int, len(p.Buffers)) // 1 + the instruction that touches a buffer last
 	for i := range p.Instructions {
 		for _, a := range accesses[i] {
-			if some[i] {
-				last[a.Buffer] = i
+			if some[i] && !p.Buffers[a.Buffer].Home {
+				last[a.Buffer] = i + 1
 			}
 		}
 	}
-	at := make([]int, len(p.Instructions))       // where an instruction is in the list
-	before := make([][]int, len(p.Instructions)) // those of the list to wait for behind one that is left out
-	lanes := make([]int, len(p.Devices)*len(Lanes))
-	for i := range p.Instructions {
-		s := p.Instructions[i]
-		if s.Verb == Free {
-			continue
-		}
-		waits, lane := []int(nil), s.LaneIndex()
-		for _, a := range append(s.After[:len(s.After):len(s.After)], lanes[lane]-1) {
-			switch {
-			case a < 0:
-			case some[a]:
-				waits = append(waits, at[a])
-			default:
-				waits = append(waits, before[a]...)
-			}
-		}
-		lanes[lane] = i + 1
-		slices.Sort(waits)
-		before[i] = slices.Compact(waits)
+	at := make([]int, len(p.Instructions)) // where an instruction is in the list
+	for i, s := range p.Instructions {
 		if !some[i] {
 			continue
 		}
-		s.After, s.AfterPrevious, s.CarriesOver = before[i], nil, false
+		s.After, s.AfterPrevious, s.CarriesOver = nil, nil, false
+		for _, a := range waits[i] {
+			if p.Instructions[a].LaneIndex() != s.LaneIndex() { // else the lane orders them
+				s.After = append(s.After, at[a])
+			}
+		}
 		at[i] = len(list)
 		list = append(list, s)
 		for _, a := range accesses[i] {
-			if !p.Buffers[a.Buffer].Home && last[a.Buffer] == i {
-				last[a.Buffer] = -1 // once
+			if last[a.Buffer] == i+1 {
+				last[a.Buffer] = 0 // freed once
 				list = append(list, Instruction{Verb: Free, Block: s.Block, MicroBatch: s.MicroBatch, Dst: a.Buffer})
 			}
 		}
 	}
 	return list
+}
+
+// waitsAmong gives, for every instruction, those of some that it waits for, directly or
+// through others that are left out.
+func (p *Plan) waitsAmong(some []bool) [][]int {
+	waits := make([][]int, len(p.Instructions))
+	previous := make([]int, len(p.Devices)*len(Lanes)) // by lane: 1 + its instruction so far
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
+		if s.Verb == Free {
+			continue
+		}
+		if before := previous[s.LaneIndex()]; before > 0 {
+			waits[i] = append(waits[i], reached(before-1, some, waits)...)
+		}
+		for _, a := range s.After {
+			waits[i] = append(waits[i], reached(a, some, waits)...)
+		}
+		slices.Sort(waits[i])
+		waits[i] = slices.Compact(waits[i])
+		previous[s.LaneIndex()] = i + 1
+	}
+	return waits
+}
+
+// reached is an instruction if it is one of some, else those that it waits for.
+func reached(i int, some []bool, waits [][]int) []int {
+	if some[i] {
+		return []int{i}
+	}
+	return waits[i]
 }
 
 // verifyPhases: further phases have names of their own, and are complete in themselves.

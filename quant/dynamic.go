@@ -12,7 +12,7 @@ import (
 type Dynamic struct {
 	Values  [256]float32
 	zero    byte     // the code of 0
-	encoder *encoder // of the middles between values
+	encoder *encoder // by the midpoints between values
 }
 
 // Signed and Unsigned are the two fixed maps, as PyTorch computes them wherever its
@@ -47,7 +47,7 @@ func DynamicOf(t dtype.Type) *Dynamic {
 	return nil
 }
 
-// newDynamic makes, for each decade from 1e-6 to 1, the middles of equal parts of
+// newDynamic makes, for each decade from 1e-6 to 1, the midpoints of equal parts of
 // [0.1, 1], twice as many as in the decade below.
 func newDynamic(signed bool) *Dynamic {
 	values := []float32{0, 1}
@@ -75,8 +75,8 @@ func newDynamic(signed bool) *Dynamic {
 	return d
 }
 
-// part is the k-th of the points that cut [0.1, 1] into equal parts, counted from the
-// nearer end, product and sum rounded once.
+// linspace is torch.linspace(0.1, 1, parts+1)[k]: counted from the nearer end, multiplied
+// and added with one rounding.
 func linspace(k, parts int) float32 {
 	from, to := float64(float32(0.1)), 1.0
 	step := float64((1 - float32(0.1)) / float32(parts))
@@ -94,15 +94,15 @@ func midpoints(values []float32) []float32 {
 	return mid
 }
 
-// Encode codes a block whose largest magnitude is absmax; dst has a byte per element.
+// Encode encodes a block whose largest magnitude is absmax; dst has a byte per element.
 // Halfway between two values the lower one is taken.
 func (d *Dynamic) Encode(dst []byte, src []float32, absmax float32) {
-	const none = 256 // no code stands apart
+	const none = 256 // no code is treated apart
 	d.encodeScaled(dst[:len(src)], src, Reciprocal(absmax), none, 0)
 }
 
-// code writes the codes of src·r. Numbers that are not zero and would get the code zero get
-// the one above, or that many below.
+// encodeScaled writes the codes of src·r. A number that is not zero but would get the code
+// zero gets the next code above, or for a negative number the one that many below.
 func (d *Dynamic) encodeScaled(dst []byte, src []float32, r float32, zero, below uint32) {
 	if active.dynamic != nil {
 		n := len(src) &^ (maxLanes - 1)
@@ -136,9 +136,9 @@ func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 	}
 }
 
-// EncodeState codes a block and returns its absmax. It is Encode, but for a number that
-// is not zero it takes the code beside that of zero; a block of nothing but numbers below
-// the normal ones becomes zero, where decay alone would not bring it.
+// EncodeState encodes a block of optimizer state and returns its absmax. It is Encode with
+// two exceptions: a number that is not zero never gets the code of zero, and a block of
+// subnormal numbers becomes zero, which decay alone would never reach.
 func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 	const leastNormal = 0x1p-126
 	absmax = AbsMax(src)
@@ -153,7 +153,7 @@ func (d *Dynamic) EncodeState(dst []byte, src []float32) (absmax float32) {
 	return absmax
 }
 
-// Cells are what Encode searches in, for those who do it on another device.
+// Cells is the table that Encode searches, for kernels on other devices.
 func (d *Dynamic) Cells() *Cells { return d.encoder.cells }
 
 // Zero is the code of 0.

@@ -12,11 +12,11 @@
 #define LARGER(from) VPAND from, Y9, Y10; VPMAXUD Y10, Y8, Y8
 
 // LEVEL goes one level down for the numbers x at the places at, of which it makes one
-// bit more: whether x is above the rung of its place. Spoils Y8.
-#define LEVEL(rungs, x, at) \
-	VPERMPS rungs, at, Y8; VCMPPS $0x1e, Y8, x, Y8; VPADDD at, at, at; VPSUBD Y8, at, at
+// bit more: whether x is above the bound of its place. Spoils Y8.
+#define LEVEL(bounds, x, at) \
+	VPERMPS bounds, at, Y8; VCMPPS $0x1e, Y8, x, Y8; VPADDD at, at, at; VPSUBD Y8, at, at
 
-// PLACE finds the places of eight numbers times Y11. The rungs are in Y12-Y15.
+// PLACE finds the places of eight numbers times Y11. The bounds are in Y12-Y15.
 #define PLACE(from, x, at) \
 	VMULPS from, Y11, x; VCMPPS $0x1e, Y12, x, at; VPSRLD $31, at, at; \
 	LEVEL(Y13, x, at); LEVEL(Y14, x, at); LEVEL(Y15, x, at)
@@ -164,7 +164,7 @@ loop:
 	VPSLLD $12, Y2, Y2
 	VPADDD Y2, Y1, Y1
 	VPCMPEQD Y7, Y7, Y7
-	VPGATHERDD Y7, (AX)(Y1*8), Y3  // rungs
+	VPGATHERDD Y7, (AX)(Y1*8), Y3  // bounds
 	VPCMPEQD Y7, Y7, Y7
 	VPGATHERDD Y7, 4(AX)(Y1*8), Y4 // codes
 	VPSRAD $31, Y0, Y5 // the number in the order of integers

@@ -10,18 +10,18 @@
 	VPSHUFD $0xb1, X8, X9; VPMAXUD X9, X8, X8
 
 // LEVEL goes one level down for the numbers x at the places at, of which it makes one
-// bit more: whether x is above the rung of its place. Z20 is 1.
-#define LEVEL(rungs, x, at, room) \
-	VPERMPS rungs, at, room; VCMPPS $0x1e, room, x, K1; \
+// bit more: whether x is above the bound of its place. Z20 is 1.
+#define LEVEL(bounds, x, at, tmp) \
+	VPERMPS bounds, at, tmp; VCMPPS $0x1e, tmp, x, K1; \
 	VPADDD at, at, at; VPADDD Z20, at, K1, at
 
 // PLACE finds the places of x, PACK makes codes of them, two to a byte, the first in the
 // upper half, which are the low bytes of eight quadwords. Tables are in Z16-Z19 and Z21.
-#define PLACE(x, at, room) \
+#define PLACE(x, at, tmp) \
 	VCMPPS $0x1e, Z16, x, K1; VMOVDQA32.Z Z20, K1, at; \
-	LEVEL(Z17, x, at, room); LEVEL(Z18, x, at, room); LEVEL(Z19, x, at, room)
-#define PACK(at, room, to) \
-	VPERMD Z21, at, at; VPSLLQ $4, at, room; VPSRLQ $32, at, at; VPORQ room, at, at; VPMOVQB at, to
+	LEVEL(Z17, x, at, tmp); LEVEL(Z18, x, at, tmp); LEVEL(Z19, x, at, tmp)
+#define PACK(at, tmp, to) \
+	VPERMD Z21, at, at; VPSLLQ $4, at, tmp; VPSRLQ $32, at, at; VPORQ tmp, at, at; VPMOVQB at, to
 
 // func fourBitAVX512(codes []byte, absmax, src []float32, s *search)
 TEXT ·fourBitAVX512(SB), NOSPLIT, $0-80
@@ -124,8 +124,8 @@ done:
 	RET
 
 // func dynamicAVX512(codes []byte, src []float32, r float32, cells *Cells, zero, below uint32)
-// The code of a number is found as ladder.find does it: the first bits are the number of a
-// cell, whose rung the number is compared with, both as integers that are in the order of
+// The code of a number is found as encoder.find does it: the first bits are the number of a
+// cell, whose bound the number is compared with, both as integers that are in the order of
 // floats. What is not zero and would get the code zero gets the next, or the one below:
 // below says how far that is.
 TEXT ·dynamicAVX512(SB), NOSPLIT, $0-72
@@ -158,7 +158,7 @@ loop:
 	VPADDD Z2, Z1, Z1
 	KXNORW K1, K1, K1
 	KXNORW K2, K2, K2
-	VPGATHERDD (AX)(Z1*8), K1, Z3  // rungs
+	VPGATHERDD (AX)(Z1*8), K1, Z3  // bounds
 	VPGATHERDD 4(AX)(Z1*8), K2, Z4 // codes
 	VPSRAD $31, Z0, Z5 // the number in the order of integers
 	VPANDD Z19, Z5, Z5

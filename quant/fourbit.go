@@ -27,11 +27,11 @@ func newFourBit(values [16]float32) *FourBit {
 	for i, c := range codes {
 		ascending[i] = values[c]
 	}
-	rungs := midpoints(ascending)
-	if zero := slices.Index(rungs, 0); zero >= 0 { // between two codes of zero
-		rungs[zero] = math.Nextafter32(0, -1)
+	bounds := midpoints(ascending)
+	if zero := slices.Index(bounds, 0); zero >= 0 { // between two codes of zero
+		bounds[zero] = math.Nextafter32(0, -1)
 	}
-	f.encoder, f.search = newEncoder(rungs, codes), newSearch(rungs, codes)
+	f.encoder, f.search = newEncoder(bounds, codes), newSearch(bounds, codes)
 	for b := range f.pairs {
 		f.pairs[b] = [2]float32{values[b>>4], values[b&15]}
 	}
@@ -63,7 +63,7 @@ func fourBitBytes(n int64) int64 {
 	return (n+1)/2 + blocks + 4*((blocks+FourBitGroup-1)/FourBitGroup) + 4
 }
 
-// Encode codes elements in blocks of a given even size, two to a byte, and writes the
+// Encode encodes elements in blocks of a given even size, two to a byte, and writes the
 // largest magnitude of each block. An odd end is filled with 0.
 func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
 	if block == FourBitBlock && active.fourBit != nil {

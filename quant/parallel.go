@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// ahead reads as the parts of a stream, in order, while the next ones are made: a few more
-// at a time than there are processors, so that some wait for the disk while others are
-// coded, and all go on while a reader writes.
+// parallelReader reads as the parts of a stream, in order, while the next ones are made on
+// all cores. A few more parts than there are cores are in work, so that some wait for the
+// disk while others are encoded, and all go on while the caller writes.
 type parallelReader struct {
 	parts int64
-	make  func(part int64, room *buffer) ([]byte, error)
+	make  func(part int64, b *buffer) ([]byte, error)
 
 	buffers []*buffer
 	started int64
@@ -19,7 +19,7 @@ type parallelReader struct {
 	left    []byte // of the part taken last
 }
 
-// room is where one part is made.
+// buffer is where one part is made.
 type buffer struct {
 	numbers []float32
 	bytes   []byte
@@ -29,10 +29,10 @@ type buffer struct {
 	err  error
 }
 
-// rooms are kept from stream to stream: weights follow each other by the hundred.
+// bufferPool has buffers for the next stream: weights follow each other by the hundred.
 var bufferPool = sync.Pool{New: func() any { return new(buffer) }}
 
-// size gives a room space, kept for the next part.
+// resize gives a buffer its size. Memory is reused by the next part.
 func (r *buffer) resize(numbers, bytes int) {
 	if cap(r.numbers) < numbers {
 		r.numbers = make([]float32, numbers)
@@ -59,7 +59,7 @@ func (a *parallelReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next waits for a part, having started those there is room for.
+// next starts as many parts as there are buffers and waits for the next in order.
 func (a *parallelReader) next() error {
 	if a.buffers == nil {
 		a.buffers = make([]*buffer, min(a.parts, int64(runtime.GOMAXPROCS(0))+extraBuffers))
@@ -86,12 +86,12 @@ func (a *parallelReader) next() error {
 	return nil
 }
 
-// extraRooms are for parts that wait for a disk.
+// extraBuffers are for parts that wait for a disk.
 const extraBuffers = 2
 
 func (a *parallelReader) bufferOf(part int64) *buffer { return a.buffers[part%int64(len(a.buffers))] }
 
-// giveBack is for the end, when no part is being made or read.
+// release is called at the end, when no part is being made or read.
 func (a *parallelReader) release() {
 	for _, r := range a.buffers {
 		bufferPool.Put(r)

@@ -7,11 +7,10 @@ import (
 	"spillway/dtype"
 )
 
-// Plain reads as n elements of a plain type, made of numbers while it is read, on all
-// processors.
+// Plain reads as n elements of a plain type, converted on all cores while it is read.
 func Plain(t dtype.Type, n int64, from ReadFunc) (io.Reader, error) {
 	if !t.IsPlain() {
-		return nil, fmt.Errorf("%v is not a type of single numbers; use f32, bf16 or f16", t)
+		return nil, fmt.Errorf("%v is not a plain type; use f32, bf16 or f16", t)
 	}
 	return &parallelReader{parts: partsOf(n), make: func(part int64, r *buffer) ([]byte, error) {
 		first := part * partElements

@@ -1,11 +1,12 @@
-// Package quant turns numbers into few bits and back: the block codecs of the
-// bitsandbytes library, whose files it reads and writes bit for bit, as pure
-// functions on slices.
+// Package quant quantizes tensors and decodes them again. A Codec is a block format, one
+// file each: it registers itself with its name, its layout and plain functions on slices,
+// and from then on files, plans, ops and devices know it. Those here are the formats of the
+// bitsandbytes library, bit for bit, and 8-bit floats by rows.
 //
-// Numbers are taken in blocks. A block is divided by its largest magnitude, the
-// absmax, and each quotient becomes the code of the nearest of 16 or 256 fixed
-// values. Every codec has a plain form, which follows that sentence, and a fast one,
-// which tests hold to the plain one.
+// Numbers are taken in blocks. A block is divided by its largest magnitude, the absmax,
+// and each quotient becomes the code of the nearest of 16 or 256 fixed values. Every codec
+// has a plain form, which follows that sentence, and a fast one, which tests compare with
+// the plain one.
 //
 // # Storage of block types
 //
@@ -25,8 +26,8 @@
 //	absmax of block b = signed[scales[b]] · groups[b/256] + offset
 //	element i         = value[code of i] · absmax of block i/64
 //
-// each product and sum rounded to f32. Groups and offset lie at a multiple of four
-// bytes where n is a multiple of 256, and anywhere else.
+// each multiplication and addition rounded to f32. Groups and offset are at a multiple of
+// four bytes where n is a multiple of 256, and otherwise at any.
 //
 // Dyn8 and UDyn8, the signed and unsigned dynamic codes, have blocks of 256.
 //
@@ -37,16 +38,16 @@
 //
 // RowI8 and RowF8 have blocks of one row of the tensor, whose scale is its absmax, or for
 // RowF8 its absmax divided by 448, the largest 8-bit float. Blocks of RowI8 are those of
-// LLM.int8: whole 127ths of an absmax that f16 can hold.
+// LLM.int8: integers, in 127ths of an absmax that f16 can hold.
 //
 //	codes    n bytes
 //	scales   one f32 per row
 //
 //	element (r, i) = codes[r, i] · scales[r] / 127    or    f8[codes[r, i]] · scales[r]
 //
-// A tensor of zero bytes is a tensor of zeros. The dynamic types keep what optimizers
-// remember, where a small number differs from none: one that is not zero is never
-// stored as zero.
+// A tensor of zero bytes is a tensor of zeros. The dynamic types hold optimizer state, where
+// a small number means something else than none: one that is not zero is never stored as
+// zero.
 package quant
 
 import (
@@ -54,7 +55,7 @@ import (
 	"math"
 )
 
-// notFinite finds the first element that is infinite or not a number, -1 if none is.
+// firstNonFinite finds the first element that is infinite or NaN, -1 if none is.
 func firstNonFinite(src []float32) int {
 	const infinity = 0x7f800000
 	if math.Float32bits(AbsMax(src)) < infinity {
@@ -68,8 +69,8 @@ func firstNonFinite(src []float32) int {
 	return -1
 }
 
-// leastAbsmax is what a block is divided by at least, so that the reciprocal is
-// finite; below it, and for zeros, codes are those of a smaller block.
+// minAbsmax is the least that a block is divided by, so that the reciprocal is finite. The
+// quotients of a block below it stay below 1.
 const minAbsmax = 1e-38
 
 // Reciprocal is the factor that brings a block to [-1, 1].

@@ -45,9 +45,9 @@ func TestMapsAreFixed(t *testing.T) {
 	}
 }
 
-// The fast search finds what counting finds: at every rung and the floats beside it,
+// The fast search finds what counting finds: at every bound and the floats next to it,
 // at powers of two, at both ends and at a million other numbers.
-func TestLadderFindsWhatCountingFinds(t *testing.T) {
+func TestEncoderFindsWhatCountingFinds(t *testing.T) {
 	for name, l := range map[string]*encoder{"nf4": FourBitOf(NF4).encoder, "fp4": FourBitOf(FP4).encoder, "signed": Signed.encoder, "unsigned": Unsigned.encoder} {
 		check := func(x float32) {
 			if got, want := l.find(x), l.plain(x); got != want {

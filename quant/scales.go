@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// Scales are the absmax of blocks, quantized again: less their mean, as signed dynamic
-// codes in groups of 256 with an absmax of their own.
+// Scales are the absmax of blocks, quantized again (double quantization): their mean is
+// subtracted, and the rest are signed dynamic codes in groups of 256 with an absmax of
+// their own.
 type Scales struct {
 	Codes  []byte
 	Groups []byte // f32, one per group
@@ -56,7 +57,8 @@ func (s Scales) Absmax(dst []float32, first int, values *[256]float32) {
 	}
 }
 
-// Append adds the scales as they lie in the storage of a tensor, behind its codes.
+// Append adds the scales as they are laid out in the storage of a tensor, after its
+// codes.
 func (s Scales) Append(b []byte) []byte {
 	b = append(append(b, s.Codes...), s.Groups...)
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(s.Offset))

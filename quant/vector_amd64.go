@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 func available() []path {
 	all := []path{portable()}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every processor that has both converts halves
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every CPU that has both converts f16
 		all = append(all, path{"avx2", fourBitAVX2, largestAVX2, rowI8AVX2, dynamicAVX2})
 	}
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL {

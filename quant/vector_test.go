@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// eachPath runs a test with every path of this processor.
+// eachPath runs a test with every path of this CPU.
 func eachPath(t *testing.T, f func(t *testing.T)) {
 	for _, p := range available() {
 		t.Run(p.name, func(t *testing.T) {
@@ -19,7 +19,7 @@ func eachPath(t *testing.T, f func(t *testing.T)) {
 }
 
 // hard numbers have the absmax 1, so that they are not scaled: middles between values and
-// the floats beside them, zeros of both signs, and numbers of all sizes.
+// the floats next to them, zeros of both signs, and numbers of all sizes.
 func hard(values []float32, n int, seed uint64) []float32 {
 	x := random(n, seed)
 	small := random(n, seed+1)
@@ -155,7 +155,7 @@ func TestRowsAreTheirPlainForm(t *testing.T) {
 	})
 }
 
-func TestLargestShowsWhatIsNoNumber(t *testing.T) {
+func TestAbsMaxShowsNaN(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
 		for at := range 40 {
 			x := random(40, 1)

@@ -1,214 +1,345 @@
-// Package recipe keeps the settings of a run in a YAML file that people write, read
-// and share:
+// Package recipe names the settings of a run. Each setting is declared once, with its
+// name, its help and the field it sets: as a flag of the command line and as a key of a
+// YAML file that people write, read and share.
 //
 //	model: ./llama
 //	data: [chats.jsonl]
 //	method: lora
-//	lr: 2e-4
+//	learning-rate: 2e-4
 //
-// A recipe is a flat list of settings with names that are known beforehand. Read says
-// where in the file each stands, so that whoever uses a value can point at it when it
-// is wrong. A name nobody knows is an error, never passed over.
+// A Recipe is a whole fine-tuning run, a Plan the part of it that decides where bytes
+// are stored and when they move. Read makes a Recipe from a file; package finetune
+// carries it out.
 package recipe
 
 import (
-	"errors"
+	"cmp"
+	"flag"
 	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"spillway"
+	"spillway/data"
+	"spillway/optim"
+	"spillway/run"
 )
 
-// Known is a setting that a recipe may have.
-type Key struct {
-	Name    string
-	Help    string // one line
-	Default string // what counts where the setting is left out, as one would write it
-	List    bool   // it may have several values
-}
-
-// Setting is one that a recipe has.
-type Setting struct {
-	Name   string
-	Values []string // one, or those of a list
-	Line   int      // from 1
-	Column int      // from 1
-}
-
-// Recipe is a file of settings, in its order.
+// Recipe is a fine-tuning run: a model, what to train it on, and how. New gives one with
+// the defaults.
 type Recipe struct {
-	File     string
-	Settings []Setting
+	Model string // a folder, or the name of a preset
+	Plan
+	// Device to run on: "cpu", "cuda:0"; "" is the first GPU that opens, else the CPU.
+	Device string
+	// MaxHostMemory limits the host's memory that is used, such as "64GiB".
+	MaxHostMemory string
+
+	Data     Data
+	Eval     Eval
+	Training Training
+	Output   Output
+
+	flags *flag.FlagSet
 }
 
-// maxFile is the size of the largest recipe that is read, in bytes.
-const maxFile = 1 << 20
+// Data says which files are trained on and how they become sequences of tokens.
+type Data struct {
+	Files []string
+	// Format of JSON lines and the names of their Fields; "" finds out from the first line.
+	Format data.Format
+	Fields string // colons between them
+	// ChatTemplate is a file with a Jinja template, Tokenizer one with a tokenizer, or
+	// "bytes"; "" takes the model's own.
+	ChatTemplate, Tokenizer string
+	// Today is the date that chat templates see, so that a run reads the same tokens
+	// whenever it is started.
+	Today time.Time
+	// Packing is PackSplit, PackWhole, or "" for what suits the data.
+	Packing    Packing
+	TokenBytes int // of a token in .bin files: 2, 4, or 0 for what the vocabulary needs
+	// SkipBadLines leaves out lines that cannot be used, and counts them.
+	SkipBadLines bool
+	// TrainOnPrompts has prompts in the loss, not only answers.
+	TrainOnPrompts bool
+}
 
-// Read reads a recipe whose settings must be among those known. Names may be written
-// with _ for -.
-func Read(file string, raw []byte, known []Key) (Recipe, error) {
-	r := Recipe{File: file}
-	if len(raw) > maxFile {
-		return r, fmt.Errorf("%s: a recipe of %d bytes; at most %d are read", file, len(raw), maxFile)
+// Packing says what happens to a document that does not fit into the rest of a sequence.
+type Packing string
+
+// The ways to pack.
+const (
+	PackSplit Packing = "split" // it is split, and goes on in the next sequence
+	PackWhole Packing = "whole" // it begins the next sequence, and the rest is padding
+)
+
+// Eval says what is evaluated and when.
+type Eval struct {
+	Files []string
+	Split float64 // share of the documents to evaluate on, where there are no Files
+	// Steps between evaluations; 0 evaluates after the last step only.
+	Steps    int64
+	Batches  int64 // at most; 0 for all of the data
+	Patience int64 // stop after so many evaluations without a better loss; 0 never does
+	KeepBest bool  // keep the checkpoint with the lowest loss
+}
+
+// Training says how long and how fast to learn.
+type Training struct {
+	MaxSteps     int64 // 0: as many as Epochs take
+	Epochs       int64
+	LearningRate float64  // at its peak
+	WeightDecay  *float64 // nil: the optimizer's default
+	Scheduler    optim.Schedule
+	WarmupSteps  int
+	LossScale    optim.LossScale // of fp16; zero: the default
+	Seed         uint64
+	Adapter      string // folder of an adapter to start from
+}
+
+// Output says what is written and where a run continues.
+type Output struct {
+	Dir          string // "" is trained-MODEL
+	SaveSteps    int64  // steps between checkpoints; 0 saves at the end
+	Keep         int    // newest checkpoints to keep; 0 for all
+	JournalEvery int64  // steps between commits of the journal on disk
+	Resume       bool
+	PlanFile     string // carry out this plan instead of making one
+	Log          string // append a JSON object per step, or to FILE.csv a line
+	Timeline     string // write when each instruction of the third step ran
+}
+
+// defaultDay is the date that chat templates see. Llama's templates have it where no
+// clock is at hand.
+var defaultDay = time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
+
+// New is a recipe with the defaults.
+func New() *Recipe {
+	r := &Recipe{
+		Plan:     *NewPlan(),
+		Data:     Data{Today: defaultDay},
+		Eval:     Eval{Batches: 20},
+		Training: Training{Epochs: 1, LearningRate: 1e-4},
+		Output:   Output{Keep: 2, JournalEvery: 1},
 	}
-	parsed, err := parser.ParseBytes(raw, 0)
-	if err != nil {
-		return r, r.syntaxError(err)
-	}
-	if len(parsed.Docs) > 1 {
-		return r, r.errorAt(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
-	}
-	for _, doc := range parsed.Docs {
-		if err := r.document(doc.Body, known); err != nil {
-			return r, err
+	r.flags = flag.NewFlagSet("recipe", flag.ContinueOnError)
+	r.declare(r.flags)
+	return r
+}
+
+// Flags are the settings with their names; Set of a flag changes the recipe.
+func (r *Recipe) Flags() *flag.FlagSet { return r.flags }
+
+// declare gives every setting its name, its help and its field.
+func (r *Recipe) declare(f *flag.FlagSet) {
+	f.StringVar(&r.Model, ModelKey, "", "a model folder, or the name of a preset")
+	enumAs(f, &r.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+	r.Plan.Flags(f)
+	f.StringVar(&r.Device, "device", "", DeviceHelp)
+	f.StringVar(&r.MaxHostMemory, "max-host-memory", "", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)")
+	r.Data.flags(f)
+	r.Eval.flags(f)
+	r.Training.flags(f)
+	r.Output.flags(f)
+	for alias, name := range Aliases {
+		if of := f.Lookup(name); of != nil {
+			f.Var(of.Value, alias, of.Usage)
 		}
 	}
-	return r, nil
 }
 
-// Error is a mistake in a recipe, with its place.
-type Error struct {
-	File         string
-	Line, Column int // from 1
-	Err          error
+// ModelKey is the key of a recipe that names the model; on the command line it is the
+// argument.
+const ModelKey = "model"
+
+func (d *Data) flags(f *flag.FlagSet) {
+	files(f, &d.Files, "data", "train on `FILE`; may be given several times")
+	formats := map[string]data.Format{"auto": ""}
+	for _, format := range data.Formats {
+		formats[string(format)] = format
+	}
+	enumAs(f, &d.Format, "format", "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields", formats)
+	f.StringVar(&d.Fields, "fields", "", "`NAMES` of the fields of JSON lines, separated by colons: text, or prompt:completion, or instruction:input:output,\nor messages (default: these)")
+	f.StringVar(&d.ChatTemplate, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
+	f.Var(date(&d.Today), "today", "the `DATE` that chat templates see when they ask for it")
+	f.StringVar(&d.Tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, a .bin file as llama2.c has them, or bytes (default: the model's own; bytes for a model of 256 tokens)")
+	enumAs(f, &d.TokenBytes, "token-bytes", "bytes per token in .bin files, `2|4` (default: 2 where the vocabulary allows it)", map[string]int{"2": 2, "4": 4})
+	f.BoolVar(&d.SkipBadLines, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
+	f.BoolVar(&d.TrainOnPrompts, "train-on-prompts", false, "have prompts in the loss too, not only answers")
+	enum(f, &d.Packing, "packing", "`split|whole`: split a document at the end of a sequence, or begin the next sequence with it and pad\n(default: whole where only answers are in the loss, else split)", PackSplit, PackWhole)
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %v", e.File, e.Line, e.Column, e.Err) }
-
-// Unwrap gives what is wrong.
-func (e *Error) Unwrap() error { return e.Err }
-
-// At is an error at a setting of the recipe.
-func (r Recipe) At(s Setting, err error) error { return &Error{r.File, s.Line, s.Column, err} }
-
-func (r Recipe) errorAt(at *token.Token, format string, args ...any) error {
-	e := &Error{r.File, 1, 1, fmt.Errorf(format, args...)}
-	if at != nil && at.Position != nil {
-		e.Line, e.Column = at.Position.Line, at.Position.Column
-	}
-	return e
+func (e *Eval) flags(f *flag.FlagSet) {
+	files(f, &e.Files, "eval-data", "evaluate on `FILE`; may be given several times")
+	within(f, &e.Split, 0, 1, "eval-split", "evaluate on a share `X` of the documents, which are not trained on (default: 0.05 if an evaluation is asked for without --eval-data)")
+	atLeast(f, &e.Steps, 0, "eval-steps", "evaluate every `N` steps (default: after the last, if there is data to evaluate on)")
+	atLeast(f, &e.Batches, 0, "eval-batches", "evaluate on at most `N` batches, 0 for all of the data")
+	atLeast(f, &e.Patience, 0, "patience", "stop after `N` evaluations in a row without a lower loss, and keep the best checkpoint (default: never)")
+	f.BoolVar(&e.KeepBest, "keep-best", false, "keep the checkpoint with the lowest eval loss, in addition to the newest")
 }
 
-// syntax is the parser's error without the lines it draws.
-func (r Recipe) syntaxError(err error) error {
-	var s *yaml.SyntaxError
-	if errors.As(err, &s) {
-		return r.errorAt(s.Token, "%s", s.Message)
-	}
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return r.errorAt(nil, "%s", first)
-}
-
-func (r *Recipe) document(body ast.Node, known []Key) error {
-	switch body := body.(type) {
-	case nil, *ast.CommentGroupNode:
-		return nil
-	case *ast.MappingNode:
-		for _, v := range body.Values {
-			if err := r.setting(v, known); err != nil {
-				return err
-			}
-		}
-		return nil
-	case *ast.MappingValueNode:
-		return r.setting(body, known)
-	}
-	return r.errorAt(body.GetToken(), "a recipe is lines of the form name: value")
-}
-
-// setting takes one line in.
-func (r *Recipe) setting(node *ast.MappingValueNode, known []Key) error {
-	at := node.Key.GetToken()
-	s := Setting{Name: strings.ReplaceAll(at.Value, "_", "-"), Line: at.Position.Line, Column: at.Position.Column}
-	k, err := find(s.Name, known)
-	if err != nil {
-		return r.At(s, err)
-	}
-	for _, earlier := range r.Settings {
-		if earlier.Name == s.Name {
-			return r.At(s, fmt.Errorf("%s is set a second time, first in line %d", s.Name, earlier.Line))
-		}
-	}
-	if s.Values, err = r.values(s.Name, node.Value); err != nil {
+func (t *Training) flags(f *flag.FlagSet) {
+	atLeast(f, &t.MaxSteps, 0, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
+	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times; --max-steps overrides it")
+	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
+	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
+		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
+	})
+	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
+	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		t.WeightDecay = &x
+		return err
+	})
+	f.Uint64Var(&t.Seed, "seed", 0, "derive random initial weights, the order of the data and dropout from `N`")
+	f.StringVar(&t.Adapter, "adapter", "", "start lora or qlora from the adapter in `DIR`, PEFT's or another run's; its options override the flags")
+}
+
+func (o *Output) flags(f *flag.FlagSet) {
+	f.StringVar(&o.Dir, "out", "", "save checkpoints in `DIR` (default: trained-MODEL)")
+	atLeast(f, &o.SaveSteps, 0, "save-steps", "save every `N` steps (default: at the end only)")
+	atLeast(f, &o.Keep, 0, "keep", "keep the newest `N` checkpoints, 0 for all")
+	atLeast(f, &o.JournalEvery, 0, "journal-every", "commit every `N`-th step to the journal on --disk: fewer writes, more to do again after a kill")
+	f.BoolVar(&o.Resume, "resume", false, "continue from the newest checkpoint in --out, or from the last step in the journal on --disk")
+	f.StringVar(&o.PlanFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
+	f.StringVar(&o.Log, "log", "", "append a JSON object per step to `FILE`, or a line of a table to FILE.csv")
+	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
+}
+
+// settingErrorf is an error of settings that contradict each other.
+func settingErrorf(format string, args ...any) error {
+	return &run.SettingError{Err: fmt.Errorf(format, args...)}
+}
+
+// Check refuses settings that contradict each other.
+func (r *Recipe) Check() error {
+	switch e := r.Eval; {
+	case r.Model == "":
+		return settingErrorf("there is no model: name a folder or a preset")
+	case len(r.Data.Files) == 0:
+		return settingErrorf("--data is missing: name a file of text to train on")
+	case e.Split > 0 && len(e.Files) > 0:
+		return settingErrorf("--eval-split and --eval-data: give one of them")
+	case e.Split == 1:
+		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
+	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
+		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
+	case r.Training.Adapter != "" && r.Task == spillway.Train:
+		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
 	}
-	if len(s.Values) != 1 && !k.List {
-		return r.At(s, fmt.Errorf("%s has %d values, it takes one", s.Name, len(s.Values)))
-	}
-	r.Settings = append(r.Settings, s)
 	return nil
 }
 
-// values of a setting: a list, or one.
-func (r Recipe) values(name string, node ast.Node) ([]string, error) {
-	list, ok := node.(*ast.SequenceNode)
-	if !ok {
-		v, err := r.value(name, node)
-		return []string{v}, err
-	}
-	var values []string
-	for _, item := range list.Values {
-		v, err := r.value(name, item)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, v)
-	}
-	return values, nil
+// Evaluates says whether anything is evaluated.
+func (r *Recipe) Evaluates() bool {
+	return r.Eval.Steps > 0 || r.Eval.Split > 0 || len(r.Eval.Files) > 0
 }
 
-// value is a scalar as it was written.
-func (r Recipe) value(name string, node ast.Node) (string, error) {
-	switch node := node.(type) {
-	case *ast.StringNode:
-		return node.Value, nil
-	case *ast.LiteralNode:
-		return node.Value.Value, nil
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return node.GetToken().Value, nil
-	case *ast.NullNode:
-		return "", r.errorAt(node.GetToken(), "%s has no value; give one, or leave the line out", name)
+// OptimizerConfig is the optimizer with the learning rate and the weight decay of the recipe.
+func (r *Recipe) OptimizerConfig() optim.Config {
+	c := r.Plan.Optimizer
+	c.LR = r.Training.LearningRate
+	if r.Training.WeightDecay != nil {
+		c.WeightDecay = *r.Training.WeightDecay
 	}
-	return "", r.errorAt(node.GetToken(), "%s takes a value or a list of values, this is %s", name, strings.ToLower(node.Type().String()))
+	return c
 }
 
-// find is a setting by its name; the error says which name is near.
-func find(name string, known []Key) (Key, error) {
-	nearest, least := "", len(name)/2+1
-	for _, k := range known {
-		if k.Name == name {
-			return k, nil
-		}
-		if d := distance(name, k.Name); d < least {
-			nearest, least = k.Name, d
-		}
-	}
-	if nearest == "" {
-		return Key{}, fmt.Errorf("there is no setting %q", name)
-	}
-	return Key{}, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
+// Given says whether a setting was set, under its name or another program's.
+func (r *Recipe) Given(name string) bool {
+	of, given := r.flags.Lookup(name), false
+	r.flags.Visit(func(f *flag.Flag) { given = given || of != nil && f.Value == of.Value })
+	return given
 }
 
-// distance is how many letters must be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// Read reads the recipe in a file. What the file leaves out has the defaults.
+func Read(file string) (*Recipe, error) {
+	r := New()
+	return r, r.Read(file)
+}
+
+// Read takes from a file what is not set yet, so that what was set before wins.
+func (r *Recipe) Read(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the recipe: %w", err)
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
+	d, err := parse(file, raw, r.keys())
+	if err != nil {
+		return err
+	}
+	given := map[string]bool{}
+	for _, s := range d.settings {
+		given[s.name] = r.Given(s.name)
+	}
+	for _, s := range d.settings {
+		if s.name == versionKey && s.values[0] != strconv.Itoa(Version) {
+			return d.at(s, fmt.Errorf("a recipe of version %s, this program reads version %d; write it again with --print-recipe", s.values[0], Version))
+		}
+		if s.name == versionKey || given[s.name] {
+			continue
+		}
+		for _, v := range s.values {
+			if err := r.flags.Set(s.name, v); err != nil {
+				return d.at(s, fmt.Errorf("%s %q: %w", s.name, v, err))
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
 		}
 	}
-	return row[len(b)]
+	return nil
 }
+
+// Version of recipe files. One without a version is taken to be of this one.
+const (
+	Version    = 2
+	versionKey = "version"
+)
+
+// Write writes what is set as a recipe, and everything else with its default as comments.
+func (r *Recipe) Write(w io.Writer) error {
+	set := map[string][]string{versionKey: {strconv.Itoa(Version)}}
+	known := slices.DeleteFunc(r.keys(), func(k key) bool { return Aliases[k.name] != "" })
+	for _, k := range known {
+		f := r.flags.Lookup(k.name)
+		if f == nil || !r.Given(k.name) {
+			continue
+		}
+		set[k.name] = []string{f.Value.String()}
+		if list, ok := f.Value.(*List); ok {
+			set[k.name] = list.values
+		}
+	}
+	return write(w, known, set)
+}
+
+// keys are the settings as recipes have them, the version first.
+func (r *Recipe) keys() []key {
+	known := []key{{name: versionKey, help: "of the names below", value: strconv.Itoa(Version)}}
+	r.flags.VisitAll(func(f *flag.Flag) {
+		_, help := flag.UnquoteUsage(f)
+		k := key{name: f.Name, help: strings.Join(strings.Fields(help), " "), value: f.DefValue}
+		if _, k.list = f.Value.(*List); k.list {
+			k.value = "[]"
+		}
+		known = append(known, k)
+	})
+	slices.SortStableFunc(known[1:], func(a, b key) int { return cmp.Compare(order(a), order(b)) })
+	return known
+}
+
+// order puts the model before everything else.
+func order(k key) int {
+	if k.name == ModelKey {
+		return 0
+	}
+	return 1
+}
+
+// DeviceHelp explains --device where devices are opened.
+const DeviceHelp = "run on `NAME`: cpu, cuda:0, part of a GPU such as cuda:0/2 (one half), or several equal devices, separated by commas;\ntf32 at the end lets GPUs compute f32 matmuls and attention in TF32 (default: the first GPU that opens, else the CPU)"

@@ -9,10 +9,9 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Write writes a recipe: the settings that have values first, then, behind the sign of
-// a comment, all others with what counts for them. set has values by name. What Read
-// makes of it has the same values.
-func Write(w io.Writer, known []Key, set map[string][]string) error {
+// write writes a file: the settings that have values first, then all others with their
+// defaults, as comments. set has values by name; parse reads the same values back.
+func write(w io.Writer, known []key, set map[string][]string) error {
 	var b strings.Builder
 	for name := range set {
 		if _, err := find(name, known); err != nil {
@@ -20,26 +19,26 @@ func Write(w io.Writer, known []Key, set map[string][]string) error {
 		}
 	}
 	for _, k := range known {
-		if values, ok := set[k.Name]; ok {
+		if values, ok := set[k.name]; ok {
 			if err := writeSetting(&b, k, values); err != nil {
 				return fmt.Errorf("writing a recipe: %w", err)
 			}
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(known), func(k Key) bool { _, ok := set[k.Name]; return ok })
+	others := slices.DeleteFunc(slices.Clone(known), func(k key) bool { _, ok := set[k.name]; return ok })
 	if len(others) > 0 {
-		b.WriteString("\n# What is not set:\n")
+		b.WriteString("\n# Defaults:\n")
 	}
 	for _, k := range others {
-		fmt.Fprintf(&b, "# %s: %s  # %s\n", k.Name, k.Default, k.Help)
+		fmt.Fprintf(&b, "# %s: %s  # %s\n", k.name, k.value, k.help)
 	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
 }
 
-func writeSetting(b *strings.Builder, k Key, values []string) error {
-	if k.List {
-		fmt.Fprintf(b, "%s:  # %s\n", k.Name, k.Help)
+func writeSetting(b *strings.Builder, k key, values []string) error {
+	if k.list {
+		fmt.Fprintf(b, "%s:  # %s\n", k.name, k.help)
 		for _, v := range values {
 			text, err := scalar(v)
 			if err != nil {
@@ -50,13 +49,13 @@ func writeSetting(b *strings.Builder, k Key, values []string) error {
 		return nil
 	}
 	if len(values) != 1 {
-		return fmt.Errorf("%d values of %s, it takes one", len(values), k.Name)
+		return fmt.Errorf("%d values of %s, it takes one", len(values), k.name)
 	}
 	text, err := scalar(values[0])
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "%s: %s  # %s\n", k.Name, text, k.Help)
+	fmt.Fprintf(b, "%s: %s  # %s\n", k.name, text, k.help)
 	return nil
 }
 

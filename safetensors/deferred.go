@@ -9,8 +9,8 @@ import (
 	"spillway/tensorfile"
 )
 
-// fileWriter writes the tensors of a file, those with Source.After when their time has
-// come: their places are left empty on the way and filled afterwards.
+// fileWriter writes the tensors of a file. One with Output.After is skipped when its turn
+// comes, and written into its place once the tensor it names is written.
 type fileWriter struct {
 	to       io.Writer
 	out      *bufio.Writer
@@ -35,7 +35,7 @@ func newFileWriter(to io.Writer, h *Header, tensors []tensorfile.Output) (*fileW
 		at, ok := order[after]
 		switch {
 		case after != "" && !ok:
-			return nil, fmt.Errorf("tensor %q is to be written after %q, which the file has not", t.Name, after)
+			return nil, fmt.Errorf("tensor %q is to be written after %q, which the file does not have", t.Name, after)
 		case at > i:
 			f.deferred[after] = append(f.deferred[after], t)
 			f.waiting[t.Name] = true
@@ -51,7 +51,7 @@ func (f *fileWriter) write() error {
 	return f.out.Flush()
 }
 
-// tensor writes one, and then those that were waiting for it.
+// tensor writes one, and then those that wait for it.
 func (f *fileWriter) tensor(t Info, w io.Writer) error {
 	if f.waiting[t.Name] {
 		_, err := io.CopyN(w, zeros{}, t.Bytes)

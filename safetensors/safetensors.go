@@ -2,13 +2,14 @@
 // bytes of header length, a JSON header that gives each tensor a type, a shape and
 // a range of bytes, and the bytes, without gaps.
 //
-// Files are read in place: opening one reads its header alone, and a Tensor is a
+// Files are read in place: opening one reads its header alone, and a tensor is a
 // window on the file, so a model may be far larger than memory. Files are hostile
 // until proven well-formed: every length is held against the real size of the file
 // before anything is allocated for it. Writing is a stream too: the tensors are
 // declared first and their bytes follow in order.
 //
-// A model is often split into several files with an index; Set joins them.
+// A model is often split into several files with an index; Set joins them. Format is how
+// package tensorfile opens either.
 package safetensors
 
 import (

@@ -88,7 +88,7 @@ func (s *scanner) list(open, shut byte, item func() error) error {
 	}
 }
 
-// integers reads an array of at most limit whole numbers.
+// integers reads an array of at most limit integers.
 func (s *scanner) integers(limit int) ([]int64, error) {
 	out := []int64{}
 	err := s.list('[', ']', func() error {
@@ -102,7 +102,7 @@ func (s *scanner) integers(limit int) ([]int64, error) {
 	return out, err
 }
 
-// integer reads a whole number from 0 to 2^63-1, written plainly.
+// integer reads an integer from 0 to 2^63-1, written plainly.
 func (s *scanner) integer() (int64, error) {
 	s.peek()
 	start := s.pos
@@ -111,7 +111,7 @@ func (s *scanner) integer() (int64, error) {
 	}
 	digits := s.data[start:s.pos]
 	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
-		return 0, s.fail("a whole number is needed")
+		return 0, s.fail("an integer is needed")
 	}
 	n, err := strconv.ParseUint(string(digits[:min(len(digits), 20)]), 10, 64)
 	if err != nil || n > math.MaxInt64 {

@@ -52,7 +52,7 @@ func Split(tensors []tensorfile.Output, limit int64) ([]Shard, error) {
 	return named(shards), nil
 }
 
-// companies are the tensors that belong into one file: one and those after it.
+// groups are the tensors that belong into one file: one and those written after it.
 func groups(tensors []tensorfile.Output) ([]Shard, error) {
 	var all []Shard
 	seen := make(map[string]bool, len(tensors))
@@ -69,7 +69,7 @@ func groups(tensors []tensorfile.Output) ([]Shard, error) {
 			all = append(all, Shard{})
 		}
 		if len(all) == 0 || t.After != "" && all[len(all)-1].Tensors[0].Name != t.After {
-			return nil, fmt.Errorf("tensor %q does not follow %q, after which it is to be written", t.Name, t.After)
+			return nil, fmt.Errorf("tensor %q does not follow %q, after which it is written", t.Name, t.After)
 		}
 		last := &all[len(all)-1]
 		last.Tensors, last.Bytes = append(last.Tensors, t), last.Bytes+n

@@ -53,7 +53,7 @@ func exactly(t Info, out io.Writer, write func(io.Writer) error) error {
 	return nil
 }
 
-// tensorWriter keeps a tensor within its declared size.
+// tensorWriter refuses more bytes than a tensor declares.
 type tensorWriter struct {
 	out  io.Writer
 	left int64

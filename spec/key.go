@@ -11,9 +11,9 @@ import (
 	"spillway/shape"
 )
 
-// appendProgram encodes everything that tells one program from another: all but
-// its name, the names of its params and the lines of code. Two programs of equal
-// encoding are the same kind. Every list is preceded by its length, so that no two
+// appendProgram encodes everything that makes two programs differ: all but its name, the
+// names of its params and the lines of code. Blocks whose programs have the same encoding
+// are of the same kind. Every list is preceded by its length, so that no two different
 // programs share an encoding.
 func appendProgram(k []byte, p *graph.Program) []byte {
 	k = appendInt(k, len(p.Types))

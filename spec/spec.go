@@ -1,6 +1,6 @@
-// Package spec is a model as data: its params, its blocks in order, and one
-// program per kind of block. It is traced from model code for one micro-batch
-// size and task, and is all the planner knows of a model.
+// Package spec is a model as data: its params, its blocks in order, and one program per
+// kind of block. Trace makes it from model code, for one micro-batch size and task. It is
+// all that the planner knows of a model.
 package spec
 
 import (
@@ -38,8 +38,8 @@ type Init = nn.Init
 type Block struct {
 	Name string `json:"name"` // "model.layers.3"
 	Kind int    `json:"kind"` // in Model.Kinds
-	// Params lists, for each param port of the kind's program in order of index,
-	// the param in Model.Params.
+	// Params has, for each param port of the kind's program by its index, the index in
+	// Model.Params.
 	Params []int `json:"params"`
 }
 
@@ -50,7 +50,7 @@ type Kind struct {
 	Program *graph.Program `json:"program"`
 }
 
-// Part is one tensor of a batch, the same for all blocks that read it.
+// BatchTensor is one tensor of a batch, the same for all blocks that read it.
 type BatchTensor struct {
 	Name string  `json:"name"` // "tokens", "targets", "positions", "segments", "scale", ...
 	Type op.Type `json:"type"`

@@ -116,7 +116,7 @@ func outputTypes(p *graph.Program) []op.Type {
 	return types
 }
 
-// add files a traced block: its kind, its params, its parts of the batch.
+// add appends a traced block with its kind, its params and its tensors of the batch.
 func (t *tracer) add(name string, p *graph.Program) error {
 	block := Block{Name: name}
 	for _, port := range p.Inputs {

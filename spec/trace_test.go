@@ -16,7 +16,7 @@ import (
 
 var config = graph.Config{MicroBatchSize: 2, Seq: 5, DType: dtype.F32, Task: graph.Train}
 
-// tower is a chain of products; block i uses activation funcs[i].
+// tower is a chain of linear layers; block i uses activation funcs[i].
 type tower struct {
 	Layers []*nn.Linear `hf:"layers"`
 	funcs  []nn.Activation

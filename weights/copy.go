@@ -8,7 +8,7 @@ import (
 )
 
 // Copy gives the params of one executor's plan the values they have in another's.
-// Both must hold the same params in the same types; where they rest may differ.
+// Both must have the same params in the same types; their homes may differ.
 func Copy(to, from *executor.Executor) error {
 	have := map[string]executor.Tensor{}
 	for _, t := range from.Weights() {

@@ -13,10 +13,10 @@ import (
 	"spillway/tensorfile"
 )
 
-// FromTensors is the params as a folder has them, widened to float32; those that
-// bitsandbytes quantized decode as it decodes them. Every param must be there in its
-// shape, and every tensor of the folder must be a param or known to be none: a tensor
-// that nobody reads means that the wrong model does.
+// FromSource gives params the values that a model's files have, widened to float32;
+// quantized weights decode as the library that quantized them decodes them. Every param
+// must be there in its shape, and every tensor must be a param or known not to be one: a
+// tensor that nobody reads means that these are the weights of another model.
 func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Values, error) {
 	list, err := stored.Collect(from.Tensors())
 	if err != nil {
@@ -64,7 +64,7 @@ func find(byName map[string]stored.Tensor, info arch.Info, param string) (stored
 	return stored.Tensor{}, false
 }
 
-// few names some of a list, so that an error stays readable.
+// shortList names the first of a list, so that an error stays readable.
 func shortList(names []string) string {
 	const shown = 4
 	slices.Sort(names)
@@ -85,7 +85,7 @@ func (f folder) Read(param string, first int64, dst []float32) error {
 	return t.ReadF32(dst, first)
 }
 
-// Packed gives the param as the folder has it, where that is in the same type.
+// Packed gives the param byte for byte, where the files have it in the same type.
 func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	w, ok := f[param]
 	if !ok || w.Type != t {
@@ -95,8 +95,8 @@ func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	return r, ok
 }
 
-// Join reads the params that the first source is for from it, and all others from
-// the second: a folder's weights with fresh adapters.
+// Join reads the params that has names from the first values, and all others from the
+// second: a folder's weights with new adapters.
 func Join(has func(param string) bool, first, second Values) Values {
 	return joined{has, first, second}
 }

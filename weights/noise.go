@@ -14,10 +14,10 @@ import (
 	"spillway/spec"
 )
 
-// Noise is a source of random numbers that are quickly made, for models without weights
-// that are to be tried out, not trained: params have the spread that their Init says.
-// One in a 4-bit type is made of random codes, faster than numbers could be coded, and so
-// has other numbers than the same param in a plain type.
+// Noise gives random numbers that are made quickly, for models without weights that are
+// tried out, not trained. Params have the spread that their Init says. One in a 4-bit type
+// is made of random codes, faster than numbers could be quantized, and so has other numbers
+// than the same param in a plain type.
 func Noise(params []spec.Param, seed uint64) (Values, error) {
 	n := noise{}
 	for _, p := range params {
@@ -91,8 +91,8 @@ func deviationOf(f *quant.FourBit) float64 {
 	return math.Sqrt(squares - sum*sum)
 }
 
-// randomBytes are those of a key, eight at a time by their position, so that all
-// processors make them.
+// randomBytes are those of a key, eight at a time by their position, so that all cores
+// can make them.
 type randomBytes struct {
 	key uint64
 	at  int64 // bytes read
@@ -134,7 +134,7 @@ func scramble(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// repeated is a byte for ever.
+// repeated reads as one byte without end.
 type repeated byte
 
 func (r repeated) Read(p []byte) (int, error) {

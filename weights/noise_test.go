@@ -42,7 +42,7 @@ func packedNoise(t *testing.T, s weights.Values, kind dtype.Type, n int) (storag
 	return storage, values
 }
 
-// Noise has the spread of fresh numbers, as plain numbers and packed, at every size.
+// Noise has the spread of random initial values, as plain numbers and packed, at every size.
 func TestNoiseHasItsSpread(t *testing.T) {
 	const n = 300_001
 	for name, init := range map[string]nn.Init{"normal": nn.Normal(0.02), "uniform": nn.Uniform(0.02 * math.Sqrt(3))} {

@@ -9,11 +9,11 @@ import (
 	"spillway/quant"
 )
 
-// Packed is implemented by sources that hold params in block types as they are: read as
-// plain numbers and coded again, their scales would be coded twice.
+// Packed is implemented by values that hold params in block types as they are: read as
+// plain numbers and quantized again, their scales would be rounded twice.
 type Packed interface {
-	// Packed reads as the storage of a param in a type; ok is false where the source
-	// does not hold it so.
+	// Packed reads as the storage of a param in a type; ok is false where the param is
+	// not held in that type.
 	Packed(param string, t dtype.Type) (r io.Reader, ok bool)
 }
 
@@ -34,8 +34,8 @@ func (zeroBytes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// blocks reads as a tensor in a block type: as the source has it, or coded from its
-// numbers as they are read.
+// blocks reads as a tensor in a block type: byte for byte where the values are held so,
+// otherwise quantized from their numbers as they are read.
 func blocks(t executor.Tensor, from Values) (io.Reader, error) {
 	param, kind := t.Param.Name, t.Type.DType
 	if r, ok := packed(from, param, kind); ok {

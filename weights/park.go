@@ -11,19 +11,19 @@ import (
 	"spillway/op"
 )
 
-// Parked is the weights and the optimizer's state of an executor, bit for bit, while
-// no executor holds them. It must be closed.
+// Parked is the weights and the optimizer state of an executor, bit for bit, while no
+// executor holds them. It must be closed.
 type Parked struct {
 	bytes int64
-	of    func(*executor.Executor) []executor.Tensor // what was parked
+	of    func(*executor.Executor) []executor.Tensor // which tensors were parked
 	at    map[parkedName]parkedAt
 	store storage
 }
 
-// parkedName tells weights, masters and moments of params apart.
+// parkedName tells the weight of a param from each of its optimizer states.
 type parkedName struct{ param, state string }
 
-// parkedAt is where one lies.
+// parkedAt is where a tensor is in the storage.
 type parkedAt struct {
 	t      op.Type
 	offset int64
@@ -36,7 +36,7 @@ type storage interface {
 	Close() error
 }
 
-// ParkedBytes is what parking an executor's state takes.
+// ParkedBytes is how much memory parking an executor takes.
 func ParkedBytes(e *executor.Executor) int64 { return bytesOf(tensorsOf(e)) }
 
 func bytesOf(list []executor.Tensor) (n int64) {
@@ -86,9 +86,8 @@ func park(e *executor.Executor, folder string, of func(*executor.Executor) []exe
 // Bytes that are parked.
 func (p *Parked) Bytes() int64 { return p.bytes }
 
-// Restore writes to an executor what was parked. Its plan must have the same params and
-// keep the same states of them; those of another type are converted, each number by
-// itself.
+// Restore writes to an executor what was parked. Its plan must have the same params with
+// the same optimizer states; states of another type are converted, number by number.
 func (p *Parked) Restore(e *executor.Executor) error {
 	tensors := p.of(e)
 	if len(tensors) != len(p.at) {
@@ -102,7 +101,7 @@ func (p *Parked) Restore(e *executor.Executor) error {
 	return nil
 }
 
-// Weights writes the weights alone, for a plan that keeps no state.
+// Weights writes the weights alone, for a plan without optimizer state.
 func (p *Parked) Weights(e *executor.Executor) error {
 	for _, t := range e.Weights() {
 		if err := p.write(e, t); err != nil {

@@ -106,7 +106,7 @@ func TestParkedStateComesBack(t *testing.T) {
 			same(t, weightsAlone, map[string][]byte{name: want[name]})
 		}
 		if p.Restore(infer) == nil {
-			t.Error("a plan without moments took state that has some")
+			t.Error("a plan without optimizer state took state that has some")
 		}
 		if err := p.Close(); err != nil || offheap.Mapped() != before {
 			t.Errorf("%d bytes left, %v", offheap.Mapped()-before, err)

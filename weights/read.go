@@ -6,11 +6,11 @@ import (
 	"spillway/executor"
 )
 
-// Values reads a tensor as numbers. Widening them loses nothing: written again they
+// ReadF32 reads a tensor as numbers. Widening them loses nothing: written again they
 // are the same bits.
 func ReadF32(e *executor.Executor, t executor.Tensor) ([]float32, error) {
 	if !t.Type.DType.IsPlain() {
-		return nil, fmt.Errorf("param %s rests as %v, which is no plain number; only f32, bf16 and f16 are read as such", t.Param.Name, t.Type.DType)
+		return nil, fmt.Errorf("param %s is stored as %v, which is not a plain type; only f32, bf16 and f16 are read as such", t.Param.Name, t.Type.DType)
 	}
 	out := make([]float32, t.Type.Shape.Elements())
 	width := t.Type.DType.Bytes(1)

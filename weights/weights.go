@@ -1,7 +1,11 @@
-// Package weights gives params their values: from the tensors of a model folder,
-// or fresh, from how the model says each starts. Either way a param's numbers
-// depend on its name and nothing else, so that every plan starts from the same
-// ones wherever it puts them.
+// Package weights gives params their values: from the tensors of a model folder, or at
+// random, from how the model says each starts. Either way a param's numbers depend on its
+// name and nothing else, so that every plan starts from the same ones wherever it puts
+// them.
+//
+// Values is where numbers come from: FromSource (files), Random, Noise, Magnitudes, and
+// Join of two. Load writes them to an executor; Park takes everything out of an executor,
+// so that another plan can go on with it.
 package weights
 
 import (
@@ -12,16 +16,17 @@ import (
 
 	"spillway/executor"
 	"spillway/plan"
+	"spillway/quant"
 )
 
-// Source knows the values of params. Read may be called from several goroutines.
+// Values gives the values of params. Read may be called from several goroutines.
 type Values interface {
 	// Read fills dst with the elements of a param from the first-th on.
 	Read(param string, first int64, dst []float32) error
 }
 
-// Load writes every param of an executor's plan, its full-precision master where
-// the plan has one, and zeros to what the optimizer keeps besides.
+// Load writes every param of an executor's plan, its full-precision master where the plan
+// has one, and zeros to all other optimizer state.
 func Load(e *executor.Executor, from Values) error {
 	return LoadSome(e, from, func(plan.SlabParam) bool { return true })
 }
@@ -43,8 +48,8 @@ func LoadSome(e *executor.Executor, from Values, wanted func(plan.SlabParam) boo
 	return nil
 }
 
-// Replace writes every param and its master, and leaves what the optimizer keeps
-// besides as it is.
+// Replace writes every param and its master, and leaves all other optimizer state as it
+// is.
 func Replace(e *executor.Executor, from Values) error {
 	for _, t := range tensorsOf(e) {
 		if t.State != "" && t.State != executor.Master {
@@ -57,7 +62,7 @@ func Replace(e *executor.Executor, from Values) error {
 	return nil
 }
 
-// zeros is what moments start from.
+// zeros is what optimizer state starts from.
 type zeros struct{}
 
 func (zeros) Read(_ string, _ int64, dst []float32) error {
@@ -65,10 +70,10 @@ func (zeros) Read(_ string, _ int64, dst []float32) error {
 	return nil
 }
 
-// pieceElements is how many numbers are converted at a time.
+// chunkElements is how many numbers are converted at a time.
 const chunkElements = 16 << 10
 
-// pieces are used again and again: loading is no time to make garbage.
+// chunkPool has buffers of so many numbers, reused all through loading.
 var chunkPool = sync.Pool{New: func() any { return new([chunkElements]float32) }}
 
 func write(e *executor.Executor, t executor.Tensor, from Values) error {
@@ -76,7 +81,7 @@ func write(e *executor.Executor, t executor.Tensor, from Values) error {
 		return writeBlocks(e, t, from)
 	}
 	if !t.Type.DType.IsPlain() {
-		return fmt.Errorf("param %s rests as %v, which is not made from plain numbers; use f32, bf16, f16 or a 4-bit type", t.Param.Name, t.Type.DType)
+		return fmt.Errorf("param %s is stored as %v, which is not made from plain numbers; use f32, bf16, f16, %s", t.Param.Name, t.Type.DType, quant.Aliases(", "))
 	}
 	width := t.Type.DType.Bytes(1)
 	return e.Write(t, func(offset int64, chunk []byte) error {
@@ -97,8 +102,8 @@ func write(e *executor.Executor, t executor.Tensor, from Values) error {
 	})
 }
 
-// shared cuts a chunk into a part for each processor, of whole pieces, and does them at
-// once. at is where a part begins.
+// inParallel cuts a chunk into a part for each core, of whole pieces, and calls do for all
+// of them at once. at is where a part begins in the chunk.
 func inParallel(chunk []byte, piece int64, do func(at int64, part []byte) error) error {
 	n := int64(len(chunk))
 	share := max(1, (n/piece+int64(runtime.GOMAXPROCS(0))-1)/int64(runtime.GOMAXPROCS(0))) * piece

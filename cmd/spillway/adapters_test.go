@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/checkpoint"
 	"spillway/hf"
 )
 
@@ -18,17 +19,17 @@ func TestAdapterFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	train := func(out string, flags ...string) result {
-		return command(t, append([]string{"train", base, "--data", text, "--tokenizer", "bytes", "--seq", "32", "--steps", "2", "--lr", "0.01", "--out", filepath.Join(dir, out)}, flags...)...)
+		return command(t, append([]string{"train", base, "--data", text, "--tokenizer", "bytes", "--seq-len", "32", "--max-steps", "2", "--learning-rate", "0.01", "--out", filepath.Join(dir, out)}, flags...)...)
 	}
-	r := train("first", "--method", "qlora", "--base", "fp8", "--rank", "3", "--alpha", "5", "--target-modules", "q_proj,v_proj,up_proj", "--exclude-modules", "re:.*0.mlp.*",
-		"--rank-pattern", "v_proj=2", "--alpha-pattern", "up_proj=9", "--dora", "--rslora", "--init-lora", "gaussian", "--layers-to-transform", "0,2")
+	r := train("first", "--method", "qlora", "--quantization", "fp8", "--lora-rank", "3", "--lora-alpha", "5", "--target-modules", "q_proj,v_proj,up_proj", "--exclude-modules", "re:.*0.mlp.*",
+		"--rank-pattern", "v_proj=2", "--alpha-pattern", "up_proj=9", "--use-dora", "--use-rslora", "--init-lora-weights", "gaussian", "--layers-to-transform", "0,2")
 	if r.code != exitOK {
 		t.Fatal(r.err)
 	}
-	if !strings.Contains(r.out, "rank 3, DoRA, rank-stabilized beside fp8 weights") {
+	if !strings.Contains(r.out, "QLoRA of rank 3, DoRA, rank-stabilized with fp8 weights") {
 		t.Errorf("the goal is not told: %s", r.out)
 	}
-	a, err := hf.OpenAdapter(newestCheckpoint(filepath.Join(dir, "first")))
+	a, err := hf.OpenAdapter(checkpoint.Newest(filepath.Join(dir, "first")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +39,15 @@ func TestAdapterFlags(t *testing.T) {
 		t.Errorf("%d tensors, %+v", len(a.Tensors()), c)
 	}
 	second := train("second", "--method", "lora", "--adapter", filepath.Join(dir, "first"), "--json")
-	if second.code != exitOK || at(t, second.object(t), "iterations") != 2.0 {
+	if second.code != exitOK || at(t, second.object(t), "steps") != 2.0 {
 		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
 	}
 	for says, flags := range map[string][]string{
-		"fp4, fp8, int8, nf4":     {"--method", "qlora", "--base", "int3"},
-		"--rank 0":                {"--method", "lora", "--rank", "0"},
+		"fp4, fp8, int8, nf4":     {"--method", "qlora", "--quantization", "int3"},
+		`"0" for "--lora-rank"`:   {"--method", "lora", "--lora-rank", "0"},
 		"q_proj=8":                {"--method", "lora", "--rank-pattern", "q_proj=many"},
 		`no layer is named "q"`:   {"--method", "lora", "--target-modules", "q"},
-		`bias is "some"`:          {"--method", "lora", "--lora-bias", "some"},
+		"none, all, lora_only":    {"--method", "lora", "--lora-bias", "some"},
 		"not full":                {"--adapter", dir},
 		"not an adapter's folder": {"--method", "lora", "--adapter", dir},
 	} {

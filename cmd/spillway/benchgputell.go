@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 
 	"spillway/executor"
@@ -75,16 +74,16 @@ func digestAfter(iterations int, e *executor.Executor, once func() error) (strin
 	return fmt.Sprintf("%08x", sum.Sum32()), nil
 }
 
-// saveTimeline writes the steps of the last row that was measured; "" is nowhere.
+// saveTimeline writes the events of the last row that was measured; "" is nowhere.
 func (r *GPUReport) saveTimeline(path string) error {
-	t, err := openTimeline(path)
-	if err != nil || t == nil {
+	f, err := trace.CreateChrome(path)
+	if err != nil || f == nil {
 		return err
 	}
 	if n := len(r.Results); n > 0 {
-		t.write(1, r.Results[n-1].steps)
+		f.Write(1, r.Results[n-1].steps)
 	}
-	return t.close(io.Discard)
+	return f.Close()
 }
 
 // twins says of rows that are one training in two places whether their bits are the same.

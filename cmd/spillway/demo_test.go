@@ -28,7 +28,7 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(r.Strategy, "CPU offload") {
 		t.Errorf("the strategy is %s", r.Strategy)
 	}
-	for _, want := range []string{"strategy", "iteration 20 of 20  loss", "predicted", "process", "holds"} {
+	for _, want := range []string{"strategy", "step 20 of 20  loss", "predicted", "process", "holds"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}

@@ -14,10 +14,10 @@ import (
 func TestTrainFromDisk(t *testing.T) {
 	text, disk := prose(t), filepath.Join(t.TempDir(), "not", "yet")
 	whole, tight := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "tight")
-	trainTiny(t, "--data", text, "--steps", "3", "--out", whole).object(t)
+	trainTiny(t, "--data", text, "--max-steps", "3", "--out", whole).object(t)
 	limits := []string{"--disk", disk, "--max-memory", "1800KiB", "--max-host-memory", "2400KiB"}
-	r := command(t, append([]string{"train", "tiny-llama", "--batch", "2", "--seq", "64", "--lr", "5e-3", "--data", text, "--steps", "3", "--out", tight}, limits...)...)
-	if r.code != exitOK || !strings.Contains(r.out, "slabs on disk") || !strings.Contains(r.out, "host      disk") {
+	r := command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--data", text, "--max-steps", "3", "--out", tight}, limits...)...)
+	if r.code != exitOK || !strings.Contains(r.out, "disk offload of ") || !strings.Contains(r.out, "host      disk") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
 	}
 	a, _ := sums(t, filepath.Join(whole, "step-00000003"))
@@ -37,9 +37,9 @@ func TestTrainFromDisk(t *testing.T) {
 // leaves nothing either.
 func TestEvaluateFromDisk(t *testing.T) {
 	disk := t.TempDir()
-	v := trainTiny(t, "--data", prose(t), "--steps", "2", "--eval-every", "1", "--out", filepath.Join(t.TempDir(), "run"),
-		"--disk", disk, "--max-memory", "2600KiB", "--max-host-memory", "3000KiB", "--clip", "1").object(t)
-	if at(t, v, "iterations") != 2.0 {
+	v := trainTiny(t, "--data", prose(t), "--max-steps", "2", "--eval-steps", "1", "--out", filepath.Join(t.TempDir(), "run"),
+		"--disk", disk, "--max-memory", "2600KiB", "--max-host-memory", "3000KiB", "--max-grad-norm", "1").object(t)
+	if at(t, v, "steps") != 2.0 {
 		t.Errorf("%v", v)
 	}
 	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
@@ -68,12 +68,12 @@ func TestTrainRefusesADiskInUse(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"--disk " + disk, exitFailed, "holds iteration 41 of a run: give --resume"},
+		{"--disk " + disk, exitFailed, "holds step 41 of a run: give --resume"},
 		{"--disk " + disk + " --resume", exitFailed, "plan.json"},
 		{"--max-host-memory much", exitUsage, "24GiB"},
-		{"--durable-every -1", exitUsage, "cannot be negative"},
+		{"--journal-every -1", exitUsage, "at least 0"},
 	} {
-		r := trainTiny(t, append(strings.Fields(c.flags), "--data", text, "--steps", "1", "--out", filepath.Join(t.TempDir(), "run"))...)
+		r := trainTiny(t, append(strings.Fields(c.flags), "--data", text, "--max-steps", "1", "--out", filepath.Join(t.TempDir(), "run"))...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: exit code %d: %s", c.flags, r.code, r.err)
 		}
@@ -81,7 +81,7 @@ func TestTrainRefusesADiskInUse(t *testing.T) {
 	if r := command(t, "plan", "tiny-llama", "--disk", disk, "--machine", "gpu:24GiB"); r.code != exitUsage || !strings.Contains(r.err, "disk:2TiB") {
 		t.Errorf("a folder of another machine: %d %s", r.code, r.err)
 	}
-	if r := command(t, "plan", "llama-3-8b", "--seq", "64", "--machine", "cpu:8GiB,host:16GiB,disk:2TiB"); r.code != exitOK || !strings.Contains(r.out, "slabs on disk") {
+	if r := command(t, "plan", "llama-3-8b", "--seq-len", "64", "--machine", "cpu:8GiB,host:16GiB,disk:2TiB"); r.code != exitOK || !strings.Contains(r.out, "disk offload of ") {
 		t.Errorf("a described disk: %d %s%s", r.code, r.out, r.err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -10,11 +11,12 @@ import (
 
 	"spillway"
 	"spillway/arch"
+	"spillway/dtype"
 	"spillway/internal/term"
-	"spillway/lora"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/recipe"
 	"spillway/units"
 )
 
@@ -31,16 +33,19 @@ Without MODEL it is a table of all published shapes.
 
 ` + modelHelp,
 		Example: `  spillway estimate                              every published shape
-  spillway estimate llama-3-8b --seq 4096
+  spillway estimate llama-3-8b --seq-len 4096
   spillway estimate qwen2.5-7b mistral-7b --rule-of-thumb --json`,
 	}
 	asJSON := jsonFlag(cmd)
 	e := &estimate{}
 	f := cmd.Flags()
-	f.Int64Var(&e.batch, "batch", 1, "pass `N` samples through the model at once")
-	f.Int64Var(&e.seq, "seq", 0, "`N` tokens per sample (default: what the model was made for, at most 2048)")
-	optimizerFlag(cmd, &e.optimizer)
-	f.Int64Var(&e.rank, "rank", 16, "adapters of lora and qlora have rank `N`")
+	f.Int64Var(&e.batch, "batch-size", 1, "pass `N` sequences through the model at once")
+	f.Int64Var(&e.seq, "seq-len", 0, "`N` tokens per sequence (default: what the model was made for, at most 2048)")
+	f.Int64Var(&e.rank, "lora-rank", 16, "rank `N` of the adapters of lora and qlora")
+	e.optim, _ = optim.Parse("adamw") // a name it knows
+	settings := flag.NewFlagSet("estimate", flag.ContinueOnError)
+	recipe.Optimizer(settings, &e.optim)
+	bind(cmd, settings)
 	f.BoolVar(&e.thumb, "rule-of-thumb", false, "show what the usual formulas say, and where they are wrong")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		list, err := e.all(args)
@@ -58,7 +63,6 @@ Without MODEL it is a table of all published shapes.
 // estimate is the flags of the verb.
 type estimate struct {
 	batch, seq, rank int64
-	optimizer        string
 	thumb            bool
 	optim            optim.Config
 }
@@ -95,10 +99,7 @@ const estimateMachine = "gpu:80GiB"
 // all estimates some models, or every published shape.
 func (e *estimate) all(names []string) (list []modelEstimate, err error) {
 	if e.batch < 1 || e.seq < 0 || e.rank < 1 {
-		return nil, usageErrorf("--batch %d, --seq %d, --rank %d: none may be below 1", e.batch, e.seq, e.rank)
-	}
-	if e.optim, err = optim.Parse(e.optimizer); err != nil {
-		return nil, usageError{err}
+		return nil, usageErrorf("--batch-size %d, --seq-len %d, --lora-rank %d: none may be below 1", e.batch, e.seq, e.rank)
 	}
 	if len(names) == 0 {
 		names = arch.Presets()
@@ -120,17 +121,18 @@ func (e *estimate) model(name string) (modelEstimate, error) {
 	}
 	defer m.Close() // opened for reading
 	out := modelEstimate{Name: m.Name, Batch: e.batch}
-	for _, task := range []string{"infer", "train", "lora", "qlora"} {
-		for _, precision := range []string{"fp32", "bf16"} {
-			job, err := e.job(m, task, precision)
+	for _, task := range []spillway.Task{spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA} {
+		for _, of := range []dtype.Type{dtype.F32, dtype.BF16} {
+			precision := map[dtype.Type]string{dtype.F32: "fp32", dtype.BF16: "bf16"}[of]
+			job, err := e.job(m, task, of)
 			if err != nil {
 				return out, fmt.Errorf("%s, %s in %s: %w", name, task, precision, err)
 			}
-			if task == "infer" {
+			if task == spillway.Infer {
 				out.Params, out.Seq = job.Spec.Count(), job.Options.Seq
 			}
 			row := describeMemory(job)
-			row.Task, row.Precision = task, precision
+			row.Task, row.Precision = string(task), precision
 			if e.thumb {
 				row.Thumb = thumb(row, out.Params)
 			}
@@ -141,16 +143,16 @@ func (e *estimate) model(name string) (modelEstimate, error) {
 }
 
 // job is the plan with everything on one device.
-func (e *estimate) job(m *spillway.Model, task, precision string) (*spillway.Job, error) {
+func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Type) (*spillway.Job, error) {
 	mach, err := machine.Parse(estimateMachine)
 	if err != nil {
 		return nil, err
 	}
-	g := &goal{task: task, batch: e.batch, seq: e.seq, accumulate: 1, precision: precision, optim: e.optim}
-	if g.adapters() {
-		g.adapted = lora.Options{Targets: []string{lora.AllLinear}, Rank: e.rank, Alpha: 2 * float64(e.rank)}
-	}
-	return m.Standard(g.options(mach, mach.Devices[0]))
+	p := recipe.NewPlan()
+	p.Task, p.MicroBatchSize, p.Seq, p.Optimizer, p.Adapters.Rank, p.Precision = task, e.batch, e.seq, e.optim, e.rank, precision
+	o := p.Complete(mach.Devices[0])
+	o.Machine = mach
+	return m.Standard(o)
 }
 
 func describeMemory(job *spillway.Job) memoryEstimate {

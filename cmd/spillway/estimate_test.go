@@ -25,10 +25,10 @@ func estimated(t *testing.T, args ...string) any {
 
 // The numbers are those of the planner's standard plan, to the byte.
 func TestEstimateIsThePlan(t *testing.T) {
-	m := estimated(t, "llama-3.2-1b", "--batch", "2", "--seq", "512")
+	m := estimated(t, "llama-3.2-1b", "--batch-size", "2", "--seq-len", "512")
 	for _, task := range []string{"infer", "train", "lora", "qlora"} {
 		for _, precision := range []string{"fp32", "bf16"} {
-			v := command(t, "plan", "llama-3.2-1b", "--task", task, "--precision", precision, "--batch", "2", "--seq", "512", "--machine", "gpu:500GiB", "--json").object(t)
+			v := command(t, "plan", "llama-3.2-1b", "--task", task, "--precision", precision, "--batch-size", "2", "--seq-len", "512", "--machine", "gpu:500GiB", "--json").object(t)
 			r := row(t, m, task, precision)
 			if got, want := r["total_bytes"], at(t, v, "standard_bytes"); got != want {
 				t.Errorf("%s in %s: estimated %v, planned %v", task, precision, got, want)
@@ -53,7 +53,7 @@ func TestEstimateFormulas(t *testing.T) {
 		products = 973_078_528 // in the layers, which QLoRA packs
 		adapters = 11_272_192  // rank 16 beside all of them
 	)
-	m := estimated(t, "llama-3.2-1b", "--seq", "512")
+	m := estimated(t, "llama-3.2-1b", "--seq-len", "512")
 	near := func(what string, got any, want float64) {
 		t.Helper()
 		if g := got.(float64); math.Abs(g-want) > 0.001*want+1<<20 {
@@ -73,7 +73,7 @@ func TestEstimateFormulas(t *testing.T) {
 	// 4 bits, a byte of scale for every 64 of them and an f32 for every 256 scales; all
 	// else as it was
 	near("weights of QLoRA", row(t, m, "qlora", "bf16")["weights_bytes"], (0.5+1.0/64+4.0/64/256)*products+2*(params-products+adapters))
-	sgd := estimated(t, "llama-3.2-1b", "--seq", "512", "--optimizer", "sgd")
+	sgd := estimated(t, "llama-3.2-1b", "--seq-len", "512", "--optimizer", "sgd")
 	near("moments of SGD", row(t, sgd, "train", "fp32")["moments_bytes"], 0)
 	if n := row(t, m, "lora", "bf16")["trainable"]; n != float64(adapters) {
 		t.Errorf("%v trainable params of LoRA", n)
@@ -92,7 +92,7 @@ func TestEstimateRulesOfThumb(t *testing.T) {
 }
 
 func TestEstimateMisuse(t *testing.T) {
-	for _, args := range [][]string{{"--batch", "0"}, {"--seq", "-1"}, {"--optimizer", "best"}} {
+	for _, args := range [][]string{{"--batch-size", "0"}, {"--seq-len", "-1"}, {"--optimizer", "best"}} {
 		if r := command(t, append([]string{"estimate", "tiny-llama"}, args...)...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d", args, r.code)
 		}

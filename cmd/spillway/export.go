@@ -68,7 +68,7 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	if err != nil {
 		return r, err
 	}
-	dir := newestCheckpoint(from)
+	dir := checkpoint.Newest(from)
 	if err := verifyCheckpoint(dir); err != nil {
 		return r, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,9 +39,11 @@ func TestFineTuningPage(t *testing.T) {
 			}
 			r.Close()
 		case "yaml":
-			cmd := newTrain(shell{})
-			if r, err := recipe.Read("page", []byte(text), settings(cmd, false)); err != nil || len(r.Settings) != strings.Count(text, "\n") {
-				t.Errorf("%v of\n%s", err, text)
+			r, err := recipe.Read(write(t, "page.yaml", text))
+			given := 0
+			r.Flags().Visit(func(*flag.Flag) { given++ })
+			if err != nil || given != strings.Count(text, "\n") {
+				t.Errorf("%d settings, %v of\n%s", given, err, text)
 			}
 		}
 	}

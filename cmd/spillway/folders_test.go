@@ -52,7 +52,7 @@ func TestExportForAccelerate(t *testing.T) {
 		t.Errorf("%d files for %v tensors (%v)", len(files), at(t, r, "tensors"), err)
 	}
 	losses := func(folder string) any {
-		v := command(t, "train", folder, "--data", prose(t), "--tokenizer", "bytes", "--method", "lora", "--seq", "32", "--steps", "2",
+		v := command(t, "train", folder, "--data", prose(t), "--tokenizer", "bytes", "--method", "lora", "--seq-len", "32", "--max-steps", "2",
 			"--disk", filepath.Join(dir, "disk"), "--out", filepath.Join(t.TempDir(), "run"), "--json").object(t)
 		return at(t, v, "loss_last")
 	}
@@ -74,7 +74,7 @@ func TestRunsAreExportedAndMerged(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("\x01\x02\x03\x05\x08\x0d", 200)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := command(t, "train", base, "--data", text, "--tokenizer", "bytes", "--method", "qlora", "--rank", "4", "--seq", "32", "--steps", "3", "--out", run)
+	r := command(t, "train", base, "--data", text, "--tokenizer", "bytes", "--method", "qlora", "--lora-rank", "4", "--seq-len", "32", "--max-steps", "3", "--out", run)
 	if r.code != exitOK {
 		t.Fatal(r.err)
 	}

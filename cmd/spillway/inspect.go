@@ -14,11 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway/arch"
+	"spillway/checkpoint"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/hf"
 	"spillway/internal/term"
 	"spillway/nn"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
@@ -115,7 +117,7 @@ type tensorReport struct {
 
 // inspect reads what there is and collects what is wrong.
 func inspect(dir string, listTensors, verify bool) (*folderReport, error) {
-	if dir = newestCheckpoint(dir); isAdapter(dir) {
+	if dir = checkpoint.Newest(dir); isAdapter(dir) {
 		return inspectAdapter(dir, listTensors, verify)
 	}
 	f, err := hf.Open(dir)
@@ -230,7 +232,7 @@ func (r *folderReport) quantized(t dtype.Type) {
 	if r.Quantized == nil {
 		r.Quantized = map[string]int{}
 	}
-	r.Quantized[formatName(t)]++
+	r.Quantized[quant.Of(t).Alias]++
 }
 
 // inspectTokenizer reads the tokenizer.json, if there is one.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"spillway/checkpoint"
-	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/optim"
 	"spillway/tensorfile"
@@ -24,18 +23,6 @@ type checkpointReport struct {
 	Bytes     int64           `json:"state_bytes"`
 	Verified  bool            `json:"verified"` // every byte was compared with its checksum
 	Trainer   json.RawMessage `json:"trainer"`  // everything else it keeps
-}
-
-// newestOf is the newest checkpoint of a run's folder; any other folder stays itself.
-func newestCheckpoint(dir string) string {
-	if _, err := os.Stat(filepath.Join(dir, hf.ConfigName)); err == nil || isAdapter(dir) {
-		return dir
-	}
-	found, err := checkpoint.Dir{Path: dir}.List()
-	if err != nil || len(found) == 0 {
-		return dir
-	}
-	return found[0].Path
 }
 
 // inspectCheckpoint looks for the state of a run.

@@ -21,6 +21,8 @@ import (
 
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
+	"spillway/recipe"
+	spillwayrun "spillway/run"
 )
 
 func main() {
@@ -60,17 +62,24 @@ func run(ctx context.Context, args []string, sh shell) int {
 	root := newRoot(sh)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage):
+	case misused(err):
 		fmt.Fprintf(sh.err, "%s: %v\nsee %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage
 	case !errors.Is(err, errReported):
 		fmt.Fprintf(sh.err, "%s: %v\n", cmd.CommandPath(), err)
 	}
 	return exitFailed
+}
+
+// misused says whether an error is a mistake in the command line or in a recipe.
+func misused(err error) bool {
+	var usage usageError
+	var setting *spillwayrun.SettingError
+	var file *recipe.Error
+	return errors.As(err, &usage) || errors.As(err, &setting) || errors.As(err, &file)
 }
 
 // usageError is a mistake in the command line.

@@ -185,7 +185,7 @@ func TestExitCodes(t *testing.T) {
 		{"", exitOK, ""},
 		{"plam x", exitUsage, "did you mean plan?"},
 		{"plan", exitUsage, "it takes 1: MODEL"},
-		{"plan gpt2 --batch x", exitUsage, "see spillway plan --help"},
+		{"plan gpt2 --batch-size x", exitUsage, "see spillway plan --help"},
 		{"plan gpt2 --task fly", exitUsage, "infer, train, lora, qlora"},
 		{"plan gpt2 --machine toaster", exitUsage, "unknown machine part"},
 		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "the machine has cpu0"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/checkpoint"
 	"spillway/convert"
 	"spillway/hf"
 	"spillway/internal/vfs"
@@ -91,7 +92,7 @@ func (o *mergeOptions) merge(ctx context.Context, sh shell, args []string) (r fo
 	if c.ShardBytes, err = parseShard(o.shard); err != nil {
 		return r, err
 	}
-	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), newestCheckpoint(args[0]))
+	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), checkpoint.Newest(args[0]))
 	if err != nil {
 		return r, fmt.Errorf("opening the model: %w", err)
 	}
@@ -141,7 +142,7 @@ func openAdapters(args []string, undo bool) (list []lora.Weighted, err error) {
 		if undo {
 			weight = -weight
 		}
-		a, err := lora.Open(newestCheckpoint(dir))
+		a, err := lora.Open(checkpoint.Newest(dir))
 		if err != nil {
 			return list, fmt.Errorf("opening the adapter: %w", err)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"spillway/finetune"
 )
 
 // A training with a policy on states writes a line per iteration; states shrink when it
@@ -15,18 +17,18 @@ func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	path, out, text := filepath.Join(dir, "run.csv"), filepath.Join(dir, "run"), prose(t)
 	args := []string{"--data", text, "--out", out, "--optim", "paged_adamw_32bit", "--state-policy", "low-memory:warmup=3", "--log", path}
-	trainTiny(t, append(args, "--steps", "4")...).object(t)
-	trainTiny(t, append(args, "--steps", "6", "--resume")...).object(t)
+	trainTiny(t, append(args, "--max-steps", "4")...).object(t)
+	trainTiny(t, append(args, "--max-steps", "6", "--resume")...).object(t)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	lines, err := csv.NewReader(f).ReadAll()
-	if err != nil || len(lines) != 7 || !slices.Equal(lines[0], metricColumns) {
+	if err != nil || len(lines) != 7 || !slices.Equal(lines[0], finetune.Columns) {
 		t.Fatalf("%d lines, %v: %v", len(lines), err, lines)
 	}
-	column := func(line int, name string) string { return lines[line][slices.Index(metricColumns, name)] }
+	column := func(line int, name string) string { return lines[line][slices.Index(finetune.Columns, name)] }
 	number := func(line int, name string) float64 {
 		v, err := strconv.ParseFloat(column(line, name), 64)
 		if err != nil {

@@ -2,15 +2,22 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/dtype"
+	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/recipe"
+	"spillway/rig"
+	"spillway/trace"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -26,21 +33,24 @@ loaded and nothing runs: any model can be planned for any machine.
 
 --machine describes hardware, owned or not:
 ` + machine.Grammar,
-		Example: `  spillway plan llama-3-8b --task train --seq 4096 --machine gpu:24GiB@25GB/s,host:192GiB
-  spillway plan qwen2.5-7b --task lora --batch 4 --machine rtx4090,host:64GiB
+		Example: `  spillway plan llama-3-8b --task train --seq-len 4096 --machine gpu:24GiB@25GB/s,host:192GiB
+  spillway plan qwen2.5-7b --task lora --batch-size 4 --machine rtx4090,host:64GiB
   spillway plan llama-3-8b --machine rtx4090 --compare --explain     every strategy, and what saves how much
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
-  spillway plan llama-3-8b --disk /mnt/nvme/run --seq 512      on this computer, from disk
+  spillway plan llama-3-8b --disk /mnt/nvme/run --seq-len 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
 		Args: exactly(1, "MODEL"),
 	}
 	asJSON := jsonFlag(cmd)
-	steps := cmd.Flags().Bool("steps", false, "list every step of the plan too: moves, runs, reduces, updates and frees")
+	instructions := cmd.Flags().Bool("instructions", false, "list every instruction of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
-	g := taskFlags(cmd, "infer", "train", "lora", "qlora")
-	where, ask, wish := siteFlags(cmd), adviceFlags(cmd), addConstraintFlags(cmd)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		r, err := makePlan(sh, args[0], g, where, ask, wish)
+	p, settings := recipe.NewPlan(), flag.NewFlagSet("plan", flag.ContinueOnError)
+	p.TaskFlag(settings)
+	p.Flags(settings)
+	bind(cmd, settings)
+	where, ask := siteFlags(cmd), adviceFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := makePlan(sh, args[0], p, where, ask, cmd.Flags().Changed)
 		if err != nil {
 			return err
 		}
@@ -54,7 +64,7 @@ loaded and nothing runs: any model can be planned for any machine.
 		} else {
 			err = r.write(sh.out)
 		}
-		if err == nil && *steps && !*asJSON && r.Fits {
+		if err == nil && *instructions && !*asJSON && r.Fits {
 			err = r.plan.Text(sh.out)
 		}
 		if err == nil && !r.Fits {
@@ -71,32 +81,37 @@ llama-3-8b, for which no files are needed. A folder comes before a shape of the
 same name.`
 
 // makePlan plans, and describes the outcome whether or not it fits.
-func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *adviceOptions, wish *constraintFlags) (*planReport, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
+func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool) (*planReport, error) {
 	m, err := spillway.Open(arg)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close() // opened for reading
 	if where.machine == "" {
-		if where.disk, err = wish.disk(where.disk); err != nil {
+		if err := p.DeepSpeedDisk(); err != nil {
 			return nil, err
 		}
 	}
-	at, device, err := where.open(sh)
+	at, device, err := where.open(sh, p.Disk)
 	if err != nil {
 		return nil, err
 	}
 	defer at.Close() // nothing is allocated on it
-	o := g.options(at.Machine, device)
-	o.On, o.Disk = at.Devices, where.disk // a plan for this computer can be run on it
-	_, notices, err := wish.apply(g, &o)
+	devices := len(at.Devices)
+	if devices == 0 {
+		site, err := planner.SiteOf(at.Machine, device.Name, dtype.F32)
+		if err != nil {
+			return nil, err
+		}
+		devices = site.Devices
+	}
+	_, notices, err := p.ApplyDeepSpeed(max(devices, 1), given)
 	if err != nil {
 		return nil, err
 	}
-	job, largest, err := ask.planned(m, g, o)
+	o := p.Complete(device)
+	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
+	job, largest, err := ask.planned(m, p, o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {
 		return nil, err
@@ -119,9 +134,70 @@ func makePlan(sh shell, arg string, g *goal, where *siteChoice, ask *adviceOptio
 		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
-	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{at.Machine, at.Machine.String(), device.Name}
+	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil
+}
+
+// saveTimeline writes when each instruction of a step will run, by the forecast, to a file;
+// "" is none.
+func saveTimeline(path string, job *spillway.Job) error {
+	if path == "" {
+		return nil
+	}
+	events, err := job.Timeline()
+	if err != nil {
+		return err
+	}
+	f, err := trace.CreateChrome(path)
+	if err != nil {
+		return err
+	}
+	f.Write(1, events)
+	return f.Close()
+}
+
+// siteChoice is where the plan is to run.
+type siteChoice struct{ machine, device string }
+
+func siteFlags(cmd *cobra.Command) *siteChoice {
+	s := &siteChoice{}
+	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
+	cmd.Flags().StringVar(&s.device, "device", "", recipe.DeviceHelp+"\nwith --machine: one of its devices, such as gpu0 (default: its first)")
+	return s
+}
+
+// open gives the machine that is described, with no device open, or this computer with its
+// devices and the disk of a folder, and the device to plan for. The caller closes the rig.
+func (s *siteChoice) open(sh shell, disk string) (*rig.Rig, machine.Device, error) {
+	var none machine.Device
+	if s.machine == "" {
+		here, err := sh.open(s.device, rig.Options{Disk: vfs.ExistingParent(vfs.OS, disk)})
+		if err != nil {
+			return nil, none, err
+		}
+		return here, here.Machine.Devices[0], nil
+	}
+	if disk != "" {
+		return nil, none, usageErrorf("--disk is a folder of this computer; describe another machine's disk in --machine, such as disk:2TiB")
+	}
+	m, err := machine.Parse(s.machine)
+	if err != nil {
+		return nil, none, usageError{err}
+	}
+	name := s.device
+	if name == "" {
+		name = m.Devices[0].Name
+	}
+	d, ok := m.Device(name)
+	if !ok {
+		var names []string
+		for _, d := range m.Devices {
+			names = append(names, d.Name)
+		}
+		return nil, none, usageErrorf("--device %q; the machine has %s", name, strings.Join(names, ", "))
+	}
+	return &rig.Rig{Machine: m}, d, nil
 }
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.

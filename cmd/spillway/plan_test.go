@@ -16,7 +16,7 @@ const eightB = "gpu:24GiB@25GB/s,host:192GiB"
 func TestPlanJSON(t *testing.T) {
 	v := command(t, "plan", "llama-3-8b", "--task", "train", "--machine", eightB, "--json").object(t)
 	for _, path := range []string{"strategy", "reason", "forecast.step_seconds", "forecast.bound", "forecast.peak_bytes.device",
-		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.state.pinned", "rejected", "model.params", "machine.description", "goal.seq"} {
+		"forecast.peak_bytes.pinned", "homes.weight.device", "homes.state.pinned", "rejected", "model.params", "machine.description", "goal.seq_len"} {
 		at(t, v, path)
 	}
 	if at(t, v, "fits") != true {
@@ -38,7 +38,7 @@ func TestPlanJSON(t *testing.T) {
 
 // What each tier holds at its peak, class by class, adds up to the peak.
 func TestUsageAddsUp(t *testing.T) {
-	v := command(t, "plan", "gpt2", "--machine", "gpu:2GiB,host:32GiB", "--seq", "512", "--json").object(t)
+	v := command(t, "plan", "gpt2", "--machine", "gpu:2GiB,host:32GiB", "--seq-len", "512", "--json").object(t)
 	for tier, peak := range at(t, v, "forecast.peak_bytes").(map[string]any) {
 		sum := 0.0
 		for _, tiers := range at(t, v, "at_peak").(map[string]any) {
@@ -56,7 +56,7 @@ func TestUsageAddsUp(t *testing.T) {
 func TestMisfitOptionsFit(t *testing.T) {
 	ask := func(batch, seq, accumulate any, device, host float64) result {
 		t.Helper()
-		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--batch", fmt.Sprint(batch), "--seq", fmt.Sprint(seq), "--accumulate", fmt.Sprint(accumulate),
+		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--batch-size", fmt.Sprint(batch), "--seq-len", fmt.Sprint(seq), "--gradient-accumulation-steps", fmt.Sprint(accumulate),
 			"--machine", fmt.Sprintf("cpu:%.0fB,host:%.0fB", device, host))
 	}
 	least := at(t, ask(8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)
@@ -109,7 +109,7 @@ func TestPlanOfAFolder(t *testing.T) {
 	}
 	for _, arg := range []string{dir, dir + "/"} {
 		v := command(t, "plan", arg, "--machine", "cpu:64MiB", "--json").object(t)
-		if at(t, v, "goal.seq") != 32.0 || at(t, v, "model.vocabulary") != 100.0 {
+		if at(t, v, "goal.seq_len") != 32.0 || at(t, v, "model.vocabulary") != 100.0 {
 			t.Errorf("%s: %v", arg, v["model"])
 		}
 	}

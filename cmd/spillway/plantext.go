@@ -89,11 +89,11 @@ func (r *planReport) write(w io.Writer) error {
 
 // showPlan tells the plan of a job to people, before it runs, and why its device was
 // chosen.
-func showPlan(w io.Writer, job *spillway.Job, g *goal, why string) error {
+func showPlan(w io.Writer, job *spillway.Job, why string) error {
 	r := describePlan(job, nil)
 	r.deviceReason = why
 	m := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options, g), machineReport{m, m.String(), job.Options.Device}
+	r.Goal, r.Machine = describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
 	if err := r.write(w); err != nil {
 		return err
 	}
@@ -321,4 +321,12 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
+}
+
+// assumedDisk is what is taken for granted of the disk a plan uses; "" for nothing.
+func assumedDisk(m machine.Machine) string {
+	if m.Disk.Sources["read"] != machine.Assumed {
+		return ""
+	}
+	return fmt.Sprintf("disk reads at %v, writes at %v", m.Disk.Read, m.Disk.Write)
 }

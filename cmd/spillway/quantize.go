@@ -39,7 +39,7 @@ nothing behind.`,
 		Example: `  spillway quantize ./model ./model-nf4
   spillway quantize ./model ./model-int8 --format int8
   spillway quantize ./model ./model-nf4 --no-quantize down_proj
-  spillway quantize ./model ./model-nf4 --double=false     scales in f32: 4.5 bits, a little more precise
+  spillway quantize ./model ./model-nf4 --double-quant=false     scales in f32: 4.5 bits, a little more precise
   spillway init llama-3-70b --out big && spillway quantize big big-nf4`,
 		Args: exactly(2, "MODEL OUT"),
 	}
@@ -47,7 +47,7 @@ nothing behind.`,
 	var o quantizeOptions
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "nf4", "`"+quant.Aliases("|")+"`")
-	f.BoolVar(&o.double, "double", true, "quantize the scales of nf4 and fp4 too (double quantization)")
+	f.BoolVar(&o.double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -2,14 +2,17 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"spillway"
 	"spillway/arch"
 	"spillway/dtype"
+	"spillway/finetune"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -108,28 +111,17 @@ func (r modelReport) String() string {
 func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Alternative{}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
-		r.Standard = standardPeak(job.Plan)
+		r.Standard = finetune.StandardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
 		r.Reason = fmt.Sprintf("the leanest plan needs %v of %s memory, %v are free", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
 		return r
 	}
 	p := job.Plan
-	r.Fits, r.plan, r.Standard = true, p, standardPeak(p)
+	r.Fits, r.plan, r.Standard = true, p, finetune.StandardPeak(p)
 	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
 	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
 	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
-}
-
-// standardPeak is what the plan that keeps everything on the device takes of it:
-// this one, or the one it was preferred to.
-func standardPeak(p *plan.Plan) int64 {
-	for _, o := range p.Rejected {
-		if o.Strategies[0] == strategy.Standard.Name {
-			return o.PeakBytes[plan.OnDevice]
-		}
-	}
-	return p.Peak()[plan.OnDevice]
 }
 
 // free is what the plan was allowed to take of each tier, of all its devices together.
@@ -172,4 +164,96 @@ func describeDevices(p *plan.Plan) []deviceReport {
 		list = append(list, r)
 	}
 	return list
+}
+
+// goalReport is the goal as JSON.
+type goalReport struct {
+	Task           string   `json:"task"`
+	MicroBatchSize int64    `json:"micro_batch_size"`
+	Seq            int64    `json:"seq_len"`
+	MicroBatches   int      `json:"micro_batches"`
+	Precision      string   `json:"precision"`
+	Master         bool     `json:"master_weights"`
+	F32Modules     []string `json:"fp32_modules,omitempty"`
+	NotQuantized   []string `json:"not_quantized,omitempty"` // modules
+	Optimizer      string   `json:"optimizer,omitempty"`
+	Clip           float64  `json:"max_grad_norm,omitempty"`
+	Rank           int64    `json:"lora_rank,omitempty"`
+	Adapters       []string `json:"adapters,omitempty"`     // what is unusual about them
+	Base           string   `json:"quantization,omitempty"` // format of frozen weights
+}
+
+// describeGoal is the goal with everything filled in.
+func describeGoal(o spillway.Options) goalReport {
+	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision.String()}
+	for _, e := range o.Exceptions {
+		if e.Type == dtype.F32 {
+			r.F32Modules = e.Modules
+		} else {
+			r.NotQuantized = e.Modules
+		}
+	}
+	if o.Task != spillway.Infer {
+		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
+	}
+	if o.Task == spillway.LoRA || o.Task == spillway.QLoRA {
+		r.Rank, r.Adapters = o.Adapters.Rank, adapterTraits(o.Adapters)
+		if o.Task == spillway.QLoRA {
+			r.Base = quant.Of(o.Adapters.Base).Alias
+		}
+	}
+	return r
+}
+
+// step is what the forecast is about: a training step, or a forward pass.
+func (r goalReport) step() string {
+	if r.Task == "infer" {
+		return "pass"
+	}
+	return "step"
+}
+
+// String says the goal in a line: "train all weights, batch 1 × seq 4,096 × 8
+// micro-batches, bf16 with f32 master weights, adamw".
+func (r goalReport) String() string {
+	lora := strings.Join(append([]string{fmt.Sprintf("LoRA of rank %d", r.Rank)}, r.Adapters...), ", ")
+	what := map[string]string{"infer": "inference", "train": "train all weights", "lora": lora, "qlora": strings.Replace(lora, "LoRA", "QLoRA", 1) + " with " + r.Base + " weights"}[r.Task]
+	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.MicroBatchSize), grouped(r.Seq))
+	if r.MicroBatches > 1 {
+		text += fmt.Sprintf(" × %d micro-batches", r.MicroBatches)
+	}
+	text += ", " + r.Precision
+	if r.Master {
+		text += " with f32 master weights"
+	}
+	if len(r.F32Modules) > 0 {
+		text += ", " + strings.Join(r.F32Modules, " and ") + " in f32"
+	}
+	if len(r.NotQuantized) > 0 {
+		text += ", " + strings.Join(r.NotQuantized, " and ") + " not quantized"
+	}
+	if r.Optimizer != "" {
+		text += ", " + r.Optimizer
+	}
+	if r.Clip > 0 {
+		text += fmt.Sprintf(", gradients clipped to norm %v", r.Clip)
+	}
+	return text
+}
+
+// special says what is unusual about adapters, in a few words each.
+func adapterTraits(o lora.Options) (words []string) {
+	if o.DoRA {
+		words = append(words, "DoRA")
+	}
+	if o.RankStabilized {
+		words = append(words, "rank-stabilized")
+	}
+	if o.Bias == lora.AllBiases || o.Bias == lora.LoRAOnly {
+		words = append(words, "biases too")
+	}
+	if len(o.ModulesToSave) > 0 {
+		words = append(words, strings.Join(o.ModulesToSave, " and ")+" whole")
+	}
+	return words
 }

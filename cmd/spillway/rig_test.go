@@ -11,6 +11,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/finetune"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/rig"
@@ -79,7 +80,7 @@ func TestDriverMemory(t *testing.T) {
 		t.Errorf("the driver counts %d, %v", used, err)
 	}
 	p := &plan.Plan{Arenas: []plan.Arena{{Tier: plan.OnDevice, Bytes: 10}, {Tier: plan.OnDevice, Device: 1, Bytes: 20}, {Tier: plan.Pinned, Bytes: 1024}}}
-	if got := driverPredicted(r, p); got != 2*(500<<20+2)+30 {
+	if got := finetune.DriverPredicted(r, p); got != 2*(500<<20+2)+30 {
 		t.Errorf("the driver is expected to count %d", got)
 	}
 }
@@ -89,7 +90,7 @@ func TestTrainOnGPU(t *testing.T) {
 	sh := fakeGPUs(t, 1)
 	var out, errs bytes.Buffer
 	sh.out, sh.err = &out, &errs
-	code := run(context.Background(), []string{"train", "tiny-llama", "--data", prose(t), "--tokenizer", "bytes", "--steps", "2", "--batch", "2", "--seq", "16",
+	code := run(context.Background(), []string{"train", "tiny-llama", "--data", prose(t), "--tokenizer", "bytes", "--max-steps", "2", "--batch-size", "2", "--seq-len", "16",
 		"--precision", "fp32", "--device", "fake:0", "--out", t.TempDir(), "--json"}, sh)
 	v := result{code, out.String(), errs.String()}.object(t)
 	arena, counted := at(t, v, "measured_peak_bytes").(float64), at(t, v, "driver_peak_bytes").(float64)

@@ -44,7 +44,7 @@ func bars(t *testing.T, path string) (verbs map[string]int, end float64) {
 // of them, which an iteration among many does not wait for.
 func TestPlanTimelineEndsWithTheForecast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.json")
-	for task, trails := range map[string]bool{"infer": false, "train --optimizer-place device": true} {
+	for task, trails := range map[string]bool{"infer": false, "train --optimizer-device device": true} {
 		options := append([]string{"plan", "llama-3-8b", "--task"}, strings.Fields(task)...)
 		v := command(t, append(options, "--machine", "gpu:24GiB@25GB/s,host:192GiB", "--timeline", path, "--json")...).object(t)
 		verbs, end := bars(t, path)
@@ -63,7 +63,7 @@ func TestTrainTimeline(t *testing.T) {
 	limit, _ := tight(t)
 	for _, steps := range []string{"2", "4"} { // fewer than settled, and more
 		path := filepath.Join(dir, steps+".json")
-		v := trainTiny(t, "--data", prose(t), "--steps", steps, "--out", filepath.Join(dir, steps), "--max-memory", limit, "--timeline", path).object(t)
+		v := trainTiny(t, "--data", prose(t), "--max-steps", steps, "--out", filepath.Join(dir, steps), "--max-memory", limit, "--timeline", path).object(t)
 		verbs, end := bars(t, path)
 		if verbs["run"] == 0 || end <= 0 || end > at(t, v, "seconds").(float64) {
 			t.Errorf("%s iterations: %v steps, the last ends after %v s", steps, verbs, end)
@@ -73,7 +73,7 @@ func TestTrainTimeline(t *testing.T) {
 
 func TestTimelineWithoutAPlaceIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	r := trainTiny(t, "--data", prose(t), "--steps", "2", "--out", filepath.Join(dir, "run"), "--timeline", filepath.Join(dir, "missing", "steps.json"))
+	r := trainTiny(t, "--data", prose(t), "--max-steps", "2", "--out", filepath.Join(dir, "run"), "--timeline", filepath.Join(dir, "missing", "steps.json"))
 	if r.code != exitFailed || !strings.Contains(r.err, "opening the timeline") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}

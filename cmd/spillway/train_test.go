@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"spillway/checkpoint"
+	"spillway/finetune"
 )
 
 // prose writes some text to train on, in documents.
@@ -31,13 +32,13 @@ func prose(t *testing.T) string {
 // trainTiny runs train on a tiny model with given flags.
 func trainTiny(t *testing.T, flags ...string) result {
 	t.Helper()
-	return command(t, append([]string{"train", "tiny-llama", "--batch", "2", "--seq", "64", "--lr", "5e-3", "--json"}, flags...)...)
+	return command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
 }
 
 // tight is a limit below what normal training of the tiny model takes.
 func tight(t *testing.T) (flag string, bytes float64) {
 	t.Helper()
-	v := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "64", "--json").object(t)
+	v := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--json").object(t)
 	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
 	return fmt.Sprintf("%.0fB", bytes), bytes
 }
@@ -45,11 +46,11 @@ func tight(t *testing.T) (flag string, bytes float64) {
 func TestTrain(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
 	limit, bytes := tight(t)
-	v := trainTiny(t, "--data", prose(t), "--steps", "12", "--out", out, "--max-memory", limit).object(t)
+	v := trainTiny(t, "--data", prose(t), "--max-steps", "12", "--out", out, "--max-memory", limit).object(t)
 	if first, last := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64); !(last < first) {
 		t.Errorf("the loss went from %v to %v", first, last)
 	}
-	if at(t, v, "iterations") != 12.0 || at(t, v, "interrupted") != false {
+	if at(t, v, "steps") != 12.0 || at(t, v, "interrupted") != false {
 		t.Errorf("%v", v)
 	}
 	predicted, measured := at(t, v, "predicted_peak_bytes").(float64), at(t, v, "measured_peak_bytes").(float64)
@@ -91,15 +92,15 @@ func damage(t *testing.T, path string) {
 func TestTrainResumes(t *testing.T) {
 	text := prose(t)
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-	trainTiny(t, "--data", text, "--steps", "6", "--out", whole).object(t)
-	trainTiny(t, "--data", text, "--steps", "3", "--out", parts).object(t)
-	if r := trainTiny(t, "--data", text, "--steps", "6", "--out", parts); r.code != exitFailed || !strings.Contains(r.err, "--resume") {
+	trainTiny(t, "--data", text, "--max-steps", "6", "--out", whole).object(t)
+	trainTiny(t, "--data", text, "--max-steps", "3", "--out", parts).object(t)
+	if r := trainTiny(t, "--data", text, "--max-steps", "6", "--out", parts); r.code != exitFailed || !strings.Contains(r.err, "--resume") {
 		t.Errorf("a folder with a checkpoint is trained into: %d %s", r.code, r.err)
 	}
 	limit, _ := tight(t)
-	v := trainTiny(t, "--data", text, "--steps", "6", "--out", parts, "--resume", "--max-memory", limit).object(t)
-	if at(t, v, "iterations") != 6.0 {
-		t.Errorf("%v iterations", at(t, v, "iterations"))
+	v := trainTiny(t, "--data", text, "--max-steps", "6", "--out", parts, "--resume", "--max-memory", limit).object(t)
+	if at(t, v, "steps") != 6.0 {
+		t.Errorf("%v iterations", at(t, v, "steps"))
 	}
 	a, _ := sums(t, filepath.Join(whole, "step-00000006"))
 	b, _ := sums(t, filepath.Join(parts, "step-00000006"))
@@ -126,14 +127,14 @@ func TestTrainInterrupted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
 	var said bytes.Buffer
 	screen := writerFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), "iteration 2 ") {
+		if strings.Contains(string(p), "step 2 ") {
 			interrupt()
 		}
 		return said.Write(p)
 	})
-	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch", "2", "--seq", "64", "--steps", "1000000", "--eval-every", "1", "--out", out}
+	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch-size", "2", "--seq-len", "64", "--max-steps", "1000000", "--eval-steps", "1", "--out", out}
 	code := run(ctx, args, shell{in: strings.NewReader(""), out: screen, err: &said, cache: cache})
-	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 iterations") {
+	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 steps") {
 		t.Errorf("exit code %d:\n%s", code, said.String())
 	}
 	c, err := checkpoint.Latest(out)
@@ -150,11 +151,11 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch", "2", "--seq", "48", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "48", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)
-	v := trainTiny(t, "--data", text, "--steps", "2", "--plan", file, "--out", filepath.Join(dir, "run")).object(t)
+	v := trainTiny(t, "--data", text, "--max-steps", "2", "--plan", file, "--out", filepath.Join(dir, "run")).object(t)
 	if at(t, v, "strategy") != "standard" || at(t, v, "measured_peak_bytes") != at(t, v, "predicted_peak_bytes") {
 		t.Errorf("%v", v)
 	}
@@ -172,13 +173,13 @@ func TestTrainRefuses(t *testing.T) {
 		says string
 	}{
 		{"", exitUsage, "--data is missing"},
-		{"--data " + text + " --method infer", exitUsage, "full, lora and qlora"},
-		{"--data " + text + " --schedule sine", exitUsage, "sine"},
-		{"--data " + text + " --format song", exitUsage, "auto, text, completion, instruct, chat"},
-		{"--data " + text + " --packing loose", exitUsage, "cut or whole"},
-		{"--data " + text + " --patience 3", exitUsage, "--eval-every"},
+		{"--data " + text + " --method infer", exitUsage, "full, lora, qlora"},
+		{"--data " + text + " --lr-scheduler sine", exitUsage, "sine"},
+		{"--data " + text + " --format song", exitUsage, "auto, chat, completion, instruct, text"},
+		{"--data " + text + " --packing loose", exitUsage, "split, whole"},
+		{"--data " + text + " --patience 3", exitUsage, "--eval-steps"},
 		{"--data " + text + " --today yesterday", exitUsage, "2024-07-26"},
-		{"--data " + text + " --eval-split 1.5", exitUsage, "share from 0 to 1"},
+		{"--data " + text + " --eval-split 1.5", exitUsage, "a number from 0 to 1"},
 		{"--data " + text + " --eval-split 0.1 --eval-data x", exitUsage, "one of them"},
 		{"--data " + text + " --format chat", exitFailed, "--chat-template"},
 		{"--data " + text + " --max-memory lots", exitUsage, "10GiB"},
@@ -200,20 +201,19 @@ func TestTrainRefuses(t *testing.T) {
 }
 
 func TestProgressLine(t *testing.T) {
-	run := &training{pace: 2}
-	run.last.Iteration, run.last.Iterations, run.last.Loss = 1200, 2000, 2.5
-	run.last.SecondsPerIteration, run.last.TokensPerSecond, run.last.ShareOfRoofline = 1, 5000, 0.8
-	run.last.MeasuredBytes, run.last.PredictedBytes = 3<<20, 3<<20
-	run.last.ETA = 3600 // at the pace of one iteration; people are shown the smoothed one
-	want := "iteration 1,200 of 2,000  loss 2.5000  2,500 tokens/s, 40% of the bound  memory 3.00 MiB, predicted 3.00 MiB  26 min 40 s left"
-	if got := run.progress(); got != want {
+	run := &progress{Monitor: &finetune.Monitor{Pace: 2}}
+	run.Last.Iteration, run.Last.Iterations, run.Last.Loss = 1200, 2000, 2.5
+	run.Last.SecondsPerIteration, run.Last.TokensPerSecond, run.Last.ShareOfRoofline = 1, 5000, 0.8
+	run.Last.MeasuredBytes, run.Last.PredictedBytes = 3<<20, 3<<20
+	want := "step 1,200 of 2,000  loss 2.5000  2,500 tokens/s, 40% of roofline  memory 3.00 MiB, predicted 3.00 MiB  26 min 40 s left"
+	if got := run.text(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	brief := "1,200/2,000  loss 2.5000  2,500 tok/s 40% of bound  3.00 MiB  26 min 40 s left"
+	brief := "1,200/2,000  loss 2.5000  2,500 tok/s 40% roofline  3.00 MiB  26 min 40 s left"
 	if got := run.brief(); got != brief || len(got) > 79 {
 		t.Errorf("got  %s\nwant %s", got, brief)
 	}
-	run.last.MeasuredBytes = 2 << 20
+	run.Last.MeasuredBytes = 2 << 20
 	if got, want := run.brief(), strings.Replace(brief, "3.00 MiB", "2.00 MiB of 3.00 MiB", 1); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"spillway/recipe"
 )
 
 // write puts text in a file of a name and gives its path.
@@ -40,24 +41,24 @@ func chats(n int) string {
 func TestTrainOnChats(t *testing.T) {
 	file, template := write(t, "chats.jsonl", chats(40)), write(t, "t.jinja", plainTemplate)
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-	common := []string{"--data", file, "--chat-template", template, "--schedule", "constant", "--epochs", "2"}
+	common := []string{"--data", file, "--chat-template", template, "--lr-scheduler", "constant", "--epochs", "2"}
 	v := trainTiny(t, append(common, "--out", whole)...).object(t)
 	// 40 conversations: the questions and names are given, the answers learned.
-	tokens, learned := at(t, v, "data.tokens").(float64), at(t, v, "data.learned_tokens").(float64)
+	tokens, learned := at(t, v, "data.tokens").(float64), at(t, v, "data.loss_tokens").(float64)
 	if at(t, v, "data.documents") != 40.0 || learned < 0.1*tokens || learned > 0.3*tokens || !(at(t, v, "loss_last").(float64) < at(t, v, "loss_first").(float64)) {
 		t.Errorf("%v", v)
 	}
-	done := at(t, v, "iterations").(float64)
+	done := at(t, v, "steps").(float64)
 	if done < 10 { // two passes
 		t.Errorf("%v iterations", done)
 	}
-	trainTiny(t, append(common, "--out", parts, "--steps", "4")...).object(t)
-	for says, flags := range map[string][]string{"other tokens": {"--learn-prompts"}, "length and packing": {"--packing", "cut"}, "rows of 64 tokens": {"--seq", "32"}} {
-		if r := trainTiny(t, append(append(slices.Clone(common), flags...), "--out", parts, "--steps", "6", "--resume")...); r.code != exitFailed || !strings.Contains(r.err, says) {
+	trainTiny(t, append(common, "--out", parts, "--max-steps", "4")...).object(t)
+	for says, flags := range map[string][]string{"other tokens": {"--train-on-prompts"}, "length and packing": {"--packing", "split"}, "rows of 64 tokens": {"--seq-len", "32"}} {
+		if r := trainTiny(t, append(append(slices.Clone(common), flags...), "--out", parts, "--max-steps", "6", "--resume")...); r.code != exitFailed || !strings.Contains(r.err, says) {
 			t.Errorf("going on with %v: %d %s", flags, r.code, r.err)
 		}
 	}
-	trainTiny(t, append(common, "--out", parts, "--steps", fmt.Sprint(done), "--resume")...).object(t)
+	trainTiny(t, append(common, "--out", parts, "--max-steps", fmt.Sprint(done), "--resume")...).object(t)
 	name := fmt.Sprintf("step-%08.0f", done)
 	a, _ := sums(t, filepath.Join(whole, name))
 	b, _ := sums(t, filepath.Join(parts, name))
@@ -69,7 +70,7 @@ func TestTrainOnChats(t *testing.T) {
 // A bad line is refused with its place and a way out; the way out counts it.
 func TestTrainWithBadLines(t *testing.T) {
 	file, template := write(t, "chats.jsonl", chats(20)+`{"messages":[{"role":"user"}]}`+"\n"+chats(20)+"{broken\n"), write(t, "t.jinja", plainTemplate)
-	common := []string{"--data", file, "--chat-template", template, "--steps", "1"}
+	common := []string{"--data", file, "--chat-template", template, "--max-steps", "1"}
 	r := trainTiny(t, append(common, "--out", filepath.Join(t.TempDir(), "a"))...)
 	if r.code != exitFailed || !strings.Contains(r.err, "chats.jsonl:21:13: ") || !strings.Contains(r.err, "it has no content") || !strings.Contains(r.err, "--skip-bad-lines") {
 		t.Errorf("%d %s", r.code, r.err)
@@ -79,7 +80,7 @@ func TestTrainWithBadLines(t *testing.T) {
 		t.Errorf("%v", at(t, v, "data"))
 	}
 	broken := write(t, "broken.jinja", "a\n{% unknown %}")
-	r = trainTiny(t, "--data", file, "--chat-template", broken, "--skip-bad-lines", "--steps", "1", "--out", filepath.Join(t.TempDir(), "c"))
+	r = trainTiny(t, "--data", file, "--chat-template", broken, "--skip-bad-lines", "--max-steps", "1", "--out", filepath.Join(t.TempDir(), "c"))
 	if r.code != exitFailed || !strings.Contains(r.err, "broken.jinja:2: there is no statement") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
@@ -93,11 +94,11 @@ func TestTrainOnTokenFiles(t *testing.T) {
 			raw[i] = byte('a' + i/2%7)
 		}
 	}
-	v := trainTiny(t, "--data", write(t, "tokens.bin", string(raw)), "--steps", "3", "--out", filepath.Join(t.TempDir(), "run")).object(t)
+	v := trainTiny(t, "--data", write(t, "tokens.bin", string(raw)), "--max-steps", "3", "--out", filepath.Join(t.TempDir(), "run")).object(t)
 	if at(t, v, "data.tokens") != 2000.0 {
 		t.Errorf("%v", at(t, v, "data"))
 	}
-	r := trainTiny(t, "--data", write(t, "tokens.bin", string(raw)), "--token-bytes", "4", "--steps", "3", "--out", filepath.Join(t.TempDir(), "run"))
+	r := trainTiny(t, "--data", write(t, "tokens.bin", string(raw)), "--token-bytes", "4", "--max-steps", "3", "--out", filepath.Join(t.TempDir(), "run"))
 	if r.code != exitFailed || !strings.Contains(r.err, "the right width?") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
@@ -106,7 +107,7 @@ func TestTrainOnTokenFiles(t *testing.T) {
 // A model without a tokenizer trains on tokens, and asks for one to read text.
 func TestTrainWithoutTokenizer(t *testing.T) {
 	train := func(data string) result {
-		return command(t, "train", filepath.Join("..", "..", "testdata", "reference", "llama"), "--seq", "32", "--steps", "1", "--data", data, "--out", filepath.Join(t.TempDir(), "run"), "--json")
+		return command(t, "train", filepath.Join("..", "..", "testdata", "reference", "llama"), "--seq-len", "32", "--max-steps", "1", "--data", data, "--out", filepath.Join(t.TempDir(), "run"), "--json")
 	}
 	if r := train(write(t, "tokens.bin", strings.Repeat("A\x00B\x00", 500))); r.code != 0 {
 		t.Errorf("tokens: %d %s", r.code, r.err)
@@ -122,9 +123,9 @@ func TestTrainEvaluates(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log.jsonl")
 	v := trainTiny(t, "--data", write(t, "chats.jsonl", chats(30)), "--chat-template", write(t, "t.jinja", plainTemplate), "--eval-data", prose(t), "--fields", "",
-		"--steps", "200", "--eval-every", "2", "--eval-batches", "2", "--patience", "2", "--keep", "1", "--out", filepath.Join(dir, "run"), "--log", log).object(t)
+		"--max-steps", "200", "--eval-steps", "2", "--eval-batches", "2", "--patience", "2", "--keep", "1", "--out", filepath.Join(dir, "run"), "--log", log).object(t)
 	best := at(t, v, "best.iteration").(float64)
-	if at(t, v, "stopped_early") != true || at(t, v, "iterations") != best+4 || !(at(t, v, "best.loss").(float64) <= at(t, v, "loss_held_out").(float64)) {
+	if at(t, v, "stopped_early") != true || at(t, v, "steps") != best+4 || !(at(t, v, "best.loss").(float64) <= at(t, v, "eval_loss").(float64)) {
 		t.Errorf("%v", v)
 	}
 	if _, err := os.Stat(at(t, v, "best_checkpoint").(string)); err != nil {
@@ -158,7 +159,7 @@ func TestTrainRecipe(t *testing.T) {
 	file := write(t, "chats.jsonl", chats(20))
 	template := write(t, "t.jinja", plainTemplate)
 	dir := t.TempDir()
-	args := []string{"train", "tiny-llama", "--data", file, "--chat-template", template, "--seq", "64", "--lr", "5e-3", "--steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
+	args := []string{"train", "tiny-llama", "--data", file, "--chat-template", template, "--seq-len", "64", "--learning-rate", "5e-3", "--max-steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
 	printed := command(t, append(args, "--print-recipe")...)
 	if printed.code != exitOK || !strings.Contains(printed.out, "method: lora  # ") || !strings.Contains(printed.out, "\n# patience: 0  # stop after") {
 		t.Fatalf("%d %s%s", printed.code, printed.out, printed.err)
@@ -166,43 +167,44 @@ func TestTrainRecipe(t *testing.T) {
 	saved := write(t, "run.yaml", printed.out)
 	a := command(t, append(args, "--json")...).object(t)
 	b := command(t, "train", "--recipe", saved, "--out", filepath.Join(dir, "b"), "--json").object(t)
-	if at(t, a, "loss_last") != at(t, b, "loss_last") || at(t, b, "iterations") != 3.0 || !strings.HasPrefix(at(t, b, "checkpoint").(string), filepath.Join(dir, "b")) {
+	if at(t, a, "loss_last") != at(t, b, "loss_last") || at(t, b, "steps") != 3.0 || !strings.HasPrefix(at(t, b, "checkpoint").(string), filepath.Join(dir, "b")) {
 		t.Errorf("by flags %v, by the recipe %v", a, b)
 	}
 	// Other names of flags are the same flags.
-	other := command(t, "train", "--recipe", write(t, "r.yaml", "model: tiny-llama\noptim: sgd\noptimizer: lion\ntask: qlora\n"), "--optim", "adam", "--method", "lora", "--print-recipe")
+	other := command(t, "train", "--recipe", write(t, "r.yaml", "model: tiny-llama\noptim: sgd\noptimizer: lion\nmethod: qlora\n"), "--optim", "adam", "--method", "lora", "--print-recipe")
 	if !strings.Contains(other.out, "\noptimizer: adam  #") || !strings.Contains(other.out, "\nmethod: lora  #") {
 		t.Errorf("%s%s", other.out, other.err)
 	}
 	// A recipe of a recipe is the same, but for the flag that won.
-	again := command(t, "train", "--recipe", saved, "--steps", "5", "--print-recipe")
-	if want := strings.Replace(printed.out, "steps: 3 ", "steps: 5 ", 1); again.out != want {
+	again := command(t, "train", "--recipe", saved, "--max-steps", "5", "--print-recipe")
+	if want := strings.Replace(printed.out, "max-steps: 3 ", "max-steps: 5 ", 1); again.out != want {
 		t.Errorf("got %s\nwant %s", again.out, want)
 	}
 }
 
-// Every flag of train can be in a recipe, lists and pairs too, and comes out again.
+// Every setting of train is a flag and can be in a recipe, lists and pairs too, and comes
+// out again.
 func TestRecipesHaveEveryFlag(t *testing.T) {
-	args := []string{"train", "tiny-llama", "--print-recipe"}
-	newTrain(shell{}).Flags().VisitAll(func(f *pflag.Flag) {
+	args, settings := []string{"train", "tiny-llama", "--print-recipe"}, 0
+	recipe.New().Flags().VisitAll(func(f *flag.Flag) {
+		if f.Name == recipe.ModelKey || recipe.Aliases[f.Name] != "" {
+			return
+		}
+		settings++
 		value := f.DefValue
-		_, several := f.Value.(pflag.SliceValue)
-		switch {
-		case noSetting[f.Name] || f.Hidden:
-			return
-		case strings.HasPrefix(f.Value.Type(), "stringTo"):
-			args = append(args, "--"+f.Name, "b=2,a=1")
-			return
-		case f.Value.Type() == "intSlice", f.Value.Type() == "int64Slice":
-			value = "3,5"
-		case several || value == "":
+		if given, ok := map[string]string{
+			"precision": "bf16", "state-policy": "low-memory", "device-map": "auto", "optimizer-device": "device", "quantization": "nf4", "weight-decay": "0.1",
+			"token-bytes": "2", "packing": "split", "rank-pattern": "b=2,a=1", "alpha-pattern": "b=2,a=1", "layers-to-transform": "3,5",
+		}[f.Name]; ok {
+			value = given
+		} else if value == "" {
 			value = "some: #value"
 		}
 		args = append(args, "--"+f.Name+"="+value)
 	})
 	printed := command(t, args...)
-	if printed.code != exitOK || strings.Contains(printed.out, "# What is not set") || strings.Count(printed.out, "some: #value") < 10 {
-		t.Fatalf("%d %s%s", printed.code, printed.out, printed.err)
+	if printed.code != exitOK || strings.Contains(printed.out, "# Defaults") || strings.Count(printed.out, "some: #value") < 10 || settings < 60 {
+		t.Fatalf("%d settings, %d %s%s", settings, printed.code, printed.out, printed.err)
 	}
 	again := command(t, "train", "--recipe", write(t, "all.yaml", printed.out), "--print-recipe")
 	if again.code != exitOK || again.out != printed.out {
@@ -214,9 +216,9 @@ func TestTrainRecipeRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		"model: tiny-llama\nlearning_rat: 1\n": `run.yaml:2:1: there is no setting "learning-rat"`,
 		"model: tiny-llama\nepoch: 1\n":        "did you mean epochs?",
-		"model: tiny-llama\n\nlr: fast\n":      `run.yaml:3:1: invalid argument "fast" for "--lr"`,
-		"method: fullest\n":                    "full, lora and qlora",
-		"data: x\n":                            "names a model",
+		"model: tiny-llama\n\nlr: fast\n":      `run.yaml:3:1: lr "fast": `,
+		"method: fullest\n":                    "full, lora, qlora",
+		"data: x\n":                            "there is no model",
 		"json: true\n":                         "there is no setting",
 		"model: [a\n":                          "run.yaml:1:",
 	} {
@@ -257,10 +259,10 @@ func TestFineTuneStories(t *testing.T) {
 	}
 	problems := strings.Join(strings.SplitAfter(string(raw), "\n")[:60], "")
 	out := filepath.Join(t.TempDir(), "run")
-	v := command(t, "train", model, "--method", "lora", "--rank", "8", "--tokenizer", filepath.Join(model, "tok512.bin"), "--data", write(t, "problems.jsonl", problems),
-		"--format", "chat", "--fields", "question:answer", "--chat-template", write(t, "t.jinja", plainTemplate), "--batch", "2", "--seq", "384", "--lr", "1e-2",
-		"--schedule", "linear", "--warmup", "2", "--steps", "14", "--eval-split", "0.1", "--eval-every", "7", "--eval-batches", "3", "--keep-best", "--out", out, "--json").object(t)
-	first, last, held := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64), at(t, v, "loss_held_out").(float64)
+	v := command(t, "train", model, "--method", "lora", "--lora-rank", "8", "--tokenizer", filepath.Join(model, "tok512.bin"), "--data", write(t, "problems.jsonl", problems),
+		"--format", "chat", "--fields", "question:answer", "--chat-template", write(t, "t.jinja", plainTemplate), "--batch-size", "2", "--seq-len", "384", "--learning-rate", "1e-2",
+		"--lr-scheduler", "linear", "--warmup-steps", "2", "--max-steps", "14", "--eval-split", "0.1", "--eval-steps", "7", "--eval-batches", "3", "--keep-best", "--out", out, "--json").object(t)
+	first, last, held := at(t, v, "loss_first").(float64), at(t, v, "loss_last").(float64), at(t, v, "eval_loss").(float64)
 	if !(last < 0.75*first) || !(held < 0.75*first) {
 		t.Errorf("the loss went from %v to %v, on held-out problems %v", first, last, held)
 	}
@@ -271,5 +273,5 @@ func TestFineTuneStories(t *testing.T) {
 	if !slices.ContainsFunc(files, func(f os.DirEntry) bool { return f.Name() == "adapter_model.safetensors" }) {
 		t.Errorf("no adapter in %v", files)
 	}
-	t.Logf("loss %.3f to %.3f, held out %.3f, perplexity %.2f", first, last, held, at(t, v, "perplexity_held_out"))
+	t.Logf("loss %.3f to %.3f, held out %.3f, perplexity %.2f", first, last, held, at(t, v, "eval_perplexity"))
 }

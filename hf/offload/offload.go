@@ -1,6 +1,6 @@
-// Package offload reads and writes the weights of a model as accelerate keeps what it
-// has moved to disk: index.json, and each tensor as bare bytes in a file of its name, or
-// where it lies in a safetensors file.
+// Package offload reads and writes the weights of a model as accelerate stores what it has
+// offloaded to disk: index.json, and each tensor as bare bytes in a file of its name, or a
+// link to where it is in a safetensors file.
 package offload
 
 import (
@@ -98,7 +98,7 @@ func (f *Folder) readIndex(raw []byte) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("%s goes on behind its end", IndexName)
+		return fmt.Errorf("%s has more text after its end", IndexName)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (f *Folder) add(name string, e indexEntry) error {
 	return f.Add(tensor)
 }
 
-// bare is a tensor in a file of its own.
+// rawFile is a tensor in a file of its own.
 func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file, err := datName(name)
 	if err != nil {
@@ -149,8 +149,7 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfi
 	return tensorfile.Tensor{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes, Path: path, Data: lazyFile{f.disk, path}, InPlace: true}, nil
 }
 
-// link is a tensor in a safetensors file. Loading it as another type would be another
-// tensor.
+// linkedFile is a tensor in a safetensors file. The index must name the type it has there.
 func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file := f.linked[e.File]
 	if file == nil {
@@ -178,8 +177,8 @@ func datName(name string) (string, error) {
 	return name + ".dat", nil
 }
 
-// openedToRead is a file that is open only while it is read: a folder has one for
-// each tensor, more than a process may hold open.
+// lazyFile is a file that is open only while it is read: a folder has one for each tensor,
+// more than a process may hold open.
 type lazyFile struct {
 	disk vfs.FS
 	path string

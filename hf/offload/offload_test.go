@@ -126,7 +126,7 @@ func TestBadFolders(t *testing.T) {
 	for _, c := range []struct{ index, says string }{
 		{`[]`, "object"},
 		{`{"a": {"dtype": "float32", "shape": [2]}`, "EOF"},
-		{`{"a": {"dtype": "float32", "shape": [2]}} {}`, "behind"},
+		{`{"a": {"dtype": "float32", "shape": [2]}} {}`, "after its end"},
 		{`{"a": {"dtype": "float32", "shape": [2]}, "a": {"dtype": "float32", "shape": [2]}}`, "twice"},
 		{`{"a": {"dtype": "float33", "shape": [2]}}`, "float33"},
 		{`{"a": {"dtype": "float32", "shape": [3]}}`, "12 bytes"},

@@ -55,6 +55,8 @@ var never = []struct{ who, on, because string }{
 	{"chat/...", "tokenizer", "a template writes text; what the tokens are is not its business"},
 	{"chat/...", "data", "conversations are written the same for training and for talking"},
 	{"machine", "device/...", "a machine is described, not driven"},
+	{"recipe", "finetune", "settings are names and fields; what they do comes after"},
+	{"train", "recipe", "a loop takes values; where they come from is not its business"},
 	{"rig", "plan", "a computer is opened and described before anything is planned"},
 	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
 }

@@ -182,3 +182,15 @@ func RemoveAll(d FS, name string) error {
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+// ExistingParent is a folder, or where it does not exist yet the nearest folder above it that
+// does. "" stays "".
+func ExistingParent(fs FS, dir string) string {
+	for dir != "" && dir != filepath.Dir(dir) {
+		if there, err := Exists(fs, dir); there || err != nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}

@@ -72,7 +72,7 @@ type bitsandbytesConfig struct {
 	Offload   bool        `json:"llm_int8_enable_fp32_cpu_offload"`
 	Half      bool        `json:"llm_int8_has_fp16_weight"`
 	Skip      []string    `json:"llm_int8_skip_modules"` // modules left as they are; null for lm_head alone
-	Threshold json.Number `json:"llm_int8_threshold"`    // with a point: transformers insists on a float
+	Threshold json.Number `json:"llm_int8_threshold"`    // with a point: transformers requires a float
 	Load4     bool        `json:"load_in_4bit"`
 	Load8     bool        `json:"load_in_8bit"`
 	Method    string      `json:"quant_method"`

@@ -8,13 +8,13 @@ import (
 	"spillway/quant"
 )
 
-// converted reads, at any place, as the storage of a state in another type than it is
-// stored in. Blocks are made when they are read, so that the memory it takes does not
-// depend on the size of the state.
+// converted reads, at any offset, as the storage of an optimizer state in another type than
+// the one it is stored in. Blocks are converted when they are read, so that the memory it
+// takes does not depend on the size of the state.
 type converted struct {
 	from, to op.Type
 	stored   storage
-	offset   int64 // where the state begins in what is stored
+	offset   int64 // of the state in the storage
 }
 
 // convertible says whether a state can be converted: it has the same elements, in types
@@ -27,7 +27,7 @@ func isStateType(t dtype.Type) bool {
 	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == quant.Dyn8 || t == quant.UDyn8
 }
 
-// convertedAtOnce is how many elements are converted at a time: whole blocks.
+// convertElements is how many elements are converted at a time: whole blocks.
 const convertElements = 64 * quant.DynamicBlock
 
 // ReadAt fills p from a byte of the new storage on.
@@ -56,7 +56,8 @@ func (c converted) ReadAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// touched are the elements that bytes of the new storage depend on, from a block on.
+// touched is the range of elements, from the start of a block, that bytes of the new
+// storage depend on.
 func (c converted) touched(at, end int64) (first, last int64) {
 	n := c.to.Shape.Elements()
 	if !c.to.DType.Block() {
@@ -72,7 +73,7 @@ func (c converted) touched(at, end int64) (first, last int64) {
 	return first / quant.DynamicBlock * quant.DynamicBlock, min(last, n)
 }
 
-// numbers reads elements of what is stored, from the start of a block on.
+// numbers reads stored elements from the start of a block on.
 func (c converted) numbers(dst []float32, first int64) error {
 	t, n := c.from.DType, int64(len(dst))
 	if !t.Block() {
@@ -94,8 +95,8 @@ func (c converted) numbers(dst []float32, first int64) error {
 	return quant.Decode(t, dst, raw, len(dst))
 }
 
-// encodeState writes numbers of a state as op.State rounds them: in f16 none becomes
-// zero or infinite.
+// encodeState writes numbers of a state as op.State rounds them: in f16 no number becomes
+// zero or infinite that was not.
 func encodeState(t dtype.Type, raw []byte, numbers []float32) {
 	t.Encode(raw, numbers)
 	if t != dtype.F16 {
@@ -114,7 +115,8 @@ func encodeState(t dtype.Type, raw []byte, numbers []float32) {
 	}
 }
 
-// put copies what of src, which belongs at an offset of dst, lies inside it.
+// put copies src to an offset of dst, which may be negative or behind its end, as far as
+// the two overlap.
 func put(dst, src []byte, at int64) {
 	if at < 0 {
 		src, at = src[min(-at, int64(len(src))):], 0

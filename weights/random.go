@@ -9,14 +9,14 @@ import (
 	"spillway/spec"
 )
 
-// Fresh is a source of random numbers: each param as its Init says, from streams
-// that derive from the seed and the param's name. An element is a pure function of
-// (seed, name, index). Params that start as lengths of others are not among them.
+// Random gives initial values at random: each param as its Init says, from streams that
+// derive from the seed and the param's name. An element is a pure function of (seed, name,
+// index). Params that start as the magnitudes of others are not among them.
 func Random(params []spec.Param, seed uint64) (Values, error) {
 	f := random{}
 	for _, p := range params {
 		if IsMagnitude(p) {
-			continue // of weights that come from elsewhere: see Lengths
+			continue // of weights that come from elsewhere: see Magnitudes
 		}
 		fill := fills[p.Init.Dist]
 		if fill == nil {
@@ -29,7 +29,7 @@ func Random(params []spec.Param, seed uint64) (Values, error) {
 	return f, nil
 }
 
-// fresh is how each param starts, by name.
+// random is how each param starts, by name.
 type random map[string]randomParam
 
 type randomParam struct {
@@ -73,8 +73,8 @@ func fillNormal(key uint64, scale float64, first int64, dst []float32) {
 	}
 }
 
-// normalPair: the radius from one stream, shifted off zero where the logarithm has
-// no value, the angle from another.
+// normalPair takes the radius from one stream, shifted off zero where the logarithm has no
+// value, and the angle from another.
 func normalPair(key, i uint64) (float64, float64) {
 	u := float64(op.Uniform(key, 0, i)) + 1.0/(1<<25)
 	sin, cos := math.Sincos(2 * math.Pi * float64(op.Uniform(key, 1, i)))

@@ -10,9 +10,9 @@ import (
 	"spillway/spec"
 )
 
-// Lengths is a source of the magnitudes of adapters as they start: the lengths of the
-// weights beside them, with what the adapters add at first. All others of the params are
-// read from a source.
+// Magnitudes gives the magnitudes of DoRA adapters their initial values: the norm of each
+// output of the adapted weight, with what the adapter adds at first. Weights and adapters
+// are read from other values.
 func Magnitudes(params []spec.Param, from Values) Values {
 	l := magnitudes{from: from, params: map[string]spec.Param{}}
 	for _, p := range params {
@@ -21,7 +21,7 @@ func Magnitudes(params []spec.Param, from Values) Values {
 	return l
 }
 
-// IsLength says whether a param starts as lengths of others.
+// IsMagnitude says whether a param starts as the magnitudes of others.
 func IsMagnitude(p spec.Param) bool {
 	return p.Init.Dist == nn.RowMagnitudes || p.Init.Dist == nn.ColumnMagnitudes
 }
@@ -31,7 +31,7 @@ type magnitudes struct {
 	params map[string]spec.Param
 }
 
-// Read measures the outputs from the first-th on.
+// Read computes the norms of the outputs from the first-th on.
 func (l magnitudes) Read(param string, first int64, dst []float32) error {
 	p, ok := l.params[param]
 	module, _, cut := strings.Cut(param, ".lora_")
@@ -55,7 +55,7 @@ func (l magnitudes) Read(param string, first int64, dst []float32) error {
 	return err
 }
 
-// lowRank is an adapter's product: element (o, i) is scale · Σr up[o r]·down[r i].
+// lowRank is what an adapter adds: element (o, i) is scale · Σr up[o r]·down[r i].
 type lowRank struct {
 	down, up []float32
 	rank, in int64

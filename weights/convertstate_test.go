@@ -16,8 +16,8 @@ import (
 	"spillway/weights"
 )
 
-// kept starts a plan with states of every type, in pieces of some size.
-func kept(t *testing.T, piece int64) *executor.Executor {
+// stateExecutor starts a plan with states of every type, in pieces of some size.
+func stateExecutor(t *testing.T, piece int64) *executor.Executor {
 	t.Helper()
 	goal := tiny.AdamW(1, true)
 	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
@@ -60,7 +60,7 @@ func TestParkedStatesAreConverted(t *testing.T) {
 	}
 	defer parked.Close()
 	for _, piece := range []int64{256, 1024, 1 << 20} {
-		packed := kept(t, piece)
+		packed := stateExecutor(t, piece)
 		if err := parked.Restore(packed); err != nil {
 			t.Fatal(err)
 		}

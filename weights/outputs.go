@@ -9,8 +9,8 @@ import (
 	"spillway/tensorfile"
 )
 
-// Files are the params as a source gives them, each in its own plain type, for a folder
-// to be written from.
+// Outputs are the tensors of a folder to be written: the params with values that are read
+// on the way, each in its own plain type.
 func Outputs(params []spec.Param, from Values) []tensorfile.Output {
 	list := make([]tensorfile.Output, len(params))
 	for i, p := range params {
@@ -25,7 +25,8 @@ func Outputs(params []spec.Param, from Values) []tensorfile.Output {
 	return list
 }
 
-// FilesOf are the weights an executor holds, bit for bit.
+// ExecutorOutputs are the tensors of a folder to be written: the weights an executor
+// holds, bit for bit.
 func ExecutorOutputs(e *executor.Executor) []tensorfile.Output {
 	tensors := e.Weights()
 	list := make([]tensorfile.Output, len(tensors))

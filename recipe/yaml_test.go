@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-var known = []Key{
-	{Name: "model", Help: "what to train"},
-	{Name: "data", Help: "files", List: true},
-	{Name: "lr", Help: "the rate", Default: "1e-4"},
-	{Name: "eval-every", Help: "iterations", Default: "0"},
-	{Name: "resume", Help: "go on", Default: "false"},
-	{Name: "schedule", Help: "of the rate", Default: "constant"},
+var known = []key{
+	{name: "model", help: "what to train"},
+	{name: "data", help: "files", list: true},
+	{name: "lr", help: "the rate", value: "1e-4"},
+	{name: "eval-every", help: "iterations", value: "0"},
+	{name: "resume", help: "go on", value: "false"},
+	{name: "schedule", help: "of the rate", value: "constant"},
 }
 
 func TestRead(t *testing.T) {
@@ -28,23 +28,23 @@ eval_every: 010
 resume: true
 schedule: cosine:floor=0.1
 `
-	r, err := Read("r.yaml", []byte(text), known)
+	r, err := parse("r.yaml", []byte(text), known)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Setting{
+	want := []setting{
 		{"model", []string{"./my model"}, 2, 1}, {"data", []string{"a.jsonl", "b: c.jsonl"}, 3, 1}, {"lr", []string{"2e-4"}, 6, 1},
 		{"eval-every", []string{"010"}, 7, 1}, {"resume", []string{"true"}, 9, 1}, {"schedule", []string{"cosine:floor=0.1"}, 10, 1},
 	}
-	if !reflect.DeepEqual(r.Settings, want) {
-		t.Errorf("%+v", r.Settings)
+	if !reflect.DeepEqual(r.settings, want) {
+		t.Errorf("%+v", r.settings)
 	}
 	for _, empty := range []string{"", "# nothing\n", "\n\n"} {
-		if r, err := Read("r", []byte(empty), known); err != nil || len(r.Settings) != 0 {
+		if r, err := parse("r", []byte(empty), known); err != nil || len(r.settings) != 0 {
 			t.Errorf("%q: %+v, %v", empty, r, err)
 		}
 	}
-	if r, err := Read("r", []byte("data: one.txt"), known); err != nil || !slices.Equal(r.Settings[0].Values, []string{"one.txt"}) {
+	if r, err := parse("r", []byte("data: one.txt"), known); err != nil || !slices.Equal(r.settings[0].values, []string{"one.txt"}) {
 		t.Errorf("a list of one: %+v, %v", r, err)
 	}
 }
@@ -69,35 +69,35 @@ func TestBadRecipes(t *testing.T) {
 		"\tlr: 1":                             "r.yaml:1:",
 		strings.Repeat("#", maxFile+1):        "at most",
 	} {
-		if r, err := Read("r.yaml", []byte(text), known); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if r, err := parse("r.yaml", []byte(text), known); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.40q: %+v, %v; want %q", text, r, err, want)
 		}
 	}
 }
 
 // What is written is read back, whatever the values are.
-func TestWrittenRecipesAreRead(t *testing.T) {
+func TestWrittenRecipesAreparse(t *testing.T) {
 	set := map[string][]string{"model": {"-x: #1 'a' \"b\"\\n é"}, "data": {"", "true", "null", "1e5", "- a", "~", "a\nb", "*x", "&y", "{z}", " spaced "}, "lr": {"2e-4"}}
 	var b strings.Builder
-	if err := Write(&b, known, set); err != nil {
+	if err := write(&b, known, set); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Read("r", []byte(b.String()), known)
+	r, err := parse("r", []byte(b.String()), known)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
-	if len(r.Settings) != len(set) {
-		t.Errorf("%d settings of %d", len(r.Settings), len(set))
+	if len(r.settings) != len(set) {
+		t.Errorf("%d settings of %d", len(r.settings), len(set))
 	}
-	for _, s := range r.Settings {
-		if !slices.Equal(s.Values, set[s.Name]) {
-			t.Errorf("%s is %q, was %q\n%s", s.Name, s.Values, set[s.Name], b.String())
+	for _, s := range r.settings {
+		if !slices.Equal(s.values, set[s.name]) {
+			t.Errorf("%s is %q, was %q\n%s", s.name, s.values, set[s.name], b.String())
 		}
 	}
 	if !strings.Contains(b.String(), "# eval-every: 0  # iterations\n") || !strings.Contains(b.String(), "lr: 2e-4  # the rate\n") {
 		t.Errorf("%s", b.String())
 	}
-	if err := Write(&b, known, map[string][]string{"modl": {"x"}}); err == nil || !strings.Contains(err.Error(), "did you mean model") {
+	if err := write(&b, known, map[string][]string{"modl": {"x"}}); err == nil || !strings.Contains(err.Error(), "did you mean model") {
 		t.Errorf("an unknown setting: %v", err)
 	}
 }
@@ -115,12 +115,12 @@ func FuzzRead(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := Read("r", []byte(text), known)
+		r, err := parse("r", []byte(text), known)
 		if err != nil {
 			return
 		}
-		for _, s := range r.Settings {
-			if s.Line < 1 || len(s.Values) == 0 && s.Name != "data" {
+		for _, s := range r.settings {
+			if s.line < 1 || len(s.values) == 0 && s.name != "data" {
 				t.Errorf("%+v", s)
 			}
 		}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"spillway/finetune"
+	"spillway/internal/term"
+	"spillway/train"
+	"spillway/units"
+)
+
+// progress shows how a run goes on.
+type progress struct {
+	*finetune.Monitor
+	line *term.Line
+	log  io.Writer // for lines that stay
+
+	milestone int64 // steps after which a line stays; 0 for never
+	// patience ends a run early, by stop, once the loss has halved; 0 for never.
+	patience time.Duration
+	stop     context.CancelFunc
+	stopped  bool
+}
+
+// report shows what a step gave; the monitor has it already.
+func (p *progress) report(r train.Report) {
+	if r.Skipped {
+		p.line.Print(fmt.Sprintf("step %s updated nothing: its gradients overflowed at a loss scale of %g, which is lowered now", grouped(r.Iteration), r.LossScale))
+	}
+	if r.EvalLoss != 0 {
+		p.line.PrintTo(p.log, fmt.Sprintf("step %s  eval loss %.4f, perplexity %.4g", grouped(r.Iteration), r.EvalLoss, r.Perplexity))
+	}
+	if p.milestone > 0 && r.Iteration%p.milestone == 0 {
+		p.line.PrintTo(p.log, p.text())
+	} else {
+		p.line.Show(p.fitting)
+	}
+	if p.patience > 0 && p.Elapsed() > p.patience && 2*r.Loss < p.First.Loss {
+		p.stopped = true
+		p.stop()
+	}
+}
+
+// fitting is the text, or a shorter one where the terminal is narrow: nothing is cut off.
+func (p *progress) fitting() string {
+	if text := p.text(); p.line.Fits(text) {
+		return text
+	}
+	return p.brief()
+}
+
+// text is the latest step in a line.
+func (p *progress) text() string {
+	r := p.Last
+	text, faster := "step "+grouped(r.Iteration), r.SecondsPerIteration/p.Pace
+	if r.Iterations > 0 {
+		text += " of " + grouped(r.Iterations)
+	}
+	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of roofline  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
+		percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+	return text + p.left()
+}
+
+// brief is the latest step within eighty columns.
+func (p *progress) brief() string {
+	r := p.Last
+	text, faster := grouped(r.Iteration), r.SecondsPerIteration/p.Pace
+	if r.Iterations > 0 {
+		text += "/" + grouped(r.Iterations)
+	}
+	text += fmt.Sprintf("  loss %.4f  %s tok/s %s roofline  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes))
+	if r.MeasuredBytes != r.PredictedBytes {
+		text += fmt.Sprintf(" of %v", units.Bytes(r.PredictedBytes))
+	}
+	return text + p.left()
+}
+
+// left is the time that the remaining steps will take.
+func (p *progress) left() string {
+	if n := p.Last.Iterations - p.Last.Iteration; n > 0 {
+		return "  " + seconds(float64(n)*p.Pace) + " left"
+	}
+	return ""
+}
+
+// writeResult shows what came of a run.
+func writeResult(p *page, r finetune.Result) {
+	how := "done"
+	switch {
+	case r.Interrupted:
+		how = "interrupted"
+	case r.EarlyStop:
+		how = "stopped early"
+	}
+	p.line(how, "%s steps, %s; %s per step, %s tokens/s, %s of roofline", grouped(r.Steps), seconds(r.Seconds),
+		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), percent(r.ShareOfRoofline))
+	loss := fmt.Sprintf("%.4f at first, %.4f at last", r.LossFirst, r.LossLast)
+	if r.EvalLoss > 0 {
+		loss += fmt.Sprintf(", eval loss %.4f (perplexity %.4g)", r.EvalLoss, r.Perplexity)
+	}
+	if r.Skipped > 0 {
+		loss += fmt.Sprintf("; %s steps overflowed and updated nothing", grouped(r.Skipped))
+	}
+	p.line("loss", "%s", loss)
+	p.line("memory", "predicted %v, measured %v, budget %v; everything on the device would need %v", units.Bytes(r.Predicted), units.Bytes(r.Measured),
+		units.Bytes(r.Budget), units.Bytes(r.Standard))
+	if r.Driver > 0 {
+		p.line("driver", "counts %v of GPU memory in use, %v predicted", units.Bytes(r.Driver), units.Bytes(r.DriverPredicted))
+	}
+	if r.Checkpoint != "" {
+		p.line("saved", "%s", r.Checkpoint)
+	}
+	if r.BestCheckpoint != "" {
+		p.line("best", "%s, eval loss %.4f", r.BestCheckpoint, r.Best.Loss)
+	}
+}

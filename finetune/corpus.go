@@ -1,0 +1,264 @@
+package finetune
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spillway"
+	"spillway/chat"
+	"spillway/data"
+	"spillway/plan"
+	"spillway/recipe"
+	"spillway/train"
+)
+
+// Corpus is the data of a run: documents of tokens to train on, and some to evaluate on.
+// Its files stay open.
+type Corpus struct {
+	// Summary says what there is, for people and programs.
+	Summary Summary
+	// Steps is how many optimizer steps the recipe asks for.
+	Steps int64
+	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
+	Train, Eval train.Feed
+
+	open []io.Closer
+}
+
+// Summary counts a corpus.
+type Summary struct {
+	Documents     int64  `json:"documents"`
+	Tokens        int64  `json:"tokens,omitempty"`
+	LossTokens    int64  `json:"loss_tokens,omitempty"` // tokens in the loss
+	Longest       int    `json:"longest_document,omitempty"`
+	Split         int64  `json:"split_documents,omitempty"` // longer than a sequence
+	EvalDocuments int64  `json:"eval_documents,omitempty"`
+	Skipped       int64  `json:"skipped_lines,omitempty"`
+	FirstSkipped  string `json:"first_skipped_line,omitempty"`
+}
+
+// Progress reports how far reading is: what is read, and how much of it.
+type Progress func(what string, done, total int64)
+
+// OpenCorpus opens the files of a recipe, tokenizes and counts them, and packs them into
+// sequences as long as those of the plan. The caller closes the corpus.
+func OpenCorpus(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progress Progress) (*Corpus, error) {
+	c := &Corpus{}
+	if err := c.fill(r, m, p, progress); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close closes the files.
+func (c *Corpus) Close() error {
+	var errs []error
+	for _, f := range c.open {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Corpus) fill(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progress Progress) error {
+	in, err := newReader(r, m, progress)
+	if err != nil {
+		return err
+	}
+	documents, err := c.read(in, r.Data.Files)
+	if err != nil {
+		return err
+	}
+	var held data.Source
+	if r.Evaluates() {
+		if documents, held, err = c.evalPart(r, in, documents); err != nil {
+			return err
+		}
+	}
+	whole := r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
+	config := data.Config{Length: int(p.Seq), Seed: r.Training.Seed, WholeDocuments: whole}
+	if r.Training.MaxSteps == 0 {
+		config.Epochs = r.Training.Epochs
+	}
+	c.Summary.Documents, c.Summary.Skipped = documents.Len(), in.skipped
+	if in.firstBad != nil {
+		c.Summary.FirstSkipped = in.firstBad.Error()
+	}
+	if c.Steps, err = c.count(r.Training.MaxSteps, in, documents, &config, p); err != nil {
+		return err
+	}
+	if c.Train, err = feed(r, documents, config); err != nil || held == nil {
+		return err
+	}
+	c.Summary.EvalDocuments = held.Len()
+	c.Eval, err = feed(r, held, data.Config{Length: int(p.Seq), InOrder: true, WholeDocuments: whole, Epochs: 1})
+	return err
+}
+
+// countedBytes is the size of files, in bytes, up to which everything is counted also where
+// the number of steps is given: some minutes of tokenizing.
+const countedBytes = 1 << 30
+
+// count surveys the documents, so that a run that continues with others is refused, and
+// gives the number of steps: the one asked for, or what the passes over the data need.
+func (c *Corpus) count(steps int64, in *reader, documents data.Source, config *data.Config, p *plan.Plan) (int64, error) {
+	if steps > 0 && in.bytes > countedBytes {
+		return steps, nil
+	}
+	v, err := data.NewSurvey(documents, func(done, total int64) { in.progress("tokenizing", done, total) })
+	if err != nil {
+		return 0, err
+	}
+	config.Digest = v.Digest
+	s := &c.Summary
+	s.Tokens, s.LossTokens, s.Longest, s.Split = v.Tokens, v.LossTokens, v.Longest, v.Longer(config.Length)
+	if steps > 0 {
+		return steps, nil
+	}
+	batch := p.MicroBatchSize * int64(p.MicroBatches)
+	return (v.Rows(*config) + batch - 1) / batch, nil
+}
+
+func feed(r *recipe.Recipe, s data.Source, c data.Config) (train.Feed, error) {
+	l, err := data.NewLoader(s, c)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Base(r.Data.Files[0]), err)
+	}
+	return train.NewTokens(l), nil
+}
+
+// defaultSplit is the share of the documents that are evaluated on where the recipe names
+// neither a share nor files.
+const defaultSplit = 0.05
+
+// evalPart gives the documents to train on and those to evaluate on.
+func (c *Corpus) evalPart(r *recipe.Recipe, in *reader, all data.Source) (documents, eval data.Source, err error) {
+	if len(r.Eval.Files) > 0 {
+		eval, err = c.read(in, r.Eval.Files)
+		return all, eval, err
+	}
+	if all.Len() < 2 {
+		return nil, nil, fmt.Errorf("the data is one document, so none is left to evaluate on: give --eval-data")
+	}
+	share := r.Eval.Split
+	if share == 0 {
+		share = defaultSplit
+	}
+	return data.Split(all, max(share, 1/float64(all.Len())), r.Training.Seed)
+}
+
+// tokensExt is how names of files end that hold tokens.
+const tokensExt = ".bin"
+
+// reader is what files are read with, and what was seen in them.
+type reader struct {
+	recipe.Data
+	tokenizer  data.Tokenizer // nil where all files hold tokens
+	vocabulary int64
+	end        *int32 // token at the end of a text; nil where the model's config names none
+	template   func() (*chat.Template, error)
+	progress   Progress
+
+	bytes    int64
+	answers  bool // prompts are not in the loss of some of it
+	skipped  int64
+	firstBad error
+}
+
+func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *reader, err error) {
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	in = &reader{Data: r.Data, vocabulary: m.Info.Vocab, progress: progress, template: func() (*chat.Template, error) { return openTemplate(m, r.Data) }}
+	text := func(name string) bool { return filepath.Ext(name) != tokensExt }
+	if slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), text) || r.Data.Tokenizer != "" {
+		if in.tokenizer, err = openTokenizer(m, r.Data.Tokenizer); err != nil {
+			return nil, err
+		}
+	}
+	c, err := m.Config()
+	if err == nil && len(c.EOS) > 0 {
+		end := int32(c.EOS[0])
+		in.end = &end
+	}
+	return in, err
+}
+
+// read opens files as one source.
+func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
+	var sources []data.Source
+	for _, name := range files {
+		s, err := c.readFile(in, name)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(name); err == nil {
+			in.bytes += info.Size()
+		}
+		sources = append(sources, s)
+	}
+	return data.Concat(sources...), nil
+}
+
+// readFile opens a file by its ending: .jsonl are JSON lines, .bin are tokens, others plain
+// text.
+func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
+	var records *data.Records
+	var err error
+	switch filepath.Ext(name) {
+	case tokensExt:
+		return c.readTokens(in, name)
+	case ".json":
+		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
+	case ".jsonl", ".ndjson":
+		records, err = data.OpenJSONL(name, in.lines(name))
+	default:
+		records, err = data.OpenText(name, data.TextOptions{SkipBad: in.SkipBadLines})
+	}
+	var bad *data.BadLineError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.open = append(c.open, records)
+	in.answers = in.answers || records.Format() != data.Plain
+	skipped, first := records.Skipped()
+	if in.skipped += skipped; in.firstBad == nil {
+		in.firstBad = first
+	}
+	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts}), nil
+}
+
+// readTokens opens a file of tokens. Where the recipe does not say how many bytes a token
+// has, the vocabulary does.
+func (c *Corpus) readTokens(in *reader, name string) (data.Source, error) {
+	width := in.TokenBytes
+	if width == 0 {
+		width = 2
+		if in.vocabulary > 1<<16 {
+			width = 4
+		}
+	}
+	t, err := data.OpenTokens(name, data.TokenOptions{Width: width, End: in.end, Vocabulary: int32(in.vocabulary)})
+	if err != nil {
+		return nil, err
+	}
+	c.open = append(c.open, t)
+	return t, nil
+}
+
+// lines are the options of a file of JSON lines.
+func (in *reader) lines(name string) data.JSONLOptions {
+	o := data.JSONLOptions{Format: in.Format, PromptSeparator: "\n", SkipBad: in.SkipBadLines, Template: in.template,
+		Progress: func(done, total int64) { in.progress("reading "+filepath.Base(name), done, total) }}
+	if in.Fields != "" {
+		o.Fields = strings.Split(in.Fields, ":")
+	}
+	return o
+}

@@ -1,0 +1,116 @@
+// Package finetune trains a model on files of text, as the command spillway train does:
+// recipe to plan, plan to corpus, corpus to run, run to result.
+//
+//	r, err := recipe.Read("run.yaml")
+//	result, err := finetune.Train(ctx, r, finetune.Options{})
+//	fmt.Println(result.EvalLoss)
+//
+// Prepare stops before the first step, for programs that look at the plan and the data
+// before they go on.
+package finetune
+
+import (
+	"context"
+	"errors"
+
+	"spillway"
+	"spillway/internal/vfs"
+	"spillway/lora"
+	"spillway/recipe"
+	"spillway/rig"
+	"spillway/train"
+)
+
+// Options say how devices are opened and who hears of a run. All may be left out.
+type Options struct {
+	Rig      rig.Options
+	Progress Progress           // of reading the data
+	Report   func(train.Report) // of every step
+	Notice   func(string)       // of what is done otherwise than asked
+}
+
+// Run is a recipe with its plan and its data, before its first step.
+type Run struct {
+	Recipe *recipe.Recipe
+	Model  *spillway.Model
+	Rig    *rig.Rig // the devices, open
+	Job    *spillway.Job
+	Corpus *Corpus
+	// Monitor has what the steps have reported so far.
+	Monitor *Monitor
+
+	o       Options
+	config  train.Config
+	adapter *lora.Adapter // that training starts from; nil for none
+}
+
+// Train carries out a recipe: it opens the model and the devices, makes a plan, reads the
+// data, and trains.
+// When ctx is done it finishes the step at hand, saves and returns.
+func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err error) {
+	run, err := Prepare(r, o)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	return run.Train(ctx)
+}
+
+// Prepare does all that comes before the first step. The caller closes the run.
+func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	run := &Run{Recipe: r, o: o}
+	if err := run.prepare(); err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
+	return run, nil
+}
+
+// Close closes the devices and all files.
+func (r *Run) Close() error {
+	var errs []error
+	if r.Corpus != nil {
+		errs = append(errs, r.Corpus.Close())
+	}
+	if r.adapter != nil {
+		errs = append(errs, r.adapter.Close())
+	}
+	if r.Model != nil {
+		errs = append(errs, r.Model.Close())
+	}
+	if r.Rig != nil {
+		errs = append(errs, r.Rig.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Run) prepare() (err error) {
+	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
+		return err
+	}
+	r.Model.Seed = r.Recipe.Training.Seed
+	if err := r.Recipe.DeepSpeedDisk(); err != nil {
+		return err
+	}
+	here := r.o.Rig
+	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
+	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
+		return err
+	}
+	options, notices, err := r.options()
+	if err != nil {
+		return err
+	}
+	if err := r.setConfig(); err != nil {
+		return err
+	}
+	if r.Job, err = r.plan(options); err != nil {
+		return err
+	}
+	r.Job.Notices = append(notices, r.Job.Notices...)
+	r.Monitor = NewMonitor(r.Job, r.Rig)
+	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
+	return err
+}

@@ -1,0 +1,136 @@
+package finetune
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/recipe"
+	"spillway/run"
+	"spillway/store"
+	"spillway/train"
+	"spillway/units"
+)
+
+// options are the recipe's settings on the devices that are open.
+func (r *Run) options() (o spillway.Options, notices []string, err error) {
+	if notices, err = r.Recipe.ApplyDeepSpeed(len(r.Rig.Devices)); err != nil {
+		return o, nil, err
+	}
+	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
+	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
+	if err := limitHost(&o.Machine, r.Recipe.MaxHostMemory); err != nil {
+		return o, nil, err
+	}
+	o.Optimizer = r.Recipe.OptimizerConfig()
+	if dir := r.Recipe.Training.Adapter; dir != "" {
+		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
+			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)
+		}
+		o.Adapter, o.Adapters = r.adapter, lora.Options{Base: o.Adapters.Base}
+	}
+	return o, notices, nil
+}
+
+// setConfig says how the loop runs, up to what the data decides.
+func (r *Run) setConfig() error {
+	t, out := r.Recipe.Training, r.Recipe.Output
+	dir, err := r.outputDir()
+	if err != nil {
+		return err
+	}
+	schedule := t.Scheduler
+	schedule.Warmup = max(schedule.Warmup, t.WarmupSteps)
+	r.config = train.Config{
+		Schedule: schedule, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
+		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps},
+	}
+	return nil
+}
+
+// outputDir is the folder for checkpoints. A run that is there already is continued only when
+// the recipe says so.
+func (r *Run) outputDir() (string, error) {
+	out := r.Recipe.Output
+	dir := out.Dir
+	if dir == "" {
+		dir = "trained-" + r.Model.Name
+	}
+	found, err := checkpoint.Dir{Path: dir}.List()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return dir, fmt.Errorf("looking for checkpoints: %w", err)
+	}
+	last, journal, err := lastCommit(r.Recipe.Disk)
+	switch {
+	case err != nil:
+		return dir, err
+	case journal && !out.Resume:
+		return dir, fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", r.Recipe.Disk, last)
+	case len(found) > 0 && !out.Resume:
+		return dir, fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", dir, found[0].Iteration)
+	case len(found) == 0 && !journal && out.Resume:
+		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
+	}
+	return dir, nil
+}
+
+// lastCommit is the last step that a journal on disk holds; held is false where there is none.
+func lastCommit(dir string) (step int64, held bool, err error) {
+	if dir == "" {
+		return 0, false, nil
+	}
+	step, err = store.LastCommit(dir)
+	if errors.Is(err, store.ErrNoCommit) {
+		return 0, false, nil
+	}
+	return step, err == nil, err
+}
+
+// plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
+func (r *Run) plan(o spillway.Options) (*spillway.Job, error) {
+	name := r.Recipe.Output.PlanFile
+	if name == "" {
+		return r.Recipe.Make(r.Model, o)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("opening the plan: %w", err)
+	}
+	defer f.Close() // opened for reading
+	p, err := plan.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	job, err := r.Model.UsePlan(p, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", name, err)
+	}
+	return job, nil
+}
+
+// evaluation is how the loop evaluates; nil where there is nothing to evaluate on.
+func evaluation(e recipe.Eval, feed train.Feed) *train.Evaluation {
+	if feed == nil {
+		return nil
+	}
+	return &train.Evaluation{Every: e.Steps, Feed: feed, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
+}
+
+// limitHost lowers the host memory that may be used to a size such as 64GiB; "" is no limit.
+func limitHost(m *machine.Machine, size string) error {
+	if size == "" {
+		return nil
+	}
+	limit, err := units.ParseBytes(size)
+	if err != nil {
+		return &run.SettingError{Setting: "MaxHostMemory", Err: fmt.Errorf("--max-host-memory: %w", err)}
+	}
+	m.Host.Usable = min(m.Host.Usable, limit)
+	return nil
+}

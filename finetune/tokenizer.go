@@ -1,0 +1,73 @@
+package finetune
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"spillway"
+	"spillway/chat"
+	"spillway/data"
+	"spillway/recipe"
+	"spillway/tokenizer"
+)
+
+// byteModel is the vocabulary of models that read bytes.
+const byteModel = 256
+
+// tokenizerFile is what a model folder calls its tokenizer, bytesName how a recipe asks
+// for bytes as tokens.
+const (
+	tokenizerFile = "tokenizer.json"
+	bytesName     = "bytes"
+)
+
+// openTokenizer opens the tokenizer named, the one in the model's folder, or that of a
+// model of 256 tokens, which must be bytes.
+func openTokenizer(m *spillway.Model, name string) (data.Tokenizer, error) {
+	if name == "" && m.Folder != nil && slices.Contains(m.Folder.Tokenizer, tokenizerFile) {
+		name = filepath.Join(m.Folder.Dir, tokenizerFile)
+	}
+	t, err := tokenizer.Bytes(), error(nil)
+	switch {
+	case name == bytesName || name == "" && m.Info.Vocab == byteModel:
+	case name == "":
+		err = fmt.Errorf("%s has no %s; name one with --tokenizer, or bytes for a model that reads bytes", m.Name, tokenizerFile)
+	case filepath.Ext(name) == ".bin":
+		t, err = tokenizer.OpenLlama2C(name)
+	default:
+		t, err = tokenizer.Open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if int64(t.VocabSize()) > m.Info.Vocab {
+		return nil, fmt.Errorf("the tokenizer has %d tokens, %s only %d; use the tokenizer the model was made with", t.VocabSize(), m.Name, m.Info.Vocab)
+	}
+	return t, nil
+}
+
+// openTemplate opens the chat template of the recipe, or the model's own.
+func openTemplate(m *spillway.Model, d recipe.Data) (*chat.Template, error) {
+	dir := ""
+	if m.Folder != nil {
+		dir = m.Folder.Dir
+	}
+	var t *chat.Template
+	err := chat.ErrNoTemplate
+	switch {
+	case d.ChatTemplate != "":
+		t, err = chat.OpenFile(d.ChatTemplate, dir)
+	case dir != "":
+		t, err = chat.Open(dir)
+	}
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return nil, fmt.Errorf("the data holds conversations, and %s cannot write them: %w; name one with --chat-template", m.Name, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.Now = d.Today
+	return t, nil
+}

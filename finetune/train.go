@@ -1,0 +1,46 @@
+package finetune
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"spillway/trace"
+	"spillway/train"
+)
+
+// Train takes the steps and gives what came of them. When ctx is done it finishes the step at
+// hand, saves and returns.
+func (r *Run) Train(ctx context.Context) (result Result, err error) {
+	c := r.config
+	c.Iterations, c.Evaluate = r.Corpus.Steps, evaluation(r.Recipe.Eval, r.Corpus.Eval)
+	log, err := openLog(r.Recipe.Output.Log, r.Model.Name)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	timeline, err := trace.CreateChrome(r.Recipe.Output.Timeline)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, timeline.Close()) }()
+	if timeline != nil {
+		c.Timeline = timeline.Write
+	}
+	c.Report = func(report train.Report) {
+		r.Monitor.Report(report)
+		log.add(report, r.Monitor.memory.Resident)
+		if r.o.Report != nil {
+			r.o.Report(report)
+		}
+	}
+	c.Notice = r.o.Notice
+	r.Monitor.start = time.Now()
+	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
+	if err != nil {
+		return result, err
+	}
+	result = r.Monitor.Result(done)
+	result.Data = &r.Corpus.Summary
+	return result, nil
+}

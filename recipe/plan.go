@@ -1,0 +1,233 @@
+package recipe
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/lora"
+	"spillway/machine"
+	"spillway/nn"
+	"spillway/optim"
+	"spillway/placement"
+	"spillway/planner"
+	"spillway/quant"
+)
+
+// Plan is what a plan is made from. A setting of the planner becomes a flag and a key of
+// recipes with a line in Flags.
+type Plan struct {
+	spillway.Options
+	// AutoBatch looks for the micro-batch size with the most tokens per second.
+	AutoBatch bool
+	// DeepSpeed is a configuration file of DeepSpeed; Apply reads it.
+	DeepSpeed string
+	// FP32Modules are computed in f32 whatever the precision, NoQuantize are not
+	// quantized by QLoRA: names of modules or their last parts, or re:PATTERN.
+	FP32Modules, NoQuantize []string
+}
+
+// NewPlan is a plan with the defaults: AdamW, a micro-batch of one sequence, and where
+// adapters are trained, rank 16 on all linear layers.
+func NewPlan() *Plan {
+	p := &Plan{Options: spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 1, NoDecay: optim.DefaultNoDecay(), Packed: true}}
+	p.Optimizer, _ = optim.Parse("adamw") // a name it knows
+	p.Adapters = lora.Options{Rank: 16, Targets: []string{lora.AllLinear}, Bias: lora.NoBias, Init: hf.InitDefault}
+	return p
+}
+
+// Aliases are other programs' names of some settings. They are read, not written.
+var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lora-r": "lora-rank"}
+
+// Flags declares the settings: the name, the help and the field of each.
+func (p *Plan) Flags(f *flag.FlagSet) {
+	o := &p.Options
+	f.Var(p.batchSize(), "batch-size", "pass `N` sequences through the model at once, a micro-batch; auto finds the N with the most tokens per second")
+	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
+	atLeast(f, &o.MicroBatches, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches before each optimizer step")
+	f.Var(precision(o), "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)")
+	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
+	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
+	Optimizer(f, &o.Optimizer)
+	parsed(f, "", "state-policy", "compress the optimizer state after a warm-up: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)", func(text string) (err error) {
+		o.StatePolicy, err = optim.ParsePolicy(text)
+		return err
+	})
+	within(f, &o.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
+	p.adapterFlags(f)
+
+	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
+	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap)
+	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
+	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", planner.Updaters...)
+	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
+}
+
+// TaskFlag declares --task, for programs that plan more than training.
+func (p *Plan) TaskFlag(f *flag.FlagSet) {
+	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
+}
+
+// Optimizer declares --optimizer, which Hugging Face calls --optim.
+func Optimizer(f *flag.FlagSet, to *optim.Config) {
+	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with _8bit, _bf16 or _fp16 for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
+		*to, err = optim.Parse(text)
+		return err
+	})
+}
+
+// adapterFlags declares the settings of LoRA and QLoRA. The names are PEFT's.
+func (p *Plan) adapterFlags(f *flag.FlagSet) {
+	a := &p.Adapters
+	atLeast(f, &a.Rank, 1, "lora-rank", "rank `N` of the adapters")
+	within(f, &a.Alpha, 0, 1e9, "lora-alpha", "scale what adapters add by `X`/rank (default: twice the rank)")
+	within(f, &a.Dropout, 0, 1, "lora-dropout", "dropout `X` on the input of adapters while training")
+	modules(f, &a.Targets, &a.TargetPattern, "target-modules", "linear layers that get adapters: `NAMES` such as q_proj,v_proj, all-linear, or re:PATTERN of full names")
+	modules(f, &a.Exclude, &a.ExcludePattern, "exclude-modules", "linear layers that get none: `NAMES`, or re:PATTERN")
+	numbers(f, &a.Layers, "layers-to-transform", "add adapters only to the layers with these `NUMBERS` (default: all)")
+	byName(f, &a.RankPattern, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 32) }, "rank-pattern", "other ranks by layer, `NAME=RANK`,...")
+	byName(f, &a.AlphaPattern, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "alpha-pattern", "other alphas by layer, `NAME=ALPHA`,...")
+	names(f, &a.ModulesToSave, "modules-to-save", "train these modules in full next to the adapters: `NAMES` such as lm_head")
+	f.BoolVar(&a.RankStabilized, "use-rslora", false, "scale by alpha over the square root of the rank (rsLoRA)")
+	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
+	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
+	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
+	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
+		a.Base, err = quant.ParseWeights(text)
+		return err
+	})
+	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
+}
+
+// modules is a list of module names, or one pattern of full names behind re:.
+func modules(f *flag.FlagSet, list *[]string, pattern *string, name, help string) {
+	f.Var(&List{values: *list, set: func(given []string) error {
+		*list, *pattern = given, ""
+		if text, ok := strings.CutPrefix(strings.Join(given, ","), nn.Pattern); ok {
+			*list, *pattern = nil, text
+		}
+		return nil
+	}}, name, help)
+}
+
+// batchSize is a number, or auto.
+func (p *Plan) batchSize() flag.Value {
+	return &value{
+		text: func() string {
+			if p.AutoBatch {
+				return "auto"
+			}
+			return strconv.FormatInt(p.MicroBatchSize, 10)
+		},
+		set: func(text string) error {
+			if p.AutoBatch = text == "auto"; p.AutoBatch {
+				return nil
+			}
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || n < 1 {
+				return fmt.Errorf("it is a number from 1 on, or auto")
+			}
+			p.MicroBatchSize = n
+			return nil
+		},
+	}
+}
+
+// precisions by the names users know.
+var precisions = []struct {
+	name string
+	of   dtype.Type
+	pure bool
+}{{"fp32", dtype.F32, false}, {"bf16", dtype.BF16, false}, {"pure-bf16", dtype.BF16, true}, {"fp16", dtype.F16, false}}
+
+func precision(o *spillway.Options) flag.Value {
+	return &value{
+		text: func() string {
+			for _, p := range precisions {
+				if o.Precision == p.of && o.Pure == p.pure {
+					return p.name
+				}
+			}
+			return ""
+		},
+		set: func(text string) error {
+			for _, p := range precisions {
+				if text == p.name {
+					o.Precision, o.Pure = p.of, p.pure
+					return nil
+				}
+			}
+			return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
+		},
+	}
+}
+
+// readDeviceMap takes the map from the text, or from the file it names.
+func (p *Plan) readDeviceMap(text string) error {
+	if !slices.Contains(placement.Words, text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		raw, err := os.ReadFile(text)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("it is neither %s, a JSON object nor a file", strings.Join(placement.Words, ", "))
+		}
+		if err != nil {
+			return err
+		}
+		text = string(raw)
+	}
+	m, err := placement.ParseMap(text)
+	p.DeviceMap = &m
+	return err
+}
+
+// Complete fills in what depends on other settings: the type to compute in by the kind of
+// the device, LoRA's alpha by its rank, and the exceptions among modules.
+func (p *Plan) Complete(d machine.Device) spillway.Options {
+	o := p.Options
+	if o.Precision == dtype.Invalid {
+		o.Precision = dtype.F32
+		if d.Kind == machine.GPU {
+			o.Precision = dtype.BF16
+		}
+	}
+	o.Device = d.Name
+	o.Packed = o.Task != spillway.Infer
+	if o.Adapters.Alpha == 0 {
+		o.Adapters.Alpha = 2 * float64(o.Adapters.Rank)
+	}
+	switch o.Task {
+	case spillway.LoRA:
+		o.Adapters.Base, o.Adapters.Outliers = dtype.Invalid, 0
+	case spillway.QLoRA:
+	default:
+		o.Adapters = lora.Options{}
+	}
+	if len(p.NoQuantize) > 0 {
+		o.Exceptions = append(o.Exceptions, spillway.Exception{Modules: p.NoQuantize})
+	}
+	if len(p.FP32Modules) > 0 {
+		o.Exceptions = append(o.Exceptions, spillway.Exception{Modules: p.FP32Modules, Type: dtype.F32})
+	}
+	return o
+}
+
+// MaxMicroBatchSize bounds the search for a micro-batch size.
+const MaxMicroBatchSize = 1 << 12
+
+// Make plans a model with completed options; where the batch size is auto, with the
+// micro-batch size that is fastest.
+func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Job, error) {
+	if !p.AutoBatch {
+		return m.Plan(o)
+	}
+	job, _, err := m.FastestBatch(o, MaxMicroBatchSize)
+	return job, err
+}

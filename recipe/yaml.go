@@ -1,0 +1,201 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// key is a setting that a file may have.
+type key struct {
+	name  string
+	help  string // one line
+	value string // the default, as one would write it
+	list  bool   // it may have several values
+}
+
+// setting is a line of a file: a key with its values.
+type setting struct {
+	name         string
+	values       []string // one, or those of a list
+	line, column int      // from 1
+}
+
+// document is a file of settings, in its order.
+type document struct {
+	file     string
+	settings []setting
+}
+
+// maxFile is the size of the largest recipe that is read, in bytes.
+const maxFile = 1 << 20
+
+// parse reads a file whose keys must be known. Keys may be written with _ for -.
+func parse(file string, raw []byte, known []key) (document, error) {
+	r := document{file: file}
+	if len(raw) > maxFile {
+		return r, fmt.Errorf("%s: a recipe of %d bytes; at most %d are read", file, len(raw), maxFile)
+	}
+	parsed, err := parser.ParseBytes(raw, 0)
+	if err != nil {
+		return r, r.syntaxError(err)
+	}
+	if len(parsed.Docs) > 1 {
+		return r, r.errorAt(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
+	}
+	for _, doc := range parsed.Docs {
+		if err := r.read(doc.Body, known); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Error is a mistake in a recipe, with its place.
+type Error struct {
+	File         string
+	Line, Column int // from 1
+	Err          error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %v", e.File, e.Line, e.Column, e.Err) }
+
+// Unwrap gives what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// at is an error at a setting.
+func (r document) at(s setting, err error) error { return &Error{r.file, s.line, s.column, err} }
+
+func (r document) errorAt(at *token.Token, format string, args ...any) error {
+	e := &Error{r.file, 1, 1, fmt.Errorf(format, args...)}
+	if at != nil && at.Position != nil {
+		e.Line, e.Column = at.Position.Line, at.Position.Column
+	}
+	return e
+}
+
+// syntax is the parser's error without the lines it draws.
+func (r document) syntaxError(err error) error {
+	var s *yaml.SyntaxError
+	if errors.As(err, &s) {
+		return r.errorAt(s.Token, "%s", s.Message)
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return r.errorAt(nil, "%s", first)
+}
+
+func (r *document) read(body ast.Node, known []key) error {
+	switch body := body.(type) {
+	case nil, *ast.CommentGroupNode:
+		return nil
+	case *ast.MappingNode:
+		for _, v := range body.Values {
+			if err := r.setting(v, known); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *ast.MappingValueNode:
+		return r.setting(body, known)
+	}
+	return r.errorAt(body.GetToken(), "a recipe is lines of the form name: value")
+}
+
+// setting takes one line in.
+func (r *document) setting(node *ast.MappingValueNode, known []key) error {
+	at := node.Key.GetToken()
+	s := setting{name: strings.ReplaceAll(at.Value, "_", "-"), line: at.Position.Line, column: at.Position.Column}
+	k, err := find(s.name, known)
+	if err != nil {
+		return r.at(s, err)
+	}
+	for _, earlier := range r.settings {
+		if earlier.name == s.name {
+			return r.at(s, fmt.Errorf("%s is set a second time, first in line %d", s.name, earlier.line))
+		}
+	}
+	if s.values, err = r.values(s.name, node.Value); err != nil {
+		return err
+	}
+	if len(s.values) != 1 && !k.list {
+		return r.at(s, fmt.Errorf("%s has %d values, it takes one", s.name, len(s.values)))
+	}
+	r.settings = append(r.settings, s)
+	return nil
+}
+
+// values of a setting: a list, or one.
+func (r document) values(name string, node ast.Node) ([]string, error) {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		v, err := r.value(name, node)
+		return []string{v}, err
+	}
+	var values []string
+	for _, item := range list.Values {
+		v, err := r.value(name, item)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// value is a scalar as it was written.
+func (r document) value(name string, node ast.Node) (string, error) {
+	switch node := node.(type) {
+	case *ast.StringNode:
+		return node.Value, nil
+	case *ast.LiteralNode:
+		return node.Value.Value, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return node.GetToken().Value, nil
+	case *ast.NullNode:
+		return "", r.errorAt(node.GetToken(), "%s has no value; give one, or leave the line out", name)
+	}
+	return "", r.errorAt(node.GetToken(), "%s takes a value or a list of values, this is %s", name, strings.ToLower(node.Type().String()))
+}
+
+// find is a setting by its name; the error says which name is near.
+func find(name string, known []key) (key, error) {
+	nearest, least := "", len(name)/2+1
+	for _, k := range known {
+		if k.name == name {
+			return k, nil
+		}
+		if d := distance(name, k.name); d < least {
+			nearest, least = k.name, d
+		}
+	}
+	if nearest == "" {
+		return key{}, fmt.Errorf("there is no setting %q", name)
+	}
+	return key{}, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
+}
+
+// distance is how many letters must be put in, taken out or changed to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
