@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies
 
 test:            ## the whole suite
 	go test ./...
@@ -36,6 +36,9 @@ tokenizers:      ## fetch real tokenizer files for the tests that want them
 
 templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
 	bash tools/reference/templates.sh
+
+pictures:        ## docs/packages.svg and docs/iteration.svg again, from the code
+	go run ./tools/pictures
 
 strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies

@@ -17,7 +17,7 @@ import (
 	"spillway/shape"
 )
 
-// Seed is the batch part that starts the backward pass of the last block: the
+// LossScale is the batch part that starts the backward pass of the last block: the
 // gradient of the loss, f32[1].
 const LossScale = "loss_scale"
 

@@ -78,7 +78,7 @@ func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	return dx
 }
 
-// gradCodedProduct decodes the weight for dx = dy·W.
+// gradQuantizedMatmul decodes the weight for dx = dy·W.
 func gradQuantizedMatmul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
 	if r.Needs(n.In[0]) {

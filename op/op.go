@@ -124,7 +124,7 @@ type Args struct {
 	// Row is the global index of the batch's first sample, so that a sample
 	// meets the same random numbers however the batch is split.
 	Row uint64
-	// Scalars are the numbers an op reads beside its operands, under the names that
+	// Scalars are the numbers an op reads next to its operands, under the names that
 	// Op.Scalars lists: the learning rate and so on.
 	Scalars Scalars
 }

@@ -60,7 +60,7 @@ func TestRulesRefuse(t *testing.T) {
 		{Split, Attr{Sizes: []int64{1}}, []Type{f()}, "want at least 1 dimensions"},
 		{Concat, Attr{}, nil, "takes operands"},
 		{Concat, Attr{}, []Type{f()}, "only the last dimension may differ"},
-		{Concat, Attr{}, []Type{f(2, 3), f(3, 3)}, "operand 1 is f32[3 3] beside f32[2 3]: only the last dimension may differ"},
+		{Concat, Attr{}, []Type{f(2, 3), f(3, 3)}, "operand 1 is f32[3 3] next to f32[2 3]: only the last dimension may differ"},
 		{SumRows, Attr{InnerDims: 3}, []Type{f(2, 3)}, "keeps 3 dimensions of f32[2 3]"},
 		{SumRows, Attr{}, []Type{f(2, 3)}, "keeps 0 dimensions"},
 		{RMSNorm, Attr{}, []Type{f(2, 6), f(4)}, "weight f32[4] does not divide the last dimension of f32[2 6]"},

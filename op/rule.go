@@ -27,7 +27,7 @@ func float(in []Type, which ...int) error {
 	return nil
 }
 
-// coded refuses an operand that is no weight in a block format.
+// quantized refuses an operand that is no weight in a block format.
 func quantized(in []Type, i int) error {
 	switch in[i].DType {
 	case quant.NF4, quant.FP4, quant.RowI8, quant.RowF8:

@@ -8,7 +8,7 @@ package op
 // stands for, and the new one is rounded after it, in the same pass, so that no f32
 // copy of a state exists.
 //
-//	f32, bf16     a number below the normal ones, which a processor takes many times as
+//	f32, bf16     a number below the normal ones, which a CPU takes many times as
 //	              long for, becomes zero of its sign before it is used for the step:
 //	              without a gradient it would stay there for ever.
 //	bf16, f16     n elements of two bytes, rounded to the nearest, ties to even. In

@@ -101,7 +101,7 @@ func (f eightBit) sameState(got, want op.Array, zero byte) {
 		}
 	}
 	if apart > 2 {
-		f.t.Errorf("%s: %d of %d codes are beside bitsandbytes'", f.name, apart, len(codes))
+		f.t.Errorf("%s: %d of %d codes are next to bitsandbytes'", f.name, apart, len(codes))
 	}
 }
 

@@ -107,7 +107,7 @@ func (s Schedule) Factor(i int) float64 {
 	return 1
 }
 
-// risen is how far the warm-up has come.
+// warmupFactor is how far the warm-up has come.
 func (s Schedule) warmupFactor(i int) float64 {
 	if s.Log {
 		return math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))

@@ -12,11 +12,11 @@ import (
 	"spillway/shape"
 )
 
-// leastCoded is how many elements a param must have for states in 8 bits: what
+// min8BitSize is how many elements a param must have for states in 8 bits: what
 // bitsandbytes codes.
 const min8BitSize = 4096
 
-// Keeping makes the function that says what the optimizer keeps of a param, in the
+// StatesFor makes the function that says what the optimizer keeps of a param, in the
 // order in which its op takes it: states of the types that Storage, Codecs,
 // LeastCoded and StatesOf say. All are zero at the start.
 func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
@@ -50,7 +50,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 	}, nil
 }
 
-// excepted is the type of the states of a param, where t is that of others.
+// stateType is the type of the states of a param, where t is that of others.
 func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
 	for _, e := range exceptions {
 		if e.covers.MatchString(param) {
@@ -68,7 +68,7 @@ func (c Config) stateType(exceptions []exception, param string, t dtype.Type, el
 	return t
 }
 
-// stateNames lists the states of all optimizers that may be in fewer bits.
+// stateNames lists the states of all optimizers that may be in 16 or 8 bits.
 func stateNames() (names []string) {
 	for _, u := range updates {
 		for _, s := range u.States {

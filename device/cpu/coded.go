@@ -7,7 +7,7 @@ import (
 	"spillway/quant"
 )
 
-// codedWeight decodes any part of a weight in a block format.
+// quantizedWeight decodes any part of a weight in a block format.
 type quantizedWeight struct {
 	kind    dtype.Type
 	n, cols int
@@ -38,7 +38,7 @@ func (w *quantizedWeight) bind(raw []byte) {
 // decodedBlocks is how many blocks of 4 bits are decoded at a time: 16 KiB of f32.
 const decodedBlocks = 64
 
-// decodingRoom is what a worker decodes in.
+// decodeScratch is what a worker decodes in.
 type decodeScratch struct {
 	absmax [decodedBlocks]float32
 	block  [quant.FourBitBlock]float32

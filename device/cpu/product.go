@@ -10,7 +10,7 @@ func init() {
 	Register(op.QuantizedMatmul, quantizedMatmul)
 }
 
-// codedProduct decodes some outputs' weights at a time, while they stay in the cache, and
+// quantizedMatmul decodes some outputs' weights at a time, while they stay in the cache, and
 // multiplies by them. Bits are those of decoding everything first.
 func quantizedMatmul(c op.Call, workers int) Program {
 	if c.Attr.OutlierThreshold > 0 {
@@ -27,7 +27,7 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	}}
 }
 
-// tiles walks over the outputs of a coded product.
+// tiles walks over the outputs of a quantized matmul.
 type tiles struct {
 	weight  *quantizedWeight
 	gemm    kernel.Gemm
@@ -71,7 +71,7 @@ func newTiles(c op.Call, workers int) *tiles {
 // workspace in bytes: a tile, and what the product needs.
 func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.gemmScratch()) }
 
-// productWork is what the product of a tile needs, a whole one or the last.
+// gemmScratch is what the product of a tile needs, a whole one or the last.
 func (t *tiles) gemmScratch() int {
 	whole, last := t.gemm, t.gemm
 	whole.N, last.N = t.most, t.outputs%max(t.most, 1)

@@ -84,7 +84,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	}
 }
 
-// A gradient that is no number leaves its weight and its neighbours' alone.
+// A gradient that is NaN leaves its weight and its neighbours' alone.
 func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 	const n = 1031
 	bad := map[int]float32{0: float32(math.NaN()), 300: float32(math.Inf(1)), 301: float32(math.Inf(-1)), n - 1: float32(math.NaN())}

@@ -149,7 +149,7 @@ func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)
 	}
 }
 
-// mirror is the copy of an updated weight in another type, if the call makes one.
+// weightCopy is the copy of an updated weight in another type, if the call makes one.
 type weightCopy struct {
 	to      dtype.Type
 	narrow  []uint16
@@ -157,7 +157,7 @@ type weightCopy struct {
 	wide    []float32
 }
 
-// muchElements are more than caches hold with all that is read before the copy is.
+// uncachedElements are more than caches hold with all that is read before the copy is.
 const uncachedElements = 1 << 20
 
 func newWeightCopy(c op.Call) *weightCopy {

@@ -19,7 +19,7 @@ import (
 	"spillway/spec"
 )
 
-// callShapes are the trainings whose calls are timed one by one.
+// callShapes are the training runs whose calls are timed one by one.
 var callShapes = []struct {
 	name, config string
 	rows, seq    int64
@@ -33,7 +33,7 @@ const shape8B = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"n
 "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":4096}`
 
-// Every kind of call of an iteration by itself, as a share of the bound of its cost.
+// Every kind of call of an iteration by itself, as a share of roofline of its cost.
 func BenchmarkCalls(b *testing.B) {
 	for _, s := range callShapes {
 		b.Run(s.name, func(b *testing.B) {
@@ -176,7 +176,7 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 }
 
 // Attention by cuDNN, by our kernels, over packed documents, and of f32 with and without
-// rounding, as shares of the bound of its cost: documents count as if they saw each other.
+// rounding, as shares of roofline of its cost: documents count as if they saw each other.
 func BenchmarkAttention(b *testing.B) {
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
 	packed := llama

@@ -126,7 +126,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 	return k, l
 }
 
-// filled writes memory of the card in parts.
+// filled writes memory of the GPU in parts.
 func filled(d *Device, q device.Queue, to device.Buffer, fill func(at int64, chunk []byte) error) error {
 	const step = 64 << 20
 	host, err := d.HostAlloc(step)
@@ -149,7 +149,7 @@ func filled(d *Device, q device.Queue, to device.Buffer, fill func(at int64, chu
 	return nil
 }
 
-// copyRate measures a large copy within the card, bytes read and bytes written.
+// copyRate measures a large copy within the GPU, bytes read and bytes written.
 func copyRate(b *testing.B, d *Device, q device.Queue) float64 {
 	b.Helper()
 	const size = 2 << 30

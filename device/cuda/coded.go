@@ -10,7 +10,7 @@ func init() {
 	register(op.QuantizedMatmul, quantizedMatmul)
 }
 
-// codedKinds are the numbers kernels know block formats by.
+// quantizedFormats are the numbers kernels know block formats by.
 var quantizedFormats = map[dtype.Type]int64{quant.NF4: 0, quant.FP4: 1, quant.RowI8: 2, quant.RowF8: 3}
 
 // fourBitKernel is the kernel for so many rows, and how many it takes at once.
@@ -26,7 +26,7 @@ func fourBitKernel(rows int64) (name string, group int64) {
 	return "fourBitEight", 8
 }
 
-// codedProduct decodes the weight as it is read, once for every row: it is for few rows.
+// quantizedMatmul decodes the weight as it is read, once for every row: it is for few rows.
 func quantizedMatmul(d *Device, c op.Call) (program, error) {
 	rows, outputs, width := c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]
 	bias, out := arg{}, buffer(2)

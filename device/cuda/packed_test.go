@@ -57,25 +57,25 @@ func onBuffers(t testing.TB, d device.Device, k device.Kernel, l *device.Launch,
 		t.Fatal(err)
 	}
 	defer host.Free()
-	card, err := d.Alloc(size)
+	gpu, err := d.Alloc(size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer card.Free()
+	defer gpu.Free()
 	q, err := d.Queue("compute")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
 	for i := range l.Buffers {
-		l.Buffers[i].Memory = card
+		l.Buffers[i].Memory = gpu
 		if i < len(operands) {
 			copy(host.Host()[l.Buffers[i].Offset:], operands[i])
 		}
 	}
-	l.Workspace = device.Buffer{Memory: card, Offset: size - k.Workspace(), Bytes: k.Workspace()}
+	l.Workspace = device.Buffer{Memory: gpu, Offset: size - k.Workspace(), Bytes: k.Workspace()}
 	whole := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: size} }
-	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(k, l), q.Copy(whole(host), whole(card)), q.Sync()} {
+	for _, err := range []error{q.Copy(whole(gpu), whole(host)), q.Launch(k, l), q.Copy(whole(host), whole(gpu)), q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 	return b
 }
 
-// The card decodes the bits that package quant decodes.
+// The GPU decodes the bits that package quant decodes.
 func TestDequantizeIsExact(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
@@ -258,7 +258,7 @@ func numbersIn(b []byte) []float32 {
 	return list
 }
 
-// Gradients that are no numbers leave the weight as it is and clear its moments, and
+// Gradients that are NaN leave the weight as it is and clear its moments, and
 // change nothing else.
 func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 	d := openGPU(t, Options{})
@@ -286,7 +286,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(values[5], values[300], values[999]); got != "0 0 0" || math.IsNaN(float64(values[6])) {
-				t.Errorf("%s: moment %d became %s, beside %v", name, k, got, values[6])
+				t.Errorf("%s: moment %d became %s, next to %v", name, k, got, values[6])
 			}
 		}
 	}

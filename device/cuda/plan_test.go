@@ -97,22 +97,22 @@ func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) 
 }
 
 // Plans that keep everything, recompute, or stream from the host give the same bits on
-// the card, and the losses of the processor.
+// the GPU, and the losses of the CPU.
 func TestPlansAgree(t *testing.T) {
-	card := openGPU(t, Options{})
-	defer card.Close()
+	gpu := openGPU(t, Options{})
+	defer gpu.Close()
 	host := cpu.Open(cpu.Options{Threads: 2})
 	defer host.Close()
 	right := tinyRun(t, host, dtype.F32, planner.Uniform(false, false, planner.SaveAll, 1))
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		resident := tinyRun(t, card, precision, planner.Uniform(false, false, planner.SaveAll, 1))
+		resident := tinyRun(t, gpu, precision, planner.Uniform(false, false, planner.SaveAll, 1))
 		bound := 1e-4
 		if precision == dtype.BF16 {
 			bound = 2e-2
 		}
 		for i, loss := range resident {
 			if off := math.Abs(loss-right[i]) / right[i]; !(off < bound) {
-				t.Errorf("%v: loss %d is %v, on the processor %v", precision, i, loss, right[i])
+				t.Errorf("%v: loss %d is %v, on the CPU %v", precision, i, loss, right[i])
 			}
 		}
 		if !(resident[7] < resident[0]) {
@@ -123,7 +123,7 @@ func TestPlansAgree(t *testing.T) {
 			"attention":  planner.Uniform(false, false, planner.SaveAttention, 1),
 			"streamed":   planner.Uniform(true, true, planner.SaveNone, 2),
 		} {
-			for i, loss := range tinyRun(t, card, precision, choose) {
+			for i, loss := range tinyRun(t, gpu, precision, choose) {
 				if loss != resident[i] {
 					t.Errorf("%v: loss %d is %v %s, %v resident", precision, i, loss, name, resident[i])
 				}

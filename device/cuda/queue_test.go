@@ -17,7 +17,7 @@ import (
 	"spillway/shape"
 )
 
-// rig is a fake card with a queue and memory.
+// rig is a fake GPU with a queue and memory.
 type rig struct {
 	*fake
 	d    *Device
@@ -132,7 +132,7 @@ func TestRefusedLaunch(t *testing.T) {
 	}
 }
 
-// A kernel that fails on the card is reported once, with its op; nothing after that
+// A kernel that fails on the GPU is reported once, with its op; nothing after that
 // repeats it, although the driver does.
 func TestFailureOnTheCard(t *testing.T) {
 	for name, wait := range map[string]func(*rig, device.Event) error{

@@ -8,7 +8,7 @@ import (
 	"spillway/quant"
 )
 
-// stored numbers the types of moments, and of the copy of an updated weight, as update.cu
+// storageCodes numbers the types of moments, and of the copy of an updated weight, as update.cu
 // does.
 var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
 
@@ -27,7 +27,7 @@ func copyArgs(c op.Call) ([]arg, error) {
 // forms are the ends of kernels' names by the type of what they keep.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", quant.Dyn8: "8", quant.UDyn8: "8"}
 
-// mixtures are those of two moments of different types that have a kernel of their own:
+// mixedForms are those of two moments of different types that have a kernel of their own:
 // what policies make of states.
 var mixedForms = map[[2]dtype.Type]string{{quant.Dyn8, dtype.F32}: "8F32", {quant.Dyn8, dtype.F16}: "8F16"}
 
@@ -63,8 +63,8 @@ func (d *Device) updated(c op.Call, name string, scalars []string) (program, err
 	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), name+form, blocks, threads, args...))
 }
 
-// momentArgs are the form of a rule's kernel and what it takes of the operands between
-// the gradient and the clip factor. Moments of several types, or beside weights in bf16,
+// stateArgs are the form of a rule's kernel and what it takes of the operands between
+// the gradient and the clip factor. Moments of several types, or next to weights in bf16,
 // come with their types.
 func stateArgs(c op.Call) (form string, args []arg) {
 	kept := c.In[2 : len(c.In)-1]

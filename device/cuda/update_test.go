@@ -18,17 +18,17 @@ import (
 	"spillway/shape"
 )
 
-// twins are the card and the processor, which are to give the same bits.
+// bothDevices are the GPU and the CPU, which are to give the same bits.
 type bothDevices struct{ gpu, cpu device.Device }
 
 func openBoth(t *testing.T) bothDevices {
 	t.Helper()
-	card, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
+	gpu, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
 	t.Cleanup(func() {
-		card.Close()
+		gpu.Close()
 		processor.Close()
 	})
-	return bothDevices{card, processor}
+	return bothDevices{gpu, processor}
 }
 
 // updating is an update with its scalars.
@@ -86,7 +86,7 @@ func (w bothDevices) same(t *testing.T, name string, c op.Call, args op.Args, sh
 	got, want := launched(t, w.gpu, c, args, shift, operands...), launched(t, w.cpu, c, args, 0, operands...)
 	for i, typ := range c.Out {
 		if at := differ(typ.DType, got[len(c.In)+i], want[len(c.In)+i]); at >= 0 {
-			t.Fatalf("%s: %v: element %d of output %d is other than on the processor", name, c, at, i)
+			t.Fatalf("%s: %v: element %d of output %d is other than on the CPU", name, c, at, i)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func notANumber(d dtype.Type, b []byte) bool {
 	return false
 }
 
-// operands of a call: usual numbers, or hostile ones. Beside codes of 8 bits those of
+// operands of a call: usual numbers, or hostile ones. Next to codes of 8 bits those of
 // weights stay finite, and gradients small enough for their squares unless they are not:
 // else a moment is infinite, and its whole block without meaning.
 func (u updating) operands(t *testing.T, c op.Call, hostile bool) (list [][]byte) {
@@ -161,7 +161,7 @@ func decayedNumbers(n int, seed uint64) []float32 {
 	return list
 }
 
-// decayedOperands of a call: means that decayed, beside weights of which half are zero. Of
+// decayedOperands of a call: means that decayed, next to weights of which half are zero. Of
 // each two blocks the first has usual squares and no gradients, so that nothing but the means
 // is small; in the second squares decayed too, and some gradients or their squares are small.
 func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
@@ -188,7 +188,7 @@ func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
 	return append(list, raw(t, dtype.F32, []float32{0.75, 2}))
 }
 
-// Updates on the card have the processor's bits: every rule, with weights, gradients and
+// Updates on the GPU have the CPU's bits: every rule, with weights, gradients and
 // moments of every type, on usual numbers, on those at the edges of the types, and on moments
 // below the normal numbers.
 func TestUpdatesHaveTheProcessorsBits(t *testing.T) {

@@ -2,7 +2,7 @@
 // all its cases against the plain reference, and the promises of package device
 // about memory, queues, events and errors.
 //
-// Plain is the slow right device beside the fast ones: it runs the references.
+// Plain is the slow right device next to the fast ones: it runs the references.
 package devicetest
 
 import (

@@ -10,7 +10,7 @@ __device__ __forceinline__ float halfOf(float x) {
 }
 
 // Weight is a coded weight of n elements in rows of cols. kind is 0 for NF4, 1 for FP4,
-// 2 for whole numbers by rows, 3 for floats by rows.
+// 2 for integers by rows, 3 for floats by rows.
 struct Weight {
     const u8 *in;
     i64 n, cols;

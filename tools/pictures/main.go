@@ -1,0 +1,41 @@
+// Command pictures draws the pictures of the pages from the code:
+//
+//	docs/packages.svg   the packages and who imports whom, from go list
+//	docs/iteration.svg  one training iteration as a timeline, from a plan's forecast
+//
+// Run it after a change of either; a test says when a picture is out of date.
+//
+//	go run ./tools/pictures
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// pictures by the file they are written to, relative to the root of the repository.
+var pictures = map[string]func(root string) (string, error){
+	filepath.Join("docs", "packages.svg"):  drawPackages,
+	filepath.Join("docs", "iteration.svg"): drawIteration,
+}
+
+func main() {
+	if err := write("."); err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+func write(root string) error {
+	for name, draw := range pictures {
+		text, err := draw(root)
+		if err != nil {
+			return fmt.Errorf("drawing %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
