@@ -47,7 +47,7 @@ metamorphic:     ## thousands of random plans of one training give the same numb
 	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
 
 states:          ## a small Llama learns as well with states in fewer bits, over a thousand iterations
-	go test ./train -run TestStatesInFewerBitsLearnAsWell -v -learn 1000
+	go test ./train -run TestQuantizedStatesLearnAsWell -v -learn 1000
 
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m

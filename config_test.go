@@ -156,14 +156,14 @@ func TestProfiles(t *testing.T) {
 func TestBatchesAreCutToFit(t *testing.T) {
 	o := ownModels()[2]
 	peak, losses, _, _ := standard(t, o, 3)
-	var told []string
+	var notices []string
 	c := described(t)
-	c.Strategy, c.MaxMemory, c.Notice = "standard", fmt.Sprint(peak-1), func(text string) { told = append(told, text) }
+	c.Strategy, c.MaxMemory, c.Notice = "standard", fmt.Sprint(peak-1), func(text string) { notices = append(notices, text) }
 	w := wrap(t, o.net(), c)
 	got := step(t, w, o.batch, 3)
 	x := w.Explain()
-	if x.MicroBatches != 2 || len(told) != 1 || !slices.Equal(x.Notices, told) || !strings.Contains(told[0], "2 micro-batches") {
-		t.Errorf("%d micro-batches, told %q", x.MicroBatches, told)
+	if x.MicroBatches != 2 || len(notices) != 1 || !slices.Equal(x.Notices, notices) || !strings.Contains(notices[0], "2 micro-batches") {
+		t.Errorf("%d micro-batches, notices %q", x.MicroBatches, notices)
 	}
 	for i := range got {
 		if d := got[i]/losses[i] - 1; d > 1e-5 || d < -1e-5 {
@@ -172,7 +172,7 @@ func TestBatchesAreCutToFit(t *testing.T) {
 	}
 }
 
-// What is told of memory is what is: predicted, reserved and counted by the device are
+// What is reported of memory is what is: predicted, reserved and counted by the device are
 // one number, modules add up to the model, and swaps are those of the executor.
 func TestMemoryStatsAreReal(t *testing.T) {
 	for _, o := range ownModels() {

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"spillway"
-	_ "spillway/device/cuda" // so that cards are looked for
+	_ "spillway/device/cuda" // so that GPUs are looked for
 	"spillway/nn"
 )
 
-// several is the processor as so many devices of a thread each.
+// several is the CPU as so many devices of a thread each.
 func several(t testing.TB, n int) spillway.Config {
 	return spillway.Config{Options: spillway.Options{Machine: parse(t, fmt.Sprintf("%dxgpu:2GiB,host:8GiB", n))}, Devices: slices.Repeat([]string{"cpu:threads=1"}, n), Seed: 3}
 }
@@ -117,19 +117,19 @@ func TestDevicesAreUsedWhereThatPays(t *testing.T) {
 	}
 }
 
-// Without a word on devices a card is taken where there is one; where there is none
-// the processor computes, and that is said. Either gives the same training.
-func TestCardsAreLookedFor(t *testing.T) {
+// Without a word on devices a GPU is taken where there is one; where there is none
+// the CPU computes, and that is said. Either gives the same training.
+func TestGPUsAreLookedFor(t *testing.T) {
 	o := ownModels()[2]
 	_, want, _, _ := standard(t, o, 3)
 	w := wrap(t, o.net(), spillway.Config{Options: spillway.Options{MicroBatches: 1}, Seed: 3})
 	got := step(t, w, o.batch, 3)
 	if !near(got, want) {
-		t.Errorf("losses %v, on the processor %v", got, want)
+		t.Errorf("losses %v, on the CPU %v", got, want)
 	}
 	name, notices := w.MemoryStats().Devices[0].Name, w.Explain().Notices
-	if told := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); told != (name == "cpu") {
-		t.Errorf("on %s, told %q", name, notices)
+	if noted := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); noted != (name == "cpu") {
+		t.Errorf("on %s, notices %q", name, notices)
 	}
 }
 

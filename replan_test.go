@@ -19,7 +19,7 @@ import (
 	"spillway/rig"
 )
 
-// A training that is planned again and again goes on to the bit, wherever its state
+// A training run that is planned again and again goes on to the bit, wherever its state
 // goes: less memory, another strategy, the disk.
 func TestReplanChangesNoBit(t *testing.T) {
 	for _, o := range ownModels() {
@@ -148,7 +148,7 @@ func TestInferenceBesideTraining(t *testing.T) {
 	}
 }
 
-// Inference that goes on beside training sees every update.
+// Inference that goes on next to training sees every update.
 func TestInferenceFollowsTraining(t *testing.T) {
 	o := ownModels()[2]
 	_, _, _, want := standard(t, o, 3)

@@ -314,7 +314,7 @@ func TestWrappedModelsOnDisk(t *testing.T) {
 	})
 }
 
-// Adapters train beside frozen weights, of a folder's model or one's own, wherever
+// Adapters train next to frozen weights, of a folder's model or one's own, wherever
 // those rest.
 func TestWrappedAdapters(t *testing.T) {
 	s := decoder(t, "llama")
@@ -361,7 +361,7 @@ func TestWrappedAdapters(t *testing.T) {
 	}
 }
 
-// Mistakes in a model are told when it is wrapped.
+// Mistakes in a model are reported when it is wrapped.
 func TestWrapRefusesModels(t *testing.T) {
 	if _, err := spillway.Wrap(nil, spillway.Config{}); err == nil {
 		t.Error("no model was wrapped")

@@ -152,7 +152,7 @@ func (d Dir) At(iteration int64) string {
 	return filepath.Join(d.Path, fmt.Sprintf("%s%08d", namePrefix, iteration))
 }
 
-// hidden is a momentary name beside path.
+// hidden is a momentary name next to path.
 func hidden(path, suffix string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+suffix)
 }

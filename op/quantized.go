@@ -11,7 +11,8 @@ import (
 func init() {
 	Register(Op{Kind: QuantizedMatmul, Infer: inferQuantizedMatmul, Cost: costQuantizedMatmul, Reference: referenceQuantizedMatmul, Cases: (*CaseList).quantizedMatmul})
 	Register(Op{Kind: Dequantize, Infer: inferDequantize, Reference: referenceCopy, Cases: func(l *CaseList) {
-		for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
+		for _, codec := range quant.Weights() {
+			kind := codec.Type
 			for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
 				l.Add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.DType}, SpreadAs(kind, dims...)).Large = len(dims) == 2 && dims[0] > 100
 			}
@@ -22,7 +23,7 @@ func init() {
 // QuantizedMatmul: y = x·Wᵀ (+ bias) of a weight in a block format, which is never decoded
 // as a whole.
 //
-//	operands  x [.. K], W [N K] in nf4, fp4, i8row or f8row, then bias [N] with Attr.Bias
+//	operands  x [.. K], W [N K] in a type of quant.Weights, then bias [N] with Attr.Bias
 //	output    [.. N]
 //
 // With Attr.Outliers, a threshold, it is LLM.int8, and W is i8row: x is rounded to f16; a
@@ -126,7 +127,8 @@ func roundToF16(list []float64) []float64 {
 }
 
 func (l *CaseList) quantizedMatmul() {
-	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
+	for _, codec := range quant.Weights() {
+		kind := codec.Type
 		l.Add(fmt.Sprint("1 row ", kind), QuantizedMatmul, Attr{}, l.X(1, 128), SpreadAs(kind, 9, 128))
 		l.Add(fmt.Sprint("blocks across rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(2, 3, 43), SpreadAs(kind, 35, 43), l.X(35))
 		l.Add(fmt.Sprint("129 rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(129, 257), SpreadAs(kind, 65, 257), l.X(65)).Large = true

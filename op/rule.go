@@ -29,11 +29,10 @@ func float(in []Type, which ...int) error {
 
 // quantized refuses an operand that is no weight in a block format.
 func quantized(in []Type, i int) error {
-	switch in[i].DType {
-	case quant.NF4, quant.FP4, quant.RowI8, quant.RowF8:
-		return nil
+	if !quant.IsWeights(in[i].DType) {
+		return fmt.Errorf("operand %d is %v, want a weight quantized as %s", i, in[i], quant.Aliases(", "))
 	}
-	return fmt.Errorf("operand %d is %v, want nf4, fp4, i8row or f8row", i, in[i])
+	return nil
 }
 
 // ids refuses operands that are not 32-bit integers.

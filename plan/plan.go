@@ -1,5 +1,5 @@
-// Package plan describes a training or inference run as data: where every byte is
-// stored, and the instructions of one iteration, written with five verbs.
+// Package plan describes a run, of training or inference, as data: where every byte is stored,
+// and the instructions of one iteration, written with five verbs.
 //
 //	move    copies a buffer to another tier or device
 //	run     runs a block's program on one micro-batch

@@ -68,7 +68,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		if c.task == graph.Train {
 			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
-		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Memory > 0))
+		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Bandwidth > 0))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -237,15 +237,15 @@ func logitsOf(t *testing.T, e *executor.Executor) []float32 {
 	return slices.Clone(e.Result(0))
 }
 
-// Adapters of every kind, beside bases of every format, are the same bits wherever things
+// Adapters of every kind, next to bases of every format, are the same bits wherever things
 // rest and whatever is computed twice.
 func TestPlacementOfAdaptersChangesNoBit(t *testing.T) {
 	const iterations, seq = 3, 12
 	for name, o := range map[string]lora.Options{
-		"dora beside nf4":      {DoRA: true, Dropout: 0.1, Base: quant.NF4},
-		"biases beside fp4":    {Bias: lora.AllBiases, LoRABias: true, Base: quant.FP4},
-		"outliers beside int8": {Base: quant.RowI8, Outliers: 1},
-		"fp8, head whole":      {Base: quant.RowF8, ModulesToSave: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
+		"dora next to nf4":      {DoRA: true, Dropout: 0.1, Base: quant.NF4},
+		"biases next to fp4":    {Bias: lora.AllBiases, LoRABias: true, Base: quant.FP4},
+		"outliers next to int8": {Base: quant.RowI8, Outliers: 1},
+		"fp8, head whole":       {Base: quant.RowF8, ModulesToSave: []string{"lm_head"}, RankPattern: map[string]int64{"up_proj": 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

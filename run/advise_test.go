@@ -130,21 +130,21 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// The ladder's settings are those of the options, changed one by one.
-func TestLadderOfAModel(t *testing.T) {
+// The settings of savings are those of the options, changed one by one.
+func TestSavingsOfAModel(t *testing.T) {
 	m := open(t, "llama-3.2-1b")
 	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 512, Machine: parse(t, "gpu:24GiB@25GB/s,host:64GiB")}
-	base, rungs, err := m.Savings(o)
+	base, savings, err := m.Savings(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	standard, err := m.Standard(o)
 	if err != nil || base.Device != standard.Plan.Peak()[plan.OnDevice] {
-		t.Errorf("the ladder begins with %d bytes, the standard plan takes %v (%v)", base.Device, standard.Plan.Peak(), err)
+		t.Errorf("savings begin with %d bytes, the standard plan takes %v (%v)", base.Device, standard.Plan.Peak(), err)
 	}
-	const layers = 973_078_528 // params of the 16 layers' products
+	const layers = 973_078_528 // params of the 16 layers' linear weights
 	params := standard.Spec.Count()
-	for _, r := range rungs {
+	for _, r := range savings {
 		switch {
 		case r.Name == "LoRA of rank 16" && r.Saves < 8*params:
 			t.Errorf("LoRA saves %d bytes; the moments of all weights alone are %d", r.Saves, 8*params)

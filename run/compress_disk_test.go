@@ -13,7 +13,7 @@ import (
 
 // A policy compresses states that a disk keeps. A kill before, after and in the midst of
 // that, at both instants at which the old state and the new one are there, goes on to the
-// bits of a training in memory.
+// bits of a training run in memory.
 func TestPoliciesOnDisk(t *testing.T) {
 	config := configFile(t, deep(8, 48))
 	training := diskTraining{Model: config, Policy: "auto:warmup=4,min_8bit_size=300", Iterations: 8}
@@ -46,7 +46,7 @@ func TestPoliciesOnDisk(t *testing.T) {
 		t.Error("nothing rested on disk")
 	}
 	if left := leftIn(t, training.Disk); !slices.Equal(left, []string{"compressed"}) {
-		t.Errorf("beside the state there is %v", left)
+		t.Errorf("next to the state there is %v", left)
 	}
 	training.Notice = nil
 	for name, dir := range map[string]string{"before the new commit": midst, "before the old is forgotten": both} {

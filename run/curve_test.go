@@ -23,7 +23,7 @@ import (
 // curveFolder is a model with a curve.json of tools/reference/curve.py.
 var curveFolder = flag.String("curve", filepath.Join("..", "testdata", "reference", "llama"), "follow PyTorch's losses of the model in this folder")
 
-// curve is a training in PyTorch: losses by precision and implementation of attention.
+// curve is a training run in PyTorch: losses by precision and implementation of attention.
 type curve struct {
 	Iterations int
 	Rows       int64
@@ -169,12 +169,12 @@ func (c curve) inF32(t *testing.T, ours []float64) {
 	}
 }
 
-// openCard opens the first card, or skips.
-func openCard(t *testing.T) (*cuda.Device, machine.Machine) {
+// openGPU opens the first GPU, or skips.
+func openGPU(t *testing.T) (*cuda.Device, machine.Machine) {
 	t.Helper()
 	dev, err := cuda.Open(cuda.Options{Cache: filepath.Join(os.TempDir(), "spillway-kernels")})
 	if err != nil {
-		t.Skipf("no card to try: %v", err)
+		t.Skipf("no GPU to try: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
@@ -184,11 +184,11 @@ func openCard(t *testing.T) (*cuda.Device, machine.Machine) {
 	return dev, parse(t, "gpu:4GiB,host:4GiB,disk:4GiB@1GB/s")
 }
 
-// On a card the same holds, and in bf16 our losses are no farther from PyTorch's than
+// On a GPU the same holds, and in bf16 our losses are no farther from PyTorch's than
 // PyTorch's are from each other when it computes attention in another way.
 func TestCurveOnTheGPU(t *testing.T) {
 	c := openCurve(t)
-	dev, m := openCard(t)
+	dev, m := openGPU(t)
 	c.inF32(t, c.losses(t, dev, spillway.Options{Machine: m}))
 	ours := c.losses(t, dev, spillway.Options{Machine: m, Precision: dtype.BF16})
 	mean, most := nearest(ours, c.BF16)
@@ -208,16 +208,16 @@ func optimizer(t *testing.T, text string) optim.Config {
 	return o
 }
 
-// agree trains on the card by several plans and compares their losses.
+// agree trains on the GPU by several plans and compares their losses.
 func (c curve) agree(t *testing.T, what string, like spillway.Options, others map[string]planner.Constraints) {
 	t.Helper()
 	c.Iterations = 20
-	dev, m := openCard(t)
+	dev, m := openGPU(t)
 	like.Machine = m
 	want := c.losses(t, dev, like)
-	for name, insist := range others {
+	for name, constraints := range others {
 		o := like
-		o.Constraints, o.Disk = insist, t.TempDir()
+		o.Constraints, o.Disk = constraints, t.TempDir()
 		for i, loss := range c.losses(t, dev, o) {
 			if loss != want[i] {
 				t.Errorf("%s, %s: loss %d is %v, resident %v", what, name, i, loss, want[i])
@@ -227,8 +227,8 @@ func (c curve) agree(t *testing.T, what string, like spillway.Options, others ma
 	}
 }
 
-// Wherever weights, state and activations rest, and whoever updates, the card or the
-// host's processor, the result is the same bits.
+// Wherever weights, state and activations are stored, and whoever updates, the GPU or the
+// CPU, the result is the same bits.
 func TestPlacesAgreeOnTheGPU(t *testing.T) {
 	c := openCurve(t)
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
@@ -243,7 +243,7 @@ func TestPlacesAgreeOnTheGPU(t *testing.T) {
 	}
 }
 
-// So it is with every optimizer and with what it keeps in fewer bits, beside masters and
+// So it is with every optimizer and with what it keeps quantized, next to masters and
 // without.
 func TestUpdatersAgreeOnTheGPU(t *testing.T) {
 	c := openCurve(t)

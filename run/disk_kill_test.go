@@ -60,7 +60,7 @@ func (d diskTraining) command(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// diskOverhead is the host memory a training from disk takes besides what its plan
+// diskOverhead is the host memory a training run from disk takes besides what its plan
 // says: the disk's buffers (8 MiB for each queue, in use half of that), 20 MiB of
 // staging, and the program with its runtime and the plan.
 const diskOverhead = 64 << 20
@@ -89,7 +89,7 @@ func TestDiskTrainingBoundsMemory(t *testing.T) {
 	}
 }
 
-// A training from disk that is killed at any instant goes on from its last completed
+// A training run from disk that is killed at any instant goes on from its last completed
 // iteration, ends with the bits of one in memory that was left alone, and leaves
 // nothing behind.
 func TestKilledDiskTraining(t *testing.T) {

@@ -41,7 +41,7 @@ type diskTraining struct {
 	Optimizer  string
 	Policy     string       // on states
 	Notice     func(string) `json:"-"`
-	Mixed      bool         // insists on a plan with homes in every tier
+	Mixed      bool         // requires a plan with homes in every tier
 	Iterations int64
 	Every      int64 // checkpoints
 }
@@ -137,7 +137,7 @@ func leftIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// States in fewer bits are durable on disk, and beside it on the tape: a training that
+// Quantized states are durable on disk, and next to it on the tape: a training run that
 // ended without a checkpoint goes on from there with the bits of one that did not.
 func TestPackedStatesOnDisk(t *testing.T) {
 	config, disk := configFile(t, deep(8, 48)), t.TempDir()
@@ -153,7 +153,7 @@ func TestPackedStatesOnDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Peak()[plan.OnDisk] == 0 {
-				t.Fatal("nothing rests on disk")
+				t.Fatal("nothing is stored on disk")
 			}
 			got = append(got, losses...)
 		}
@@ -164,7 +164,7 @@ func TestPackedStatesOnDisk(t *testing.T) {
 }
 
 // A model far larger than device and host memory together is trained from disk with
-// the bits of a training in memory.
+// the bits of a training run in memory.
 func TestTrainsFromDisk(t *testing.T) {
 	config, whole, disk := configFile(t, deep(48, 64)), t.TempDir(), t.TempDir()
 	resident := diskTraining{Model: config, Out: whole, Iterations: 3}
@@ -205,7 +205,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 	}
 	for _, tier := range []plan.Tier{plan.OnDevice, plan.OnHost, plan.OnDisk} {
 		if p.Peak()[tier] == 0 {
-			t.Fatalf("nothing rests on the %s", tier)
+			t.Fatalf("nothing is stored on the %s", tier)
 		}
 	}
 	d.Mixed, d.Out, d.Iterations = false, t.TempDir(), 9
@@ -219,7 +219,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 	sameFiles(t, d.Out, whole, "step-00000009")
 	empty(t, d.Disk)
 
-	// A state of iteration 2 beside a checkpoint of 9.
+	// A state of iteration 2 next to a checkpoint of 9.
 	d.Mixed, d.Out, d.Iterations = true, "", 2
 	if _, _, err := d.run(nil); err != nil {
 		t.Fatal(err)

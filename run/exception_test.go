@@ -119,7 +119,7 @@ func rounded(list []float32) bool {
 	return !slices.ContainsFunc(list, func(f float32) bool { return dtype.FromBF16(dtype.ToBF16(f)) != f })
 }
 
-// A training with kept modules goes on from a checkpoint bit for bit.
+// A training run with kept modules goes on from a checkpoint bit for bit.
 func TestKeptModulesAreSaved(t *testing.T) {
 	s := decoder(t, "llama")
 	o := s.options(spillway.Train)
@@ -142,7 +142,7 @@ func TestKeptModulesAreSaved(t *testing.T) {
 	}
 }
 
-// Beside a quantized base, modules can be left as they are, or kept in f32.
+// Next to a quantized base, modules can be left as they are, or kept in f32.
 func TestKeptModulesAreNotQuantized(t *testing.T) {
 	m := open(t, "llama-2-7b")
 	o := spillway.Options{Task: spillway.QLoRA, Seq: 64, Precision: dtype.BF16, Machine: parse(t, "gpu:80GiB,host:64GiB"),

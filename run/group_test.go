@@ -23,12 +23,12 @@ import (
 	"spillway/train"
 )
 
-// groupChildJob in the environment makes this binary a process that plans a training
+// groupChildJob in the environment makes this binary a process that plans a training run
 // that takes half a gigabyte, says what the whole process will take, and trains: the
 // config of the model.
 const groupChildJob = "SPILLWAY_TEST_GROUP_TRAINING"
 
-// groupChild insists on its plan: one that was not would be made smaller.
+// groupChild requires its plan: one that was not would be made smaller.
 func groupChild(config string) error {
 	m, err := spillway.Open(config)
 	if err != nil {

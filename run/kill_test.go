@@ -99,7 +99,7 @@ func startChild(t *testing.T, model, dir string, iterations int64, strategy int)
 	return cmd
 }
 
-// A training that is killed at any moment and goes on, each time under another
+// A training run that is killed at any moment and goes on, each time under another
 // strategy, ends with the bits of one that was left alone.
 func TestKilledRunsGoOn(t *testing.T) {
 	model, dir := configFile(t, tinyGPT2), t.TempDir()

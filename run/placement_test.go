@@ -17,20 +17,20 @@ import (
 
 // strategies are the ways to place one training.
 var strategies = map[string]func(slabs, blocks int) planner.Choice{
-	"resident":                        planner.Uniform(false, false, planner.SaveAll, 0),
-	"products kept":                   planner.Uniform(false, false, planner.SaveMatmuls, 0),
-	"attention kept":                  planner.Uniform(false, false, planner.SaveAttention, 0),
-	"recomputed":                      planner.Uniform(false, false, planner.SaveNone, 0),
-	"optimizer on the host":           planner.Uniform(false, true, planner.SaveAll, 2),
-	"streamed, window 1":              planner.Uniform(true, true, planner.SaveAll, 1),
-	"streamed, window 3, recomputed":  planner.Uniform(true, true, planner.SaveNone, 3),
-	"every other slab, mixed keeping": alternating,
-	"updated by the host":             hosted(planner.Uniform(false, true, planner.SaveAll, 0), 1),
-	"streamed, updated by both":       hosted(planner.Uniform(true, true, planner.SaveNone, 2), 2),
+	"resident":                       planner.Uniform(false, false, planner.SaveAll, 0),
+	"matmuls saved":                  planner.Uniform(false, false, planner.SaveMatmuls, 0),
+	"attention kept":                 planner.Uniform(false, false, planner.SaveAttention, 0),
+	"recomputed":                     planner.Uniform(false, false, planner.SaveNone, 0),
+	"optimizer on the host":          planner.Uniform(false, true, planner.SaveAll, 2),
+	"streamed, window 1":             planner.Uniform(true, true, planner.SaveAll, 1),
+	"streamed, window 3, recomputed": planner.Uniform(true, true, planner.SaveNone, 3),
+	"every other slab, mixed saving": alternating,
+	"updated by the host":            cpuUpdates(planner.Uniform(false, true, planner.SaveAll, 0), 1),
+	"streamed, updated by both":      cpuUpdates(planner.Uniform(true, true, planner.SaveNone, 2), 2),
 }
 
-// hosted has the host update every n-th slab of a choice.
-func hosted(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, blocks int) planner.Choice {
+// cpuUpdates has the host update every n-th slab of a choice.
+func cpuUpdates(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, blocks int) planner.Choice {
 	return func(slabs, blocks int) planner.Choice {
 		c := choose(slabs, blocks)
 		for i := range slabs {
@@ -53,7 +53,7 @@ func alternating(slabs, blocks int) planner.Choice {
 	return c
 }
 
-// variants are trainings that differ in what matters to the order of sums and to
+// variants are training runs that differ in what matters to the order of sums and to
 // random streams.
 var variants = []struct {
 	name   string
@@ -101,7 +101,7 @@ func packedFeed(t testing.TB, length int) *train.Tokens {
 	return train.NewTokens(l)
 }
 
-// configFile is a model that starts from fresh weights.
+// configFile is a model that starts from random weights.
 func configFile(t testing.TB, config string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
@@ -124,7 +124,7 @@ func fingerprint(t testing.TB, e *executor.Executor) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Where things rest and what is computed twice changes no bit of a training.
+// Where things rest and what is computed twice changes no bit of a training run.
 func TestPlacementChangesNoBit(t *testing.T) {
 	const iterations, seq = 20, 12
 	for _, v := range variants {

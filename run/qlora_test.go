@@ -17,7 +17,7 @@ import (
 	"spillway/train"
 )
 
-// trainQLoRA trains adapters beside 4-bit weights for 20 iterations on one batch.
+// trainQLoRA trains adapters next to 4-bit weights for 20 iterations on one batch.
 func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.Options, feed train.Feed) []float64 {
 	t.Helper()
 	o.Task = spillway.QLoRA
@@ -102,7 +102,7 @@ func onDevice(t *testing.T, e *executor.Executor, name string) (b []byte) {
 }
 
 // In every format of the base, with outliers multiplied apart or not, adapters learn; few
-// rows, whose products read the codes, give the loss that many rows give, which are
+// rows, whose matmuls read the codes, give the loss that many rows give, which are
 // multiplied by the decoded weights.
 func TestEveryBaseTrains(t *testing.T) {
 	s := decoder(t, "llama")

@@ -13,7 +13,7 @@ import (
 	"spillway/quant"
 )
 
-// The task qlora is planned for every published shape, and what it takes is exact: the
+// The task qlora is planned for every preset, and what it takes is exact: the
 // weights of the plan are, to the byte, what the formulas of the formats say of the
 // shapes.
 func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
@@ -26,7 +26,7 @@ func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
 			adapters := lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32, Base: base}
 			job, err := m.Standard(spillway.Options{Task: spillway.QLoRA, MicroBatchSize: 1, Seq: 64, Precision: dtype.BF16, Adapters: adapters, Machine: parse(t, "gpu:4TiB,host:8TiB")})
 			if err != nil {
-				t.Errorf("%s beside %v: %v", name, base, err)
+				t.Errorf("%s next to %v: %v", name, base, err)
 				continue
 			}
 			var got int64
@@ -36,16 +36,16 @@ func TestQLoRAIsPlannedForEveryShape(t *testing.T) {
 				}
 			}
 			if want := qloraBytes(t, name, base); got != want {
-				t.Errorf("%s beside %v: weights take %d bytes, want %d", name, base, got, want)
+				t.Errorf("%s next to %v: weights take %d bytes, want %d", name, base, got, want)
 			}
 			if homes := weightHomes(job.Plan); homes < got || homes > got+got/100+int64(len(job.Plan.Slabs))*4096 {
-				t.Errorf("%s beside %v: weights rest in %d bytes and have %d", name, base, homes, got)
+				t.Errorf("%s next to %v: weights are stored in %d bytes and have %d", name, base, homes, got)
 			}
 		}
 	}
 }
 
-// weightHomes is the bytes of buffers that weights rest in.
+// weightHomes is the bytes of buffers that weights are stored in.
 func weightHomes(p *plan.Plan) (n int64) {
 	for _, b := range p.Buffers {
 		if b.Home && b.Class == plan.Weight {
@@ -55,7 +55,7 @@ func weightHomes(p *plan.Plan) (n int64) {
 	return n
 }
 
-// qloraBytes counts by hand: products in few bits, adapters of rank 16 and all else in
+// qloraBytes counts by hand: quantized linear weights, adapters of rank 16 and all else in
 // bf16.
 func qloraBytes(t *testing.T, name string, base dtype.Type) (sum int64) {
 	t.Helper()

@@ -33,7 +33,7 @@ func remaining(t testing.TB, bytes int64) rig.System {
 	return rig.System{Proc: dir, Cgroup: dir}
 }
 
-// smallJob plans a training of a tiny Llama with room for everything, and gives what it
+// smallJob plans a training run of a tiny Llama with room for everything, and gives what it
 // takes and its losses.
 func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, losses []float64) {
 	t.Helper()
@@ -50,11 +50,11 @@ func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, 
 	return job, job.Plan.Peak()[plan.OnDevice], losses
 }
 
-func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, told []string, err error) {
+func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, notices []string, err error) {
 	t.Helper()
 	_, err = train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: n,
-		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { told = append(told, s) }})
-	return losses, told, err
+		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { notices = append(notices, s) }})
+	return losses, notices, err
 }
 
 // Where a device or the host has less at the start than the plan assumed, training
@@ -82,12 +82,12 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 		job, peak, want := smallJob(t, spillway.Options{})
 		before := job.Plan.Strategy
 		shrink(job, peak)
-		got, told, err := trainFor(t, job, 5)
+		got, notices, err := trainFor(t, job, 5)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !slices.Equal(got, want) || len(told) != 1 || !strings.Contains(told[0], "planned again") {
-			t.Errorf("%s: losses %v, want %v; told %q", name, got, want, told)
+		if !slices.Equal(got, want) || len(notices) != 1 || !strings.Contains(notices[0], "planned again") {
+			t.Errorf("%s: losses %v, want %v; notices %q", name, got, want, notices)
 		}
 		if job.Plan.Strategy == before || job.Plan.Peak()[plan.OnDevice] >= peak {
 			t.Errorf("%s: the plan is still %s", name, job.Plan.Strategy)
@@ -95,14 +95,14 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 	}
 }
 
-// What was insisted on has no other plan, and what fits nowhere is an error with what
+// What was required has no other plan, and what fits nowhere is an error with what
 // there is and what is needed.
 func TestTrainingThatCannotStart(t *testing.T) {
 	job, peak, _ := smallJob(t, spillway.Options{Choose: planner.Uniform(false, false, planner.SaveAll, 0)})
 	job.Options.System = remaining(t, peak-1024)
 	var full *device.OutOfMemoryError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
-		t.Errorf("insisted on: %v", err)
+		t.Errorf("required: %v", err)
 	}
 	job, _, _ = smallJob(t, spillway.Options{})
 	job.Options.System = remaining(t, 64<<10)

@@ -11,13 +11,13 @@ import (
 	"spillway/train"
 )
 
-// A training that is asked for another plan while it runs goes on with it after its
+// A training run that is asked for another plan while it runs goes on with it after its
 // iteration, bit for bit; asked for what cannot be, it goes on as it was.
 func TestRequestedPlansChangeNoBit(t *testing.T) {
 	_, peak, want := smallJob(t, spillway.Options{})
 	for name, c := range map[string]struct {
-		change func(o *spillway.Options)
-		told   string
+		change  func(o *spillway.Options)
+		notices string
 	}{
 		"less":     {func(o *spillway.Options) { o.Budget = peak * 3 / 4 }, "planned again: now"},
 		"too much": {func(o *spillway.Options) { o.Budget = 64 }, "goes on as before"},
@@ -28,8 +28,8 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		job, _, _ := smallJob(t, spillway.Options{})
 		before := job.Plan.Strategy
 		var losses []float64
-		var told []string
-		_, err := train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: 5, Notice: func(s string) { told = append(told, s) },
+		var notices []string
+		_, err := train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: 5, Notice: func(s string) { notices = append(notices, s) },
 			Report: func(r train.Report) {
 				if losses = append(losses, r.Loss); r.Iteration == 2 {
 					job.RequestReplan(c.change)
@@ -41,8 +41,8 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		if !slices.Equal(losses, want) {
 			t.Errorf("%s: losses %v, without another plan %v", name, losses, want)
 		}
-		if !slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, c.told) }) {
-			t.Errorf("%s: told %q", name, told)
+		if !slices.ContainsFunc(notices, func(s string) bool { return strings.Contains(s, c.notices) }) {
+			t.Errorf("%s: notices %q", name, notices)
 		}
 		if changed := job.Plan.Strategy != before; changed != (name == "less") {
 			t.Errorf("%s: the plan was %s and is %s", name, before, job.Plan.Strategy)

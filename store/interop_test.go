@@ -15,7 +15,7 @@ import (
 // Blocks stream from the disk to the CPU, are doubled there, and stream back,
 // through two slots: queues of the disk wait for events of the CPU and the
 // other way round, and nobody else keeps them in order.
-func TestStreamThroughTheProcessor(t *testing.T) {
+func TestStreamThroughTheCPU(t *testing.T) {
 	const n, blocks, slots, rounds = 30_000, 7, 2, 5
 	const bytes = 4 * n
 	disk, proc := open(t, Options{}), cpu.Open(cpu.Options{Threads: 2})

@@ -16,7 +16,7 @@ import (
 )
 
 // rising is a run that overfits: few texts are trained on, others evaluated.
-func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, told *[]train.Report) train.Result {
+func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, reports *[]train.Report) train.Result {
 	t.Helper()
 	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=0.02")})
 	few, err := data.NewLoader(texts{2, 61}, data.Config{Length: seq, InOrder: true})
@@ -25,7 +25,7 @@ func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, told 
 	}
 	ev.Feed = feed(t, data.Config{Epochs: 1, InOrder: true})
 	c.Evaluate, c.Save = &ev, &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: 1}}
-	c.Report = func(r train.Report) { *told = append(*told, r) }
+	c.Report = func(r train.Report) { *reports = append(*reports, r) }
 	result, err := train.Run(context.Background(), job, train.NewTokens(few), c)
 	if err != nil {
 		t.Fatal(err)
@@ -80,12 +80,12 @@ func TestPatience(t *testing.T) {
 // The last iteration is evaluated, also where none before it is, and tells its
 // perplexity.
 func TestLastIterationIsEvaluated(t *testing.T) {
-	var told []train.Report
-	r := rising(t, t.TempDir(), train.Config{Iterations: 5, ReportEvery: 10}, train.Evaluation{}, &told)
-	if len(told) != 1 || told[0].Iteration != 5 || math.Abs(told[0].Perplexity-math.Exp(told[0].EvalLoss)) > 1e-9 || r.Best.Loss != told[0].EvalLoss || r.BestCheckpoint != "" {
-		t.Errorf("%+v; %+v", told, r)
+	var reports []train.Report
+	r := rising(t, t.TempDir(), train.Config{Iterations: 5, ReportEvery: 10}, train.Evaluation{}, &reports)
+	if len(reports) != 1 || reports[0].Iteration != 5 || math.Abs(reports[0].Perplexity-math.Exp(reports[0].EvalLoss)) > 1e-9 || r.Best.Loss != reports[0].EvalLoss || r.BestCheckpoint != "" {
+		t.Errorf("%+v; %+v", reports, r)
 	}
-	raw, err := json.Marshal(told[0])
+	raw, err := json.Marshal(reports[0])
 	if err != nil || !json.Valid(raw) {
 		t.Errorf("%s, %v", raw, err)
 	}
@@ -95,15 +95,15 @@ func TestLastIterationIsEvaluated(t *testing.T) {
 // evaluates it when it goes on.
 func TestOwedEvaluation(t *testing.T) {
 	d := &diary{}
-	var told []train.Report
+	var reports []train.Report
 	ev := train.Evaluation{Every: 2}
-	rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
+	rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &reports)
 	d.recovered = true
 	var state map[string]any
 	if err := json.Unmarshal(d.state, &state); err != nil || state["evaluated"] != 2.0 {
 		t.Fatalf("iteration 3 was durable before it was evaluated, and 2 had been: %v, %v", state["evaluated"], err)
 	}
-	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &told)
+	r := rising(t, t.TempDir(), train.Config{Iterations: 3, Journal: d}, ev, &reports)
 	if r.Best == nil || r.Iterations != 3 || r.Best.Since == 0 && r.Best.Iteration != 3 {
 		t.Errorf("%+v, the best %+v", r, r.Best)
 	}

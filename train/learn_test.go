@@ -11,7 +11,7 @@ import (
 	"spillway/train"
 )
 
-var learnt = flag.Int("learn", 90, "how many iterations states in fewer bits are compared over")
+var learnt = flag.Int("learn", 90, "how many iterations quantized states are compared over")
 
 // phrases are documents that have something to be learnt: each token follows from the
 // one before it, but for one in five.
@@ -39,9 +39,9 @@ func (phrases) Document(i int64) (data.Document, error) {
 const smallLlama = `{"model_type":"llama","vocab_size":61,"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
 "intermediate_size":176,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":64}`
 
-// A small Llama learns as well with states in fewer bits: after the same iterations the
+// A small Llama learns as well with quantized states: after the same iterations the
 // loss, over the last tenth, is within 1% of that with f32 states.
-func TestStatesInFewerBitsLearnAsWell(t *testing.T) {
+func TestQuantizedStatesLearnAsWell(t *testing.T) {
 	for _, c := range []struct{ rule, options string }{{"adamw", ":lr=0.003"}, {"lion", ":lr=0.0005,weight_decay=0.1"}} {
 		full := endLoss(t, c.rule+c.options)
 		for _, storage := range []string{"_8bit", "_bf16", "_fp16"} {
@@ -60,7 +60,7 @@ func TestAdafactorLearns(t *testing.T) {
 	}
 }
 
-// endLoss is the mean loss of the last tenth of a training.
+// endLoss is the mean loss of the last tenth of a training run.
 func endLoss(t *testing.T, text string) (mean float64) {
 	t.Helper()
 	o := optimizer(t, text)

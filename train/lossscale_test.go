@@ -79,9 +79,9 @@ func TestOverflowsAreSkipped(t *testing.T) {
 func TestLossScalesAreSaved(t *testing.T) {
 	c := scaleFrom(fitting(t) * 4)
 	c.LossScale.Interval = 3
-	config := func(dir string, n int64, told *[]train.Report) train.Config {
+	config := func(dir string, n int64, reports *[]train.Report) train.Config {
 		c := c
-		c.Iterations, c.Report = n, func(r train.Report) { *told = append(*told, r) }
+		c.Iterations, c.Report = n, func(r train.Report) { *reports = append(*reports, r) }
 		if dir != "" {
 			c.Save = &train.Save{Dir: checkpoint.Dir{Path: dir}}
 		}
@@ -127,7 +127,7 @@ func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 	}
 }
 
-// With a norm that is no number the weights stay as they were.
+// With a norm that is NaN the weights stay as they were.
 func TestDivergenceLeavesTheWeights(t *testing.T) {
 	job := start(t, plan(t, noDropout, spillway.Options{Clip: 1}))
 	e := job.Executor()

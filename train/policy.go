@@ -44,7 +44,7 @@ func (t *Trainer) resumePolicy(was *optim.Compression) error {
 	return nil
 }
 
-// compress goes on with a plan that has the states in fewer bits.
+// compress goes on with a plan that has the quantized states.
 func (t *Trainer) compress(next optim.Compression) error {
 	before := StateBytes(t.run.Plan)
 	if err := t.run.Compress(); err != nil {

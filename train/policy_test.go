@@ -76,7 +76,7 @@ func TestPoliciesCompressStates(t *testing.T) {
 		t.Errorf("%+v after %+v: nothing was compressed", got[7], got[2])
 	}
 	if !slices.ContainsFunc(notices, func(s string) bool { return strings.Contains(s, "compressed from iteration 5 on") }) {
-		t.Errorf("nobody was told: %q", notices)
+		t.Errorf("no notice: %q", notices)
 	}
 	before, after := stateFile(t, plainDir, "4"), stateFile(t, dir, "4")
 	for state, kind := range map[string]dtype.Type{"exp_avg": quant.Dyn8, "exp_avg_sq": quant.UDyn8} {

@@ -22,7 +22,7 @@ type Report struct {
 	LossScale float64 `json:"loss_scale,omitempty"`
 	Skipped   bool    `json:"skipped,omitempty"`
 	// StateBytes is the size of the optimizer states, master weights left out. Compressed:
-	// a policy has them in fewer bits.
+	// a policy has quantized them.
 	StateBytes int64 `json:"state_bytes"`
 	Compressed bool  `json:"compressed,omitempty"`
 

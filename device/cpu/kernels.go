@@ -8,7 +8,6 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/quant"
 )
 
 // Maker prepares a call whose types were checked: it gives the program that launches
@@ -53,7 +52,7 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 		return p, "the kind is not implemented"
 	}
 	for _, t := range slices.Concat(c.In, c.Out) {
-		if !slices.Contains(types, t.DType) {
+		if !t.DType.Block() && !slices.Contains(types, t.DType) {
 			return p, fmt.Sprintf("operands of type %v are not handled", t.DType)
 		}
 	}
@@ -66,12 +65,9 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 	return widened(c, workers)
 }
 
-// types of operands there are. Arithmetic is in f32; f64 holds sums of squares. Block
-// types are operands of the ops that read them, by the ops' own rules.
-var types = []dtype.Type{
-	dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16,
-	quant.NF4, quant.FP4, quant.Dyn8, quant.UDyn8, quant.RowI8, quant.RowF8,
-}
+// types of plain operands there are. Arithmetic is in f32; f64 holds sums of squares.
+// Block types are operands of the ops that read them, by the ops' own rules.
+var types = []dtype.Type{dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16}
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
 

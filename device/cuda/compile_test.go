@@ -10,6 +10,7 @@ import (
 
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // searchPaths are folders given by the environment to look for libraries in.
@@ -39,6 +40,11 @@ func allUnits(t dtype.Type) []unit {
 	for _, file := range general() {
 		all = append(all, unit{file: file, element: t})
 	}
+	for _, c := range quant.Weights() {
+		if u, err := blockUnit(t, c.Type); err == nil {
+			all = append(all, u)
+		}
+	}
 	return append(all, flashUnits(t)...)
 }
 
@@ -64,7 +70,7 @@ func TestCompile(t *testing.T) {
 		units []unit
 	}{{8, allUnits(dtype.BF16)}, {9, allUnits(dtype.F32)}, {9, flashUnits(dtype.F16)}} {
 		for _, u := range on.units {
-			t.Run(fmt.Sprintf("sm_%d0 %s %v %d", on.major, u.file, u.element, u.head), func(t *testing.T) {
+			t.Run(fmt.Sprintf("sm_%d0 %s%s %v %d", on.major, u.file, u.codec, u.element, u.head), func(t *testing.T) {
 				t.Parallel()
 				image, err := u.compile(c, on.major, 0)
 				if err != nil {
@@ -91,6 +97,9 @@ func TestEveryFileIsCompiled(t *testing.T) {
 	known := map[string]bool{}
 	for _, u := range allUnits(dtype.BF16) {
 		known[u.file+".cu"] = true
+		if _, err := u.source(); err != nil {
+			t.Error(err)
+		}
 	}
 	files, err := fs.Glob(kernelFiles, "kernels/*.cu")
 	if err != nil || len(files) == 0 {

@@ -21,6 +21,12 @@ func dequantize(d *Device, c op.Call) (program, error) {
 	if name, ok := rowKernels[c.In[0].DType]; ok {
 		return single(d.line(unitFor("dequantize", c.Out[0].DType), name, d.strideBlocks(ceilDiv(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 	}
-	return single(d.line(unitFor("dequantize", c.Out[0].DType), "dequantize", ceilDiv(n, decodedAtOnce), threads,
-		buffer(0), buffer(1), i64(n), flag(c.In[0].DType == quant.FP4)))
+	if kind, ok := fourBitFormats[c.In[0].DType]; ok {
+		return single(d.line(unitFor("dequantize", c.Out[0].DType), "dequantize", ceilDiv(n, decodedAtOnce), threads, buffer(0), buffer(1), i64(n), i64(kind)))
+	}
+	unit, err := blockUnit(c.Out[0].DType, c.In[0].DType)
+	if err != nil {
+		return program{}, err
+	}
+	return single(d.line(unit, "dequantizeBlocks", d.strideBlocks(n), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 }

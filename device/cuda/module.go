@@ -35,12 +35,16 @@ type unit struct {
 	keys    int64
 	masks   bool
 	dropout bool
+	codec   string // name of the block format that a file which includes codec.h is for
 }
+
+// header is what codec.h stands for.
+func (u unit) header() string { return "kernels/codecs/" + u.codec + ".h" }
 
 // source is the program text of a unit: common.h, the headers that its file includes,
 // and the file. NVRTC sees one text, so that it needs no folder of headers.
 func (u unit) source() (string, error) {
-	text, _, err := assemble(u.file + ".cu")
+	text, _, err := assemble(u.file+".cu", u.codec)
 	if err != nil {
 		return "", fmt.Errorf("kernels of %s: %w", u.file, err)
 	}
@@ -48,8 +52,8 @@ func (u unit) source() (string, error) {
 }
 
 // assemble puts the text of a file behind that of the headers it includes, each once, and
-// lists their names.
-func assemble(file string) (text string, names []string, err error) {
+// lists their names. codec.h stands for the header of a codec.
+func assemble(file, codec string) (text string, names []string, err error) {
 	var out strings.Builder
 	var add func(name string) error
 	add = func(name string) error {
@@ -61,7 +65,11 @@ func assemble(file string) (text string, names []string, err error) {
 			return err
 		}
 		for _, m := range includes.FindAllSubmatch(b, -1) {
-			if err := add(string(m[1])); err != nil {
+			header := string(m[1])
+			if header == "codec.h" {
+				header = "codecs/" + codec + ".h"
+			}
+			if err := add(header); err != nil {
 				return err
 			}
 		}
@@ -83,7 +91,7 @@ func assemble(file string) (text string, names []string, err error) {
 var includes = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
 // general lists the files whose kernels know nothing but the element type: all but those
-// of attention, which include mask.h.
+// of attention, which include mask.h, and those for one codec, which include codec.h.
 var general = sync.OnceValue(func() (files []string) {
 	all, _ := kernelFiles.ReadDir("kernels") // embedded: it cannot fail
 	for _, f := range all {
@@ -91,7 +99,7 @@ var general = sync.OnceValue(func() (files []string) {
 		if !is {
 			continue
 		}
-		if _, names, err := assemble(f.Name()); err == nil && !slices.Contains(names, "mask.h") {
+		if _, names, err := assemble(f.Name(), ""); err == nil && !slices.Contains(names, "mask.h") {
 			files = append(files, name)
 		}
 	}

@@ -35,7 +35,7 @@ const (
 	rows   = 32 // of a batch
 )
 
-// NewSorter makes a model with fresh weights.
+// NewSorter makes a model with random weights.
 func NewSorter(layers int) *Sorter {
 	s := &Sorter{Digits: nn.NewEmbedding(digits, width), Places: nn.NewEmbedding(length, width), Answer: nn.NewLinear(width, digits)}
 	for range layers {

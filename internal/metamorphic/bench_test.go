@@ -21,7 +21,7 @@ import (
 	"spillway/weights"
 )
 
-// wide is a Llama whose layers are large enough for copies and products to matter, and as
+// wide is a Llama whose layers are large enough for copies and matmuls to matter, and as
 // many as the largest GPT-2 has.
 const wide = `{"model_type":"llama","vocab_size":256,"hidden_size":256,"num_hidden_layers":48,
 "num_attention_heads":4,"num_key_value_heads":4,"intermediate_size":768,"rms_norm_eps":1e-5,
@@ -30,13 +30,13 @@ const wide = `{"model_type":"llama","vocab_size":256,"hidden_size":256,"num_hidd
 // share of the memory that training wide on the device takes is what the device has.
 const share = 1.0 / 6
 
-// BenchmarkStreamedTraining trains on the processor with the plan that the planner makes
-// for a device with a sixth of the memory behind a slow link, and prints how much longer
-// an iteration takes than the longer of its two parts alone: the same plan without the
-// slow link, and its bytes at the link's rate. Beside it stands what the forecast says.
+// BenchmarkStreamedTraining trains on the CPU with the plan that the planner makes for a
+// device with a sixth of the memory behind a slow link. It reports how much longer an
+// iteration takes than the longer of its two parts alone, which are the same plan without the
+// slow link, and its bytes at the link's rate; and what the forecast says of that.
 //
-// One core is left to the copies, as a card has engines for them besides. What they take
-// of the memory's rate, the plan without the slow link bears too.
+// One core is left to the copies, as a GPU has engines for them. The plan without the slow
+// link makes the same copies, so both lose the same share of the memory bandwidth.
 func BenchmarkStreamedTraining(b *testing.B) {
 	m := tiny.Model(b, wide, graph.Config{MicroBatchSize: 2, Seq: 128, Task: graph.Train})
 	kernels := cpu.Open(cpu.Options{Threads: computing()})
@@ -64,7 +64,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 			bound := max(took[0], link.Time(units.Bytes(max(p.Forecast.BytesIn, p.Forecast.BytesOut))))
 			b.Logf("%s: %s", c.name, p.Strategy)
 			b.ReportMetric(took[1].Seconds()/bound.Seconds(), c.name+"-over-bound")
-			b.ReportMetric(1/p.Forecast.RooflineShare, c.name+"-foretold")
+			b.ReportMetric(1/p.Forecast.RooflineShare, c.name+"-forecast")
 		}
 	}
 	b.ReportMetric(0, "ns/op")

@@ -1,0 +1,109 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+func init() {
+	Register(op.QuantizedMatmul, quantizedMatmul)
+}
+
+// quantizedMatmul decodes some outputs' weights at a time, while they stay in the cache, and
+// multiplies by them. Bits are those of decoding everything first.
+func quantizedMatmul(c op.Call, workers int) Program {
+	if c.Attr.OutlierThreshold > 0 {
+		return outlierMatmul(c, workers)
+	}
+	t := newTiles(c, workers)
+	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
+		t.bind(c, l)
+		t.run(p, func(first, n int) {
+			if c.Attr.Bias {
+				t.gemm.Bias = F32(l, 2)[first:]
+			}
+		}, nil)
+	}}
+}
+
+// tiles walks over the outputs of a quantized matmul.
+type tiles struct {
+	weight  *quantizedWeight
+	gemm    kernel.Gemm
+	outputs int // in all
+	most    int // outputs decoded at a time
+	workers int
+
+	decoded []float32 // a tile: outputs by K
+	work    []float32 // of the matmul
+	out     []float32
+	scratch []decodeScratch
+	job     rows
+	first   int // output of the tile
+	// into writes the weights of an output, decoded by default.
+	into func(worker int, dst []float32, output int)
+}
+
+// fewRows is up to how many rows a matmul is bound by reading its weight.
+const fewRows = 48
+
+// Outputs decoded at a time: with few rows so many that their weights stay in the caches
+// of the cores, with many enough that packing the rows again for each tile is little.
+const (
+	fewTile  = 1 << 19 // elements
+	manyTile = 1024    // outputs
+)
+
+func newTiles(c op.Call, workers int) *tiles {
+	m, k, n := c.In[0].Shape.Rows(), c.In[1].Shape[1], c.In[1].Shape[0]
+	t := &tiles{weight: newQuantizedWeight(c.In[1]), outputs: int(n), most: min(int(n), manyTile), workers: workers, scratch: make([]decodeScratch, workers)}
+	if m <= fewRows {
+		t.most = min(int(n), max(32, fewTile/int(max(k, 1))/32*32))
+	}
+	t.gemm = kernel.Gemm{M: int(m), K: int(k), CStep: int(n), A: kernel.Matrix{Step: int(k)}, B: kernel.Matrix{Step: int(k), Transposed: true}}
+	t.job.step = max(1, decodedPiece/int(max(k, 1)))
+	t.job.do = t.piece
+	t.into = func(worker int, dst []float32, output int) { t.weight.decode(&t.scratch[worker], dst, output*t.gemm.K) }
+	return t
+}
+
+// workspace in bytes: a tile, and what the matmul needs.
+func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.gemmScratch()) }
+
+// gemmScratch is what the matmul of a tile needs, a whole one or the last.
+func (t *tiles) gemmScratch() int {
+	whole, last := t.gemm, t.gemm
+	whole.N, last.N = t.most, t.outputs%max(t.most, 1)
+	return max(whole.Workspace(t.workers), last.Workspace(t.workers))
+}
+
+func (t *tiles) bind(c op.Call, l *device.Launch) {
+	t.weight.bind(l.Buffers[1].Host())
+	work := scratch(l)
+	t.decoded, t.work = work[:t.most*t.gemm.K], work[t.most*t.gemm.K:]
+	t.gemm.A.Data, t.out, t.gemm.Work = F32(l, 0), F32(l, len(c.In)), t.work
+}
+
+// run multiplies tile by tile. It calls before with the outputs of the next tile, and after
+// once they are computed.
+func (t *tiles) run(p *kernel.Pool, before, after func(first, n int)) {
+	for t.first = 0; t.first < t.outputs; t.first += t.most {
+		n := min(t.most, t.outputs-t.first)
+		t.job.n = n
+		t.job.start(p)
+		t.gemm.N, t.gemm.B.Data, t.gemm.C = n, t.decoded, t.out[t.first:]
+		before(t.first, n)
+		t.gemm.Run(p)
+		if after != nil {
+			after(t.first, n)
+		}
+	}
+}
+
+func (t *tiles) piece(worker, from, to int) {
+	k := t.gemm.K
+	for j := from; j < to; j++ {
+		t.into(worker, t.decoded[j*k:(j+1)*k], t.first+j)
+	}
+}

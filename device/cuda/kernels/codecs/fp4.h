@@ -1,0 +1,2 @@
+#include "codecs/fourbit.h"
+using Weight = FourBitWeight<1>;

@@ -1,0 +1,111 @@
+package emit
+
+import (
+	"fmt"
+
+	"spillway/plan"
+	"spillway/planner/layout"
+	"spillway/planner/strategy"
+)
+
+// run emits one run of a block's program.
+func (e *emitter) run(u use, micro int) error {
+	level, fresh := strategy.SaveAll, []bool(nil)
+	if u.phase == layout.Forward || u.phase == layout.Backward {
+		level = e.c.Level[u.block]
+	}
+	if e.l.Training() {
+		fresh = e.fresh(u)
+	}
+	l, err := e.l.Program(u.block, u.phase, level, fresh)
+	if err != nil {
+		return err
+	}
+	step := plan.Instruction{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, MicroBatch: micro, Program: e.programID(l)}
+	step.Bindings = e.newBinds(len(l.Binds))
+	for i, need := range l.Binds {
+		need.Buffer = e.bound(need, l.Bytes[i], l, u, micro)
+		step.Bindings[i] = need
+	}
+	e.add(step)
+	if out, ok := step.Bound(plan.OutResult, 0); ok {
+		e.moveOut(u.device, out.Buffer, e.result[micro], u.block, micro)
+	}
+	return nil
+}
+
+// newBinds makes room for the binds of a step; those of many are allocated at once.
+func (e *emitter) newBinds(n int) []plan.Binding {
+	if len(e.binds) < n {
+		e.binds = make([]plan.Binding, max(1024, n))
+	}
+	list := e.binds[:n:n]
+	e.binds = e.binds[n:]
+	return list
+}
+
+// fresh tells, by param port of the block, whose gradient is written for the
+// first time this iteration on this device.
+func (e *emitter) fresh(u use) []bool {
+	params := e.l.Model.Blocks[u.block].Params
+	fresh := make([]bool, len(params))
+	if u.phase == layout.Forward {
+		return fresh
+	}
+	written := e.on[u.device].written
+	for i, id := range params {
+		fresh[i] = !written[id]
+	}
+	for _, id := range params {
+		written[id] = true
+	}
+	return fresh
+}
+
+func (e *emitter) programID(l *layout.LaidProgram) int {
+	id, ok := e.programs[l]
+	if !ok {
+		id = len(e.p.Programs)
+		e.programs[l] = id
+		e.p.Programs = append(e.p.Programs, l.Program)
+	}
+	return id
+}
+
+// bound is the buffer a region of a run gets, with what the run uses of it. Buffers
+// that the run makes are new.
+func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u use, micro int) int {
+	names, here := &e.l.Names[u.block], &e.on[u.device]
+	switch need.Region {
+	case plan.InFrame:
+		return e.buffer(names.Frame, plan.Workspace, u.device, l.Frame)
+	case plan.InWeight:
+		return here.slabs[e.l.Slabs.OfBlock[u.block][need.Index]].weight
+	case plan.InGrad:
+		return here.slabs[e.l.Slabs.OfBlock[u.block][need.Index]].gradient
+	case plan.InCarry:
+		return *e.carry.at(u.block, need.Index, micro)
+	case plan.OutCarry:
+		return e.made(e.carry.at(u.block+1, need.Index, micro), u.device, names.Output, bytes)
+	case plan.InGradOutput:
+		return *e.grad.at(u.block+1, need.Index, micro)
+	case plan.OutGradInput:
+		return e.made(e.grad.at(u.block, need.Index, micro), u.device, names.InputGrad, bytes)
+	case plan.InSaved:
+		return e.made(e.saved.at(u.block, 0, micro), u.device, names.Saved, l.SavedBytes)
+	case plan.InBatch:
+		return here.batch[micro]
+	case plan.InConst:
+		return here.consts
+	case plan.OutResult:
+		return e.buffer(fmt.Sprintf("result %d", micro), plan.ResultData, u.device, bytes)
+	}
+	return -1
+}
+
+func (e *emitter) made(id *int, dev int, name string, bytes int64) int {
+	if *id < 0 {
+		*id = e.buffer(name, plan.Activation, dev, bytes)
+	}
+	return *id
+}

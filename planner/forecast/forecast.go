@@ -1,0 +1,235 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"spillway/device"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/executor"
+	"spillway/machine"
+	"spillway/plan"
+	"spillway/planner/goal"
+	"spillway/trace"
+)
+
+// captureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
+// iterations are captured as a graph: where the device can and that is no slower. It returns
+// the plan that is to be taken.
+func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, error) {
+	if !capturable(p, site) {
+		f, err := Of(p, site)
+		return p, f, err
+	}
+	captured := p.Capture()
+	f, err := Of(captured, site)
+	if err != nil || !CarriesOver(p) {
+		return captured, f, err
+	}
+	overlapped, err := Of(p, site)
+	if err == nil && overlapped.StepSeconds < f.StepSeconds {
+		return p, overlapped, nil
+	}
+	return captured, f, err
+}
+
+// capturable says whether iterations of a plan can be captured on the device of a site: one
+// that captures graphs, or that launches kernels apart from running them.
+func capturable(p *plan.Plan, site goal.Site) bool {
+	_, captures := site.Kernels.(device.GraphCapturer)
+	return (captures || site.Device.Kernel > 0) && p.CanCapture()
+}
+
+// forecast runs a plan on virtual devices and reports what an iteration among many took.
+func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
+	s, err := simulate(p, site)
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	defer s.executor.Close()
+	first, err := s.iterate()
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
+	c, busy := s.executor.Counters(), s.busy()
+	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
+	if CarriesOver(p) {
+		second, err := s.iterate()
+		if err != nil {
+			return nil, fmt.Errorf("forecasting: %w", err)
+		}
+		f.StepSeconds = max(second-first, longest(busy)).Seconds()
+	}
+	busiest(f, p, busy)
+	f.TokensPerSec = float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)) / max(f.StepSeconds, 1e-12)
+	return f, nil
+}
+
+// Timeline is what each step of an iteration will take and when, by the forecast.
+func Timeline(p *plan.Plan, site goal.Site) ([]trace.Event, error) {
+	ring := trace.NewRing(len(p.Instructions))
+	s, err := simulate(p, site)
+	if err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	defer s.executor.Close()
+	if err := s.executor.Trace(ring); err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	if _, err := s.iterate(); err != nil {
+		return nil, fmt.Errorf("forecasting: %w", err)
+	}
+	return ring.Events(), nil
+}
+
+// simulation is a plan on virtual devices.
+type simulation struct {
+	executor *executor.Executor
+	devices  []*sim.Virtual
+}
+
+func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
+	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
+	devices := make([]device.Device, len(p.Devices))
+	for d := range devices {
+		s.devices[d] = virtual(site, p.Devices[d].Name)
+		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
+		devices[d] = s.devices[d]
+	}
+	s.share(p, site)
+	var err error
+	s.executor, err = executor.New(p, devices)
+	return s, err
+}
+
+// share lets the host's processor, where it has a part in the plan, and the devices share
+// the host's memory.
+func (s *simulation) share(p *plan.Plan, site goal.Site) {
+	var host *sim.Virtual
+	var others []*sim.Virtual
+	for d, v := range s.devices {
+		switch p.Devices[d].Name {
+		case plan.DiskName:
+		case plan.HostName:
+			host = v
+		default:
+			others = append(others, v)
+		}
+	}
+	if host != nil && site.CPU.Bandwidth > 0 {
+		host.ShareHostMemory(others)
+	}
+}
+
+// iterate carries the plan out once more and says when that has ended: not before, the
+// next iteration begins.
+func (s *simulation) iterate() (end time.Duration, err error) {
+	if err := s.executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
+		return 0, err
+	}
+	for _, v := range s.devices {
+		end = max(end, v.WaitedUntil())
+	}
+	for _, v := range s.devices {
+		v.Resume(end)
+	}
+	return end, nil
+}
+
+// busy is how long the lanes of each device have worked.
+func (s *simulation) busy() []map[string]time.Duration {
+	list := make([]map[string]time.Duration, len(s.devices))
+	for d, v := range s.devices {
+		list[d] = v.Busy()
+	}
+	return list
+}
+
+// longest is how long the lane that has most to do works: no iteration of many is shorter.
+func longest(busy []map[string]time.Duration) (most time.Duration) {
+	for _, lanes := range busy {
+		for _, d := range lanes {
+			most = max(most, d)
+		}
+	}
+	return most
+}
+
+// trails says whether copies of an iteration may end in the next.
+func CarriesOver(p *plan.Plan) bool {
+	for i := range p.Instructions {
+		if p.Instructions[i].CarriesOver {
+			return true
+		}
+	}
+	return false
+}
+
+// busiest finds each resource's share of the iteration, of the device that uses it
+// most, and the resource that binds.
+func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration) {
+	for d, lanes := range devices {
+		for lane, busy := range lanes {
+			resource := resources[plan.Lane(lane)]
+			switch p.Devices[d].Name {
+			case plan.DiskName:
+				resource = diskResources[plan.Lane(lane)]
+			case plan.HostName:
+				resource = hostResource
+			}
+			if busy == 0 && len(f.Busy) >= len(resources) {
+				continue
+			}
+			f.Busy[resource] = max(f.Busy[resource], busy.Seconds()/max(f.StepSeconds, 1e-12))
+		}
+	}
+	for resource, share := range f.Busy {
+		if share > f.RooflineShare || share == f.RooflineShare && resource < f.Bound {
+			f.RooflineShare, f.Bound = share, resource
+		}
+	}
+}
+
+// resources names what each lane keeps busy.
+var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
+
+const hostResource = "host processor"
+
+var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
+
+// virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
+func virtual(s goal.Site, name string) *sim.Virtual {
+	d, t := s.Device, s.DType
+	switch {
+	case name == plan.DiskName:
+		d = machine.Device{Link: machine.Link{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}}
+	case name == plan.HostName && s.CPU.Bandwidth > 0:
+		d, t = s.CPU, dtype.F32
+	}
+	d.Name = name
+	v := sim.NewVirtual(d, t, 0, s.Alignment)
+	if name != plan.DiskName && name != plan.HostName {
+		v.Peer = s.Peer
+	}
+	return v
+}
+
+// diskLatency is the time a copy takes beyond its bytes.
+const diskLatency = 100 * time.Microsecond
+
+// flops of an iteration.
+func flops(p *plan.Plan) (sum float64) {
+	per := make([]float64, len(p.Programs))
+	for i, g := range p.Programs {
+		per[i] = g.Graph.Cost().Flops
+	}
+	for _, s := range p.Instructions {
+		if s.Verb == plan.Run {
+			sum += per[s.Program]
+		}
+	}
+	return sum
+}

@@ -1,0 +1,172 @@
+// Package planner turns a model, a machine and a goal into a plan.
+//
+// A Choice says what rests where and what is computed twice; emit writes the plan
+// of any choice; search tries choices, asks the simulator how long each takes, and
+// keeps the fastest that fits, with the reasons why the others were not taken. What fits
+// a device stays on it unless leaving brings something, and what fits memory off the disk.
+package goal
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/device"
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner/strategy"
+	"spillway/spec"
+	"spillway/units"
+)
+
+// Alignment of buffers: what the widest loads of every backend like.
+const Alignment = 256
+
+// Goal is what the user wants done.
+type Goal struct {
+	MicroBatches int // micro-batches per iteration; 0 counts as 1
+	// Optimizer of a training task; nil otherwise.
+	Optimizer *Optimizer
+	// Master keeps full-precision weights beside the ones computed with.
+	Master bool
+	// Grad is the element type of gradients.
+	Grad dtype.Type
+	// Decay says whether weight decay applies to a param.
+	Decay func(param string) bool
+	// Insist is what the search has no choice about, Bounds what narrows it.
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
+}
+
+// Optimizer is the part of one the planner must know.
+type Optimizer struct {
+	Rule op.Kind // the op of its update
+	// States are what it keeps of a param besides a master; nil for nothing.
+	States func(spec.Param) []op.State
+	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.
+	States8Bit func(spec.Param) []op.State
+	Clip       bool // gradients are clipped by their global norm
+}
+
+// FullStates keeps states as large as each param, in f32.
+func FullStates(names ...string) func(spec.Param) []op.State {
+	return func(p spec.Param) []op.State {
+		list := make([]op.State, len(names))
+		for i, name := range names {
+			list[i] = op.State{Name: name, Type: op.Type{DType: dtype.F32, Shape: p.Type.Shape}}
+		}
+		return list
+	}
+}
+
+// Site is where the plan is to run.
+type Site struct {
+	Device     machine.Device // its name and rates
+	DType      dtype.Type     // that matmuls compute in
+	Peer       units.Rate     // of copies between devices; 0: as from the host
+	Budget     int64          // bytes of the device the plan may use
+	HostBudget int64          // bytes of host memory the plan may use
+	Alignment  int64          // of buffers
+	Kernels    Kernels
+	HostPinned bool // host memory is pinned for the device
+	Devices    int  // how many equal devices there are; 0 counts as 1
+	// Budgets, by device, are less than Budget; nil or 0 is all of it.
+	Budgets []int64
+	// CPU has the rates of the host's CPU next to GPUs: updates may run there. The zero
+	// value is a CPU that is busy otherwise.
+	CPU          machine.Device
+	Disk         Disk // where bytes may rest when the host is full
+	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
+}
+
+// Disk is a folder that bytes may rest in; a budget of 0 is none.
+type Disk struct {
+	Budget      int64
+	Read, Write units.Rate
+	Copies      int // of all that rests there the disk must have room for; 0 counts as 1
+}
+
+// room is the free space that bytes at rest take.
+func (d Disk) Space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
+
+// timing is how long calls take on the device.
+func (s Site) Timing() *sim.Timing { return sim.NewTiming(s.Device, s.DType) }
+
+// budget of the d-th of the devices.
+func (s Site) DeviceBudget(d int) int64 {
+	if d < len(s.Budgets) && s.Budgets[d] > 0 {
+		return min(s.Budgets[d], s.Budget)
+	}
+	return s.Budget
+}
+
+// deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
+func (s Site) DeviceName(d int) string {
+	if d == 0 {
+		return s.Device.Name
+	}
+	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device.Name, "0123456789"), d)
+}
+
+func (s Site) HostTier() plan.Tier {
+	if s.HostPinned {
+		return plan.Pinned
+	}
+	return plan.OnHost
+}
+
+// Kernels answers whether a call can run and what scratch memory it takes.
+type Kernels interface {
+	Kernel(op.Call) (device.Kernel, error)
+}
+
+// FitError says that no plan fits, with what would.
+type FitError struct {
+	Model  string
+	Tier   plan.Tier // that is too small
+	Needed int64     // what the leanest plan takes of it
+	Budget int64
+	// Host memory the leanest plan takes, and what there is.
+	NeededHost, BudgetHost int64
+	Options                []FitOption
+}
+
+// FitOption is a change that was planned and does fit.
+type FitOption struct {
+	Change string              `json:"change"` // in words
+	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
+	// The request that fits.
+	MicroBatchSize int64 `json:"rows"`
+	Seq            int64 `json:"seq"`
+	MicroBatches   int   `json:"micros"`
+	Device         int64 `json:"device_bytes"`
+	Host           int64 `json:"host_bytes"`
+	Disk           int64 `json:"disk_bytes,omitempty"`   // the free space it takes
+	States8Bit     bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
+}
+
+// deviceNeed is what the leanest plan takes of the device.
+func (e *FitError) DeviceNeed() int64 {
+	if e.Tier == plan.OnDevice {
+		return e.Needed
+	}
+	return 0
+}
+
+func (e *FitError) Error() string {
+	s := fmt.Sprintf("planning %s: the leanest plan needs %v of %s memory, %v are free", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	for i, o := range e.Options {
+		if i == 0 {
+			s += "; these fit: "
+		} else {
+			s += ", "
+		}
+		s += o.Change
+	}
+	if len(e.Options) == 0 {
+		s += "; use a smaller model, batch or sequence, or a machine with more memory"
+	}
+	return s
+}

@@ -1,0 +1,43 @@
+package goal
+
+import (
+	"fmt"
+
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/machine"
+)
+
+// SiteOf is a device of a machine as a place to plan for, computing in t. Kernels
+// are the simulator's, until a real device is put in their place.
+func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
+	d, ok := m.Device(name)
+	if !ok {
+		return Site{}, fmt.Errorf("machine %s has no device %q", m.Name, name)
+	}
+	site := Site{
+		Device: d, DType: t, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
+		Kernels:    sim.NewVirtual(d, t, 0, Alignment),
+		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared, Devices: alike(m, d),
+		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
+	}
+	for _, p := range m.Peers {
+		if p.A == name || p.B == name {
+			site.Peer = p.Rate
+		}
+	}
+	if d.Kind == machine.GPU { // updates are bound by the memory bus
+		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: machine.Compute{F32: m.Host.Compute.F32}}
+	}
+	return site, nil
+}
+
+// alike counts the devices of a machine that equal one: those can share its work.
+func alike(m machine.Machine, d machine.Device) (n int) {
+	for _, o := range m.Devices {
+		if o.Kind == d.Kind && o.Usable == d.Usable && o.Compute == d.Compute && !o.Shared {
+			n++
+		}
+	}
+	return max(n, 1)
+}

@@ -1,0 +1,165 @@
+package layout
+
+import (
+	"fmt"
+	"slices"
+
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner/goal"
+	"spillway/planner/pass"
+	"spillway/spec"
+)
+
+// layout gives every value of a program a place. What surrounds the program has
+// its places by role; the rest lives in the frame, packed by lifetime.
+type programLayout struct {
+	slabs  *Slabs
+	block  spec.Block
+	index  int             // of the block
+	update *plan.Optimizer // nil where nothing is trained
+	parts  map[string]plan.BatchTensor
+	consts map[string]plan.Const
+	// keep lists the values handed from forward to backward and kept their offsets.
+	savedOffsets map[int]int64 // by index of the kept port
+}
+
+// lay places a program. Kernels say how much scratch memory their calls need.
+func (l *programLayout) lay(p *graph.Program, kernels goal.Kernels, align int64) (plan.Program, error) {
+	p = separate(p)
+	laid := plan.Program{Graph: p, Places: make([]plan.Place, len(p.Types))}
+	for _, in := range p.Inputs {
+		place, err := l.input(in)
+		if err != nil {
+			return laid, fmt.Errorf("program %s: %w", p.Name, err)
+		}
+		laid.Places[in.Value] = place
+	}
+	for _, out := range p.Outputs {
+		place, err := l.output(out)
+		if err != nil {
+			return laid, fmt.Errorf("program %s: %w", p.Name, err)
+		}
+		laid.Places[out.Value] = place
+	}
+	laid.Workspace = pass.AlignUp(placeInner(p, laid.Places, align), align)
+	scratch, err := scratch(p, kernels)
+	laid.Frame = laid.Workspace + scratch
+	return laid, err
+}
+
+func (l *programLayout) input(in graph.Port) (plan.Place, error) {
+	switch in.Role {
+	case graph.Carry:
+		return plan.Place{Region: plan.InCarry, Index: in.Index}, nil
+	case graph.GradCarry:
+		return plan.Place{Region: plan.InGradOutput, Index: in.Index}, nil
+	case graph.Param:
+		at := l.slabs.Place[l.block.Params[in.Index]]
+		return plan.Place{Region: plan.InWeight, Index: slices.Index(l.slabs.OfBlock[l.index], at.Slab), Offset: l.slabs.List[at.Slab].Params[at.index].Offset}, nil
+	case graph.GradParam:
+		return l.gradient(in)
+	case graph.Saved:
+		return plan.Place{Region: plan.InSaved, Offset: l.savedOffsets[in.Index]}, nil
+	case graph.Batch:
+		part, ok := l.parts[in.Name]
+		if !ok {
+			return plan.Place{}, fmt.Errorf("batches have no part %q", in.Name)
+		}
+		return plan.Place{Region: plan.InBatch, Offset: part.Offset}, nil
+	case graph.Const:
+		return plan.Place{Region: plan.InConst, Offset: l.consts[constKey(in)].Offset}, nil
+	}
+	return plan.Place{}, fmt.Errorf("an input cannot be a %s", in.Role)
+}
+
+func (l *programLayout) output(out graph.Port) (plan.Place, error) {
+	switch out.Role {
+	case graph.Carry:
+		return plan.Place{Region: plan.OutCarry, Index: out.Index}, nil
+	case graph.GradCarry:
+		return plan.Place{Region: plan.OutGradInput, Index: out.Index}, nil
+	case graph.GradParam:
+		return l.gradient(out)
+	case graph.Saved:
+		return plan.Place{Region: plan.InSaved, Offset: l.savedOffsets[out.Index]}, nil
+	case graph.Result:
+		return plan.Place{Region: plan.OutResult, Index: out.Index}, nil
+	case graph.Partial:
+		return plan.Place{Region: plan.OutPartial, Offset: 8 * int64(out.Index)}, nil
+	}
+	return plan.Place{}, fmt.Errorf("an output cannot be a %s", out.Role)
+}
+
+func (l *programLayout) gradient(port graph.Port) (plan.Place, error) {
+	at := l.slabs.Place[l.block.Params[port.Index]]
+	q := l.slabs.List[at.Slab].Params[at.index]
+	if q.Frozen() {
+		return plan.Place{}, fmt.Errorf("param %s is frozen and has no gradient", q.Name)
+	}
+	return plan.Place{Region: plan.InGrad, Index: slices.Index(l.slabs.OfBlock[l.index], at.Slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
+}
+
+// constKey tells constants apart: equal names of different programs may differ.
+func constKey(p graph.Port) string { return p.Name + "\x00" + string(p.Data) }
+
+// separate copies outputs that are inputs too, or outputs twice, so that every
+// value has one place.
+func separate(p *graph.Program) *graph.Program {
+	taken := map[graph.Value]bool{}
+	for _, in := range p.Inputs {
+		taken[in.Value] = true
+	}
+	q := *p
+	q.Outputs = append([]graph.Port(nil), p.Outputs...)
+	for i, out := range q.Outputs {
+		if !taken[out.Value] {
+			taken[out.Value] = true
+			continue
+		}
+		q.Types = append(q.Types[:len(q.Types):len(q.Types)], q.Types[out.Value])
+		v := graph.Value(len(q.Types) - 1)
+		q.Nodes = append(q.Nodes[:len(q.Nodes):len(q.Nodes)], graph.Node{Kind: op.Copy, In: []graph.Value{out.Value}, Out: []graph.Value{v}})
+		q.Outputs[i].Value = v
+	}
+	return &q
+}
+
+// placeInner packs the values without a place into the frame and returns its size.
+func placeInner(p *graph.Program, places []plan.Place, align int64) int64 {
+	spans := make([]*pass.Span, len(p.Types))
+	var all []*pass.Span
+	for i, n := range p.Nodes {
+		for _, v := range n.Out {
+			if places[v].Region == "" {
+				spans[v] = &pass.Span{Bytes: p.Types[v].Bytes(), From: i, To: i}
+				all = append(all, spans[v])
+			}
+		}
+		for _, v := range n.In {
+			if spans[v] != nil {
+				spans[v].To = i
+			}
+		}
+	}
+	total := pass.Pack(all, align)
+	for v, s := range spans {
+		if s != nil {
+			places[v] = plan.Place{Region: plan.InFrame, Offset: s.Offset}
+		}
+	}
+	return total
+}
+
+// scratch is the largest workspace any kernel of the program asks for.
+func scratch(p *graph.Program, kernels goal.Kernels) (most int64, err error) {
+	for _, n := range p.Nodes {
+		k, err := kernels.Kernel(p.Call(n))
+		if err != nil {
+			return 0, fmt.Errorf("program %s, from %s: %w", p.Name, n.At, err)
+		}
+		most = max(most, k.Workspace())
+	}
+	return most, nil
+}

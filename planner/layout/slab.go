@@ -1,0 +1,141 @@
+package layout
+
+import (
+	"slices"
+
+	"spillway/dtype"
+	"spillway/plan"
+	"spillway/planner/goal"
+	"spillway/planner/pass"
+	"spillway/spec"
+)
+
+// slabs groups the params of a model by the block that uses each first. Tied
+// params belong to the first of their blocks. Frozen params are apart from trained
+// ones, so that what does not change is never sent back, and trained ones of one type
+// from those of another, so that gradients and masters of a slab are alike.
+type Slabs struct {
+	List      []plan.Slab
+	Place     []ParamPlace // by param
+	OfBlock   [][]int      // by block: the slabs its program reads, in order of first use
+	UserCount []int        // by slab: how many blocks use it
+	Params    [][]int      // by slab
+}
+
+// paramAt is the place of a param.
+type ParamPlace struct{ Slab, index int }
+
+// makeSlabs lays out all params. Offsets of weights are aligned, so that kernels
+// read whole vectors; so are elements.
+func makeSlabs(m *spec.Model, align int64, g goal.Goal) Slabs {
+	s := Slabs{Place: make([]ParamPlace, len(m.Params)), OfBlock: make([][]int, len(m.Blocks))}
+	for i := range s.Place {
+		s.Place[i].Slab = -1
+	}
+	for b, block := range m.Blocks {
+		own := map[dtype.Type]int{} // by the type of trained params; frozen ones have none
+		for _, id := range block.Params {
+			if s.Place[id].Slab >= 0 {
+				continue
+			}
+			trained := dtype.Invalid
+			if !m.Params[id].Frozen {
+				trained = m.Params[id].Type.DType
+			}
+			k, ok := own[trained]
+			if !ok {
+				k = len(s.List)
+				own[trained] = k
+				s.List = append(s.List, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
+				s.UserCount, s.Params = append(s.UserCount, 0), append(s.Params, nil)
+			}
+			s.Place[id] = ParamPlace{k, len(s.List[k].Params)}
+			s.Params[k] = append(s.Params[k], id)
+			addParam(&s.List[k], m.Params[id], align, g)
+		}
+		s.OfBlock[b] = s.usedBy(block)
+		for _, k := range s.OfBlock[b] {
+			s.UserCount[k]++
+		}
+	}
+	return s
+}
+
+// addParam appends a param. Elements are aligned as f32 would be, so that they are
+// aligned in every wider or equal type, and where states have blocks to those, so that
+// pieces can be cut between blocks.
+func addParam(s *plan.Slab, p spec.Param, align int64, g goal.Goal) {
+	q := plan.SlabParam{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(s.WeightBytes, align), Element: -1}
+	s.WeightBytes = q.Offset + p.Type.Bytes()
+	if !p.Frozen {
+		q.Decay = g.Decay != nil && g.Decay(p.Name)
+		if g.Optimizer != nil && g.Optimizer.States != nil {
+			q.States = g.Optimizer.States(p)
+		}
+		q.Element = pass.AlignUp(s.Elements, align/4)
+		if q.HasBlockState() {
+			q.Element = pass.AlignUp(q.Element, plan.StateBlockElements)
+		}
+		s.Elements = q.Element + p.Type.Shape.Elements()
+	}
+	s.Params = append(s.Params, q)
+}
+
+func (s *Slabs) usedBy(block spec.Block) []int {
+	var used []int
+	for _, id := range block.Params {
+		if k := s.Place[id].Slab; slices.Index(used, k) < 0 {
+			used = append(used, k)
+		}
+	}
+	return used
+}
+
+// smallSlab is the share of the largest slab of its block below which one is small:
+// adapters beside the weights they adapt.
+const smallSlab = 0.05
+
+// small marks slabs that are small beside another one of their block.
+func (s *Slabs) small() []bool {
+	marks := make([]bool, len(s.List))
+	for _, used := range s.OfBlock {
+		var largest int64
+		for _, k := range used {
+			largest = max(largest, s.List[k].WeightBytes)
+		}
+		for _, k := range used {
+			marks[k] = marks[k] || float64(s.List[k].WeightBytes) < smallSlab*float64(largest)
+		}
+	}
+	return marks
+}
+
+// streaming marks n slabs whose weights stream, as evenly as can be. Small ones are the
+// last: each would free little memory and take a place of the window.
+func (s *Slabs) Streaming(n int) []bool {
+	var large, small []int
+	for k, mark := range s.small() {
+		if mark {
+			small = append(small, k)
+		} else {
+			large = append(large, k)
+		}
+	}
+	marks := make([]bool, len(s.List))
+	for i, mark := range Spread(min(n, len(large)), len(large)) {
+		marks[large[i]] = mark
+	}
+	for i, mark := range Spread(max(n-len(large), 0), len(small)) {
+		marks[small[i]] = mark
+	}
+	return marks
+}
+
+// spread marks n of the places, as evenly as can be.
+func Spread(n, of int) []bool {
+	marks := make([]bool, of)
+	for i := range marks {
+		marks[i] = (i+1)*n/of > i*n/of
+	}
+	return marks
+}

@@ -1,0 +1,50 @@
+package search
+
+import (
+	"fmt"
+
+	"spillway/plan"
+	"spillway/planner/emit"
+	"spillway/planner/forecast"
+	"spillway/planner/goal"
+	"spillway/planner/layout"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
+	"spillway/spec"
+)
+
+// Build makes the plan of one choice, whatever else might fit or be faster: a
+// strategy the user insists on, or one a test wants. The choice is made knowing
+// how many slabs and blocks there are.
+func Build(m *spec.Model, g goal.Goal, site goal.Site, choose func(slabs, blocks int) strategy.Choice) (*plan.Plan, error) {
+	b, err := layout.New(m, g, site)
+	if err != nil {
+		return nil, err
+	}
+	c := choose(len(b.Slabs.List), len(m.Blocks))
+	if c.OffloadedActivations == nil {
+		c.OffloadedActivations = make([]bool, len(m.Blocks))
+	}
+	if c.OnDisk == nil {
+		c.OnDisk = make([]bool, len(b.Slabs.List))
+	}
+	if c.UpdatedByCPU == nil {
+		c.UpdatedByCPU = make([]bool, len(b.Slabs.List))
+	}
+	if len(c.UpdatedByCPU) != len(b.Slabs.List) || len(c.Streamed) != len(b.Slabs.List) || len(c.OffloadedState) != len(b.Slabs.List) || len(c.OnDisk) != len(b.Slabs.List) || len(c.Level) != len(m.Blocks) || len(c.OffloadedActivations) != len(m.Blocks) {
+		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.Slabs.List), len(m.Blocks))
+	}
+	c = b.Allowed(c)
+	p, err := emit.NewWriter(b).Plan(c)
+	if err != nil {
+		return nil, err
+	}
+	pass.Order(p)
+	p, f, err := forecast.CaptureIfFaster(p, site)
+	if err != nil {
+		return nil, err
+	}
+	p.Forecast = f
+	p.Strategy, p.Strategies, p.Reason = strategy.Title(c), strategy.Names(c), "it was asked for"
+	return p, plan.Verify(p)
+}

@@ -1,0 +1,96 @@
+package search
+
+import (
+	"spillway/device/sim"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner/layout"
+	"spillway/planner/strategy"
+)
+
+// glance is what can be said of a choice without writing its plan: the memory that its
+// homes take, with what waits for the backward, and the time that its products and
+// transfers take alone. The plan takes no less of either.
+type estimate struct {
+	homes   *plan.Plan // devices and arenas; no buffers, no steps
+	seconds float64
+}
+
+func (b *target) estimate(c strategy.Choice) (estimate, error) {
+	h, err := b.writer.Homes(c)
+	if err != nil {
+		return estimate{}, err
+	}
+	seconds, err := b.lowerBound(b.Allowed(c), h.State, h.Offloaded)
+	return estimate{h.Plan, seconds}, err
+}
+
+// blockCost is how long a block computes per micro-batch.
+type blockCost struct {
+	forth float64 // before its gradient is begun; for the last block, which does both at once, all of it
+	back  float64
+}
+
+func (b *target) blockCost(block int, level strategy.Level) (cost blockCost, err error) {
+	key := b.BlockKey(block, level)
+	if cost, ok := b.costs[key]; ok {
+		return cost, nil
+	}
+	first := layout.ForwardOnly
+	switch {
+	case b.Training() && key.Last:
+		first = layout.ForwardBackward
+	case b.Training():
+		first = layout.Forward
+	}
+	if cost.forth, err = b.phaseSeconds(block, first, level); err != nil {
+		return cost, err
+	}
+	if b.Training() && key.Trained && !key.Last {
+		if cost.back, err = b.phaseSeconds(block, layout.Backward, level); err != nil {
+			return cost, err
+		}
+	}
+	b.costs[key] = cost
+	return cost, nil
+}
+
+// phaseSeconds is how long one of a block's programs takes.
+func (b *target) phaseSeconds(block int, ph layout.Phase, level strategy.Level) (float64, error) {
+	var fresh []bool
+	switch {
+	case ph == layout.Forward:
+		fresh = make([]bool, len(b.Model.Blocks[block].Params))
+	case b.Training():
+		fresh = b.AllFresh(block)
+	}
+	l, err := b.Program(block, ph, level, fresh)
+	if err != nil {
+		return 0, err
+	}
+	return b.Seconds(l.Graph), nil
+}
+
+// updateTime is how long the update of a slab takes.
+type updateTime struct{ device, host float64 }
+
+// updates are the times of all slabs.
+func (b *target) updateSeconds() ([]updateTime, error) {
+	if b.updateTimes != nil || !b.Training() {
+		return b.updateTimes, nil
+	}
+	b.updateTimes = make([]updateTime, len(b.Slabs.List))
+	device, host := b.Site.Timing(), sim.NewTiming(b.Site.CPU, dtype.F32)
+	for k := range b.Slabs.List {
+		err := b.EachUpdate(&b.Slabs.List[k], func(call op.Call) {
+			t := &b.updateTimes[k]
+			t.device += device.Time(call).Seconds()
+			t.host += host.Time(call).Seconds()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.updateTimes, nil
+}

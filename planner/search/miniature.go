@@ -1,0 +1,277 @@
+package search
+
+import (
+	"sync"
+
+	"spillway/plan"
+	"spillway/planner/emit"
+	"spillway/planner/forecast"
+	"spillway/planner/layout"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
+)
+
+// field is what choices are tried on: the model itself, or where that is deep, a
+// miniature with fewer of its equal blocks, and one with twice as many of them. Another
+// period takes what the one before took, so what the model takes is on the line through
+// the two. Choices are made for the first.
+type scale struct {
+	on            [2]*target // the second is nil where the first is the model itself
+	times         int        // how many periods the first has
+	twice         likeness   // of the second to the first
+	periodsBeyond float64    // how many times what the second takes more than the first the model takes more than the second
+}
+
+// likeness is, of each block and slab of a deeper model, the one of a miniature that is
+// treated alike. Blocks are treated from the first on, slabs in a rhythm.
+type likeness struct{ blocks, slabs []int }
+
+// itself tries choices on the model.
+func (b *target) itself() *scale { return &scale{on: [2]*target{b}} }
+
+// whole says whether it is the model.
+func (f *scale) whole() bool { return f.on[1] == nil }
+
+// periods of miniatures, from coarse to fine: as many as a climb's strides tell apart,
+// and some more.
+var periods = []int{strideShare, 4 * strideShare}
+
+// deep is how many times as many a model must have for a miniature to be worth it.
+const deepEnough = 6
+
+// miniatures are those of a deep model; none where blocks are called by their names.
+func (b *target) miniatures(r layout.Repeats) (list []*scale, err error) {
+	for _, times := range periods {
+		if len(b.Goal.Constraints.Places) > 0 || r.Times < deepEnough*times {
+			break
+		}
+		f := &scale{times: times, periodsBeyond: float64(r.Times-2*times) / float64(times)}
+		for i := range f.on {
+			if f.on[i], err = b.shortened(r, times<<i); err != nil {
+				return nil, err
+			}
+		}
+		f.twice = likenessOf(r, f.on[0], times, f.on[1], 2*times)
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// shortened is the blueprint of the model with fewer periods.
+func (b *target) shortened(r layout.Repeats, times int) (*target, error) {
+	short, err := b.Layout.Shortened(r, times)
+	if err != nil {
+		return nil, err
+	}
+	return newTarget(short), nil
+}
+
+// likeness of a blueprint with more of the periods to a small one with few.
+func likenessOf(r layout.Repeats, small *target, few int, b *target, more int) (l likeness) {
+	for i := range b.Model.Blocks {
+		switch in := i - r.First; {
+		case in < 0:
+		case in < r.Blocks*more:
+			i = r.First + in/r.Blocks*few/more*r.Blocks + in%r.Blocks
+		default:
+			i -= r.Blocks * (more - few)
+		}
+		l.blocks = append(l.blocks, i)
+	}
+	first := firstSlab(small, r.First)
+	each := (firstSlab(small, r.First+r.Blocks*few) - first) / few
+	for k := range b.Slabs.List {
+		switch in := k - first; {
+		case in < 0:
+		case in < each*more:
+			k = first + in%(each*few)
+		default:
+			k -= each * (more - few)
+		}
+		l.slabs = append(l.slabs, k)
+	}
+	return l
+}
+
+// firstSlab is the first that a block or one behind it owns.
+func firstSlab(b *target, block int) int {
+	for k, owner := range b.Owner {
+		if owner >= block {
+			return k
+		}
+	}
+	return len(b.Owner)
+}
+
+// choices are one for the first, and the one like it for the second.
+func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
+	if f.whole() {
+		return [2]strategy.Choice{c}
+	}
+	return [2]strategy.Choice{c, f.twice.choice(c, f.on[1])}
+}
+
+// choice for a deeper model, of which the blueprint is given.
+func (l likeness) choice(c strategy.Choice, b *target) strategy.Choice {
+	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
+	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
+	if c.Split != nil {
+		c.Split = b.split(c.Devices)
+	}
+	return c
+}
+
+func gather[T any](list []T, at []int) []T {
+	if list == nil {
+		return nil
+	}
+	picked := make([]T, len(at))
+	for i, from := range at {
+		picked[i] = list[from]
+	}
+	return picked
+}
+
+// each does something on the model, or on the two miniatures at once.
+func (f *scale) each(do func(i int) error) error {
+	if f.whole() {
+		return do(0)
+	}
+	var other error
+	var done sync.WaitGroup
+	done.Go(func() { other = do(1) })
+	err := do(0)
+	done.Wait()
+	if err == nil {
+		err = other
+	}
+	return err
+}
+
+// onLine is what the model takes of something.
+func (f *scale) onLine(of [2]float64) float64 {
+	if f.whole() {
+		return of[0]
+	}
+	return of[1] + f.periodsBeyond*(of[1]-of[0])
+}
+
+// arenas of the model, going by those of the miniatures. Data parallel devices, which own
+// one slab or another, share what more periods take evenly.
+func (f *scale) arenas(of [2]*plan.Plan, c strategy.Choice) *plan.Plan {
+	if f.whole() {
+		return of[0]
+	}
+	p := &plan.Plan{Devices: of[1].Devices, Arenas: append([]plan.Arena(nil), of[1].Arenas...)}
+	var more, devices int64 // what devices take more
+	for i, a := range p.Arenas {
+		if a.Tier == plan.OnDevice {
+			more, devices = more+a.Bytes-of[0].Arenas[i].Bytes, devices+1
+		}
+	}
+	for i := range p.Arenas {
+		a := &p.Arenas[i]
+		by := a.Bytes - of[0].Arenas[i].Bytes
+		if a.Tier == plan.OnDevice && c.Split == nil {
+			by = more / devices
+		}
+		a.Bytes += int64(f.periodsBeyond * float64(max(by, 0)))
+	}
+	return p
+}
+
+// glance is what can be said of a choice without writing its plan.
+func (f *scale) glance(c strategy.Choice) (estimate, error) {
+	var of [2]estimate
+	choices := f.choices(c)
+	err := f.each(func(i int) (err error) {
+		of[i], err = f.on[i].estimate(choices[i])
+		return err
+	})
+	if err != nil {
+		return estimate{}, err
+	}
+	return estimate{f.arenas([2]*plan.Plan{of[0].homes, of[1].homes}, c), f.onLine([2]float64{of[0].seconds, of[1].seconds})}, nil
+}
+
+// trial is a choice that is tried: the plan of it, or those of the miniatures.
+type draftPair struct {
+	*scale
+	drafts [2]*emit.Draft
+	plans  [2]*plan.Plan
+	steps  int // of all plans
+}
+
+// draft writes the plans of a choice but for the places of buffers.
+func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
+	t, choices := &draftPair{scale: f}, f.choices(c)
+	err := f.each(func(i int) (err error) {
+		if t.drafts[i], err = f.on[i].writer.Draft(choices[i]); err == nil {
+			t.plans[i] = t.drafts[i].Plan
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range t.drafts {
+		if d != nil {
+			t.steps += len(d.Plan.Instructions)
+		}
+	}
+	return t, nil
+}
+
+// all does something to the draft, or to both at once, and is what the plan takes of each
+// arena then.
+func (t *draftPair) all(do func(*emit.Draft)) *plan.Plan {
+	_ = t.each(func(i int) error { // cannot fail
+		do(t.drafts[i])
+		return nil
+	})
+	return t.arenas(t.plans, t.drafts[0].Choice)
+}
+
+// least is what the plan takes at least: what is alive in its arenas at once.
+func (t *draftPair) least() *plan.Plan { return t.all(func(d *emit.Draft) { d.Least() }) }
+
+// packed is what it takes with a place for every buffer. Frees are left out, they take no
+// time.
+func (t *draftPair) packed() *plan.Plan { return t.all(func(d *emit.Draft) { d.Pack() }) }
+
+// leaves says whether something leaves a device, and loosen lets it keep its bytes for a
+// while.
+func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
+
+func (t *draftPair) delayReuse(loose bool) { t.all(func(d *emit.Draft) { d.DelayReuse(loose) }) }
+
+// forecast of the packed plan, and whether its iterations are captured; of miniatures only
+// the seconds are the model's.
+func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
+	var of [2]*plan.Forecast
+	var plans [2]*plan.Plan
+	err = t.each(func(i int) (err error) {
+		pass.Order(t.plans[i])
+		plans[i], of[i], err = forecast.CaptureIfFaster(t.plans[i], t.on[i].Site)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if t.whole() {
+		return of[0], plans[0].Captured, nil
+	}
+	extrapolated := *of[1]
+	extrapolated.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, of[1].StepSeconds})
+	return &extrapolated, false, nil
+}
+
+// drop gives the memory of the plans back, for those to come.
+func (t *draftPair) drop() {
+	for i, d := range t.drafts {
+		if d != nil {
+			t.on[i].writer.Drop(d)
+		}
+	}
+	t.drafts, t.plans = [2]*emit.Draft{}, [2]*plan.Plan{}
+}

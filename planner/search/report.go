@@ -1,0 +1,145 @@
+package search
+
+import (
+	"fmt"
+	"sort"
+
+	"spillway/plan"
+	"spillway/planner/goal"
+	"spillway/planner/strategy"
+	"spillway/units"
+)
+
+// reason says in one line why the plan is what it is.
+func (s *search) reason(best *candidate) string {
+	if s.b.Goal.Constraints.Any() {
+		return "the fastest of what was insisted on"
+	}
+	standard := s.tried[0].candidate
+	if best.mix != standard.mix && standard.fits {
+		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.Site.Device.Name)
+	}
+	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.Device), s.b.Site.Device.Name, standard.capacity())
+}
+
+// room is what a candidate may take of the device.
+func (c *candidate) capacity() string {
+	if c.share < 1 {
+		return fmt.Sprintf("%v for it, %.4g%% of its budget", units.Bytes(c.budget), 100*c.share)
+	}
+	return units.Bytes(c.budget).String()
+}
+
+// rejected lists, for each sort of strategy, the best other candidate and what
+// spoke against it.
+func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
+	of := map[string]attempt{}
+	var sorts []string
+	for _, a := range s.tried {
+		name := strategy.Group(a.choice)
+		if strategy.Title(a.choice) == strategy.Title(best.choice) {
+			continue // the same, or as good as
+		}
+		if had, ok := of[name]; !ok {
+			sorts = append(sorts, name)
+			of[name] = a
+		} else if preferred(a.candidate, had.candidate) {
+			of[name] = a
+		}
+	}
+	var list []plan.Alternative
+	until := s.written + reportBudget
+	for _, name := range sorts {
+		c, err := s.reported(of[name], until)
+		if err != nil {
+			return nil, err
+		}
+		if c.written || !c.fits { // else nothing is known
+			list = append(list, s.option(c, best))
+		}
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Fits && !list[j].Fits })
+	return list, nil
+}
+
+// told is what a report says of an attempt that was given up: the first of its family
+// that fits, with its forecast, as long as not too many steps are written to find out.
+func (s *search) reported(a attempt, until int) (*candidate, error) {
+	c := a.candidate
+	switch {
+	case c.extrapolated || c.fits && !c.bound || s.written+s.b.writer.UsualLength() > until:
+		return c, nil
+	case !c.fits:
+		return c, s.measureExactly(c)
+	}
+	if err := s.fit(c); err != nil || !c.fits {
+		return c, err
+	}
+	first, err := s.firstThatMay(a.Line, c)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = s.firstThatFits(a.Line, first, c); err != nil || !c.bound {
+		return c, err
+	}
+	return c, s.simulate(c)
+}
+
+// preferred: what fits before what does not, what was forecast before what was not,
+// then the faster or the leaner.
+func preferred(a, b *candidate) bool {
+	if a.fits != b.fits {
+		return a.fits
+	}
+	if a.fits && a.bound != b.bound {
+		return b.bound
+	}
+	if a.fits {
+		return better(a, b)
+	}
+	return a.lacks() < b.lacks()
+}
+
+func (s *search) option(c, best *candidate) plan.Alternative {
+	o := plan.Alternative{Strategy: strategy.Title(c.choice), Strategies: strategy.Names(c.choice), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
+	switch {
+	case c.fits && c.bound:
+		o.LowerBound = true
+		o.Reason = fmt.Sprintf("slower: at best %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+	case c.fits && c.extrapolated:
+		o.Reason = fmt.Sprintf("slower: about %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+	case c.fits:
+		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+	case c.lacks() > 0:
+		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.Device), s.b.Site.Device.Name, c.capacity())
+	case c.Disk > s.b.Site.Disk.Budget:
+		o.Reason = fmt.Sprintf("%s %v of disk, %v are free", c.verb(), units.Bytes(c.Disk), units.Bytes(s.b.Site.Disk.Budget))
+	default:
+		o.Reason = fmt.Sprintf("%s %v of host memory, %v are free", c.verb(), units.Bytes(c.Host), units.Bytes(s.b.Site.HostBudget))
+	}
+	return o
+}
+
+// verb says whether what a candidate needs is known exactly.
+func (c *candidate) verb() string {
+	switch {
+	case c.extrapolated:
+		return "needs about"
+	case c.exact:
+		return "needs"
+	}
+	return "needs at least"
+}
+
+// fitError describes what the leanest plan lacks.
+func (s *search) fitError() error {
+	e := &goal.FitError{Model: s.b.Model.Name, Tier: plan.OnDevice, Needed: s.smallest.Device, Budget: s.smallest.budget,
+		NeededHost: s.smallest.Host, BudgetHost: s.b.Site.HostBudget}
+	if e.Needed <= e.Budget {
+		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
+	}
+	if e.Needed <= e.Budget {
+		e.Tier, e.Needed, e.Budget = plan.OnDisk, s.smallest.Disk, s.b.Site.Disk.Budget
+	}
+	return e
+}

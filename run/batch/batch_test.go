@@ -1,0 +1,91 @@
+package batch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/run/batch"
+	"spillway/spec"
+)
+
+// reader is a model that reads tokens, positions, a mask over positions and targets.
+func reader(sequences, positions int64) (*spec.Model, error) {
+	ints := func(dims ...int64) op.Type { return op.Type{DType: dtype.I32, Shape: dims} }
+	return &spec.Model{Name: "reader", Batch: []spec.BatchTensor{
+		{Name: "tokens", Type: ints(sequences, positions)},
+		{Name: "positions", Type: ints(sequences, positions)},
+		{Name: "mask", Type: op.Type{DType: dtype.F32, Shape: []int64{positions, positions}}},
+		{Name: "targets", Type: ints(sequences, positions)},
+		{Name: "scale", Type: op.Type{DType: dtype.F32}}, // the loop's
+	}}, nil
+}
+
+func two() batch.Batch {
+	return batch.Batch{
+		"tokens":  batch.Ints([]int32{1, 2, 3, 4, 5, 6}, 2, 3),
+		"targets": batch.Ints([]int32{2, 3, op.IgnoreIndex, 5, 6, op.IgnoreIndex}, 2, 3),
+		"mask":    batch.Floats(make([]float32, 9), 3, 3),
+	}
+}
+
+// A batch is cut by sequences; what has none goes to every micro-batch whole, and
+// positions count by themselves.
+func TestBatchesFillMicroBatches(t *testing.T) {
+	l, err := batch.Trace(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.Match(two())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Size != (batch.Size{Sequences: 2, Positions: 3}) || m.Counted() != 4 || !l.HasPositions() {
+		t.Errorf("size %v, %d targets", m.Size, m.Counted())
+	}
+	filled := map[string][]byte{}
+	err = m.Fill(2, func(micro int, name string) ([]byte, error) {
+		bytes := map[string]int{"mask": 36}[name]
+		if bytes == 0 {
+			bytes = 12
+		}
+		to := make([]byte, bytes)
+		filled[name+string('0'+rune(micro))] = to
+		return to, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := func(b []byte) (list []byte) { // low bytes
+		for i := 0; i < len(b); i += 4 {
+			list = append(list, b[i])
+		}
+		return list
+	}
+	if !slices.Equal(first(filled["tokens1"]), []byte{4, 5, 6}) || !slices.Equal(first(filled["positions1"]), []byte{0, 1, 2}) || len(filled["mask1"]) != 36 {
+		t.Errorf("the second micro-batch is %v", filled)
+	}
+}
+
+func TestBatchesThatDoNotFit(t *testing.T) {
+	l, err := batch.Trace(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(batch.Batch){
+		`lacks "tokens"; the model reads tokens, positions, mask, targets`: func(b batch.Batch) { delete(b, "tokens") },
+		`has "labels", which the model does not read`:                      func(b batch.Batch) { b["labels"] = b["targets"] },
+		"it holds f32, the model reads i32":                                func(b batch.Batch) { b["tokens"] = batch.Floats(make([]float32, 6), 2, 3) },
+		"the model reads 2 dimensions":                                     func(b batch.Batch) { b["tokens"] = batch.Ints(make([]int32, 6), 6) },
+		"dimension 1 of its shape [2 4] is 4":                              func(b batch.Batch) { b["targets"] = batch.Ints(make([]int32, 8), 2, 4) },
+		"has 6 elements, it holds 5":                                       func(b batch.Batch) { b["tokens"] = batch.Ints(make([]int32, 5), 2, 3) },
+	} {
+		b := two()
+		change(b)
+		if _, err := l.Match(b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
