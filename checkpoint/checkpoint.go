@@ -1,5 +1,5 @@
-// Package checkpoint keeps the state of a training run so that it survives a kill,
-// a crash or a full disk at any instant, and goes on bit for bit.
+// Package checkpoint saves the state of a training run, so that after a kill, a crash or a
+// full disk at any instant it goes on bit for bit.
 //
 // A checkpoint is a folder of its own in the run's folder:
 //
@@ -10,14 +10,14 @@
 //	    trainer.json                                        whatever else the trainer needs
 //	    manifest.json                                       size and checksum of all of these
 //
-// It is prepared under a hidden name and renamed when everything in it is durable,
-// so that what has the name is whole. Three hidden names exist for moments:
+// It is written under a hidden name and renamed once everything in it is durable, so that
+// a folder with this name is always complete. Three hidden names exist for a short time:
 //
 //	.step-00000120.partial     being written; worthless after a crash
 //	.step-00000120.replaced    the older one of two checkpoints of one iteration
 //	.step-00000120.removing    being removed; worthless after a crash
 //
-// What a killed save left behind, the next save clears away.
+// The next save removes what a killed one left behind.
 package checkpoint
 
 import (
@@ -51,11 +51,12 @@ const (
 // ErrNone says that a folder holds no checkpoint.
 var ErrNone = errors.New("no checkpoint")
 
-// Dir is the folder of a run. One process saves to it at a time.
+// Dir is the folder with the checkpoints of a run. One process saves to it at a time.
 type Dir struct {
 	Path string
-	Keep int // how many checkpoints a save leaves; 0 is all
-	// Spared is the iteration of a checkpoint that is left however old it is; 0 is none.
+	Keep int // the newest so many are not removed; 0 removes none
+	// AlwaysKeep is the iteration of a checkpoint that is not removed, however old it is;
+	// 0 is none.
 	AlwaysKeep int64
 	FS         vfs.FS // nil is the real one
 }
@@ -74,10 +75,10 @@ type Snapshot struct {
 	Model     hf.Model
 	Adapter   *hf.Adapter         // instead of the model, where adapters are trained
 	State     []tensorfile.Output // optimizer state, named like "exp_avg.<param>"
-	Trainer   any                 // kept as JSON: schedule, position in the data, seeds
+	Trainer   any                 // saved as JSON: schedule, position in the data, seeds
 }
 
-// bytes is the storage of all tensors.
+// bytes is the size of all tensors.
 func (s Snapshot) bytes() (int64, error) {
 	model, err := s.weights().Bytes()
 	if err != nil {
@@ -87,7 +88,7 @@ func (s Snapshot) bytes() (int64, error) {
 	return model + state, err
 }
 
-// weights is the folder of a model or an adapter.
+// weights is what is written as a model's folder, or as an adapter's.
 func (s Snapshot) weights() interface {
 	Bytes() (int64, error)
 	Fill(disk vfs.FS, dir string) error
@@ -102,13 +103,13 @@ func (s Snapshot) weights() interface {
 type Entry struct {
 	Path      string
 	Iteration int64
-	Saved     int64 // nanoseconds since 1970, later than that of every older one
+	Saved     int64 // when, in nanoseconds since 1970; never the same twice
 	Err       error // why its manifest cannot be read; Saved is then 0
 }
 
-// List finds the checkpoints of a run: those with an unreadable manifest first, then
-// the others, newest first. Order is by time of saving: after a return to an earlier
-// iteration the newest need not be the furthest.
+// List finds the checkpoints of a run: those with an unreadable manifest first, then the
+// others, newest first. They are ordered by the time of saving, since a run that went back
+// to an earlier iteration has newer checkpoints of lower iterations.
 func (d Dir) List() ([]Entry, error) {
 	names, err := d.fs().List(d.Path)
 	if err != nil {
@@ -147,17 +148,18 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// At is where the checkpoint of an iteration is.
+// At is the path of the checkpoint of an iteration.
 func (d Dir) At(iteration int64) string {
 	return filepath.Join(d.Path, fmt.Sprintf("%s%08d", namePrefix, iteration))
 }
 
-// hidden is a momentary name next to path.
+// hidden is the hidden name for a path, with a suffix.
 func hidden(path, suffix string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+suffix)
 }
 
-// parseName takes a name, hidden or not, apart. ok is false for other files.
+// parseName splits a name, hidden or not, into its iteration and suffix. ok is false for
+// other files.
 func parseName(name string) (iteration int64, suffix string, ok bool) {
 	visible, isHidden := strings.CutPrefix(name, ".")
 	if isHidden {

@@ -137,7 +137,7 @@ func names(t testing.TB, d Dir) []string {
 
 func TestSaveAndRestore(t *testing.T) {
 	d := Dir{Path: t.TempDir() + "/deep/run", Keep: 2}
-	if _, err := Latest(d.Path); !errors.Is(err, ErrNone) {
+	if _, err := d.Latest(); !errors.Is(err, ErrNone) {
 		t.Errorf("before the first save: %v", err)
 	}
 	tokenizer := t.TempDir() + "/tokenizer.json"

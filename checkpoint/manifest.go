@@ -23,13 +23,14 @@ type manifest struct {
 }
 
 // formatVersion is raised when older programs could no longer read what is written.
-const formatVersion = 1
+// 2: the trainer's state counts sequences.
+const formatVersion = 2
 
 // maxJSON bounds manifest.json and trainer.json, in bytes.
 const maxJSON = 16 << 20
 
-// sum is the size and CRC-32C of a file: it finds damage, not malice, at the speed
-// of memory.
+// checksum is the size and CRC-32C of a file: it finds damage, not malice, as fast as
+// memory is read.
 type checksum struct {
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc32c"`
@@ -37,7 +38,7 @@ type checksum struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed is the file's form: the manifest and a checksum of its own compact text.
+// sealedManifest is what the file holds: the manifest and a checksum of its compact text.
 type sealedManifest struct {
 	Manifest json.RawMessage `json:"manifest"`
 	CRC      uint32          `json:"crc32c"`
@@ -68,12 +69,12 @@ func parseManifest(raw []byte) (manifest, error) {
 		return m, err
 	}
 	if m.Format != formatVersion {
-		return m, fmt.Errorf("the checkpoint has format %d, this program reads %d", m.Format, formatVersion)
+		return m, fmt.Errorf("the checkpoint has format %d, this program reads %d: go on with the program that wrote it, or train from its model folder", m.Format, formatVersion)
 	}
 	return m, m.check()
 }
 
-// check refuses manifests no save has written.
+// check refuses manifests that no save could have written.
 func (m manifest) check() error {
 	if m.Saved < 1 || m.Iteration < 0 {
 		return fmt.Errorf("the manifest has save time %d and iteration %d", m.Saved, m.Iteration)
@@ -104,7 +105,7 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	return m, nil
 }
 
-// verify reads every file of a checkpoint and compares.
+// verify reads every file of a checkpoint and compares sizes and checksums.
 func (m manifest) verify(disk vfs.FS, dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		path := filepath.Join(dir, name)
@@ -134,7 +135,8 @@ func checksumOf(disk vfs.FS, path string) (s checksum, err error) {
 	return checksum{n, w.Sum32()}, err
 }
 
-// summing is a disk that notes the sum of each file written to it, by name.
+// checksumFS is a file system that computes the checksum of each file written to it, by
+// name.
 type checksumFS struct {
 	vfs.FS
 	files map[string]*checksumFile
@@ -154,7 +156,7 @@ func (d checksumFS) Create(path string) (vfs.File, error) {
 	return d.files[name], nil
 }
 
-// sums is what has been written.
+// sums are the checksums of what was written.
 func (d checksumFS) sums() map[string]checksum {
 	out := make(map[string]checksum, len(d.files))
 	for name, f := range d.files {
@@ -168,9 +170,9 @@ type checksumFile struct {
 	sum checksum
 }
 
-// WriteAt is refused: what was written before is in the sum.
+// WriteAt is refused: what was written before is in the checksum.
 func (f *checksumFile) WriteAt(p []byte, off int64) (int, error) {
-	return 0, fmt.Errorf("writing %d bytes at %d again, in a file that is summed as it is written", len(p), off)
+	return 0, fmt.Errorf("writing %d bytes at %d again, in a file whose checksum is computed as it is written", len(p), off)
 }
 
 func (f *checksumFile) Write(p []byte) (int, error) {

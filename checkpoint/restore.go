@@ -21,16 +21,13 @@ type Checkpoint struct {
 	State     tensorfile.Source // the optimizer state
 	Trainer   json.RawMessage   // what Snapshot.Trainer became
 
-	// Skipped says, where Latest gave an older checkpoint than the newest, what is
-	// wrong with each newer one. Callers show it to people.
+	// Skipped says what is wrong with each newer checkpoint, where Latest gave an older
+	// one. Callers show it to people.
 	Skipped []error
 }
 
-// Latest opens the newest checkpoint in a folder that is whole and undamaged. Where
-// there is none, the error is ErrNone.
-func Latest(dir string) (*Checkpoint, error) { return Dir{Path: dir}.Latest() }
-
-// Latest is the function of that name, on the folder's disk.
+// Latest opens the newest checkpoint that is complete and undamaged. Where there is none,
+// the error is ErrNone.
 func (d Dir) Latest() (*Checkpoint, error) {
 	found, err := d.List()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +55,7 @@ func (d Dir) Latest() (*Checkpoint, error) {
 // closes it.
 func Open(path string) (*Checkpoint, error) { return OpenOn(vfs.OS, path) }
 
-// OpenOn is Open on a given disk.
+// OpenOn is Open on a given file system.
 func OpenOn(disk vfs.FS, path string) (*Checkpoint, error) {
 	m, err := readManifest(disk, path)
 	if err != nil {

@@ -60,8 +60,8 @@ func (d Dir) write(s Snapshot, path string) error {
 	return nil
 }
 
-// saveTime is the present in nanoseconds, or a moment after the newest checkpoint
-// where the clock was set back.
+// saveTime is the present in nanoseconds, or one after the newest checkpoint's where the
+// clock was set back.
 func (d Dir) saveTime() (int64, error) {
 	found, err := d.List()
 	now := time.Now().UnixNano()
@@ -104,8 +104,8 @@ func writeText(disk vfs.FS, path string, text []byte) error {
 	})
 }
 
-// setAside hides an older checkpoint of the same iteration, where Latest still finds
-// it, so that the new one can have its name.
+// hideReplaced hides an older checkpoint of the same iteration, so that the new one can
+// have its name. Latest still finds it.
 func (d Dir) hideReplaced(path string) error {
 	exists, err := vfs.Exists(d.fs(), path)
 	if err != nil || !exists {
@@ -114,7 +114,7 @@ func (d Dir) hideReplaced(path string) error {
 	return d.fs().Rename(path, hidden(path, replacedSuffix))
 }
 
-// putBack undoes setAside where the new checkpoint did not get its name.
+// restoreReplaced undoes hideReplaced where the new checkpoint did not get its name.
 func (d Dir) restoreReplaced(path string) error {
 	aside, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
 	if err != nil || !aside {
@@ -130,7 +130,7 @@ func (d Dir) restoreReplaced(path string) error {
 	return d.fs().SyncDir(d.Path)
 }
 
-// clean clears away what killed saves left.
+// removeLeftovers removes what killed saves left.
 func (d Dir) removeLeftovers() error {
 	names, err := d.fs().List(d.Path)
 	if err != nil {
@@ -162,8 +162,8 @@ func (d Dir) removeLeftovers() error {
 	return nil
 }
 
-// prune removes all but the Keep newest checkpoints and the one spared, and the one
-// that the newest replaced. Those with an unreadable manifest are left for a person to look at.
+// prune removes all but the Keep newest checkpoints and AlwaysKeep, and the one that the
+// newest replaced. Those with an unreadable manifest are left for a person to look at.
 func (d Dir) prune(newest string) error {
 	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
 		return err
@@ -184,7 +184,7 @@ func (d Dir) prune(newest string) error {
 	return nil
 }
 
-// removeReplaced removes what setAside hid, if it did.
+// removeReplaced removes what hideReplaced hid, if anything.
 func (d Dir) removeReplaced(path string) error {
 	replaced := hidden(path, replacedSuffix)
 	exists, err := vfs.Exists(d.fs(), replaced)
@@ -194,7 +194,7 @@ func (d Dir) removeReplaced(path string) error {
 	return d.remove(replaced, hidden(path, removingSuffix))
 }
 
-// remove takes a checkpoint its name before it takes its files.
+// remove renames a checkpoint before it removes its files.
 func (d Dir) remove(path, doomed string) error {
 	if err := d.fs().Rename(path, doomed); err != nil {
 		return err
@@ -202,8 +202,8 @@ func (d Dir) remove(path, doomed string) error {
 	return d.finishRemoving(doomed)
 }
 
-// finishRemoving removes the files once the doomed name is durable: otherwise a loss
-// of power could bring the old name back with half of them.
+// finishRemoving removes the files once the new name is durable: otherwise a power failure
+// could bring the old name back with half of the files.
 func (d Dir) finishRemoving(doomed string) error {
 	if err := d.fs().SyncDir(d.Path); err != nil {
 		return err

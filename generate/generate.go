@@ -19,12 +19,12 @@ import (
 	"spillway/run"
 )
 
-// Options of a generation.
+// Options say how a text is continued.
 type Options struct {
 	Sampler Sampler
 	// Stop are tokens that end the text; the one met is not part of it.
 	Stop []int32
-	// Limit is how many tokens to add at most; 0 sets no limit.
+	// MaxNewTokens is how many tokens to add at most; 0 sets no limit.
 	MaxNewTokens int
 }
 
@@ -74,7 +74,7 @@ func (g *Generator) Next(ctx context.Context) (int32, error) {
 	return token, nil
 }
 
-// All gives tokens until the text ends. An error is the last thing given.
+// All yields tokens until the text ends. An error is the last thing it yields.
 func (g *Generator) All(ctx context.Context) iter.Seq2[int32, error] {
 	return func(yield func(int32, error) bool) {
 		for {
@@ -102,7 +102,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 	return all[last*vocab : (last+1)*vocab], nil
 }
 
-// fill writes the window into the batch; the rest is padding.
+// fill writes the window into the batch tensors; the rest is padding.
 func (g *Generator) fill(window []int32, seq int) error {
 	for _, part := range g.run.Plan.Batch {
 		at := func(i int) int32 { return int32(i) }
@@ -118,7 +118,7 @@ func (g *Generator) fill(window []int32, seq int) error {
 			at = func(int) int32 { return 0 }
 		case "positions":
 		default:
-			return fmt.Errorf("the model reads the batch part %q, which a text does not have", part.Name)
+			return fmt.Errorf("the model reads the batch tensor %q, which a text does not have", part.Name)
 		}
 		to, err := g.run.Executor().BatchTensor(0, part.Name)
 		if err != nil {

@@ -9,12 +9,12 @@ import (
 	"spillway/op"
 )
 
-// Sampler picks a token from logits. The zero value is greedy: the likeliest token,
-// of equals the one with the lowest number.
+// Sampler picks a token from logits. The zero value is greedy: it picks the most likely
+// token, of equals the one with the lowest id.
 type Sampler struct {
-	Temperature float64 // 0 is greedy; above 1 evens the chances out
-	TopK        int     // only the so many likeliest; 0 for all
-	TopP        float64 // only the likeliest that together have this chance; 0 or 1 for all
+	Temperature float64 // 0 is greedy; above 1 makes probabilities more even
+	TopK        int     // only the so many most likely tokens; 0 for all
+	TopP        float64 // only the most likely tokens that together have this probability; 0 or 1 for all
 	Seed        uint64
 }
 
@@ -26,9 +26,9 @@ func (s Sampler) Check() error {
 	return nil
 }
 
-// Pick a token. The place in the text selects the random number, so that the same
-// seed and logits give the same text.
-func (s Sampler) Pick(logits []float32, place uint64) int32 {
+// Pick picks a token. The position in the text selects the random number, so that the
+// same seed and logits give the same text.
+func (s Sampler) Pick(logits []float32, position uint64) int32 {
 	if s.Temperature == 0 || s.TopK == 1 {
 		return greedy(logits)
 	}
@@ -37,13 +37,13 @@ func (s Sampler) Pick(logits []float32, place uint64) int32 {
 	for _, c := range likely {
 		total += c.probability
 	}
-	left := total * float64(op.Uniform(s.Seed, 0, place))
+	left := total * float64(op.Uniform(s.Seed, 0, position))
 	for _, c := range likely {
 		if left -= c.probability; left < 0 {
 			return c.token
 		}
 	}
-	return likely[len(likely)-1].token // rounding left a crumb
+	return likely[len(likely)-1].token // the sum was rounded up
 }
 
 func greedy(logits []float32) int32 {
@@ -56,13 +56,13 @@ func greedy(logits []float32) int32 {
 	return int32(best)
 }
 
-// chance of a token, not yet divided by the sum of all.
+// candidate is a token and its probability, not yet divided by the sum of all.
 type candidate struct {
 	token       int32
 	probability float64
 }
 
-// chances of the tokens that TopK and TopP leave, likeliest first.
+// candidates are the tokens that TopK and TopP leave, most likely first.
 func (s Sampler) candidates(logits []float32) []candidate {
 	top := float64(slices.Max(logits))
 	list := make([]candidate, len(logits))

@@ -7,7 +7,7 @@ import (
 )
 
 // Names as drivers give them, with the memory they report.
-func TestNamedCard(t *testing.T) {
+func TestFindGPU(t *testing.T) {
 	for driver, c := range map[string]struct {
 		memory units.Bytes // MiB
 		want   string

@@ -71,10 +71,10 @@ func hint(m Machine) string {
 	return "usable= must not be above the memory"
 }
 
-// parser holds the peers, which are linked when all devices are known, and whether the
+// parser holds the direct links, which are made when all devices are known, and whether the
 // parts that may come only once have come.
 type parser struct {
-	peers      []peerItem
+	links      []peerItem
 	host, disk bool
 }
 

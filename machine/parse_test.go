@@ -84,7 +84,7 @@ func TestDefaultsAreMarked(t *testing.T) {
 		t.Errorf("cpu device %+v of host %+v", d, cpu.Host)
 	}
 	if cpu.Host.Usable != 50*units.MiB {
-		t.Errorf("host beside cpu devices is exact, got %v", cpu.Host.Usable)
+		t.Errorf("host next to cpu devices is exact, got %v", cpu.Host.Usable)
 	}
 	if limited := parse(t, "cpu:1GiB,host:64GiB@limit=8GiB"); limited.Host.Usable != 8*units.GiB {
 		t.Errorf("usable under a limit of 8 GiB: %v", limited.Host.Usable)
@@ -92,7 +92,7 @@ func TestDefaultsAreMarked(t *testing.T) {
 }
 
 // The published peaks times the stated shares must give what was measured on the
-// card we know: 790 TFLOP/s, 4.3 TB/s, 55 GB/s.
+// GPU we measured: 790 TFLOP/s, 4.3 TB/s, 55 GB/s.
 func TestH200AgreesWithMeasurement(t *testing.T) {
 	d := parse(t, "h200").Devices[0]
 	near := func(what string, got, want float64) {
@@ -105,7 +105,7 @@ func TestH200AgreesWithMeasurement(t *testing.T) {
 	near("link", float64(d.Link.In), 55.4e9)
 }
 
-func TestCardsAreSound(t *testing.T) {
+func TestGPUsAreSound(t *testing.T) {
 	names := GPUNames()
 	for i, name := range names {
 		m := parse(t, name)
@@ -113,7 +113,7 @@ func TestCardsAreSound(t *testing.T) {
 		if i > 0 && names[i-1] >= name {
 			t.Errorf("%s is out of order", name)
 		}
-		// No card's tensor cores are slower than its ordinary ones, nor its memory than its link.
+		// No GPU's tensor cores are slower than its ordinary ones, nor its memory than its link.
 		if d.Compute.Rate(dtype.F16) < d.Compute.F32 || d.Bandwidth < 5*d.Link.In {
 			t.Errorf("%s: %+v", name, d)
 		}

@@ -29,14 +29,14 @@ func (p *parser) peer(c part) error {
 	if err := item.rate.parse(c.figures[0]); err != nil {
 		return err
 	}
-	p.peers = append(p.peers, item)
+	p.links = append(p.links, item)
 	return nil
 }
 
 // link turns the peer parts into pairs, now that all devices are known.
 func (p *parser) link(m *Machine) error {
 	linked := map[[2]string]bool{}
-	for _, item := range p.peers {
+	for _, item := range p.links {
 		pairs := [][2]string{{item.a, item.b}}
 		if item.a == "" && item.b == "" {
 			pairs = m.gpuPairs()

@@ -22,7 +22,7 @@ type Sizes struct {
 	// hold; nil: it does not.
 	Host   device.Device
 	Params int64
-	// Report is told what is measured next; nil is fine.
+	// Report receives what is measured next; nil is fine.
 	Report func(what string)
 }
 

@@ -117,7 +117,7 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 	}
 }
 
-// rounding is a CPU that says it rounds f32 operands where it is told to.
+// rounding is a CPU that says it rounds f32 operands where it is set to.
 type rounding struct {
 	*cpu.Device
 	on   bool

@@ -13,14 +13,14 @@ import (
 	"spillway/units"
 )
 
-// hierarchy is a version of control groups: where its groups lie, and what its files
-// are called. Version 2 has two limits: above "high" the kernel slows the group
-// down, above "max" it kills; we stay below both.
+// hierarchy is a version of control groups: the folders of its groups and the names of its
+// files. Version 2 has two limits: above "high" the kernel slows the group down, above
+// "max" it kills; we stay below both.
 type hierarchy struct {
-	folders  []string // under the root of control groups, the first that exists counts
+	folders  []string // under the root of control groups; the first that exists counts
 	limits   []string
 	usage    string
-	inactive string // the key in memory.stat of file pages that are given back first
+	inactive string // the key in memory.stat of file pages that the kernel frees first
 }
 
 var (
@@ -28,13 +28,12 @@ var (
 	version2 = hierarchy{[]string{"unified", "."}, []string{"memory.max", "memory.high"}, "memory.current", "inactive_file"}
 )
 
-// unlimited is what version 1 writes for no limit, or more.
+// unlimited is at most what version 1 writes for no limit.
 const unlimited = 1 << 62
 
-// cgroupMemory is the tightest memory limit on this process, zero if it has none,
-// and how much room is left under the limits of its group and all groups above.
-// Without a limit there is room without end.
-func (s System) cgroupMemory() (limit, room units.Bytes, err error) {
+// cgroupMemory is the tightest memory limit on this process, zero for none, and how much is
+// left under the limits of its group and all groups above; unlimited without a limit.
+func (s System) cgroupMemory() (limit, left units.Bytes, err error) {
 	text, err := os.ReadFile(filepath.Join(s.Proc, "self", "cgroup"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, unlimited, nil // a kernel without control groups
@@ -42,7 +41,7 @@ func (s System) cgroupMemory() (limit, room units.Bytes, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	room = unlimited
+	left = unlimited
 	for line := range strings.Lines(string(text)) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, group, _ := strings.Cut(rest, ":")
@@ -59,9 +58,9 @@ func (s System) cgroupMemory() (limit, room units.Bytes, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		limit, room = tighter(limit, l), min(room, r)
+		limit, left = tighter(limit, l), min(left, r)
 	}
-	return limit, room, nil
+	return limit, left, nil
 }
 
 // tighter is the smaller of two limits, where zero is none.
@@ -72,19 +71,19 @@ func tighter(a, b units.Bytes) units.Bytes {
 	return min(a, b)
 }
 
-// tightest walks from the group up to the root. A group that is not there is
-// skipped: inside a container the path may be the one outside.
-func (h hierarchy) tightest(root, group string) (limit, room units.Bytes, err error) {
+// tightest walks from the group up to the root. A missing group is skipped: inside a
+// container the path may be that of the outside.
+func (h hierarchy) tightest(root, group string) (limit, left units.Bytes, err error) {
 	base := h.base(root)
-	room = unlimited
+	left = unlimited
 	for g := path.Clean("/" + group); ; g = path.Dir(g) {
 		l, r, err := h.read(filepath.Join(base, g))
 		if err != nil {
 			return 0, 0, err
 		}
-		limit, room = tighter(limit, l), min(room, r)
+		limit, left = tighter(limit, l), min(left, r)
 		if g == "/" {
-			return limit, room, nil
+			return limit, left, nil
 		}
 	}
 }
@@ -98,9 +97,9 @@ func (h hierarchy) base(root string) string {
 	return root
 }
 
-// read takes the limit of one group, zero if none, and the room left under it:
-// what is not in use, or in use for file pages the kernel gives back at once.
-func (h hierarchy) read(dir string) (limit, room units.Bytes, err error) {
+// read reads the limit of one group, zero for none, and what is left under it: memory that
+// is not used, or used for file pages that the kernel frees at once.
+func (h hierarchy) read(dir string) (limit, left units.Bytes, err error) {
 	least := int64(unlimited)
 	for _, name := range h.limits {
 		n, ok, err := readNumber(filepath.Join(dir, name))
@@ -122,7 +121,7 @@ func (h hierarchy) read(dir string) (limit, room units.Bytes, err error) {
 	return units.Bytes(least), units.Bytes(max(least-used, 0)), nil
 }
 
-// statValue finds a key in a memory.stat file; what is not there counts as none.
+// statValue finds a key in a memory.stat file; 0 where it is missing.
 func statValue(path, key string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -8,16 +8,17 @@ import (
 	"spillway/units"
 )
 
-// copyChunk is how much is copied at once, here and wherever large ranges move on
-// the host: Go's copy goes around the cache for larger ranges, which is up to 40%
-// slower on some machines (BenchmarkCopy tells which).
+// copyChunk is how many bytes are copied at once, here and wherever large ranges move on
+// the host: Go's copy bypasses the cache for larger ranges, which is up to 40% slower on
+// some machines (BenchmarkCopy shows on which).
 const copyChunk = 64 << 10
 
-// copyRounds is how often a copy is timed; the best one counts, since whatever
-// disturbs a copy only slows it.
+// copyRounds is how often a copy is timed; the fastest counts, since a disturbance only
+// slows it down.
 const copyRounds = 3
 
-// copyRate measures how many bytes per second so many cores copy together, n bytes in all.
+// copyRate measures how many bytes per second so many cores copy together, with n bytes in
+// all.
 func copyRate(n units.Bytes, cores int) units.Rate {
 	part := max(int(n)/cores, copyChunk)
 	from, to := make([][]byte, cores), make([][]byte, cores)
@@ -33,7 +34,7 @@ func copyRate(n units.Bytes, cores int) units.Rate {
 		}
 	}
 	from, to = nil, nil
-	debug.FreeOSMemory() // a probe leaves no trace in the resident set
+	debug.FreeOSMemory() // the measurement must not stay in the resident set
 	return units.Rate(float64(part*cores) / best.Seconds())
 }
 

@@ -14,12 +14,12 @@ import (
 
 const (
 	diskBlock   = 4 << 20 // bytes per read or write
-	diskWorkers = 4       // that many in flight: enough to keep a drive busy
+	diskWorkers = 4       // requests in flight: enough to keep a drive busy
 	diskAlign   = 4096    // of buffers and offsets, for direct I/O
 )
 
-// diskSpeed is what diskRates found; direct is false where the page cache could
-// not be kept out of it.
+// diskSpeed is what diskRates measured; direct is false where reads and writes went through
+// the page cache.
 type diskSpeed struct {
 	read, write units.Rate
 	direct      bool
@@ -72,7 +72,7 @@ func timeBlocks(blocks int64, do func([]byte, int64) (int, error)) (time.Duratio
 	return max(time.Since(start), 1), errors.Join(errs...)
 }
 
-// alignedBuffer is one block, filled with what no drive compresses away.
+// alignedBuffer is one block of numbers that no drive compresses.
 func alignedBuffer() []byte {
 	b := make([]byte, diskBlock+diskAlign)
 	at := (diskAlign - int(uintptr(unsafe.Pointer(&b[0]))%diskAlign)) % diskAlign

@@ -158,8 +158,8 @@ func timesMeasured(o *Options) *int {
 	return &n
 }
 
-// noted says whether a note contains some words.
-func noted(m machine.Machine, words string) bool {
+// hasNote says whether a note contains some words.
+func hasNote(m machine.Machine, words string) bool {
 	return slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, words) })
 }
 
@@ -199,12 +199,12 @@ func TestRatesAreCached(t *testing.T) {
 		if err := os.WriteFile(files[0], []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if m := describe("a cache with "+text, true); note != "" && !noted(m, note) {
+		if m := describe("a cache with "+text, true); note != "" && !hasNote(m, note) {
 			t.Errorf("%q is not in the notes: %q", note, m.Notes)
 		}
 	}
 	o.Cache = "/dev/null/x"
-	if m := describe("a cache that cannot be written", true); !noted(m, "could not be stored") {
+	if m := describe("a cache that cannot be written", true); !hasNote(m, "could not be stored") {
 		t.Errorf("notes %q", m.Notes)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resident is how much physical memory the process has now, as the system counts it;
-// where the system only knows the most it ever had, that. In bytes.
+// Resident is how much physical memory the process has now, in bytes; where the system only
+// knows the peak, it is that.
 func Resident() (int64, error) { return readStatus("VmRSS") }
 
-// MostResident is the most physical memory the process ever had, in bytes.
+// PeakResident is the most physical memory the process ever had, in bytes.
 func PeakResident() (int64, error) { return readStatus("VmHWM") }
 
-// residentAs reads a line of the kernel's account. What getrusage says on Linux is of
-// no use: a process begins with the most its parent had.
+// readStatus reads a line of the process's status file. getrusage is of no use on Linux: a
+// process begins with the peak of its parent.
 func readStatus(name string) (int64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {

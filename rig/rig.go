@@ -45,7 +45,7 @@ type Options struct {
 	// read back 256 MiB there the first time.
 	Disk        string
 	MeasureDisk bool
-	// Report is told what is measured next; nil is fine.
+	// Report receives what is measured next; nil is fine.
 	Report func(what string)
 	// Machine, where it has devices, is the description to use: nothing is measured.
 	Machine machine.Machine

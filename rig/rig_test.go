@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
@@ -23,7 +24,10 @@ type fakeDriver struct {
 
 var fakes = &fakeDriver{}
 
-func init() { device.Register("fake", fakes) }
+func init() {
+	device.Register("fake", fakes)
+	watchTime = 10 * time.Millisecond
+}
 
 func (f *fakeDriver) Open(config string, _ device.Options) (device.Device, error) {
 	if f.broken != nil {

@@ -17,32 +17,33 @@ import (
 	"spillway/units"
 )
 
-// System is where the facts of a computer are read. The zero value is this
-// computer; tests point Proc and Cgroup at a tree of files.
+// System is where the facts of a computer are read. The zero value is this computer; tests
+// point Proc and Cgroup at a tree of files.
 type System struct {
 	Proc   string // "/proc"
 	Cgroup string // "/sys/fs/cgroup"
 }
 
-// Program is what a running program takes besides the arenas of its plan, from the
-// moment it asks what is left: prepared steps and kernels, stacks, batches on their way.
-// It is taken off what is usable, so that a plan that takes all of that still runs.
+// ProgramOverhead is the memory that a running program takes in addition to the arenas of
+// its plan: prepared instructions and kernels, stacks, batches. Usable memory is counted
+// without it, so that a plan that takes all of it still runs.
 const ProgramOverhead = 10 * units.MiB
 
-// Beside cards a program takes more: their libraries, of which most is loaded with the first
-// kernels, and of memory that is page-locked the driver and the kernel keep lists.
+// Next to GPUs a program takes more: their libraries, most of which are loaded with the
+// first kernels, and the page lists that the driver and the kernel keep of page-locked
+// memory.
 const (
 	gpuProgramOverhead = units.GiB
-	pageLockShare      = 64 // one 64th of it for its pages
+	pageLockShare      = 64 // one 64th of page-locked memory
 )
 
-// lessCards is what arenas may take of free host memory in a program that uses cards.
+// lessForGPUs is what arenas may take of free host memory in a program that uses GPUs.
 func lessForGPUs(free units.Bytes) units.Bytes {
 	free = max(free-gpuProgramOverhead, 0)
 	return free - free/pageLockShare
 }
 
-// facts are what a computer says of itself.
+// systemFacts are what a computer reports about itself.
 type systemFacts struct {
 	cpu      string
 	features []string
@@ -52,8 +53,8 @@ type systemFacts struct {
 	notes    []string
 }
 
-// Usable is how much host memory arenas may take now without swapping or being killed:
-// what Host.Usable was when the computer was probed.
+// Usable is how much host memory arenas may take now without swapping or being killed, in a
+// program without GPUs.
 func (s System) Usable() (units.Bytes, error) {
 	f, err := s.readFacts()
 	if err != nil {
@@ -71,17 +72,17 @@ func (s System) procFacts() (systemFacts, error) {
 	if err := f.readCPU(filepath.Join(s.Proc, "cpuinfo")); err != nil {
 		return f, err
 	}
-	limit, room, err := s.cgroupMemory()
+	limit, left, err := s.cgroupMemory()
 	if err != nil {
 		f.notes = append(f.notes, fmt.Sprintf("the control group's memory limit could not be read, so none is taken into account: %v", err))
-		limit, room = 0, f.usable
+		limit, left = 0, f.usable
 	}
-	f.limit, f.usable = limit, max(min(f.usable, room)-ProgramOverhead, 0)
+	f.limit, f.usable = limit, max(min(f.usable, left)-ProgramOverhead, 0)
 	return f, nil
 }
 
-// readMemory takes the installed and the available memory; kernels before 3.14
-// say only what is free.
+// readMemory reads the installed and the available memory; kernels before 3.14 report only
+// what is free.
 func (f *systemFacts) readMemory(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -101,7 +102,7 @@ func (f *systemFacts) readMemory(path string) error {
 	}
 	if f.usable, ok = kib["MemAvailable"]; !ok {
 		f.usable = kib["MemFree"]
-		f.notes = append(f.notes, "the kernel does not say what memory is available; only what is free is counted")
+		f.notes = append(f.notes, "the kernel does not report available memory; only what is free is counted")
 	}
 	return nil
 }
@@ -112,8 +113,8 @@ var instructionSets = []string{
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
 
-// readCPU takes the name and the instruction sets of the first processor. ARM
-// kernels give no name, only the numbers of maker and part.
+// readCPU reads the name and the instruction sets of the first core. ARM kernels give no
+// name, only the numbers of maker and part.
 func (f *systemFacts) readCPU(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -146,7 +147,7 @@ func (f *systemFacts) readCPU(path string) error {
 	return lines.Err()
 }
 
-// freeBytes is what an ordinary user may still write in the folder.
+// freeBytes is how much a user without privileges may still write in the folder.
 func freeBytes(path string) (units.Bytes, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -155,8 +156,7 @@ func freeBytes(path string) (units.Bytes, error) {
 	return units.Bytes(uint64(st.Bavail) * uint64(st.Bsize)), nil
 }
 
-// readNumber reads a file of one number; ok is false for "max", and for a file
-// that is not there.
+// readNumber reads a file of one number; ok is false for "max" and for a missing file.
 func readNumber(path string) (n int64, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

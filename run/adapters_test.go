@@ -161,7 +161,7 @@ func TestQLoRAGoesOnFromItsCheckpoint(t *testing.T) {
 			t.Fatalf("losses %v in one run, %v in two", whole, halves)
 		}
 	}
-	c, err := checkpoint.Latest(dir)
+	c, err := checkpoint.Dir{Path: dir}.Latest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ func (m *Model) largest(o Options, search func(planner.Request) (planner.Largest
 	if err != nil {
 		return nil, nil, err
 	}
-	return q.run(l.Plan, l.Spec), l.Next, nil
+	r, err := q.run(l.Plan, l.Spec)
+	return r, l.Next, err
 }
 
 // Compare plans every strategy by itself.
@@ -64,7 +65,7 @@ func (m *Model) Standard(o Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // Savings plans what guides recommend when memory is short: first what everything on the

@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/executor"
@@ -84,11 +85,33 @@ func (m *Model) inPlaceBytes(o Options) (bytes int64) {
 	return bytes
 }
 
-// checkDisk refuses a plan whose files do not fit in the folder. Those of a training run
-// have a tape too.
-func (r *Run) checkDisk() error {
-	o, p := r.Options, r.Plan
-	if o.Disk == "" || !hasDisk(p) {
+// hasDisk says whether a plan stores bytes on disk, which is then its last device.
+func hasDisk(p *plan.Plan) bool { return p.Devices[len(p.Devices)-1].Name == plan.DiskName }
+
+// diskLayout is what a run stores on disk: the arenas of its plan, made of regions, and
+// the tape of its journal. Sizes are of one generation, in bytes.
+type diskLayout struct {
+	regions      []store.Region
+	arenas, tape int64
+}
+
+// layDisk finds the disk layout of the run's plan.
+func (r *Run) layDisk() (l diskLayout) {
+	if !hasDisk(r.Plan) {
+		return l
+	}
+	for _, a := range r.Plan.Arenas {
+		if a.Tier == plan.OnDisk {
+			l.arenas += a.Bytes
+		}
+	}
+	l.regions, l.tape = r.regions(), tapeBytes(r.Plan)
+	return l
+}
+
+// check refuses a layout whose files do not fit in the folder.
+func (l diskLayout) check(o Options) error {
+	if o.Disk == "" || l.arenas == 0 {
 		return nil
 	}
 	free, err := store.Capacity(o.Disk)
@@ -98,39 +121,33 @@ func (r *Run) checkDisk() error {
 	if o.DiskBudget > 0 {
 		free = min(free, o.DiskBudget)
 	}
-	needed, err := store.FileBytes(diskBytes(p)-tapeBytes(p), r.regions(o.Task.Trains()))
+	needed, err := store.FileBytes(l.arenas, l.regions)
 	if o.Task.Trains() && err == nil {
 		var tape int64
-		tape, err = store.FileBytes(tapeBytes(p), nil)
+		tape, err = store.FileBytes(l.tape, nil)
 		needed += tape
 	}
 	if err == nil && needed > free {
 		err = &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: free}
 	}
-	if err != nil {
-		return fmt.Errorf("planning %s: %w", p.Model, err)
-	}
-	return nil
+	return err
 }
 
-// hasDisk says whether a plan stores bytes on disk, which is then its last device.
-func hasDisk(p *plan.Plan) bool { return p.Devices[len(p.Devices)-1].Name == plan.DiskName }
-
-// diskBytes is what a plan takes of the disk with its tape, one generation of it.
-func diskBytes(p *plan.Plan) int64 {
-	bytes := tapeBytes(p)
-	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDisk {
-			bytes += a.Bytes
+// open opens the folder. Without a journal, what is trained lives as long as the process.
+func (l diskLayout) open(dir string, journaled bool) (*store.Disk, error) {
+	regions := slices.Clone(l.regions)
+	for i := range regions {
+		if regions[i].Kind == store.Journaled && !journaled {
+			regions[i].Kind = store.Scratch
 		}
 	}
-	return bytes
+	return journal.OpenDisk(dir, l.arenas+l.tape, regions)
 }
 
 // regions say of everything the plan has on disk how it is stored: what is trained is
-// journaled if wanted, what never changes stays in the model's files if it is there, and
-// anything else lives as long as the process.
-func (r *Run) regions(journaled bool) (list []store.Region) {
+// journaled, what never changes stays in the model's files if it is there, and anything
+// else lives as long as the process.
+func (r *Run) regions() (list []store.Region) {
 	fixed := map[int]plan.Slab{} // by buffer: weights that never change
 	for _, s := range r.Plan.Slabs {
 		if !isTrained(r.Plan, s) {
@@ -145,7 +162,7 @@ func (r *Run) regions(journaled bool) (list []store.Region) {
 		switch {
 		case never:
 			list = append(list, r.fixedRegions(s, b.Offset)...)
-		case journaled && b.Class != plan.Gradient:
+		case r.Options.Task.Trains() && b.Class != plan.Gradient:
 			list = append(list, store.Region{Kind: store.Journaled, Offset: b.Offset, Bytes: b.Bytes})
 		default:
 			list = append(list, store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes})

@@ -139,7 +139,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 // latest is the iteration of the newest checkpoint, which must be whole.
 func latest(t *testing.T, dir string) int64 {
 	t.Helper()
-	c, err := checkpoint.Latest(dir)
+	c, err := checkpoint.Dir{Path: dir}.Latest()
 	if errors.Is(err, checkpoint.ErrNone) {
 		return 0
 	}

@@ -35,14 +35,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	if q.notices, err = q.place(); err != nil {
 		return nil, err
 	}
-	r, err = q.search()
-	if err == nil {
-		err = r.checkDisk()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return q.search()
 }
 
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
@@ -53,14 +46,7 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := q.use(p)
-	if err == nil {
-		err = r.checkDisk()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return q.use(p)
 }
 
 // question is what the planner is asked for some options, with everything it needs to
@@ -100,12 +86,17 @@ func (m *Model) ask(o Options) (*question, error) {
 	return q, q.boundDataParallel()
 }
 
-// run is the answer: a run with a plan.
-func (q *question) run(p *plan.Plan, s *spec.Model) *Run {
+// run is the answer: a run with a plan, whose files fit on the disk.
+func (q *question) run(p *plan.Plan, s *spec.Model) (*Run, error) {
 	o := q.options
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
-	return &Run{Model: q.model, Options: o, Plan: p, Spec: s, Notices: q.notices, site: q.Site}
+	r := &Run{Model: q.model, Options: o, Plan: p, Spec: s, Notices: q.notices, site: q.Site}
+	r.onDisk = r.layDisk()
+	if err := r.onDisk.check(o); err != nil {
+		return nil, fmt.Errorf("planning %s: %w", p.Model, err)
+	}
+	return r, nil
 }
 
 // use makes a run of a given plan.
@@ -117,7 +108,7 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // site is the hardware to plan for, and how much memory of it may be taken.

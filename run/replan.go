@@ -84,12 +84,12 @@ func (r *Run) wake(journaled bool, older string) error {
 
 // planned is the part of a run that a plan decides.
 func (r *Run) planned() *Run {
-	return &Run{Plan: r.Plan, Spec: r.Spec, Options: r.Options, site: r.site}
+	return &Run{Plan: r.Plan, Spec: r.Spec, Options: r.Options, site: r.site, onDisk: r.onDisk}
 }
 
 // become takes over another plan of the same model.
 func (r *Run) become(other *Run) {
-	r.Plan, r.Spec, r.Options, r.site = other.Plan, other.Spec, other.Options, other.site
+	r.Plan, r.Spec, r.Options, r.site, r.onDisk = other.Plan, other.Spec, other.Options, other.site, other.onDisk
 }
 
 // Replan carries a running run over to another plan of the same model, between two

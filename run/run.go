@@ -54,7 +54,8 @@ type Run struct {
 	// uses the same devices may be given back.
 	BeforeClaim func() error
 
-	site     planner.Site       // that the plan was made for
+	site     planner.Site // that the plan was made for
+	onDisk   diskLayout
 	executor *executor.Executor // nil unless the run is running
 	opened   []device.Device    // by the run, for the executor
 	disk     *store.Disk        // nil where the plan stores nothing on disk
@@ -176,7 +177,7 @@ func (r *Run) allocate(journaled bool) (err error) {
 		return err
 	}
 	tensors := journaledTensors{r.executor, tensorsOffDisk(r.executor)}
-	r.journal, err = journal.New(r.disk, r.Options.Disk, last, recovered, tapeBytes(r.Plan), tensors)
+	r.journal, err = journal.New(r.disk, r.Options.Disk, last, recovered, r.onDisk.tape, tensors)
 	return err
 }
 
@@ -207,7 +208,7 @@ func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 	if r.Options.Disk == "" {
 		return nil, fmt.Errorf("the plan for %s stores bytes on disk; name a folder for them", r.Model.Name)
 	}
-	if r.disk, err = journal.OpenDisk(r.Options.Disk, diskBytes(r.Plan), r.regions(journaled)); err != nil {
+	if r.disk, err = r.onDisk.open(r.Options.Disk, journaled); err != nil {
 		return nil, err
 	}
 	return append(list, r.disk), nil

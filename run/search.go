@@ -37,7 +37,7 @@ func (q *question) chosen() (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // cut divides the batch into so many micro-batches.
@@ -60,7 +60,7 @@ func (q *question) preferred() (*Run, error) {
 		q.notices = append(q.notices, fmt.Sprintf("data parallel devices are preferred for %s and cannot be had: %v", q.options.Task, err))
 		return nil, nil
 	}
-	return q.run(p, s), nil
+	return q.run(p, s)
 }
 
 // fastest tries the numbers of micro-batches that may be fast and takes the best. If none
@@ -81,7 +81,7 @@ func (q *question) fastest() (*Run, error) {
 		}
 	}
 	if best != nil {
-		return q.run(best, traced), nil
+		return q.run(best, traced)
 	}
 	if fit := (*planner.FitError)(nil); q.options.MicroBatches > 0 || !errors.As(first, &fit) {
 		return nil, first
@@ -93,7 +93,7 @@ func (q *question) fastest() (*Run, error) {
 		q.cut(n)
 		if p, s, err := q.Request.Plan(); err == nil {
 			q.notices = append(q.notices, fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: %v", q.options.BatchSize, n, first))
-			return q.run(p, s), nil
+			return q.run(p, s)
 		}
 	}
 	return nil, first

@@ -175,7 +175,7 @@ func TestSpoiledWeightsAreNotSaved(t *testing.T) {
 	if !errors.As(err, &diverged) || diverged.Iteration != 3 || diverged.Param != "model.embed_tokens.weight" {
 		t.Fatalf("%v, want the spoiled param named", err)
 	}
-	found, err := checkpoint.Latest(dir)
+	found, err := checkpoint.Dir{Path: dir}.Latest()
 	if err != nil {
 		t.Fatal(err)
 	}

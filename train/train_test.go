@@ -112,7 +112,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 	if diverged.Iteration != result.Iterations+1 || diverged.Checkpoint == "" || !strings.Contains(err.Error(), diverged.Checkpoint) {
 		t.Errorf("%v after %d iterations", err, result.Iterations)
 	}
-	c, err := checkpoint.Latest(dir)
+	c, err := checkpoint.Dir{Path: dir}.Latest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func TestTrainInterrupted(t *testing.T) {
 	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 steps") {
 		t.Errorf("exit code %d:\n%s", code, said.String())
 	}
-	c, err := checkpoint.Latest(out)
+	c, err := checkpoint.Dir{Path: out}.Latest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package nvml asks NVIDIA's management library about cards: what they are linked
-// by, how warm and busy they are, and who holds their memory. Nothing depends on its
-// answers but what people are shown.
+// Package nvml asks NVIDIA's management library (NVML) for the state of GPUs: their PCIe
+// link, temperature, power, clock and the processes that hold their memory. The answers are
+// only shown to people; nothing else depends on them.
 package nvml
 
 import (
@@ -10,7 +10,7 @@ import (
 	"spillway/internal/dl"
 )
 
-// names of the library.
+// names are the file names of the library.
 var names = []string{"libnvidia-ml.so.1", "libnvidia-ml.so"}
 
 // Library is the open library.
@@ -19,7 +19,7 @@ type Library struct {
 	failed dl.Func // nvmlErrorString
 }
 
-// Open opens and starts the library, which comes with the driver of the card.
+// Open opens and initializes the library, which comes with the GPU driver.
 func Open() (*Library, error) {
 	var lib *dl.Library
 	var err error
@@ -29,7 +29,7 @@ func Open() (*Library, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("NVIDIA's management library: %w; it comes with the driver", err)
+		return nil, fmt.Errorf("no NVIDIA management library: %w; it comes with the driver", err)
 	}
 	l := &Library{lib: lib}
 	if l.failed, err = lib.Func("nvmlErrorString"); err != nil {
@@ -38,7 +38,7 @@ func Open() (*Library, error) {
 	return l, l.call("nvmlInit_v2")
 }
 
-// Close ends the use of the library.
+// Close shuts the library down.
 func (l *Library) Close() error { return l.call("nvmlShutdown") }
 
 // Driver is the version of the driver.
@@ -48,7 +48,7 @@ func (l *Library) Driver() (string, error) {
 	return dl.Text(uintptr(unsafe.Pointer(&text[0])), len(text)), err
 }
 
-// call calls a function by name and turns its answer into an error.
+// call calls a function by name and turns its return code into an error.
 //
 //go:uintptrescapes
 func (l *Library) call(name string, args ...uintptr) error {
@@ -62,7 +62,7 @@ func (l *Library) call(name string, args ...uintptr) error {
 	return nil
 }
 
-// Error is what the library answered to a call.
+// Error is a call that the library refused.
 type Error struct {
 	Call string
 	Code int
@@ -71,5 +71,5 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Text, e.Code) }
 
-// tooSmall is the answer to a list that holds less than there is.
+// insufficientSize is the code for a list that is too short for the answer.
 const insufficientSize = 7

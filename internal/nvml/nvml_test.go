@@ -2,14 +2,14 @@ package nvml
 
 import "testing"
 
-func TestCardInALine(t *testing.T) {
+func TestStateInALine(t *testing.T) {
 	idle := GPU{LinkGeneration: 1, LinkWidth: 16, LinkMax: [2]int{5, 16}, Temperature: 34, Power: 75_400, PowerLimit: 700_000, Clock: 345, ClockMax: 1980, Busy: 0}
 	if got, want := idle.String(), "PCIe 1 × 16, 5 when busy, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	silent := GPU{LinkGeneration: -1, LinkWidth: -1, LinkMax: [2]int{-1, -1}, Temperature: -1, Power: -1, PowerLimit: -1, Clock: -1, ClockMax: -1, Busy: -1}
 	if got := silent.String(); got != "" {
-		t.Errorf("a card that tells nothing is %q", got)
+		t.Errorf("a GPU that reports nothing is %q", got)
 	}
 }
 
@@ -24,6 +24,6 @@ func TestOpen(t *testing.T) {
 		t.Errorf("driver %q, %v", v, err)
 	}
 	if _, err := l.GPU("0000ffff:ff:1f.0"); err == nil {
-		t.Error("a card that is not there was found")
+		t.Error("a GPU that does not exist was found")
 	}
 }

@@ -1,6 +1,6 @@
-// Package tenancy remembers which buffer had which bytes of an arena last. Plans give
-// the same bytes to many buffers one after the other; who comes must wait for those
-// who were there before.
+// Package tenancy records which buffer had which bytes of an arena last. Plans give the same
+// bytes to many buffers one after the other, and each buffer must wait until the ones that
+// had its bytes before are no longer used.
 package tenancy
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sort"
 )
 
-// Map is the ranges of an arena that somebody has had: sorted and apart. The zero
-// value is an arena nobody has touched.
+// Map records the last buffer of every byte of an arena, as sorted ranges that do not
+// overlap. The zero value is an arena that no buffer has used.
 type Map struct {
 	list   []tenant
 	before []int32 // scratch of Take
@@ -20,8 +20,8 @@ type tenant struct {
 	buffer int32
 }
 
-// Take gives the bytes from lo to before hi to a buffer and returns those that had
-// parts of them last, in order of their bytes; valid until the next call.
+// Take gives the bytes [lo, hi) to a buffer and returns the buffers that had parts of them
+// last, in the order of their bytes. The list is valid until the next call.
 func (m *Map) Take(buffer int, lo, hi int64) []int32 {
 	m.before = m.before[:0]
 	if lo >= hi {
@@ -32,7 +32,7 @@ func (m *Map) Take(buffer int, lo, hi int64) []int32 {
 	for ; to < len(m.list) && m.list[to].lo < hi; to++ {
 		m.before = append(m.before, m.list[to].buffer)
 	}
-	// What is left of the first and the last stays theirs.
+	// The first and the last of them may reach beyond [lo, hi) and keep what does.
 	now := [3]tenant{1: {lo, hi, int32(buffer)}}
 	first, end := 1, 2
 	if to > from {

@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// How often a line is shown: often enough to look alive on a terminal, seldom
-// enough to keep a log readable.
+// How often a line is written: often enough to look alive on a terminal, rarely enough to
+// keep a log readable.
 const (
 	onTerminal = 100 * time.Millisecond
 	onPipe     = 10 * time.Second
 )
 
-// Line is the progress of one long piece of work. It is used by one goroutine.
+// Line is the progress line of a long task. It is used by one goroutine.
 type Line struct {
 	w     io.Writer
 	width int // of the terminal, 0 for none
 	every time.Duration
 	now   func() time.Time
-	last  time.Time // of the latest showing
-	open  bool      // the terminal's line has text that has not ended
+	last  time.Time // when it was written last
+	open  bool      // the terminal shows text of the line
 }
 
 // NewLine makes a line on w.
@@ -32,11 +32,11 @@ func NewLine(w io.Writer) *Line {
 	return l
 }
 
-// Fits says whether a text can be shown whole.
+// Fits says whether a text fits the line.
 func (l *Line) Fits(text string) bool { return l.width == 0 || utf8.RuneCountInString(text) < l.width }
 
-// Show shows the text if the line was made, or last shown, long enough ago. text is
-// asked for only then.
+// Show writes the text if the line was last written long enough ago. It calls text only
+// then.
 func (l *Line) Show(text func() string) {
 	if l.now().Sub(l.last) < l.every {
 		return
@@ -50,7 +50,7 @@ func (l *Line) Show(text func() string) {
 	l.open = true
 }
 
-// Print writes a line that stays, above the progress, to the progress's own writer.
+// Print writes a line that stays, above the progress line, to the same writer.
 func (l *Line) Print(text string) { l.PrintTo(l.w, text) }
 
 // PrintTo is Print to another writer, such as the program's output.
@@ -58,11 +58,11 @@ func (l *Line) PrintTo(w io.Writer, text string) {
 	l.clear()
 	io.WriteString(w, text+"\n")
 	if l.width > 0 {
-		l.last = time.Time{} // the progress comes back with the next showing
+		l.last = time.Time{} // the progress line comes back with the next Show
 	}
 }
 
-// Done takes the progress away.
+// Done removes the progress line.
 func (l *Line) Done() { l.clear() }
 
 func (l *Line) clear() {

@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table is rows of cells. The first column is aligned to the left, the others to
-// the right.
+// Table aligns rows of cells in columns: the first to the left, the others to the right.
 type Table struct {
 	rows [][]string
 	// Gap is the number of spaces between columns, 2 if zero.

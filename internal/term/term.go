@@ -1,6 +1,5 @@
-// Package term writes for people: tables with aligned columns, and a progress
-// line that rewrites itself on a terminal and is a plain line now and then
-// elsewhere.
+// Package term writes for people: tables with aligned columns, and a progress line that
+// rewrites itself on a terminal and prints a plain line every few seconds elsewhere.
 package term
 
 import (
@@ -10,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Width is the number of columns of the terminal that w writes to, 0 where w is no
+// Width is the number of columns of the terminal that w writes to, 0 where w is not a
 // terminal.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)

@@ -9,15 +9,15 @@ import (
 	"spillway/internal/offheap"
 )
 
-// Ahead is a disk whose large files are read past the page cache, in pieces, some of them
-// before they are asked for: for those who go through a file once, from front to back, from
+// Ahead is a disk with read-ahead: large files are read past the page cache, in pieces, some
+// of them before they are asked for. It is for reading a file once from front to back, from
 // one goroutine or several. Other orders give the same bytes, slower.
 func Ahead(disk FS) FS { return aheadFS{disk} }
 
 type aheadFS struct{ FS }
 
-// Pieces are large enough for a disk to be fast and there are enough of them to keep it
-// busy; smaller files are read as usual.
+// Pieces are large enough for a disk to be fast, and there are enough of them to keep it
+// busy. Smaller files are read through the page cache.
 const (
 	aheadPiece = 1 << 20
 	aheadSlots = 8
@@ -35,25 +35,25 @@ func (d aheadFS) Open(name string) (File, error) {
 	}
 	direct, err := d.FS.OpenInPlace(name, false)
 	if err != nil {
-		return f, nil // it can be read in the usual way
+		return f, nil // it can be read through the page cache
 	}
-	room, err := offheap.Alloc(aheadSlots*aheadPiece, false)
+	memory, err := offheap.Alloc(aheadSlots*aheadPiece, false)
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), direct.Close())
 	}
-	a := &aheadFile{File: f, direct: direct, room: room, pieces: (size + aheadPiece - 1) / aheadPiece}
+	a := &aheadFile{File: f, direct: direct, memory: memory, pieces: (size + aheadPiece - 1) / aheadPiece}
 	a.changed.L = &a.mu
 	for i := range a.slots {
-		a.slots[i] = slot{piece: -1, bytes: room.Bytes()[i*aheadPiece:][:aheadPiece]}
+		a.slots[i] = slot{piece: -1, bytes: memory.Bytes()[i*aheadPiece:][:aheadPiece]}
 	}
 	return a, nil
 }
 
 // aheadFile is a file with some of its pieces in memory.
 type aheadFile struct {
-	File   // for what is not reading
+	File   // for everything but reading
 	direct InPlace
-	room   *offheap.Region
+	memory *offheap.Region
 	pieces int64
 
 	mu      sync.Mutex
@@ -100,8 +100,8 @@ func (f *aheadFile) ReadAt(p []byte, off int64) (done int, err error) {
 	return done, nil
 }
 
-// take waits until a piece is there and keeps it, until release. The pieces after it are
-// loaded where the reader moves forward and there are slots to spare.
+// take waits until a piece is loaded and holds its slot until release. Where the reader moves
+// forward and slots are free, the pieces after it are loaded too.
 func (f *aheadFile) take(piece int64) (*slot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,8 +147,8 @@ func (f *aheadFile) find(piece int64) *slot {
 	return nil
 }
 
-// spare finds the slot whose piece is least likely to be asked for: one before the given
-// one, the farther the better, else the farthest after it. Nil where all are in use.
+// spare finds the slot whose piece is least likely to be asked for next: the farthest before
+// the given piece, else the farthest after it. Nil where all are in use.
 func (f *aheadFile) spare(piece int64) *slot {
 	var best *slot
 	worth := func(s *slot) int64 {
@@ -166,7 +166,7 @@ func (f *aheadFile) spare(piece int64) *slot {
 	return best
 }
 
-// loadAfter starts to read what comes after a piece, half the slots at most: readers on
+// loadAfter starts to read the pieces after one, into half of the slots at most: readers on
 // several goroutines are not all at the same piece.
 func (f *aheadFile) loadAfter(piece int64) {
 	for next := piece + 1; next < min(f.pieces, piece+1+aheadSlots/2); next++ {
@@ -190,7 +190,7 @@ func (f *aheadFile) load(s *slot, piece int64) {
 		defer f.mu.Unlock()
 		s.n, s.err, s.loading = n, err, false
 		if err != nil && err != io.EOF {
-			s.piece = -1 // to be tried again by the next who asks
+			s.piece = -1 // the next reader tries again
 		}
 		f.changed.Broadcast()
 	}()
@@ -211,5 +211,5 @@ func (f *aheadFile) Close() error {
 	if again {
 		return fs.ErrClosed
 	}
-	return errors.Join(f.File.Close(), f.direct.Close(), f.room.Free())
+	return errors.Join(f.File.Close(), f.direct.Close(), f.memory.Free())
 }

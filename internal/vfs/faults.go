@@ -10,7 +10,7 @@ import (
 // ErrCrashed is what every call gives after the process "died".
 var ErrCrashed = errors.New("the process was killed here")
 
-// Faults wraps a disk and goes wrong as told. Every call on the disk and on its
+// Faults wraps a disk and makes chosen calls fail. Every call on the disk and on its
 // files except Close counts, from 1. Zero fields do nothing.
 type Faults struct {
 	Disk FS
@@ -152,7 +152,7 @@ func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.faults.read(f.name, f.File, p, off)
 }
 
-// read counts, and changes what was read as told.
+// read counts the call, and lets Corrupt change what was read.
 func (f *Faults) read(name string, from io.ReaderAt, p []byte, off int64) (int, error) {
 	if err := f.enter(); err != nil {
 		return 0, err

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// Block is what offsets, lengths and addresses of reads and writes in place are
-// multiples of, in bytes.
+// Block is the size in bytes that offsets, lengths and addresses of reads and writes in
+// place must be multiples of.
 const Block = 4096
 
 // InPlace is an open file that is read and written anywhere in whole blocks, past
@@ -30,7 +30,7 @@ type InPlace interface {
 	Size() (int64, error)
 }
 
-// aligned refuses what a disk cannot do directly, on every disk alike.
+// aligned refuses what direct I/O cannot do, on every kind of disk alike.
 func aligned(name string, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func aligned(name string, p []byte, off int64) error {
 	return nil
 }
 
-// inPlaceFile is a file of this computer. Reads and writes are system calls of its
-// own: those of os.File go on after a short read, from where a direct one cannot.
+// inPlaceFile is a file of this computer. It makes its own system calls: os.File continues
+// after a short read, at an offset where direct I/O cannot.
 type inPlaceFile struct {
 	osFile
 	direct atomic.Bool
@@ -74,8 +74,8 @@ func (f *inPlaceFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.transfer(syscall.Pwrite, "write", io.ErrShortWrite, p, off)
 }
 
-// transfer calls until all is done. A call that stops inside a block, or does
-// nothing, ends it short: with direct I/O there is no going on from there.
+// transfer repeats a system call until all bytes are done. A call that stops inside a block,
+// or does nothing, ends it with the error short: direct I/O cannot continue there.
 func (f *inPlaceFile) transfer(call func(fd int, p []byte, off int64) (int, error), op string, short error, p []byte, off int64) (done int, err error) {
 	if err := aligned(f.Name(), p, off); err != nil {
 		return 0, err
@@ -115,7 +115,7 @@ func (f *inPlaceFile) Reserve(bytes int64) error {
 	return nil
 }
 
-// lengthen makes a file at least so long without taking space.
+// lengthen makes a file at least so long without reserving space.
 func lengthen(f *os.File, bytes int64) error {
 	i, err := f.Stat()
 	if err != nil || i.Size() >= bytes {

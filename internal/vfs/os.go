@@ -77,7 +77,7 @@ func (osFS) Free(dir string) (int64, error) {
 
 type osFile struct{ *os.File }
 
-// wrap keeps a nil *os.File from becoming a File that is not nil.
+// wrap makes a File of an *os.File; a nil one must not become a File that is not nil.
 func wrap(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err

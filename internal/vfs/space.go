@@ -12,14 +12,14 @@ type SpaceError struct {
 	Needed, Free int64 // bytes
 }
 
-// Error gives both numbers and the way out.
+// Error gives both numbers and what to do.
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("%s needs %v (%d bytes), %v (%d bytes) are free: free space there or choose another disk",
 		e.Dir, units.Bytes(e.Needed), e.Needed, units.Bytes(e.Free), e.Free)
 }
 
-// WithSpace runs write, which needs so many bytes in dir, if they are free. It also
-// turns a disk that fills up meanwhile into a SpaceError.
+// WithSpace runs write, which needs so many bytes in dir, if they are free. A disk that fills
+// up meanwhile gives a SpaceError too.
 func WithSpace(d FS, dir string, needed int64, write func() error) error {
 	free, err := d.Free(dir)
 	if err != nil {

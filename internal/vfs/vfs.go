@@ -1,9 +1,12 @@
-// Package vfs is the seam between the packages that keep files and the disk.
+// Package vfs is the file system as the packages that write files see it, so that tests can
+// replace it.
 //
-// FS is what they need and no more. OS is the real disk. Memory is a disk that can
-// lose power: it remembers what was synced and forgets a random part of the rest.
-// Faults wraps either and makes chosen calls fail, so that a test can stop a save
-// at every single call.
+// FS has the calls they need. OS is the real disk. Memory is a disk that can lose power: it
+// remembers what was synced and forgets a random part of the rest. Faults wraps either and
+// makes chosen calls fail, so that a test can stop a save at every single call.
+//
+// What must survive a crash is written by Replace (a file) or Publish (a folder): it appears
+// whole or not at all.
 package vfs
 
 import (
@@ -23,10 +26,10 @@ type FS interface {
 	Open(name string) (File, error)
 	// Create makes a file for writing, emptying one that exists.
 	Create(name string) (File, error)
-	// OpenInPlace opens a file for reading anywhere, in whole blocks; with write for
-	// writing too, and makes it where it is missing.
+	// OpenInPlace opens a file for reading anywhere in whole blocks; with write also for
+	// writing, and creates it where it is missing.
 	OpenInPlace(name string, write bool) (InPlace, error)
-	// Mkdir makes one folder; it fails where the name is taken.
+	// Mkdir makes one folder; fs.ErrExist where the name is taken.
 	Mkdir(name string) error
 	// Rename gives a file or folder another name in the same folder, atomically.
 	// It replaces a file of that name, and refuses where a folder has it.
@@ -39,17 +42,17 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes the names in a folder durable.
 	SyncDir(dir string) error
-	// Lock keeps others, also in other processes, from locking a folder until it is
-	// closed or the process ends; ErrLocked where another has it.
+	// Lock keeps others, also in other processes, from locking a folder until the lock is
+	// closed or the process ends; ErrLocked where somebody else has it.
 	Lock(dir string) (io.Closer, error)
 	// Free is the space left for new files in a folder, in bytes.
 	Free(dir string) (int64, error)
 }
 
-// ErrLocked says that another holds the lock of a folder.
+// ErrLocked says that somebody else holds the lock of a folder.
 var ErrLocked = errors.New("in use by another process")
 
-// File is an open file: from Open it is read, from Create it is written in order.
+// File is an open file. One from Open is for reading, one from Create for writing in order.
 type File interface {
 	io.ReaderAt
 	io.Writer
@@ -69,7 +72,7 @@ type Info struct {
 	Link bool // the name itself is a link
 }
 
-// Exists says whether a file or folder of this name is there.
+// Exists says whether there is a file or folder of this name.
 func Exists(d FS, name string) (bool, error) {
 	_, err := d.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +104,7 @@ func ReadFile(d FS, name string, limit int64) ([]byte, error) {
 
 // WriteFile creates a file, lets write fill it, and returns once its bytes are
 // durable. The name is durable only after SyncDir. The writer is an io.WriterAt too, for
-// bytes that were written before.
+// writing over bytes that were written before. For a file that appears whole see Replace.
 func WriteFile(d FS, name string, write func(io.Writer) error) error {
 	f, err := d.Create(name)
 	if err != nil {
@@ -117,19 +120,18 @@ func writeAndSync(f File, write func(io.Writer) error) error {
 	return f.Sync()
 }
 
-// fullWriter turns a short write into an error: not every user of io.Writer looks. Of a
-// large file it sends parts to the disk while the next are made, so that Sync has little
-// left to do, and little of the file is in memory.
+// fullWriter turns a short write into an error, since not every user of io.Writer checks. It
+// sends parts of a large file to the disk while the next are made, so that Sync has little
+// left to do and little of the file is in memory.
 type fullWriter struct {
 	file     File
-	at, sent int64 // bytes written, and of them on their way to the disk
+	at, sent int64 // bytes written, and how many of them were sent to the disk
 }
 
 // sendBytes is how much goes to the disk at a time.
 const sendBytes = 8 << 20
 
-// sender is a file that can start to make bytes durable. It does what it can: Sync tells
-// what went wrong.
+// sender is a file that can start to make bytes durable. Sync reports what went wrong.
 type sender interface {
 	send(from, n int64)
 }

@@ -7,8 +7,7 @@ import (
 	"unsafe"
 )
 
-// Card is the state of a card. A figure that the card or the system does not tell is
-// -1.
+// GPU is the state of a GPU. A figure that the GPU or the system does not report is -1.
 type GPU struct {
 	LinkGeneration int       `json:"link_generation"`
 	LinkWidth      int       `json:"link_width"`        // lanes
@@ -16,27 +15,27 @@ type GPU struct {
 	Temperature    int       `json:"temperature_c"`     // degrees Celsius
 	Power          int       `json:"power_mw"`          // milliwatts
 	PowerLimit     int       `json:"power_limit_mw"`    // the same
-	Clock          int       `json:"clock_mhz"`         // of the processors, now
-	ClockMax       int       `json:"clock_most_mhz"`    // the highest they may have
-	Busy           int       `json:"busy_percent"`      // of the last moments with a kernel running
+	Clock          int       `json:"clock_mhz"`         // of the multiprocessors, now
+	ClockMax       int       `json:"clock_most_mhz"`    // the highest they can have
+	Busy           int       `json:"busy_percent"`      // share of the last second in which a kernel ran
 	Processes      []Process `json:"processes"`         // that compute
-	Unknown        []string  `json:"unknown,omitempty"` // what was not told, and why
+	Unknown        []string  `json:"unknown,omitempty"` // what was not reported, and why
 }
 
-// Process holds memory of a card.
+// Process holds memory of a GPU.
 type Process struct {
 	PID   int   `json:"pid"`
-	Bytes int64 `json:"bytes"` // -1 where the system does not tell
+	Bytes int64 `json:"bytes"` // -1 where the system does not say
 }
 
-// Card asks about the card at an address of the PCI bus, such as "00000000:1b:00.0".
-// Only a card that is not there is an error.
+// GPU asks for the state of the GPU at an address of the PCI bus, such as
+// "00000000:1b:00.0". It fails only where there is no such GPU.
 func (l *Library) GPU(address string) (c GPU, err error) {
 	at, handle := append([]byte(address), 0), new(uintptr)
 	if err := l.call("nvmlDeviceGetHandleByPciBusId_v2", uintptr(unsafe.Pointer(&at[0])), uintptr(unsafe.Pointer(handle))); err != nil {
-		return c, fmt.Errorf("looking for the card at %s: %w", address, err)
+		return c, fmt.Errorf("looking for the GPU at %s: %w", address, err)
 	}
-	told := func(what string, n uint32, err error) int {
+	known := func(what string, n uint32, err error) int {
 		if err != nil {
 			c.Unknown = append(c.Unknown, fmt.Sprintf("%s (%v)", what, err))
 			return -1
@@ -46,34 +45,34 @@ func (l *Library) GPU(address string) (c GPU, err error) {
 	ask := func(what, function string) int {
 		n := new(uint32)
 		err := l.call(function, *handle, uintptr(unsafe.Pointer(n)))
-		return told(what, *n, err)
+		return known(what, *n, err)
 	}
 	c.LinkGeneration = ask("generation of the link", "nvmlDeviceGetCurrPcieLinkGeneration")
 	c.LinkWidth = ask("width of the link", "nvmlDeviceGetCurrPcieLinkWidth")
 	c.LinkMax = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
 	c.Power = ask("power", "nvmlDeviceGetPowerUsage")
 	c.PowerLimit = ask("limit of power", "nvmlDeviceGetEnforcedPowerLimit")
-	const ofChip = 0
+	const chip = 0
 	warm := new(uint32)
-	err = l.call("nvmlDeviceGetTemperature", *handle, ofChip, uintptr(unsafe.Pointer(warm)))
-	c.Temperature = told("temperature", *warm, err)
-	const ofProcessors = 1
+	err = l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(warm)))
+	c.Temperature = known("temperature", *warm, err)
+	const multiprocessors = 1
 	clock := func(what, function string) int {
 		n := new(uint32)
-		err := l.call(function, *handle, ofProcessors, uintptr(unsafe.Pointer(n)))
-		return told(what, *n, err)
+		err := l.call(function, *handle, multiprocessors, uintptr(unsafe.Pointer(n)))
+		return known(what, *n, err)
 	}
 	c.Clock, c.ClockMax = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
 	busy := new([2]uint32) // of the chip, of its memory
 	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
-	c.Busy = told("utilization", busy[0], err)
+	c.Busy = known("utilization", busy[0], err)
 	if c.Processes, err = l.processes(*handle); err != nil {
 		c.Unknown = append(c.Unknown, fmt.Sprintf("processes (%v)", err))
 	}
 	return c, nil
 }
 
-// process is the library's struct of the third version.
+// process is the library's struct of processes, version 3.
 type process struct {
 	pid      uint32
 	bytes    uint64
@@ -82,30 +81,30 @@ type process struct {
 
 func (l *Library) processes(handle uintptr) ([]Process, error) {
 	const function = "nvmlDeviceGetComputeRunningProcesses_v3"
-	for room := uint32(64); ; room *= 4 {
-		n, found := new(uint32), make([]process, room)
-		*n = room
+	for capacity := uint32(64); ; capacity *= 4 {
+		n, found := new(uint32), make([]process, capacity)
+		*n = capacity
 		err := l.call(function, handle, uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(&found[0])))
 		var small *Error
-		if errors.As(err, &small) && small.Code == insufficientSize && room < 1<<16 {
+		if errors.As(err, &small) && small.Code == insufficientSize && capacity < 1<<16 {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		var list []Process
-		for _, p := range found[:min(*n, room)] {
-			list = append(list, Process{PID: int(p.pid), Bytes: int64(p.bytes)}) // all ones, which is -1, where not told
+		for _, p := range found[:min(*n, capacity)] {
+			list = append(list, Process{PID: int(p.pid), Bytes: int64(p.bytes)}) // the library has all ones, which is -1, where it does not know
 		}
 		return list, nil
 	}
 }
 
-// String is the card in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy".
+// String is the state in a line: "PCIe 5 × 16, 34 °C, 75 of 700 W, 345 of 1980 MHz, 0% busy".
 func (c GPU) String() string {
 	var parts []string
-	add := func(known bool, format string, args ...any) {
-		if known {
+	add := func(isKnown bool, format string, args ...any) {
+		if isKnown {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
