@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,9 @@ func Drivers() []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
+// ErrUnknown says that no backend of this name is registered in this program.
+var ErrUnknown = errors.New("unknown device")
+
 // Open opens a device by "driver" or "driver:configuration".
 func Open(name string, o Options) (Device, error) {
 	driver, config, _ := strings.Cut(name, ":")
@@ -38,7 +42,7 @@ func Open(name string, o Options) (Device, error) {
 	d, ok := drivers[driver]
 	driversMu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("unknown device %q; known are %s", driver, strings.Join(Drivers(), ", "))
+		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknown, driver, strings.Join(Drivers(), ", "))
 	}
 	return d.Open(config, o)
 }

@@ -17,6 +17,8 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -53,6 +55,19 @@ type Options struct {
 	System System
 
 	sizes measureSizes // tests measure less
+}
+
+// UserOptions are those of the command line: rates and kernels are cached in the user's cache
+// folder, and what is not there yet is measured, in some seconds.
+func UserOptions() Options { return Options{Cache: UserCache(), Measure: true} }
+
+// UserCache is the user's cache folder of this program; "" where the system has none.
+func UserCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "spillway")
 }
 
 // Rig is this computer with the devices of a run, open and alike.

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -22,13 +21,14 @@ import (
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 	"spillway/recipe"
+	"spillway/rig"
 	spillwayrun "spillway/run"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: cacheDir(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
+	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
 }
 
 // shell is what a verb may touch of its surroundings.
@@ -39,15 +39,6 @@ type shell struct {
 	// libraryPaths are folders in which to look for GPU libraries first; drivers are the
 	// backends in which GPUs are looked for where --device names none.
 	libraryPaths, drivers []string
-}
-
-// cacheDir is "" where the system has no such folder, and nothing is kept then.
-func cacheDir() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "spillway")
 }
 
 // Exit codes.

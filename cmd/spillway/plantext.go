@@ -69,7 +69,7 @@ func (r *planReport) write(w io.Writer) error {
 	p.line(r.Model.Name, "%v", r.Model)
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
 	if r.deviceReason != "" {
-		p.line("device", "%s: %s", r.Machine.Device, r.deviceReason)
+		p.line("device", "%s (%s)", deviceTitle(r.Machine.Device), r.deviceReason)
 	}
 	if text := assumptions(r.Machine, r.compute, r.Available[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
@@ -329,4 +329,12 @@ func assumedDisk(m machine.Machine) string {
 		return ""
 	}
 	return fmt.Sprintf("disk reads at %v, writes at %v", m.Disk.Read, m.Disk.Write)
+}
+
+// deviceTitle names a device for people: "CPU", or "cuda:0".
+func deviceTitle(name string) string {
+	if strings.HasPrefix(name, "cpu") {
+		return "CPU"
+	}
+	return name
 }

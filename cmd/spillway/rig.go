@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 
+	"spillway/device"
 	"spillway/internal/term"
 	"spillway/rig"
 )
@@ -24,7 +27,11 @@ func (sh shell) open(names string, o rig.Options) (*rig.Rig, error) {
 	if o.Report != nil {
 		usual.Report = o.Report
 	}
-	return rig.Open(names, usual)
+	r, err := rig.Open(names, usual)
+	if errors.Is(err, device.ErrUnknown) {
+		err = usageError{fmt.Errorf("--device %s: %w", names, err)}
+	}
+	return r, err
 }
 
 // libraryPaths are the folders of GPU libraries that an environment names: of

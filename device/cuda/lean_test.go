@@ -28,7 +28,7 @@ import (
 var text = flag.String("text", "", "a file of text to train adapters on (default: numbers that repeat)")
 
 // rates are what an H200 was measured at.
-var rates = flag.String("rates", filepath.FromSlash("../../cmd/spillway/testdata/h200.json"), "what bench gpu --json measured of the GPU")
+var rates = flag.String("rates", filepath.FromSlash("../../bench/testdata/h200.json"), "what bench gpu --json measured of the GPU")
 
 // measured reads the rates of the GPU.
 func measured(tb testing.TB) machine.Device {
@@ -44,7 +44,7 @@ func measured(tb testing.TB) machine.Device {
 	return report.Rates
 }
 
-// smallMachine is an H200 with its measured rates.
+// leanMachine is an H200 with its measured rates.
 func smallMachine(tb testing.TB) machine.Machine {
 	tb.Helper()
 	m, err := machine.Parse("h200,host:110GiB")
@@ -55,7 +55,7 @@ func smallMachine(tb testing.TB) machine.Machine {
 	return m
 }
 
-// smallOptions are adapters of rank 16 next to 4-bit weights, with 8-bit states.
+// leanOptions are adapters of rank 16 next to 4-bit weights, with 8-bit states.
 func smallOptions(tb testing.TB, on device.Device, seq int64, budget units.Bytes) spillway.Options {
 	tb.Helper()
 	o := spillway.Options{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: smallMachine(tb), On: []device.Device{on}, Budget: int64(budget)}
@@ -101,7 +101,7 @@ func reading(tb testing.TB, seq int64) train.Feed {
 	return train.NewTokens(loader)
 }
 
-// smallestRun is a training of adapters. Benchmarks tell it step by step on standard error: a
+// lean is a training of adapters. Benchmarks tell it step by step on standard error: a
 // GPU is lent for seconds, and what was measured must not be lost.
 type smallestRun struct {
 	Plan    *plan.Plan
@@ -131,7 +131,7 @@ func (l *smallestRun) bound(r machine.Device) float64 {
 	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.Link.In), float64(f.BytesOut)/float64(r.Link.Out))
 }
 
-// trainSmallest starts the plan of a job and trains for some iterations. after is called at
+// trainLean starts the plan of a job and trains for some iterations. after is called at
 // the end, while everything is still allocated.
 func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(*smallestRun)) *smallestRun {
 	tb.Helper()
@@ -254,7 +254,7 @@ func BenchmarkLean70B(b *testing.B) {
 	}
 }
 
-// smallest70B trains within what the driver counts, and says how that and the time compare
+// lean70B trains within what the driver counts, and says how that and the time compare
 // with what was expected and with the bound.
 func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, insist planner.Constraints) *smallestRun {
 	b.Helper()

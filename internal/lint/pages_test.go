@@ -1,9 +1,13 @@
 package lint
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,4 +70,88 @@ func read(t *testing.T, file string) string {
 func exists(file string) bool {
 	_, err := os.Stat("../../" + file)
 	return err == nil
+}
+
+var pageName = regexp.MustCompile("`([a-z][a-z0-9]*)\\.([A-Z][A-Za-z0-9]*)(?:\\.([A-Z][A-Za-z0-9]*))?")
+
+// Names of the code in pages ("planner.Make", "plan.Plan.Lives") exist.
+func TestPagesNameExportedCode(t *testing.T) {
+	wrong := t.Logf
+	if strict {
+		wrong = t.Errorf
+	}
+	known := exported(t)
+	for _, page := range wordFiles(t) {
+		if path.Ext(page) != ".md" || page == "CHANGELOG.md" {
+			continue
+		}
+		for _, m := range pageName.FindAllStringSubmatch(read(t, page), -1) {
+			names, ours := known[m[1]]
+			if !ours {
+				continue
+			}
+			for _, name := range m[2:] {
+				if name != "" && !names[name] {
+					wrong("%s names %s.%s, and %s has no %s", page, m[1], strings.Join(m[2:], "."), m[1], name)
+				}
+			}
+		}
+	}
+}
+
+// exported are the exported names of every package, those of methods and fields too.
+func exported(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	all := map[string]map[string]bool{}
+	for _, file := range wordFiles(t) {
+		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), "../../"+file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := all[f.Name.Name]
+		if names == nil {
+			names = map[string]bool{}
+			all[f.Name.Name] = names
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				names[n.Name.Name] = true
+				return false
+			case *ast.TypeSpec:
+				names[n.Name.Name] = true
+			case *ast.ValueSpec:
+				for _, id := range n.Names {
+					names[id.Name] = true
+				}
+			case *ast.Field:
+				for _, id := range n.Names {
+					names[id.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// ARCHITECTURE lists every package that programs are made of.
+func TestArchitectureListsPackages(t *testing.T) {
+	wrong := t.Logf
+	if strict {
+		wrong = t.Errorf
+	}
+	text := read(t, "ARCHITECTURE.md")
+	for pkg := range imports(t) {
+		first, _, _ := strings.Cut(pkg, "/")
+		if slices.Contains([]string{"internal", "examples", "tools", "bench"}, first) || strings.HasSuffix(pkg, "test") {
+			continue
+		}
+		if !strings.Contains(text, "`"+strings.TrimPrefix(pkg, "./")+"`") {
+			wrong("ARCHITECTURE.md does not list %s", pkg)
+		}
+	}
 }
