@@ -76,7 +76,7 @@ var behind = map[string]struct {
 	who     []string
 	because string
 }{
-	"safetensors": {[]string{"hf", "hf/offload", "checkpoint"}, "weights come from any tensorfile.Source"},
+	"safetensors": {[]string{"hf", "hf/offload", "checkpoint", "internal/reference"}, "weights come from any tensorfile.Source"},
 }
 
 func TestBehind(t *testing.T) {
