@@ -37,7 +37,7 @@ type Options struct {
 	// a plain one. Invalid leaves them as they are.
 	Linear dtype.Type
 	// Skip names modules whose linear weights count as other weights: names or patterns,
-	// as nn.NewSelection takes them.
+	// as nn.NewModuleSet takes them.
 	Skip []string
 	// Others is the plain type of all other weights. Invalid leaves them as they are.
 	Others dtype.Type
