@@ -83,6 +83,9 @@ func (m *Model) ask(o Options) (*question, error) {
 	if q.Goal, err = o.goal(); err != nil {
 		return nil, err
 	}
+	if o.MicroBatches == 0 {
+		q.cut(1) // until the search chooses
+	}
 	return q, q.boundDataParallel()
 }
 
@@ -253,9 +256,6 @@ func (q *question) place() (notices []string, err error) {
 	}
 	if o.Choose != nil || len(o.Constraints.Places) > 0 {
 		return nil, fmt.Errorf("a device map and another choice of places; keep one")
-	}
-	if q.Goal.MicroBatches == 0 {
-		q.cut(1) // where blocks go depends on the micro-batch
 	}
 	return o.DeviceMap.Apply(&q.Request, q.memory)
 }
