@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 
@@ -14,16 +13,6 @@ const writeBuffer = 1 << 20
 
 // torchMetadata is what readers of model files expect to find.
 var torchMetadata = map[string]string{"format": "pt"}
-
-// Write writes a file as a stream: the header, then fill is called for each tensor
-// in file order and must write exactly its bytes.
-func Write(w io.Writer, h *Header, fill func(Info, io.Writer) error) error {
-	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
-	if err := stream(out, h, fill); err != nil {
-		return err
-	}
-	return out.Flush()
-}
 
 func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	header, err := h.encode()
@@ -41,7 +30,8 @@ func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	return nil
 }
 
-// exactly lets write put the bytes of a tensor, no more and no fewer.
+// exactly calls write and makes sure that it writes the bytes of a tensor, no more and no
+// fewer.
 func exactly(t Info, out io.Writer, write func(io.Writer) error) error {
 	part := &tensorWriter{out: out, left: t.Bytes}
 	if err := write(part); err != nil {
