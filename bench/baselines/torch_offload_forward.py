@@ -6,7 +6,7 @@ from accelerate import cpu_offload
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import accelerate
-import peer
+import baseline
 
 SIZES = [(1, 512), (4, 2048)]  # rows and tokens, in the order of the rows of bench gpu
 
@@ -33,7 +33,7 @@ def model():
 
 
 def main():
-    parser = peer.arguments(__doc__, repeat=2)
+    parser = baseline.arguments(__doc__, repeat=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     made, results = model(), []
@@ -46,12 +46,12 @@ def main():
                 torch.cuda.synchronize()
 
             torch.cuda.reset_peak_memory_stats()
-            seconds = peer.best(forward, options.repeat)
+            seconds = baseline.best(forward, options.repeat)
             results.append(
-                {"row": row, "peer": "accelerate", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+                {"row": row, "baseline": "accelerate", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
             )
     version = f"accelerate {accelerate.__version__} with torch {torch.__version__}"
-    peer.report("accelerate", version, "offload_forward", options, results)
+    baseline.report("accelerate", version, "offload_forward", options, results)
 
 
 main()

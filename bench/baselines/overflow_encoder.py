@@ -8,7 +8,7 @@ import overflow
 import torch
 from overflow.enums import ExecutionStrategy
 
-import peer
+import baseline
 
 LAYERS, WIDTH, HEADS, INNER = 48, 2048, 16, 8192
 ROWS, POSITIONS = 16, 512
@@ -36,12 +36,12 @@ def measure(name, chunk, x, repeat):
         torch.cuda.synchronize()
 
     torch.cuda.reset_peak_memory_stats()
-    seconds = peer.best(forward, repeat)
-    return {"row": 0, "peer": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+    seconds = baseline.best(forward, repeat)
+    return {"row": 0, "baseline": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=2).parse_args()
+    options = baseline.arguments(__doc__, repeat=2).parse_args()
     torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
@@ -51,9 +51,9 @@ def main():
         try:
             results.append(measure(name, chunk, x, options.repeat))
         except Exception as e:  # the other way still counts
-            results.append({"row": -1, "peer": name, "error": repr(e)})
+            results.append({"row": -1, "baseline": name, "error": repr(e)})
     version = f"overflow {overflow.__version__} with torch {torch.__version__}"
-    peer.report("overflow", version, "encoder", options, results)
+    baseline.report("overflow", version, "encoder", options, results)
 
 
 main()
