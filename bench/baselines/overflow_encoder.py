@@ -1,5 +1,5 @@
 """PyTorch's TransformerEncoder of 48 layers (width 2048, 16 heads, inner width 8192) with weights
-in host memory, 16 × 512 positions, by Overflow on a card: forward, in tf32. A card that could
+in host memory, 16 × 512 positions, by Overflow on a GPU: forward, in tf32. A GPU that could
 hold the model makes Overflow choose otherwise, so it is told to offload, and how many layers
 it may bring at once: as many as fit 4 GiB. Training is not measured: its backward has
 tensors on two devices. Needs torch and overflow."""

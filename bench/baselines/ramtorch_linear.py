@@ -1,5 +1,5 @@
 """A stack of 16 linear layers of 4096 in bf16 whose weights rest in host memory, 4096 rows, by
-RamTorch on a card: forward, and forward with backward and AdamW. Its layer and its streamed
+RamTorch on a GPU: forward, and forward with backward and AdamW. Its layer and its streamed
 model are measured, each with the AdamW it is shown with. Needs torch and ramtorch."""
 
 import torch

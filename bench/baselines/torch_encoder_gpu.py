@@ -1,6 +1,6 @@
 """PyTorch's TransformerEncoder of 48 layers (width 2048, 16 heads, inner width 8192) in tf32,
-all of it on the card, 16 × 512 positions: forward, and a training iteration with fused AdamW.
-Needs torch and about 90 GB of the card."""
+all of it on the GPU, 16 × 512 positions: forward, and a training iteration with fused AdamW.
+Needs torch and about 90 GB of the GPU."""
 
 import torch
 

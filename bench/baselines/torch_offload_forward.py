@@ -1,5 +1,5 @@
 """Forward passes of a Llama of 8 billion params whose weights rest in host memory, by
-accelerate's cpu_offload, in bf16 on a card. Needs torch, transformers and accelerate."""
+accelerate's cpu_offload, in bf16 on a GPU. Needs torch, transformers and accelerate."""
 
 import torch
 from accelerate import cpu_offload
@@ -26,7 +26,7 @@ def model():
     with torch.device("meta"):
         made = LlamaForCausalLM(config).to(torch.bfloat16)
     made = made.to_empty(device="cpu").eval()
-    for p in made.parameters():  # random on the card, which is quicker
+    for p in made.parameters():  # random on the GPU, which is quicker
         p.data.copy_(torch.randn(p.shape, device="cuda", dtype=torch.bfloat16) * 0.02)
     made.model.rotary_emb = type(made.model.rotary_emb)(config)  # its table is no param
     return cpu_offload(made, execution_device=torch.device("cuda:0"))

@@ -1,4 +1,4 @@
-"""Training iterations of a Llama of 134 million params in float32 on a card, 4 × 512 tokens,
+"""Training iterations of a Llama of 134 million params in float32 on a GPU, 4 × 512 tokens,
 with PyTorch's plain AdamW: what torch-optstate begins from. "state" is what the optimizer
 keeps, in bytes. Needs torch and transformers."""
 

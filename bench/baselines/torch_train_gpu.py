@@ -1,4 +1,4 @@
-"""Training iterations of a Llama of 1.1 billion params in bf16 on a card, 4 × 2048 tokens,
+"""Training iterations of a Llama of 1.1 billion params in bf16 on a GPU, 4 × 2048 tokens,
 with PyTorch's fused AdamW: eager, compiled, and eager with checkpointing. Weights and
 moments are bf16, without fp32 masters. Needs torch and transformers."""
 
