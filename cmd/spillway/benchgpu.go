@@ -61,7 +61,7 @@ func benchGPU(ctx context.Context, sh shell, o BenchOptions) (r *GPUReport, err 
 		return r, joinClose(err, here)
 	}
 	here.Machine.Devices = slices.Clone(here.Machine.Devices)
-	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(r.Rates)
+	here.Machine.Devices[0] = here.Machine.Devices[0].WithMeasured(r.Rates)
 	r.Machine = here.Machine.String()
 	if err := here.Close(); err != nil {
 		return r, err

@@ -164,7 +164,7 @@ func (e *emitter) start() {
 		Slabs: append([]plan.Slab(nil), b.Slabs.List...), Batch: b.Parts, Consts: b.Consts}
 	for d := range e.c.DeviceCount() {
 		name := b.Site.DeviceName(d)
-		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Budget: b.Site.DeviceBudget(d)})
+		e.p.Devices = append(e.p.Devices, plan.Device{Name: name, Rank: b.Site.Device.Rank, Budget: b.Site.DeviceBudget(d)})
 		e.p.Arenas = append(e.p.Arenas, plan.Arena{Name: name, Tier: plan.OnDevice, Device: d})
 	}
 	e.host = len(e.p.Arenas)
