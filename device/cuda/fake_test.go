@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/device"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
 	"spillway/op"
