@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"spillway/optim"
-	"spillway/run"
+	"spillway/run/state"
 )
 
 // A model that takes over weights and optimizer state goes on to the bit, under another
@@ -62,7 +62,7 @@ func TestOptimizerStateRefuses(t *testing.T) {
 	if err := other.LoadOptimizerState(kept); err == nil || !strings.Contains(err.Error(), "the same model and optimizer") {
 		t.Errorf("f32 states were taken for bf16 ones: %v", err)
 	}
-	kept.States["exp_avg.nothing"] = run.PackedTensor{}
+	kept.States["exp_avg.nothing"] = state.Packed{}
 	if err := w.LoadOptimizerState(kept); err == nil || !strings.Contains(err.Error(), "the run has no exp_avg.nothing") {
 		t.Errorf("an unknown state was taken: %v", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"spillway/nn"
 	"spillway/run"
 	"spillway/run/batch"
+	"spillway/run/state"
 )
 
 // What a run is made of: see package run.
@@ -45,12 +46,12 @@ const (
 	QLoRA = run.QLoRA // the same, with the frozen weights in 4 bits
 )
 
-// What goes in and comes out: see packages batch and run.
+// What goes in and comes out: see packages batch, state and run.
 type (
 	Tensor         = batch.Tensor
 	Batch          = batch.Batch
-	StateDict      = run.StateDict
-	OptimizerState = run.OptimizerState
+	StateDict      = state.Dict
+	OptimizerState = state.Optimizer
 	MemoryStats    = run.MemoryStats
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"spillway/hf"
-	"spillway/run"
+	"spillway/run/state"
 	"spillway/weights"
 )
 
@@ -16,9 +16,9 @@ func (w *Wrapped) StateDict() (StateDict, error) {
 		return nil, err
 	}
 	if w.training == nil {
-		return run.Collect(w.params, w.values)
+		return state.Collect(w.params, w.values)
 	}
-	return w.training.StateDict()
+	return state.Weights(w.training.Executor())
 }
 
 // hold sees to it that the state is sound and, if there was training, where it can be
@@ -52,7 +52,7 @@ func (w *Wrapped) Load(dir string) (err error) {
 		return fmt.Errorf("loading %s: %w", dir, err)
 	}
 	if w.training == nil { // the folder is closed before the weights are asked for again
-		if from, err = run.Collect(w.params, from); err != nil {
+		if from, err = state.Collect(w.params, from); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (w *Wrapped) OptimizerState() (s OptimizerState, err error) {
 		return s, err
 	}
 	s.Iterations, s.Sequences = w.trainer.Iterations(), w.feed.sequences
-	s.States, err = w.training.OptimizerStates()
+	s.States, err = state.States(w.training.Executor())
 	return s, err
 }
 
@@ -110,10 +110,10 @@ func (w *Wrapped) LoadOptimizerState(s OptimizerState) error {
 	if err := w.holdTraining(); err != nil {
 		return err
 	}
-	if err := s.Fits(w.training); err != nil {
+	if err := s.Fits(w.training.Executor()); err != nil {
 		return fmt.Errorf("loading the optimizer states of %s: %w", w.model.Name, err)
 	}
-	if err := w.training.LoadOptimizerStates(s.States); err != nil {
+	if err := s.Load(w.training.Executor()); err != nil {
 		w.broken = err
 		return fmt.Errorf("loading the optimizer states of %s: %w", w.model.Name, err)
 	}

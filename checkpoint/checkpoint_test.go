@@ -61,9 +61,13 @@ type position struct {
 
 // snapshot is what the run looks like at an iteration. Variants differ in content.
 func snapshot(iteration int64, variant uint64) Snapshot {
-	config, err := hf.NewConfig("llama")
+	text, err := os.ReadFile("../hf/defaults/llama.json")
 	if err != nil {
-		panic(err) // the defaults are part of the program
+		panic(err)
+	}
+	config, err := hf.ParseConfig(text)
+	if err != nil {
+		panic(err)
 	}
 	return Snapshot{
 		Iteration: iteration,

@@ -13,7 +13,7 @@ import (
 	"spillway/tokenizer"
 )
 
-// Tokens of conversations, and which of them are learned, are those that transformers
+// Tokens of conversations, and which of them are in the loss, are those that transformers
 // gives with the same tokenizer and a template that marks answers.
 func TestAnswersAreThoseOfTransformers(t *testing.T) {
 	var want map[string]map[string]struct{ Tokens, Learned []int32 }
@@ -83,7 +83,7 @@ func documentOf(t *testing.T, line json.RawMessage, template *chat.Template, tok
 	return d
 }
 
-// mask has a 1 for every token that is learned.
+// mask has a 1 for every token in the loss.
 func mask(d data.Document) []int32 {
 	m := make([]int32, len(d.Tokens))
 	for _, r := range d.InLoss {

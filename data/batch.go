@@ -1,26 +1,26 @@
 package data
 
-// Ignored is the target of a position that is not learned.
+// Ignored is the target of a position that is not in the loss, as ignore_index in PyTorch.
 const Ignored = -100
 
 // Padding is the segment of a position that belongs to no document.
 const Padding = -1
 
-// Batch is some rows of the stream. All slices are Rows × Length, row after row.
+// Batch is a number of consecutive rows of the stream. Each slice holds Rows × Length
+// values, row after row.
 type Batch struct {
-	Rows   int
-	Length int
-	// First is the place of the first row in the stream; the others follow it.
-	First      int64
+	Rows       int
+	Length     int
+	First      int64 // index of the first row in the stream
 	Tokens     []int32
-	Targets    []int32 // the next token of the same document, else Ignored
-	Positions  []int32 // of a token within its document, as far as the row has it
-	Segments   []int32 // number of the document in its row, from 0, or Padding
-	LossTokens int     // targets that are learned
-	NonPadding int     // tokens that are not padding
+	Targets    []int32 // the next token of the same document, or Ignored
+	Positions  []int32 // position of a token, counted from where its document begins in the row
+	Segments   []int32 // index of the document within its row, from 0, or Padding
+	LossTokens int     // number of targets that are not Ignored
+	NonPadding int     // number of tokens that are not padding
 }
 
-// NewBatch makes an empty batch for Loader.Next to fill.
+// NewBatch allocates a batch for Loader.Next to fill.
 func NewBatch(rows, length int) *Batch {
 	n := rows * length
 	return &Batch{
@@ -29,7 +29,7 @@ func NewBatch(rows, length int) *Batch {
 	}
 }
 
-// row is one row of a batch while it is filled.
+// row is one row of a batch while a Loader fills it.
 type row struct {
 	tokens, targets, positions, segments []int32
 	used                                 int // positions filled so far
@@ -44,8 +44,9 @@ func (b *Batch) row(i int) row {
 
 func (r *row) free() int { return len(r.tokens) - r.used }
 
-// place adds n tokens of a document, from its token number offset on. Each predicts
-// the one after it; the last one's is not in this row.
+// place appends n tokens of a document, beginning with its token offset. The target of
+// each is the token after it; the last one has no target, as the row does not hold the
+// token that follows.
 func (r *row) place(d Document, offset, n int) {
 	at, tokens := r.used, d.Tokens[offset:offset+n]
 	copy(r.tokens[at:], tokens)
@@ -64,7 +65,8 @@ func (r *row) place(d Document, offset, n int) {
 	r.documents++
 }
 
-// learn makes some of the tokens placed now targets of those before them.
+// addTargets makes each of the tokens from to to-1 the target of the token before it.
+// The tokens are those that place is appending.
 func (r *row) addTargets(tokens []int32, from, to int) {
 	for i := from; i < to; i++ {
 		r.targets[r.used+i-1] = tokens[i]
@@ -72,7 +74,7 @@ func (r *row) addTargets(tokens []int32, from, to int) {
 	}
 }
 
-// pad fills what is left.
+// pad fills the rest of the row with padding.
 func (r *row) pad() {
 	for i := r.used; i < len(r.tokens); i++ {
 		r.tokens[i], r.targets[i], r.positions[i], r.segments[i] = 0, Ignored, 0, Padding

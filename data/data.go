@@ -1,39 +1,40 @@
 // Package data turns files into batches for training.
 //
-// Files hold records (OpenText, OpenJSONL) that a tokenizer makes documents of
-// (Tokenize), or tokens already (OpenTokens). JSON lines have a Form: texts, prompts
-// with completions, instructions, or conversations, which package chat writes. A
-// Survey counts what there is, and a Loader packs documents into rows of a fixed
-// length, in an order shuffled anew every epoch.
+// OpenText and OpenJSONL read files of text records, and Tokenize turns the records
+// into documents of tokens. OpenTokens reads files that are tokenized already. The
+// lines of a JSONL file have a Format: texts, prompts with completions, instructions,
+// or conversations, which package chat renders. A Survey counts documents and tokens.
+// A Loader packs documents into rows, the sequences of a batch: all rows have the same
+// length, and the documents are shuffled again in every epoch.
 //
 // The rows form one endless stream, the same for every batch size, number of
-// micro-batches and number of ranks: row i is a function of the data, the seed and
-// i alone. Where a run stands in the stream is a Position of a few numbers, so
-// that it can stop after any batch and go on.
+// micro-batches and number of ranks: row i depends only on the data, the seed and i.
+// A Position names a place in the stream in a few numbers, so a run can stop after any
+// batch and resume there.
 //
-// Files are indexed once: 8 bytes of memory per document, however long it is, and 4
-// more in a survey.
+// A file is indexed once. The index takes 8 bytes of memory per document, however long
+// the document is; a survey takes 4 more.
 package data
 
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"sort"
 )
 
-// Document is a run of tokens that belong together.
+// Document is one text as tokens: attention and targets never cross its borders.
 type Document struct {
 	Tokens []int32
-	// Learned are the ranges of tokens that the model is to predict, in order; the
-	// others are given to it. Nil learns all.
+	// InLoss are the ranges of tokens that count in the loss, in order. The other tokens
+	// are only context. Nil means that all tokens count.
 	InLoss []Range
 }
 
-// Range is from a token up to another.
+// Range holds the tokens Start to End-1.
 type Range struct{ Start, End int }
 
-// Counted is how many tokens are learned. The first one never is: nothing predicts it.
+// LossTokens counts the tokens in the loss. The first token of a document is never one
+// of them, because no token predicts it.
 func (d Document) LossTokens() (n int) {
 	if d.InLoss == nil {
 		return max(len(d.Tokens)-1, 0)
@@ -44,32 +45,20 @@ func (d Document) LossTokens() (n int) {
 	return n
 }
 
-// Source is a numbered collection of documents. Document may be called from
-// several goroutines; the caller owns what it returns. A document may be empty.
+// Source is a numbered collection of documents. Document may be called from several
+// goroutines, and the caller owns the result. A document may be empty.
 type Source interface {
 	Len() int64
 	Document(i int64) (Document, error)
 }
 
-// Tokenizer makes tokens of text. addSpecial asks for the tokens a model expects
-// at the start of a text.
+// Tokenizer turns text into tokens. addSpecial adds the tokens that a model expects
+// at the start of a text, such as <s>.
 type Tokenizer interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 }
 
-// All gives every document of a source, in order.
-func All(s Source) iter.Seq2[Document, error] {
-	return func(yield func(Document, error) bool) {
-		for i := range s.Len() {
-			d, err := s.Document(i)
-			if !yield(d, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// Concat is several sources one after another.
+// Concat joins sources: their documents follow one another in the order given.
 func Concat(sources ...Source) Source {
 	c := concat{sources: sources, ends: make([]int64, len(sources))}
 	var n int64
@@ -82,7 +71,7 @@ func Concat(sources ...Source) Source {
 
 type concat struct {
 	sources []Source
-	ends    []int64 // number of documents up to and with each source
+	ends    []int64 // ends[k] is the number of documents in sources 0 to k
 }
 
 func (c concat) Len() int64 {
@@ -103,10 +92,10 @@ func (c concat) Document(i int64) (Document, error) {
 
 func inRange(i, n int64) error {
 	if i < 0 || i >= n {
-		return fmt.Errorf("document %d of %d: there is none", i, n)
+		return fmt.Errorf("document %d is out of range: there are %d", i, n)
 	}
 	return nil
 }
 
-// errEmpty is what a loader says of data without a single token.
-var errEmpty = errors.New("the data has no tokens; look at the files and the names of the fields")
+// errEmpty is the error of a loader whose data has not a single token.
+var errEmpty = errors.New("the data has no tokens; check the files and the names of the fields")

@@ -6,28 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"spillway/chat"
 )
 
-// JSONLOptions say what the lines of a file hold, a JSON object each.
+// JSONLOptions say how to read a JSONL file, which has one JSON object per line.
 type JSONLOptions struct {
-	// Form of the lines; "" finds out from the fields of the first, or is Plain for
-	// one name in Fields and Completion for two.
+	// Format of the lines. If it is "", one name in Fields means Plain, several mean
+	// Completion, and without names the fields of the first line decide.
 	Format Format
-	// Fields are their names, in the order of the form; none are the usual ones.
+	// Fields are the names of the fields, in the order of the format. None means the
+	// default names.
 	Fields []string
-	// Join stands between prompt and completion, as part of the prompt.
+	// PromptSeparator is put between prompt and completion and counts as prompt.
 	PromptSeparator string
-	// Template gives what writes conversations; it is asked once such lines are met.
-	// Nil where there is none.
+	// Template returns the chat template. It is called only if the file has
+	// conversations. Nil means that there is no template.
 	Template func() (*chat.Template, error)
-	// LineBytes is the longest line allowed, 64 MiB if zero.
+	// LineBytes is the length of the longest line allowed; 0 means 64 MiB.
 	LineBytes int
-	// SkipBad leaves out lines that cannot be used, and counts them.
+	// SkipBad skips lines that cannot be used, and counts them.
 	SkipBad bool
-	// Progress is told now and then how many bytes have been read, of how many.
+	// Progress, if not nil, is called now and then with the bytes read so far and in all.
 	Progress func(done, total int64)
 }
 
@@ -46,11 +46,10 @@ func (o JSONLOptions) withDefaults() JSONLOptions {
 	return o
 }
 
-// lines makes records of lines, of the form that the options name or the first line
-// shows.
+// lines makes records of lines. The format is that of the options or of the first line.
 type lines struct {
 	JSONLOptions
-	read lineReader // nil until the form is known
+	read lineReader // nil until the format is known
 }
 
 func (o JSONLOptions) lines() (*lines, error) {
@@ -62,43 +61,44 @@ func (o JSONLOptions) lines() (*lines, error) {
 	return l, err
 }
 
-// unreadable is what keeps all lines from being used, not only one.
+// fileError is an error that concerns all lines of a file, not only one.
 type fileError struct{ error }
 
-// parse makes records of a line that had this length in the file.
+// parse makes records of a line. length is its length in the file: line holds less of
+// it if it is longer than allowed.
 func (l *lines) parse(line []byte, length int64) ([]Record, error) {
 	o, err := parseObject(line, length, l.LineBytes)
 	if err != nil {
 		return nil, err
 	}
 	if l.read == nil {
-		form, fields, err := detectFormat(o)
+		format, fields, err := detectFormat(o)
 		if err != nil {
 			return nil, err
 		}
-		read, err := l.formatReader(form, fields)
+		read, err := l.formatReader(format, fields)
 		if err != nil {
 			return nil, fileError{err}
 		}
-		l.read, l.Format = read, form
+		l.read, l.Format = read, format
 	}
 	return l.read(o)
 }
 
-// OpenJSONL indexes a file of JSON lines. Every line is read and checked now, so
-// that a bad one is not met hours into a run. Empty lines are passed over.
+// OpenJSONL opens and indexes a JSONL file. It reads and checks every line, so that a
+// bad one is reported now and not hours into a run. Empty lines are ignored.
 func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	l, err := o.lines()
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
-		seen := newProgressMeter(o.Progress, r.size)
+		progress := newProgressMeter(o.Progress, r.size)
 		return l.scan(in, name, func(at int64, records []Record, wrong error) error {
 			for range records {
 				r.index = append(r.index, at)
 			}
-			seen.at(at)
+			progress.at(at)
 			return r.bad(o.SkipBad, wrong)
 		})
 	})
@@ -110,33 +110,8 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	return r, nil
 }
 
-// StreamJSONL gives the records of JSON lines that can be read only once, such as
-// a pipe.
-func StreamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, error] {
-	return stream(func(yield func(Record, error) error) error {
-		l, err := o.lines()
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		in, _, err := skipBOM(in)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		return l.scan(in, name, func(_ int64, records []Record, wrong error) error {
-			if wrong != nil {
-				return yield(Record{}, wrong)
-			}
-			for _, rec := range records {
-				if err := yield(rec, nil); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}, o.SkipBad)
-}
-
-// scan reads line by line; at is the offset of a line.
+// scan reads line by line and calls yield with the byte offset of each line and its
+// records, or with what is wrong with it.
 func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records []Record, wrong error) error) error {
 	var line []byte
 	at := int64(0)
@@ -152,9 +127,9 @@ func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records
 		}
 		if length > int64(len(line)) || len(bytes.TrimSpace(line)) > 0 {
 			records, wrong := l.parse(line, length)
-			var all fileError
-			if errors.As(wrong, &all) {
-				return fmt.Errorf("%s:%d: %w", name, number, all.error)
+			var whole fileError
+			if errors.As(wrong, &whole) {
+				return fmt.Errorf("%s:%d: %w", name, number, whole.error)
 			}
 			if wrong != nil {
 				records, wrong = nil, &BadLineError{name, number, column(line, wrong), wrong}
@@ -167,8 +142,8 @@ func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records
 	}
 }
 
-// readLine reads a line into the buffer, at most limit bytes of it, and says how
-// long it is with its end.
+// readLine reads a line into the buffer, but at most limit bytes of it. length is that
+// of the whole line with its line end.
 func readLine(in *bufio.Reader, buffer []byte, limit int) (line []byte, length int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -180,8 +155,8 @@ func readLine(in *bufio.Reader, buffer []byte, limit int) (line []byte, length i
 	}
 }
 
-// jsonLine reads record i. A line of several records stands as often in the index.
-// Where a line ends was not kept.
+// jsonLine reads record i. A line with several records has as many entries in the index,
+// all with its offset. The index has no line ends: the line is read until one comes.
 func (r *Records) jsonLine(i int, l *lines) (Record, error) {
 	part := 0
 	for i > part && r.index[i-part-1] == r.index[i] {

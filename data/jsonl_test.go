@@ -19,7 +19,7 @@ func TestJSONL(t *testing.T) {
 	if !reflect.DeepEqual(records, want) {
 		t.Errorf("got %+v", records)
 	}
-	if streamed := collect(t, StreamJSONL(strings.NewReader(content), "pipe", JSONLOptions{})); !reflect.DeepEqual(streamed, want) {
+	if streamed := collect(t, streamJSONL(strings.NewReader(content), "pipe", JSONLOptions{})); !reflect.DeepEqual(streamed, want) {
 		t.Errorf("streamed %+v", streamed)
 	}
 	o := JSONLOptions{Fields: []string{"q", "a"}, PromptSeparator: "\n"}
@@ -35,7 +35,7 @@ func TestJSONL(t *testing.T) {
 	}
 	d, err = Tokenize(r, byteTokens{}, TokenizeOptions{TrainOnPrompts: true}).Document(0)
 	if err != nil || d.InLoss != nil || len(d.Tokens) != 7 {
-		t.Errorf("with prompts learned: %v, %v", d, err)
+		t.Errorf("with prompts in the loss: %v, %v", d, err)
 	}
 	for _, bad := range []JSONLOptions{{Fields: []string{"q", ""}}, {Fields: []string{"q", "a", "b"}}, {Format: Chat}, {Format: "song"}} {
 		if _, err := OpenJSONL(file(t, content), bad); err == nil {
@@ -70,7 +70,7 @@ func TestHostileJSONL(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), name+":2:") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want line 2 and %q", bad, err, says)
 		}
-		for _, err := range StreamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o) {
+		for _, err := range streamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o) {
 			if err != nil && !strings.Contains(err.Error(), "pipe:2:") {
 				t.Errorf("%.40q, streamed: %v", bad, err)
 			}
@@ -81,7 +81,7 @@ func TestHostileJSONL(t *testing.T) {
 		if n, first := r.Skipped(); n != 1 || first == nil || len(records) != 2 || records[1].Text != "good" {
 			t.Errorf("%.40q: skipped %d (%v), left %+v", bad, n, first, records)
 		}
-		if streamed := collect(t, StreamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o)); !reflect.DeepEqual(streamed, records) {
+		if streamed := collect(t, streamJSONL(strings.NewReader(good+bad+"\n"+good), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 			t.Errorf("%.40q: streamed %+v", bad, streamed)
 		}
 	}

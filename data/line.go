@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// BadLineError is a line that cannot be used.
+// BadLineError reports a line that cannot be used.
 type BadLineError struct {
 	File   string
-	Line   int // from 1
-	Column int // from 1, in characters: of the mistake, or of the field that has it
+	Line   int // counted from 1
+	Column int // of the mistake, or of the field with it; in characters, counted from 1
 	Err    error
 }
 
@@ -21,10 +21,10 @@ func (e *BadLineError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %v", e.File, e.Line, e.Column, e.Err)
 }
 
-// Unwrap gives what is wrong with it.
+// Unwrap returns what is wrong with the line.
 func (e *BadLineError) Unwrap() error { return e.Err }
 
-// fieldError is what is wrong with a field, or with all of the line for "".
+// fieldError says what is wrong with a field, or with the whole line if field is "".
 type fieldError struct {
 	field string
 	err   error
@@ -39,7 +39,7 @@ func (e *fieldError) Error() string {
 
 func (e *fieldError) Unwrap() error { return e.err }
 
-// parseObject reads a line that had this length in the file.
+// parseObject reads a line as a JSON object; length and limit as in lines.parse.
 func parseObject(line []byte, length int64, limit int) (object, error) {
 	if length > int64(len(line)) {
 		return nil, fmt.Errorf("%d bytes in one line, %d are allowed", length, limit)
@@ -54,7 +54,7 @@ func parseObject(line []byte, length int64, limit int) (object, error) {
 	return o, nil
 }
 
-// column is where in a line an error is, counted in characters from 1.
+// column finds where in a line an error is, in characters counted from 1.
 func column(line []byte, wrong error) int {
 	var syntax *json.SyntaxError
 	var field *fieldError
@@ -70,7 +70,7 @@ func column(line []byte, wrong error) int {
 	return utf8.RuneCount(line[:min(max(at, 0), len(line))]) + 1
 }
 
-// validPrefix is what stands before the first byte that is not UTF-8.
+// validPrefix returns the line up to the first byte that is not UTF-8.
 func validPrefix(line []byte) []byte {
 	for i := 0; i < len(line); {
 		c, n := utf8.DecodeRune(line[i:])
@@ -82,7 +82,8 @@ func validPrefix(line []byte) []byte {
 	return line
 }
 
-// fieldOffset is where the value of a field begins in a line, 0 where it has none.
+// fieldOffset returns the byte offset of a field's value in a line, 0 if there is no
+// such field.
 func fieldOffset(line []byte, name string) int {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if _, err := d.Token(); err != nil {
@@ -120,8 +121,9 @@ func stringField(o object, name string) (string, error) {
 	return *text, nil
 }
 
-// halfCharacter finds the replacement the JSON reader puts for a lone surrogate,
-// unless the text has such a character itself.
+// loneSurrogate reports whether a JSON string has half of a surrogate pair. The JSON
+// reader turns one into U+FFFD, so a text with U+FFFD has one unless the JSON has that
+// character itself.
 func loneSurrogate(raw []byte, text string) bool {
 	return strings.ContainsRune(text, utf8.RuneError) &&
 		!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))

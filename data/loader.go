@@ -9,31 +9,32 @@ import (
 // Config says how a Loader makes rows.
 type Config struct {
 	Length int    // tokens per row
-	Seed   uint64 // of the order
-	// InOrder takes documents as they lie in the source instead of shuffling them.
+	Seed   uint64 // of the shuffle
+	// InOrder takes documents in the order of the source instead of shuffling them.
 	InOrder bool
-	// Whole moves a document that does not fit into what is left of a row to the
-	// next one, and pads; otherwise documents are cut at the end of a row. What is
-	// longer than a row is cut in any case: no token is lost.
+	// WholeDocuments pads a row when the next document does not fit into the rest of it,
+	// and begins the next row with that document. Otherwise documents are split at the
+	// end of a row. A document longer than a row is split in any case: no token is lost.
 	WholeDocuments bool
-	// Digest is of the documents, as Survey has it, so that a position in other data is
-	// recognised; 0 recognises it by the number of documents alone.
+	// Digest is Survey.Digest of the documents. With it, Seek refuses a position in other
+	// data; if it is 0, Seek compares only the number of documents.
 	Digest uint64
-	// Epochs ends the stream after so many passes over the data; 0 never ends it.
+	// Epochs is the number of passes over the data, after which the stream ends; 0 means
+	// that it never ends.
 	Epochs int64
-	// Of every World·rows rows the loader of rank Rank takes its part. A World of
-	// 0 counts as 1.
+	// Of every World × Batch.Rows rows, the loader of rank Rank takes its Batch.Rows
+	// consecutive ones. A World of 0 counts as 1.
 	Rank, World int
 }
 
-// Position is where a stream stands: the next token to be used. It is the same
-// for all ranks, and of use only for the same data, seed and length.
+// Position is a place in the stream of rows: the next token to be used. It is the same
+// for all ranks, and valid only for the same data, seed, length and packing.
 type Position struct {
 	Row      int64 `json:"row"`      // rows used so far
 	Epoch    int64 `json:"epoch"`    // passes finished
 	Document int64 `json:"document"` // place in the epoch's order
 	Offset   int64 `json:"offset"`   // tokens of that document used already
-	// The rest are those of the stream, to recognise it.
+	// The other fields identify the stream.
 	Documents      int64  `json:"documents"`
 	Seed           uint64 `json:"seed"`
 	Length         int    `json:"length,omitempty"`
@@ -41,26 +42,26 @@ type Position struct {
 	Digest         uint64 `json:"digest,omitempty"`
 }
 
-// stream is what two positions of one stream have alike.
+// stream returns the fields that identify the stream, the others zero.
 func (p Position) stream() Position {
 	p.Row, p.Epoch, p.Document, p.Offset = 0, 0, 0, 0
 	return p
 }
 
-// Loader packs documents into rows. It is not for concurrent use.
+// Loader packs documents into rows. It must not be used concurrently.
 type Loader struct {
 	source Source
 	config Config
 	at     Position
-	order  order // of the epoch in at
+	order  order // of epoch at.Epoch
 
-	document Document // the one in at, once loaded
+	document Document // document at.Document of the order, if loaded
 	loaded   bool
-	empty    int64 // documents without tokens in a row
-	spare    *Batch
+	empty    int64  // consecutive documents without tokens
+	spare    *Batch // one row, for the rows of other ranks
 }
 
-// NewLoader starts the stream at its beginning.
+// NewLoader returns a loader at the beginning of the stream.
 func NewLoader(s Source, c Config) (*Loader, error) {
 	if c.World == 0 {
 		c.World = 1
@@ -80,10 +81,10 @@ func NewLoader(s Source, c Config) (*Loader, error) {
 	return l, nil
 }
 
-// Position is where the next batch begins.
+// Position returns where the next batch begins.
 func (l *Loader) Position() Position { return l.at }
 
-// Seek goes to a position of this stream, as Position gave it.
+// Seek goes to a position that Position returned for the same stream.
 func (l *Loader) Seek(p Position) error {
 	if err := p.checkStream(l.at); err != nil {
 		return fmt.Errorf("resuming at row %d: %w", p.Row, err)
@@ -104,10 +105,10 @@ func (l *Loader) Seek(p Position) error {
 	return nil
 }
 
-// recognise refuses a position of another stream than that of now.
+// checkStream returns an error if p and now are positions in different streams.
 func (p Position) checkStream(now Position) error {
 	if p.Digest == 0 || now.Digest == 0 {
-		p.Digest, now.Digest = 0, 0 // one was not counted
+		p.Digest, now.Digest = 0, 0 // one of them is unknown
 	}
 	was, is := p.stream(), now.stream()
 	switch {
@@ -123,9 +124,9 @@ func (p Position) checkStream(now Position) error {
 	return errors.New("the documents have other tokens than those of that run; use the same files, tokenizer, template and fields")
 }
 
-// Next fills the batch with this rank's next rows. After the last epoch it gives
-// io.EOF; rows past the end in the batch before are all padding. After another
-// error the loader stands in the middle of a batch: seek before going on.
+// Next fills the batch with this rank's next rows. After the last epoch it returns
+// io.EOF. If the stream ends within a batch, the missing rows are all padding. After any
+// other error the loader is in the middle of a batch: call Seek before Next.
 func (l *Loader) Next(b *Batch) error {
 	if b.Length != l.config.Length || b.Rows < 1 {
 		return fmt.Errorf("a batch of %d rows of %d tokens: this loader makes rows of %d", b.Rows, b.Length, l.config.Length)
@@ -153,12 +154,12 @@ func (l *Loader) Next(b *Batch) error {
 	return nil
 }
 
-// fill packs the next row of the stream, but for its padding.
+// fill packs documents into the next row of the stream. It does not pad.
 func (l *Loader) fill(r *row) error {
 	for r.free() > 0 {
 		if l.at.Document == l.at.Documents {
 			if r.used > 0 {
-				break // an epoch ends with its row
+				break // rows do not cross epochs
 			}
 			l.setEpoch(l.at.Epoch + 1)
 		}
@@ -184,7 +185,7 @@ func (l *Loader) fill(r *row) error {
 	return nil
 }
 
-// end is io.EOF, unless not even one row came before it.
+// end returns io.EOF, or errEmpty if the stream had no row at all.
 func (l *Loader) end() error {
 	if l.at.Row == 0 {
 		return errEmpty
@@ -192,7 +193,7 @@ func (l *Loader) end() error {
 	return io.EOF
 }
 
-// load reads the document of the position, once.
+// load reads the document at the position, unless it is loaded.
 func (l *Loader) load() error {
 	if l.loaded {
 		return nil
@@ -209,7 +210,7 @@ func (l *Loader) load() error {
 	return nil
 }
 
-// advance moves past n tokens of the document, to the next one if it is used up.
+// advance moves past n tokens of the document, and to the next document at its end.
 func (l *Loader) advance(n int) error {
 	l.at.Offset += int64(n)
 	if l.at.Offset < int64(len(l.document.Tokens)) {

@@ -87,12 +87,12 @@ func TestBatchByHand(t *testing.T) {
 }
 
 func TestPromptsAreNotLearned(t *testing.T) {
-	// 9 tokens, 3 of them prompt: the targets 1000·0+3 to 8 are learned, 1 and 2 are not.
+	// 9 tokens, 3 of them prompt: the targets 1000·0+3 to 8 are in the loss, 1 and 2 are not.
 	b := next(t, newLoader(t, made{9}, Config{Length: 9, InOrder: true}), 1)
 	if want := []int32{Ignored, Ignored, 3, 4, 5, 6, 7, 8, Ignored}; !slices.Equal(b.Targets, want) || b.LossTokens != 6 {
 		t.Errorf("targets %v, %d counted", b.Targets, b.LossTokens)
 	}
-	// Cut at 2 the rest of the prompt is in the next row, and still not learned.
+	// Cut at 2 the rest of the prompt is in the next row, and still not in the loss.
 	b = next(t, newLoader(t, made{9}, Config{Length: 2, InOrder: true}), 2)
 	if want := []int32{Ignored, Ignored, 3, Ignored}; !slices.Equal(b.Targets, want) {
 		t.Errorf("cut: targets %v", b.Targets)
@@ -315,7 +315,7 @@ func TestSplitSharesNothing(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for _, part := range []Source{train, eval} {
-		for d, err := range All(part) {
+		for d, err := range sourceDocuments(part) {
 			if err != nil || seen[d.Tokens[0]] {
 				t.Fatalf("%v %v", d, err)
 			}

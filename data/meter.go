@@ -2,7 +2,7 @@ package data
 
 import "sync"
 
-// meter tells of progress, a hundred times at most from start to end.
+// progressMeter reports progress at most about a hundred times from start to end.
 type progressMeter struct {
 	report      func(done, total int64)
 	total, next int64
@@ -10,12 +10,12 @@ type progressMeter struct {
 	lock        sync.Mutex
 }
 
-// newMeter tells nobody where tell is nil.
-func newProgressMeter(tell func(done, total int64), total int64) *progressMeter {
-	return &progressMeter{report: tell, total: total}
+// newProgressMeter returns a meter that calls report, if it is not nil.
+func newProgressMeter(report func(done, total int64), total int64) *progressMeter {
+	return &progressMeter{report: report, total: total}
 }
 
-// at says how far things are.
+// at takes how much is done so far and reports it if due.
 func (m *progressMeter) at(done int64) {
 	if m.report == nil || done < m.next {
 		return
@@ -24,7 +24,7 @@ func (m *progressMeter) at(done int64) {
 	m.report(done, m.total)
 }
 
-// add says that so much more is done. It may be called from several goroutines.
+// add takes how much more is done. It may be called from several goroutines.
 func (m *progressMeter) add(n int64) {
 	m.lock.Lock()
 	defer m.lock.Unlock()

@@ -2,18 +2,19 @@ package data
 
 import "math"
 
-// order is a permutation of 0..n-1 that takes no memory: a Feistel network over
-// pairs (left, right) with left·width + right covering the range. Places beyond
-// n are walked through again until they fall inside, which keeps it a bijection.
+// order is a random permutation of 0 to n-1 that takes no memory per element: a Feistel
+// network over pairs (left, right), which stand for the number left·width + right. There
+// are slightly more pairs than n. A result of n or more goes through the network again
+// until it is below n, which keeps the map a bijection.
 type order struct {
 	n, height, width uint64
 	keys             [orderRounds]uint64
 }
 
-// orderRounds is twice what is needed for places to look unrelated.
+// orderRounds is the number of rounds; half as many already look random.
 const orderRounds = 8
 
-// newOrder is the order of n documents in an epoch.
+// newOrder returns the order of n documents in an epoch.
 func newOrder(n int64, seed, epoch uint64) order {
 	o := order{n: uint64(n)}
 	o.height = max(uint64(math.Sqrt(float64(n))), 1)
@@ -26,7 +27,7 @@ func newOrder(n int64, seed, epoch uint64) order {
 	return o
 }
 
-// at is the document in place i, for 0 <= i < n.
+// at returns the document at place i, for 0 <= i < n.
 func (o order) at(i int64) int64 {
 	x := o.pass(uint64(i))
 	for x >= o.n {
@@ -44,7 +45,7 @@ func (o order) pass(x uint64) uint64 {
 	return left*o.width + right
 }
 
-// mix is the finalizer of SplitMix64: every bit of x decides every bit of the result.
+// mix is a step of SplitMix64: every bit of x affects every bit of the result.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

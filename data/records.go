@@ -6,21 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 
 	"spillway/chat"
 )
 
-// Record is a piece of text as a file holds it.
+// Record is one text of a file, before tokenization.
 type Record struct {
-	Prompt string // given, not learned; empty for plain text
+	Prompt string // context that is not in the loss; empty for plain text
 	Text   string
-	// Answers are the parts of a conversation to be learned. Where there are any the
-	// text is complete: it has its own special tokens.
+	// Answers are the parts of a conversation that count in the loss. A record with
+	// answers is a rendered chat template, which writes the special tokens itself.
 	Answers []chat.Span
-	// Continues: the text goes on from the record before. Unfinished: the next
-	// record goes on from this one. Long texts are cut into such records.
+	// A long text is split into several records. Continues says that this record goes on
+	// from the one before; Unfinished says that the next one goes on from this.
 	Continues, Unfinished bool
 }
 
@@ -31,7 +30,7 @@ type Records struct {
 	file   *os.File
 	start  int64 // where the text begins, after a byte order mark
 	size   int64
-	index  []int64 // what each entry means is up to the format; offsets count from start
+	index  []int64 // an entry per record: its offset from start, in text files with flags
 	read   func(r *Records, i int) (Record, error)
 	format Format
 
@@ -42,15 +41,15 @@ type Records struct {
 // Len is the number of records.
 func (r *Records) Len() int64 { return int64(len(r.index)) }
 
-// Form is what the file holds; "" where it has no records.
+// Format is that of the file; "" if it has no records.
 func (r *Records) Format() Format { return r.format }
 
-// follows says whether record i is of the same line as the one before it.
+// sameLine reports whether record i comes from the same line as the one before it.
 func (r *Records) sameLine(i int64) bool {
 	return r.format == Chat && i > 0 && r.index[i] == r.index[i-1]
 }
 
-// Record reads one.
+// Record reads record i.
 func (r *Records) Record(i int64) (Record, error) {
 	if err := inRange(i, r.Len()); err != nil {
 		return Record{}, fmt.Errorf("%s: %w", r.name, err)
@@ -58,14 +57,15 @@ func (r *Records) Record(i int64) (Record, error) {
 	return r.read(r, int(i))
 }
 
-// Skipped is how many bad records were left out when the file was opened with
+// Skipped returns how many bad records were skipped when the file was opened with
 // SkipBad, and what was wrong with the first.
 func (r *Records) Skipped() (int64, error) { return r.skipped, r.firstBad }
 
 // Close closes the file.
 func (r *Records) Close() error { return r.file.Close() }
 
-// bad takes note of what is wrong with a record, if anything: nil if it may be left out.
+// bad handles a record that has an error: it counts the record if skip is set, and
+// returns the error otherwise. A nil error is no bad record.
 func (r *Records) bad(skip bool, wrong error) error {
 	if wrong == nil {
 		return nil
@@ -81,7 +81,7 @@ func (r *Records) bad(skip bool, wrong error) error {
 
 func withHint(wrong error) error { return fmt.Errorf("%w; correct it, or skip bad records", wrong) }
 
-// openRecords opens a file and lets index run over it once, from the start.
+// openRecords opens a file and calls index, which reads it once and fills Records.index.
 func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_ *Records, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -112,13 +112,13 @@ func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_
 	return r, nil
 }
 
-// trim gives back the room that append left.
+// trim returns a copy without the spare capacity that append left.
 func trim(index []int64) []int64 { return append(make([]int64, 0, len(index)), index...) }
 
-// byteOrderMark is what some editors put before UTF-8; it is not part of the text.
+// byteOrderMark is put before UTF-8 text by some editors; it is not part of the text.
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// skipMark passes over a byte order mark and says how long it was.
+// skipBOM skips a byte order mark and returns its length, 0 if there is none.
 func skipBOM(in io.Reader) (*bufio.Reader, int64, error) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	head, err := b.Peek(len(byteOrderMark))
@@ -130,27 +130,4 @@ func skipBOM(in io.Reader) (*bufio.Reader, int64, error) {
 	}
 	n, err := b.Discard(len(byteOrderMark))
 	return b, int64(n), err
-}
-
-// stream makes an iterator of a scan. It ends at the first error, and leaves out bad
-// records if it may.
-func stream(scan func(yield func(Record, error) error) error, skipBad bool) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		stopped := errors.New("the reader wants no more")
-		err := scan(func(rec Record, wrong error) error {
-			if wrong != nil && skipBad {
-				return nil
-			}
-			if wrong != nil {
-				return withHint(wrong)
-			}
-			if !yield(rec, nil) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(Record{}, err)
-		}
-	}
 }

@@ -6,10 +6,10 @@ import (
 	"sort"
 )
 
-// Split parts a source in two that share no document: one to train on and one, with
-// this fraction of the documents, to evaluate on. Documents made of one conversation
-// stay together, as each holds what the next one asks for. The same seed gives the same
-// split.
+// Split divides a source at random into one to train on and one to evaluate on, which
+// gets the given fraction of the documents. Documents that come from one conversation
+// stay together, because each repeats the turns of the one before. The same seed gives
+// the same split.
 func Split(s Source, fraction float64, seed uint64) (train, eval Source, err error) {
 	if !(fraction >= 0 && fraction <= 1) {
 		return nil, nil, fmt.Errorf("splitting off a fraction of %v for evaluation: it must be between 0 and 1", fraction)
@@ -24,10 +24,10 @@ func Split(s Source, fraction float64, seed uint64) (train, eval Source, err err
 	return recordSelection{s, o, 0, n - held}, recordSelection{s, o, n - held, held}, nil
 }
 
-// splitEpoch is an epoch that no training reaches, so that the split has an order of its own.
+// splitEpoch is an epoch that no run reaches, so that the split has an order of its own.
 const splitEpoch = math.MaxUint64
 
-// picked is a range of another source in another order.
+// recordSelection is documents first to first+n-1 of another source, in a given order.
 type recordSelection struct {
 	from  Source
 	order order
@@ -44,7 +44,8 @@ func (p recordSelection) Document(i int64) (Document, error) {
 	return p.from.Document(p.order.at(p.first + i))
 }
 
-// follower is a source of which a document may belong to the one before it.
+// lineGrouper is a source that may make several documents of one line of a file.
+// sameLine reports whether document i comes from the same line as the one before it.
 type lineGrouper interface{ sameLine(i int64) bool }
 
 func (s tokenized) sameLine(i int64) bool { return s.records.sameLine(i) }
@@ -56,7 +57,7 @@ func (c concat) sameLine(i int64) bool {
 	return ok && within > 0 && s.sameLine(within)
 }
 
-// groups are where documents that belong together start; nil where none do.
+// groups returns the first document of each line, or nil if every line has only one.
 func groups(s Source) (starts []int64) {
 	f, ok := s.(lineGrouper)
 	if !ok {
@@ -73,7 +74,7 @@ func groups(s Source) (starts []int64) {
 	return starts
 }
 
-// listed is some documents of another source.
+// documentList is a list of documents of another source.
 type documentList struct {
 	from Source
 	list []int64
@@ -88,14 +89,16 @@ func (l documentList) Document(i int64) (Document, error) {
 	return l.from.Document(l.list[i])
 }
 
+// splitGroups is Split for lines that have several documents: it draws lines. starts is
+// the first document of each line.
 func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval documentList) {
 	n := int64(len(starts))
-	kept := n - int64(math.Round(float64(n)*fraction))
+	trained := n - int64(math.Round(float64(n)*fraction))
 	o := newOrder(n, seed, splitEpoch)
 	train.from, eval.from = s, s
 	for place := range n {
 		g, part := o.at(place), &train
-		if place >= kept {
+		if place >= trained {
 			part = &eval
 		}
 		end := s.Len()

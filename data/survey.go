@@ -7,26 +7,26 @@ import (
 	"sync/atomic"
 )
 
-// Survey is what all documents of a source come to. Making one reads and tokenizes
-// everything once, so a document that cannot be read is met before a run starts.
+// Survey counts the documents and tokens of a source. NewSurvey reads and tokenizes
+// everything once, so a document that cannot be read is found before a run starts.
 type Survey struct {
 	Documents  int64
 	Tokens     int64
-	LossTokens int64  // tokens the model is to predict
-	Longest    int    // tokens of the longest document
-	Digest     uint64 // of all tokens and of which are learned, in order; never 0
-	lengths    []int32
+	LossTokens int64   // tokens that count in the loss
+	Longest    int     // tokens of the longest document
+	Digest     uint64  // of all tokens, in order, and of which are in the loss; never 0
+	lengths    []int32 // tokens of each document
 }
 
-// surveyBlock is how many documents a goroutine takes at a time.
+// surveyBlock is the number of documents that a goroutine takes at a time.
 const surveyBlock = 64
 
-// NewSurvey reads all documents, on all processors. progress, if not nil, is told how
-// many are done, of how many.
+// NewSurvey reads all documents, on all CPUs. progress, if not nil, is called with the
+// number of documents done so far and in all.
 func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
-	seen := newProgressMeter(progress, s.Len())
-	var next, tokens, learned atomic.Int64
+	meter := newProgressMeter(progress, s.Len())
+	var next, tokens, inLoss atomic.Int64
 	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
@@ -43,8 +43,8 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 					return
 				}
 				tokens.Add(n)
-				learned.Add(l)
-				seen.add(min(surveyBlock, v.Documents-from))
+				inLoss.Add(l)
+				meter.add(min(surveyBlock, v.Documents-from))
 			}
 		})
 	}
@@ -52,7 +52,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.LossTokens, v.Digest = tokens.Load(), learned.Load(), 1
+	v.Tokens, v.LossTokens, v.Digest = tokens.Load(), inLoss.Load(), 1
 	for _, sum := range sums {
 		v.Digest = max(mix(v.Digest^sum), 1)
 	}
@@ -62,8 +62,9 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	return v, nil
 }
 
-// measure reads some documents, notes how long they are and sums them up.
-func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, learned int64, err error) {
+// measure reads documents from to to-1, fills in their lengths, counts their tokens and
+// adds their digests to sum.
+func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss int64, err error) {
 	for i := from; i < to; i++ {
 		d, err := s.Document(i)
 		if err != nil {
@@ -71,13 +72,13 @@ func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, learned
 		}
 		v.lengths[i] = int32(len(d.Tokens))
 		tokens += int64(len(d.Tokens))
-		learned += int64(d.LossTokens())
+		inLoss += int64(d.LossTokens())
 		*sum = mix(*sum ^ d.digest())
 	}
-	return tokens, learned, nil
+	return tokens, inLoss, nil
 }
 
-// digest tells documents apart.
+// digest is a hash of the tokens and of which are in the loss.
 func (d Document) digest() uint64 {
 	sum := uint64(len(d.Tokens))
 	for _, t := range d.Tokens {
@@ -89,7 +90,7 @@ func (d Document) digest() uint64 {
 	return sum
 }
 
-// Longer is how many documents have more than so many tokens.
+// Longer counts the documents that have more than the given number of tokens.
 func (v Survey) Longer(tokens int) (n int64) {
 	for _, l := range v.lengths {
 		if int(l) > tokens {
@@ -99,26 +100,26 @@ func (v Survey) Longer(tokens int) (n int64) {
 	return n
 }
 
-// Rows is how many rows a loader makes of the documents before its stream ends; 0
-// where it never does.
+// Rows counts the rows that a loader makes of the documents before its stream ends. It
+// is 0 if the stream never ends.
 func (v Survey) Rows(c Config) (rows int64) {
 	for e := range uint64(max(c.Epochs, 0)) {
 		o := newOrder(v.Documents, c.Seed, e)
-		room := 0 // in the row at hand; an epoch begins a new one
+		free := 0 // positions left in the current row; an epoch begins a new row
 		for i := range v.Documents {
 			if !c.InOrder {
 				i = o.at(i)
 			}
 			n := int(v.lengths[i])
-			if c.WholeDocuments && n > room {
-				room = 0
+			if c.WholeDocuments && n > free {
+				free = 0
 			}
 			for n > 0 {
-				if room == 0 {
-					rows, room = rows+1, c.Length
+				if free == 0 {
+					rows, free = rows+1, c.Length
 				}
-				taken := min(n, room)
-				n, room = n-taken, room-taken
+				taken := min(n, free)
+				n, free = n-taken, free-taken
 			}
 		}
 	}

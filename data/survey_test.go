@@ -15,8 +15,8 @@ func TestSurvey(t *testing.T) {
 		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, WholeDocuments: r.IntN(2) == 0, Epochs: int64(1 + r.IntN(3))}
 		source := someLengths(1+r.IntN(200), r.Uint64())
 		source[0] = 5
-		var told int64
-		v, err := NewSurvey(source, func(done, total int64) { told = max(told, done) })
+		var reported int64
+		v, err := NewSurvey(source, func(done, total int64) { reported = max(reported, done) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,12 +36,12 @@ func TestSurvey(t *testing.T) {
 		if got := v.Rows(c); got != rows || v.Tokens*c.Epochs != tokens {
 			t.Fatalf("%+v: %d rows of %d tokens, the loader gives %d of %d", c, got, v.Tokens*c.Epochs, rows, tokens)
 		}
-		if told == 0 || v.Longer(v.Longest) != 0 || v.Longest > 0 && v.Longer(v.Longest-1) == 0 {
-			t.Errorf("told of %d, the longest is %d", told, v.Longest)
+		if reported == 0 || v.Longer(v.Longest) != 0 || v.Longest > 0 && v.Longer(v.Longest-1) == 0 {
+			t.Errorf("%d were reported, the longest is %d", reported, v.Longest)
 		}
 	}
 	if v, err := NewSurvey(made{4, 4}, nil); err != nil || v.LossTokens != 6 || v.Rows(Config{Length: 4}) != 0 {
-		t.Errorf("%+v, %v: 2 times 3 tokens after a given one are learned, and without an end there is no count", v, err)
+		t.Errorf("%+v, %v: 2 times 3 tokens after a given one are in the loss, and without an end there is no count", v, err)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestSurveyMeetsBadDocuments(t *testing.T) {
 	}
 }
 
-// Digests tell data apart by its tokens, their order and what is learned.
+// Digests tell data apart by its tokens, their order and what is in the loss.
 func TestDigest(t *testing.T) {
 	digest := func(s Source) uint64 {
 		t.Helper()
@@ -69,7 +69,7 @@ func TestDigest(t *testing.T) {
 	}
 	data := someLengths(1000, 5)
 	seen := map[uint64]string{}
-	for name, s := range map[string]Source{"all": data, "fewer": data[:999], "other lengths": someLengths(1000, 6), "all learned": whole{data}, "swapped": Concat(data[500:], data[:500])} {
+	for name, s := range map[string]Source{"all": data, "fewer": data[:999], "other lengths": someLengths(1000, 6), "all in the loss": whole{data}, "swapped": Concat(data[500:], data[:500])} {
 		d := digest(s)
 		if d == 0 || d != digest(s) || seen[d] != "" {
 			t.Errorf("%s has the digest %d, as %s", name, d, seen[d])

@@ -6,19 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"unicode/utf8"
 )
 
-// TextOptions say how plain text is taken apart.
+// TextOptions say how a file of plain text is split into records.
 type TextOptions struct {
-	// Separator ends a document wherever it stands, such as "<|endoftext|>"; it is
-	// not part of the text. Without one the file is one document.
+	// Separator is the text that ends a document, such as "<|endoftext|>"; it is not part
+	// of the document. Without one the file is one document.
 	Separator string
-	// PieceBytes is the longest record, 64 KiB if zero: longer texts are cut, after a
-	// line if possible, so that memory stays small and there is something to shuffle.
+	// PieceBytes is the size of the largest record; 0 means 64 KiB. Longer documents are
+	// split, after a line if possible, so that memory stays small and a file of one
+	// document can be shuffled.
 	PieceBytes int
-	// SkipBad leaves out pieces that are not UTF-8 text, and counts them.
+	// SkipBad skips records that are not UTF-8 text, and counts them.
 	SkipBad bool
 }
 
@@ -32,20 +32,20 @@ func (o TextOptions) withDefaults() (TextOptions, error) {
 		o.PieceBytes = pieceBytes
 	}
 	if least := leastPiece + 2*len(o.Separator); o.PieceBytes < least {
-		return o, fmt.Errorf("pieces of %d bytes: they need at least %d", o.PieceBytes, least)
+		return o, fmt.Errorf("records of at most %d bytes: at least %d are needed", o.PieceBytes, least)
 	}
 	return o, nil
 }
 
-// An index entry of a text is the offset of a piece with two flags below it. A
-// piece ends where the next one starts.
+// An index entry of a text file is the offset of a piece, shifted left by flagBits, with
+// two flags in the low bits. A piece ends where the next one starts.
 const (
 	flagContinues = 1 << iota
 	flagBad
 	flagBits = iota
 )
 
-// OpenText indexes a file of UTF-8 text.
+// OpenText opens and indexes a file of UTF-8 text.
 func OpenText(name string, o TextOptions) (*Records, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -72,30 +72,15 @@ func OpenText(name string, o TextOptions) (*Records, error) {
 	return r, nil
 }
 
-// StreamText gives the records of a text that can be read only once, such as a pipe.
-func StreamText(in io.Reader, name string, o TextOptions) iter.Seq2[Record, error] {
-	return stream(func(yield func(Record, error) error) error {
-		o, err := o.withDefaults()
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		in, _, err := skipBOM(in)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		return scanText(in, name, o, func(p textPiece, wrong error) error { return yield(p.record(o), wrong) })
-	}, o.SkipBad)
-}
-
-// textPiece is a piece of a text while it is read; its bytes, with the separator if one
-// ends it, are good until the next.
+// textPiece is one piece of a text while it is scanned. Its bytes include the separator
+// that ends it, if any, and are valid until the next piece is read.
 type textPiece struct {
 	at                    int64 // offset in the text
 	bytes                 []byte
 	continues, unfinished bool
 }
 
-// record of a piece. What is only white space between two separators is no
+// record makes a record of a piece. White space alone between two separators is no
 // document: its record is empty.
 func (p textPiece) record(o TextOptions) Record {
 	rec := Record{Continues: p.continues, Unfinished: p.unfinished}
@@ -109,7 +94,7 @@ func (p textPiece) record(o TextOptions) Record {
 	return rec
 }
 
-// scanText cuts a text into pieces with one buffer of a piece's size.
+// scanText splits a text into pieces. Its memory is one buffer of the largest piece.
 func scanText(in *bufio.Reader, name string, o TextOptions, yield func(p textPiece, wrong error) error) error {
 	buffer, held, line := make([]byte, o.PieceBytes), 0, 1
 	var p textPiece
@@ -136,9 +121,9 @@ func scanText(in *bufio.Reader, name string, o TextOptions, yield func(p textPie
 	}
 }
 
-// cutText says where the first piece of a buffer ends: after a separator, else at
-// the end of the text, else after the last line, else after the last space, else
-// between characters. It never cuts through a separator.
+// cutText finds where the first piece of a buffer ends: after a separator, else at the
+// end of the text (last says that the buffer reaches it), else after the last line, else
+// after the last space, else between characters. It never cuts through a separator.
 func cutText(buffer, separator []byte, last bool) (cut int, separated bool) {
 	if i := bytes.Index(buffer, separator); i >= 0 && len(separator) > 0 {
 		return i + len(separator), true
@@ -159,7 +144,8 @@ func cutText(buffer, separator []byte, last bool) (cut int, separated bool) {
 	return cut, false
 }
 
-// badText says what in a piece is not text; line is where the piece starts.
+// checkText returns an error if a piece is not UTF-8 text. line is the number of the
+// line in which the piece starts.
 func checkText(piece []byte, name string, line int) error {
 	if utf8.Valid(piece) && bytes.IndexByte(piece, 0) < 0 {
 		return nil
@@ -179,7 +165,7 @@ func checkText(piece []byte, name string, line int) error {
 	return nil
 }
 
-// piece reads record i of a text; one that is bad is empty.
+// piece reads record i of a text file. A bad record is empty.
 func (r *Records) piece(i int, o TextOptions) (Record, error) {
 	entry, end, next := r.index[i], r.size, int64(0)
 	if i+1 < len(r.index) {

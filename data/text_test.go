@@ -26,7 +26,7 @@ func TestTextIsCutAndWhole(t *testing.T) {
 		if joined.String() != strings.TrimPrefix(text, "\xef\xbb\xbf") {
 			t.Errorf("%s: the pieces do not make the text: %q", name, joined.String())
 		}
-		if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
+		if streamed := collect(t, streamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 			t.Errorf("%s: streamed %+v, opened %+v", name, streamed, records)
 		}
 	}
@@ -49,7 +49,7 @@ func TestTextSeparators(t *testing.T) {
 	if want := []string{"one", "two\n", "", long, "last"}; !slices.Equal(documents, want) {
 		t.Errorf("got %q\nwant %q", documents, want)
 	}
-	if streamed := collect(t, StreamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
+	if streamed := collect(t, streamText(strings.NewReader(text), "pipe", o)); !reflect.DeepEqual(streamed, records) {
 		t.Errorf("streamed %+v, opened %+v", streamed, records)
 	}
 	end := int32(7)
@@ -59,7 +59,7 @@ func TestTextSeparators(t *testing.T) {
 	}
 	defer r.Close()
 	starts, ends := 0, 0
-	for d, err := range All(Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})) {
+	for d, err := range sourceDocuments(Tokenize(r, byteTokens{}, TokenizeOptions{End: &end})) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestTextThatIsNot(t *testing.T) {
 	if strings.Contains(joined, "bad") || strings.Count(joined, "good") < 18 {
 		t.Errorf("left of the text: %q", joined)
 	}
-	if len(collect(t, StreamText(strings.NewReader(text), "pipe", o))) == 0 {
+	if len(collect(t, streamText(strings.NewReader(text), "pipe", o))) == 0 {
 		t.Error("nothing came of the stream")
 	}
 }

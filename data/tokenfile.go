@@ -1,26 +1,25 @@
 package data
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"os"
 )
 
-// TokenOptions describe a raw file of token numbers, little-endian.
+// TokenOptions describe a raw file of token ids, little-endian.
 type TokenOptions struct {
-	// Width is 2 or 4 bytes per token.
+	// Width is the size of a token id in bytes, 2 or 4.
 	Width int
-	// End is the token that ends a document and stays part of it; nil if documents
-	// are not marked, and the file is cut every PieceTokens.
+	// End is the token that ends a document; it stays part of the document. Nil means
+	// that the file does not mark documents: it is split every PieceTokens.
 	End *int32
-	// PieceTokens is the longest document, 65,536 if zero; longer ones are cut.
+	// PieceTokens is the length of the longest document; 0 means 65,536. Longer documents
+	// are split.
 	PieceTokens int
-	// Vocabulary is how many tokens there are; 0 does not check.
+	// Vocabulary is the vocabulary size that ids must stay below; 0 means no check.
 	Vocabulary int32
 }
 
@@ -31,16 +30,16 @@ type Tokens struct {
 	name    string
 	file    *os.File
 	options TokenOptions
-	starts  []int64 // in tokens; the last entry is the number of all tokens
+	starts  []int64 // first token of each document, then the number of all tokens
 }
 
-// OpenTokens indexes a token file and checks every token in it.
+// OpenTokens opens and indexes a token file and checks every token in it.
 func OpenTokens(name string, o TokenOptions) (_ *Tokens, err error) {
 	if o.PieceTokens == 0 {
 		o.PieceTokens = pieceTokens
 	}
 	if o.Width != 2 && o.Width != 4 || o.PieceTokens < 2 {
-		return nil, fmt.Errorf("opening %s: tokens of %d bytes in pieces of %d; a token has 2 or 4 bytes, a piece at least 2 tokens", name, o.Width, o.PieceTokens)
+		return nil, fmt.Errorf("opening %s: token ids of %d bytes in documents of at most %d; a token id has 2 or 4 bytes, a document at least 2 tokens", name, o.Width, o.PieceTokens)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -80,11 +79,11 @@ func (t *Tokens) index() error {
 	return nil
 }
 
-// tokenBlock is how many bytes are indexed at once, a multiple of every width.
+// tokenBlock is the number of bytes indexed at a time, a multiple of both widths.
 const tokenBlock = 256 << 10
 
-// indexBlock checks the tokens of a block, the first of which is number at, and notes
-// where a document starts after one that ends.
+// indexBlock checks the tokens of a block and records where documents start. at is the
+// index of the block's first token in the file.
 func (t *Tokens) indexBlock(block []byte, at int64) error {
 	if at == 0 {
 		t.starts = append(t.starts, 0)
@@ -109,7 +108,7 @@ func (t *Tokens) decode(raw []byte) (int32, error) {
 		v = binary.LittleEndian.Uint32(raw)
 	}
 	if v > math.MaxInt32 || t.options.Vocabulary > 0 && int32(v) >= t.options.Vocabulary {
-		return 0, fmt.Errorf("number %d is beyond the vocabulary of %d; is it the right file, and the right width?", v, t.options.Vocabulary)
+		return 0, fmt.Errorf("token id %d is outside the vocabulary of %d; is it the right file, and the right width?", v, t.options.Vocabulary)
 	}
 	return int32(v), nil
 }
@@ -117,7 +116,7 @@ func (t *Tokens) decode(raw []byte) (int32, error) {
 // Len is the number of documents.
 func (t *Tokens) Len() int64 { return int64(len(t.starts) - 1) }
 
-// Document reads one.
+// Document reads document i.
 func (t *Tokens) Document(i int64) (Document, error) {
 	if err := inRange(i, t.Len()); err != nil {
 		return Document{}, fmt.Errorf("%s: %w", t.name, err)
@@ -139,26 +138,3 @@ func (t *Tokens) Document(i int64) (Document, error) {
 
 // Close closes the file.
 func (t *Tokens) Close() error { return t.file.Close() }
-
-// WriteTokens writes documents as a token file, so that text need be tokenized only
-// once. What is a prompt is not kept.
-func WriteTokens(w io.Writer, documents iter.Seq2[Document, error], width int) error {
-	if width != 2 && width != 4 {
-		return fmt.Errorf("writing tokens of %d bytes; a token has 2 or 4", width)
-	}
-	out := bufio.NewWriter(w)
-	raw := make([]byte, 4)
-	for d, err := range documents {
-		if err != nil {
-			return err
-		}
-		for _, token := range d.Tokens {
-			if token < 0 || width == 2 && token > math.MaxUint16 {
-				return fmt.Errorf("writing token %d in %d bytes: it does not fit; use 4", token, width)
-			}
-			binary.LittleEndian.PutUint32(raw, uint32(token))
-			out.Write(raw[:width]) // an error stays and comes back from Flush
-		}
-	}
-	return out.Flush()
-}

@@ -2,16 +2,16 @@ package data
 
 import "fmt"
 
-// TokenizeOptions say what is put around the tokens of a text.
+// TokenizeOptions say how records become documents.
 type TokenizeOptions struct {
-	// End is appended to every document that does not end with it; nil for nothing.
+	// End is appended to every document that does not end with it; nil appends nothing.
 	End *int32
-	// LearnPrompts counts the tokens of prompts as targets too.
+	// TrainOnPrompts puts the tokens of prompts into the loss too.
 	TrainOnPrompts bool
 }
 
-// Tokenize makes documents of records. The tokenizer must be safe for concurrent
-// use if the source is used so.
+// Tokenize makes documents of records, one of each, when they are asked for. If the
+// source is used concurrently, the tokenizer must be safe for that.
 func Tokenize(r *Records, t Tokenizer, o TokenizeOptions) Source { return tokenized{r, t, o} }
 
 type tokenized struct {
@@ -34,9 +34,9 @@ func (s tokenized) Document(i int64) (Document, error) {
 	return d, nil
 }
 
-// document encodes prompt and text apart, so that the border between them is the
-// same for every completion. Special tokens go where a text starts, the end token
-// where it ends, not where it was only cut.
+// encodeRecord encodes prompt and text separately, so that a prompt has the same tokens
+// whatever completion follows. Special tokens are added only where a text really starts,
+// and the end token only where it really ends, not where it was split.
 func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
 	if rec.Answers != nil {
 		return encodeConversation(rec, t, o)
@@ -64,9 +64,9 @@ func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err e
 	return d, nil
 }
 
-// answered encodes a conversation as a whole, as the model will read it. An answer
-// begins with the first token that what is before it does not have by itself, and
-// ends with the last that has something of it.
+// encodeConversation encodes a conversation as one text, as the model will read it. A
+// token that holds any part of an answer is in the loss. An answer's first token is
+// where the encoding of the text before the answer departs from that of the whole.
 func encodeConversation(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
 	if d.Tokens, err = encode(t, rec.Text, false); err != nil || o.TrainOnPrompts {
 		return d, err
@@ -83,14 +83,14 @@ func encodeConversation(rec Record, t Tokenizer, o TokenizeOptions) (d Document,
 		}
 		end := commonPrefix(d.Tokens, with)
 		if end < len(with) {
-			end++ // a token of the answer and of what follows it
+			end++ // a token shared by the answer and what follows it
 		}
 		d.InLoss[i] = Range{commonPrefix(d.Tokens, before), end}
 	}
 	return d, nil
 }
 
-// shared is how many tokens two texts begin with alike.
+// commonPrefix counts the tokens with which both lists begin.
 func commonPrefix(a, b []int32) int {
 	n := min(len(a), len(b))
 	for i := range n {

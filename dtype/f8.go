@@ -27,12 +27,6 @@ func ToF8E4M3(f float32) uint8 {
 	return e4m3.to(f)
 }
 
-// FromF8E5M2 widens an 8-bit float with 5 bits of exponent: the upper half of an f16.
-func FromF8E5M2(b uint8) float32 { return FromF16(uint16(b) << 8) }
-
-// ToF8E5M2 rounds to nearest even; what rounds above 57344 becomes infinite.
-func ToF8E5M2(f float32) uint8 { return e5m2.to(f) }
-
 // f8 describes an 8-bit float.
 type f8 struct {
 	fraction int   // bits
@@ -41,10 +35,7 @@ type f8 struct {
 	nan      uint8
 }
 
-var (
-	e4m3 = f8{fraction: 3, bias: 7, over: 0x7e, nan: 0x7f}
-	e5m2 = f8{fraction: 2, bias: 15, over: 0x7c, nan: 0x7f}
-)
+var e4m3 = f8{fraction: 3, bias: 7, over: 0x7e, nan: 0x7f}
 
 // to finds the step between numbers at f's exponent and rounds to a multiple of it.
 // A magnitude of q steps is the code q, counted on from the exponents below; a carry

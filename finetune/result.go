@@ -7,6 +7,7 @@ import (
 	"spillway/plan"
 	"spillway/planner/strategy"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -79,24 +80,8 @@ type Monitor struct {
 // NewMonitor is for a job that is about to start on devices that are open.
 func NewMonitor(job *spillway.Job, on *rig.Rig) *Monitor {
 	m := &Monitor{job: job, rig: on, start: time.Now()}
-	m.memory.DriverPredicted = DriverPredicted(on, job.Plan)
+	m.memory.DriverPredicted = run.DriverPredicted(on, job.Plan)
 	return m
-}
-
-// DriverPredicted is what the drivers of GPUs are predicted to count when the plan, whose
-// kernels were asked for, has its arenas; 0 where there are no GPUs. Bytes.
-func DriverPredicted(r *rig.Rig, p *plan.Plan) int64 {
-	var pinned int64
-	onDevice := make([]int64, len(r.Devices))
-	for _, a := range p.Arenas {
-		switch {
-		case a.Tier == plan.Pinned:
-			pinned += a.Bytes
-		case a.Tier == plan.OnDevice && a.Device < len(onDevice):
-			onDevice[a.Device] += a.Bytes
-		}
-	}
-	return r.Footprint(onDevice, pinned)
 }
 
 // paceWeight is the weight of the newest step in the pace.

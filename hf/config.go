@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,8 +48,8 @@ type Config struct {
 	Type     dtype.Type // of the weights; Invalid where the file does not say
 	BOS, EOS []int      // token ids that begin and end a text; none, one or several
 
-	raw    []byte // the file, nil for a config made by NewConfig
-	values object // the file's values, or the defaults a new config began with
+	raw    []byte // the file, nil for a config with other values
+	values object // the file's values
 }
 
 //go:embed defaults/*.json
@@ -81,22 +80,6 @@ func defaults(modelType string) (values object, ok bool) {
 	all, _ := allDefaults()
 	values, ok = all[modelType]
 	return values, ok
-}
-
-// KnownTypes lists the model types whose defaults are known, sorted.
-func KnownTypes() []string {
-	all, _ := allDefaults()
-	return slices.Sorted(maps.Keys(all))
-}
-
-// NewConfig is the config transformers makes of a model type alone, to be changed
-// field by field. HeadDim and the like follow from other fields: set all of them.
-func NewConfig(modelType string) (*Config, error) {
-	values, ok := defaults(modelType)
-	if !ok {
-		return nil, fmt.Errorf("model type %q has no known defaults; known are %v", modelType, KnownTypes())
-	}
-	return resolve(values)
 }
 
 // ParseConfig reads and checks the text of a config.json.

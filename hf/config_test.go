@@ -2,6 +2,8 @@ package hf
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -137,11 +139,11 @@ func TestEncodeKeepsTheBytes(t *testing.T) {
 
 // The defaults were written by Python: our writer must produce its bytes.
 func TestEncodeLikePython(t *testing.T) {
-	if _, err := allDefaults(); err != nil || len(KnownTypes()) != 5 {
-		t.Errorf("known are %v: %v", KnownTypes(), err)
+	if _, err := allDefaults(); err != nil || len(knownTypes()) != 5 {
+		t.Errorf("known are %v: %v", knownTypes(), err)
 	}
-	for _, name := range KnownTypes() {
-		c, err := NewConfig(name)
+	for _, name := range knownTypes() {
+		c, err := newConfig(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,8 +187,8 @@ func TestFloatsLikePython(t *testing.T) {
 
 // Every field that is set comes back, whatever the type calls it.
 func TestChangesComeBack(t *testing.T) {
-	for _, name := range KnownTypes() {
-		c, err := NewConfig(name)
+	for _, name := range knownTypes() {
+		c, err := newConfig(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +218,7 @@ func TestChangesComeBack(t *testing.T) {
 
 // A small config as people make it: only what differs, derived values not needed.
 func TestDerivedValuesFollow(t *testing.T) {
-	c, err := NewConfig("gpt2")
+	c, err := newConfig("gpt2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,17 +302,17 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%.100s: %v, want %q", text, err, want)
 		}
 	}
-	c, _ := NewConfig("llama")
+	c, _ := newConfig("llama")
 	c.NormEps = math.NaN()
 	if _, err := c.Encode(); err == nil {
 		t.Error("NaN was written")
 	}
-	c, _ = NewConfig("llama")
+	c, _ = newConfig("llama")
 	c.Rope.Theta = math.Inf(1)
 	if _, err := c.Encode(); err == nil {
 		t.Error("an infinite theta was written")
 	}
-	if _, err := NewConfig("../llama"); err == nil {
+	if _, err := newConfig("../llama"); err == nil {
 		t.Error("defaults outside their folder")
 	}
 }
@@ -343,4 +345,19 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("%v were lost in\n%s", d, changed)
 		}
 	})
+}
+
+// knownTypes lists the model types whose defaults are known, sorted.
+func knownTypes() []string {
+	all, _ := allDefaults()
+	return slices.Sorted(maps.Keys(all))
+}
+
+// newConfig is the config transformers makes of a model type alone.
+func newConfig(modelType string) (*Config, error) {
+	values, ok := defaults(modelType)
+	if !ok {
+		return nil, fmt.Errorf("model type %q has no known defaults", modelType)
+	}
+	return resolve(values)
 }

@@ -16,9 +16,6 @@ type Modules struct {
 	Pattern string
 }
 
-// Given says whether any are named.
-func (m Modules) Given() bool { return m.Pattern != "" || len(m.Names) > 0 }
-
 // MarshalJSON writes the pattern as a string, names as a list.
 func (m Modules) MarshalJSON() ([]byte, error) {
 	if m.Pattern != "" {

@@ -166,9 +166,7 @@ func (o Options) checkWords() error {
 	return fmt.Errorf("adapters cannot start as %q; known are %s, %s and %s", o.Init, hf.InitDefault, hf.InitGaussian, hf.InitRandom)
 }
 
-// Scale is the factor of the adapters' addition where no pattern says otherwise.
-func (o Options) Scale() float64 { return o.scale(o.Rank, o.Alpha) }
-
+// scale is the factor of what an adapter adds.
 func (o Options) scale(rank int64, alpha float64) float64 {
 	if o.RankStabilized {
 		return alpha / math.Sqrt(float64(rank))

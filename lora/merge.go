@@ -141,9 +141,6 @@ func (m *Merged) Changes(param string) bool {
 	return m.weights[param] != nil || m.biases[param] != nil || m.whole[param] != nil
 }
 
-// Changed counts the params that are not as in the base.
-func (m *Merged) Changed() int { return len(m.weights) + len(m.biases) + len(m.whole) }
-
 // Read fills dst with the elements of a param from the first-th on.
 func (m *Merged) Read(param string, first int64, dst []float32) error {
 	from := m.base

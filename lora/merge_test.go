@@ -103,9 +103,6 @@ func TestMergedModelsGivePEFTsLogits(t *testing.T) {
 		if d := numtest.Compare(filled(t, build, m).logits(t, int(want.Shape[1])), array(t, want).F); !(d.Max < 1e-5) {
 			t.Errorf("%s: logits differ by %v", name, d)
 		}
-		if m.Changed() == 0 {
-			t.Errorf("%s changes nothing", name)
-		}
 	}
 }
 

@@ -256,7 +256,7 @@ func TestAdaptersAreWrittenForPEFT(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer back.Close()
-		if again, err := lora.FromPEFT(back.Config); err != nil || again.Scale() != o.Scale() || again.TargetPattern != o.TargetPattern || strings.Join(again.Targets, " ") != strings.Join(o.Targets, " ") {
+		if again, err := lora.FromPEFT(back.Config); err != nil || again.Alpha != o.Alpha || again.Rank != o.Rank || again.RankStabilized != o.RankStabilized || again.TargetPattern != o.TargetPattern || strings.Join(again.Targets, " ") != strings.Join(o.Targets, " ") {
 			t.Errorf("%s: %+v became %+v (%v)", base, o, again, err)
 		}
 		if len(back.Tensors()) != len(out.Tensors) {

@@ -121,14 +121,6 @@ func (d *Dynamic) encodeScaled(dst []byte, src []float32, r float32, zero, below
 	}
 }
 
-// encodePlain is Encode by its definition: the first of the values that are nearest.
-func (d *Dynamic) encodePlain(dst []byte, src []float32, absmax float32) {
-	r := Reciprocal(absmax)
-	for i, x := range src {
-		dst[i] = d.encoder.plain(x * r)
-	}
-}
-
 // Decode is the inverse: the values of a block times its absmax.
 func (d *Dynamic) Decode(dst []float32, codes []byte, absmax float32) {
 	for i, c := range codes {

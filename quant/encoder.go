@@ -67,18 +67,7 @@ func (e *encoder) below(x float32) int {
 	return sort.Search(len(e.bounds), func(i int) bool { return !(x > e.bounds[i]) })
 }
 
-// plain is the code of x by comparing with every bound.
-func (e *encoder) plain(x float32) byte {
-	n := 0
-	for _, r := range e.bounds {
-		if x > r {
-			n++
-		}
-	}
-	return e.codes[n]
-}
-
-// find is plain for |x| up to 1 and a little more, without a branch.
+// find is the code of x, for |x| up to 1 and a little more, without a branch.
 func (e *encoder) find(x float32) byte { return find(e.cells, x) }
 
 func find(cells *Cells, x float32) byte {

@@ -87,23 +87,6 @@ func (f *FourBit) encode(codes []byte, absmax, src []float32, block int) {
 	}
 }
 
-// encodePlain is Encode element by element, by comparing with all values.
-func (f *FourBit) encodePlain(codes []byte, absmax, src []float32, block int) {
-	for i := range 2 * len(codes) {
-		x := float32(0)
-		if i < len(src) {
-			part := src[i/block*block : min((i/block+1)*block, len(src))]
-			absmax[i/block] = AbsMax(part)
-			x = src[i] * Reciprocal(absmax[i/block])
-		}
-		if i%2 == 0 {
-			codes[i/2] = f.encoder.plain(x) << 4
-		} else {
-			codes[i/2] |= f.encoder.plain(x)
-		}
-	}
-}
-
 // Decode writes the elements of blocks of an even size: the value of each code times
 // the absmax of its block.
 func (f *FourBit) Decode(dst []float32, codes []byte, absmax []float32, block int) {
@@ -120,16 +103,5 @@ func (f *FourBit) decodeBlock(dst []float32, codes []byte, absmax float32) {
 	}
 	if n := len(dst); n%2 == 1 {
 		dst[n-1] = f.pairs[codes[n/2]][0] * absmax
-	}
-}
-
-// decodePlain is Decode element by element.
-func (f *FourBit) decodePlain(dst []float32, codes []byte, absmax []float32, block int) {
-	for i := range dst {
-		c := codes[i/2] & 15
-		if i%2 == 0 {
-			c = codes[i/2] >> 4
-		}
-		dst[i] = f.Values[c] * absmax[i/block]
 	}
 }

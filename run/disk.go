@@ -95,17 +95,17 @@ type diskLayout struct {
 	arenas, tape int64
 }
 
-// layDisk finds the disk layout of the run's plan.
-func (r *Run) layDisk() (l diskLayout) {
-	if !hasDisk(r.Plan) {
+// layDisk finds the disk layout of a plan of the model.
+func (m *Model) layDisk(p *plan.Plan, trains bool) (l diskLayout) {
+	if !hasDisk(p) {
 		return l
 	}
-	for _, a := range r.Plan.Arenas {
+	for _, a := range p.Arenas {
 		if a.Tier == plan.OnDisk {
 			l.arenas += a.Bytes
 		}
 	}
-	l.regions, l.tape = r.regions(), tapeBytes(r.Plan)
+	l.regions, l.tape = m.regions(p, trains), tapeBytes(p)
 	return l
 }
 
@@ -147,22 +147,22 @@ func (l diskLayout) open(dir string, journaled bool) (*store.Disk, error) {
 // regions say of everything the plan has on disk how it is stored: what is trained is
 // journaled, what never changes stays in the model's files if it is there, and anything
 // else lives as long as the process.
-func (r *Run) regions() (list []store.Region) {
+func (m *Model) regions(p *plan.Plan, trains bool) (list []store.Region) {
 	fixed := map[int]plan.Slab{} // by buffer: weights that never change
-	for _, s := range r.Plan.Slabs {
-		if !isTrained(r.Plan, s) {
+	for _, s := range p.Slabs {
+		if !isTrained(p, s) {
 			fixed[s.Weight] = s
 		}
 	}
-	for id, b := range r.Plan.Buffers {
-		if r.Plan.TierOf(id) != plan.OnDisk {
+	for id, b := range p.Buffers {
+		if p.TierOf(id) != plan.OnDisk {
 			continue
 		}
 		s, never := fixed[id]
 		switch {
 		case never:
-			list = append(list, r.fixedRegions(s, b.Offset)...)
-		case r.Options.Task.Trains() && b.Class != plan.Gradient:
+			list = append(list, m.fixedRegions(s, b.Offset)...)
+		case trains && b.Class != plan.Gradient:
 			list = append(list, store.Region{Kind: store.Journaled, Offset: b.Offset, Bytes: b.Bytes})
 		default:
 			list = append(list, store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes})
@@ -174,10 +174,10 @@ func (r *Run) regions() (list []store.Region) {
 // isTrained says whether a slab is trained.
 func isTrained(p *plan.Plan, s plan.Slab) bool { return p.Optimizer != nil && s.Elements > 0 }
 
-func (r *Run) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
+func (m *Model) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 	for _, p := range s.Params {
 		region := store.Region{Kind: store.Scratch, Bytes: p.Type.Bytes()}
-		if t, ok := r.inPlace(p); ok {
+		if t, ok := m.inPlace(p); ok {
 			region = store.RegionOf(t, 0)
 		}
 		region.Offset = offset + p.Offset
@@ -188,12 +188,12 @@ func (r *Run) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
 
 // inPlace finds the bytes of a param in the model's own files, if they are there just as
 // the plan wants them.
-func (r *Run) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
-	if r.Model.Folder == nil {
+func (m *Model) inPlace(p plan.SlabParam) (t tensorfile.Tensor, ok bool) {
+	if m.Folder == nil {
 		return t, false
 	}
-	for _, name := range r.Model.Info.FileNames(p.Name) {
-		if t, ok = r.Model.Folder.Tensor(name); ok {
+	for _, name := range m.Info.FileNames(p.Name) {
+		if t, ok = m.Folder.Tensor(name); ok {
 			return t, t.InPlace && t.Type == p.Type.DType && t.Shape.Equal(p.Type.Shape)
 		}
 	}
@@ -207,7 +207,7 @@ func (r *Run) load(from weights.Values, hasTrained bool) error {
 	for _, s := range r.Plan.Slabs {
 		fixed, onDisk := !isTrained(r.Plan, s), r.Plan.TierOf(s.Weight) == plan.OnDisk
 		for _, p := range s.Params {
-			_, placed := r.inPlace(p)
+			_, placed := r.Model.inPlace(p)
 			has[p.Name] = hasTrained && !fixed || fixed && onDisk && placed
 		}
 	}

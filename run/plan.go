@@ -91,12 +91,11 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (*Run, error) {
 	o := q.options
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
-	r := &Run{Model: q.model, Options: o, Plan: p, Spec: s, Notices: q.notices, site: q.Site}
-	r.onDisk = r.layDisk()
-	if err := r.onDisk.check(o); err != nil {
+	layout := q.model.layDisk(p, o.Task.Trains())
+	if err := layout.check(o); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", p.Model, err)
 	}
-	return r, nil
+	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: q.notices}, nil
 }
 
 // use makes a run of a given plan.

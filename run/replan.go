@@ -82,16 +82,6 @@ func (r *Run) wake(journaled bool, older string) error {
 	return parked.Close()
 }
 
-// planned is the part of a run that a plan decides.
-func (r *Run) planned() *Run {
-	return &Run{Plan: r.Plan, Spec: r.Spec, Options: r.Options, site: r.site, onDisk: r.onDisk}
-}
-
-// become takes over another plan of the same model.
-func (r *Run) become(other *Run) {
-	r.Plan, r.Spec, r.Options, r.site, r.onDisk = other.Plan, other.Spec, other.Options, other.site, other.onDisk
-}
-
 // Replan carries a running run over to another plan of the same model, between two
 // iterations: weights and states are the same bits. Next is asked once all memory is
 // given back. Where there is no other plan that can be made and started, the run goes on
@@ -100,14 +90,14 @@ func (r *Run) Replan(next func() (*Run, error)) error {
 	if err := r.Park(); err != nil {
 		return err
 	}
-	was := r.planned()
+	was := r.Planned
 	to, err := next()
 	if err == nil {
-		r.become(to)
+		r.Planned = to.Planned
 		if err = r.Wake(); err == nil {
 			return nil
 		}
-		r.become(was)
+		r.Planned = was
 	}
 	return errors.Join(err, r.Wake())
 }
@@ -136,7 +126,7 @@ func (r *Run) Compress() error {
 	if err := r.Park(); err != nil {
 		return err
 	}
-	r.become(next)
+	r.Planned = next.Planned
 	return r.wake(true, older)
 }
 
@@ -149,6 +139,15 @@ func (r *Run) Continued(o Options) Options {
 		o.MicroBatches = r.Plan.MicroBatches
 	}
 	return o
+}
+
+// CopyWeights gives a running run the weights of another run of the same model, which is
+// running or parked.
+func (r *Run) CopyWeights(from *Run) error {
+	if from.parked != nil {
+		return from.parked.Weights(r.executor)
+	}
+	return weights.Copy(r.executor, from.executor)
 }
 
 // StatesCompressed says whether the policy has compressed the optimizer states.

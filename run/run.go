@@ -38,10 +38,8 @@ import (
 // Run is a model with a plan, and while it runs with everything the plan needs. It is
 // used from one goroutine, but for RequestReplan.
 type Run struct {
-	Model   *Model
-	Options Options
-	Plan    *plan.Plan
-	Spec    *spec.Model
+	Model *Model
+	Planned
 	// Notices are about what was asked for and means nothing here, or is done otherwise.
 	Notices []string
 	// Notice, if not nil, is given notices of what happens while the run lives: another
@@ -54,8 +52,6 @@ type Run struct {
 	// uses the same devices may be given back.
 	BeforeClaim func() error
 
-	site     planner.Site // that the plan was made for
-	onDisk   diskLayout
 	executor *executor.Executor // nil unless the run is running
 	opened   []device.Device    // by the run, for the executor
 	disk     *store.Disk        // nil where the plan stores nothing on disk
@@ -64,6 +60,15 @@ type Run struct {
 	past     Transfers          // of executors that are closed
 
 	requested atomic.Pointer[func(*Options)]
+}
+
+// Planned is the plan of a run, and what it was made of.
+type Planned struct {
+	Options Options // complete: what was left out is filled in
+	Plan    *plan.Plan
+	Spec    *spec.Model // the model as it was traced
+	site    planner.Site
+	onDisk  diskLayout
 }
 
 // cpuDevice is the driver that opens the CPU for updates.
@@ -138,7 +143,7 @@ func (r *Run) claim(journaled bool) error {
 		}
 		r.note("%s has %v left, the plan took %v: planned again, now %s instead of %s",
 			refused.Device, units.Bytes(refused.Limit-refused.Allocated), units.Bytes(refused.Asked), again.Plan.Strategy, r.Plan.Strategy)
-		r.become(again)
+		r.Planned = again.Planned
 	}
 }
 

@@ -56,8 +56,5 @@ func (f *File) read(path string) error {
 	return nil
 }
 
-// Metadata is the header's free text, not to be changed.
-func (f *File) Metadata() map[string]string { return f.header.Metadata }
-
 // Close ends all use of the file's tensors.
 func (f *File) Close() error { return f.file.Close() }

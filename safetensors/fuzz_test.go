@@ -52,7 +52,7 @@ func checkRewrite(t *testing.T, h *Header) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = Write(&out, again, func(x Info, w io.Writer) error {
+	err = write(&out, again, func(x Info, w io.Writer) error {
 		_, err := w.Write(make([]byte, x.Bytes))
 		return err
 	})

@@ -78,8 +78,8 @@ func TestReadsEveryType(t *testing.T) {
 			t.Errorf("%q: other bytes", name)
 		}
 	}
-	if f.Metadata()["format"] != "pt" {
-		t.Errorf("metadata %v", f.Metadata())
+	if f.header.Metadata["format"] != "pt" {
+		t.Errorf("metadata %v", f.header.Metadata)
 	}
 	if _, ok := f.Tensor("none"); ok {
 		t.Error("found a tensor that is not there")
@@ -180,7 +180,7 @@ func TestNoTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(&out, h, nil); err != nil {
+	if err := write(&out, h, nil); err != nil {
 		t.Fatal(err)
 	}
 	want, _ := os.ReadFile("testdata/none.safetensors")
@@ -191,7 +191,7 @@ func TestNoTensors(t *testing.T) {
 
 func TestShardsLikeTheHub(t *testing.T) {
 	const dir = "testdata/sharded"
-	set, err := OpenSet(dir)
+	set, err := OpenSetOn(vfs.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +207,8 @@ func TestShardsLikeTheHub(t *testing.T) {
 		}
 		sources = append(sources, source(t, x))
 	}
-	if len(set.Tensors()) != len(sources) || len(set.Files()) != 5 {
-		t.Errorf("%d tensors in %d files", len(set.Tensors()), len(set.Files()))
+	if len(set.Tensors()) != len(sources) || len(set.files) != 5 {
+		t.Errorf("%d tensors in %d files", len(set.Tensors()), len(set.files))
 	}
 	out := t.TempDir()
 	if err := WriteSet(vfs.OS, out, sources, 100); err != nil {

@@ -25,12 +25,9 @@ type Set struct {
 	files []*File
 }
 
-// OpenSet opens the weights in a folder: model.safetensors, or the shards of
+// OpenSetOn opens the weights in a folder: model.safetensors, or the shards of
 // model.safetensors.index.json. Where there is neither, the error is
 // tensorfile.ErrNoWeights. The caller closes the set.
-func OpenSet(dir string) (*Set, error) { return OpenSetOn(vfs.OS, dir) }
-
-// OpenSetOn is OpenSet on a given disk.
 func OpenSetOn(disk vfs.FS, dir string) (*Set, error) {
 	single, err := vfs.Exists(disk, filepath.Join(dir, SingleName))
 	if err != nil {
@@ -109,9 +106,6 @@ func (s *Set) checkIndex(fileOf map[string]string) error {
 	}
 	return nil
 }
-
-// Files lists the open files.
-func (s *Set) Files() []*File { return s.files }
 
 // Close closes every file.
 func (s *Set) Close() error {

@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 
@@ -14,16 +13,6 @@ const writeBuffer = 1 << 20
 
 // torchMetadata is what readers of model files expect to find.
 var torchMetadata = map[string]string{"format": "pt"}
-
-// Write writes a file as a stream: the header, then fill is called for each tensor
-// in file order and must write exactly its bytes.
-func Write(w io.Writer, h *Header, fill func(Info, io.Writer) error) error {
-	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
-	if err := stream(out, h, fill); err != nil {
-		return err
-	}
-	return out.Flush()
-}
 
 func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	header, err := h.encode()

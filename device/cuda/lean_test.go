@@ -28,7 +28,7 @@ import (
 var text = flag.String("text", "", "a file of text to train adapters on (default: numbers that repeat)")
 
 // rates are what an H200 was measured at.
-var rates = flag.String("rates", filepath.FromSlash("../../cmd/spillway/testdata/h200.json"), "what bench gpu --json measured of the card")
+var rates = flag.String("rates", filepath.FromSlash("../../bench/testdata/h200.json"), "what bench gpu --json measured of the card")
 
 // measured reads the rates of the card.
 func measured(tb testing.TB) machine.Device {

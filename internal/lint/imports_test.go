@@ -72,7 +72,7 @@ var never = []struct{ who, on, because string }{
 
 // outside lists which packages may use modules from outside, and which.
 var outside = map[string][]string{
-	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "cmd/spillway", "internal/term"},
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "bench", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},

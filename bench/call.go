@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/binary"
@@ -34,7 +34,7 @@ func registerPeak() (rate float64) {
 	return rate
 }
 
-// timeProduct is the shortest time a product of two n×n matrices took.
+// timeMatmul is the shortest time that a matmul of two n×n matrices took.
 func timeMatmul(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
 	square := op.Type{DType: t, Shape: shape.Shape{n, n}}
 	b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
@@ -53,8 +53,7 @@ type benchCall struct {
 	launch device.Launch
 }
 
-// newBenchCall gives the call operands of its own; their contents are zeros until
-// someone fills them.
+// newBenchCall allocates the operands of a call; they are zeros until fill.
 func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
 	kernel, err := dev.Kernel(call)
 	if err != nil {
@@ -111,8 +110,8 @@ func (b *benchCall) run() (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// best is the shortest of the runs that begin within the time given, one at least
-// after a run that does not count.
+// best is the shortest of the runs that begin within the given time. The first run does not
+// count, and at least one does.
 func (b *benchCall) best(patience time.Duration) (time.Duration, error) {
 	if _, err := b.run(); err != nil {
 		return 0, err

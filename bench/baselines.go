@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// The peers, as the table calls them.
+// The baselines, as the table calls them.
 const (
 	torch = "PyTorch"
 	numpy = "numpy"
 )
 
-var baselineNames = []string{torch, numpy}
+var BaselineNames = []string{torch, numpy}
 
-// peerProgram measures something in another library.
+// baselineProgram measures something in another library.
 type baselineProgram struct {
 	baseline string
 	file     string
@@ -31,28 +31,28 @@ type baselineProgram struct {
 	items func(baselineResult) (item string, figure float64)
 }
 
-// peerResult is what programs say of one measurement; each fills some of it.
+// baselineResult is what a program prints of one measurement; each fills some of it.
 type baselineResult struct {
 	N      int64   `json:"n"`
 	Pass   string  `json:"pass"`
 	Kind   string  `json:"kind"`
 	GFlops float64 `json:"gflops"`
 	GBytes float64 `json:"gb_per_s"`
-	// Of programs on cards: which of the rows they know, who did it, and how long.
+	// Of programs on GPUs: which of their rows it is, what did it, and how long it took.
 	Row      int     `json:"row"`
 	Baseline string  `json:"peer"`
 	Seconds  float64 `json:"seconds"`
-	Peak     int64   `json:"peak"`  // bytes of the card
+	Peak     int64   `json:"peak"`  // bytes of the GPU
 	Error    string  `json:"error"` // why there is no measurement
 }
 
-// peerAnswer is the line a program prints.
+// baselineAnswer is the line that a program prints.
 type baselineAnswer struct {
 	Version string           `json:"version"`
 	Results []baselineResult `json:"results"`
 }
 
-// programs lists what is run, with the sizes we use.
+// programs lists what is run, with our sizes.
 func programs() []baselineProgram {
 	sides := []string{"--sizes"}
 	for _, side := range matmulSides {
@@ -77,18 +77,18 @@ func programs() []baselineProgram {
 	}
 }
 
-// peers is the other side of the benchmarks.
+// baselines runs the other side of the benchmarks.
 type baselines struct {
 	python, folder string
-	missing        map[string]bool // peers that cannot be run
+	missing        map[string]bool // baselines that cannot be run
 }
 
-func newBaselines(o BenchOptions) *baselines {
+func newBaselines(o Options) *baselines {
 	return &baselines{python: o.Python, folder: o.Baselines, missing: map[string]bool{}}
 }
 
-// once runs every program that measures a row of the report, and keeps the best figures. What cannot be run is
-// noted and left out from then on.
+// once runs every program that measures a row of the report, and keeps the best figures. A
+// program that cannot be run gets a note, and is not tried again.
 func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 	for _, program := range programs() {
 		if p.missing[program.baseline] || !slices.ContainsFunc(r.Results, func(i *CPURow) bool { return slices.Contains(program.rows, i.Name) }) {
@@ -116,7 +116,7 @@ func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 func (p *baselines) run(ctx context.Context, program baselineProgram) (answer baselineAnswer, err error) {
 	path := filepath.Join(p.folder, program.file)
 	if _, err := os.Stat(path); err != nil {
-		return answer, fmt.Errorf("%w; run from the source folder, or name it with --peers", err)
+		return answer, fmt.Errorf("%w; run from the source folder, or name it with --baselines", err)
 	}
 	cmd := exec.CommandContext(ctx, p.python, append([]string{path, "--threads", strconv.Itoa(runtime.GOMAXPROCS(0))}, program.args...)...)
 	var said strings.Builder

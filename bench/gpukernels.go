@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ import (
 	"spillway/weights"
 )
 
-// gpuKernel is a kernel that memory binds.
+// GPUKernel is a kernel that is limited by memory.
 type GPUKernel struct {
 	Name    string     `json:"name"`
 	Seconds float64    `json:"seconds"` // of a launch, the best
@@ -29,8 +29,8 @@ type GPUKernel struct {
 	call op.Call
 }
 
-// gpuKernels are decoding and updates, large enough that no cache holds them: params is
-// how many are updated.
+// gpuKernels are dequantization of a matrix and optimizer updates of so many params, too
+// large for any cache.
 func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 	vector := func(t dtype.Type) op.Type { return op.Type{DType: t, Shape: shape.Shape{params}} }
 	add := func(name string, kind op.Kind, attr op.Attr, in ...op.Type) {
@@ -40,17 +40,17 @@ func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 	}
 	for _, c := range quant.Weights() {
 		t := c.Type
-		add(fmt.Sprintf("kernel: %v weights decoded to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
+		add(fmt.Sprintf("kernel: %v weights dequantized to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
 	adamw, clip := op.Attr{Decoupled: true, To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
-	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}} {
-		add(fmt.Sprintf("kernel: AdamW with states in %v", kept[0]), op.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(kept[0]), vector(kept[1]), clip)
+	for _, states := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}} {
+		add(fmt.Sprintf("kernel: AdamW with state in %v", states[0]), op.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(states[0]), vector(states[1]), clip)
 	}
 	return list, err
 }
 
-// benchKernels measures the kernels that are wanted against the rate of a copy.
-func benchKernels(d device.Device, list []*GPUKernel, copied units.Rate, o BenchOptions) (done []*GPUKernel, err error) {
+// benchKernels measures the kernels that are wanted, as shares of the rate of a copy.
+func benchKernels(d device.Device, list []*GPUKernel, copied units.Rate, o Options) (done []*GPUKernel, err error) {
 	for _, k := range list {
 		if !o.wants(k.Name) {
 			continue
@@ -83,7 +83,7 @@ func (k *GPUKernel) measure(d device.Device, copied units.Rate) (err error) {
 	return nil
 }
 
-// bestInRow is the shortest time of a launch among several in a row, which are waited for
+// bestInRow is the shortest time of a launch, averaged over some launches that are waited for
 // together.
 func (b *benchCall) bestInRow(row, tries int) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
@@ -102,7 +102,7 @@ func (b *benchCall) bestInRow(row, tries int) (time.Duration, error) {
 	return best, nil
 }
 
-// upload fills the operands of a call with noise, and what clips gradients with ones.
+// upload fills the operands of a call with noise, and the factor that clips gradients with 1.
 func (b *benchCall) upload(d device.Device, c op.Call) (err error) {
 	const step = 16 << 20
 	host, err := d.HostAlloc(step)
@@ -130,8 +130,8 @@ func (b *benchCall) upload(d device.Device, c op.Call) (err error) {
 	return nil
 }
 
-// storage reads as an operand: noise, or ones where it is the factor that clips. States
-// begin at zero.
+// storage reads as the bytes of an operand: noise, or ones where it is the factor that clips.
+// Optimizer state starts at zero.
 func storage(t op.Type) (io.Reader, error) {
 	switch {
 	case quant.FourBitOf(t.DType) != nil:
@@ -154,8 +154,7 @@ func storage(t op.Type) (io.Reader, error) {
 	return pattern(raw), err
 }
 
-// pattern reads as its bytes over and over; a part that is read is a multiple of them, or
-// begins anew.
+// pattern repeats its bytes forever. Every read starts at the first of them.
 type pattern []byte
 
 func (p pattern) Read(b []byte) (int, error) {

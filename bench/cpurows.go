@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"spillway/train"
 )
 
-// What is measured on both sides. The peers are told these sizes.
+// What is measured on both sides, with the same sizes.
 var matmulSides = []int64{1024, 2048}
 
 const (
@@ -45,7 +45,7 @@ const (
 	stepItem         = "training iteration"
 )
 
-func matmulItem(side int64) string { return fmt.Sprintf("matrix product %d³", side) }
+func matmulItem(side int64) string { return fmt.Sprintf("matmul %d³", side) }
 
 func matmulItems() (names []string) {
 	for _, side := range matmulSides {
@@ -74,8 +74,8 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// prepare makes the items that are wanted, with memory of their own.
-func (b *bench) prepare(o BenchOptions) error {
+// prepare makes the rows that are wanted, each with its own memory.
+func (b *bench) prepare(o Options) error {
 	for _, family := range []struct {
 		add   func() error
 		names []string
@@ -92,7 +92,7 @@ func (b *bench) prepare(o BenchOptions) error {
 	}
 	b.items = slices.DeleteFunc(b.items, func(i *CPURow) bool { return !o.wants(i.Name) })
 	if len(b.items) == 0 {
-		return usageErrorf("--only %s names none of the rows", o.Only)
+		return fmt.Errorf("--only %s: no row has these words in its name", o.Only)
 	}
 	return nil
 }
@@ -125,7 +125,8 @@ func (b *bench) addMatmuls() error {
 	return nil
 }
 
-// rateOf is work over the best time of calls one after another, in units of 1e9.
+// rateOf measures work per second, in units of 1e9: the work of some calls over the sum of
+// their best times.
 func rateOf(work float64, calls ...*benchCall) func() (float64, error) {
 	return func() (float64, error) {
 		var sum time.Duration
@@ -140,8 +141,8 @@ func rateOf(work float64, calls ...*benchCall) func() (float64, error) {
 	}
 }
 
-// addAttention counts as the peers do: the half of the scores that a causal mask leaves,
-// two products forward and five backward.
+// addAttention counts as the baselines do: the half of the scores that a causal mask leaves,
+// two matmuls forward and five backward.
 func (b *bench) addAttention() error {
 	a := op.Attr{Heads: attentionHeads, KVHeads: attentionHeads, Causal: true, Scale: 0.125}
 	x := op.Type{DType: dtype.F32, Shape: shape.Shape{attentionBatch, attentionSeq, attentionHeads * attentionHead}}
@@ -181,8 +182,8 @@ func (b *bench) addAdam() error {
 	return nil
 }
 
-// addStep is a whole training iteration, counted as the peers do: 6 operations per
-// param and token.
+// addStep is a whole training step, counted as the baselines do: 6 operations per param and
+// token.
 func (b *bench) addStep() error {
 	m, err := spillway.Open(stepModel)
 	if err != nil {
@@ -212,10 +213,10 @@ func (b *bench) addStep() error {
 	return nil
 }
 
-// stepTries is how many iterations are timed in a round.
+// stepTries is how many steps are timed in a round.
 const stepTries = 3
 
-// bestOf is the shortest of so many runs, after one that does not count.
+// bestOf is the shortest of some runs, after one that does not count.
 func bestOf(tries int, work func() error) (best time.Duration, err error) {
 	for i := range tries + 1 {
 		start := time.Now()
@@ -229,13 +230,13 @@ func bestOf(tries int, work func() error) (best time.Duration, err error) {
 	return best, nil
 }
 
-// randomTokens is one endless-looking document of tokens below the vocabulary.
+// randomTokens is one long document of random tokens below the vocabulary.
 type randomTokens int64
 
 // Len is one.
 func (randomTokens) Len() int64 { return 1 }
 
-// Document is long enough for a row of the benchmark and then some.
+// Document has more tokens than the benchmark reads.
 func (v randomTokens) Document(int64) (data.Document, error) {
 	ids := make([]int32, 1<<16)
 	for i := range ids {

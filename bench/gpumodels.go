@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"spillway/shape"
 )
 
-// Models that peers run and nobody has published.
+// Models of the baselines that are no presets.
 const (
 	model11B         = "llama-1.1b"
 	model8Layers     = "llama-8b-of-8-layers"
@@ -18,7 +18,7 @@ const (
 	modelLinearTable = "linear-16-table"
 )
 
-// benchConfigs are the shapes of such models.
+// benchConfigs are the configs of such models.
 var benchConfigs = map[string]string{
 	model11B: `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"num_hidden_layers":22,
 "num_attention_heads":32,"num_key_value_heads":4,"intermediate_size":5632,"rms_norm_eps":1e-5,
@@ -30,7 +30,7 @@ var benchConfigs = map[string]string{
 "num_layers":48,"dropout":0.0}`,
 }
 
-// openBench opens a published shape, or one of the peers.
+// openBench opens a preset, or a model of the baselines.
 func openBench(name string) (*spillway.Model, error) {
 	switch name {
 	case modelLinear:
@@ -71,8 +71,8 @@ func linearStack() (nn.Model, error) {
 	return stack, nil
 }
 
-// linearTable is the stack with rows that it takes from a table and results that it
-// judges: where the table rests on the card, nothing of note but weights crosses the link.
+// linearTable is the stack with an embedding before it and a loss after it. With the
+// embedding on the GPU almost nothing but weights crosses the link.
 func linearTable() (nn.Model, error) {
 	made, err := linearStack()
 	if err != nil {

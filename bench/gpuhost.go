@@ -1,35 +1,32 @@
-package main
+package bench
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
-	"strings"
 
 	"spillway/device"
 	"spillway/rig"
 )
 
-// hostRow is work of the computer the card is in: AdamW with weights, gradients and
+// HostRow is AdamW on the CPU of the computer that the GPU is in: weights, gradients and
 // moments in f32, more of them than caches hold.
 type HostRow struct {
 	Name    string  `json:"name"`
 	Threads int     `json:"threads"`
 	Ours    float64 `json:"params_per_second"`
-	// Theirs are the rates of the peers, Ratio how many times faster ours is.
+	// Theirs are the rates of the baselines, Ratio how many times faster ours is.
 	Theirs map[string]float64 `json:"theirs"`
 	Ratio  map[string]float64 `json:"ratio"`
 }
 
 const (
-	hostAdam       = "AdamW on the host"
+	hostAdam       = "AdamW on the CPU"
 	hostAdamParams = 128 << 20
 )
 
-// benchHost measures the host with as many threads as it has.
+// benchHost measures the CPU with all its threads.
 func (r *GPUReport) benchHost(ctx context.Context, theirs *baselines) error {
 	row := &HostRow{Name: hostAdam, Threads: runtime.GOMAXPROCS(0), Theirs: map[string]float64{}, Ratio: map[string]float64{}}
 	var err error
@@ -49,7 +46,7 @@ func (r *GPUReport) benchHost(ctx context.Context, theirs *baselines) error {
 	return nil
 }
 
-// hostAdamRate is how many params a second all threads update.
+// hostAdamRate is how many params per second all threads update.
 func hostAdamRate() (rate float64, err error) {
 	call, err := rig.AdamW(hostAdamParams)
 	if err != nil {
@@ -65,16 +62,4 @@ func hostAdamRate() (rate float64, err error) {
 		return 0, err
 	}
 	return hostAdamParams / took.Seconds(), nil
-}
-
-// ratios tells how many times faster than each peer ours is.
-func ratios(by map[string]float64) string {
-	if len(by) == 0 {
-		return "beside nobody"
-	}
-	var list []string
-	for _, peer := range slices.Sorted(maps.Keys(by)) {
-		list = append(list, fmt.Sprintf("%.2f× PyTorch's %s", by[peer], peer))
-	}
-	return strings.Join(list, ", ")
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gpuPeers are the programs of peers on cards, with the rows that their results are of.
+// gpuBaselines are the programs for GPUs, with the rows that each of their results is for.
 var gpuBaselines = []struct {
 	file string
 	rows [][]string
@@ -19,28 +19,28 @@ var gpuBaselines = []struct {
 	{"ramtorch_linear.py", [][]string{{linearForward, linearResident}, {linearTrain}}},
 }
 
-// onGPU runs the programs of rows that were measured. What cannot be run is noted.
+// onGPU runs the programs of the rows that were measured. One that cannot be run gets a note.
 func (p *baselines) onGPU(ctx context.Context, r *GPUReport, show func(string)) {
 	for _, program := range gpuBaselines {
 		known := func(row *GPURow) bool { return slices.Contains(slices.Concat(program.rows...), row.Name) }
 		if !slices.ContainsFunc(r.Results, known) {
 			continue
 		}
-		show("peers, " + program.file)
+		show("baselines, " + program.file)
 		start := time.Now()
 		answer, err := p.run(ctx, baselineProgram{file: program.file})
 		if err != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("no comparison by %s: %v", program.file, err))
 			continue
 		}
-		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, seconds(time.Since(start).Seconds())))
+		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, time.Since(start).Round(time.Second)))
 		for _, result := range answer.Results {
 			r.take(program.file, program.rows, result)
 		}
 	}
 }
 
-// take gives a peer's result to the rows it is of.
+// take gives a result to the rows it is for.
 func (r *GPUReport) take(file string, rows [][]string, result baselineResult) {
 	if result.Error != "" || result.Row < 0 || result.Row >= len(rows) {
 		r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Baseline, file, result.Error))
@@ -53,7 +53,7 @@ func (r *GPUReport) take(file string, rows [][]string, result baselineResult) {
 	}
 }
 
-// keep keeps the best time of a peer, and the memory it took then.
+// keepBest keeps the best time of a baseline, and the memory it used then.
 func (g *GPURow) keepBest(r baselineResult) {
 	if g.Theirs == nil {
 		g.Theirs, g.TheirBytes = map[string]float64{}, map[string]int64{}

@@ -1,4 +1,6 @@
-package run
+// Package state holds the weights and the optimizer states of a run as Go values: a Dict
+// is PyTorch's state_dict of a model, Optimizer that of an optimizer.
+package state
 
 import (
 	"errors"
@@ -14,11 +16,11 @@ import (
 	"spillway/weights"
 )
 
-// StateDict is the weights of a model by its own names, as numbers.
-type StateDict map[string]batch.Tensor
+// Dict is the weights of a model by its own names, as numbers.
+type Dict map[string]batch.Tensor
 
-// Read gives elements of a param: a StateDict is weights.Values.
-func (d StateDict) Read(param string, first int64, dst []float32) error {
+// Read gives elements of a param: a Dict is weights.Values.
+func (d Dict) Read(param string, first int64, dst []float32) error {
 	t, ok := d[param]
 	if !ok || first+int64(len(dst)) > int64(len(t.Floats)) {
 		return fmt.Errorf("param %s has %d elements, %d from %d on are asked for", param, len(t.Floats), len(dst), first)
@@ -28,8 +30,8 @@ func (d StateDict) Read(param string, first int64, dst []float32) error {
 }
 
 // Clone copies all weights.
-func (d StateDict) Clone() StateDict {
-	c := make(StateDict, len(d))
+func (d Dict) Clone() Dict {
+	c := make(Dict, len(d))
 	for name, t := range d {
 		c[name] = batch.Floats(slices.Clone(t.Floats), t.Shape...)
 	}
@@ -37,8 +39,8 @@ func (d StateDict) Clone() StateDict {
 }
 
 // Collect reads all params.
-func Collect(params []spec.Param, from weights.Values) (StateDict, error) {
-	d := StateDict{}
+func Collect(params []spec.Param, from weights.Values) (Dict, error) {
+	d := Dict{}
 	for _, p := range params {
 		t := batch.Floats(make([]float32, p.Type.Shape.Elements()), p.Type.Shape...)
 		if err := from.Read(p.Name, 0, t.Floats); err != nil {
@@ -50,7 +52,7 @@ func Collect(params []spec.Param, from weights.Values) (StateDict, error) {
 }
 
 // Fits refuses a dict in which params are missing, unknown or of another shape.
-func (d StateDict) Fits(params []spec.Param) error {
+func (d Dict) Fits(params []spec.Param) error {
 	var missing, other []string
 	left := maps.Clone(d)
 	for _, p := range params {
@@ -76,69 +78,59 @@ func (d StateDict) Fits(params []spec.Param) error {
 	return nil
 }
 
-// StateDict copies all weights of a running run, from master weights where there are
-// some: loaded again they are the same bits.
-func (r *Run) StateDict() (StateDict, error) {
-	d := StateDict{}
-	for _, t := range append(r.executor.Weights(), r.executor.States()...) {
+// Weights copies all weights of an executor, from master weights where there are some:
+// loaded again they are the same bits.
+func Weights(e *executor.Executor) (Dict, error) {
+	d := Dict{}
+	for _, t := range append(e.Weights(), e.States()...) {
 		if t.State != "" && t.State != executor.Master {
 			continue
 		}
-		values, err := weights.ReadF32(r.executor, t)
+		values, err := weights.ReadF32(e, t)
 		if err != nil {
-			return nil, fmt.Errorf("reading the weights of %s: %w", r.Model.Name, err)
+			return nil, fmt.Errorf("reading weights: %w", err)
 		}
 		d[t.Param.Name] = batch.Floats(values, t.Param.Type.Shape...)
 	}
 	return d, nil
 }
 
-// CopyWeights gives a running run the weights of another run of the same model, which is
-// running or parked.
-func (r *Run) CopyWeights(from *Run) error {
-	if from.parked != nil {
-		return from.parked.Weights(r.executor)
-	}
-	return weights.Copy(r.executor, from.executor)
-}
-
-// OptimizerState is what a training run needs in addition to weights to go on to the bit:
-// how far it is, and the optimizer's states.
-type OptimizerState struct {
+// Optimizer is what a training run needs in addition to weights to go on to the bit: how
+// far it is, and the optimizer's states.
+type Optimizer struct {
 	Iterations int64 // done
 	Sequences  int64 // trained on
 	// States by name and param, "exp_avg.model.norm.weight", as they are stored: those in
 	// 8 bits are codes and scales, see op.State.
-	States map[string]PackedTensor
+	States map[string]Packed
 }
 
-// PackedTensor is a tensor as it is stored.
-type PackedTensor struct {
+// Packed is a tensor as it is stored.
+type Packed struct {
 	Type  op.Type
 	Bytes []byte
 }
 
-// OptimizerStates copies the optimizer's states, master weights left out, by name and
-// param.
-func (r *Run) OptimizerStates() (map[string]PackedTensor, error) {
-	all := map[string]PackedTensor{}
-	for name, t := range r.states() {
-		packed := PackedTensor{t.Type, make([]byte, t.Bytes())}
-		if err := r.executor.Read(t, func(offset int64, chunk []byte) error { copy(packed.Bytes[offset:], chunk); return nil }); err != nil {
-			return nil, fmt.Errorf("reading the optimizer states of %s: %w", r.Model.Name, err)
+// States copies the optimizer states of an executor, master weights left out.
+func States(e *executor.Executor) (map[string]Packed, error) {
+	all := map[string]Packed{}
+	for name, t := range tensors(e) {
+		packed := Packed{t.Type, make([]byte, t.Bytes())}
+		if err := e.Read(t, func(offset int64, chunk []byte) error { copy(packed.Bytes[offset:], chunk); return nil }); err != nil {
+			return nil, fmt.Errorf("reading optimizer states: %w", err)
 		}
 		all[name] = packed
 	}
 	return all, nil
 }
 
-// Fits refuses states that are missing, unknown or of another type than those of a run.
-func (s OptimizerState) Fits(r *Run) error {
+// Fits refuses states that are missing, unknown or of another type than an executor's.
+func (s Optimizer) Fits(e *executor.Executor) error {
 	if s.Iterations < 0 || s.Sequences < 0 {
 		return fmt.Errorf("%d iterations over %d sequences; neither can be negative", s.Iterations, s.Sequences)
 	}
 	var wrong []string
-	states := r.states()
+	states := tensors(e)
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		got, ok := s.States[name]
 		if want := states[name].Type; !ok || !got.Type.Equal(want) || int64(len(got.Bytes)) != want.Bytes() {
@@ -156,21 +148,21 @@ func (s OptimizerState) Fits(r *Run) error {
 	return nil
 }
 
-// LoadOptimizerStates replaces the optimizer's states. After an error they are undefined.
-func (r *Run) LoadOptimizerStates(s map[string]PackedTensor) error {
-	for name, t := range r.states() {
-		from := s[name].Bytes
-		if err := r.executor.Write(t, func(offset int64, chunk []byte) error { copy(chunk, from[offset:]); return nil }); err != nil {
+// Load writes states that fit to an executor. After an error its states are undefined.
+func (s Optimizer) Load(e *executor.Executor) error {
+	for name, t := range tensors(e) {
+		from := s.States[name].Bytes
+		if err := e.Write(t, func(offset int64, chunk []byte) error { copy(chunk, from[offset:]); return nil }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// states are the optimizer's, by the names they have outside.
-func (r *Run) states() map[string]executor.Tensor {
+// tensors are the optimizer states of an executor, by the names they have outside.
+func tensors(e *executor.Executor) map[string]executor.Tensor {
 	of := map[string]executor.Tensor{}
-	for _, t := range r.executor.States() {
+	for _, t := range e.States() {
 		if t.State != executor.Master {
 			of[t.State+"."+t.Param.Name] = t
 		}

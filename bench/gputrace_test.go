@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestTwinsAreCompared(t *testing.T) {
 		iterateOnCPU(t, row)
 		return row
 	}
-	here := digest("this", "../../testdata/reference/llama", savedAll)
+	here := digest("this", "../testdata/reference/llama", savedAll)
 	there := digest("the other", here.model, fromHost)
 	here.twin, there.twin = there.Name, ""
 	if here.Digest == "" || here.Digest != there.Digest || here.Seconds <= 0 || here.Spent["update"] <= 0 {
@@ -65,13 +65,13 @@ func TestTwinsAreCompared(t *testing.T) {
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "the same losses and weights") {
 		t.Errorf("bits: %v", r.Bits)
 	}
-	there.Digest = digest("another", "../../testdata/reference/qwen2", savedAll).Digest
+	there.Digest = digest("another", "../testdata/reference/qwen2", savedAll).Digest
 	if r.conclude(); len(r.Bits) != 1 || !strings.Contains(r.Bits[0], "OTHER") {
 		t.Errorf("bits: %v", r.Bits)
 	}
 }
 
-// iterateOnCPU runs a row as it is run on a card.
+// iterateOnCPU runs a row as it is run on a GPU.
 func iterateOnCPU(t *testing.T, row *GPURow) {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})

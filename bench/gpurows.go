@@ -1,10 +1,8 @@
-package main
+package bench
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"spillway"
 	"spillway/dtype"
@@ -16,83 +14,81 @@ import (
 	"spillway/units"
 )
 
-// gpuRow is one piece of work on a card.
+// GPURow is one piece of work on a GPU.
 type GPURow struct {
 	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`         // of an iteration among many, the median
-	Best    float64 `json:"best_seconds"`    // of all that were timed, the first aside
+	Seconds float64 `json:"seconds"`         // of an iteration, the median of many
+	Best    float64 `json:"best_seconds"`    // of all that were timed but the first
 	Prepare float64 `json:"prepare_seconds"` // until the first iteration: the plan, kernels, memory
-	// Burst is the bound by the products of a moment, Lasting by those of a card that
+	// Burst is the bound with matmuls at their burst rate, Sustained at the rate of a GPU that
 	// computes without pauses.
 	Burst     GPUBound `json:"bound"`
-	Sustained GPUBound `json:"lasting_bound"`
+	Sustained GPUBound `json:"sustained_bound"`
 	Forecast  float64  `json:"forecast_seconds"`
-	// Useful is the arithmetic a second of the work itself, whatever was computed twice:
+	// Useful is the arithmetic per second of the work itself, without what was computed twice:
 	// 6 operations per param and token in training, else 2.
 	Useful float64 `json:"useful_flops"`
-	// LinkIn is what came in over the link, bytes per second.
-	LinkIn float64 `json:"link_in"`
+	LinkIn float64 `json:"link_in"` // bytes per second that came in over the link
 
-	Arena           int64 `json:"arena_bytes"` // of the card
+	Arena           int64 `json:"arena_bytes"` // of the GPU
 	Driver          int64 `json:"driver_bytes"`
 	DriverPredicted int64 `json:"driver_predicted_bytes"`
 	Host            int64 `json:"host_bytes"`
-	// Grown is what the driver counted more after each stage of the row than before it.
-	Growth []GPUStage `json:"grown"`
+	// Growth is how much more the driver counted after each stage of the row than before it.
+	Growth []GPUStage `json:"growth"`
 
-	// Theirs are seconds of the peers, Ratio how many times faster ours is.
-	Theirs map[string]float64 `json:"theirs"`
-	Ratio  map[string]float64 `json:"ratio"`
-	// TheirBytes is what they took of the card, as they count.
-	TheirBytes map[string]int64 `json:"their_bytes,omitempty"`
+	// Theirs are seconds of the baselines, Ratio how many times faster ours is, TheirBytes
+	// what they used of the GPU, as they count it.
+	Theirs     map[string]float64 `json:"theirs"`
+	Ratio      map[string]float64 `json:"ratio"`
+	TheirBytes map[string]int64   `json:"their_bytes,omitempty"`
 
-	// Repeats: iterations are repeated from a note of the driver's.
-	Captured bool `json:"repeats,omitempty"`
-	// Spent is where the card's compute queue spent an iteration, in seconds.
+	Captured bool `json:"captured,omitempty"` // iterations are launched as a captured graph
+	// Spent is where the GPU's compute queue spent an iteration, in seconds.
 	Spent map[string]float64 `json:"spent_seconds,omitempty"`
 	// Digest is a checksum of losses and weights after some iterations, of rows with a twin.
 	Digest string `json:"digest,omitempty"`
 
 	model   string
 	options spillway.Options
-	tf32    bool   // products of f32 operands round them
-	twin    string // the row that is the same training elsewhere
-	steps   []trace.Event
+	tf32    bool   // f32 matmuls are computed in TF32
+	twin    string // the row that is the same training run with another plan
+	events  []trace.Event
 }
 
-// gpuStage is a part of a row: planned, started, timed, traced.
+// GPUStage is a stage of a row: planned, started, timed, traced.
 type GPUStage struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
 
-// gpuBound is the time the card's measured link or arithmetic alone would take, whichever
-// is longer.
+// GPUBound is the time that the GPU's measured link or arithmetic alone would take,
+// whichever is longer.
 type GPUBound struct {
 	By      string  `json:"by"`
 	Seconds float64 `json:"seconds"`
 	Share   float64 `json:"share"` // of what the row took
 }
 
-// Names of the rows that peers know too.
+// Names of the rows that baselines have too.
 const (
 	forwardShort    = "forward of 8B from the host, 1 × 512 tokens"
 	forwardLong     = "forward of 8B from the host, 4 × 2048 tokens"
-	trainSaved      = "training of 1.1B on the card, 4 × 2048 tokens, all kept"
-	trainRecomputed = "training of 1.1B on the card, 4 × 2048 tokens, recomputed"
-	pureSaved       = "training of 1.1B on the card, all in bf16, 4 × 2048 tokens, all kept"
-	pureRecomputed  = "training of 1.1B on the card, all in bf16, 4 × 2048 tokens, recomputed"
+	trainSaved      = "training of 1.1B on the GPU, 4 × 2048 tokens, activations saved"
+	trainRecomputed = "training of 1.1B on the GPU, 4 × 2048 tokens, recomputed"
+	pureSaved       = "training of 1.1B on the GPU, all in bf16, 4 × 2048 tokens, activations saved"
+	pureRecomputed  = "training of 1.1B on the GPU, all in bf16, 4 × 2048 tokens, recomputed"
 	encoderForward  = "forward of an encoder of 2.4B from the host, tf32, 16 × 512"
 	encoderTrain    = "training of an encoder of 2.4B in 12 GiB, tf32, 16 × 512"
-	encoderOnGPU    = "training of an encoder of 2.4B on the card, tf32, 16 × 512"
-	linearForward   = "forward of 16 products of 4096 from the host, 4096 rows"
-	linearResident  = "forward of 16 products of 4096 from the host, 4096 rows that stay on the card"
-	linearTrain     = "training of 16 products of 4096 from the host, all in bf16, 4096 rows"
+	encoderOnGPU    = "training of an encoder of 2.4B on the GPU, tf32, 16 × 512"
+	linearForward   = "forward of 16 linear layers of 4096 from the host, 4096 rows"
+	linearResident  = "forward of 16 linear layers of 4096 from the host, 4096 rows that stay on the GPU"
+	linearTrain     = "training of 16 linear layers of 4096 from the host, all in bf16, 4096 rows"
 	tuneFromHost    = "training of 8B from the host in 24 GiB, 8 × 4096 tokens"
 )
 
-// gpuRows are what is measured: the work that peers do too, and work of other sizes
-// that holds forecasts to account.
+// gpuRows are what is measured: the work of the baselines, and work of other sizes to check
+// forecasts with.
 func gpuRows() []*GPURow {
 	return slices.Concat(baselineRows(), cpuUpdateRows(), qloraRows(), spreadRows())
 }
@@ -103,45 +99,45 @@ func bf16(name, model string, o spillway.Options) *GPURow {
 	return &GPURow{Name: name, model: model, options: o}
 }
 
-// tf32 is a row of f32 numbers whose products round them.
+// tf32 is a row in f32 whose matmuls are computed in TF32.
 func tf32(name, model string, o spillway.Options) *GPURow {
 	o.Precision = dtype.F32
 	return &GPURow{Name: name, model: model, options: o, tf32: true}
 }
 
-// like names the row that is the same training elsewhere.
+// like names the row that is the same training run with another plan.
 func (g *GPURow) like(twin string) *GPURow {
 	g.twin = twin
 	return g
 }
 
-// work are the options of a task, with slabs and blocks all treated alike.
+// work is the options of a task; choose treats all slabs and blocks alike.
 func work(task spillway.Task, rows, seq int64, budget units.Bytes, choose func(slabs, blocks int) planner.Choice) spillway.Options {
 	return spillway.Options{Task: task, MicroBatchSize: rows, Seq: seq, Budget: int64(budget), Choose: choose}
 }
 
-// lean has weights and moments in bf16 and no masters, as the peers have.
+// pureBF16 has weights and moments in bf16 and no master weights, as the baselines have.
 func pureBF16(o spillway.Options) spillway.Options {
 	o.Pure = true
-	o.Optimizer, _ = optim.Parse("adamw_bf16") // a name of ours
+	o.Optimizer, _ = optim.Parse("adamw_bf16") // a name it knows
 	return o
 }
 
-// updatedRows are the peers' training of an encoder, updated by the host, and by host and
-// card: the bits are to be those of the training that is all on the card.
+// cpuUpdateRows train the encoder of the baselines with the optimizer step on the CPU, and on
+// CPU and GPU: the bits are to be those of the run that is all on the GPU.
 func cpuUpdateRows() (list []*GPURow) {
 	for _, by := range []struct {
 		whom    string
 		updates planner.Updater
-	}{{"the host", planner.ByCPU}, {"host and card", planner.ByBoth}} {
+	}{{"the CPU", planner.ByCPU}, {"CPU and GPU", planner.ByBoth}} {
 		o := work(spillway.Train, 16, 512, 12*units.GiB, nil)
 		o.Constraints.Updates = by.updates
-		list = append(list, tf32(encoderTrain+", updated by "+by.whom, modelEncoder, o).like(encoderOnGPU))
+		list = append(list, tf32(encoderTrain+", optimizer step on "+by.whom, modelEncoder, o).like(encoderOnGPU))
 	}
 	return list
 }
 
-// Ways to treat all slabs and blocks alike.
+// Choices that treat all slabs and blocks alike.
 var (
 	savedAll   = planner.Uniform(false, false, planner.SaveAll, 1)
 	recomputed = planner.Uniform(false, false, planner.SaveNone, 1)
@@ -149,17 +145,17 @@ var (
 	fromHost   = planner.Uniform(true, true, planner.SaveNone, 2)
 )
 
-// streamedButFirst streams all slabs but the first, which stays on the card.
+// streamedButFirst streams all slabs but the first, which stays on the GPU.
 func streamedButFirst(slabs, blocks int) planner.Choice {
 	c := streamed(slabs, blocks)
 	c.Streamed[0] = false
 	return c
 }
 
-// onHost leaves nothing that is trained on the card between iterations.
+// onHost stores nothing that is trained on the GPU between iterations.
 var onHost = planner.Constraints{Weights: plan.OnHost, State: plan.OnHost}
 
-// peerRows are the work that other programs are known for.
+// baselineRows are the work that other programs are known for.
 func baselineRows() []*GPURow {
 	const gib = units.GiB
 	return []*GPURow{
@@ -179,8 +175,8 @@ func baselineRows() []*GPURow {
 	}
 }
 
-// leanRows train adapters of rank 16 beside 4-bit weights, with what the optimizer keeps
-// in 8 bits: everything on the card, and the weights from the host.
+// qloraRows train adapters of rank 16 next to 4-bit weights, with 8-bit optimizer state: with
+// everything on the GPU, and with the weights in host memory.
 func qloraRows() (list []*GPURow) {
 	for _, w := range []struct {
 		name, model   string
@@ -200,7 +196,7 @@ func qloraRows() (list []*GPURow) {
 	return list
 }
 
-// spreadRows are models and sizes of all kinds, small enough to be measured quickly.
+// spreadRows are models of many kinds and sizes, small enough to be measured quickly.
 func spreadRows() (list []*GPURow) {
 	for _, model := range []string{"llama-50m", "gpt2", "qwen2.5-0.5b", "qwen3-0.6b"} {
 		for _, w := range []struct {
@@ -209,7 +205,7 @@ func spreadRows() (list []*GPURow) {
 			rows, seq int64
 			choose    func(slabs, blocks int) planner.Choice
 		}{
-			{"training, all kept", spillway.Train, 4, 1024, savedAll},
+			{"training, activations saved", spillway.Train, 4, 1024, savedAll},
 			{"training, recomputed", spillway.Train, 8, 512, recomputed},
 			{"training from the host", spillway.Train, 4, 512, fromHost},
 			{"forward", spillway.Eval, 8, 1024, planner.Uniform(false, false, planner.SaveAll, 1)},
@@ -230,29 +226,4 @@ func spreadRows() (list []*GPURow) {
 			bf16("llama-3.2-1b: forward, "+size, "llama-3.2-1b", work(spillway.Eval, rows, 1024, 0, savedAll)))
 	}
 	return list
-}
-
-// wants says whether a row was asked for.
-func (o BenchOptions) wants(row string) bool {
-	return o.Only == "" || slices.ContainsFunc(strings.Split(o.Only, ","), func(words string) bool { return strings.Contains(row, words) })
-}
-
-// shares of the bounds: one where both are the same.
-func (g *GPURow) shares() string {
-	if g.Burst == g.Sustained {
-		return percent(g.Burst.Share)
-	}
-	return fmt.Sprintf("%s, lasting %s", percent(g.Burst.Share), percent(g.Sustained.Share))
-}
-
-func (g *GPURow) baselineText() string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(g.Theirs)) {
-		text := fmt.Sprintf("%s %s, %.2f×", name, seconds(g.Theirs[name]), g.Ratio[name])
-		if bytes := g.TheirBytes[name]; bytes > 0 {
-			text += fmt.Sprintf(", %v", units.Bytes(bytes))
-		}
-		list = append(list, text)
-	}
-	return strings.Join(list, "; ")
 }

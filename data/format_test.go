@@ -17,7 +17,7 @@ func template(source string) func() (*chat.Template, error) {
 	return func() (*chat.Template, error) { return chat.Parse("template", source) }
 }
 
-// shown is a document as text, what is learned in brackets.
+// shown is a document as text, with what is in the loss in brackets.
 func shown(d Document) string {
 	var b strings.Builder
 	edge := map[int]string{}
@@ -34,9 +34,9 @@ func shown(d Document) string {
 	return b.String() + edge[len(d.Tokens)]
 }
 
-// Lines of each form become the documents one would write by hand; the form is found
-// from the fields.
-func TestForms(t *testing.T) {
+// Lines of each format become the documents one would write by hand; the format is
+// recognised by the fields.
+func TestFormats(t *testing.T) {
 	simple := template(simpleTemplate)
 	for name, c := range map[string]struct {
 		line string
@@ -133,7 +133,7 @@ func (merging) Encode(text string, _ bool) (ids []int32, err error) {
 	return ids, nil
 }
 
-// A token that has something of an answer is learned, also where it has something of
+// A token that has part of an answer is in the loss, even if it also has part of
 // what is around the answer.
 func TestAnswersWithinTokens(t *testing.T) {
 	rec := Record{Text: "q\na\nb", Answers: []chat.Span{{Start: 2, End: 4}}}

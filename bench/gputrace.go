@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/binary"
@@ -11,10 +11,10 @@ import (
 	"spillway/trace"
 )
 
-// What a row tells besides its time: where the time of an iteration went, and which bits
+// What a row reports besides its time: where the time of an iteration went, and which bits
 // came out.
 
-// follow runs an iteration step by step: its steps, and where the time of the first
+// traceIteration runs an iteration with tracing, and adds up where the time of the first
 // device's compute queue went.
 func (g *GPURow) traceIteration(e *executor.Executor, once func() error) error {
 	ring := trace.NewRing(len(e.Plan().Instructions))
@@ -24,13 +24,14 @@ func (g *GPURow) traceIteration(e *executor.Executor, once func() error) error {
 	if err := once(); err != nil {
 		return err
 	}
-	g.steps = ring.Events()
-	g.Spent = timeByKind(g.steps, trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)})
+	g.events = ring.Events()
+	g.Spent = timeByKind(g.events, trace.Lane{Device: e.Plan().Devices[0].Name, Queue: string(plan.Compute)})
 	return e.Trace(nil)
 }
 
-// spentOn is how many seconds of an iteration a lane was at each kind of work, and how
-// many it waited, from the first to the last step of its device: each has its own clock.
+// timeByKind is how many seconds of an iteration a lane spent on each kind of work, and how
+// many it waited, from the first to the last event of its device. Devices have clocks of their
+// own.
 func timeByKind(events []trace.Event, lane trace.Lane) map[string]float64 {
 	sums, first, last, busy := map[string]float64{}, int64(math.MaxInt64), int64(0), int64(0)
 	for _, ev := range events {
@@ -54,8 +55,8 @@ func timeByKind(events []trace.Event, lane trace.Lane) map[string]float64 {
 	return sums
 }
 
-// digestAfter runs so many iterations and gives a checksum of their losses and of the
-// weights they end with.
+// digestAfter runs some iterations and gives a checksum of their losses and of the final
+// weights.
 func digestAfter(iterations int, e *executor.Executor, once func() error) (string, error) {
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	for range iterations {
@@ -81,12 +82,12 @@ func (r *GPUReport) saveTimeline(path string) error {
 		return err
 	}
 	if n := len(r.Results); n > 0 {
-		f.Write(1, r.Results[n-1].steps)
+		f.Write(1, r.Results[n-1].events)
 	}
 	return f.Close()
 }
 
-// twins says of rows that are one training in two places whether their bits are the same.
+// twins says of rows that are the same training run whether their bits are equal.
 func (r *GPUReport) twins() (list []string) {
 	for _, a := range r.Results {
 		for _, b := range r.Results {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
-	"spillway/finetune"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/spec"
 	"spillway/units"
 	"spillway/weights"
 )
 
-// measure plans, runs and times the row on a card of its own. The rig is closed
-// before and after.
+// measure plans, runs and times the row on a freshly opened GPU. The rig is closed before and
+// after.
 func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Device) (err error) {
 	began := time.Now()
 	if err := here.Reopen(); err != nil {
@@ -44,7 +44,7 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	if err != nil {
 		return err
 	}
-	g.DriverPredicted = finetune.DriverPredicted(here, job.Plan)
+	g.DriverPredicted = run.DriverPredicted(here, job.Plan)
 	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	return g.recordGrowth(here, "traced")
 }
 
-// grew notes what the driver counts at the end of a stage.
+// recordGrowth records what the driver counts at the end of a stage.
 func (g *GPURow) recordGrowth(here *rig.Rig, name string) error {
 	held, err := here.DriverUsed()
 	g.Growth = append(g.Growth, GPUStage{name, held - g.Driver})
@@ -76,8 +76,8 @@ func (g *GPURow) recordGrowth(here *rig.Rig, name string) error {
 	return err
 }
 
-// iterate runs the iterations that are timed, which timed is told of, and those that tell
-// more.
+// iterate runs the iterations that are timed, calls timed after them, and runs one more with
+// tracing.
 func (g *GPURow) iterate(ctx context.Context, e *executor.Executor, timed func() error) error {
 	numbers, err := adamNumbers()
 	if err != nil {
@@ -98,8 +98,8 @@ func (g *GPURow) iterate(ctx context.Context, e *executor.Executor, timed func()
 	return g.traceIteration(e, once)
 }
 
-// How iterations are timed: where the card computes most of the time, it is slower after a
-// second than at first, and what lasts counts.
+// How iterations are timed. A GPU that computes most of the time is slower after a second
+// than at first, and the sustained speed counts.
 const (
 	gpuWarmUp    = time.Second
 	gpuTimed     = 500 * time.Millisecond
@@ -107,7 +107,7 @@ const (
 	gpuComputing = 0.5
 )
 
-// settles is how long iterations of a plan run before their time counts.
+// warmUp is how long iterations of a plan run before their time counts.
 func warmUp(f *plan.Forecast) time.Duration {
 	if f.Busy["compute"] < gpuComputing {
 		return 0
@@ -115,7 +115,7 @@ func warmUp(f *plan.Forecast) time.Duration {
 	return gpuWarmUp
 }
 
-// time runs iterations and times them, but for the first, which prepares the others.
+// time runs iterations and times all but the first, which prepares the others.
 func (g *GPURow) time(settles time.Duration, once func() error) error {
 	var lasting []float64
 	start := time.Now()
@@ -137,13 +137,13 @@ func (g *GPURow) time(settles time.Duration, once func() error) error {
 	return nil
 }
 
-// gpuTwinned is after how many iterations rows that are one training have their bits compared.
+// twinIterations is after how many iterations the bits of twins are compared.
 const twinIterations = 3
 
 func joinClose(err error, r *rig.Rig) error { return errors.Join(err, r.Close()) }
 
-// request completes the options of the row for a machine, whose f32 arithmetic is the
-// rounded one where the row wants that.
+// request completes the options of the row for a machine. Where the row computes in TF32, so
+// does the machine.
 func (g *GPURow) request(m machine.Machine, here *rig.Rig) spillway.Options {
 	o := g.options
 	o.Machine, o.Device, o.On = m, m.Devices[0].Name, here.Devices
@@ -154,7 +154,7 @@ func (g *GPURow) request(m machine.Machine, here *rig.Rig) spillway.Options {
 	return o
 }
 
-// rate of the row's products, as measured.
+// rate is the measured rate of the row's matmuls.
 func (g *GPURow) rate(c machine.Compute) units.Flops {
 	if g.tf32 {
 		return max(c.F32, c.TF32)
@@ -162,7 +162,7 @@ func (g *GPURow) rate(c machine.Compute) units.Flops {
 	return c.Rate(g.options.Precision)
 }
 
-// account holds the time against the bounds that the same run measured.
+// account compares the time with the bounds, at the rates that the same run measured.
 func (g *GPURow) account(p *plan.Plan, rates machine.Device) {
 	f, peak := p.Forecast, p.Peak()
 	g.Arena, g.Host, g.Forecast = peak[plan.OnDevice], peak[plan.OnHost]+peak[plan.Pinned], f.StepSeconds
@@ -171,9 +171,9 @@ func (g *GPURow) account(p *plan.Plan, rates machine.Device) {
 	g.Useful, g.LinkIn = usefulFlops(p)/g.Seconds, float64(f.BytesIn)/g.Seconds
 }
 
-// bound of the row, with products at some rate.
-func (g *GPURow) bound(f *plan.Forecast, products units.Flops, rates machine.Device) (b GPUBound) {
-	bounds := map[string]float64{"arithmetic": f.Flops / float64(products)}
+// bound is the bound of the row with matmuls at some rate.
+func (g *GPURow) bound(f *plan.Forecast, matmuls units.Flops, rates machine.Device) (b GPUBound) {
+	bounds := map[string]float64{"arithmetic": f.Flops / float64(matmuls)}
 	for name, link := range map[string]struct {
 		bytes int64
 		rate  units.Rate
@@ -189,8 +189,8 @@ func (g *GPURow) bound(f *plan.Forecast, products units.Flops, rates machine.Dev
 	return b
 }
 
-// usefulFlops is the arithmetic of the model itself: 2 operations per param and token
-// forward, with the backward 6, or 4 where the param is frozen.
+// usefulFlops is the arithmetic of the model itself: 2 operations per param and token forward,
+// 6 with backward, or 4 where the param is frozen.
 func usefulFlops(p *plan.Plan) (sum float64) {
 	for _, s := range p.Slabs {
 		for _, w := range s.Params {
@@ -207,7 +207,7 @@ func usefulFlops(p *plan.Plan) (sum float64) {
 	return sum * float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches))
 }
 
-// adamNumbers are an iteration's, of AdamW as it comes.
+// adamNumbers are the arguments of an iteration with AdamW and its defaults.
 func adamNumbers() (n executor.IterationArgs, err error) {
 	o, err := optim.Parse("adamw")
 	if err != nil {
@@ -217,12 +217,12 @@ func adamNumbers() (n executor.IterationArgs, err error) {
 	return n, err
 }
 
-// benchRate leaves weights near where they began. A training that runs away has gradients
-// below the normal numbers of f32, which take a processor many times as long.
+// benchLR leaves weights near where they started. A run that diverges has subnormal gradients,
+// which take a CPU many times as long.
 const benchLR = 1e-6
 
-// fillParts fills the batch: tokens and targets at random, positions in order, other
-// numbers small.
+// fillParts fills the batch: random tokens and targets, positions in order, small numbers
+// elsewhere.
 func fillParts(e *executor.Executor, vocabulary int64) error {
 	p := e.Plan()
 	for micro := range p.MicroBatches {
@@ -262,8 +262,8 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 	}
 }
 
-// fillNoise gives weights small random numbers, faster than starting them well:
-// the time of an iteration is the same. Moments begin at zero.
+// fillNoise gives weights small random numbers, which is faster than a proper initialization;
+// the time of an iteration is the same. Optimizer state starts at zero.
 func fillNoise(e *executor.Executor, params []spec.Param) error {
 	source, err := weights.Noise(params, 1)
 	if err != nil {

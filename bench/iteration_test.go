@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package bench
 
 import (
 	"testing"
@@ -12,9 +12,8 @@ import (
 	"spillway/rig"
 )
 
-// BenchmarkIteration runs the training iteration of bench cpu by itself, to be profiled. The
-// processor's seconds are what other programs on the machine disturb least, above all with
-// GOMAXPROCS=1.
+// BenchmarkIteration runs the training iteration of bench cpu by itself, to be profiled. CPU
+// seconds are what other programs on the machine disturb least, above all with GOMAXPROCS=1.
 func BenchmarkIteration(b *testing.B) {
 	here, err := rig.Describe(nil, rig.Options{})
 	if err != nil {
@@ -29,18 +28,18 @@ func BenchmarkIteration(b *testing.B) {
 	}
 	step, least := work.items[0], time.Duration(1<<62)
 	for b.Loop() {
-		start := processorTime(b)
+		start := cpuTime(b)
 		if err := step.once(); err != nil {
 			b.Fatal(err)
 		}
-		least = min(least, processorTime(b)-start)
+		least = min(least, cpuTime(b)-start)
 	}
 	b.ReportMetric(step.Ours, "GFLOP/s-best")
 	b.ReportMetric(least.Seconds()/(stepTries+1), "cpu-s/iteration")
 }
 
-// processorTime is what this process has used of all cores.
-func processorTime(b *testing.B) time.Duration {
+// cpuTime is what this process has used of all cores.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {

@@ -11,21 +11,21 @@ import (
 	"spillway/chat"
 )
 
-// Form is what the lines of a file hold.
+// Format says what the lines of a JSONL file hold.
 type Format string
 
-// The forms, each with the names its fields usually have.
+// The formats. The default field names stand after the colon.
 const (
-	Plain      Format = "text"       // a text, all of it learned: text
-	Completion Format = "completion" // a prompt and what is to follow it: prompt, completion
-	Instruct   Format = "instruct"   // an instruction, input to it if any, and the answer: instruction, input, output
-	Chat       Format = "chat"       // a conversation, of which answers are learned: messages; or a question and an answer
+	Plain      Format = "text"       // a text, all of it in the loss: text
+	Completion Format = "completion" // a prompt and its completion, which alone is in the loss: prompt, completion
+	Instruct   Format = "instruct"   // an instruction, an optional input and the answer: instruction, input, output
+	Chat       Format = "chat"       // a conversation whose answers are in the loss: messages; or two fields, question and answer
 )
 
-// Forms lists them.
+// Formats lists all formats.
 var Formats = []Format{Plain, Completion, Instruct, Chat}
 
-// object is a line as JSON has it.
+// object is one parsed line: its fields by name.
 type object map[string]json.RawMessage
 
 func (o object) has(names ...string) bool {
@@ -37,7 +37,7 @@ func (o object) has(names ...string) bool {
 	return true
 }
 
-// names of the fields, for errors.
+// names lists the field names for error messages, the first eight.
 func (o object) names() string {
 	list := slices.Sorted(maps.Keys(o))
 	if len(list) == 0 {
@@ -50,11 +50,11 @@ func (o object) names() string {
 	return strings.Join(list, ", ")
 }
 
-// reader makes records of the lines of one form.
+// lineReader makes records of one line. There is one reader per format.
 type lineReader func(o object) ([]Record, error)
 
-// recognise finds the form of a line by its fields.
-func detectFormat(o object) (form Format, fields []string, err error) {
+// detectFormat recognises the format of a line by the names of its fields.
+func detectFormat(o object) (format Format, fields []string, err error) {
 	switch {
 	case o.has("messages"):
 		return Chat, []string{"messages"}, nil
@@ -70,24 +70,25 @@ func detectFormat(o object) (form Format, fields []string, err error) {
 	case o.has("text"):
 		return Plain, nil, nil
 	}
-	return "", nil, fmt.Errorf("the line has %s; it takes text, or prompt and completion, or instruction and output, or messages: name the fields if they are called otherwise",
+	return "", nil, fmt.Errorf("the line has %s; it takes text, or prompt and completion, or instruction and output, or messages: give the names of the fields if they differ",
 		o.names())
 }
 
-// formReader is the reader of a form whose fields have given names; none are the usual.
-func (o JSONLOptions) formatReader(form Format, fields []string) (lineReader, error) {
-	usual := map[Format][]string{Plain: {"text"}, Completion: {"prompt", "completion"}, Instruct: {"instruction", "input", "output"}, Chat: {"messages"}}[form]
-	if usual == nil {
-		return nil, fmt.Errorf("there is no form %q of data; there are %v", form, Formats)
+// formatReader returns the reader of a format whose fields have the given names. No
+// names means the default ones.
+func (o JSONLOptions) formatReader(format Format, fields []string) (lineReader, error) {
+	defaults := map[Format][]string{Plain: {"text"}, Completion: {"prompt", "completion"}, Instruct: {"instruction", "input", "output"}, Chat: {"messages"}}[format]
+	if defaults == nil {
+		return nil, fmt.Errorf("unknown data format %q; there are %v", format, Formats)
 	}
 	if len(fields) == 0 {
-		fields = usual
+		fields = defaults
 	}
-	question := form == Chat && len(fields) == 2
-	if len(fields) != len(usual) && !question || slices.Contains(fields, "") {
-		return nil, fmt.Errorf("fields %s for data of the form %s; it takes %d, usually %s", strings.Join(fields, ":"), form, len(usual), strings.Join(usual, ":"))
+	question := format == Chat && len(fields) == 2
+	if len(fields) != len(defaults) && !question || slices.Contains(fields, "") {
+		return nil, fmt.Errorf("fields %s for data of format %s; it takes %d, by default %s", strings.Join(fields, ":"), format, len(defaults), strings.Join(defaults, ":"))
 	}
-	switch form {
+	switch format {
 	case Plain:
 		return func(l object) ([]Record, error) { return plainRecord(l, fields[0]) }, nil
 	case Completion:
@@ -107,17 +108,17 @@ func plainRecord(o object, field string) ([]Record, error) {
 	return []Record{{Text: text}}, err
 }
 
-func completionRecord(o object, fields []string, join string) ([]Record, error) {
+func completionRecord(o object, fields []string, separator string) ([]Record, error) {
 	prompt, err := stringField(o, fields[0])
 	if err != nil {
 		return nil, err
 	}
 	text, err := stringField(o, fields[1])
-	return []Record{{Prompt: prompt + join, Text: text}}, err
+	return []Record{{Prompt: prompt + separator, Text: text}}, err
 }
 
-// instructRecord writes headings above the parts of a line, as models are trained
-// with that have no template of their own.
+// instructRecord writes instruction, input and answer under the headings of the Alpaca
+// data set, for models that have no chat template.
 func instructRecord(o object, fields []string) ([]Record, error) {
 	instruction, err := stringField(o, fields[0])
 	if err != nil {
@@ -140,7 +141,7 @@ func instructRecord(o object, fields []string) ([]Record, error) {
 	return []Record{{Prompt: prompt + "### Response:\n", Text: answer}}, nil
 }
 
-// chatRecords writes a conversation with the template of the model.
+// chatRecords renders a conversation with the model's chat template.
 func chatRecords(o object, fields []string, t *chat.Template) ([]Record, error) {
 	c, err := conversation(o, fields)
 	if err != nil {
@@ -157,8 +158,9 @@ func chatRecords(o object, fields []string, t *chat.Template) ([]Record, error) 
 	return records, nil
 }
 
-// conversation is a list of messages, with tools if the line has them, or a question
-// and an answer: texts, or lists of messages of which the second are learned.
+// conversation reads a conversation from one field with a list of messages, or from two
+// fields, a question and an answer, each a text or a list of messages. Of two fields
+// only the second counts in the loss. The field tools, if there is one, lists the tools.
 func conversation(o object, fields []string) (c chat.Conversation, err error) {
 	for i, field := range fields {
 		raw, ok := o[field]
@@ -182,8 +184,8 @@ func conversation(o object, fields []string) (c chat.Conversation, err error) {
 	return c, nil
 }
 
-// turns are the messages of a field; a text is what the user says in the first, the
-// assistant in the second.
+// fieldMessages reads the messages of field number i. A field that holds a text instead
+// of a list is one message: by the user in field 0, by the assistant in field 1.
 func fieldMessages(o object, raw json.RawMessage, field string, i int) ([]chat.Message, error) {
 	if isList(raw) {
 		return chat.ParseMessages(raw)

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+
+	"spillway/device/cpu/kernel"
+	"spillway/machine"
+	"spillway/rig"
+)
+
+// CPUReport is what CPU measured: the object of bench cpu --json.
+type CPUReport struct {
+	CPU       string    `json:"cpu"`
+	Kernels   string    `json:"kernels"` // the path in use: avx512, avx2 or portable
+	Threads   int       `json:"threads"`
+	Peak      float64   `json:"peak_gflops"`     // multiply-adds of all threads in registers
+	Memory    float64   `json:"memory_gb_per_s"` // the highest memory bandwidth, of copies or AdamW
+	Baselines []string  `json:"baselines"`       // that answered, with their versions
+	Results   []*CPURow `json:"results"`
+	Notes     []string  `json:"notes"`
+}
+
+// CPURow is one thing measured.
+type CPURow struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Ours  float64 `json:"ours"`
+	Share float64 `json:"share_of_peak"`
+	// Theirs are the figures of the baselines in the same unit; Ratio is ours over theirs.
+	Theirs map[string]float64 `json:"theirs"`
+	Ratio  map[string]float64 `json:"ratio"`
+
+	measure func() (float64, error) // our figure, once
+	memory  bool                    // limited by memory, not by arithmetic
+	done    float64                 // share of the counted operations that are really computed; 0 for all
+}
+
+// CPU measures the CPU, in turns with the baselines.
+func CPU(ctx context.Context, o Options) (r *CPUReport, err error) {
+	o.report("measuring copies and matmuls")
+	fresh := o.Rig
+	fresh.Calibrate = true
+	at, err := rig.Open("cpu", fresh)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, at.Close()) }()
+	here := at.Machine
+	b := &bench{dev: at.Devices[0], here: here}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.prepare(o); err != nil {
+		return nil, err
+	}
+	r = &CPUReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Baselines: []string{}, Notes: []string{}}
+	theirs := newBaselines(o)
+	for round := range o.Rounds {
+		r.Peak = max(r.Peak, registerPeak())
+		for _, item := range b.items {
+			o.report(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, item.Name))
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := item.once(); err != nil {
+				return nil, fmt.Errorf("measuring %s: %w", item.Name, err)
+			}
+		}
+		theirs.once(ctx, r, func(name string) { o.report(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, name)) })
+	}
+	r.conclude(here)
+	return r, nil
+}
+
+// once measures our side again and keeps the best.
+func (i *CPURow) once() error {
+	figure, err := i.measure()
+	i.Ours = max(i.Ours, figure)
+	return err
+}
+
+// keepBest keeps the best figure of a baseline.
+func (i *CPURow) keepBest(baseline string, figure float64) {
+	if i.Theirs == nil {
+		i.Theirs = map[string]float64{}
+	}
+	i.Theirs[baseline] = max(i.Theirs[baseline], figure)
+}
+
+// conclude turns figures into shares and ratios.
+func (r *CPUReport) conclude(here machine.Machine) {
+	r.Memory = 2 * float64(here.Host.Copy) / giga
+	for _, i := range r.Results {
+		if i.memory {
+			r.Memory = max(r.Memory, i.Ours, slices.Max(append(slices.Collect(maps.Values(i.Theirs)), 0)))
+		}
+	}
+	for _, i := range r.Results {
+		i.Share = i.Ours * cmp.Or(i.done, 1) / r.peakOf(i)
+		i.Ratio = map[string]float64{}
+		for baseline, theirs := range i.Theirs {
+			i.Ratio[baseline] = i.Ours / theirs
+		}
+	}
+}
+
+// peakOf is the rate that limits a row.
+func (r *CPUReport) peakOf(i *CPURow) float64 {
+	if i.memory {
+		return r.Memory
+	}
+	return r.Peak
+}
