@@ -8,6 +8,7 @@ import (
 	"spillway/dtype"
 	"spillway/lora"
 	"spillway/optim"
+	"spillway/rig"
 	"spillway/run/batch"
 )
 
@@ -25,6 +26,10 @@ type Config struct {
 	// takes all GPUs that drivers in the program find, else the CPU. Options.On are devices
 	// that are open already and stay the caller's.
 	Devices []string
+	// Rig says how devices are opened and measured. The zero value copies a little and
+	// assumes the rest; rig.UserOptions measures once and keeps rates and compiled kernels
+	// in the user's cache folder, as the command line does.
+	Rig rig.Options
 	// ProfileInterval is after how many passes, of training or not, one is profiled: see
 	// Profile. 0 profiles none.
 	ProfileInterval int

@@ -60,9 +60,9 @@ func TestThresholds(t *testing.T) {
 		if away(plain) > 0 || fill(plain, peak) != 1 {
 			t.Errorf("%s: with thresholds of 1 the plan is %s", o.name, strategy)
 		}
-		lean, strategy := run(0.1, 1)
-		if kept(lean) >= kept(plain) || away(lean) > 0 || !strings.Contains(strategy, "checkpointing") {
-			t.Errorf("%s, to be checkpointed from 0.1 on: %s keeps %d of %d bytes", o.name, strategy, kept(lean), kept(plain))
+		smaller, strategy := run(0.1, 1)
+		if kept(smaller) >= kept(plain) || away(smaller) > 0 || !strings.Contains(strategy, "checkpointing") {
+			t.Errorf("%s, to be checkpointed from 0.1 on: %s keeps %d of %d bytes", o.name, strategy, kept(smaller), kept(plain))
 		}
 		empty, strategy := run(1, 0.1)
 		if away(empty) == 0 || !strings.Contains(strategy, "offload") {

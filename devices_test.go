@@ -128,7 +128,7 @@ func TestGPUsAreLookedFor(t *testing.T) {
 		t.Errorf("losses %v, on the CPU %v", got, want)
 	}
 	name, notices := w.MemoryStats().Devices[0].Name, w.Explain().Notices
-	if noted := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); noted != (name == "cpu") {
+	if said := len(notices) == 1 && strings.Contains(notices[0], "device: CPU"); said != (name == "cpu") {
 		t.Errorf("on %s, notices %q", name, notices)
 	}
 }

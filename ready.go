@@ -30,11 +30,11 @@ func (w *Wrapped) ready(task Task, s batch.Size) (r *run.Run, err error) {
 // in the model's own files; those that came from elsewhere, or are trained, may not.
 func (w *Wrapped) plan(task Task, s batch.Size) (*run.Run, error) {
 	inPlace := task != Train && w.training == nil && !w.loaded
-	return w.noted(w.model.WithValues(w.values, inPlace).Plan(w.options(task, s)))
+	return w.withNotices(w.model.WithValues(w.values, inPlace).Plan(w.options(task, s)))
 }
 
-// noted passes on the notices of a plan, and those to come.
-func (w *Wrapped) noted(r *run.Run, err error) (*run.Run, error) {
+// withNotices passes on the notices of a plan, and those to come.
+func (w *Wrapped) withNotices(r *run.Run, err error) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (w *Wrapped) newView(task Task, s batch.Size) (v *run.Run, err error) {
 		return v, err
 	}
 	if w.training.Executor() != nil {
-		v, err = w.noted(w.training.NextTo(w.options(task, s)))
+		v, err = w.withNotices(w.training.NextTo(w.options(task, s)))
 	}
 	if v == nil {
 		if err := w.training.Park(); err != nil {

@@ -109,7 +109,7 @@ func TestReplanWithoutTraining(t *testing.T) {
 
 // Inference and evaluation between iterations leave a training as it is, on a device
 // with room for both and on one without, and the device never holds more than it has.
-func TestInferenceBesideTraining(t *testing.T) {
+func TestInferenceNextToTraining(t *testing.T) {
 	o := ownModels()[2] // without dropout: evaluation gives the loss of training
 	peak, want, dict, _ := standard(t, o, 6)
 	for _, room := range []int64{4 * peak, peak} {

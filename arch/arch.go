@@ -17,7 +17,7 @@ import (
 // Info is what others need to know of a model beyond its blocks.
 type Info struct {
 	Type    string     // model_type: "llama"
-	DType   dtype.Type // the weights were published in; Invalid where the config does not say
+	DType   dtype.Type // of the published weights; Invalid where the config does not say
 	Vocab   int64      // 0: the model takes no tokens
 	Context int64      // positions it was made for, 0 for any number
 	Layers  int64
@@ -26,14 +26,15 @@ type Info struct {
 	Tied bool
 	// Transposed: linear weights are stored as [in out].
 	Transposed bool
-	// Prefix of the names that a folder saved from the bare model, without head,
-	// leaves out: "transformer.".
+	// Prefix begins the names of params: "transformer.". A folder that was saved from the
+	// bare model, without a head, leaves it out.
 	Prefix string
-	// Buffers are endings of tensors that some folders hold and that are not weights.
+	// Buffers are how the names of tensors end that some folders have and that are not
+	// weights: PyTorch's buffers.
 	Buffers []string
 }
 
-// infoOf is what a config says itself.
+// infoOf is the part of Info that a config gives, whatever the architecture.
 func infoOf(c *hf.Config) Info {
 	return Info{
 		DType: c.Type, Vocab: int64(c.VocabSize), Context: int64(c.MaxPositions),

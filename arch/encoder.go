@@ -27,8 +27,8 @@ type encoderConfig struct {
 	KeyMask    bool    `json:"src_key_padding_mask"`
 }
 
-// Largest sizes, far above any encoder: no product of two overflows, and a hostile
-// file cannot ask for more than some megabytes of structs.
+// Largest sizes, far above any encoder: two of them multiplied do not overflow, and a
+// hostile file cannot ask for more than some megabytes of structs.
 const (
 	maxLayers = 4096
 	maxWidth  = 1 << 20

@@ -65,7 +65,7 @@ func (m *Llama) head(b *graph.Builder, in []graph.Value) []graph.Value {
 	return []graph.Value{nn.NextToken(b, m.Norm.Forward(b, in[0]), m.Head)}
 }
 
-// llamaVariant is what tells an architecture of the family from another.
+// llamaVariant is in what the architectures of the family differ.
 type llamaVariant struct {
 	qkvBias, outputBias bool
 	headNorms           bool

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Presets are published models, as the config.json their makers gave them. tiny-*, small-*
+// presetFiles are published models, as the config.json their makers gave them. tiny-*, small-*
 // and llama-50m are ours, for demonstrations and benchmarks.
 //
 //go:embed presets/*.json

@@ -18,7 +18,8 @@ func qwen2(c *hf.Config) (nn.Model, Info, error) {
 	return llamaFamily(c, llamaVariant{qkvBias: true, window: c.Window})
 }
 
-// qwenWindows refuses layer_types that the config's Window cannot mean.
+// qwenWindows refuses layer_types that contradict the config's sliding window, or that are
+// not known.
 func qwenWindows(c *hf.Config) error {
 	for i, kind := range c.LayerTypes {
 		switch {

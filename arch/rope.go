@@ -32,7 +32,7 @@ func rope(c *hf.Config) (*nn.Rope, error) {
 	return r, nil
 }
 
-// scaledRope stretches the plain frequencies as the type says.
+// scaledRope computes the frequencies as the config's type of rotation scales them.
 func scaledRope(c *hf.Config) (*nn.Rope, error) {
 	freq := plainRope(c.Rope.Theta, c.HeadDim)
 	switch c.Rope.Type {
@@ -57,7 +57,7 @@ func originalContext(c *hf.Config) int {
 	return c.MaxPositions
 }
 
-// plainRope is theta^(-2i/dim) in the steps of float32 that transformers takes.
+// plainRope is theta^(-2i/dim), rounded to float32 where transformers rounds.
 func plainRope(theta float64, dim int) []float32 {
 	freq := make([]float32, dim/2)
 	for i := range freq {

@@ -1,5 +1,5 @@
 // Package convert writes model folders from model folders: with weights quantized, in
-// another type, or with adapters merged in. Weights stream through, some rows at a time,
+// another type, or with adapters merged in; and new ones with random weights. Weights stream through, some rows at a time,
 // so that a model may be far larger than memory, and the new folder is whole or absent.
 //
 // A weight of the old folder becomes one of three things in the new one. It is copied byte
@@ -37,7 +37,7 @@ type Options struct {
 	// a plain one. Invalid leaves them as they are.
 	Linear dtype.Type
 	// Skip names modules whose linear weights count as other weights: names or patterns,
-	// as nn.NewChosen takes them.
+	// as nn.NewModuleSet takes them.
 	Skip []string
 	// Others is the plain type of all other weights. Invalid leaves them as they are.
 	Others dtype.Type
@@ -58,7 +58,8 @@ type Options struct {
 // Result is what was written.
 type Result struct {
 	Tensors int           // weights; a quantized one counts once
-	Changed int           // those whose numbers or type changed
+	Params  int64         // elements of the weights of a new model
+	Changed int           // weights whose numbers or type changed
 	Before  int64         // bytes of the weights before
 	Bytes   int64         // and now
 	Took    time.Duration // the writing
@@ -71,7 +72,7 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
 	}
-	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths(), ShardBytes: o.ShardBytes, Offloaded: o.Offloaded}
+	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths()}
 	for _, t := range c.list {
 		outputs, err := c.outputs(t)
 		if err != nil {
@@ -79,19 +80,23 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 		}
 		m.Tensors = append(m.Tensors, outputs...)
 	}
-	if c.result.Bytes, err = m.Bytes(); err != nil {
-		return Result{}, err
+	err = o.write(ctx, m, dir, &c.result)
+	c.result.Took = time.Since(start)
+	return c.result, err
+}
+
+// write writes a model folder as the options say, and counts its bytes.
+func (o Options) write(ctx context.Context, m hf.Model, dir string, r *Result) (err error) {
+	if r.Bytes, err = m.Bytes(); err != nil {
+		return err
 	}
-	m.Tensors = withProgress(ctx, m.Tensors, c.result.Bytes, o.Progress)
+	m.ShardBytes, m.Offloaded = o.ShardBytes, o.Offloaded
+	m.Tensors = withProgress(ctx, m.Tensors, r.Bytes, o.Progress)
 	disk := o.Disk
 	if disk == nil {
 		disk = vfs.OS
 	}
-	if err := m.WriteOn(disk, dir); err != nil {
-		return Result{}, err
-	}
-	c.result.Took = time.Since(start)
-	return c.result, nil
+	return m.WriteOn(disk, dir)
 }
 
 // conversion is a folder about to be converted.

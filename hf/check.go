@@ -16,8 +16,8 @@ const (
 	maxPositions = 1 << 30
 )
 
-// Check says whether the values make a possible model. Of a type whose defaults are
-// unknown, sizes may be missing.
+// Check refuses values that no model can have. Sizes may be missing where the defaults of
+// the model type are unknown.
 func (c *Config) Check() error {
 	least := 0
 	if _, known := defaults(c.ModelType); known {

@@ -12,9 +12,9 @@ import (
 	"spillway/dtype"
 )
 
-// Config is what a config.json says of a model. Values it does not give are those
-// transformers assumes for the model type; of an unknown type they are zero, and
-// it is for the architecture to refuse it.
+// Config is what a config.json says of a model. A value that the file does not have is the
+// default of transformers for the model type. An unknown type has no defaults, so its values
+// are zero; package arch refuses it.
 type Config struct {
 	ModelType     string // "llama"
 	Architectures []string
@@ -55,7 +55,7 @@ type Config struct {
 //go:embed defaults/*.json
 var defaultFiles embed.FS
 
-// allDefaults are the embedded files by model type; a test holds that all parse.
+// allDefaults are the embedded files by model type; a test makes sure that all parse.
 var allDefaults = sync.OnceValues(func() (map[string]object, error) {
 	entries, err := defaultFiles.ReadDir("defaults")
 	if err != nil {
@@ -96,7 +96,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 	return c, c.Check()
 }
 
-// resolve makes a config of a file's values over the defaults of its type.
+// resolve makes a config of the defaults of its type and a file's values, which win.
 func resolve(values object) (*Config, error) {
 	c := &Config{UseSlidingWindow: true, values: values}
 	if values.has("model_type") {
@@ -129,7 +129,7 @@ func (c *Config) derive() {
 	}
 }
 
-// derived says whether derive would find the value of a field by itself.
+// derived says whether a field has the value that derive would give it.
 func (c *Config) derived(key string) bool {
 	switch key {
 	case "num_key_value_heads":
@@ -142,7 +142,7 @@ func (c *Config) derived(key string) bool {
 	return false
 }
 
-// slidingAttention is the layer type that looks back a window only.
+// slidingAttention is the type of layers that attend to a sliding window.
 const slidingAttention = "sliding_attention"
 
 // Window is how many tokens, its own included, a position of the layer attends to;

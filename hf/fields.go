@@ -48,7 +48,7 @@ var fields = []field{
 	{[]string{"eos_token_id"}, func(c *Config) any { return &c.EOS }},
 }
 
-// find gives the name under which an object has the field, "" if under none.
+// find gives the key under which an object has the field, "" if it does not have it.
 func (f field) find(o object) string {
 	for _, k := range f.keys {
 		if _, ok := o[k]; ok {
@@ -58,7 +58,7 @@ func (f field) find(o object) string {
 	return ""
 }
 
-// read takes over all values an object has; the others stay.
+// read sets the fields that an object has values for; the others stay.
 func (c *Config) read(o object) error {
 	for _, f := range fields {
 		key := f.find(o)
@@ -149,8 +149,8 @@ func parseType(p *dtype.Type, text json.RawMessage) error {
 	return err
 }
 
-// merge puts the fields that differ from before into a copy of the values they came
-// from, under the names used there, and says whether there were any.
+// merge copies the values that the config came from and sets those whose fields differ from
+// before, under the keys used there. It says whether there were any.
 func (c *Config) merge(before *Config) (object, bool, error) {
 	out := maps.Clone(c.values)
 	base, _ := defaults(c.ModelType)
@@ -195,7 +195,7 @@ func (f field) dropOthers(o object, key string) {
 	}
 }
 
-// format writes one value; what parseInto reads as nothing is null.
+// format writes one value; an empty list and an invalid type are null.
 func format(p any) (json.RawMessage, error) {
 	switch p := p.(type) {
 	case *float64:

@@ -44,11 +44,11 @@ type Folder struct {
 	Tokenizer  []string // names of tokenizer files that are there
 
 	weights tensorfile.Source // nil where there are none
-	pickles []string          // weights in a form that is never loaded
+	pickles []string          // names of pickled weights, which are never loaded
 }
 
-// init registers the formats that a folder's weights may have, in the order they are
-// looked for. A new format is one more here.
+// init registers the formats that the weights of a folder may be in, in the order they are
+// looked for. A new format is one more argument.
 func init() { tensorfile.Register(safetensors.Format, offload.Format) }
 
 // Open opens a folder; one without weights is fine. The caller closes it.
@@ -103,7 +103,7 @@ func (f *Folder) readConfigs(disk vfs.FS) error {
 	return nil
 }
 
-// configMissing says more where only the config is missing.
+// configMissing explains more where only config.json is missing.
 func (f *Folder) configMissing(disk vfs.FS, err error) error {
 	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); !there || unknown != nil {
 		return err

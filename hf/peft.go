@@ -20,7 +20,7 @@ type AdapterConfig struct {
 	Alpha   float64
 	Dropout float64
 	Targets Modules // a pattern of "all-linear" means all linear layers but lm_head
-	Exclude Modules // not these
+	Exclude Modules // modules without an adapter though Targets names them
 	// Layers are the numbers of the layers that targets are taken from; nil for all.
 	// LayersPattern names the lists of the model that are counted.
 	Layers        Layers
@@ -49,8 +49,8 @@ var peftDefaults = sync.OnceValues(func() (object, error) { return parseObject(p
 // NewAdapterConfig is the config PEFT makes without arguments.
 func NewAdapterConfig() (*AdapterConfig, error) { return ParseAdapterConfig(peftLoRA) }
 
-// ParseAdapterConfig reads the text of an adapter_config.json. What it does not give is
-// as in PEFT.
+// ParseAdapterConfig reads the text of an adapter_config.json. Keys it
+// does not have get PEFT's defaults.
 func ParseAdapterConfig(raw []byte) (*AdapterConfig, error) {
 	values, err := parseObject(raw)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *AdapterConfig) read(o object) error {
 	return nil
 }
 
-// Check says whether the values make a possible adapter.
+// Check refuses values that no adapter can have.
 func (c *AdapterConfig) Check() error {
 	switch {
 	case c.Rank < 1 || c.Rank > maxWidth:
@@ -128,14 +128,15 @@ func (c *AdapterConfig) Check() error {
 	return nil
 }
 
-// variants change what an adapter computes and have no field.
+// variants are the keys of variants of LoRA that change what an adapter computes and are
+// not supported.
 var variants = []string{
 	"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
 	"target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
-// Variants lists keys of the file that make the adapter something else than LoRA or
-// DoRA, so that whoever does not know them can refuse.
+// Variants lists the keys of the file that make the adapter something else than LoRA or
+// DoRA, so that callers can refuse it.
 func (c *AdapterConfig) Variants() (keys []string) {
 	for _, key := range variants {
 		if c.values.has(key) && string(c.values[key]) != "false" {

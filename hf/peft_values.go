@@ -10,7 +10,7 @@ import (
 // form it was read in.
 
 // Modules names some modules: a list of names or their last parts, or instead a regular
-// expression of whole names. Neither is null.
+// expression of whole names. With neither it is null in JSON.
 type Modules struct {
 	Names   []string
 	Pattern string
@@ -36,7 +36,7 @@ func (m *Modules) UnmarshalJSON(text []byte) error {
 // Layers are numbers of layers.
 type Layers struct {
 	Numbers []int
-	single  bool // written as a number alone
+	single  bool // it is written as one number, not a list
 }
 
 // MarshalJSON writes a list, or a number alone that was read as one.

@@ -12,7 +12,7 @@ type Rope struct {
 	Theta         float64
 	PartialFactor float64 // share of a head that is rotated; 1 where the file does not say
 
-	Factor               float64 // how many times longer than in pretraining texts may be
+	Factor               float64 // how many times longer texts may be than in pretraining
 	OriginalMaxPositions int     // of pretraining; 0 means the config's MaxPositions
 	LowFreqFactor        float64 // llama3
 	HighFreqFactor       float64 // llama3
@@ -24,7 +24,7 @@ type Rope struct {
 }
 
 // PerLayer is the Type of a model whose layers rotate in different ways, which one
-// Rope cannot say.
+// Rope cannot describe.
 const PerLayer = "per layer"
 
 // defaultTheta is what transformers assumes.
@@ -139,7 +139,7 @@ func (r *Rope) write(o object) error {
 	return err
 }
 
-// setRope writes one part of a rotation unless it says nothing.
+// setRope writes one part of a rotation unless it has its default.
 func (o object) setRope(key string, p any) error {
 	switch p := p.(type) {
 	case *float64:

@@ -22,8 +22,7 @@ func (c *Config) With(key string, value any) (*Config, error) {
 	return &changed, nil
 }
 
-// Without is a copy of the config that says nothing of a key that Config has no field
-// for.
+// Without is a copy of the config without a key that Config has no field for.
 func (c *Config) Without(key string) *Config {
 	changed := *c
 	changed.raw, changed.values = nil, maps.Clone(c.values)

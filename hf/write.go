@@ -19,7 +19,7 @@ type Model struct {
 	Files      []string // paths of files to copy in, such as a tokenizer's
 	Tensors    []tensorfile.Output
 	ShardBytes int64 // where to split the weights; 0 is safetensors.DefaultShard
-	Offloaded  bool  // the weights are a file each, as accelerate reads them from disk
+	Offloaded  bool  // write a file for each weight, as accelerate reads them from disk
 }
 
 // Write makes a folder, whole or not at all. A folder of that name must not exist.
@@ -30,7 +30,8 @@ func (m Model) WriteOn(disk vfs.FS, dir string) error {
 	return publish(disk, dir, m.Bytes, func(partial string) error { return m.Fill(disk, partial) })
 }
 
-// publish makes a folder of a name that is free, where there is space for it.
+// publish writes a folder under a name that must not exist yet, once it is known that the
+// disk has space for it.
 func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(partial string) error) error {
 	dir = filepath.Clean(dir)
 	taken, err := vfs.Exists(disk, dir)

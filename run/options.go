@@ -59,7 +59,8 @@ type Options struct {
 	BatchSize, MicroBatchSize int64
 	MicroBatches              int
 	Seq                       int64 // positions per sequence; 0 is the model's context, at most 2048
-	// Packed: sequences hold several documents, told apart by the batch tensor "segments".
+	// Packed: sequences hold several documents; the batch tensor "segments" says which
+	// position belongs to which.
 	Packed bool
 
 	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
@@ -183,7 +184,9 @@ func (o Options) Check() error {
 // withSizes completes the sizes of a batch. MicroBatches stays 0 where the planner is to
 // choose it.
 func (o Options) withSizes() (Options, error) {
-	switch {
+	switch n := o.MicroBatchSize * int64(o.MicroBatches); {
+	case n > 0 && o.BatchSize > 0 && n != o.BatchSize:
+		return o, fmt.Errorf("%d micro-batches of %d sequences are %d, not a batch of %d; leave one of the three sizes out", o.MicroBatches, o.MicroBatchSize, n, o.BatchSize)
 	case o.BatchSize == 0:
 		o.MicroBatchSize, o.MicroBatches = max(o.MicroBatchSize, 1), max(o.MicroBatches, 1)
 		o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)

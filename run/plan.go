@@ -83,6 +83,9 @@ func (m *Model) ask(o Options) (*question, error) {
 	if q.Goal, err = o.goal(); err != nil {
 		return nil, err
 	}
+	if o.MicroBatches == 0 {
+		q.cut(1) // until the search chooses
+	}
 	return q, q.boundDataParallel()
 }
 
@@ -220,11 +223,11 @@ func (o Options) goal() (planner.Goal, error) {
 // plannedOptimizer is what the planner must know of the optimizer.
 func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
 	c := o.optimizer()
-	kind, attr, err := c.Op()
+	kind, err := c.Kind()
 	if err != nil {
 		return nil, err
 	}
-	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
 	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}
@@ -253,9 +256,6 @@ func (q *question) place() (notices []string, err error) {
 	}
 	if o.Choose != nil || len(o.Constraints.Places) > 0 {
 		return nil, fmt.Errorf("a device map and another choice of places; keep one")
-	}
-	if q.Goal.MicroBatches == 0 {
-		q.cut(1) // where blocks go depends on the micro-batch
 	}
 	return o.DeviceMap.Apply(&q.Request, q.memory)
 }

@@ -37,7 +37,7 @@ func trainQLoRA(t *testing.T, m *spillway.Model, o spillway.Options, feed train.
 }
 
 // A plain folder is quantized while it is loaded.
-func TestAdaptersTrainBesideQuantizedWeights(t *testing.T) {
+func TestAdaptersTrainWithQuantizedWeights(t *testing.T) {
 	s := decoder(t, "llama")
 	losses := trainQLoRA(t, s.model, s.options(spillway.QLoRA), s.feed)
 	if off := losses[0]/s.Loss - 1; off > 0.1 || off < -0.1 || off == 0 {

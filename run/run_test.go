@@ -112,7 +112,7 @@ func TestOwnModelsTrain(t *testing.T) {
 	}
 }
 
-func TestAdaptersTrainBesideAFrozenModel(t *testing.T) {
+func TestAdaptersTrainWithAFrozenModel(t *testing.T) {
 	s := decoder(t, "llama")
 	o := s.options(spillway.LoRA)
 	o.Adapters = lora.Options{Targets: []string{"q_proj", "down_proj"}, Rank: 4, Alpha: 8}
@@ -209,7 +209,7 @@ func TestMastersKeepFullPrecision(t *testing.T) {
 	}
 }
 
-// A training on a device of exactly the predicted size runs; a byte less, and it
+// A training run on a device of exactly the predicted size runs; a byte less, and it
 // does not start.
 func TestPredictedMemoryIsThePeak(t *testing.T) {
 	for name, choose := range strategies {

@@ -52,7 +52,7 @@ func openStories(t *testing.T) stories {
 	}
 }
 
-func TestStoriesAreToldAsTransformersTellsThem(t *testing.T) {
+func TestStoriesAreThoseOfTransformers(t *testing.T) {
 	s := openStories(t)
 	job, _ := start(t, open(t, s.dir), spillway.Options{Task: spillway.Infer, Seq: 80})
 	g, err := generate.New(job, s.Prompt, generate.Options{MaxNewTokens: len(s.Greedy) - len(s.Prompt)})

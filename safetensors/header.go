@@ -27,8 +27,8 @@ func ReadHeader(r io.ReaderAt, fileBytes int64) (*Header, error) {
 	return h, h.checkCoverage(fileBytes)
 }
 
-// headerBytes reads the JSON text, after the real size of the file has shown that
-// it can be there.
+// headerBytes reads the JSON text, once the real size of the file has shown that the text
+// fits into it.
 func headerBytes(r io.ReaderAt, fileBytes int64) ([]byte, error) {
 	var first [prefix]byte
 	if fileBytes < prefix {
@@ -54,7 +54,7 @@ func headerBytes(r io.ReaderAt, fileBytes int64) ([]byte, error) {
 	return raw, nil
 }
 
-// guess says what a file is that clearly is something else.
+// guess names what a file is that is clearly not safetensors.
 func guess(first [prefix]byte) string {
 	switch {
 	case string(first[:]) == "version ":
@@ -139,7 +139,7 @@ func parseType(s *scanner) (dtype.Type, error) {
 	return t, nil
 }
 
-// checkTensor holds the declared range against the shape.
+// checkTensor checks the declared range of bytes against the shape.
 func checkTensor(t Info, begin, end int64) (Info, error) {
 	n, err := size(t.Type, t.Shape)
 	if err != nil {
@@ -153,7 +153,7 @@ func checkTensor(t Info, begin, end int64) (Info, error) {
 }
 
 // checkCoverage sorts the tensors into file order, makes sure that they cover the
-// data without overlap, gap or rest, and makes their offsets absolute.
+// data without overlaps, gaps or trailing bytes, and makes their offsets absolute.
 func (h *Header) checkCoverage(fileBytes int64) error {
 	slices.SortStableFunc(h.Tensors, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes))

@@ -4,7 +4,7 @@
 //
 // Files are read in place: opening one reads its header alone, and a tensor is a
 // window on the file, so a model may be far larger than memory. Files are hostile
-// until proven well-formed: every length is held against the real size of the file
+// until proven well-formed: every length is checked against the real size of the file
 // before anything is allocated for it. Writing is a stream too: the tensors are
 // declared first and their bytes follow in order.
 //

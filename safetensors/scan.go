@@ -11,7 +11,7 @@ import (
 )
 
 // scanner reads the small part of JSON that headers and indexes use, strictly:
-// encoding/json takes duplicate keys and broken Unicode without a word.
+// encoding/json accepts duplicate keys and broken Unicode.
 type scanner struct {
 	data []byte
 	pos  int

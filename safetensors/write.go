@@ -30,7 +30,8 @@ func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 	return nil
 }
 
-// exactly lets write put the bytes of a tensor, no more and no fewer.
+// exactly calls write and makes sure that it writes the bytes of a tensor, no more and no
+// fewer.
 func exactly(t Info, out io.Writer, write func(io.Writer) error) error {
 	part := &tensorWriter{out: out, left: t.Bytes}
 	if err := write(part); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // Trace turns model code into a model for one micro-batch size and task. Name and
-// arch are what the model is to be called. Blocks that record the same program, but
-// for the names of their params, become one kind.
+// arch become the model's own. Blocks that record the same program, but for the names of
+// their params, become one kind.
 func Trace(name, arch string, m nn.Model, c graph.Config) (*Model, error) {
 	t := tracer{
 		model:        &Model{Name: name, Arch: arch, Config: c},
@@ -31,10 +31,10 @@ type tracer struct {
 	model        *Model
 	bound        map[string]*nn.Param // what the model holds, by name
 	params       map[string]int       // place in model.Params, by name
-	batchTensors map[string]int       // place in model.Parts, by name
+	batchTensors map[string]int       // place in model.Batch, by name
 	kinds        map[string]int       // place in model.Kinds, by key of the program
 	kindNames    map[string]bool      // names of kinds that are taken
-	key          []byte               // scratch of kind
+	key          []byte               // scratch memory of the method kind
 }
 
 func (t *tracer) trace(m nn.Model) error {

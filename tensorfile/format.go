@@ -72,31 +72,29 @@ func Open(disk vfs.FS, path string) (Source, error) {
 // OpenStem opens the file of a folder that has a given name and the extension of any
 // format: "adapter_model". Where there is none, the error is ErrNoWeights.
 func OpenStem(disk vfs.FS, dir, stem string) (Source, error) {
-	for _, f := range Formats() {
-		s, err := f.openStem(disk, dir, stem)
-		switch {
-		case err == nil:
-			return s, nil
-		case !errors.Is(err, ErrNoWeights):
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("%w in %s", ErrNoWeights, dir)
+	return firstOf(dir, func(f Format) (Source, error) { return f.openStem(disk, dir, stem) })
 }
 
 // OpenFolder opens the weights of a model in a folder, in the first format that finds
 // some. Where none does, the error is ErrNoWeights.
 func OpenFolder(disk vfs.FS, dir string) (Source, error) {
-	for _, f := range Formats() {
-		open := f.OpenFolder
-		if open == nil {
-			open = func(disk vfs.FS, dir string) (Source, error) { return f.openStem(disk, dir, "model") }
+	return firstOf(dir, func(f Format) (Source, error) {
+		if f.OpenFolder == nil {
+			return f.openStem(disk, dir, "model")
 		}
-		s, err := open(disk, dir)
-		switch {
-		case err == nil:
+		return f.OpenFolder(disk, dir)
+	})
+}
+
+// firstOf opens the weights of a folder in the first format that does not answer
+// ErrNoWeights.
+func firstOf(dir string, open func(Format) (Source, error)) (Source, error) {
+	for _, f := range Formats() {
+		s, err := open(f)
+		if err == nil {
 			return s, nil
-		case !errors.Is(err, ErrNoWeights):
+		}
+		if !errors.Is(err, ErrNoWeights) {
 			return nil, err
 		}
 	}

@@ -16,7 +16,7 @@ func Random(params []spec.Param, seed uint64) (Values, error) {
 	f := random{}
 	for _, p := range params {
 		if IsMagnitude(p) {
-			continue // of weights that come from elsewhere: see Magnitudes
+			continue // see Magnitudes
 		}
 		fill := fills[p.Init.Dist]
 		if fill == nil {

@@ -40,7 +40,7 @@ func Fill(disk vfs.FS, dir string, tensors []tensorfile.Output) error {
 	})
 }
 
-// writeExactly refuses a source that writes another number of bytes than it says.
+// writeExactly refuses an output that writes another number of bytes than it declares.
 func writeExactly(w io.Writer, t tensorfile.Output) error {
 	bytes, err := t.Bytes()
 	if err != nil {

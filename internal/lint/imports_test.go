@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,26 @@ var never = []struct{ who, on, because string }{
 	{"rig", "plan", "a computer is opened and described before anything is planned"},
 	{"device/...", "rig", "backends are opened, they open nothing"},
 	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
+}
+
+// behind lists packages that only some may import directly: everybody else goes through
+// what is in front of them.
+var behind = map[string]struct {
+	who     []string
+	because string
+}{
+	"safetensors": {[]string{"hf", "hf/offload", "checkpoint", "internal/reference"}, "weights come from any tensorfile.Source"},
+}
+
+func TestBehind(t *testing.T) {
+	for pkg, list := range imports(t) {
+		for _, imp := range list {
+			dep := strings.TrimPrefix(imp, module)
+			if rule, ok := behind[dep]; ok && !slices.Contains(rule.who, pkg) {
+				t.Errorf("%s imports %s: %s", pkg, dep, rule.because)
+			}
+		}
+	}
 }
 
 // outside lists which packages may use modules from outside, and which.

@@ -1,6 +1,6 @@
 // Package spectest runs whole traced models on the plain references of their ops, in
-// float64: the slow right thing that architectures are proved with and that runs of
-// plans can be compared to.
+// float64: the slow, right results that architectures and runs of plans are compared
+// with.
 package spectest
 
 import (
@@ -56,8 +56,8 @@ func forward(m *spec.Model, in Inputs) ([][]op.Array, error) {
 	return carries, nil
 }
 
-// bind gives the inputs of block i their values: carries, params, parts. p is its
-// program, or one with the same ports and more.
+// bind gives the inputs of block i their values: carries, params and tensors of the
+// batch. p is its program, or one with the same ports and more.
 func (in Inputs) bind(m *spec.Model, i int, p *graph.Program, carry []op.Array) (map[graph.Value]op.Array, error) {
 	values := map[graph.Value]op.Array{}
 	for _, port := range p.Inputs {
