@@ -56,6 +56,7 @@ type (
 // What can be asked: see package advise.
 type (
 	Request  = advise.Request
+	Batch    = advise.Batch
 	Largest  = advise.Largest
 	Compared = advise.Compared
 	Setting  = advise.Setting

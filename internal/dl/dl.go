@@ -27,9 +27,6 @@ func Open(name string) (*Library, error) {
 	return &Library{name, h}, nil
 }
 
-// Name it was opened by.
-func (l *Library) Name() string { return l.name }
-
 // Func looks a function up.
 func (l *Library) Func(name string) (Func, error) {
 	f, err := symbol(l.handle, name)

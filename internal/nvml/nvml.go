@@ -5,7 +5,6 @@ package nvml
 
 import (
 	"fmt"
-	"unsafe"
 
 	"spillway/internal/dl"
 )
@@ -40,13 +39,6 @@ func Open() (*Library, error) {
 
 // Close shuts the library down.
 func (l *Library) Close() error { return l.call("nvmlShutdown") }
-
-// Driver is the version of the driver.
-func (l *Library) Driver() (string, error) {
-	text := make([]byte, 96)
-	err := l.call("nvmlSystemGetDriverVersion", uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
-	return dl.Text(uintptr(unsafe.Pointer(&text[0])), len(text)), err
-}
 
 // call calls a function by name and turns its return code into an error.
 //

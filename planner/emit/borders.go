@@ -1,35 +1,34 @@
 package emit
 
-import (
-	"spillway/planner/layout"
-)
+import "spillway/planner/layout"
 
-// borders are the buffers at the borders of blocks, -1 for none: by block, index of
-// the carry, and micro-batch. There is a border behind the last block too.
+// borders are the numbers of the buffers between blocks, -1 for none: by block, by index
+// among the values that it takes from the block before, and by micro-batch. There is a
+// border behind the last block too.
 type borders struct {
 	width, micros int
 	ids           []int
 }
 
-// newBorders has none yet.
-func newBorders(b *layout.Layout) *borders {
-	list := &borders{width: b.MostCarries, micros: b.Goal.MicroBatches}
-	list.ids = make([]int, (len(b.Model.Blocks)+1)*list.width*list.micros)
+// newBorders has no buffers yet.
+func newBorders(l *layout.Layout) *borders {
+	list := &borders{width: l.MostCarries, micros: l.Goal.MicroBatches}
+	list.ids = make([]int, (len(l.Model.Blocks)+1)*list.width*list.micros)
 	for i := range list.ids {
 		list.ids[i] = -1
 	}
 	return list
 }
 
-// at is where a buffer is written down.
-func (l *borders) at(block, index, micro int) *int {
-	return &l.ids[(block*l.width+index)*l.micros+micro]
+// at is where the number of a buffer is kept.
+func (b *borders) at(block, index, micro int) *int {
+	return &b.ids[(block*b.width+index)*b.micros+micro]
 }
 
-// some appends where the buffers of a border that are there are written down.
-func (l *borders) appendPresent(list []*int, block, micro int) []*int {
-	for i := range l.width {
-		if id := l.at(block, i, micro); *id >= 0 {
+// appendPresent appends where the numbers are kept of those buffers of a border that exist.
+func (b *borders) appendPresent(list []*int, block, micro int) []*int {
+	for i := range b.width {
+		if id := b.at(block, i, micro); *id >= 0 {
 			list = append(list, id)
 		}
 	}

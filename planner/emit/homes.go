@@ -5,42 +5,79 @@ import (
 	"sort"
 
 	"spillway/plan"
+	"spillway/planner/layout"
+	"spillway/planner/strategy"
 )
 
-// homes makes the buffers that keep their contents between iterations.
-func (e *emitter) homes() error {
-	b := e.l
-	e.on = make([]onDevice, e.c.DeviceCount())
-	for d := range e.on {
-		e.deviceHomes(d)
+// homes is a script whose first buffers are there: those that keep their contents between
+// iterations. It knows what each device holds.
+type homes struct {
+	script
+	owner    []int // by slab: the device that updates it
+	on       []onDevice
+	batch    []int // by micro-batch: on the host
+	result   []int // by micro-batch: on the host
+	partials int   // on device 0: sums of squares of gradients, -1 for none
+	cpuClip  int   // the clip factor on the host
+}
+
+// onDevice is what a device holds; -1 for nothing.
+type onDevice struct {
+	consts  int
+	clip    int
+	batch   []int       // by micro-batch
+	slabs   []slabState // by slab
+	written []bool      // by param: its gradient has been written here
+}
+
+// slabState is what of a slab is on a device now; -1 for nothing.
+type slabState struct {
+	weight, gradient int
+	pieces           []pieceState // on its owner
+}
+
+// pieceState is what of a piece is on the device of its slab's owner, and the scratch
+// memory its update needs there.
+type pieceState struct {
+	master, state int
+	scratch       int64
+}
+
+// make makes all homes.
+func (h *homes) make() error {
+	l := h.l
+	h.on = make([]onDevice, h.c.DeviceCount())
+	for d := range h.on {
+		h.deviceHomes(d)
 	}
-	e.partials = -1
-	if b.Training() && b.Goal.Optimizer.Clip {
-		e.partials = e.buffer("partials", plan.Workspace, 0, 8*b.NormElements)
+	h.partials = -1
+	if l.Training() && l.Goal.Optimizer.Clip {
+		h.partials = h.buffer("partials", plan.Workspace, 0, 8*l.NormElements)
 	}
-	for j := range b.Goal.MicroBatches {
-		e.batchHome = append(e.batchHome, e.home(fmt.Sprintf("batch %d", j), plan.BatchData, e.host, b.BatchBytes))
-		e.result = append(e.result, e.home(fmt.Sprintf("result %d", j), plan.ResultData, e.host, b.ResultBytes()))
+	for j := range l.Goal.MicroBatches {
+		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.BatchBytes))
+		h.result = append(h.result, h.home(fmt.Sprintf("result %d", j), plan.ResultData, h.host, l.ResultBytes()))
 	}
-	if e.cpu >= 0 {
-		e.cpuClip = e.home("clip", plan.Workspace, e.host, 8)
+	if h.cpu >= 0 {
+		h.cpuClip = h.home("clip", plan.Workspace, h.host, 8)
 	}
-	e.owner = e.owners()
-	for k := range e.p.Slabs {
-		if err := e.slabHomes(k); err != nil {
+	h.owner = owners(l, h.c)
+	for k := range h.p.Slabs {
+		if err := h.slabHomes(k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *emitter) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, e.l.Goal.MicroBatches), slabs: make([]slabState, len(e.p.Slabs)), written: make([]bool, len(e.l.Model.Params))}
-	if e.l.ConstBytes > 0 {
-		here.consts = e.home("constants", plan.Constant, d, e.l.ConstBytes)
+// deviceHomes makes the homes of a device that belong to no slab.
+func (h *homes) deviceHomes(d int) {
+	here := onDevice{consts: -1, clip: -1, batch: make([]int, h.l.Goal.MicroBatches), slabs: make([]slabState, len(h.p.Slabs)), written: make([]bool, len(h.l.Model.Params))}
+	if h.l.ConstBytes > 0 {
+		here.consts = h.home("constants", plan.Constant, d, h.l.ConstBytes)
 	}
-	if e.l.Training() {
-		here.clip = e.home("clip", plan.Workspace, d, 8)
+	if h.l.Training() {
+		here.clip = h.home("clip", plan.Workspace, d, 8)
 	}
 	for j := range here.batch {
 		here.batch[j] = -1
@@ -48,29 +85,28 @@ func (e *emitter) deviceHomes(d int) {
 	for k := range here.slabs {
 		here.slabs[k] = slabState{weight: -1, gradient: -1}
 	}
-	e.on[d] = here
+	h.on[d] = here
 }
 
-// owners finds the device that updates each slab: the one that runs its block, or
-// with data parallel devices the one with least so far, largest slabs first.
-func (e *emitter) owners() []int {
-	owner := make([]int, len(e.p.Slabs))
-	if e.c.Split != nil {
+// owners finds the device that updates each slab: the one that runs its block, or with data
+// parallel devices the one that owns least so far, largest slabs first.
+func owners(l *layout.Layout, c strategy.Choice) []int {
+	owner := make([]int, len(l.Slabs.List))
+	if c.Split != nil {
 		for k := range owner {
-			owner[k] = e.c.Split[e.l.Owner[k]]
+			owner[k] = c.Split[l.Owner[k]]
 		}
 		return owner
 	}
-	if e.c.DeviceCount() == 1 {
+	if c.DeviceCount() == 1 {
 		return owner
 	}
 	order := make([]int, len(owner))
 	for k := range order {
 		order[k] = k
 	}
-	weight := func(k int) int64 { return e.l.HomeBytes[k] }
-	sort.SliceStable(order, func(i, j int) bool { return weight(order[i]) > weight(order[j]) })
-	load := make([]int64, e.c.DeviceCount())
+	sort.SliceStable(order, func(i, j int) bool { return l.HomeBytes[order[i]] > l.HomeBytes[order[j]] })
+	load := make([]int64, c.DeviceCount())
 	for _, k := range order {
 		least := 0
 		for d := range load {
@@ -79,52 +115,54 @@ func (e *emitter) owners() []int {
 			}
 		}
 		owner[k] = least
-		load[least] += weight(k)
+		load[least] += l.HomeBytes[k]
 	}
 	return owner
 }
 
-// slabHomes makes the homes of a slab: weights, replicas of them on other devices
-// that keep all weights, and what the optimizer keeps.
-func (e *emitter) slabHomes(k int) error {
-	s, owner := &e.p.Slabs[k], e.owner[k]
-	s.Weight = e.home(s.Name+" weights", plan.Weight, e.homeArena(owner, k, e.c.Streamed[k]), s.WeightBytes)
-	if !e.c.Streamed[k] {
-		e.on[owner].slabs[k].weight = s.Weight
-		e.replicate(k)
+// slabHomes makes the homes of a slab: weights, replicas of them on other devices that hold
+// all weights, and optimizer state.
+func (h *homes) slabHomes(k int) error {
+	s, owner := &h.p.Slabs[k], h.owner[k]
+	s.Weight = h.home(s.Name+" weights", plan.Weight, h.homeArena(owner, k, h.c.Streamed[k]), s.WeightBytes)
+	if !h.c.Streamed[k] {
+		h.on[owner].slabs[k].weight = s.Weight
+		h.replicate(k)
 	}
-	if !e.l.Training() || s.Elements == 0 {
+	if !h.l.Training() || s.Elements == 0 {
 		return nil
 	}
-	if err := e.pieceHomes(k); err != nil {
+	if err := h.pieceHomes(k); err != nil {
 		return err
 	}
-	if e.c.OffloadedState[k] && e.l.Goal.Optimizer.Clip {
-		s.Gradient = e.home(s.Name+" gradients", plan.Gradient, e.homeArena(owner, k, true), e.gradBytes(k))
+	if h.c.OffloadedState[k] && h.l.Goal.Optimizer.Clip {
+		s.Gradient = h.home(s.Name+" gradients", plan.Gradient, h.homeArena(owner, k, true), h.l.GradBytes(k))
 	}
 	return nil
 }
 
-// pieceHomes cuts a slab into pieces and gives each a home for what the optimizer
-// keeps. State that never moves needs no pieces.
-func (e *emitter) pieceHomes(k int) error {
-	s, owner := &e.p.Slabs[k], e.owner[k]
-	arena, state := e.homeArena(owner, k, e.c.OffloadedState[k]), &e.on[owner].slabs[k]
-	cuts, err := e.l.Pieces(k, e.pieceStep(k))
+// pieceHomes cuts a slab into pieces and gives the optimizer state of each a home. State
+// that never moves needs no pieces.
+func (h *homes) pieceHomes(k int) error {
+	s, owner := &h.p.Slabs[k], h.owner[k]
+	arena, state := h.homeArena(owner, k, h.c.OffloadedState[k]), &h.on[owner].slabs[k]
+	cuts, err := h.l.Pieces(k, h.pieceElements(k))
 	if err != nil {
 		return err
 	}
-	s.Pieces, e.cpuUpdating = nil, e.c.ByCPU(k)
+	if s.Pieces = nil; h.counter != nil {
+		h.counter.updatedByCPU = h.c.ByCPU(k)
+	}
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.From, To: cut.To, Master: -1, State: -1}
-		if e.l.HasMaster(k) {
-			p.Master = e.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
+		if h.l.HasMaster(k) {
+			p.Master = h.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
 		}
 		if cut.States > 0 {
-			p.State = e.home(s.Name+" moments", plan.State, arena, cut.States)
+			p.State = h.home(s.Name+" optimizer state", plan.State, arena, cut.States)
 		}
 		here := pieceState{-1, -1, cut.Scratch}
-		if !e.c.OffloadedState[k] || e.cpuUpdating {
+		if !h.c.OffloadedState[k] || h.c.ByCPU(k) {
 			here.master, here.state = p.Master, p.State
 		}
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
@@ -132,45 +170,43 @@ func (e *emitter) pieceHomes(k int) error {
 	return nil
 }
 
-// pieceStep is how many elements of a slab are updated at once.
-func (e *emitter) pieceStep(k int) int64 {
+// pieceElements is how many elements of a slab are updated at once.
+func (h *homes) pieceElements(k int) int64 {
 	switch {
-	case !e.c.OffloadedState[k] || e.c.ByCPU(k):
-		return e.p.Slabs[k].Elements
-	case e.c.PieceElements > 0:
-		return e.c.PieceElements
+	case !h.c.OffloadedState[k] || h.c.ByCPU(k):
+		return h.p.Slabs[k].Elements
+	case h.c.PieceElements > 0:
+		return h.c.PieceElements
 	}
-	return e.l.PieceElements()
+	return h.l.PieceElements()
 }
 
-// replicate gives every data parallel device its own copy of resident weights,
-// unless they are sharded too.
-func (e *emitter) replicate(k int) {
-	if e.c.Split != nil || e.c.ShardWeights {
+// replicate gives every data parallel device its own copy of weights that are stored on
+// devices, unless they are sharded.
+func (h *homes) replicate(k int) {
+	if h.c.Split != nil || h.c.ShardWeights {
 		return
 	}
-	s := &e.p.Slabs[k]
+	s := &h.p.Slabs[k]
 	s.Replicas = nil
-	for d := range e.on {
-		if d == e.owner[k] {
+	for d := range h.on {
+		if d == h.owner[k] {
 			continue
 		}
-		id := e.home(s.Name+" weights", plan.Weight, d, s.WeightBytes)
+		id := h.home(s.Name+" weights", plan.Weight, d, s.WeightBytes)
 		s.Replicas = append(s.Replicas, id)
-		e.on[d].slabs[k].weight = id
+		h.on[d].slabs[k].weight = id
 	}
 }
 
-// restsAt is the arena where something of a slab rests: on its device, or away from
-// it on the host or the disk.
-func (e *emitter) homeArena(dev, k int, away bool) int {
+// homeArena is where something of a slab is stored: on its device, or off it on the host or
+// the disk.
+func (h *homes) homeArena(dev, k int, off bool) int {
 	switch {
-	case !away:
+	case !off:
 		return dev
-	case e.c.OnDisk[k]:
-		return e.host + 1
+	case h.c.OnDisk[k]:
+		return h.host + 1
 	}
-	return e.host
+	return h.host
 }
-
-func (e *emitter) gradBytes(k int) int64 { return e.l.GradBytes(k) }

@@ -9,7 +9,7 @@ import (
 )
 
 // run emits one run of a block's program.
-func (e *emitter) run(u use, micro int) error {
+func (e *emitter) run(u visit, micro int) error {
 	level, fresh := strategy.SaveAll, []bool(nil)
 	if u.phase == layout.Forward || u.phase == layout.Backward {
 		level = e.c.Level[u.block]
@@ -21,32 +21,33 @@ func (e *emitter) run(u use, micro int) error {
 	if err != nil {
 		return err
 	}
-	step := plan.Instruction{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, MicroBatch: micro, Program: e.programID(l)}
-	step.Bindings = e.newBinds(len(l.Binds))
+	s := plan.Instruction{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, MicroBatch: micro, Program: e.programID(l)}
+	s.Bindings = e.newBindings(len(l.Binds))
 	for i, need := range l.Binds {
 		need.Buffer = e.bound(need, l.Bytes[i], l, u, micro)
-		step.Bindings[i] = need
+		s.Bindings[i] = need
 	}
-	e.add(step)
-	if out, ok := step.Bound(plan.OutResult, 0); ok {
+	e.add(s)
+	if out, ok := s.Bound(plan.OutResult, 0); ok {
 		e.moveOut(u.device, out.Buffer, e.result[micro], u.block, micro)
 	}
 	return nil
 }
 
-// newBinds makes room for the binds of a step; those of many are allocated at once.
-func (e *emitter) newBinds(n int) []plan.Binding {
-	if len(e.binds) < n {
-		e.binds = make([]plan.Binding, max(1024, n))
+// newBindings is memory for the bindings of an instruction; those of many are allocated at
+// once.
+func (e *emitter) newBindings(n int) []plan.Binding {
+	if len(e.bindings) < n {
+		e.bindings = make([]plan.Binding, max(1024, n))
 	}
-	list := e.binds[:n:n]
-	e.binds = e.binds[n:]
+	list := e.bindings[:n:n]
+	e.bindings = e.bindings[n:]
 	return list
 }
 
-// fresh tells, by param port of the block, whose gradient is written for the
-// first time this iteration on this device.
-func (e *emitter) fresh(u use) []bool {
+// fresh marks, by param of the block, those whose gradient is written for the first time in
+// this iteration on this device: later ones are added to it.
+func (e *emitter) fresh(u visit) []bool {
 	params := e.l.Model.Blocks[u.block].Params
 	fresh := make([]bool, len(params))
 	if u.phase == layout.Forward {
@@ -62,6 +63,7 @@ func (e *emitter) fresh(u use) []bool {
 	return fresh
 }
 
+// programID is the number of a program in the plan.
 func (e *emitter) programID(l *layout.LaidProgram) int {
 	id, ok := e.programs[l]
 	if !ok {
@@ -72,9 +74,9 @@ func (e *emitter) programID(l *layout.LaidProgram) int {
 	return id
 }
 
-// bound is the buffer a region of a run gets, with what the run uses of it. Buffers
-// that the run makes are new.
-func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u use, micro int) int {
+// bound is the buffer that a run gets for one of its bindings, of which it uses so many
+// bytes. Buffers that the run writes first are made here.
+func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u visit, micro int) int {
 	names, here := &e.l.Names[u.block], &e.on[u.device]
 	switch need.Region {
 	case plan.InFrame:
@@ -103,6 +105,7 @@ func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u
 	return -1
 }
 
+// made is a buffer that a run writes, made where it is not there yet.
 func (e *emitter) made(id *int, dev int, name string, bytes int64) int {
 	if *id < 0 {
 		*id = e.buffer(name, plan.Activation, dev, bytes)

@@ -6,15 +6,15 @@ import (
 	"spillway/plan"
 )
 
-// window streams weights that do not rest on its device: from the host, or from
-// the device that owns them. At any moment the device holds the slabs of the use
-// at hand and, up to the window's size, those of the uses that come next; what is
-// not among them is dropped, since the home has the same bytes.
+// prefetcher streams weights that are not stored on its device: from the host, or from the
+// device that owns them. At any moment the device holds the slabs of the visit at hand and,
+// up to the prefetch depth, those of the visits that come next. What is not among them is
+// dropped, since the home has the same bytes.
 type prefetcher struct {
 	e      *emitter
 	device int
-	need   [][]int // by turn: the slabs it must fetch
-	next   []int   // by turn: the next one that must fetch some
+	need   [][]int // by visit of the device: the slabs it must fetch
+	next   []int   // by visit: the next one that must fetch some
 	hold   []bool  // by slab: it is here for good
 	here   []int   // slabs that were fetched and not dropped
 	wanted []int   // scratch of ahead
@@ -29,7 +29,7 @@ func newPrefetchers(e *emitter) []*prefetcher {
 		}
 		list[d] = w
 	}
-	for _, u := range e.uses {
+	for _, u := range e.visits {
 		w := list[u.device]
 		var need []int
 		for _, k := range e.l.Slabs.OfBlock[u.block] {
@@ -51,13 +51,13 @@ func newPrefetchers(e *emitter) []*prefetcher {
 	return list
 }
 
-// ahead lists the slabs the device should hold at a turn: its own, then the next
-// ones as far as the window reaches.
+// ahead lists the slabs that the device should hold at a visit: those it reads, then the
+// next ones as far as the prefetch depth reaches.
 func (w *prefetcher) ahead(turn int) []int {
 	hold := append(w.wanted[:0], w.need[turn]...)
 	for n := w.next[turn]; n < len(w.need) && len(hold) < w.e.c.Prefetch; n = w.next[n] {
 		for _, k := range w.need[n] {
-			if slices.Index(hold, k) < 0 && len(hold) < w.e.c.Prefetch {
+			if !slices.Contains(hold, k) && len(hold) < w.e.c.Prefetch {
 				hold = append(hold, k)
 			}
 		}
@@ -66,10 +66,10 @@ func (w *prefetcher) ahead(turn int) []int {
 	return hold
 }
 
-// enter fetches what is missing before a turn.
+// enter fetches what is missing before a visit.
 func (w *prefetcher) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if w.e.owed[k] && !w.e.needsOldWeights(k, w.device) {
+		if w.e.updates.owed[k] && !w.e.updates.needsOldWeights(k, w.device) {
 			continue // it comes after the update
 		}
 		w.fetch(k)
@@ -79,15 +79,15 @@ func (w *prefetcher) enter(turn int) {
 // fetch brings the weights of a slab, if they are not here.
 func (w *prefetcher) fetch(k int) {
 	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
-		w.e.withDeferred(w.e.deferring || w.e.owed[k], func() {
+		w.e.withDeferred(w.e.deferring || w.e.updates.owed[k], func() {
 			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.l.Owner[k], -1)
 		})
 		w.here = append(w.here, k)
 	}
 }
 
-// open brings the weights of a slab for an update. With a master an update only writes
-// them: room suffices.
+// open brings the weights of a slab for an update. Where there are master weights an update
+// only writes them, and an empty buffer suffices.
 func (w *prefetcher) open(k int) {
 	state, s := &w.e.on[w.device].slabs[k], &w.e.p.Slabs[k]
 	if state.weight < 0 && w.e.l.HasMaster(k) {
@@ -97,14 +97,14 @@ func (w *prefetcher) open(k int) {
 	w.fetch(k)
 }
 
-// leave drops what the next turn and its window do not need.
+// leave drops what the next visits do not need.
 func (w *prefetcher) leave(turn int) {
 	var next []int
 	if turn+1 < len(w.need) {
 		next = w.ahead(turn + 1)
 	}
 	w.here = slices.DeleteFunc(w.here, func(k int) bool {
-		if slices.Index(next, k) >= 0 {
+		if slices.Contains(next, k) {
 			return false
 		}
 		w.e.on[w.device].slabs[k].weight = -1

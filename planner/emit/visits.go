@@ -3,35 +3,44 @@ package emit
 import (
 	"slices"
 	"sort"
+
 	"spillway/planner/layout"
+	"spillway/planner/strategy"
 )
 
-// use is one visit of a block by some micro-batches on one device.
-type use struct {
+// visit is one walk of some micro-batches through a block on one device.
+type visit struct {
 	phase  layout.Phase
 	block  int
 	micros []int
 	device int
-	turn   int // among the uses of its device
+	turn   int // among the visits of its device
 }
 
-// sequence lists the visits of one iteration in the order they are issued. On a
-// device, gradients are summed in one order whatever the choice: by block, and for
-// a block by micro-batch. Where the first block shares a slab with a later one, its
-// backward therefore waits for all micro-batches.
-func (e *emitter) sequence() []use {
-	var list []use
-	if e.c.Pipeline && e.l.Training() {
-		list = e.pipeline()
+// sequencer orders the visits of an iteration: which micro-batch passes which block when,
+// and on which device.
+type sequencer struct {
+	l *layout.Layout
+	c strategy.Choice
+}
+
+// sequence lists the visits of one iteration in the order they are issued. On a device,
+// gradients are summed in one order whatever the choice: by block, and for a block by
+// micro-batch, so that all plans give the same bits. Where the first block shares a slab
+// with a later one, its backward therefore waits for all micro-batches.
+func (q sequencer) sequence() []visit {
+	var list []visit
+	if q.c.Pipeline && q.l.Training() {
+		list = q.pipeline()
 	} else {
-		for _, groups := range e.rounds() {
-			list = append(list, e.pass(groups)...)
+		for _, groups := range q.rounds() {
+			list = append(list, q.pass(groups)...)
 		}
 	}
-	if e.l.Training() && e.l.Shares(e.l.FirstTrained) {
-		list = deferred(list, e.l.FirstTrained)
+	if q.l.Training() && q.l.Shares(q.l.FirstTrained) {
+		list = deferred(list, q.l.FirstTrained)
 	}
-	turns := make([]int, e.c.DeviceCount())
+	turns := make([]int, q.c.DeviceCount())
 	for i := range list {
 		list[i].turn = turns[list[i].device]
 		turns[list[i].device]++
@@ -41,24 +50,24 @@ func (e *emitter) sequence() []use {
 
 // deferred puts the backward of a block behind everything else, the micro-batches
 // of a device together.
-func deferred(list []use, block int) []use {
-	var rest, late []use
+func deferred(list []visit, block int) []visit {
+	var rest, last []visit
 	for _, u := range list {
 		if u.phase != layout.Backward || u.block != block {
 			rest = append(rest, u)
 			continue
 		}
-		i := slices.IndexFunc(late, func(o use) bool { return o.device == u.device })
+		i := slices.IndexFunc(last, func(o visit) bool { return o.device == u.device })
 		if i < 0 {
-			late = append(late, u)
+			last = append(last, u)
 			continue
 		}
-		late[i].micros = append(slices.Clone(late[i].micros), u.micros...)
+		last[i].micros = append(slices.Clone(last[i].micros), u.micros...)
 	}
-	for i := range late {
-		slices.Sort(late[i].micros)
+	for i := range last {
+		slices.Sort(last[i].micros)
 	}
-	return append(rest, late...)
+	return append(rest, last...)
 }
 
 // group is some micro-batches that pass a block together on one device.
@@ -67,45 +76,46 @@ type group struct {
 	micros []int
 }
 
-// rounds says which micro-batches pass the blocks together: all of them in the
-// vertical order, else one per device at a time. Data parallel devices take
-// consecutive micro-batches, so that summing over devices keeps their order.
-func (e *emitter) rounds() [][]group {
-	n := e.l.Goal.MicroBatches
-	if e.c.Split != nil || e.c.DeviceCount() == 1 {
-		return splitRounds(n, e.c.BreadthFirst)
+// rounds says which micro-batches pass the blocks together: all of them breadth first, else
+// one per device at a time. Data parallel devices take consecutive micro-batches, so that
+// summing over devices keeps their order.
+func (q sequencer) rounds() [][]group {
+	n := q.l.Goal.MicroBatches
+	if q.c.Split != nil || q.c.DeviceCount() == 1 {
+		return splitRounds(n, q.c.BreadthFirst)
 	}
-	devices := e.c.DeviceCount()
+	devices := q.c.DeviceCount()
 	of := make([][]int, devices)
 	for j := range n {
 		d := j * devices / n
 		of[d] = append(of[d], j)
 	}
-	if e.c.BreadthFirst {
+	if q.c.BreadthFirst {
 		return [][]group{groupsOf(of)}
 	}
 	var rounds [][]group
 	for r := 0; ; r++ {
 		now := make([][]int, devices)
-		some := false
+		more := false
 		for d := range of {
 			if r < len(of[d]) {
-				now[d], some = of[d][r:r+1], true
+				now[d], more = of[d][r:r+1], true
 			}
 		}
-		if !some {
+		if !more {
 			return rounds
 		}
 		rounds = append(rounds, groupsOf(now))
 	}
 }
 
-func splitRounds(micros int, vertical bool) (rounds [][]group) {
+// splitRounds are the rounds of devices that have blocks of their own, or of one device.
+func splitRounds(micros int, breadthFirst bool) (rounds [][]group) {
 	all := make([]int, micros)
 	for j := range all {
 		all[j] = j
 	}
-	if vertical {
+	if breadthFirst {
 		return [][]group{{{-1, all}}}
 	}
 	for j := range all {
@@ -114,6 +124,7 @@ func splitRounds(micros int, vertical bool) (rounds [][]group) {
 	return rounds
 }
 
+// groupsOf are the groups of one round, by device.
 func groupsOf(micros [][]int) (list []group) {
 	for d, m := range micros {
 		if len(m) > 0 {
@@ -124,32 +135,33 @@ func groupsOf(micros [][]int) (list []group) {
 }
 
 // pass is one walk over the blocks, there and, when training, back.
-func (e *emitter) pass(groups []group) (list []use) {
-	visit := func(ph layout.Phase, block int) {
+func (q sequencer) pass(groups []group) (list []visit) {
+	walk := func(ph layout.Phase, block int) {
 		for _, g := range groups {
-			list = append(list, use{phase: ph, block: block, micros: g.micros, device: e.deviceOf(block, g)})
+			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: q.deviceOf(block, g)})
 		}
 	}
-	last := len(e.l.Model.Blocks) - 1
-	if !e.l.Training() {
+	last := len(q.l.Model.Blocks) - 1
+	if !q.l.Training() {
 		for i := range last + 1 {
-			visit(layout.ForwardOnly, i)
+			walk(layout.ForwardOnly, i)
 		}
 		return list
 	}
 	for i := range last {
-		visit(layout.Forward, i)
+		walk(layout.Forward, i)
 	}
-	visit(layout.ForwardBackward, last)
-	for i := last - 1; i >= e.l.FirstTrained; i-- {
-		visit(layout.Backward, i)
+	walk(layout.ForwardBackward, last)
+	for i := last - 1; i >= q.l.FirstTrained; i-- {
+		walk(layout.Backward, i)
 	}
 	return list
 }
 
-func (e *emitter) deviceOf(block int, g group) int {
-	if e.c.Split != nil {
-		return e.c.Split[block]
+// deviceOf is where a group passes a block.
+func (q sequencer) deviceOf(block int, g group) int {
+	if q.c.Split != nil {
+		return q.c.Split[block]
 	}
 	return max(g.device, 0)
 }
@@ -160,8 +172,9 @@ type stage struct {
 	first, last int
 }
 
-func (e *emitter) stages() (list []stage) {
-	for i, d := range e.c.Split {
+// stages are the runs of neighbouring blocks on one device.
+func (q sequencer) stages() (list []stage) {
+	for i, d := range q.c.Split {
 		if n := len(list); n > 0 && list[n-1].device == d {
 			list[n-1].last = i
 			continue
@@ -176,14 +189,14 @@ func (e *emitter) stages() (list []stage) {
 // more micro-batches under way than there are stages from its own to the end. With
 // one stage per device this is the order known as 1F1B; with several it is its
 // interleaved form. Forward counts one unit of time, backward two.
-func (e *emitter) pipeline() []use {
-	stages, micros := e.stages(), e.l.Goal.MicroBatches
-	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, e.c.DeviceCount())}
+func (q sequencer) pipeline() []visit {
+	stages, micros := q.stages(), q.l.Goal.MicroBatches
+	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, q.c.DeviceCount())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })
-	var list []use
+	var list []visit
 	for _, t := range p.done {
-		list = append(list, e.stageUses(stages[t.stage], t)...)
+		list = append(list, q.stageVisits(stages[t.stage], t)...)
 	}
 	return list
 }
@@ -195,10 +208,11 @@ type task struct {
 	start        int
 }
 
-func (e *emitter) stageUses(s stage, t task) (list []use) {
-	last := len(e.l.Model.Blocks) - 1
+// stageVisits are those of a task.
+func (q sequencer) stageVisits(s stage, t task) (list []visit) {
+	last := len(q.l.Model.Blocks) - 1
 	add := func(ph layout.Phase, block int) {
-		list = append(list, use{phase: ph, block: block, micros: []int{t.micro}, device: s.device})
+		list = append(list, visit{phase: ph, block: block, micros: []int{t.micro}, device: s.device})
 	}
 	if !t.back {
 		for i := s.first; i <= min(s.last, last-1); i++ {
@@ -209,13 +223,13 @@ func (e *emitter) stageUses(s stage, t task) (list []use) {
 	if s.last == last {
 		add(layout.ForwardBackward, last)
 	}
-	for i := min(s.last, last-1); i >= max(s.first, e.l.FirstTrained); i-- {
+	for i := min(s.last, last-1); i >= max(s.first, q.l.FirstTrained); i-- {
 		add(layout.Backward, i)
 	}
 	return list
 }
 
-// pipe simulates the schedule with whole units of time.
+// pipe simulates the schedule in units of time: a forward of a stage takes one.
 type pipe struct {
 	stages                  []stage
 	micros                  int
@@ -224,6 +238,7 @@ type pipe struct {
 	done                    []task
 }
 
+// grid has no ends yet.
 func grid(a, b int) [][]int {
 	g := make([][]int, a)
 	for i := range g {
@@ -235,6 +250,7 @@ func grid(a, b int) [][]int {
 	return g
 }
 
+// run schedules the task that can start first, until all are.
 func (p *pipe) run() {
 	for len(p.done) < 2*len(p.stages)*p.micros {
 		best, at := task{stage: -1}, 0
@@ -263,6 +279,7 @@ func (p *pipe) ready(s int) (list []task) {
 	return list
 }
 
+// readyAt is when what a task needs is there.
 func (p *pipe) readyAt(t task) int {
 	switch {
 	case !t.back && t.stage == 0:
@@ -275,6 +292,7 @@ func (p *pipe) readyAt(t task) int {
 	return p.backwardEnd[t.stage+1][t.micro]
 }
 
+// take schedules a task.
 func (p *pipe) take(t task) {
 	if t.back {
 		p.backwardEnd[t.stage][t.micro] = t.start + 2
@@ -286,6 +304,7 @@ func (p *pipe) take(t task) {
 	p.done = append(p.done, t)
 }
 
+// next is the first micro-batch that is not scheduled.
 func next(ends []int) int {
 	for j, end := range ends {
 		if end < 0 {

@@ -1,0 +1,67 @@
+package emit
+
+import "spillway/planner/layout"
+
+// offloadActivations sends what a run leaves for its block's backward to the host: the
+// block's input and the saved values.
+func (e *emitter) offloadActivations(u visit, micro int) {
+	if u.phase != layout.Forward || !e.c.OffloadedActivations[u.block] || u.block < e.l.FirstTrained {
+		return
+	}
+	for _, id := range e.waitingBuffers(u.block, micro) {
+		b := e.p.Buffers[*id]
+		host := e.buffer(b.Name, b.Class, e.host, b.Bytes)
+		e.moveOut(u.device, *id, host, u.block, micro)
+		*id = host
+	}
+}
+
+// fetchInputs brings what a run reads and is not on its device: what the block before gives
+// it, the gradient of that, and offloaded activations.
+func (e *emitter) fetchInputs(u visit, micro int) {
+	if u.phase == layout.Backward || u.phase == layout.ForwardBackward {
+		e.present = e.grad.appendPresent(e.waitingBuffers(u.block, micro), u.block+1, micro)
+	} else {
+		e.present = e.carry.appendPresent(e.present[:0], u.block, micro)
+	}
+	for _, id := range e.present {
+		if e.p.Buffers[*id].Arena != u.device {
+			*id = e.moveIn(u.device, *id, u.block, micro)
+		}
+	}
+}
+
+// prefetchActivations brings what the run after the n-th of a visit finds on the host, so
+// that it comes while the n-th computes.
+func (e *emitter) prefetchActivations(i, n int) {
+	u := e.visits[i]
+	if n+1 < len(u.micros) {
+		e.fetchOffloaded(u, u.micros[n+1])
+		return
+	}
+	for _, next := range e.visits[i+1:] {
+		if next.device == u.device {
+			e.fetchOffloaded(next, next.micros[0])
+			return
+		}
+	}
+}
+
+// fetchOffloaded brings what waits on the host for a backward.
+func (e *emitter) fetchOffloaded(u visit, micro int) {
+	if u.phase != layout.Backward {
+		return
+	}
+	for _, id := range e.waitingBuffers(u.block, micro) {
+		if e.p.Buffers[*id].Arena == e.host {
+			*id = e.moveIn(u.device, *id, u.block, micro)
+		}
+	}
+}
+
+// waitingBuffers points at the numbers of the buffers that wait for a block's backward; valid
+// until the next call.
+func (e *emitter) waitingBuffers(block, micro int) []*int {
+	e.present = e.saved.appendPresent(e.carry.appendPresent(e.present[:0], block, micro), block, micro)
+	return e.present
+}

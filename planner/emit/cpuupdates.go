@@ -1,0 +1,94 @@
+package emit
+
+import (
+	"slices"
+
+	"spillway/plan"
+	"spillway/planner/pass"
+)
+
+// cpuUpdatesAhead is of how many slabs gradients may wait on the host while the CPU updates
+// another.
+const cpuUpdatesAhead = 2
+
+// cpuUpdate emits the update of a slab by the CPU: its gradient comes down, and weights that
+// are stored on devices go up. State stays where it is.
+func (q *updater) cpuUpdate(k int) {
+	owner, block := q.owner[k], q.l.Owner[k]
+	s, state := &q.p.Slabs[k], &q.on[owner].slabs[k]
+	var landed []int
+	gradient := s.Gradient
+	if gradient < 0 {
+		gradient = q.buffer(s.Name+" gradients", plan.Gradient, q.host, q.l.GradBytes(k))
+		q.moveOut(owner, state.gradient, gradient, block, -1)
+		landed = append(landed, gradient)
+	}
+	weight := q.cpuWeights(k)
+	if weight != s.Weight {
+		landed = append(landed, weight)
+	}
+	q.landed = append(q.landed, landed)
+	for i := range s.Pieces {
+		q.add(q.instruction(turn{k, i}, q.cpu, weight, gradient, q.cpuClip))
+	}
+	if !q.deferring { // deferred ones have no turn: there is nothing to fetch
+		q.updated += len(s.Pieces)
+		q.fetched = max(q.fetched, q.updated)
+	}
+	state.gradient = -1
+	if weight != s.Weight {
+		q.uploads = append(q.uploads, upload{k, weight})
+	}
+	q.uploadAll(cpuUpdatesAhead)
+}
+
+// upload is the updated weights of a slab on the host, to go to the devices that store them.
+type upload struct{ slab, weight int }
+
+// uploadAll sends updated weights up, but for the last few: the CPU may still be busy with
+// those, and what comes to the device behind them would wait.
+func (q *updater) uploadAll(but int) {
+	for ; len(q.uploads) > but; q.uploads = q.uploads[1:] {
+		u := q.uploads[0]
+		s := &q.p.Slabs[u.slab]
+		for _, id := range append([]int{s.Weight}, s.Replicas...) {
+			q.moveTo(q.p.Buffers[id].Arena, u.weight, id, q.l.Owner[u.slab], -1)
+		}
+		q.owed[u.slab] = false
+	}
+}
+
+// uploadThrough sends updated weights up, through those of a slab.
+func (q *updater) uploadThrough(k int) {
+	if i := slices.IndexFunc(q.uploads, func(u upload) bool { return u.slab == k }); i >= 0 {
+		q.uploadAll(len(q.uploads) - i - 1)
+	}
+}
+
+// cpuWeights is where the CPU writes the weights of a slab: their home, or a buffer for a
+// copy of those that are stored on a device. Without master weights an update reads them
+// too.
+func (q *updater) cpuWeights(k int) int {
+	s := &q.p.Slabs[k]
+	if q.c.Streamed[k] {
+		return s.Weight
+	}
+	id := q.buffer(s.Name+" weights", plan.Weight, q.host, s.WeightBytes)
+	if !q.l.HasMaster(k) {
+		q.moveOut(q.owner[k], s.Weight, id, q.l.Owner[k], -1)
+	}
+	return id
+}
+
+// holds lets what came to the host for an update live until that of some later
+// slab comes, or of the last, so that copies do not wait for the CPU.
+func (q *updater) holds() (holds []pass.Hold) {
+	for i, ids := range q.landed {
+		if later := min(i+cpuUpdatesAhead, len(q.landed)-1); later > i && len(q.landed[later]) > 0 {
+			for _, id := range ids {
+				holds = append(holds, pass.Hold{Buffer: id, Until: q.landed[later][0]})
+			}
+		}
+	}
+	return holds
+}

@@ -1,0 +1,96 @@
+package emit
+
+import (
+	"spillway/plan"
+	"spillway/planner/layout"
+	"spillway/planner/pass"
+	"spillway/planner/strategy"
+)
+
+// emitter writes the instructions of one plan.
+type emitter struct {
+	homes
+	visits      []visit // of the iteration, in order
+	prefetchers []*prefetcher
+	updates     *updater
+	programs    map[*layout.LaidProgram]int
+	bindings    []plan.Binding // memory for those of instructions to come
+
+	carry   *borders // what a block takes
+	grad    *borders // the gradient of what a block takes
+	saved   *borders // from forward to backward
+	present []*int   // scratch of waitingBuffers
+
+	final   [][]int // by visit: slabs whose gradient it completes
+	rounded [][]int // by visit: slabs whose owner gets what other devices have of its gradient
+}
+
+// begin makes homes and finds what comes when.
+func (w *Writer) begin(c strategy.Choice) (*emitter, error) {
+	l := w.l
+	c = l.Allowed(c)
+	e := &emitter{homes: homes{script: newScript(l, c)}, programs: map[*layout.LaidProgram]int{}, carry: newBorders(l), grad: newBorders(l), saved: newBorders(l)}
+	e.p.Buffers, e.p.Instructions = w.memory()
+	if err := e.make(); err != nil {
+		return nil, err
+	}
+	e.visits = sequencer{l, c}.sequence()
+	e.prefetchers = newPrefetchers(e)
+	e.countGradients()
+	e.updates = newUpdater(e)
+	return e, nil
+}
+
+// Draft is a plan whose buffers have no places yet.
+type Draft struct {
+	*pass.Memory
+	Plan   *plan.Plan
+	Choice strategy.Choice
+}
+
+func newDraft(e *emitter) *Draft {
+	d := &Draft{pass.NewMemory(e.p, e.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
+	d.DelayReuse(e.c.DelayedReuse)
+	return d
+}
+
+// visit emits the runs of a visit, with the moves that feed it and what follows
+// from its gradients.
+func (e *emitter) visit(i int, u visit) error {
+	e.fetchBatches(u)
+	e.updates.updateDeferred(u)
+	e.prefetchers[u.device].enter(u.turn)
+	e.updates.fetchStates(i)
+	for _, k := range e.trainedBy(u) {
+		if here := &e.on[u.device].slabs[k]; here.gradient < 0 {
+			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.l.GradBytes(k))
+		}
+	}
+	for n, j := range u.micros {
+		e.fetchInputs(u, j)
+		e.prefetchActivations(i, n)
+		if err := e.run(u, j); err != nil {
+			return err
+		}
+		e.offloadActivations(u, j)
+	}
+	for _, k := range e.rounded[i] {
+		e.sumDevices(k)
+	}
+	for _, k := range e.final[i] {
+		if err := e.gradientDone(k); err != nil {
+			return err
+		}
+	}
+	e.prefetchers[u.device].leave(u.turn)
+	return nil
+}
+
+func (e *emitter) fetchBatches(u visit) {
+	here := &e.on[u.device]
+	for _, j := range u.micros {
+		if here.batch[j] < 0 {
+			here.batch[j] = e.moveIn(u.device, e.homes.batch[j], -1, j)
+		}
+	}
+}

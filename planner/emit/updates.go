@@ -1,0 +1,226 @@
+package emit
+
+import (
+	"spillway/plan"
+)
+
+// updater emits the optimizer: which piece is updated when, by which device, and the moves
+// of optimizer state, gradients and weights that an update needs.
+type updater struct {
+	*emitter
+	turns            []turn // updates of the iteration by devices, in order
+	fetched, updated int    // how many of them
+	deferredCount    int    // how many complete the previous iteration; they come first
+	owed             []bool // by slab: the previous iteration's update is not made yet
+
+	deferredCPU     []int   // slabs that the CPU updates for the previous iteration, in the order of first use
+	deferredCPUDone int     // how many of them it has
+	landed          [][]int // by update of the CPU: buffers on the host that came for it
+	uploads         []upload
+}
+
+// turn is the update of one piece.
+type turn struct{ slab, piece int }
+
+func newUpdater(e *emitter) *updater {
+	q := &updater{emitter: e, owed: make([]bool, len(e.p.Slabs))}
+	if e.l.Training() {
+		q.queueAll()
+	}
+	return q
+}
+
+// queueAll lists the updates of an iteration in the order they come.
+func (q *updater) queueAll() {
+	q.queueDeferred()
+	if q.l.Goal.Optimizer.Clip {
+		for k := len(q.p.Slabs) - 1; k >= 0; k-- {
+			if !q.owed[k] {
+				q.queue(k)
+			}
+		}
+		return
+	}
+	for _, final := range q.final {
+		for _, k := range final {
+			q.queue(k)
+		}
+	}
+}
+
+// queue adds the pieces of a slab.
+func (q *updater) queue(k int) {
+	for i := range q.p.Slabs[k].Pieces {
+		q.turns = append(q.turns, turn{k, i})
+	}
+}
+
+// fetchAhead brings what the next updates need, so that it comes while something else
+// computes and what was updated before is on its way out.
+func (q *updater) fetchAhead() {
+	end := len(q.turns)
+	if q.updated < q.deferredCount { // of others there are no gradients yet
+		end = q.deferredCount
+	}
+	for ; q.fetched < end && q.fetched <= q.updated+q.c.PrefetchStates*q.c.DeviceCount(); q.fetched++ {
+		t := q.turns[q.fetched]
+		q.fetchPiece(t)
+		if q.l.Goal.Optimizer.Clip && !q.c.ByCPU(t.slab) {
+			q.fetchSlab(t.slab)
+		}
+	}
+}
+
+// fetchStates brings the state of the update that follows a visit, and more ahead.
+func (q *updater) fetchStates(i int) {
+	if q.l.Goal.Optimizer != nil && !q.l.Goal.Optimizer.Clip && len(q.final[i]) > 0 {
+		q.fetchAhead()
+	}
+}
+
+// fetchPiece brings the master weights and optimizer state of a piece to its owner.
+func (q *updater) fetchPiece(t turn) {
+	p, owner := q.p.Slabs[t.slab].Pieces[t.piece], q.owner[t.slab]
+	state := &q.on[owner].slabs[t.slab].pieces[t.piece]
+	if state.master < 0 && p.Master >= 0 {
+		state.master = q.moveIn(owner, p.Master, q.l.Owner[t.slab], -1)
+	}
+	if state.state < 0 && p.State >= 0 {
+		state.state = q.moveIn(owner, p.State, q.l.Owner[t.slab], -1)
+	}
+}
+
+// fetchSlab brings gradient and weights of a slab back to its owner. Weights of a deferred
+// update are prefetched for its visit anyway.
+func (q *updater) fetchSlab(k int) {
+	owner := q.owner[k]
+	s, state := q.p.Slabs[k], &q.on[owner].slabs[k]
+	if state.gradient < 0 {
+		state.gradient = q.moveIn(owner, s.Gradient, q.l.Owner[k], -1)
+	}
+	if !q.owed[k] {
+		q.prefetchers[owner].open(k)
+	}
+}
+
+// update emits the optimizer on a slab, piece by piece, and sends what it changed home and
+// to the replicas. The state of its last pieces may go home behind its weights: see
+// heldBack.
+func (q *updater) update(k int) {
+	if q.c.ByCPU(k) {
+		q.cpuUpdate(k)
+		return
+	}
+	owner, block := q.owner[k], q.l.Owner[k]
+	s, state := q.p.Slabs[k], &q.on[owner].slabs[k]
+	q.prefetchers[owner].open(k)
+	sent, held := q.updated, q.heldBack(k)
+	for range s.Pieces {
+		q.fetchAhead()
+		q.add(q.instruction(q.turns[q.updated], owner, state.weight, state.gradient, q.on[owner].clip))
+		q.updated++
+		for ; sent < q.updated-held; sent++ {
+			q.sendStates(q.turns[sent])
+		}
+	}
+	if state.weight != s.Weight {
+		q.moveOut(owner, state.weight, s.Weight, block, -1)
+	}
+	for ; sent < q.updated; sent++ {
+		q.sendStates(q.turns[sent])
+	}
+	for _, id := range s.Replicas {
+		q.moveTo(q.p.Buffers[id].Arena, state.weight, id, block, -1)
+	}
+	state.gradient = -1
+}
+
+// sendStates sends the optimizer state of a piece home.
+func (q *updater) sendStates(t turn) {
+	owner, home := q.owner[t.slab], q.p.Slabs[t.slab].Pieces[t.piece]
+	state := &q.on[owner].slabs[t.slab].pieces[t.piece]
+	for _, p := range []struct {
+		now  *int
+		home int
+	}{{&state.master, home.Master}, {&state.state, home.State}} {
+		if *p.now >= 0 && *p.now != p.home {
+			q.moveOut(owner, *p.now, p.home, q.l.Owner[t.slab], -1)
+			*p.now = -1
+		}
+	}
+}
+
+// leastHeldBack is for how many pieces state may wait for the weights of their slab, however
+// little is fetched ahead: about as many pieces as the link to the host lags behind the link
+// from it, since it still carries the state of the slab before.
+const leastHeldBack = 2
+
+// heldBack is for how many pieces of a slab state goes home behind the slab's weights. The
+// last slab that an iteration updates is mostly the first that the next one uses; copies
+// behind its weights carry over into the next iteration. Until then the state waits in the
+// memory that runs had for their inner values, so it may not be more than that.
+func (q *updater) heldBack(k int) (held int) {
+	s := &q.p.Slabs[k]
+	if q.deferring || q.disk >= 0 || q.turns[len(q.turns)-1].slab != k || q.on[q.owner[k]].slabs[k].weight == s.Weight {
+		return 0
+	}
+	var free int64
+	for program := range q.programs {
+		free = max(free, program.Frame)
+	}
+	for held < max(leastHeldBack, q.c.PrefetchStates-2) { // two are on their way at most
+		if free -= q.stateBytes(s.Pieces[0]); free < 0 {
+			break
+		}
+		held++
+	}
+	return held
+}
+
+// stateBytes is what master weights and optimizer state of a piece take.
+func (q *updater) stateBytes(p plan.Piece) (bytes int64) {
+	for _, id := range []int{p.Master, p.State} {
+		if id >= 0 {
+			bytes += q.p.Buffers[id].Bytes
+		}
+	}
+	return bytes
+}
+
+// instruction is the update of a piece by a device, with the state that is at hand.
+func (q *updater) instruction(t turn, dev, weight, gradient, clip int) plan.Instruction {
+	state := q.on[q.owner[t.slab]].slabs[t.slab].pieces[t.piece]
+	s := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: q.l.Owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
+		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
+	if state.master >= 0 {
+		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InMaster, Buffer: state.master})
+	}
+	if state.state >= 0 {
+		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InState, Buffer: state.state})
+	}
+	if state.scratch > 0 && dev != q.cpu {
+		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InFrame, Buffer: q.buffer(q.p.Slabs[t.slab].Name+" update", plan.Workspace, dev, state.scratch)})
+	}
+	return s
+}
+
+// clippedUpdates emits the second half of an iteration with clipping: the norm of all
+// gradients, then all updates but delayed ones.
+func (q *updater) clippedUpdates() {
+	q.add(plan.Instruction{Verb: plan.Reduce, Lane: plan.Compute, Block: -1, MicroBatch: -1, Bindings: []plan.Binding{
+		{Region: plan.OutPartial, Buffer: q.partials}, {Region: plan.InClip, Buffer: q.on[0].clip}}})
+	for d := 1; d < len(q.on); d++ {
+		q.moveTo(d, q.on[0].clip, q.on[d].clip, -1, -1)
+	}
+	if q.cpu >= 0 {
+		q.moveOut(0, q.on[0].clip, q.cpuClip, -1, -1)
+	}
+	for q.updated < len(q.turns) {
+		k := q.turns[q.updated].slab
+		q.fetchAhead()
+		q.update(k)
+		if q.c.Streamed[k] && !q.c.ByCPU(k) {
+			q.on[q.owner[k]].slabs[k].weight = -1
+		}
+	}
+}
