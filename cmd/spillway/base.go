@@ -11,7 +11,7 @@ import (
 
 // describeBase says what becomes of weights in few bits: whether they stay on the device or
 // come to it, and what that saves; "" where there are none. They move as they rest, packed.
-func describeQuantized(job *spillway.Job) string {
+func describeQuantized(job *spillway.Run) string {
 	var stay, come quantizedWeights
 	p := job.Plan
 	for _, s := range p.Slabs {

@@ -108,7 +108,7 @@ func (r modelReport) String() string {
 
 // describePlan says what came of planning. Where nothing fits, the job is the one
 // that would run with no limit on memory.
-func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
+func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Alternative{}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
@@ -125,7 +125,7 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 }
 
 // free is what the plan was allowed to take of each tier, of all its devices together.
-func available(job *spillway.Job) map[plan.Tier]int64 {
+func available(job *spillway.Run) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
 		if d.Name == plan.DiskName {
