@@ -17,9 +17,9 @@ import (
 	"spillway/shape"
 )
 
-// Seed is the batch part that starts the backward pass of the last block: the
+// LossScale is the batch part that starts the backward pass of the last block: the
 // gradient of the loss, f32[1].
-const LossScale = "seed"
+const LossScale = "loss_scale"
 
 // Options of Differentiate.
 type Options struct {
@@ -52,7 +52,7 @@ type Joint struct {
 	Loss graph.Value
 }
 
-// reverse is one walk back over a program.
+// Reverse is one walk back over a program. Rules write their gradient nodes with it.
 type Reverse struct {
 	joint     *Joint
 	needs     []bool                      // by value: leads back to something that wants a gradient
@@ -98,7 +98,7 @@ func needs(p *graph.Program, o Options) []bool {
 		needs[in.Value] = real && (in.Role == graph.Param && !in.Frozen || in.Role == graph.Carry && o.InputGrad)
 	}
 	for _, n := range p.Nodes {
-		if !constants[n.Kind] && slices.ContainsFunc(n.In, func(v graph.Value) bool { return needs[v] }) {
+		if rule, known := rules[n.Kind]; (rule != nil || !known) && slices.ContainsFunc(n.In, func(v graph.Value) bool { return needs[v] }) {
 			for _, v := range n.Out {
 				needs[v] = p.Type(v).DType.Float()
 			}
@@ -239,7 +239,7 @@ func (r *Reverse) finish(inputs []graph.Port) error {
 	return r.err
 }
 
-// emit appends a gradient node.
+// Emit appends a gradient node and gives its outputs.
 func (r *Reverse) Emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Value {
 	types := make([]op.Type, len(in))
 	for i, v := range in {
@@ -261,7 +261,7 @@ func (r *Reverse) Emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Va
 	return out
 }
 
-// one is emit for ops with one output.
+// EmitOne is Emit for ops with one output.
 func (r *Reverse) EmitOne(kind op.Kind, attr op.Attr, in ...graph.Value) graph.Value {
 	return r.Emit(kind, attr, in...)[0]
 }
@@ -272,6 +272,11 @@ func (r *Reverse) fail(err error) {
 	}
 }
 
+// Needs reports whether the gradient of a value is wanted: it leads back to something
+// that is trained.
+func (r *Reverse) Needs(v graph.Value) bool { return r.needs[v] }
+
+// TypeOf is the type of a value.
 func (r *Reverse) TypeOf(v graph.Value) op.Type { return r.joint.Program.Types[v] }
 
 func (r *Reverse) value(t op.Type) graph.Value {

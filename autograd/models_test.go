@@ -87,7 +87,7 @@ func head(b *graph.Builder) (graph.Role, []graph.Value) {
 		b.Part("targets", dtype.I32, samples, length), b.Part("scale", dtype.F32, 1))}
 }
 
-// skip: a carry handed through untouched beside one that is used, a split with a
+// skip: a carry handed through untouched next to one that is used, a split with a
 // part nothing reads, a param whose gradient is what arrives.
 func skip(b *graph.Builder) (graph.Role, []graph.Value) {
 	x, through := b.Input(f32(samples, length, width)), b.Input(f32(samples, length, width))
@@ -103,7 +103,7 @@ func shared(b *graph.Builder) (graph.Role, []graph.Value) {
 	return graph.Carry, []graph.Value{b.Linear(x, b.Param("w", f32(width, width), false), 0)}
 }
 
-// mixed: activations in bf16 beside params in f32.
+// mixed: activations in bf16 next to params in f32.
 func mixed(b *graph.Builder) (graph.Role, []graph.Value) {
 	half := func(dims ...int64) op.Type { return op.Type{DType: dtype.BF16, Shape: dims} }
 	x := b.Input(half(samples, length, width))
@@ -122,7 +122,7 @@ func plainLoss(b *graph.Builder) (graph.Role, []graph.Value) {
 	return graph.Result, []graph.Value{b.Add(loss, b.MeanSquare(x, b.Part("aim", dtype.F32, samples, length, width), scale))}
 }
 
-// adapters: two frozen products of one input, each with a short pair beside it.
+// adapters: two frozen products of one input, each with a short pair next to it.
 func adapters(b *graph.Builder) (graph.Role, []graph.Value) {
 	x := b.Input(f32(samples, length, width))
 	product := func(name string) graph.Value {
@@ -172,7 +172,7 @@ func TestBlocksAgreeWithFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Beside adapters no gradient is summed by an op of its own.
+// Next to adapters no gradient is summed by an op of its own.
 func TestProductsOfAdaptersAddTheirGradients(t *testing.T) {
 	j := mustDifferentiate(t, trace(t, "adapters"), Options{InputGrad: true})
 	plus := 0

@@ -1,17 +1,30 @@
 package autograd
 
 import (
+	"fmt"
+
 	"spillway/graph"
 	"spillway/op"
 )
 
-// rule gives the gradient of each operand of node n, 0 where there is none or
-// none is needed, from the gradients dy of its outputs (0 for outputs that reach
-// nothing; at least one is not 0).
+// Rule writes the gradient of an op. From the gradients dy of the outputs of node n (0
+// for outputs that reach no loss; at least one is not 0) it gives the gradient of each
+// operand, 0 where there is none or r.Needs says that none is wanted.
 type Rule func(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value
 
-// rules of all ops that model code uses. An op without one stops gradients with
-// an error when something trainable lies before it.
+// Register adds the rule of an op that a program brings. Call it from an init function;
+// it panics where the kind has a rule already. The rules of this module's ops are the
+// table below.
+func Register(kind op.Kind, rule Rule) {
+	if _, taken := rules[kind]; taken {
+		panic(fmt.Sprintf("autograd: a second rule for %s", kind))
+	}
+	rules[kind] = rule
+}
+
+// rules are the gradients of all ops that model code uses. An op without one stops
+// gradients with an error when something trainable lies before it. A nil rule says that
+// the result counts as a constant, by definition.
 var rules = map[op.Kind]Rule{
 	op.MatMul:             gradMatMul,
 	op.QuantizedMatmul:    gradQuantizedMatmul,
@@ -33,10 +46,8 @@ var rules = map[op.Kind]Rule{
 	op.LinearCrossEntropy: gradLinearCrossEntropy,
 	op.CrossEntropy:       gradCrossEntropy,
 	op.MeanSquare:         gradMeanSquare,
+	op.InverseNorm:        nil,
 }
-
-// constants are ops whose results gradients take for constants, by definition.
-var constants = map[op.Kind]bool{op.InverseNorm: true}
 
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC; for the transposed forms the
 // same with factors and flags turned so that the result lies as the operand does.
@@ -44,21 +55,21 @@ func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a, b, dc := n.In[0], n.In[1], dy[0]
 	ta, tb := n.Attr.TransA, n.Attr.TransB
 	dx := make([]graph.Value, len(n.In))
-	if r.needs[a] {
+	if r.Needs(a) {
 		if ta {
 			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransA: tb, TransB: true}, b, dc)
 		} else {
 			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransB: !tb}, dc, b)
 		}
 	}
-	if r.needs[b] {
+	if r.Needs(b) {
 		if tb {
 			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: true, TransB: ta}, dc, a)
 		} else {
 			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: !ta}, a, dc)
 		}
 	}
-	if n.Attr.Bias && r.needs[n.In[2]] {
+	if n.Attr.Bias && r.Needs(n.In[2]) {
 		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dc)
 	}
 	if n.Attr.Plus {
@@ -67,14 +78,14 @@ func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	return dx
 }
 
-// gradCodedProduct decodes the weight for dx = dy·W.
+// gradQuantizedMatmul decodes the weight for dx = dy·W.
 func gradQuantizedMatmul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
-	if r.needs[n.In[0]] {
+	if r.Needs(n.In[0]) {
 		w := r.EmitOne(op.Dequantize, op.Attr{To: r.TypeOf(dy[0]).DType}, n.In[1])
 		dx[0] = r.EmitOne(op.MatMul, op.Attr{}, dy[0], w)
 	}
-	if n.Attr.Bias && r.needs[n.In[2]] {
+	if n.Attr.Bias && r.Needs(n.In[2]) {
 		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dy[0])
 	}
 	return dx
@@ -95,7 +106,7 @@ func gradSame(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 
 func gradAdd(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := []graph.Value{dy[0], 0}
-	if r.needs[n.In[1]] {
+	if r.Needs(n.In[1]) {
 		dx[1] = r.unbroadcast(dy[0], n.In[1])
 	}
 	return dx
@@ -103,10 +114,10 @@ func gradAdd(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 
 func gradMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, 2)
-	if r.needs[n.In[0]] {
+	if r.Needs(n.In[0]) {
 		dx[0] = r.EmitOne(op.Mul, op.Attr{}, dy[0], n.In[1])
 	}
-	if r.needs[n.In[1]] {
+	if r.Needs(n.In[1]) {
 		dx[1] = r.unbroadcast(r.EmitOne(op.Mul, op.Attr{}, dy[0], n.In[0]), n.In[1])
 	}
 	return dx
@@ -160,7 +171,7 @@ func gradNorm(kind op.Kind) Rule {
 		a := n.Attr
 		a.InputOnly = true
 		for _, param := range n.In[1:] {
-			a.InputOnly = a.InputOnly && !r.needs[param]
+			a.InputOnly = a.InputOnly && !r.Needs(param)
 		}
 		dx := make([]graph.Value, len(n.In))
 		copy(dx, r.Emit(kind, a, n.In[0], n.In[1], dy[0]))
@@ -190,7 +201,7 @@ func gradAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 // gradLinearCrossEntropy takes the loss from the gradient op too, which computes
 // it in the same pass.
 func gradLinearCrossEntropy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	a := op.Attr{InputOnly: !r.needs[n.In[1]]}
+	a := op.Attr{InputOnly: !r.Needs(n.In[1])}
 	out := r.Emit(op.LinearCrossEntropyGrad, a, n.In[0], n.In[1], n.In[2], n.In[3], dy[0])
 	if r.joint.Loss == n.Out[0] {
 		r.joint.Loss = out[0]

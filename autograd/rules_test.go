@@ -20,7 +20,7 @@ var differentiable = map[op.Kind]int{
 func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
 	tried := map[op.Kind]int{}
 	for _, c := range op.Cases(dtype.F32) {
-		if _, ok := rules[c.Call.Kind]; !ok || c.Large || c.Call.Attr.Accumulate || c.Call.Attr.OutlierThreshold > 0 { // rounded to whole numbers, outputs have steps
+		if rules[c.Call.Kind] == nil || c.Large || c.Call.Attr.Accumulate || c.Call.Attr.OutlierThreshold > 0 { // rounded to integers, outputs have steps
 			continue
 		}
 		tried[c.Call.Kind]++
@@ -29,8 +29,8 @@ func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
 			checkGradients(t, p, in, c.Args)
 		})
 	}
-	for kind := range rules {
-		if tried[kind] == 0 {
+	for kind, rule := range rules {
+		if rule != nil && tried[kind] == 0 {
 			t.Errorf("no case tries the rule of %s", kind)
 		}
 	}

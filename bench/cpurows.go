@@ -165,7 +165,7 @@ func (b *bench) addAttention() error {
 func (b *bench) addAdam() error {
 	n := op.Type{DType: dtype.F32, Shape: shape.Shape{adamParams}}
 	clip := op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
-	c, err := b.call(op.Adam, op.Attr{Decoupled: true}, n, n, n, n, clip)
+	c, err := b.call(optim.Adam, op.Attr{}, n, n, n, n, clip)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (b *bench) addAdam() error {
 		return err
 	}
 	args := &op.Args{}
-	if args.Scalars, err = optimizer.Args(1, optimizer.LR, true); err != nil {
+	if args.Scalars, err = optimizer.Scalars(1, optimizer.LR, true); err != nil {
 		return err
 	}
 	c.launch.Args = args

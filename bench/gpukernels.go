@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/shape"
 	"spillway/spec"
@@ -42,9 +43,9 @@ func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 		t := c.Type
 		add(fmt.Sprintf("kernel: %v weights dequantized to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
-	adamw, clip := op.Attr{Decoupled: true, To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
+	adamw, clip := op.Attr{To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
 	for _, states := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}} {
-		add(fmt.Sprintf("kernel: AdamW with state in %v", states[0]), op.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(states[0]), vector(states[1]), clip)
+		add(fmt.Sprintf("kernel: AdamW with state in %v", states[0]), optim.Adam, adamw, vector(dtype.F32), vector(dtype.BF16), vector(states[0]), vector(states[1]), clip)
 	}
 	return list, err
 }
@@ -69,7 +70,7 @@ func (k *GPUKernel) measure(d device.Device, copied units.Rate) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	b.launch.Args = &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	b.launch.Args = &op.Args{Scalars: optim.AdamStep{Rate: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}
 	if err := b.upload(d, k.call); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway"
+	"spillway/autograd"
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
@@ -213,7 +214,8 @@ func adamNumbers() (n executor.IterationArgs, err error) {
 	if err != nil {
 		return n, err
 	}
-	n.Optimizer, err = o.Args(1, benchLR, true)
+	n.Optimizer, err = o.Scalars(1, benchLR, true)
+	n.NoDecay = n.Optimizer
 	return n, err
 }
 
@@ -245,7 +247,7 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 		switch {
 		case name == "scale":
 			word = math.Float32bits(1 / float32(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)))
-		case name == "seed":
+		case name == autograd.LossScale:
 			word = math.Float32bits(1)
 		case name == "positions":
 			word = uint32(i % last)

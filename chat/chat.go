@@ -1,14 +1,13 @@
-// Package chat writes conversations as a model expects them, with the template the
-// model brings, and says which parts of the text are the model's own answers.
+// Package chat renders conversations with a model's chat template, and finds the parts
+// of the rendered text that are the assistant's answers: the parts to train on.
 //
-// A template that marks answers with {% generation %} says so itself. With any other
-// an answer is found by writing the conversation up to it: what the model would be
-// given before the answer, and the same with the answer. Where the two part, the
-// answer begins.
+// Some templates mark answers with {% generation %}. For the others, each answer is
+// found by rendering the conversation twice: up to the answer, as a prompt for it, and
+// including the answer. The answer begins where the two texts differ.
 //
-// Some templates write a turn otherwise once others follow it (thoughts of earlier
-// turns are left out). Then there is no one text with all answers as the model would
-// have given them, and the conversation becomes several texts, one for each answer.
+// Some templates render a turn differently once other turns follow it; for instance they
+// drop the reasoning of earlier turns. Then no single text holds every answer as the
+// model has to write it, and the conversation becomes several texts, one per answer.
 package chat
 
 import (
@@ -16,6 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,17 +25,17 @@ import (
 
 // Template is the chat template of a model. It is safe for concurrent use.
 type Template struct {
-	Name string // for errors: the file it is from
-	// Special are the words that templates find by name, such as bos_token.
+	Name string // the file it comes from, for errors
+	// SpecialTokens are the variables such as bos_token that templates use.
 	SpecialTokens map[string]string
-	// Now is what a template that asks for the date is told. A fixed day makes a
-	// training repeatable; the zero value is the present.
+	// Now is the date for templates that print one. A fixed date makes training
+	// reproducible; the zero value means the current time.
 	Now time.Time
 
 	jinja *jinja.Template
 }
 
-// Parse reads the source of a template. Errors call it name and give the line.
+// Parse compiles the source of a template. Errors give its name and the line.
 func Parse(name, source string) (*Template, error) {
 	t, err := jinja.Compile(name, source)
 	if err != nil {
@@ -44,15 +44,15 @@ func Parse(name, source string) (*Template, error) {
 	return &Template{Name: name, jinja: t}, nil
 }
 
-// Message is one turn of a conversation: a role, a content, and what else a template
-// may want, such as tool_calls.
+// Message is one turn of a conversation: a role, a content, and other fields that a
+// template may use, such as tool_calls.
 type Message struct {
 	fields *jinja.Dict
-	// Given: it is not to be learned, although it is an answer.
+	// ExcludeFromLoss marks an answer that is not trained on.
 	ExcludeFromLoss bool
 }
 
-// NewMessage is a turn with text.
+// NewMessage returns a message with a text.
 func NewMessage(role, content string) Message {
 	d := jinja.NewDict()
 	d.Set("role", role)
@@ -66,33 +66,34 @@ func (m Message) Role() string {
 	return role
 }
 
-// answer says whether the model speaks.
+// isAnswer reports whether the message is the model's.
 func (m Message) isAnswer() bool { return m.Role() == "assistant" }
 
-// Conversation is some turns, and what is said about all of them.
+// Conversation is a list of messages, with the tools and variables that the template
+// gets.
 type Conversation struct {
 	Messages []Message
 	tools    any            // nil for none
 	extra    map[string]any // further variables of the template
 }
 
-// Text is a conversation as a model reads it.
+// Text is a conversation as the model reads it.
 type Text struct {
 	Text    string
-	Answers []Span // in order; to be learned
+	Answers []Span // the parts to train on, in order
 }
 
 // Span is a range of bytes.
 type Span = jinja.Span
 
-// Render writes a conversation. prompt adds what stands before an answer, so that
-// the model gives one.
+// Render writes a conversation as text. prompt adds what the template writes before an
+// answer, so that the model gives one (add_generation_prompt in transformers).
 func (t *Template) Render(c Conversation, prompt bool) (string, error) {
 	r, err := t.render(c, len(c.Messages), prompt)
 	return r.Text, err
 }
 
-// render writes the first n messages.
+// render renders the first n messages.
 func (t *Template) render(c Conversation, n int, prompt bool) (jinja.Rendered, error) {
 	v := map[string]any{"messages": messageList(c.Messages[:n]), "tools": c.tools, "documents": nil, "add_generation_prompt": prompt}
 	for name, word := range t.SpecialTokens {
@@ -114,16 +115,13 @@ func messageList(list []Message) *jinja.List {
 	return l
 }
 
-var errNoAnswer = errors.New("no message is from the assistant, so there is nothing to learn")
+var errNoAnswer = errors.New("no message is from the assistant, so there is nothing to train on")
 
-// Texts writes a conversation to be learned from: one text, or one for each answer
-// where the template writes answers otherwise once more follows them.
+// Texts renders a conversation to train on: as one text, or as one text per answer if
+// the template renders answers differently once other turns follow.
 func (t *Template) Texts(c Conversation) ([]Text, error) {
-	learned := false
-	for _, m := range c.Messages {
-		learned = learned || m.isAnswer() && !m.ExcludeFromLoss
-	}
-	if !learned {
+	inLoss := func(m Message) bool { return m.isAnswer() && !m.ExcludeFromLoss }
+	if !slices.ContainsFunc(c.Messages, inLoss) {
 		return nil, errNoAnswer
 	}
 	if t.jinja.Generation() {
@@ -132,8 +130,8 @@ func (t *Template) Texts(c Conversation) ([]Text, error) {
 	return t.comparedTexts(c)
 }
 
-// marked takes the answers from the template's own marks. The marks of answers that
-// are given are left out.
+// markedTexts takes the answers from the template's {% generation %} blocks, without
+// those that are excluded from the loss.
 func (t *Template) markedTexts(c Conversation) ([]Text, error) {
 	r, err := t.render(c, len(c.Messages), false)
 	if err != nil {
@@ -157,7 +155,7 @@ func (t *Template) markedTexts(c Conversation) ([]Text, error) {
 	return []Text{text}, nil
 }
 
-// found finds each answer by writing the conversation without and with it.
+// comparedTexts finds each answer by rendering the conversation without and with it.
 func (t *Template) comparedTexts(c Conversation) ([]Text, error) {
 	whole, err := t.render(c, len(c.Messages), false)
 	if err != nil {
@@ -184,7 +182,8 @@ func (t *Template) comparedTexts(c Conversation) ([]Text, error) {
 	return []Text{together}, nil
 }
 
-// upTo is the conversation up to answer i, the only one to be learned in it.
+// textUpTo renders the conversation up to answer i, the only answer to train on in that
+// text.
 func (t *Template) textUpTo(c Conversation, i int) (Text, error) {
 	given, err := t.render(c, i, true)
 	if err != nil {
@@ -197,13 +196,14 @@ func (t *Template) textUpTo(c Conversation, i int) (Text, error) {
 	start := commonPrefix(given.Text, with.Text)
 	end := answerEnd(with.Text, start, given.Text, c.Messages[i])
 	if start < len(given.Text) || end < len(with.Text) {
-		// What stands before the answer, without what asks for one, tells the rest.
+		// The prompt does not lead straight into the answer, or the end is doubtful. The
+		// text before the answer, rendered without the prompt for one, decides.
 		before, err := t.render(c, i, false)
 		if err != nil {
 			return Text{}, err
 		}
 		if start < len(before.Text) {
-			return Text{}, fmt.Errorf("%s writes what is before an answer otherwise once the answer is there, from %q on; mark answers with {%% generation %%} in the template",
+			return Text{}, fmt.Errorf("%s renders the text before an answer differently once the answer is there, from %q on; mark answers with {%% generation %%} in the template",
 				t.Name, excerpt(with.Text[start:]))
 		}
 		if before.Text != given.Text {
@@ -213,13 +213,13 @@ func (t *Template) textUpTo(c Conversation, i int) (Text, error) {
 	return Text{Text: with.Text[:end], Answers: []Span{{Start: start, End: end}}}, nil
 }
 
-// marker is what turns end with: "</s>", "<|eot_id|>".
+// marker matches the token that ends a turn, such as "</s>" or "<|eot_id|>".
 var marker = regexp.MustCompile(`^<[^<>\s]+>`)
 
-// turnEnd is where an answer ends if the template writes the same whether or not an
-// answer is wanted. What it writes after the answer may then hold the start of the
-// next one: that is so where the text given ends alike. The answer then ends with the
-// marker after it.
+// answerEnd finds where an answer that starts at start ends in text. Usually that is
+// the end of the text. But a template that ignores add_generation_prompt may already
+// have written the start of the next turn after the answer; it did if the prompt,
+// given, ends in the same way. Then the answer ends with the marker that follows it.
 func answerEnd(text string, start int, given string, m Message) int {
 	content, _ := m.fields.Values["content"].(string)
 	content = strings.TrimSpace(content)

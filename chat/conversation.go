@@ -9,12 +9,12 @@ import (
 	"spillway/chat/jinja"
 )
 
-// roles of conversations that say who speaks in other words.
+// roles maps the role names of some data sets to the usual ones.
 var roles = map[string]string{"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant", "chatgpt": "assistant"}
 
 // ParseMessages reads a JSON list of messages: objects with role and content, or with
-// from and value, as older collections have them. An answer with a weight of 0 is not
-// learned.
+// from and value (the ShareGPT format). An answer with a weight of 0 is excluded from
+// the loss.
 func ParseMessages(raw json.RawMessage) ([]Message, error) {
 	v, err := jinja.FromJSON(raw)
 	if err != nil {
@@ -51,7 +51,7 @@ func parseMessage(v any) (m Message, err error) {
 	return m, m.checkContent()
 }
 
-// checkContent refuses messages that say nothing in any way.
+// checkContent refuses messages that have neither content nor tool calls.
 func (m Message) checkContent() error {
 	switch m.fields.Values["content"].(type) {
 	case string, *jinja.List:
@@ -65,7 +65,7 @@ func (m Message) checkContent() error {
 	return errors.New("its content is neither a text nor a list of parts")
 }
 
-// fromValue is a message of the older form in the usual one.
+// fromLegacy turns a message with from and value into one with role and content.
 func fromLegacy(old *jinja.Dict, from string) *jinja.Dict {
 	d := jinja.NewDict()
 	if role, ok := roles[from]; ok {
@@ -81,11 +81,12 @@ func fromLegacy(old *jinja.Dict, from string) *jinja.Dict {
 	return d
 }
 
-// reasoningNames are those that thoughts of a message are found under; templates
-// read the first or the second.
+// reasoningNames are the fields in which data sets put the reasoning of a message.
+// Templates read the first or the second.
 var reasoningNames = []string{"reasoning_content", "thinking", "reasoning"}
 
-// aliasReasoning gives the thoughts of a message the names that templates read.
+// aliasReasoning stores the reasoning of a message under both names that templates
+// read.
 func aliasReasoning(d *jinja.Dict) {
 	for _, name := range reasoningNames {
 		if v := d.Values[name]; v != nil {
@@ -98,13 +99,13 @@ func aliasReasoning(d *jinja.Dict) {
 	}
 }
 
-// SetTools gives the conversation a JSON list of tools.
+// SetTools sets the tools of the conversation, a JSON list.
 func (c *Conversation) SetTools(raw json.RawMessage) error {
 	v, err := jinja.FromJSON(raw)
 	if err != nil {
 		return fmt.Errorf("tools: %w", err)
 	}
-	if s, ok := v.(string); ok { // some collections keep the list as a text
+	if s, ok := v.(string); ok { // some data sets have the list as a string
 		if v, err = jinja.FromJSON([]byte(s)); err != nil {
 			return fmt.Errorf("tools: %w", err)
 		}
@@ -116,7 +117,8 @@ func (c *Conversation) SetTools(raw json.RawMessage) error {
 	return nil
 }
 
-// SetVariable gives the template a further variable, a JSON value.
+// SetVariable sets a further variable of the template to a JSON value, such as
+// enable_thinking to false.
 func (c *Conversation) SetVariable(name string, raw json.RawMessage) error {
 	v, err := jinja.FromJSON(raw)
 	if err != nil {

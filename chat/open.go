@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// Files of a model's folder that templates are found in, the first that is there.
+// Files of a model's folder with the chat template (the first of three that has one) and
+// with the special tokens.
 const (
 	templateFile = "chat_template.jinja"
 	legacyFile   = "chat_template.json"
@@ -19,20 +21,21 @@ const (
 	specialFile  = "special_tokens_map.json"
 )
 
-// ErrNone says that a model has no chat template.
+// ErrNoTemplate says that a model has no chat template.
 var ErrNoTemplate = errors.New("there is no chat template")
 
-// maxFile is the size of the largest file that is read.
+// maxFile is the size in bytes of the largest file that is read.
 const maxFile = 16 << 20
 
-// Open finds the chat template in a model's folder: in chat_template.jinja, or in
-// tokenizer_config.json. Where there is none the error is ErrNone.
+// Open reads the chat template of a model's folder: from chat_template.jinja,
+// chat_template.json or tokenizer_config.json. If there is none, the error is
+// ErrNoTemplate.
 func Open(dir string) (*Template, error) {
 	config, err := readObject(filepath.Join(dir, configFile))
 	if err != nil {
 		return nil, err
 	}
-	words, err := readObject(filepath.Join(dir, specialFile))
+	special, err := readObject(filepath.Join(dir, specialFile))
 	if err != nil {
 		return nil, err
 	}
@@ -40,15 +43,13 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.SpecialTokens = specialTokens(words)
-	for name, word := range specialTokens(config) {
-		t.SpecialTokens[name] = word
-	}
+	t.SpecialTokens = specialTokens(special)
+	maps.Copy(t.SpecialTokens, specialTokens(config))
 	return t, nil
 }
 
-// OpenFile reads a template from a file of its own, with the special words of a
-// model's folder; "" is none.
+// OpenFile reads a template from a file of its own. The special tokens come from the
+// model's folder dir; there are none if dir is "".
 func OpenFile(path, dir string) (*Template, error) {
 	source, err := readFile(path)
 	if err != nil {
@@ -90,7 +91,7 @@ func openSource(dir string, config map[string]json.RawMessage) (*Template, error
 	return Parse(path+" (chat_template)", text)
 }
 
-// templateText is a template, or the default of several with names.
+// templateText returns the template, or the one named default if there are several.
 func templateText(raw json.RawMessage) (string, error) {
 	if raw == nil || string(raw) == "null" {
 		return "", ErrNoTemplate
@@ -113,26 +114,26 @@ func templateText(raw json.RawMessage) (string, error) {
 	return "", fmt.Errorf("%w called default, only %s; give one in a file of its own", ErrNoTemplate, strings.Join(names, ", "))
 }
 
-// specialWords are the entries whose names end in _token: texts, or objects that
-// have one.
+// specialTokens returns the entries whose names end in _token. Each is a string, or an
+// object with the string in content.
 func specialTokens(fields map[string]json.RawMessage) map[string]string {
-	words := map[string]string{}
+	tokens := map[string]string{}
 	for name, raw := range fields {
 		if !strings.HasSuffix(name, "_token") {
 			continue
 		}
 		var object struct{ Content string }
-		var word string
-		if json.Unmarshal(raw, &word) == nil && word != "" {
-			words[name] = word
+		var token string
+		if json.Unmarshal(raw, &token) == nil && token != "" {
+			tokens[name] = token
 		} else if json.Unmarshal(raw, &object) == nil && object.Content != "" {
-			words[name] = object.Content
+			tokens[name] = object.Content
 		}
 	}
-	return words
+	return tokens
 }
 
-// readObject reads a JSON object; a file that is not there has none.
+// readObject reads a file with a JSON object. A missing file counts as an empty object.
 func readObject(path string) (map[string]json.RawMessage, error) {
 	raw, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

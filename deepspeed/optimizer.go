@@ -36,14 +36,16 @@ func (c *Config) optimizer(r *reader, root *object) {
 		o.WeightDecay = 0 // DeepSpeed's own Adam; PyTorch's has its own default
 	}
 	p.into("lr", &o.LR)
-	p.into("eps", &o.Eps)
 	p.into("weight_decay", &o.WeightDecay)
-	p.into("momentum", &o.Momentum)
-	p.into("dampening", &o.Dampening)
-	if v, ok := p.flag("nesterov"); ok {
-		o.Nesterov = v
+	for _, key := range []string{"eps", "momentum", "dampening"} {
+		if v, ok := p.number(key); ok {
+			c.set(r, p.at(key), &o, key, v)
+		}
 	}
-	betas(r, p, &o)
+	if v, ok := p.flag("nesterov"); ok && v {
+		c.set(r, p.at("nesterov"), &o, "nesterov", 1)
+	}
+	c.betas(r, p, &o)
 	c.storage(p, &o)
 	for _, key := range []string{"bias_correction", "amsgrad"} {
 		if v, ok := p.flag(key); ok && v != (key == "bias_correction") {
@@ -77,13 +79,21 @@ func (o *object) into(key string, target *float64) {
 	}
 }
 
-func betas(r *reader, p *object, o *optim.Config) {
+// set changes a hyper-parameter. One that the optimizer does not have is reported unless
+// it is 0, which says that it is not used.
+func (c *Config) set(r *reader, at string, o *optim.Config, name string, value float64) {
+	if err := o.Set(name, value); err != nil && value != 0 {
+		r.fail("%s: %v", at, err)
+	}
+}
+
+func (c *Config) betas(r *reader, p *object, o *optim.Config) {
 	v, ok := p.take("betas")
 	if !ok {
 		return
 	}
 	list, _ := v.([]any)
-	for i, target := range []*float64{&o.Beta1, &o.Beta2} {
+	for i, name := range []string{"beta1", "beta2"} {
 		if len(list) != 2 {
 			break
 		}
@@ -93,7 +103,7 @@ func betas(r *reader, p *object, o *optim.Config) {
 			list = nil
 			break
 		}
-		*target = f
+		c.set(r, p.at("betas"), o, name, f)
 	}
 	if len(list) != 2 {
 		p.wrong("betas", v, "two numbers")

@@ -8,11 +8,11 @@ type IterationArgs struct {
 	Iteration uint64
 	// FirstSequence is the global index of the iteration's first sequence.
 	FirstSequence uint64
-	// Optimizer holds the scalars of the update rule, as op.ArgRate and its neighbours
-	// name them, with the weight decay of params that decay.
-	Optimizer op.Scalars
-	MaxNorm   float32 // of gradients; 0 for no clipping
-	LossScale float32 // what gradients were multiplied by; 0 counts as 1
+	// Optimizer holds the scalars of the optimizer's update for params that decay, NoDecay
+	// those for params that weight decay leaves alone; optim.Config.Scalars makes both.
+	Optimizer, NoDecay op.Scalars
+	MaxNorm            float32 // of gradients; 0 for no clipping
+	LossScale          float32 // what gradients were multiplied by; 0 counts as 1
 }
 
 // args are the numbers that launches of a program read.
@@ -67,7 +67,7 @@ func (a *args) setDeferred(pending IterationArgs) {
 func (u *updateArgs) set(n IterationArgs) {
 	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
 	if !u.decay {
-		u.args.Scalars[op.ArgDecay] = 0
+		u.args.Scalars = n.NoDecay
 	}
 }
 

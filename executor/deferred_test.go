@@ -7,11 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	"spillway/autograd"
 	"spillway/device/cpu"
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -41,14 +42,15 @@ func clipped(t testing.TB, delayed bool) *plan.Plan {
 // argsOf iteration i: each has rates of its own, and its own limit of the norm.
 func argsOf(i int) executor.IterationArgs {
 	n := executor.IterationArgs{Iteration: uint64(i), MaxNorm: 0.01 * float32(i+1)}
-	n.Optimizer = op.Scalars{op.ArgRate: 0.01 / float32(i+1), op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 0.1 * float32(i+1), op.ArgBias2: 0.2}
+	n.Optimizer = optim.AdamStep{Rate: 0.01 / float32(i+1), Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Bias1: 0.1 * float32(i+1), Bias2: 0.2}.Scalars()
+	n.NoDecay = n.Optimizer
 	return n
 }
 
 func iterate(t testing.TB, e *executor.Executor, i int) {
 	t.Helper()
 	for micro := range e.Plan().MicroBatches {
-		for _, name := range []string{"scale", "seed"} {
+		for _, name := range []string{"scale", autograd.LossScale} {
 			raw, err := e.BatchTensor(micro, name)
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
+	"spillway/optim"
 	"spillway/trace"
 )
 
@@ -80,7 +81,8 @@ func (p played) Close() error { return nil }
 func runs(t *testing.T, e *executor.Executor, n int) (losses []float64, c executor.Counters, routes string) {
 	t.Helper()
 	for i := range n {
-		if err := e.Iterate(context.Background(), executor.IterationArgs{Seed: 7, Iteration: uint64(i), Optimizer: [12]float32{1e-2 / float32(i+1), 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01}}); err != nil {
+		step := optim.AdamStep{Rate: 1e-2 / float32(i+1), Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Bias1: 0.1, Bias2: 0.1}.Scalars()
+		if err := e.Iterate(context.Background(), executor.IterationArgs{Seed: 7, Iteration: uint64(i), Optimizer: step, NoDecay: step}); err != nil {
 			t.Fatal(err)
 		}
 		losses = append(losses, e.Loss())

@@ -181,7 +181,7 @@ var layers = map[string]bool{"graph": true, "nn": true}
 // times.
 var lines sync.Map // uintptr to string, "" for a line of layers
 
-// caller is the nearest line of model code; of nn itself where a layer is asked
+// modelLine is the nearest line of model code; of nn itself where a layer is asked
 // directly. It is mostly a few calls away, and looking further takes longer.
 func modelLine() string {
 	var pcs [24]uintptr
@@ -192,7 +192,7 @@ func modelLine() string {
 	return line
 }
 
-// nearest is the first line of model code among callers, or the last of them.
+// nearestLine is the first line of model code among callers, or the last of them.
 func nearestLine(pcs []uintptr) (line string, outside bool) {
 	for _, pc := range pcs {
 		if line, outside = lineOf(pc); outside {

@@ -34,7 +34,7 @@ func (b *Builder) InverseNorm(w, a, up Value, scale float64, rows bool) Value {
 	return b.Apply(op.InverseNorm, op.Attr{TransB: rows, Scale: scale}, w, a, up)[0]
 }
 
-// CodedLinear is x·Wᵀ (+ bias) of a weight in a block format; outliers is the threshold
+// QuantizedLinear is x·Wᵀ (+ bias) of a weight in a block format; outliers is the threshold
 // of LLM.int8, 0 for none.
 func (b *Builder) QuantizedLinear(x, w, bias Value, outliers float64) Value {
 	a := op.Attr{OutlierThreshold: outliers, Bias: bias != 0}

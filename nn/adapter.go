@@ -2,7 +2,7 @@ package nn
 
 import "spillway/graph"
 
-// Adapter is the low-rank addition of LoRA beside a frozen product W·x + bias:
+// Adapter is the low-rank addition of LoRA next to a frozen product W·x + bias:
 //
 //	y = W·x + bias + scale·(B·A·dropout(x) + B's bias)
 //
@@ -19,7 +19,7 @@ type Adapter struct {
 	Dropout   float64
 }
 
-// base is the frozen product an adapter is beside.
+// base is the frozen product an adapter is next to.
 type base struct {
 	weight, bias *Param
 	rows         bool // the weight is [out in]
@@ -65,7 +65,7 @@ func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
 	return b.Add(y, bias)
 }
 
-// directed is the product of DoRA. Where the input is dropped, PEFT gives the change the
+// normalized is the product of DoRA. Where the input is dropped, PEFT gives the change the
 // dropped input and the product the whole one, and so does this.
 func (a *Adapter) normalized(b *graph.Builder, p base, x graph.Value) graph.Value {
 	inverse := b.InverseNorm(p.weight.Value(b), a.A.Value(b), a.B.Value(b), a.Scale, p.rows)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Chosen are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
+// ModuleSet are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
 // or by regular expressions of whole names, behind Pattern.
 type ModuleSet struct {
 	names    []string
@@ -20,7 +20,7 @@ type ModuleSet struct {
 // Pattern is what tells a regular expression from a name.
 const Pattern = "re:"
 
-// NewChosen reads names and patterns.
+// NewModuleSet reads names and patterns.
 func NewModuleSet(names []string) (*ModuleSet, error) {
 	c := &ModuleSet{names: names, patterns: make([]*regexp.Regexp, len(names)), matched: map[string]bool{}, seen: map[string]bool{}}
 	for i, name := range names {
@@ -51,7 +51,7 @@ func (c *ModuleSet) Has(module string) (chosen bool) {
 	return chosen
 }
 
-// Missed is an error where a name met no module that was asked about. Numbers of layers are
+// Unmatched is an error where a name met no module that was asked about. Numbers of layers are
 // not worth telling.
 func (c *ModuleSet) Unmatched() error {
 	for _, name := range c.names {

@@ -36,8 +36,8 @@ const (
 	ColumnMagnitudes = "column_lengths"
 )
 
-// Lengths is how the magnitude of an adapter starts: as the lengths of the weights it is
-// beside, with what the adapter adds to them at first.
+// Magnitudes is how the magnitude of an adapter starts: as the lengths of the weights it is
+// next to, with what the adapter adds to them at first.
 func Magnitudes(scale float64, rows bool) Init {
 	if rows {
 		return Init{RowMagnitudes, scale}
@@ -74,7 +74,7 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 	return p.dequantized(b)
 }
 
-// coded is the param as it rests, where that is a block format and a product should read
+// quantized is the param as it rests, where that is a block format and a product should read
 // it so: with few rows, which are multiplied in the time it takes to read the weight, and
 // for LLM.int8. Otherwise it is no value.
 func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
@@ -91,7 +91,7 @@ func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 // before.
 const fewRows = 16
 
-// restored turns the storage format into numbers to compute with.
+// dequantized turns the storage format into numbers to compute with.
 func (p *Param) dequantized(b *graph.Builder) graph.Value {
 	if p.Storage.Block() && !p.Frozen {
 		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)

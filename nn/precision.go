@@ -33,7 +33,7 @@ func (p Precision) last(b *graph.Builder, x graph.Value, layer func(x graph.Valu
 	return layer(b.Cast(x, b.DType))
 }
 
-// Keep makes modules exceptions: they compute in a type, and their params rest in it, also
+// Except makes modules exceptions: they compute in a type, and their params rest in it, also
 // where they would be in a block format. Chosen is asked about the name of every module;
 // what is inside one that is chosen is kept too. It returns the names of params.
 func Except(m Model, chosen func(module string) bool, t dtype.Type) ([]string, error) {

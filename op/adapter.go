@@ -28,7 +28,7 @@ func inferInverseNorm(a Attr, in []Type) ([]Type, error) {
 	}
 	out, width := adaptedDims(a, in[0])
 	if A, B := in[1].Shape, in[2].Shape; A[1] != width || B[0] != out || A[0] != B[1] {
-		return nil, fmt.Errorf("%v beside %v and %v: a weight of %d outputs and %d inputs wants [rank %d] and [%d rank]", in[0], in[1], in[2], out, width, width, out)
+		return nil, fmt.Errorf("%v next to %v and %v: a weight of %d outputs and %d inputs wants [rank %d] and [%d rank]", in[0], in[1], in[2], out, width, width, out)
 	}
 	if in[0].DType != in[1].DType || in[0].DType != in[2].DType {
 		return nil, fmt.Errorf("%v, %v and %v: element types differ", in[0], in[1], in[2])

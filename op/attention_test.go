@@ -124,31 +124,3 @@ func TestAttentionAgreesWithTheMatrixForm(t *testing.T) {
 		t.Errorf("only %d cases", tried)
 	}
 }
-
-// Clipping by a factor is the same as a gradient already multiplied by it.
-func TestUpdatesClip(t *testing.T) {
-	for _, c := range Cases(dtype.F32) {
-		in := c.Operands()
-		if c.Call.Kind != Adam && c.Call.Kind != SGD || in[len(in)-1].F[0] == 0 {
-			continue
-		}
-		clipped, scaled := c.Outputs(in), c.Outputs(in)
-		if err := c.Call.Reference(in, clipped, c.Args); err != nil {
-			t.Fatal(err)
-		}
-		clip := in[len(in)-1]
-		factor := clip.F[0]
-		clip.F[0] = 1
-		for k := range in[1].F {
-			in[1].F[k] *= factor
-		}
-		if err := c.Call.Reference(in, scaled, c.Args); err != nil {
-			t.Fatal(err)
-		}
-		for k, want := range scaled[0].F {
-			if factor == 1 || clipped[0].F[k] != want {
-				t.Fatalf("%s: weight %d is %v with the factor %v, %v with the gradient multiplied", c.Name, k, clipped[0].F[k], factor, want)
-			}
-		}
-	}
-}

@@ -22,7 +22,7 @@ type Case struct {
 	derived func(in []Array) // completes operands that follow from others
 }
 
-// fill writes the numbers of one operand; u gives a random number in [0, 1) by
+// Fill writes the numbers of one operand; u gives a random number in [0, 1) by
 // position.
 type Fill func(a Array, u func(i int) float64)
 
@@ -75,13 +75,13 @@ func (c Case) uniform(stream uint32) func(i int) float64 {
 	return func(i int) float64 { return float64(Uniform(key, stream, uint64(i))) }
 }
 
-// operand is a type with the way to fill it.
+// Operand is a type with the way to fill it.
 type Operand struct {
 	Type Type
 	Fill Fill
 }
 
-// caseList collects the cases of one element type.
+// CaseList collects the cases of one element type.
 type CaseList struct {
 	DType dtype.Type
 	all   []Case
@@ -98,7 +98,7 @@ func Cases(d dtype.Type) []Case {
 	return l.all
 }
 
-// add makes a case. One its rule refuses has no outputs, which the tests of this
+// Add makes a case. One its rule refuses has no outputs, which the tests of this
 // package report.
 func (l *CaseList) Add(name string, kind Kind, attr Attr, in ...Operand) *Case {
 	c := Case{Name: string(kind) + "/" + name, Args: Args{Key: 0x5eed, Row: 3}}
@@ -116,17 +116,17 @@ func (l *CaseList) Add(name string, kind Kind, attr Attr, in ...Operand) *Case {
 	return &l.all[len(l.all)-1]
 }
 
-// both adds a case that replaces and one that accumulates.
+// Both adds a case that replaces and one that accumulates.
 func (l *CaseList) Both(name string, kind Kind, attr Attr, in ...Operand) {
 	l.Add(name, kind, attr, in...)
 	attr.Accumulate = true
 	l.Add(name+" accumulate", kind, attr, in...)
 }
 
-// x is an operand of the list's type, in [-1, 1).
+// X is an operand of the list's type, in [-1, 1).
 func (l *CaseList) X(dims ...int) Operand { return Operand{Type{l.DType, shape.Of(dims...)}, Spread} }
 
-// sized is x with numbers up to a size.
+// Sized is x with numbers up to a size.
 func (l *CaseList) Sized(size float64, dims ...int) Operand {
 	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, u func(int) float64) {
 		for i := range a.F {
@@ -135,7 +135,7 @@ func (l *CaseList) Sized(size float64, dims ...int) Operand {
 	}}
 }
 
-// constant holds one number everywhere.
+// Constant holds one number everywhere.
 func (l *CaseList) Constant(f float64, dims ...int) Operand {
 	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, _ func(int) float64) {
 		for i := range a.F {
@@ -150,12 +150,12 @@ func Spread(a Array, u func(int) float64) {
 	}
 }
 
-// spreadAs is x in a type of its own.
+// SpreadAs is x in a type of its own.
 func SpreadAs(d dtype.Type, dims ...int) Operand {
 	return Operand{Type{d, shape.Of(dims...)}, Spread}
 }
 
-// f32 is an operand that is f32 in every list.
+// FilledF32 is an operand that is f32 in every list.
 func FilledF32(f Fill, dims ...int) Operand {
 	return Operand{Type{dtype.F32, shape.Of(dims...)}, f}
 }
@@ -163,17 +163,17 @@ func FilledF32(f Fill, dims ...int) Operand {
 // scalar is a loss scale or the gradient of a loss.
 func scalar(f float64) Operand { return Numbers(f) }
 
-// numbers is a vector of given f32.
+// Numbers is a vector of given f32.
 func Numbers(fs ...float64) Operand {
 	return FilledF32(func(a Array, _ func(int) float64) { copy(a.F, fs) }, len(fs))
 }
 
-// below is random integers in [0, n).
+// Below is random integers in [0, n).
 func Below(n int, dims ...int) Operand {
 	return Integers(func(i int, u float64) int32 { return int32(u * float64(n)) }, dims...)
 }
 
-// integers from position and a random number.
+// Integers from position and a random number.
 func Integers(f func(i int, u float64) int32, dims ...int) Operand {
 	return Operand{Type{dtype.I32, shape.Of(dims...)}, func(a Array, u func(int) float64) {
 		for i := range a.I {

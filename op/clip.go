@@ -66,7 +66,7 @@ func referenceClipScale(c Call, in, out []Array, args Args) {
 	if most := float64(args.Scalars[0]); most > 0 {
 		factor = min(1, most/(norm+1e-6)) / scale
 	}
-	if !finite(norm) {
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		factor = 0
 	}
 	out[0].F[0], out[0].F[1] = factor, norm

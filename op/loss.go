@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Ignored is the target that counts for nothing.
+// IgnoreIndex is the target that counts for nothing.
 const IgnoreIndex = -100
 
 func init() {
@@ -188,7 +188,7 @@ func referenceLinearCrossEntropyGrad(c Call, in, out []Array, _ Args) {
 	}
 }
 
-// products of x with each row of w.
+// logits of x with each row of w.
 func logits(x []float64, w Array) []float64 {
 	logits := make([]float64, 0, w.Type.Shape[0])
 	for _, row := range rows(w.F, int64(len(x))) {

@@ -53,7 +53,7 @@ func inferMatMul(a Attr, in []Type) ([]Type, error) {
 		out.Shape = in[0].Shape.WithLast(n)
 	}
 	if a.Plus && (a.Bias || !in[2].Equal(out)) {
-		return nil, fmt.Errorf("%v is added to %v, want the same type and no bias beside it", in[2], out)
+		return nil, fmt.Errorf("%v is added to %v, want the same type and no bias next to it", in[2], out)
 	}
 	return []Type{out}, nil
 }
@@ -78,7 +78,7 @@ func matMulDims(a Attr, in []Type) (m, ka, n, kb int64) {
 	return m, ka, n, kb
 }
 
-// MatMulDims gives M, N, K of a matrix product.
+// MatMulDims gives M, N, K of a matmul.
 func (c Call) MatMulDims() (m, n, k int64) {
 	m, k, n, _ = matMulDims(c.Attr, c.In)
 	return m, n, k

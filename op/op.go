@@ -91,11 +91,6 @@ type Attr struct {
 	Shape shape.Shape `json:"shape,omitempty"`
 	// Extra holds the attributes of ops that a program adds, by names of its own.
 	Extra map[string]float64 `json:"extra,omitempty"`
-	// Nesterov selects that form of momentum in SGD.
-	Nesterov bool `json:"nesterov,omitempty"`
-	// Decoupled: weight decay shrinks the weight (AdamW) instead of joining the
-	// gradient (Adam).
-	Decoupled bool `json:"decoupled,omitempty"`
 }
 
 // Call is one op on operands of known type: what a backend is asked a kernel for.
@@ -129,7 +124,7 @@ type Args struct {
 	// Row is the global index of the batch's first sample, so that a sample
 	// meets the same random numbers however the batch is split.
 	Row uint64
-	// Scalars are the numbers an op reads beside its operands, under the names that
+	// Scalars are the numbers an op reads next to its operands, under the names that
 	// Op.Scalars lists: the learning rate and so on.
 	Scalars Scalars
 }

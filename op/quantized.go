@@ -29,7 +29,7 @@ func init() {
 // With Attr.Outliers, a threshold, it is LLM.int8, and W is i8row: x is rounded to f16; a
 // column of it with a magnitude of the threshold or more counts as outliers, and is
 // multiplied as it is. Of the others each row becomes whole 127ths of its largest
-// magnitude below the threshold, rounded to even in f32, and whole numbers are multiplied.
+// magnitude below the threshold, rounded to even in f32, and integers are multiplied.
 // The gradient of x is in both cases that of the product with the decoded weight.
 const QuantizedMatmul Kind = "quantized_matmul"
 
@@ -108,7 +108,7 @@ func referenceOutliers(c Call, in, out []Array) {
 	}
 }
 
-// WholePart is how many 127ths of a largest magnitude a number is, rounded to even in f32
+// RoundInt8 is how many 127ths of a largest magnitude a number is, rounded to even in f32
 // as all devices do it.
 func RoundInt8(x, most float32) float64 {
 	if most == 0 {
@@ -117,7 +117,7 @@ func RoundInt8(x, most float32) float64 {
 	return math.RoundToEven(float64(x * (127 / most)))
 }
 
-// halves rounds numbers to f16.
+// roundToF16 rounds numbers to f16.
 func roundToF16(list []float64) []float64 {
 	out := make([]float64, len(list))
 	for i, f := range list {

@@ -23,7 +23,7 @@ func (s Stream) Uniform(position uint64) float32 {
 	return float32(s.Bits(position)) * (1.0 / (1 << 24))
 }
 
-// Round rounds to one of the two neighbouring bfloat16 numbers, up with the chance of how
+// RoundStochastic rounds to one of the two neighbouring bfloat16 numbers, up with the chance of how
 // near that one is: what is added again and again in steps smaller than half a unit is not
 // lost, on the average. It takes the first 16 random bits of a position; numbers that
 // bfloat16 has, and those that are none, stay.
@@ -40,7 +40,7 @@ func Uniform(key uint64, stream uint32, position uint64) float32 {
 	return NewStream(key, stream).Uniform(position)
 }
 
-// RoundRandomly rounds with the first stream of a key.
+// RoundStochastic rounds with the first stream of a key.
 func RoundStochastic(f float32, key uint64, position uint64) uint16 {
 	return NewStream(key, 0).RoundStochastic(f, position)
 }

@@ -48,7 +48,7 @@ func inferConcat(a Attr, in []Type) ([]Type, error) {
 	var sum int64
 	for i, t := range in {
 		if t.DType != in[0].DType || len(t.Shape) == 0 || !t.Shape[:len(t.Shape)-1].Equal(in[0].Shape[:len(in[0].Shape)-1]) {
-			return nil, fmt.Errorf("operand %d is %v beside %v: only the last dimension may differ", i, t, in[0])
+			return nil, fmt.Errorf("operand %d is %v next to %v: only the last dimension may differ", i, t, in[0])
 		}
 		sum += t.Shape.Last()
 	}

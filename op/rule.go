@@ -27,7 +27,7 @@ func float(in []Type, which ...int) error {
 	return nil
 }
 
-// coded refuses an operand that is no weight in a block format.
+// quantized refuses an operand that is no weight in a block format.
 func quantized(in []Type, i int) error {
 	if !quant.IsWeights(in[i].DType) {
 		return fmt.Errorf("operand %d is %v, want a weight quantized as %s", i, in[i], quant.Aliases(", "))

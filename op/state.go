@@ -1,7 +1,5 @@
 package op
 
-import "spillway/dtype"
-
 // State is what an update rule keeps of a param between iterations: its name, as
 // PyTorch calls it, and its type.
 //
@@ -10,7 +8,7 @@ import "spillway/dtype"
 // stands for, and the new one is rounded after it, in the same pass, so that no f32
 // copy of a state exists.
 //
-//	f32, bf16     a number below the normal ones, which a processor takes many times as
+//	f32, bf16     a number below the normal ones, which a CPU takes many times as
 //	              long for, becomes zero of its sign before it is used for the step:
 //	              without a gradient it would stay there for ever.
 //	bf16, f16     n elements of two bytes, rounded to the nearest, ties to even. In
@@ -33,25 +31,3 @@ type State struct {
 
 // Bytes is the exact storage of a state.
 func (s State) Bytes() int64 { return s.Type.Bytes() }
-
-// state is an operand that an update rule keeps; coded is the type of 8 bits it may be
-// in.
-type state struct {
-	operand int
-	coded   dtype.Type
-}
-
-// holds says whether the state may be of a type.
-func (s state) holds(t dtype.Type) bool {
-	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == s.coded
-}
-
-// anyCoded says whether some state of a call is in 8 bits.
-func anyQuantized(states []Array) bool {
-	for _, a := range states {
-		if a.Type.DType.Block() {
-			return true
-		}
-	}
-	return false
-}

@@ -3,89 +3,84 @@ package optim
 import (
 	"math"
 
+	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
-// adam is Adam with bias correction. Its weight decay joins the gradient.
-var adam = rule{
-	defaults: Config{Name: "adam", LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
-	kind:     op.Adam,
-	options:  adamOptions,
-	states:   func(Config) []string { return []string{ExpAvg, ExpAvgSq} },
-	args:     adamArgs,
-	update:   updateAdam,
-}
-
-// adamW is Adam whose weight decay shrinks the weights directly.
-var adamW = rule{
-	defaults: Config{Name: "adamw", LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 1e-2},
-	kind:     op.Adam,
-	options:  adamOptions,
-	states:   adam.states,
-	args:     adamArgs,
-	update:   updateAdamW,
-}
-
-func adamOptions(c *Config) []option {
-	return []option{{"lr", &c.LR}, {"beta1", &c.Beta1}, {"beta2", &c.Beta2}, {"eps", &c.Eps}, {"weight_decay", &c.WeightDecay}}
-}
-
-// adamArgs computes the bias corrections from the betas as float32 holds them, for
-// those are what the running means are made with: 1 - float32(0.999) is off
-// 0.001 by 1e-5, and so would be the step if only one of the two were rounded.
-func adamArgs(c Config, iteration int) (f op.Scalars) {
-	f[op.ArgBeta1], f[op.ArgBeta2], f[op.ArgEps] = float32(c.Beta1), float32(c.Beta2), float32(c.Eps)
-	t := float64(iteration)
-	f[op.ArgBias1] = float32(1 - math.Pow(float64(f[op.ArgBeta1]), t))
-	f[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(float64(f[op.ArgBeta2]), t)))
-	return f
-}
-
-func updateAdamW(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
-	// shrink = 1 - rate·decay
-	shrink := 1 - float32(f[op.ArgRate]*f[op.ArgDecay])
-	k := adamScalarsOf(f)
-	for i := range w {
-		w[i] = k.step(w[i]*shrink, g[i]*clip, &states[0][i], &states[1][i])
-	}
-}
-
-func updateAdam(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
-	decay := f[op.ArgDecay]
-	k := adamScalarsOf(f)
-	for i := range w {
-		gi := g[i] * clip
-		if decay != 0 {
-			gi += float32(decay * w[i])
-		}
-		w[i] = k.step(w[i], gi, &states[0][i], &states[1][i])
-	}
-}
-
-// adamScalars are made once per update, in float32.
-type adamScalars struct {
-	take1, beta2, take2 float32 // take = 1 - beta
-	size                float32 // rate / bias1
-	bias2, eps          float32
-}
-
-func adamScalarsOf(f op.Scalars) adamScalars {
-	return adamScalars{
-		take1: 1 - f[op.ArgBeta1], beta2: f[op.ArgBeta2], take2: 1 - f[op.ArgBeta2],
-		size: f[op.ArgRate] / f[op.ArgBias1], bias2: f[op.ArgBias2], eps: f[op.ArgEps],
-	}
-}
-
-// step is the part both forms share, one element. The conversions keep the
-// compiler from fusing a product with the sum it goes into.
+// Adam is the update of Adam and AdamW:
 //
-//	m = m + take1·(g - m)
-//	v = beta2·v + (take2·g)·g
-//	d = sqrt(v)/bias2 + eps
-//	w = w - (size·m)/d
-func (k adamScalars) step(w, g float32, m, v *float32) float32 {
-	*m += float32(k.take1 * (g - *m))
-	*v = float32(k.beta2**v) + float32(float32(k.take2*g)*g)
-	d := float32(math.Sqrt(float64(*v)))/k.bias2 + k.eps
-	return w - float32(k.size**m)/d
+//	g += couple·w
+//	m = beta1·m + rest1·g
+//	v = beta2·v + rest2·g²
+//	w = shrink·w - rate·m/(root·√v + eps)
+const Adam op.Kind = "adam"
+
+func init() {
+	states := func(Config) []string { return []string{ExpAvg, ExpAvgSq} }
+	options := []Option{
+		{Name: "beta1", Default: 0.9, Below: 1, Help: "decay of the running mean of gradients"},
+		{Name: "beta2", Default: 0.999, Below: 1, Help: "decay of the running mean of their squares"},
+		{Name: "eps", Default: 1e-8, Help: "added to the root of the squares"},
+	}
+	Register(Rule{Name: "adamw", Help: "Adam whose weight decay shrinks the weights directly", LR: 1e-3, WeightDecay: 1e-2, Options: options,
+		Kind: Adam, States: states,
+		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
+			return adamStep(c, iteration, lr, decay, true).Scalars()
+		}})
+	Register(Rule{Name: "adam", Help: "Adam with bias correction, whose weight decay joins the gradient", LR: 1e-3, Options: options,
+		Kind: Adam, States: states,
+		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
+			return adamStep(c, iteration, lr, decay, false).Scalars()
+		}})
+	RegisterUpdate(Update{
+		Kind:    Adam,
+		Scalars: []string{"couple", "beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink"},
+		States:  []UpdateState{{ExpAvg, quant.Dyn8}, {ExpAvgSq, quant.UDyn8}},
+		Step:    updateAdam,
+		Examples: map[string]op.Scalars{
+			"adamw":      AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547, Decoupled: true}.Scalars(),
+			"adam":       AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}.Scalars(),
+			"first step": AdamStep{Rate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.1, Bias2: 0.2236068, Decoupled: true}.Scalars(),
+		},
+	})
+}
+
+// AdamStep are the numbers of one iteration of Adam.
+type AdamStep struct {
+	Rate, Decay       float32
+	Beta1, Beta2, Eps float32
+	Bias1             float32 // 1 - beta1^t
+	Bias2             float32 // √(1 - beta2^t)
+	// Decoupled: weight decay shrinks the weight (AdamW) instead of joining the gradient.
+	Decoupled bool
+}
+
+// Scalars is what a step multiplies by, rounded to float32 as written.
+func (a AdamStep) Scalars() op.Scalars {
+	shrink, couple := float32(1), a.Decay
+	if a.Decoupled {
+		shrink, couple = 1-float32(a.Rate*a.Decay), 0
+	}
+	return op.Scalars{couple, a.Beta1, 1 - a.Beta1, a.Beta2, 1 - a.Beta2, 1 / a.Bias2, a.Eps, a.Rate / a.Bias1, shrink}
+}
+
+// adamStep computes the bias corrections from the betas as float32 holds them, for those
+// are what the running means are made with: 1 - float32(0.999) is off 0.001 by 1e-5, and
+// so would be the step if only one of the two were rounded.
+func adamStep(c Config, iteration int, lr, decay float32, decoupled bool) AdamStep {
+	a := AdamStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("beta1")), Beta2: float32(c.Get("beta2")), Eps: float32(c.Get("eps")), Decoupled: decoupled}
+	t := float64(iteration)
+	a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
+	a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
+	return a
+}
+
+func updateAdam(s *op.Scalars, w, g float32, states []Cell) float32 {
+	couple, beta1, rest1, beta2, rest2, root, eps, rate, shrink := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8]
+	g = dtype.FMA(w, couple, g)
+	m := states[0].Set(dtype.FMA(states[0].Value, beta1, float32(g*rest1)))
+	v := states[1].Set(dtype.FMA(states[1].Value, beta2, float32(float32(g*g)*rest2)))
+	divisor := dtype.FMA(float32(math.Sqrt(float64(v))), root, eps)
+	return dtype.FMA(w, shrink, -(float32(m*rate) / divisor))
 }

@@ -11,7 +11,7 @@ import (
 // param's name. An empty list lets everything decay, as PyTorch does by itself.
 type NoDecay []string
 
-// UsualNoDecay is what the trainers of large models leave alone.
+// DefaultNoDecay is what the trainers of large models leave alone.
 func DefaultNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
 
 // paramWords are words for params as expressions over names such as

@@ -1,42 +1,62 @@
 package optim
 
-import "spillway/op"
+import (
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/quant"
+)
 
-// lion moves every weight by the rate, in the direction of a mean of gradients. Its one
-// state is half of what Adam keeps; its rate is a tenth of Adam's, its decay ten times.
-var lion = rule{
-	defaults: Config{Name: "lion", LR: 1e-4, Beta1: 0.9, Beta2: 0.99},
-	kind:     op.Lion,
-	options: func(c *Config) []option {
-		return []option{{"lr", &c.LR}, {"beta1", &c.Beta1}, {"beta2", &c.Beta2}, {"weight_decay", &c.WeightDecay}}
-	},
-	states: func(Config) []string { return []string{ExpAvg} },
-	args: func(c Config, _ int) (f op.Scalars) {
-		f[op.ArgBeta1], f[op.ArgBeta2] = float32(c.Beta1), float32(c.Beta2)
-		return f
-	},
-	update: updateLion,
+// Lion is the update of Lion, whose steps all have one size:
+//
+//	w = shrink·w - rate·sign(beta1·m + rest1·g)
+//	m = beta2·m + rest2·g
+const Lion op.Kind = "lion"
+
+func init() {
+	Register(Rule{
+		Name: "lion", Help: "steps of one size along the sign of a mean; half of Adam's state; use a tenth of Adam's lr and ten times its decay", LR: 1e-4,
+		Options: []Option{
+			{Name: "beta1", Default: 0.9, Below: 1, Help: "share of the running mean in the direction of a step"},
+			{Name: "beta2", Default: 0.99, Below: 1, Help: "decay of the running mean of gradients"},
+		},
+		Kind:   Lion,
+		States: func(Config) []string { return []string{ExpAvg} },
+		Scalars: func(c Config, _ int, lr, decay float32) op.Scalars {
+			return LionStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("beta1")), Beta2: float32(c.Get("beta2"))}.Scalars()
+		},
+	})
+	RegisterUpdate(Update{
+		Kind:     Lion,
+		Scalars:  []string{"beta1", "rest1", "beta2", "rest2", "rate", "shrink"},
+		States:   []UpdateState{{ExpAvg, quant.Dyn8}},
+		Step:     updateLion,
+		Examples: map[string]op.Scalars{"lion": LionStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars()},
+	})
 }
 
-// updateLion, with take = 1 - beta:
-//
-//	w = w·(1 - rate·decay)
-//	w = w - rate·sign(beta1·m + take1·g)
-//	m = beta2·m + take2·g
-func updateLion(_ Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
-	rate, beta1, beta2 := f[op.ArgRate], f[op.ArgBeta1], f[op.ArgBeta2]
-	shrink, take1, take2 := 1-float32(rate*f[op.ArgDecay]), 1-beta1, 1-beta2
-	m := states[0]
-	for i := range w {
-		gi := g[i] * clip
-		step := float32(beta1*m[i]) + float32(take1*gi)
-		w[i] *= shrink
-		switch {
-		case step > 0:
-			w[i] -= rate
-		case step < 0:
-			w[i] += rate
-		}
-		m[i] = float32(beta2*m[i]) + float32(take2*gi)
+// LionStep are the numbers of one iteration of Lion.
+type LionStep struct{ Rate, Decay, Beta1, Beta2 float32 }
+
+// Scalars is what a step multiplies by, rounded to float32 as written.
+func (a LionStep) Scalars() op.Scalars {
+	return op.Scalars{a.Beta1, 1 - a.Beta1, a.Beta2, 1 - a.Beta2, a.Rate, 1 - float32(a.Rate*a.Decay)}
+}
+
+func updateLion(s *op.Scalars, w, g float32, states []Cell) float32 {
+	beta1, rest1, beta2, rest2, rate, shrink := s[0], s[1], s[2], s[3], s[4], s[5]
+	m := states[0].Value
+	step := sign(dtype.FMA(m, beta1, float32(g*rest1)))
+	states[0].Set(dtype.FMA(m, beta2, float32(g*rest2)))
+	return dtype.FMA(w, shrink, -float32(step*rate))
+}
+
+// sign is 1 or -1; zero and NaN are their own.
+func sign(f float32) float32 {
+	switch {
+	case f > 0:
+		return 1
+	case f < 0:
+		return -1
 	}
+	return f
 }

@@ -15,12 +15,12 @@ type LossScale struct {
 	Skipped       int64   `json:"skipped"`  // iterations that updated nothing, in all
 }
 
-// UsualLossScale is where GradScaler begins.
+// DefaultLossScale is where GradScaler begins.
 func DefaultLossScale() LossScale {
 	return LossScale{Scale: 65536, Growth: 2, Backoff: 0.5, Interval: 2000}
 }
 
-// leastScale is so small that gradients that still overflow do not because of it.
+// minScale is so small that gradients that still overflow do not because of it.
 const minScale = 1.0 / (1 << 16)
 
 // Check refuses what could not find a size.

@@ -7,12 +7,12 @@ import (
 	"spillway/dtype"
 )
 
-// named finds an optimizer by any of the names people know: "adamw_8bit",
+// findByName finds an optimizer by any of the names people know: "adamw_8bit",
 // "paged_adamw_32bit", "adamw_torch_fused", "bitsandbytes.optim.PagedLion8bit".
 //
 // Paged means that states may rest on the host. Here they always may, wherever the
 // plan puts them, and move by copies that are planned ahead.
-func findByName(text string) (rule, dtype.Type, error) {
+func findByName(text string) (*Rule, dtype.Type, error) {
 	name := normalizeName(text)
 	storage := dtype.Invalid
 	for _, s := range storages {
@@ -34,7 +34,7 @@ func findByName(text string) (rule, dtype.Type, error) {
 	return r, storage, nil
 }
 
-// plainName is a name without what only tells where it comes from.
+// normalizeName is a name without what only tells where it comes from.
 func normalizeName(text string) string {
 	name := strings.ToLower(strings.TrimSpace(text))
 	name = name[strings.LastIndex(name, ".")+1:]

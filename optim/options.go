@@ -7,10 +7,19 @@ import (
 )
 
 // option is a number, switch or text that a description may set: target is a *float64,
-// *int, *bool or *string.
+// *int, *bool or *string. A flag is a *float64 that is 0 or 1, written as a switch.
 type option struct {
 	name   string
 	target any
+	flag   bool
+}
+
+func optionNames(options []option) string {
+	var names []string
+	for _, o := range options {
+		names = append(names, o.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // readOptions sets what "a=1,b=true,c" says; a name alone is a switch.
@@ -31,9 +40,7 @@ func readOptions(options []option, text string) error {
 }
 
 func setOption(options []option, name, value string) error {
-	var known []string
 	for _, o := range options {
-		known = append(known, o.name)
 		if o.name != name {
 			continue
 		}
@@ -41,7 +48,9 @@ func setOption(options []option, name, value string) error {
 		var err error
 		switch t := o.target.(type) {
 		case *float64:
-			*t, err = strconv.ParseFloat(value, 64)
+			if *t, err = strconv.ParseFloat(value, 64); o.flag {
+				*t, err = parseFlag(value)
+			}
 		case *int:
 			*t, err = strconv.Atoi(value)
 		case *bool:
@@ -54,7 +63,7 @@ func setOption(options []option, name, value string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("it has no option %q; its options are %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("it has no option %q; its options are %s", name, optionNames(options))
 }
 
 // writeOptions is what readOptions reads, of the options that differ from the others.
@@ -74,6 +83,9 @@ func writeOptions(name string, options, defaults []option) string {
 func optionText(o option) string {
 	switch t := o.target.(type) {
 	case *float64:
+		if o.flag {
+			return strconv.FormatBool(*t != 0)
+		}
 		return strconv.FormatFloat(*t, 'g', -1, 64)
 	case *int:
 		return strconv.Itoa(*t)
@@ -83,4 +95,12 @@ func optionText(o option) string {
 		return *t
 	}
 	return ""
+}
+
+func parseFlag(value string) (float64, error) {
+	on, err := strconv.ParseBool(value)
+	if on {
+		return 1, err
+	}
+	return 0, err
 }

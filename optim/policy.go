@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Policy lets an optimizer keep its states as it says at first, and in fewer bits once
+// Policy lets an optimizer keep its states as it says at first, and in 16 or 8 bits once
 // the training has found its way. The zero value never does.
 type Policy struct {
 	Preset string `json:"preset,omitempty"` // "auto", "low-memory" or "max-compression"
@@ -26,7 +26,7 @@ type Policy struct {
 
 // Compression is how far a policy has come.
 type Compression struct {
-	Active bool    `json:"active"` // states are in fewer bits
+	Active bool    `json:"active"` // states are in 16 or 8 bits
 	Seen   int64   `json:"seen"`   // losses so far
 	Best   float64 `json:"best"`   // the lowest of them
 	Stale  int64   `json:"stale"`  // since the last that was lower
@@ -66,7 +66,7 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 func (p *Policy) options() []option {
-	return []option{{"warmup", &p.Warmup}, {"patience", &p.Patience}, {"tol", &p.Tolerance}, {"codecs", &p.Codecs}, {"min_8bit_size", &p.Min8BitSize}, {"rest", &p.Home}}
+	return []option{{"warmup", &p.Warmup, false}, {"patience", &p.Patience, false}, {"tol", &p.Tolerance, false}, {"codecs", &p.Codecs, false}, {"min_8bit_size", &p.Min8BitSize, false}, {"rest", &p.Home, false}}
 }
 
 // String writes the policy as ParsePolicy reads it.
@@ -96,7 +96,7 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Compressed is the optimizer with states in fewer bits.
+// Compressed is the optimizer with states in 16 or 8 bits.
 func (p Policy) Compressed(c Config) Config {
 	c.Codecs, c.Min8BitSize = p.Codecs, p.Min8BitSize
 	return c

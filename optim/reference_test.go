@@ -88,12 +88,23 @@ func near(t *testing.T, what string, got, want []float32, tolerance float64) {
 	}
 }
 
+func flagOf(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 func TestOptimizersAgreeWithPyTorch(t *testing.T) {
 	for _, o := range readReference(t).Optimizers {
 		name, _, _ := strings.Cut(o.Name, "-")
-		c := Config{
-			Name: name, LR: o.Options.LR, Beta1: o.Options.Betas[0], Beta2: o.Options.Betas[1], Eps: o.Options.Eps, WeightDecay: o.Options.WeightDecay,
-			Momentum: o.Options.Momentum, Dampening: o.Options.Dampening, Nesterov: o.Options.Nesterov,
+		c := parse(t, name)
+		c.LR, c.WeightDecay = o.Options.LR, o.Options.WeightDecay
+		for option, value := range map[string]float64{"beta1": o.Options.Betas[0], "beta2": o.Options.Betas[1], "eps": o.Options.Eps,
+			"momentum": o.Options.Momentum, "dampening": o.Options.Dampening, "nesterov": flagOf(o.Options.Nesterov)} {
+			if err := c.Set(option, value); err != nil && value != 0 {
+				t.Fatal(err)
+			}
 		}
 		if err := c.Check(); err != nil {
 			t.Fatal(err)
@@ -119,7 +130,7 @@ func TestOptimizersAgreeWithPyTorch(t *testing.T) {
 // roundedTake is how far 1 - beta is off when it is made of the rounded beta, as
 // the running means are: 1.3e-5 for 0.999.
 func roundedTake(c Config, state string) float64 {
-	beta, known := map[string]float64{ExpAvg: c.Beta1, ExpAvgSq: c.Beta2}[state]
+	beta, known := map[string]float64{ExpAvg: c.Get("beta1"), ExpAvgSq: c.Get("beta2")}[state]
 	if !known {
 		return 0
 	}

@@ -35,7 +35,7 @@ type Schedule struct {
 
 func (s *Schedule) options() []option {
 	return []option{
-		{"warmup", &s.Warmup}, {"total", &s.Total}, {"start", &s.Start}, {"log", &s.Log}, {"floor", &s.Floor}, {"every", &s.Every}, {"gamma", &s.Gamma},
+		{"warmup", &s.Warmup, false}, {"total", &s.Total, false}, {"start", &s.Start, false}, {"log", &s.Log, false}, {"floor", &s.Floor, false}, {"every", &s.Every, false}, {"gamma", &s.Gamma, false},
 	}
 }
 
@@ -107,7 +107,7 @@ func (s Schedule) Factor(i int) float64 {
 	return 1
 }
 
-// risen is how far the warm-up has come.
+// warmupFactor is how far the warm-up has come.
 func (s Schedule) warmupFactor(i int) float64 {
 	if s.Log {
 		return math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))

@@ -1,65 +1,93 @@
 package optim
 
-import "spillway/op"
+import (
+	"fmt"
 
-// sgd is stochastic gradient descent, with momentum if that is not zero.
-var sgd = rule{
-	defaults: Config{Name: "sgd", LR: 1e-3},
-	kind:     op.SGD,
-	options: func(c *Config) []option {
-		return []option{{"lr", &c.LR}, {"momentum", &c.Momentum}, {"dampening", &c.Dampening}, {"weight_decay", &c.WeightDecay}, {"nesterov", &c.Nesterov}}
-	},
-	states: sgdStates,
-	args:   sgdArgs,
-	update: updateSGD,
-}
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/quant"
+)
 
-func sgdStates(c Config) []string {
-	if c.Momentum == 0 {
-		return nil
-	}
-	return []string{MomentumBuffer}
-}
-
-// sgdArgs: the first iteration puts the whole gradient into the buffer, without
-// dampening.
-func sgdArgs(c Config, iteration int) (f op.Scalars) {
-	f[op.ArgBeta1], f[op.ArgBeta2] = float32(c.Momentum), float32(c.Dampening)
-	if iteration == 1 {
-		f[op.ArgBias1] = 1
-	}
-	return f
-}
-
-// updateSGD, with take = 1 on the first iteration and 1 - dampening later:
+// SGD is the update of stochastic gradient descent:
 //
-//	g = g·clip, then g + decay·w where decay is not 0
-//	m = momentum·m + take·g
-//	w = w - rate·m, or with Nesterov w - rate·(g + momentum·m)
+//	g += decay·w
+//	m = momentum·m + fresh·g
+//	w -= rate·(direct·g + through·m)
 //
-// Without momentum there is no m: w = w - rate·g.
-func updateSGD(c Config, f op.Scalars, clip float32, w, g []float32, states [][]float32) {
-	rate, decay, momentum := f[op.ArgRate], f[op.ArgDecay], f[op.ArgBeta1]
-	take := 1 - f[op.ArgBeta2]
-	if f[op.ArgBias1] == 1 {
-		take = 1
-	}
-	for i := range w {
-		gi := g[i] * clip
-		if decay != 0 {
-			gi += float32(decay * w[i])
-		}
-		if len(states) > 0 {
-			gi = sgdMomentum(&states[0][i], gi, momentum, take, c.Nesterov)
-		}
-		w[i] -= float32(rate * gi)
-	}
+// Without a state, or where has_momentum is 0, m stays as it is and w -= rate·g.
+const SGD op.Kind = "sgd"
+
+func init() {
+	Register(Rule{
+		Name: "sgd", Help: "stochastic gradient descent, with momentum if that is not 0", LR: 1e-3,
+		Options: []Option{
+			{Name: "momentum", Help: "decay of the sum of gradients that is stepped along"},
+			{Name: "dampening", Help: "share of a new gradient that is left out of the sum"},
+			{Name: "nesterov", Flag: true, Help: "look ahead along the momentum"},
+		},
+		Check: func(c Config) error {
+			if c.Get("nesterov") != 0 && (c.Get("momentum") == 0 || c.Get("dampening") != 0) {
+				return fmt.Errorf("nesterov with momentum %v and dampening %v; it needs momentum above 0 and no dampening", c.Get("momentum"), c.Get("dampening"))
+			}
+			return nil
+		},
+		Kind: SGD,
+		States: func(c Config) []string {
+			if c.Get("momentum") == 0 {
+				return nil
+			}
+			return []string{MomentumBuffer}
+		},
+		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
+			return SGDStep{Rate: lr, Decay: decay, Momentum: float32(c.Get("momentum")), Dampening: float32(c.Get("dampening")),
+				Nesterov: c.Get("nesterov") != 0, First: iteration == 1}.Scalars()
+		},
+	})
+	RegisterUpdate(Update{
+		Kind:      SGD,
+		Scalars:   []string{"rate", "decay", "momentum", "fresh", "direct", "through", "has_momentum"},
+		States:    []UpdateState{{MomentumBuffer, quant.Dyn8}},
+		Stateless: true,
+		Step:      updateSGD,
+		Examples: map[string]op.Scalars{
+			"dampened":   SGDStep{Rate: 0.05, Decay: 0.01, Momentum: 0.9, Dampening: 0.5}.Scalars(),
+			"first step": SGDStep{Rate: 0.05, Decay: 0.01, Momentum: 0.9, Dampening: 0.5, First: true}.Scalars(),
+			"momentum":   SGDStep{Rate: 0.05, Decay: 0.01, Momentum: 0.9}.Scalars(),
+			"nesterov":   SGDStep{Rate: 0.05, Decay: 0.01, Momentum: 0.9, Nesterov: true}.Scalars(),
+			"plain":      SGDStep{Rate: 0.05, Decay: 0.01}.Scalars(),
+		},
+	})
 }
 
-func sgdMomentum(m *float32, g, momentum, take float32, nesterov bool) float32 {
-	*m = float32(momentum**m) + float32(take*g)
-	if nesterov {
-		return g + float32(momentum**m)
+// SGDStep are the numbers of one iteration of SGD.
+type SGDStep struct {
+	Rate, Decay, Momentum, Dampening float32
+	Nesterov                         bool
+	// First: the first iteration puts the whole gradient into the buffer, undampened.
+	First bool
+}
+
+// Scalars is what a step multiplies by, rounded to float32 as written.
+func (a SGDStep) Scalars() op.Scalars {
+	momentum, fresh, direct, through, has := a.Momentum, 1-a.Dampening, float32(0), float32(1), float32(0)
+	if a.First {
+		momentum, fresh = 0, 1
 	}
-	return *m
+	if a.Nesterov {
+		direct, through = 1, a.Momentum
+	}
+	if a.Momentum != 0 {
+		has = 1
+	}
+	return op.Scalars{a.Rate, a.Decay, momentum, fresh, direct, through, has}
+}
+
+func updateSGD(s *op.Scalars, w, g float32, states []Cell) float32 {
+	rate, decay, momentum, fresh, direct, through, hasMomentum := s[0], s[1], s[2], s[3], s[4], s[5], s[6]
+	g = dtype.FMA(w, decay, g)
+	if len(states) == 0 || hasMomentum == 0 {
+		return dtype.FMA(-rate, g, w)
+	}
+	m := states[0].Set(dtype.FMA(g, fresh, float32(states[0].Value*momentum)))
+	return dtype.FMA(-rate, dtype.FMA(g, direct, float32(m*through)), w)
 }

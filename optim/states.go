@@ -12,11 +12,11 @@ import (
 	"spillway/shape"
 )
 
-// leastCoded is how many elements a param must have for states in 8 bits: what
+// min8BitSize is how many elements a param must have for states in 8 bits: what
 // bitsandbytes codes.
 const min8BitSize = 4096
 
-// Keeping makes the function that says what the optimizer keeps of a param, in the
+// StatesFor makes the function that says what the optimizer keeps of a param, in the
 // order in which its op takes it: states of the types that Storage, Codecs,
 // LeastCoded and StatesOf say. All are zero at the start.
 func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
@@ -32,7 +32,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 	if err != nil {
 		return nil, err
 	}
-	names := r.states(c)
+	names := r.States(c)
 	return func(param string, s shape.Shape) []op.State {
 		list := make([]op.State, len(names))
 		for i, name := range names {
@@ -41,16 +41,16 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 				t = own
 			}
 			t = c.stateType(exceptions, param, t, s.Elements())
-			list[i] = op.State{Name: name, Type: op.Type{DType: storageOf(name, t), Shape: s}}
+			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(name, t), Shape: s}}
 		}
-		if r.factored != nil {
-			list = append(list, r.factored(s)...)
+		if r.OtherStates != nil {
+			list = append(list, r.OtherStates(s)...)
 		}
 		return list
 	}, nil
 }
 
-// excepted is the type of the states of a param, where t is that of others.
+// stateType is the type of the states of a param, where t is that of others.
 func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
 	for _, e := range exceptions {
 		if e.covers.MatchString(param) {
@@ -68,8 +68,18 @@ func (c Config) stateType(exceptions []exception, param string, t dtype.Type, el
 	return t
 }
 
-// stateNames are those of all optimizers that may be in fewer bits.
-var stateNames = []string{ExpAvg, ExpAvgSq, MomentumBuffer}
+// stateNames lists the states of all optimizers that may be in 16 or 8 bits.
+func stateNames() (names []string) {
+	for _, u := range updates {
+		for _, s := range u.States {
+			if !slices.Contains(names, s.Name) {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // parseCodecs reads "exp_avg:8bit;exp_avg_sq:fp16".
 func parseCodecs(text string) (map[string]dtype.Type, error) {
@@ -79,8 +89,8 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 			continue
 		}
 		name, storage, _ := strings.Cut(item, ":")
-		if !slices.Contains(stateNames, name) {
-			return nil, fmt.Errorf("codecs %q: there is no state %q; there are %s", text, name, strings.Join(stateNames, ", "))
+		if !slices.Contains(stateNames(), name) {
+			return nil, fmt.Errorf("codecs %q: there is no state %q; there are %s", text, name, strings.Join(stateNames(), ", "))
 		}
 		t, err := parseStorage(storage)
 		if err != nil {
@@ -91,10 +101,14 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 	return of, nil
 }
 
-// storageOf is the type of one state: squares, in 8 bits, need no sign.
-func storageOf(state string, t dtype.Type) dtype.Type {
-	if t == quant.Dyn8 && state == ExpAvgSq {
-		return quant.UDyn8
+// stored is the type a state has where t is asked for: 8 bits are with or without a sign.
+func (r *Rule) stored(state string, t dtype.Type) dtype.Type {
+	if u := updates[r.Kind]; u != nil && t == quant.Dyn8 {
+		for _, s := range u.States {
+			if s.Name == state {
+				return s.EightBit
+			}
+		}
 	}
 	return t
 }
@@ -154,11 +168,11 @@ func (c Config) storageName() string {
 }
 
 // checkStates refuses storage that states cannot have.
-func (c Config) checkStates() error {
+func (c Config) checkStates(r *Rule) error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
 		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
 	}
-	if c.Name == adafactor.defaults.Name && c.Storage == quant.Dyn8 {
+	if r.No8Bit && c.Storage == quant.Dyn8 {
 		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
 	if c.Min8BitSize < 0 {

@@ -34,6 +34,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
+	_ "spillway/optim" // registers the updates that plans name
 )
 
 // Version of the JSON form. 3: instructions, optimizer state, phases and captured graphs
@@ -226,7 +227,7 @@ type Const struct {
 // Optimizer is the update rule. The states it has of a param are listed with the param;
 // its numbers of one iteration, such as the learning rate, come from the training loop.
 type Optimizer struct {
-	Rule     op.Kind    `json:"rule"` // op.Adam, op.SGD or op.Lion
+	Rule     op.Kind    `json:"rule"` // the op of its update: optim.Adam, ...
 	Attr     op.Attr    `json:"attr"`
 	GradType dtype.Type `json:"grad_dtype"` // element type of gradients, see GradTypeOf
 	// Clip: a reduce makes the clip factor from the partial sums before updates.

@@ -9,6 +9,7 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
@@ -88,7 +89,7 @@ func TestStatesRoundTrip(t *testing.T) {
 // Neighbours are updated at once where that changes nothing: alike in every type, and
 // with blocks that end where a param does.
 func TestSpansJoinWhatIsAlike(t *testing.T) {
-	u := &plan.Optimizer{Rule: op.Lion, GradType: dtype.F32}
+	u := &plan.Optimizer{Rule: optim.Lion, GradType: dtype.F32}
 	param := func(at, n int64, state dtype.Type, decay bool) plan.SlabParam {
 		typ := op.Type{DType: dtype.F32, Shape: shape.Shape{n}}
 		return plan.SlabParam{Name: "p", Type: typ, Offset: 4 * at, Element: at, Decay: decay, States: []op.State{{Name: "exp_avg", Type: op.Type{DType: state, Shape: typ.Shape}}}}
@@ -132,7 +133,7 @@ func TestVerifyFindsDamagedStates(t *testing.T) {
 			k, i := coded(p)
 			p.Slabs[k].Params[i].Element += 4
 		}},
-		{"a state the rule cannot use", "P7", "beside the weight", func(p *plan.Plan) {
+		{"a state the rule cannot use", "P7", "next to the weight", func(p *plan.Plan) {
 			k, i := coded(p)
 			p.Slabs[k].Params[i].States[0].Type.DType = quant.NF4
 		}},

@@ -7,7 +7,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -106,7 +106,7 @@ func TestInsistOnWhoUpdates(t *testing.T) {
 		}
 	}
 	whole, elsewhere, nothing := tiny.AdamW(1, false), tiny.AdamW(1, false), planner.Goal{MicroBatches: 1}
-	whole.Optimizer.Rule = op.Adafactor
+	whole.Optimizer.Rule = optim.Adafactor
 	elsewhere.Constraints.State = plan.OnDevice
 	for says, goal := range map[string]planner.Goal{"whole params": whole, "to be stored on device": elsewhere, "nothing is trained": nothing} {
 		goal.Constraints.Updates = planner.ByCPU

@@ -8,7 +8,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/machine"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -66,7 +66,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		site := planner.Site{Device: gpu0(c.rates), DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(c.rates), dtype.BF16, 0, 256), Disk: c.disk, CPU: c.host}
 		goal := planner.Goal{MicroBatches: 1}
 		if c.task == graph.Train {
-			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+			goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 		}
 		p, err := planner.Build(model, goal, site, allStreamed(c.disk.Budget > 0, c.host.Bandwidth > 0))
 		if err != nil {
@@ -90,7 +90,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+	goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 	site := planner.Site{DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(machine.Device{}), dtype.BF16, 0, 256)}
 	forecast := func(r machine.Device, loose bool) *plan.Forecast {
 		site.Device = gpu0(r)
@@ -137,7 +137,7 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
+		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
 		site := planner.Site{Device: gpu0(c.rates), DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(c.rates), dtype.BF16, 0, 256)}
 		forecast := func(delayed bool) *plan.Forecast {
 			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {

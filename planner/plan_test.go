@@ -139,7 +139,7 @@ func named(t testing.TB, name, description string, rows, seq int64, task graph.T
 	}
 	goal := planner.Goal{MicroBatches: 1}
 	if task == graph.Train {
-		goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
+		goal = planner.Goal{MicroBatches: 1, Master: true, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq")}}
 	}
 	return planner.Request{MicroBatchSize: rows, Seq: seq, Goal: goal, Site: site, Trace: func(rows, seq int64) (*spec.Model, error) {
 		return spec.Trace(name, info.Type, m, graph.Config{MicroBatchSize: rows, Seq: seq, DType: dtype.BF16, Task: task})

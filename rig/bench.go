@@ -8,6 +8,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 )
 
 // workTries is how often a row of launches is timed; the shortest time counts.
@@ -253,7 +254,7 @@ func (b *bench) fill(from device.Memory, to device.Buffer) error {
 }
 
 // typicalArgs are the numbers of an update in the middle of a training run.
-var typicalArgs = op.Scalars{op.ArgRate: 1e-6, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+var typicalArgs = optim.AdamStep{Rate: 1e-6, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
 
 // content is what an operand is filled with: numbers of a type.
 type content struct {
@@ -268,7 +269,7 @@ func contentOf(call op.Call, i int) content {
 	switch {
 	case t.DType == dtype.I32:
 		return content{t.DType, 0}
-	case t.Equal(of(dtype.F32, 2)), call.Kind == op.Adam && i == squares:
+	case t.Equal(of(dtype.F32, 2)), call.Kind == optim.Adam && i == squares:
 		return content{t.DType, 0.5}
 	}
 	return content{t.DType, -0.5}

@@ -13,6 +13,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/units"
 )
 
@@ -167,7 +168,7 @@ func TestUpdatesAreMeasuredUpdating(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	call, err := plain[op.Adam](dtype.F32, 2, 128)
+	call, err := plain[optim.Adam](dtype.F32, 2, 128)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/units"
 )
 
@@ -66,7 +67,7 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 }
 
 // AdamW is a call that updates so many params in f32.
-func AdamW(params int64) (op.Call, error) { return plain[op.Adam](dtype.F32, 1, params) }
+func AdamW(params int64) (op.Call, error) { return plain[optim.Adam](dtype.F32, 1, params) }
 
 // busyLink copies in both directions until it is ended.
 type busyLink struct {

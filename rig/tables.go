@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/shape"
 )
 
@@ -228,12 +229,12 @@ var plain = map[op.Kind]maker{
 		return op.Make(op.EmbeddingGrad, op.Attr{Rows: vocabulary, Accumulate: true}, of(dtype.I32, rows), of(t, rows, width))
 	},
 	op.SumSquares: alike(op.SumSquares, op.Attr{}, 1),
-	op.Adam: func(t dtype.Type, rows, width int64) (op.Call, error) {
-		full, a := of(dtype.F32, rows*width), op.Attr{Decoupled: true}
+	optim.Adam: func(t dtype.Type, rows, width int64) (op.Call, error) {
+		full, a := of(dtype.F32, rows*width), op.Attr{}
 		if t != dtype.F32 {
 			a.To = t
 		}
-		return op.Make(op.Adam, a, full, of(t, rows*width), full, full, of(dtype.F32, 2))
+		return op.Make(optim.Adam, a, full, of(t, rows*width), full, full, of(dtype.F32, 2))
 	},
 }
 

@@ -223,11 +223,11 @@ func (o Options) goal() (planner.Goal, error) {
 // plannedOptimizer is what the planner must know of the optimizer.
 func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
 	c := o.optimizer()
-	kind, attr, err := c.Op()
+	kind, err := c.Kind()
 	if err != nil {
 		return nil, err
 	}
-	known := &planner.Optimizer{Rule: kind, Attr: attr, Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
 	if known.States, err = statesOf(c); err != nil {
 		return nil, err
 	}

@@ -18,12 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"spillway/autograd"
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -131,10 +132,11 @@ func (tr *training) step(i int64) error {
 		return err
 	}
 	n := executor.IterationArgs{Seed: seed, Iteration: uint64(i), MaxNorm: 0.5}
-	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
-	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
-	n.Optimizer[op.ArgBias1] = float32(1 - math.Pow(0.9, float64(i)))
-	n.Optimizer[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(0.999, float64(i))))
+	adamw := optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Decoupled: true,
+		Bias1: float32(1 - math.Pow(0.9, float64(i))), Bias2: float32(math.Sqrt(1 - math.Pow(0.999, float64(i))))}
+	n.Optimizer = adamw.Scalars()
+	adamw.Decay = 0
+	n.NoDecay = adamw.Scalars()
 	if err := tr.e.Iterate(context.Background(), n); err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (tr *training) fill(iteration int64) error {
 					bits /= 5
 				case "scale":
 					bits = math.Float32bits(1.0 / 36)
-				case "seed":
+				case autograd.LossScale:
 					bits = math.Float32bits(1)
 				}
 				binary.LittleEndian.PutUint32(raw[4*i:], bits)

@@ -7,22 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is found whole in the text, before the model sees
-// any of it: "<|im_start|>" and its like.
+// addedToken is a token such as "<|im_start|>" that is found in the text before the
+// model sees any of it.
 type addedToken struct {
 	ID         int64  `json:"id"`
 	Content    string `json:"content"`
 	SingleWord bool   `json:"single_word"` // only where no letter or digit touches it
-	LStrip     bool   `json:"lstrip"`      // swallows white space before it
-	RStrip     bool   `json:"rstrip"`      // swallows white space after it
-	Normalized bool   `json:"normalized"`  // looked for in the normalized text
-	Special    bool   `json:"special"`     // left out when decoding asks for it
+	LStrip     bool   `json:"lstrip"`      // includes white space before it
+	RStrip     bool   `json:"rstrip"`      // includes white space after it
+	Normalized bool   `json:"normalized"`  // searched for in the normalized text
+	Special    bool   `json:"special"`     // left out by Decode with skipSpecial
 }
 
 const maxAdded = 1 << 17
 
-// addTokens enters the file's added tokens into the vocabulary and returns the
-// finders for those matched in the original text and those matched after normalizing.
+// addTokens adds the file's added tokens to the vocabulary. It returns the finders of
+// those that are matched in the original text and of those that are matched in the
+// normalized text.
 func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, normalized *finder, err error) {
 	if len(tokens) > maxAdded {
 		return nil, nil, fmt.Errorf("%d added tokens, at most %d are supported", len(tokens), maxAdded)
@@ -49,7 +50,8 @@ func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, norm
 	return original, normalized, nil
 }
 
-// addToken gives an added token its id; one the model also has must agree on it.
+// addToken gives an added token its id. A token that the model also has must have the
+// same id there.
 func (v *vocab) addToken(tok *addedToken, count int) error {
 	if old, ok := v.id(tok.Content); !ok {
 		if err := v.add(v.added, tok.Content, tok.ID, count); err != nil {
@@ -62,9 +64,8 @@ func (v *vocab) addToken(tok *addedToken, count int) error {
 	return nil
 }
 
-// finder looks for many strings at once: a trie over bytes whose edges live in
-// one map. Texts rarely contain the first byte of an added token, so most of the
-// work is skipping.
+// finder searches for many strings at once. It is a trie over bytes whose edges are in
+// one map. Text rarely contains the first byte of an added token, so it mostly skips.
 type finder struct {
 	starts [256]bool
 	start  int            // the only byte tokens start with, or -1
@@ -99,7 +100,7 @@ func (f *finder) add(pattern string, tok *addedToken) error {
 	return nil
 }
 
-// onlyStart tells whether every token starts with b.
+// onlyStart reports whether every token starts with b.
 func (f *finder) onlyStart(b byte) bool {
 	n := 0
 	for _, is := range f.starts {
@@ -110,8 +111,8 @@ func (f *finder) onlyStart(b byte) bool {
 	return n == 1 && f.starts[b]
 }
 
-// next finds the first token at or after from, the longest of those that start
-// there. It returns nil where there is none.
+// next finds the first token at or after from, and the longest of those that start
+// there. It returns nil if there is none.
 func (f *finder) next(s string, from int) (tok *addedToken, start, end int) {
 	for i := from; i < len(s); i++ {
 		if f.start >= 0 {
@@ -145,9 +146,9 @@ func (f *finder) longest(s string, i int) (tok *addedToken, end int) {
 	return tok, end
 }
 
-// cut splits s at added tokens. It calls text for what lies between them, never
-// with an empty string, and token for each of them.
-func (f *finder) cut(s string, text func(start, end int) error, token func(id int32)) error {
+// split splits s at added tokens. It calls text for the non-empty parts between them,
+// and token for each of them.
+func (f *finder) split(s string, text func(start, end int) error, token func(id int32)) error {
 	done := 0
 	for from := 0; from < len(s); {
 		tok, start, end := f.next(s, from)
@@ -177,15 +178,14 @@ func (f *finder) cut(s string, text func(start, end int) error, token func(id in
 	return nil
 }
 
-// aloneIn tells whether no word character touches s[start:end].
+// isWholeWord reports whether no word character touches s[start:end].
 func isWholeWord(s string, start, end int) bool {
 	before, n := utf8.DecodeLastRuneInString(s[:start])
 	after, m := utf8.DecodeRuneInString(s[end:])
 	return (n == 0 || !isWord(before)) && (m == 0 || !isWord(after))
 }
 
-// isWord is what \w means to the tokens' single_word and to the Whitespace
-// pre-tokenizer.
+// isWord is what \w means for single_word and for the Whitespace pre-tokenizer.
 func isWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == '_' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z'

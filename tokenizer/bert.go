@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bert is the normalizer of BERT's family: control characters go, CJK characters
-// become words of their own, case and accents are dropped.
+// bert is the normalizer of BERT models: it drops control characters, makes CJK
+// characters words of their own, and drops case and accents.
 type bert struct {
 	CleanText    bool  `json:"clean_text"`
 	SplitChinese bool  `json:"handle_chinese_chars"`
@@ -62,8 +62,8 @@ func dropNonspacing(into *strings.Builder, r rune) {
 	}
 }
 
-// isControl is wide: it counts formatting and private characters, but not the
-// three controls that text is laid out with.
+// isControl counts formatting and private-use characters as control characters too, but
+// not tab, newline and carriage return.
 func isControl(r rune) bool {
 	return r != '\t' && r != '\n' && r != '\r' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co)
 }

@@ -9,30 +9,30 @@ import (
 
 // model turns a word into token ids.
 type model interface {
-	// encode appends the ids of word, which is not empty, to ids. Scratch memory
-	// comes from w and belongs to the caller's goroutine.
+	// encode appends the ids of word, which is not empty, to ids. w is scratch memory
+	// that belongs to the caller's goroutine.
 	encode(ids []int32, word string, w *scratch) ([]int32, error)
-	// words cuts a piece where no token can cross, so that short and frequent
-	// words are looked up rather than encoded again.
-	words(p piece, each func(piece) error) error
+	// splitWords splits a piece at places that no token can cross, so that short and
+	// frequent words are found in the cache instead of being encoded again.
+	splitWords(p piece, each func(piece) error) error
 }
 
-// bpe is byte pair encoding: a word starts as characters (or bytes), and the
-// neighbours whose merge was learned first are joined, again and again, until no
-// merge applies.
+// bpe is byte pair encoding: a word starts as single characters or bytes, and the pair
+// of neighbours with the lowest merge rank is merged, again and again, until no merge
+// applies.
 type bpe struct {
 	vocab  *vocab
 	merges map[pair]merge
 
-	bytes *[256]int32      // byte-level: the id of each byte; nil: words are characters
-	whole map[string]int32 // words that are tokens, merges or not; nil: merges decide
+	bytes      *[256]int32      // byte-level: the id of each byte; nil: words are characters
+	wordTokens map[string]int32 // words that are tokens, merges or not; nil: merges decide
 
 	unknown     int32       // id of the unknown token, -1 if there is none
 	fuseUnknown bool        // neighbouring unknown characters are one unknown token
 	byteTokens  *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
 	prefix      string      // of characters that do not start a word
 	suffix      string      // of the character that ends a word
-	cutAt       string      // words start at this letter; "" if a token could cross
+	splitAt     string      // words start at this letter; "" if a token could cross
 }
 
 // pair is two neighbouring symbols, the left one in the upper half.
@@ -40,11 +40,11 @@ type pair uint64
 
 func pairOf(left, right int32) pair { return pair(uint32(left))<<32 | pair(uint32(right)) }
 
-// merge is what a pair becomes, and how early it was learned.
+// merge is the token that a pair becomes. Lower ranks are merged first.
 type merge struct{ rank, id int32 }
 
-// meta is the letter SentencePiece writes for a space.
-const meta = "▁"
+// spaceLetter is how SentencePiece writes a space.
+const spaceLetter = "▁"
 
 func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 	if dropout := valueOr(file.Dropout, 0); dropout != 0 {
@@ -64,19 +64,19 @@ func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 	if file.Fallback {
 		m.byteTokens = v.byteIDs()
 	}
-	if file.Whole {
-		m.whole = v.ids
+	if file.IgnoreMerges {
+		m.wordTokens = v.ids
 	}
 	if err := m.parseMerges(string(file.Merges)); err != nil {
 		return nil, nil, fmt.Errorf("merges: %w", err)
 	}
-	m.splitBefore(meta)
+	m.splitBefore(spaceLetter)
 	return m, v, nil
 }
 
-// parseMerges reads ["a b", ...] or [["a", "b"], ...], first learned first.
+// parseMerges reads ["a b", ...] or [["a", "b"], ...], in the order of their ranks.
 func (m *bpe) parseMerges(array string) error {
-	m.merges = make(map[pair]merge, len(array)/16) // about as many as there are
+	m.merges = make(map[pair]merge, len(array)/16) // an estimate of their number
 	rank := int32(0)
 	return eachElement(array, func(value string) error {
 		left, right, err := mergeSides(value)
@@ -126,8 +126,8 @@ func mergeSides(value string) (left, right string, err error) {
 	return sides[0], sides[1], nil
 }
 
-// readBytes lets the model work on bytes, where the last pre-tokenizing step would
-// only write each byte as a letter. It reports whether the vocabulary allows that.
+// useBytes makes the model work on bytes, in place of a last pre-tokenizing step that
+// writes each byte as a letter. It reports whether the vocabulary allows that.
 func (m *bpe) useBytes() bool {
 	var bytes [256]int32
 	for b := range bytes {
@@ -137,23 +137,24 @@ func (m *bpe) useBytes() bool {
 		}
 		bytes[b] = id
 	}
-	m.bytes, m.cutAt = &bytes, ""
-	if m.whole != nil {
-		m.whole = make(map[string]int32, len(m.vocab.ids))
+	m.bytes, m.splitAt = &bytes, ""
+	if m.wordTokens != nil {
+		m.wordTokens = make(map[string]int32, len(m.vocab.ids))
 		for token, id := range m.vocab.ids {
 			if text, ok := fromLetters(token); ok {
-				m.whole[text] = id
+				m.wordTokens[text] = id
 			}
 		}
 	}
 	return true
 }
 
-// cutBefore lets words be cut before the given letter, which stands for a space,
-// if no merge joins it to anything but itself on its left. Models with such a letter
-// have no other pre-tokenizing; without the cut a whole book would be one word.
+// splitBefore makes splitWords split before the given letter, which stands for a space,
+// if no merge crosses such a place: if none joins the letter to something on its left
+// but itself. Models with such a letter have no other pre-tokenizing; without the split
+// a whole book would be one word.
 func (m *bpe) splitBefore(letter string) {
-	if _, ok := m.vocab.ids[letter]; !ok || m.prefix != "" || m.suffix != "" || m.whole != nil {
+	if _, ok := m.vocab.ids[letter]; !ok || m.prefix != "" || m.suffix != "" || m.wordTokens != nil {
 		return
 	}
 	for p := range m.merges {
@@ -162,19 +163,19 @@ func (m *bpe) splitBefore(letter string) {
 			return
 		}
 	}
-	m.cutAt = letter
+	m.splitAt = letter
 }
 
-func (m *bpe) words(p piece, each func(piece) error) error {
-	if m.cutAt == "" {
+func (m *bpe) splitWords(p piece, each func(piece) error) error {
+	if m.splitAt == "" {
 		return each(p)
 	}
 	for s := p.text; s != ""; {
 		n := 0
-		for strings.HasPrefix(s[n:], m.cutAt) {
-			n += len(m.cutAt)
+		for strings.HasPrefix(s[n:], m.splitAt) {
+			n += len(m.splitAt)
 		}
-		if i := strings.Index(s[n:], m.cutAt); i >= 0 {
+		if i := strings.Index(s[n:], m.splitAt); i >= 0 {
 			n += i
 		} else {
 			n = len(s)
@@ -188,8 +189,8 @@ func (m *bpe) words(p piece, each func(piece) error) error {
 }
 
 func (m *bpe) encode(ids []int32, word string, w *scratch) ([]int32, error) {
-	if m.whole != nil {
-		if id, ok := m.whole[word]; ok {
+	if m.wordTokens != nil {
+		if id, ok := m.wordTokens[word]; ok {
 			return append(ids, id), nil
 		}
 	}
@@ -227,7 +228,8 @@ func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
 	return ids, nil
 }
 
-// dress adds what the vocabulary marks a character's place in the word with.
+// withAffixes adds the prefix and suffix by which the vocabulary marks where in a word
+// a character is.
 func (m *bpe) withAffixes(character string, first, last bool) string {
 	if !first {
 		character = m.prefix + character
@@ -238,7 +240,8 @@ func (m *bpe) withAffixes(character string, first, last bool) string {
 	return character
 }
 
-// fallBack appends the tokens of the bytes of a character that has none itself.
+// appendByteTokens appends the byte tokens of a character that has no token itself, if
+// the model has byte fallback.
 func (m *bpe) appendByteTokens(ids []int32, character string) ([]int32, bool) {
 	if m.byteTokens == nil {
 		return ids, false
@@ -246,7 +249,7 @@ func (m *bpe) appendByteTokens(ids []int32, character string) ([]int32, bool) {
 	return appendBytes(ids, character, m.byteTokens)
 }
 
-// appendBytes appends the token of every byte of s, or reports that one is missing.
+// appendBytes appends the token of every byte of s. It returns false if one is missing.
 func appendBytes(ids []int32, s string, tokens *[256]int32) ([]int32, bool) {
 	before := len(ids)
 	for i := 0; i < len(s); i++ {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// The byte-level alphabet, from GPT-2: every byte has a letter one can print, so
-// that vocabularies of bytes can be written as text. A byte that is a printable
-// Latin-1 character is its own letter, the others take the letters from U+0100 on;
-// the space is 'Ġ'.
+// The byte-level alphabet of GPT-2 gives every byte a printable letter, so that
+// vocabularies of bytes can be written as text. A byte that is a printable Latin-1
+// character is its own letter. The others get the letters from U+0100 on; the space is
+// 'Ġ'.
 var (
 	byteLetter [256]rune
 	letterByte = map[rune]byte{}
@@ -38,7 +38,7 @@ func toLetters(s string) string {
 	return b.String()
 }
 
-// fromLetters is the inverse of toLetters; not every text is made of letters.
+// fromLetters is the inverse of toLetters. It returns false if s has other characters.
 func fromLetters(s string) (string, bool) {
 	out := make([]byte, 0, len(s))
 	for _, r := range s {
@@ -51,9 +51,8 @@ func fromLetters(s string) (string, bool) {
 	return string(out), true
 }
 
-// byteLevel is the last step of byte-level pre-tokenizing: text becomes letters.
-// Where nothing follows it but a byte-level BPE, the model reads bytes instead and
-// this step is left out.
+// byteLevel is the last step of byte-level pre-tokenizing: it writes text as letters. A
+// byte-level BPE that follows reads bytes instead, and this step is dropped.
 type byteLevel struct{}
 
 func (byteLevel) split(p piece, each func(piece) error) error {
@@ -89,9 +88,9 @@ func parseByteLevel(raw json.RawMessage) ([]preTokenizer, error) {
 	return append(steps, byteLevel{}), nil
 }
 
-// lossy is bytes as text: every stretch that is not UTF-8 becomes U+FFFD. A stretch
-// is as long as it could have begun a character, so a character cut short is one
-// U+FFFD and not several.
+// validUTF8 returns bytes as text with U+FFFD for every part that is not UTF-8. A part
+// is as long as it could begin a character, so a truncated character is one U+FFFD and
+// not several.
 func validUTF8(bytes []byte) string {
 	if utf8.Valid(bytes) {
 		return string(bytes)

@@ -1,7 +1,7 @@
 package tokenizer
 
-// Bytes is the tokenizer without a vocabulary: id b is the byte b. Any text, UTF-8
-// or not, can be encoded.
+// Bytes returns a tokenizer without a vocabulary: id b is the byte b. It encodes any
+// text, UTF-8 or not.
 func Bytes() *Tokenizer {
 	v := newVocab()
 	v.grow(len(byteLetter))

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class sorts characters into the kinds the scanners care about.
+// class is the kind of a character, as far as the scanners distinguish them.
 type class uint8
 
 const (
@@ -52,8 +52,8 @@ func classOf(r rune) class {
 	return other
 }
 
-// asciiClass and planeClass are classOf for the characters most text is made of:
-// ASCII, and those up to U+FFFF.
+// asciiClass and planeClass are tables of classOf for the most frequent characters: ASCII,
+// and those up to U+FFFF.
 var (
 	asciiClass [utf8.RuneSelf]class
 
@@ -72,7 +72,7 @@ func init() {
 	}
 }
 
-// classAt is the class and the length in bytes of the character s starts with.
+// classAt returns the class and the length in bytes of the first character of s.
 func classAt(s string) (class, int) {
 	if s == "" {
 		return end, 0
@@ -87,7 +87,7 @@ func classAt(s string) (class, int) {
 	return classOf(r), n
 }
 
-// runLen is the length in bytes of the characters of one class s starts with.
+// runLen returns the length in bytes of the characters of one class at the start of s.
 func runLen(s string, is class) int {
 	i := 0
 	for i < len(s) {

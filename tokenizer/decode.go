@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// decoder rewrites a list of tokens towards the text they stand for.
+// decoder transforms a list of tokens, a step on the way to their text.
 type decoder interface {
 	decode(tokens []string) ([]string, error)
 }
 
-// decoders are applied one after the other; what is left is joined. Without any,
-// with nil, spaces are put between the tokens.
+// decoders are applied one after the other, and the results are joined. If the file has
+// none (nil), tokens are joined with spaces.
 type decoders []decoder
 
-// Decode turns ids into text. skipSpecial leaves out tokens like <s>. Bytes that are
-// not UTF-8, such as half a character at the end, become U+FFFD; see Stream for text
-// that is still being generated.
+// Decode turns ids into text. skipSpecial leaves out special tokens such as <s>. Bytes
+// that are not UTF-8, such as half a character at the end, become U+FFFD; see Stream
+// for text that is still being generated.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	tokens := make([]string, 0, len(ids))
 	for i, id := range ids {
 		if !t.vocab.has(id) {
-			return "", fmt.Errorf("decode: id %d at place %d is no token; the vocabulary has %d ids", id, i, t.VocabSize())
+			return "", fmt.Errorf("decode: id %d at position %d is not a token; the vocabulary has %d ids", id, i, t.VocabSize())
 		}
 		if !skipSpecial || !t.vocab.special[id] {
 			tokens = append(tokens, t.vocab.shown[id])
@@ -111,8 +111,8 @@ func (n *replace) decode(tokens []string) ([]string, error) {
 	return out, nil
 }
 
-// lettersToBytes undoes byteLevel. A token that is not made of letters, such as an
-// added one, is taken as it is.
+// lettersToBytes undoes byteLevel. A token with other characters, such as an added one,
+// stays as it is.
 type lettersToBytes struct{}
 
 func (lettersToBytes) decode(tokens []string) ([]string, error) {
@@ -126,8 +126,8 @@ func (lettersToBytes) decode(tokens []string) ([]string, error) {
 	return []string{validUTF8(bytes)}, nil
 }
 
-// byteTokensToText joins runs of tokens like <0x0A>. A run that is not UTF-8
-// becomes one U+FFFD for each of its bytes.
+// byteTokensToText joins runs of byte tokens such as <0x0A>. A run that is not UTF-8
+// becomes one U+FFFD per byte.
 type byteTokensToText struct{}
 
 func (byteTokensToText) decode(tokens []string) ([]string, error) {
@@ -161,14 +161,15 @@ func byteToken(token string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-// fuse makes one token of all, so that what follows sees the whole text.
+// fuse joins all tokens into one, so that the next decoder sees the whole text.
 type fuse struct{}
 
 func (fuse) decode(tokens []string) ([]string, error) {
 	return []string{strings.Join(tokens, "")}, nil
 }
 
-// stripDecoder takes a character from the ends of tokens, so often at most.
+// stripDecoder removes a character from the start and end of tokens, at most Start and
+// Stop times.
 type stripDecoder struct {
 	Content     string
 	Start, Stop uint
@@ -199,8 +200,8 @@ func (d stripDecoder) decode(tokens []string) ([]string, error) {
 	return out, nil
 }
 
-// metaspaceDecoder makes spaces of the letter again, and nothing in the first token
-// if encoding put it there.
+// metaspaceDecoder turns the letter back into spaces. In the first token it removes the
+// letter, if encoding added one there.
 type metaspaceDecoder metaspace
 
 func (m *metaspaceDecoder) decode(tokens []string) ([]string, error) {
@@ -215,7 +216,7 @@ func (m *metaspaceDecoder) decode(tokens []string) ([]string, error) {
 	return out, nil
 }
 
-// suffixDecoder makes spaces of the mark at the end of a word.
+// suffixDecoder turns the end-of-word suffix into spaces.
 type suffixDecoder struct{ suffix string }
 
 func (d *suffixDecoder) decode(tokens []string) ([]string, error) {
@@ -230,7 +231,7 @@ func (d *suffixDecoder) decode(tokens []string) ([]string, error) {
 	return out, nil
 }
 
-// wordPieceDecoder puts spaces between words and, if asked, takes back those before
+// wordPieceDecoder puts spaces between words and, with Cleanup, removes those before
 // punctuation.
 type wordPieceDecoder struct {
 	Prefix  string `json:"prefix"`
@@ -242,7 +243,7 @@ func parseWordPieceDecoder(raw json.RawMessage) (decoder, error) {
 	return d, json.Unmarshal(raw, d)
 }
 
-// tidy's replacements are made one after the other, so their order matters.
+// cleanupReplacements are applied one after the other, so their order matters.
 var cleanupReplacements = [][2]string{
 	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
 	{" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// scratch is what one goroutine needs while it encodes. A Tokenizer keeps a pool.
+// scratch is the memory that one goroutine needs while it encodes. A Tokenizer has a
+// pool of them.
 type scratch struct {
 	cache wordCache
 
@@ -16,8 +17,8 @@ type scratch struct {
 	best    []viterbiStep // unigram
 }
 
-// maxKept is how many elements of scratch memory wait for the next text; what a
-// giant word needed is given back.
+// maxScratch is the largest number of elements that a scratch buffer keeps for the next
+// text. A larger one, grown for a giant word, is freed.
 const maxScratch = 1 << 16
 
 func (w *scratch) trim() {
@@ -26,12 +27,12 @@ func (w *scratch) trim() {
 	}
 }
 
-// maxText keeps places in a text within 32 bits.
+// maxText keeps positions in a text within 32 bits.
 const maxText = 1 << 30
 
-// Encode turns text into ids. addSpecial puts the tokens around it that the model
-// expects, such as <s>. Special tokens written out in the text become their ids
-// either way. The text must be UTF-8.
+// Encode turns text into ids. addSpecial adds the tokens around it that the model
+// expects, such as <s>. Special tokens written out in the text become their ids in any
+// case. The text must be UTF-8.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("encode: a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText)
@@ -69,27 +70,27 @@ func firstInvalid(s string) int {
 	return -1
 }
 
-// encodeInto leads text through the stages the package comment names.
+// encodeInto runs text through the stages in the package comment.
 func (t *Tokenizer) encodeInto(ids []int32, text string, w *scratch) ([]int32, error) {
 	token := func(id int32) { ids = append(ids, id) }
 	word := func(p piece) (err error) {
 		ids, err = t.encodeWord(ids, p.text, w)
 		return err
 	}
-	cut := chain(t.pre, func(p piece) error { return t.model.words(p, word) })
-	err := t.original.cut(text, func(start, end int) error {
+	encodePiece := chain(t.pre, func(p piece) error { return t.model.splitWords(p, word) })
+	err := t.original.split(text, func(start, end int) error {
 		part, err := t.norm.normalize(text[start:end])
 		if err != nil {
 			return err
 		}
-		return t.normalized.cut(part, func(from, to int) error {
-			return cut(piece{part[from:to], start == 0 && from == 0})
+		return t.normalized.split(part, func(from, to int) error {
+			return encodePiece(piece{part[from:to], start == 0 && from == 0})
 		}, token)
 	}, token)
 	return ids, err
 }
 
-// encodeWord is the model behind the cache.
+// encodeWord encodes a word with the model, or takes its ids from the cache.
 func (t *Tokenizer) encodeWord(ids []int32, word string, w *scratch) ([]int32, error) {
 	slot := w.cache.slot(word)
 	if slot == nil {
@@ -106,9 +107,9 @@ func (t *Tokenizer) encodeWord(ids []int32, word string, w *scratch) ([]int32, e
 	return ids, err
 }
 
-// wordCache remembers the ids of words. Every word has one slot it can be in, a
-// cache line long, and takes it from the word before; so its memory is fixed,
-// nothing in it is ever searched, and the garbage collector has nothing to follow.
+// wordCache caches the ids of words. A word can be in only one slot, which is as long
+// as a cache line, and replaces the word that was there. So memory is fixed, a lookup
+// is one comparison, and there are no pointers for the garbage collector to follow.
 type wordCache struct {
 	seed  maphash.Seed
 	slots []cacheSlot
@@ -116,8 +117,8 @@ type wordCache struct {
 
 const (
 	cacheSlots = 1 << 14 // of 64 bytes: 1 MiB
-	cachedWord = 30      // bytes of the longest word that is kept
-	cachedIDs  = 8       // the most ids that are kept
+	cachedWord = 30      // bytes of the longest word in the cache
+	cachedIDs  = 8       // ids of a word in the cache, at most
 )
 
 type cacheSlot struct {
@@ -130,7 +131,7 @@ func newWordCache() wordCache {
 	return wordCache{maphash.MakeSeed(), make([]cacheSlot, cacheSlots)}
 }
 
-// slot is where word would be, or nil if it is too long to be kept.
+// slot returns the slot of word, or nil if the word is too long for the cache.
 func (c *wordCache) slot(word string) *cacheSlot {
 	if len(word) > cachedWord {
 		return nil
@@ -138,7 +139,8 @@ func (c *wordCache) slot(word string) *cacheSlot {
 	return &c.slots[maphash.String(c.seed, word)%cacheSlots]
 }
 
-// holds tells whether the slot is word's; an empty slot has length 0, no word does.
+// holds reports whether the slot has word. An empty slot has length 0, which no word
+// has.
 func (s *cacheSlot) holds(word string) bool {
 	return int(s.length) == len(word) && string(s.word[:s.length]) == word
 }

@@ -106,9 +106,9 @@ func encodePlainly(t *testing.T, tok *Tokenizer, text string) []int32 {
 		t.Fatal(err)
 	}
 	var ids []int32
-	err = tok.original.cut(text, func(start, end int) error {
+	err = tok.original.split(text, func(start, end int) error {
 		for _, word := range matches(t, re, text[start:end]) {
-			if id, ok := m.vocab.ids[toLetters(word)]; ok && m.whole != nil {
+			if id, ok := m.vocab.ids[toLetters(word)]; ok && m.wordTokens != nil {
 				ids = append(ids, id)
 				continue
 			}

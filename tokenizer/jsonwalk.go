@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// The vocabulary and the merges make up nearly all of a tokenizer.json. They are
-// walked in place rather than decoded into maps: that is several times faster,
-// tokens can share the memory of the file's text, and a key that occurs twice is
-// seen instead of overwritten. The walkers are given text that encoding/json has
-// already found valid, and still return an error on anything unexpected.
+// The vocabulary and the merges make up nearly all of a tokenizer.json. The functions in
+// this file read them in place instead of decoding them into maps: that is several times
+// faster, tokens share the memory of the file's text, and a duplicate key is seen instead
+// of overwritten. encoding/json has already found the text valid; unexpected text is
+// still an error.
 
 // eachMember calls visit for every "key": value of a JSON object, in order.
 func eachMember(object string, visit func(key, value string) error) error {
@@ -46,8 +46,8 @@ func eachElement(array string, visit func(value string) error) error {
 	})
 }
 
-// eachItem walks the comma-separated items between open and shut; item reads
-// one and returns what follows it.
+// eachItem reads the comma-separated items between open and shut. item reads one and
+// returns what follows it.
 func eachItem(s string, open, shut byte, item func(rest string) (string, error)) error {
 	s = skipSpace(s)
 	if s == "" || s[0] != open {
@@ -72,7 +72,7 @@ func eachItem(s string, open, shut byte, item func(rest string) (string, error))
 	return nil
 }
 
-// cutValue splits s after the JSON value it begins with.
+// cutValue splits s after the JSON value that it begins with.
 func cutValue(s string) (value, rest string, err error) {
 	n := 0
 	switch {
@@ -92,7 +92,8 @@ func cutValue(s string) (value, rest string, err error) {
 	return s[:n], s[n:], nil
 }
 
-// stringLen is the length of the quoted string s begins with, 0 if it has no end.
+// stringLen returns the length of the quoted string that s begins with, 0 if it has no
+// end.
 func stringLen(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -105,7 +106,8 @@ func stringLen(s string) int {
 	return 0
 }
 
-// nestLen is the length of the array or object s begins with, 0 if it has no end.
+// nestedLen returns the length of the array or object that s begins with, 0 if it has
+// no end.
 func nestedLen(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -127,7 +129,8 @@ func nestedLen(s string) int {
 	return 0
 }
 
-// jsonString reads a quoted string. Without escapes it is a part of raw itself.
+// jsonString reads a quoted string. The result shares the memory of raw if there are no
+// escapes.
 func jsonString(raw string) (string, error) {
 	if len(raw) >= 2 && raw[0] == '"' && strings.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
@@ -141,7 +144,7 @@ func jsonString(raw string) (string, error) {
 
 func skipSpace(s string) string { return strings.TrimLeft(s, " \t\r\n") }
 
-// excerpt shortens what a file says so that it fits into an error.
+// excerpt quotes and shortens text of a file for an error.
 func excerpt(s string) string {
 	const most = 40
 	if len(s) > most {

@@ -15,8 +15,9 @@ const (
 	llama2cWords    = llama2cSpecials + 256
 )
 
-// maxLlama2CToken is the length in bytes of the longest token that is read. Every
-// way to halve a token is looked up, so the work grows with the square of it.
+// maxLlama2CToken is the length in bytes of the longest token that is read. Every way
+// to split a token in two is looked up, so the work grows with the square of the
+// length.
 const maxLlama2CToken = 256
 
 // OpenLlama2C reads the binary vocabulary of llama2.c, such as tok512.bin.
@@ -32,9 +33,9 @@ func OpenLlama2C(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// ParseLlama2C reads llama2.c's form of a SentencePiece vocabulary: the length of
-// the longest token, then for every token its score, its length and its text, with
-// plain spaces. <unk>, <s>, </s> and the 256 bytes come first.
+// ParseLlama2C reads llama2.c's form of a SentencePiece vocabulary: the length of the
+// longest token, then the score, the length and the text of every token, with plain
+// spaces. <unk>, <s>, </s> and the 256 bytes come first.
 func ParseLlama2C(data []byte) (*Tokenizer, error) {
 	v, scores, err := readLlama2C(data)
 	if err != nil {
@@ -94,8 +95,8 @@ func readLlama2C(data []byte) (*vocab, []float32, error) {
 	return v, scores, nil
 }
 
-// scoreMerges derives merges from scores: two tokens may be joined whenever the
-// result is a token, and the better its score the earlier.
+// scoreMerges derives merges from scores: two tokens may be merged if the result is a
+// token, and a higher score is merged earlier.
 func scoreMerges(v *vocab, scores []float32) map[pair]merge {
 	merges := map[pair]merge{}
 	ranks := ranksOf(scores)
@@ -112,7 +113,7 @@ func scoreMerges(v *vocab, scores []float32) map[pair]merge {
 	return merges
 }
 
-// ranksOf numbers scores from the best down; equal scores share a number.
+// ranksOf numbers scores from the highest down. Equal scores have the same number.
 func ranksOf(scores []float32) []int32 {
 	sorted := slices.Clone(scores)
 	slices.Sort(sorted)

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// shortWord is how many symbols are joined by looking at all of them for every
-// merge. Beyond that a heap keeps the work at n log n, so that a megabyte without
-// a space takes a second and not a day.
+// shortWord is the largest number of symbols that are merged by looking at all of them
+// for every merge. Longer words use a heap, which takes n log n time: a megabyte
+// without a space takes a second and not a day.
 const shortWord = 40
 
-// join applies the merges to symbols, first learned first and from left to right,
-// and returns what is left. It may use the memory of symbols.
+// join applies the merges to symbols, in the order of their ranks and from left to
+// right, and returns the result. It may reuse the memory of symbols.
 func (m *bpe) join(symbols []int32, w *scratch) []int32 {
 	if len(symbols) <= shortWord {
 		return m.joinShort(symbols)
@@ -21,7 +21,7 @@ func (m *bpe) join(symbols []int32, w *scratch) []int32 {
 
 const noRank = math.MaxInt32
 
-// rank is the merge of two symbols, with noRank if there is none.
+// rank returns the merge of two symbols, with noRank if there is none.
 func (m *bpe) rank(left, right int32) merge {
 	if found, ok := m.merges[pairOf(left, right)]; ok {
 		return found
@@ -85,7 +85,7 @@ func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
 		rank, left := heap.pop()
 		next := links[left].next
 		if next.rank != rank {
-			continue // one of the two was merged elsewhere since
+			continue // one of the two has been merged with another symbol since
 		}
 		right := links[left].after
 		symbols[left], symbols[right] = next.id, -1
@@ -102,23 +102,17 @@ func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
 	return compactSymbols(symbols)
 }
 
-// living drops the symbols that were merged into another.
+// compactSymbols removes the symbols that were merged into another.
 func compactSymbols(symbols []int32) []int32 {
-	kept := symbols[:0]
-	for _, id := range symbols {
-		if id >= 0 {
-			kept = append(kept, id)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(symbols, func(id int32) bool { return id < 0 })
 }
 
-// candidates is a binary heap of merges that were possible when they were entered:
-// the rank in the upper half, the index of the left symbol in the lower, so that
-// the smallest is the one to apply.
+// mergeHeap is a binary heap of merges that were possible when they were added. An
+// entry has the rank in its upper half and the index of the left symbol in its lower,
+// so that the smallest entry is the next merge.
 type mergeHeap []uint64
 
-// enter appends without keeping the order.
+// appendMerge appends a merge without restoring the heap order.
 func (h mergeHeap) appendMerge(rank, at int32) mergeHeap {
 	if rank == noRank {
 		return h

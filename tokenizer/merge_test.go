@@ -62,10 +62,10 @@ func TestJoiningMatchesThePlainWay(t *testing.T) {
 // TestCuttingWordsChangesNothing encodes with and without the cut before '▁'.
 func TestCuttingWordsChangesNothing(t *testing.T) {
 	cut, whole := openTiny(t, "llama2"), openTiny(t, "llama2")
-	if cut.model.(*bpe).cutAt != meta {
+	if cut.model.(*bpe).splitAt != spaceLetter {
 		t.Fatal("the tokenizer does not cut before its letter for the space")
 	}
-	whole.model.(*bpe).cutAt = ""
+	whole.model.(*bpe).splitAt = ""
 	for _, text := range append(readCorpus(t), nastyTexts(2000)...) {
 		got, err := cut.Encode(text, false)
 		want, wantErr := whole.Encode(text, false)
@@ -77,7 +77,7 @@ func TestCuttingWordsChangesNothing(t *testing.T) {
 
 func TestAMergeAcrossTheCutForbidsIt(t *testing.T) {
 	tok := mustParse(t, `{"model": {"type": "BPE", "vocab": {"a": 0, "▁": 1, "a▁": 2}, "merges": ["a ▁"]}}`)
-	if tok.model.(*bpe).cutAt != "" {
+	if tok.model.(*bpe).splitAt != "" {
 		t.Error("words are cut where the token a▁ crosses")
 	}
 	checkEncode(t, tok, "a▁a", []int32{2, 0})

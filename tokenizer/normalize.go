@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer rewrites text before it is cut into words.
+// normalizer rewrites text before it is split into words.
 type normalizer interface {
 	normalize(s string) (string, error)
 }
@@ -17,11 +17,12 @@ type normalizer interface {
 // normalizers are applied one after the other.
 type normalizers []normalizer
 
-// A file could ask for replacements that multiply the text at every step. The
-// largest honest growth, compatibility decomposition, is elevenfold.
+// maxGrowth limits how many times longer normalizing may make a text, because a file
+// could ask for replacements that multiply it at every step. The most that a real one
+// needs is 11, for compatibility decomposition.
 const maxGrowth = 32
 
-// grown refuses a rewritten text that is out of proportion to the original.
+// checkGrowth returns an error if a text has grown by more than maxGrowth.
 func checkGrowth(before, after int) error {
 	if most := maxGrowth*before + 1024; after > most {
 		return fmt.Errorf("text of %d bytes grows to %d, more than the %d allowed", before, after, most)
@@ -88,8 +89,8 @@ func parseNormalizer(kind string, raw json.RawMessage) (normalizer, error) {
 	return nil, fmt.Errorf("normalizer %s is not supported", excerpt(kind))
 }
 
-// form is one of the four Unicode normalization forms, by the tables of Unicode 15.
-// The tokenizers library has older ones, which lack about a hundred combining marks.
+// form is one of the four Unicode normalization forms, with the tables of Unicode 15.
+// The tokenizers library has older tables, which lack about a hundred combining marks.
 type form struct{ norm.Form }
 
 func (f form) normalize(s string) (string, error) { return f.String(s), nil }
@@ -106,8 +107,8 @@ func (f runewise) normalize(s string) (string, error) {
 	return b.String(), nil
 }
 
-// lower is the lower case of a character without regard to its neighbours. The
-// dotted capital I is the one character that becomes two.
+// lower writes the lower case of a character regardless of its neighbours. The dotted
+// capital I is the only character that becomes two.
 func lower(into *strings.Builder, r rune) {
 	if r == 'İ' {
 		into.WriteString("i\u0307")
@@ -122,7 +123,7 @@ func dropMarks(into *strings.Builder, r rune) {
 	}
 }
 
-// nmt drops control characters and makes a plain space of other white space, as
+// nmt drops control characters and turns other white space into plain spaces, as
 // machine translation models expect.
 func nmt(into *strings.Builder, r rune) {
 	switch {
@@ -135,7 +136,7 @@ func nmt(into *strings.Builder, r rune) {
 	}
 }
 
-// prepend puts a text before everything that is not empty.
+// prepend puts a text before every text that is not empty.
 type prepend struct{ Prepend string }
 
 func (p prepend) normalize(s string) (string, error) {
@@ -145,7 +146,7 @@ func (p prepend) normalize(s string) (string, error) {
 	return p.Prepend + s, nil
 }
 
-// strip removes white space from the ends.
+// strip removes white space from the ends of a text.
 type strip struct {
 	Left  bool `json:"strip_left"`
 	Right bool `json:"strip_right"`
@@ -166,7 +167,7 @@ type byteLetters struct{}
 
 func (byteLetters) normalize(s string) (string, error) { return toLetters(s), nil }
 
-// replace puts content in the place of every match. It also serves as a decoder.
+// replace puts content in place of every match. It is also a decoder.
 type replace struct {
 	pattern pattern
 	content string

@@ -13,14 +13,14 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// pattern finds parts of a text.
+// pattern finds matches in a text.
 type pattern interface {
 	// find calls yield for every match, in order and without overlap. A match
 	// may be empty.
 	find(s string, yield func(start, end int) error) error
 }
 
-// filePattern is how tokenizer.json writes a pattern: one of the two is set.
+// filePattern is a pattern as tokenizer.json writes it: one of the two is set.
 type filePattern struct {
 	String *string
 	Regex  *string
@@ -61,7 +61,7 @@ func (p literal) find(s string, yield func(start, end int) error) error {
 	}
 }
 
-// runeClass matches every single character it holds for.
+// runeClass matches every single character for which it returns true.
 type runeClass func(r rune) bool
 
 func (is runeClass) find(s string, yield func(start, end int) error) error {
@@ -75,11 +75,11 @@ func (is runeClass) find(s string, yield func(start, end int) error) error {
 	return nil
 }
 
-// regex is a pattern no scanner was written for, given to a backtracking engine.
+// regex is a pattern without a scanner, matched by a backtracking engine.
 type regex struct{ *regexp2.Regexp }
 
-// A hostile pattern can make the engine try for years. One match may take
-// matchTimeout; a whole text that and a second for every matchedPerSecond bytes,
+// A hostile pattern can keep the engine busy for years. So one match may take at most
+// matchTimeout, and a whole text that plus a second per matchedPerSecond bytes, which is
 // about a thirtieth of the engine's usual speed.
 const (
 	matchTimeout     = 5 * time.Second
@@ -103,15 +103,15 @@ func compileRegex(expr string) (p pattern, err error) {
 	return regex{re}, nil
 }
 
-// failed makes an error of a panic: a pattern comes from a file, and the engine is
-// not ours to vouch for.
+// recoverPattern turns a panic of the regex engine into an error, because patterns come
+// from files and may trigger bugs in it.
 func recoverPattern(expr string, err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("pattern %s: the engine failed: %v", excerpt(expr), problem)
 	}
 }
 
-// graphemes matches what a reader sees as one character.
+// graphemes matches grapheme clusters: what a reader sees as one character.
 var graphemes = sync.OnceValue(func() pattern {
 	return regex{regexp2.MustCompile(`\X`)}
 })
@@ -120,7 +120,7 @@ func (re regex) find(s string, yield func(start, end int) error) (err error) {
 	defer recoverPattern(re.String(), &err)
 	runes := []rune(s)
 	deadline := time.Now().Add(matchTimeout + time.Duration(len(s))*time.Second/matchedPerSecond)
-	at, offset := 0, 0 // the same place in runes and in bytes
+	at, offset := 0, 0 // one position, in runes and in bytes
 	advance := func(to int) int {
 		for ; at < to; at++ {
 			offset += utf8.RuneLen(runes[at])
@@ -132,7 +132,7 @@ func (re regex) find(s string, yield func(start, end int) error) (err error) {
 	err = re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
 		index, length, _ := m.GroupRange(0)
 		if length == 0 && index == last {
-			return true // nothing, right after a match: no match of its own
+			return true // an empty match right after a match does not count
 		}
 		start := advance(index)
 		last = index + length
@@ -150,19 +150,21 @@ func (re regex) find(s string, yield func(start, end int) error) (err error) {
 	return stopped
 }
 
-// dialect is what Oniguruma, whose patterns the files are written in, means by an
-// escape that our engine reads differently, as the inside of a character class.
-// Other classes, such as \p{Lo}, lack the characters that Unicode 16 added.
+// onigurumaClasses maps an escape to what Oniguruma, the engine that the files'
+// patterns are written for, means by it, as the contents of a character class. Our
+// engine reads these escapes differently. Other classes, such as \p{Lo}, still lack the
+// characters that Unicode 16 added.
 var onigurumaClasses = map[string]string{
 	`\p{L}`: `\p{L}` + classText(newLetters),
 	`\p{N}`: `\p{N}` + classText(newNumbers),
 	`\w`:    `\p{L}\p{M}\p{N}\p{Pc}` + classText(newLetters) + classText(newNumbers),
 }
 
-// oddRepeat is what follows the brace of a repetition the two engines disagree on.
+// oddRepeat matches what follows the brace of a repetition that the two engines read
+// differently.
 var oddRepeat = regexp.MustCompile(`^(,\d+\}|\d*,?\d*\}\+)`)
 
-// classText writes a table's ranges as they stand in a character class.
+// classText writes the ranges of a table as the contents of a character class.
 func classText(table *unicode.RangeTable) string {
 	var b strings.Builder
 	for _, r := range table.R16 {
@@ -174,8 +176,8 @@ func classText(table *unicode.RangeTable) string {
 	return b.String()
 }
 
-// fromOniguruma translates a pattern, and refuses the few constructs that cannot
-// be translated one by one.
+// fromOniguruma translates a pattern, and refuses the few constructs that cannot be
+// translated.
 func fromOniguruma(expr string) (string, error) {
 	var b strings.Builder
 	inClass := false
@@ -211,8 +213,8 @@ func fromOniguruma(expr string) (string, error) {
 	return b.String(), nil
 }
 
-// escapeAt is the escape expr starts with: a backslash and a character, or a
-// property with its name.
+// escapeAt returns the escape at the start of expr: a backslash and a character, or a
+// property such as \p{L}.
 func escapeAt(expr string) string {
 	if strings.HasPrefix(expr, `\p{`) || strings.HasPrefix(expr, `\P{`) {
 		if end := strings.IndexByte(expr, '}'); end > 0 {

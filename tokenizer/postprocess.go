@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// affixes are the ids put around an encoded text.
+// affixes are the ids added before and after an encoded text.
 type affixes struct{ before, after []int32 }
 
 const maxAffixes = 1024
@@ -65,7 +65,7 @@ func parseBertProcessing(raw json.RawMessage) (affixes, error) {
 	return a, errors.Join(json.Unmarshal(file.CLS[1], &a.before[0]), json.Unmarshal(file.Sep[1], &a.after[0]))
 }
 
-// parseTemplate reads the template for a single text.
+// parseTemplate reads the template for a single text, such as <s> $A </s>.
 func parseTemplate(raw json.RawMessage) (affixes, error) {
 	var file struct {
 		Single []struct {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// precompiled is SentencePiece's compiled table of replacements: a double-array
-// trie from UTF-8 to an offset into a text of replacements that end in a zero byte.
+// precompiled is SentencePiece's compiled table of replacements: a double-array trie
+// that maps UTF-8 to an offset into text, where the replacements end with a zero byte.
 type precompiled struct {
 	units []uint32
 	text  string
@@ -38,9 +38,9 @@ func parsePrecompiled(raw json.RawMessage) (*precompiled, error) {
 	return n, nil
 }
 
-// normalize replaces a whole grapheme where the table has an entry for a short
-// one, and character by character otherwise. That is what the models in use were
-// trained with, odd as it is.
+// normalize replaces a whole grapheme if it is shorter than 6 bytes and the table has
+// an entry for it, and else each character by itself. It is odd, but what the models
+// were trained with.
 func (n *precompiled) normalize(s string) (string, error) {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -85,7 +85,7 @@ func (n *precompiled) lookup(s string) (string, bool) {
 	return "", false
 }
 
-// replacement reads the text the leaf at node points to.
+// replacement returns the text that the leaf at node points to.
 func (n *precompiled) replacement(node uint32) (string, bool) {
 	if int64(node) >= int64(len(n.units)) {
 		return "", false
@@ -98,8 +98,8 @@ func (n *precompiled) replacement(node uint32) (string, bool) {
 	return to, utf8.ValidString(to)
 }
 
-// eachGrapheme cuts s into what a reader sees as one character. Two ASCII
-// characters never join, except CR LF; the rest is left to the regex engine's \X.
+// eachGrapheme splits s into graphemes. Two ASCII characters never form one, except CR
+// LF; the regex engine's \X decides about the others.
 func eachGrapheme(s string, visit func(grapheme string) error) error {
 	for len(s) > 0 {
 		n := 1

@@ -13,16 +13,17 @@ import (
 // piece is a part of the text on its way to the model.
 type piece struct {
 	text  string
-	first bool // nothing of the text lies before it
+	first bool // it is at the start of the text
 }
 
-// preTokenizer cuts a piece into smaller ones that no token crosses.
+// preTokenizer splits a piece into smaller ones that no token crosses.
 type preTokenizer interface {
-	// split hands the parts of p to each, in order. Parts are not empty.
+	// split calls each with the parts of p, in order. Parts are not empty.
 	split(p piece, each func(piece) error) error
 }
 
-// chain leads a piece through the pre-tokenizers, one after the other, to last.
+// chain returns a function that runs a piece through the pre-tokenizers, one after the
+// other, and the results through last.
 func chain(list []preTokenizer, last func(piece) error) func(piece) error {
 	each := last
 	for i := len(list) - 1; i >= 0; i-- {
@@ -46,7 +47,8 @@ func parsePreTokenizers(raw json.RawMessage) ([]preTokenizer, error) {
 	return list, err
 }
 
-// parsePreTokenizer reads a pre-tokenizer; some are two steps to us.
+// parsePreTokenizer reads one pre-tokenizer of the file, which may become several of
+// ours.
 func parsePreTokenizer(kind string, raw json.RawMessage) ([]preTokenizer, error) {
 	switch kind {
 	case "ByteLevel":
@@ -100,7 +102,7 @@ func parsePunctuation(raw json.RawMessage) ([]preTokenizer, error) {
 	return []preTokenizer{splitter{pattern: runeClass(isPunctuation), behavior: behavior}}, err
 }
 
-// isPunctuation counts ASCII's symbols among the punctuation.
+// isPunctuation includes the symbols of ASCII, such as + and $.
 func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return '!' <= r && r <= '/' || ':' <= r && r <= '@' || '[' <= r && r <= '`' || '{' <= r && r <= '~'
@@ -108,8 +110,8 @@ func isPunctuation(r rune) bool {
 	return unicode.Is(unicode.P, r)
 }
 
-// wordRuns keeps runs of word characters and runs of what is neither word nor
-// white space.
+// wordRuns splits into runs of word characters and runs of characters that are neither
+// word nor white space. White space is dropped.
 type wordRuns struct{}
 
 func (wordRuns) split(p piece, each func(piece) error) error {
@@ -141,17 +143,17 @@ func (wordRuns) split(p piece, each func(piece) error) error {
 	return nil
 }
 
-// metaspace writes spaces as a visible letter, usually '▁', and cuts before it.
+// metaspace writes spaces as a visible letter, usually '▁', and splits before it.
 type metaspace struct {
 	letter string
 	scheme string // when to put the letter before a piece: always, first or never
-	cut    bool
+	splits bool
 }
 
 func parseMetaspace(raw json.RawMessage) (*metaspace, error) {
 	file := struct {
 		Replacement    string `json:"replacement"`
-		AddPrefixSpace *bool  `json:"add_prefix_space"` // how old files write the scheme
+		AddPrefixSpace *bool  `json:"add_prefix_space"` // in old files instead of prepend_scheme
 		Scheme         string `json:"prepend_scheme"`
 		Split          *bool  `json:"split"`
 	}{}
@@ -179,7 +181,7 @@ func (m *metaspace) split(p piece, each func(piece) error) error {
 	if !strings.HasPrefix(p.text, m.letter) && (m.scheme == "always" || m.scheme == "first" && p.first) {
 		p.text = m.letter + p.text
 	}
-	if !m.cut {
+	if !m.splits {
 		return each(p)
 	}
 	return splitter{pattern: literal(m.letter), behavior: mergedWithNext}.split(p, each)

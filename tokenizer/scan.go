@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns nearly all byte-level models use. Each matches anywhere it is
-// tried, so a text is cut into matches without gaps.
+// The patterns that nearly all byte-level models use. Each matches at every position, so
+// a text is split into matches without gaps.
 const (
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
@@ -17,16 +17,16 @@ const (
 		`| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanners do by hand what a backtracking engine does with these patterns, tens
-// of times faster and in linear time.
+// scanners match these patterns tens of times faster than a backtracking engine, and in
+// linear time.
 var scanners = map[string]scanner{
 	patternGPT2:   scanGPT2,
 	patternLlama3: func(s string) int { return scanLlama3(s, 3) },
 	patternQwen2:  func(s string) int { return scanLlama3(s, 1) },
 }
 
-// scanner returns the length in bytes of the match at the start of a text, which
-// is not empty.
+// scanner returns the length in bytes of the match at the start of a text that is not
+// empty.
 type scanner func(s string) int
 
 func (scan scanner) split(p piece, each func(piece) error) error {
@@ -69,8 +69,8 @@ func scanGPT2(s string) int {
 	}
 }
 
-// scanLlama3 matches patternLlama3 and patternQwen2, which differ in how many
-// digits stay together.
+// scanLlama3 matches patternLlama3 and patternQwen2, which differ in the number of
+// digits that stay together.
 func scanLlama3(s string, digits int) int {
 	if n := contractionAnyCase(s); n > 0 {
 		return n
@@ -106,8 +106,8 @@ func scanLlama3(s string, digits int) int {
 	return scanSpace(s)
 }
 
-// scanOther extends a match of n bytes over what is neither letter, digit nor
-// space, and over the line ends after it.
+// scanOther extends a match of n bytes by the characters that are neither letter, digit
+// nor space, and by the line ends after them.
 func scanOther(s string, n int) int {
 	n += runLen(s[n:], other)
 	for n < len(s) && (s[n] == '\r' || s[n] == '\n') {
@@ -116,9 +116,9 @@ func scanOther(s string, n int) int {
 	return n
 }
 
-// scanSpace matches \s+(?!\S)|\s+ where s starts with white space: all of it at
-// the end of the text, else all but the last character, which goes to the word
-// that follows, unless it is the only one.
+// scanSpace matches \s+(?!\S)|\s+ if s starts with white space. At the end of the text
+// that is all of the white space. Elsewhere it is all but the last character, which
+// goes to the next word, or the only character.
 func scanSpace(s string) int {
 	run := runLen(s, space)
 	if run == len(s) {
@@ -131,7 +131,7 @@ func scanSpace(s string) int {
 	return run
 }
 
-// contraction is the length of 's 't 're 've 'm 'll 'd at the start of s, or 0.
+// contraction returns the length of 's 't 're 've 'm 'll 'd at the start of s, or 0.
 func contraction(s string) int {
 	if s[0] != '\'' || len(s) < 2 {
 		return 0
@@ -149,8 +149,8 @@ func contraction(s string) int {
 	return 0
 }
 
-// contractionAnyCase is contraction without regard to case. The long s, whose
-// upper case is S, counts as one too.
+// contractionAnyCase is contraction ignoring case. The long s, whose upper case is S,
+// counts too.
 func contractionAnyCase(s string) int {
 	if s[0] != '\'' || len(s) < 2 {
 		return 0

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// behavior says what becomes of the parts of a text that match a pattern.
+// behavior says what happens to the parts of a text that match a pattern.
 type behavior int
 
 const (
 	removed            behavior = iota // they are dropped
-	isolated                           // they stand alone
+	isolated                           // each is a part of its own
 	contiguous                         // neighbouring matches join
 	mergedWithPrevious                 // they end the part before them
 	mergedWithNext                     // they start the part after them
@@ -29,8 +29,8 @@ func parseBehavior(name string) (behavior, error) {
 	return b, nil
 }
 
-// joins tells whether a part belongs to the one before it, from whether each of
-// the two is a match.
+// joins reports whether a part belongs to the one before it. before and now say which
+// of the two is a match.
 func (b behavior) joins(before, now bool) bool {
 	switch b {
 	case contiguous:
@@ -43,11 +43,11 @@ func (b behavior) joins(before, now bool) bool {
 	return false
 }
 
-// cutter splits by a pattern.
+// splitter splits by a pattern.
 type splitter struct {
 	pattern  pattern
 	behavior behavior
-	invert   bool // matches and what lies between them change roles
+	invert   bool // swap the roles of matches and the text between them
 }
 
 func parseSplit(raw json.RawMessage) (preTokenizer, error) {
@@ -94,7 +94,7 @@ func (c splitter) split(p piece, each func(piece) error) error {
 	return err
 }
 
-// joiner gathers the parts of a piece that belong together.
+// spanJoiner joins the parts of a piece that belong together.
 type spanJoiner struct {
 	piece      piece
 	behavior   behavior

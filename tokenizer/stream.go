@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Stream decodes ids as they are generated. It never returns half a character: a
-// token that ends within one is held until the rest has come. What it returns, put
-// together, is what Decode makes of all the ids, except for byte sequences that are
-// not UTF-8. A Stream is for one goroutine.
+// Stream decodes ids as they are generated. It never returns half a character: a token
+// that ends within one is held back until the rest has come. Its results together are
+// what Decode returns for all ids, except where bytes are not UTF-8. It must not be
+// used concurrently.
 type Stream struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -19,19 +19,20 @@ type Stream struct {
 	pending   []int32 // ids not shown yet
 }
 
-// maxHeld is how many ids may wait for a character to be completed. A longer wait
-// means that the text is full of U+FFFD or no text at all.
+// maxPending is how many ids may wait for a character to be completed. More than that
+// means that the text has many U+FFFD or is not text.
 const maxPending = 16
 
-// maxBroken is how many bytes, and so ids, an unfinished character has at most.
+// maxPartialBytes is the largest number of bytes, and so of ids, of an incomplete
+// character.
 const maxPartialBytes = 3
 
-// Stream starts decoding a text id by id. skipSpecial is as for Decode.
+// Stream returns a decoder of one text, id by id. skipSpecial is as for Decode.
 func (t *Tokenizer) Stream(skipSpecial bool) *Stream {
 	return &Stream{t: t, skipSpecial: skipSpecial}
 }
 
-// Push takes the next id and returns the text that is complete with it, often "".
+// Push takes the next id and returns the text that it completes, often "".
 func (s *Stream) Push(id int32) (string, error) {
 	if s.skipSpecial && s.t.Special(id) {
 		return "", nil
@@ -51,7 +52,7 @@ func (s *Stream) Push(id int32) (string, error) {
 	return s.showComplete(text)
 }
 
-// Flush ends the text: it returns what was held back and starts anew.
+// Flush ends the text: it returns what was held back, and resets the stream.
 func (s *Stream) Flush() (string, error) {
 	text, err := s.window(len(s.pending))
 	if err == nil {
@@ -61,13 +62,13 @@ func (s *Stream) Flush() (string, error) {
 	return text, err
 }
 
-// window decodes the ids last shown and the first n of those held.
+// window decodes the ids shown last and the first n pending ones.
 func (s *Stream) window(n int) (string, error) {
 	return s.t.Decode(slices.Concat(s.shown, s.pending[:n]), s.skipSpecial)
 }
 
-// show returns what is new in the text of a window and makes its n held ids the
-// context of the next.
+// show returns what is new in the text of a window. Its n pending ids become the
+// context of the next window.
 func (s *Stream) show(text string, n int) (string, error) {
 	if n == 0 {
 		return "", nil
@@ -76,16 +77,16 @@ func (s *Stream) show(text string, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fresh, ok := strings.CutPrefix(text, s.shownText)
-	if !ok { // a broken byte run changed what had looked complete
-		fresh = shownText
+	added, ok := strings.CutPrefix(text, s.shownText)
+	if !ok { // invalid bytes changed text that had looked complete
+		added = shownText
 	}
 	s.shown, s.shownText, s.pending = s.pending[:n:n], shownText, s.pending[n:]
-	return fresh, nil
+	return added, nil
 }
 
-// showPart shows the text of the held ids up to a place where no character is cut,
-// and holds on to the few behind it.
+// showComplete shows the text of the pending ids up to a place that does not divide a
+// character, and leaves the few ids after it pending.
 func (s *Stream) showComplete(text string) (string, error) {
 	for n := len(s.pending) - maxPartialBytes; n > 0; n-- {
 		front, err := s.window(n)

@@ -9,13 +9,13 @@
 //	model           words become ids: BPE, Unigram, WordPiece         bpe.go, unigram.go, wordpiece.go
 //	post-processor  <s> and </s> are put around them                  postprocess.go
 //
-// and a chain of decoders (decode.go) makes text of ids again. Results are those of
-// the tokenizers library, which the tests compare against; where it would quietly
+// and a chain of decoders (decode.go) turns ids back into text. Results are those of the
+// tokenizers library, which the tests compare against; where that library would silently
 // drop a character, this package returns an error. The file's truncation and padding
-// concern batches and are not applied.
+// settings concern batches and are ignored.
 //
-// Files are taken to be hostile: everything is bounded by the size of the file and
-// of the text, and a Tokenizer that was read cannot fail but with an error.
+// Files may be hostile: time and memory are bounded by the size of the file and of the
+// text, and a Tokenizer never panics.
 package tokenizer
 
 import (
@@ -31,8 +31,8 @@ import (
 // Tokenizer turns text into ids and ids into text. It is safe for concurrent use.
 type Tokenizer struct {
 	vocab      *vocab
-	original   *finder // added tokens looked for in the text as it is
-	normalized *finder // added tokens looked for in normalized text
+	original   *finder // finds added tokens in the original text
+	normalized *finder // finds added tokens in the normalized text
 	norm       normalizers
 	pre        []preTokenizer
 	model      model
@@ -42,7 +42,8 @@ type Tokenizer struct {
 	pool       sync.Pool
 }
 
-// maxFile is the size of the largest file that is read. The largest known is 33 MB.
+// maxFile is the size in bytes of the largest file that is read. The largest known has
+// 33 MB.
 const maxFile = 256 << 20
 
 // Open reads a tokenizer.json.
@@ -109,7 +110,8 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t.finish(), nil
 }
 
-// ready finishes a tokenizer whose stages are set.
+// finish completes a tokenizer whose stages are set. A byte-level BPE model reads bytes
+// itself, so the step that writes bytes as letters is dropped.
 func (t *Tokenizer) finish() *Tokenizer {
 	if last := len(t.pre) - 1; last >= 0 && t.pre[last] == (byteLevel{}) {
 		if m, ok := t.model.(*bpe); ok && m.useBytes() {
@@ -120,20 +122,20 @@ func (t *Tokenizer) finish() *Tokenizer {
 	return t
 }
 
-// modelFile is the model's part of the file: the fields of all kinds of model.
+// modelFile is the model object of the file: the fields of all types of models.
 type modelFile struct {
-	Type        string          `json:"type"`
-	Vocab       json.RawMessage `json:"vocab"`
-	Merges      json.RawMessage `json:"merges"`
-	Unknown     *string         `json:"unk_token"`
-	UnknownID   *int64          `json:"unk_id"`
-	FuseUnknown bool            `json:"fuse_unk"`
-	Fallback    bool            `json:"byte_fallback"`
-	Prefix      *string         `json:"continuing_subword_prefix"`
-	Suffix      *string         `json:"end_of_word_suffix"`
-	Whole       bool            `json:"ignore_merges"`
-	Dropout     *float64        `json:"dropout"`
-	MostChars   *int            `json:"max_input_chars_per_word"`
+	Type         string          `json:"type"`
+	Vocab        json.RawMessage `json:"vocab"`
+	Merges       json.RawMessage `json:"merges"`
+	Unknown      *string         `json:"unk_token"`
+	UnknownID    *int64          `json:"unk_id"`
+	FuseUnknown  bool            `json:"fuse_unk"`
+	Fallback     bool            `json:"byte_fallback"`
+	Prefix       *string         `json:"continuing_subword_prefix"`
+	Suffix       *string         `json:"end_of_word_suffix"`
+	IgnoreMerges bool            `json:"ignore_merges"`
+	Dropout      *float64        `json:"dropout"`
+	MaxChars     *int            `json:"max_input_chars_per_word"`
 }
 
 func parseModel(raw json.RawMessage) (model, *vocab, error) {
@@ -158,7 +160,7 @@ func parseModel(raw json.RawMessage) (model, *vocab, error) {
 	return nil, nil, fmt.Errorf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(file.Type))
 }
 
-// orElse is the value of an optional field.
+// valueOr returns the value of an optional field.
 func valueOr[T any](field *T, otherwise T) T {
 	if field == nil {
 		return otherwise
@@ -166,12 +168,12 @@ func valueOr[T any](field *T, otherwise T) T {
 	return *field
 }
 
-// maxSteps is how many steps a normalizer, pre-tokenizer, post-processor or decoder
-// may have. Each may lengthen the text, so their number is not left to the file.
+// maxSteps limits the steps of a normalizer, pre-tokenizer, post-processor or decoder,
+// because each may lengthen the text.
 const maxSteps = 12
 
-// eachStep calls visit for every step of a stage: none for null, one for a plain
-// step, those listed under the given name for a Sequence. A Sequence within one is
+// eachStep calls visit for every step of a stage: none for null, one for a plain step,
+// and those listed under listName for a Sequence. A Sequence inside a Sequence is
 // flattened.
 func eachStep(raw json.RawMessage, listName string, visit func(kind string, raw json.RawMessage) error) error {
 	left := maxSteps
@@ -214,7 +216,8 @@ func eachStep(raw json.RawMessage, listName string, visit func(kind string, raw 
 	return walk(raw, 0)
 }
 
-// unmarshalInto reads one field of a JSON object; a missing one leaves into alone.
+// unmarshalInto reads one field of a JSON object. A missing field leaves into
+// unchanged.
 func unmarshalInto(raw json.RawMessage, into any, name string) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -233,7 +236,7 @@ func unmarshalInto(raw json.RawMessage, into any, name string) error {
 // VocabSize is one more than the largest id. Every id Encode returns is below it.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
 
-// ID is the id of a token as the file writes it: "Ġhello", "<s>".
+// ID returns the id of a token as the file writes it: "Ġhello", "<s>".
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	return t.vocab.id(token)
 }
@@ -246,5 +249,6 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	return t.vocab.tokens[id], true
 }
 
-// Special tells whether id is a token such as <s> that is no part of the text.
+// Special reports whether id is a special token such as <s>, which is not part of the
+// text.
 func (t *Tokenizer) Special(id int32) bool { return t.vocab.has(id) && t.vocab.special[id] }

@@ -110,7 +110,7 @@ func TestConcurrentUse(t *testing.T) {
 				i = (i + 37*worker) % len(corpus)
 				got, err := tok.Encode(corpus[i], true)
 				if err != nil || !slices.Equal(got, want[i]) {
-					t.Errorf("%q is %v %v beside others, %v alone", corpus[i], got, err, want[i])
+					t.Errorf("%q is %v %v next to others, %v alone", corpus[i], got, err, want[i])
 				}
 				if _, err := tok.Decode(got, true); err != nil {
 					t.Error(err)

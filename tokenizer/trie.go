@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// trie finds the tokens that start at a place in a word. Nodes with their edges
-// sorted lie in two flat arrays, so it costs about as much memory as the tokens.
+// trie finds the tokens at the start of a text. Nodes and sorted edges are in two flat
+// slices, so it takes about as much memory as the tokens.
 type trie struct {
 	nodes []trieNode
 	edges []trieEdge
@@ -23,7 +23,7 @@ type trieEdge struct {
 	node  int32
 }
 
-// trie holds the tokens that start with prefix and do not end there, without it.
+// trie returns a trie of the tokens that start with prefix, without the prefix.
 func (v *vocab) trie(prefix string) (*trie, error) {
 	var tokens []string
 	var ids []int32
@@ -38,7 +38,8 @@ func (v *vocab) trie(prefix string) (*trie, error) {
 	return newTrie(tokens, ids), nil
 }
 
-// newTrie holds the given tokens; ids[i] belongs to tokens[i]. Tokens differ.
+// newTrie returns a trie of the given tokens, which must differ; ids[i] is the id of
+// tokens[i].
 func newTrie(tokens []string, ids []int32) *trie {
 	order := make([]int, len(tokens))
 	for i := range order {
@@ -73,7 +74,7 @@ func newTrie(tokens []string, ids []int32) *trie {
 	return t
 }
 
-// walk calls visit for every token s starts with, the shortest first.
+// walk calls visit for every token that s starts with, the shortest first.
 func (t *trie) walk(s string, visit func(id int32, length int)) {
 	node := &t.nodes[0]
 	for i := 0; i < len(s); i++ {
@@ -87,7 +88,7 @@ func (t *trie) walk(s string, visit func(id int32, length int)) {
 	}
 }
 
-// child follows an edge by binary search, -1 if there is none.
+// child follows an edge, found by binary search. It returns -1 if there is none.
 func (t *trie) child(node *trieNode, label byte) int32 {
 	low, high := node.first, node.first+node.count
 	for low < high {

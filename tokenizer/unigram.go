@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// unigram gives every token a score, the logarithm of how likely it is, and cuts
-// a word into the tokens with the highest sum.
+// unigram gives every token a score, the logarithm of its probability, and splits a
+// word into the tokens with the highest sum.
 type unigram struct {
 	vocab      *vocab
 	scores     []float64 // by id
@@ -19,7 +19,8 @@ type unigram struct {
 	byteTokens *[256]int32 // ids of "<0x00>" ...; nil without byte fallback
 }
 
-// unknownPenalty is how much worse than the worst token an unknown character is.
+// unknownPenalty is how much lower than the lowest score of a token that of an unknown
+// character is.
 const unknownPenalty = 10
 
 func parseUnigram(file *modelFile) (*unigram, *vocab, error) {
@@ -41,7 +42,7 @@ func parseUnigram(file *modelFile) (*unigram, *vocab, error) {
 	return m, m.vocab, err
 }
 
-// parseScores reads [["token", score], ...]; a token's place is its id.
+// parseScores reads [["token", score], ...]. The index of a token is its id.
 func (m *unigram) parseScores(array string) error {
 	return eachElement(array, func(value string) error {
 		id := int64(len(m.scores))
@@ -70,14 +71,14 @@ func (m *unigram) parseScores(array string) error {
 	})
 }
 
-// words leaves a piece whole: a token could cross any place in it.
-func (m *unigram) words(p piece, each func(piece) error) error { return each(p) }
+// splitWords does not split: a token could cross any place in a piece.
+func (m *unigram) splitWords(p piece, each func(piece) error) error { return each(p) }
 
-// step is the best way found to a place in the word: the last token and where it
-// starts.
+// viterbiStep is the best split found of a word up to some position: its last token and
+// where that starts.
 type viterbiStep struct {
 	score float64
-	start int32 // -1: no way yet
+	start int32 // -1: no split yet
 	id    int32
 }
 
@@ -90,7 +91,7 @@ func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) 
 	before := len(ids)
 	for end := len(word); end > 0; {
 		start, id := int(best[end].start), best[end].id
-		if id == m.unknown { // neighbouring unknown characters are one
+		if id == m.unknown { // neighbouring unknown characters are one token
 			for start > 0 && best[start].id == m.unknown {
 				start = int(best[start].start)
 			}
@@ -104,7 +105,7 @@ func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) 
 	return ids, nil
 }
 
-// search fills best[i] with the best way to cut word[:i].
+// search sets best[i] to the best split of word[:i].
 func (m *unigram) search(best []viterbiStep, word string) ([]viterbiStep, error) {
 	best = append(best, viterbiStep{})
 	for range len(word) {
@@ -134,7 +135,7 @@ func (m *unigram) search(best []viterbiStep, word string) ([]viterbiStep, error)
 	return best, nil
 }
 
-// appendUnknown appends the ids of characters without a token, last one first
+// appendUnknown appends the ids of characters without a token. The last comes first,
 // because encode goes backwards.
 func (m *unigram) appendUnknown(ids []int32, text string) []int32 {
 	if id, ok := m.vocab.ids[text]; ok {

@@ -5,31 +5,31 @@ import (
 	"strconv"
 )
 
-// Limits on what a file may ask for. Real vocabularies stay far below them:
-// the largest seen have 262,144 tokens.
+// Limits for files. Real vocabularies are far smaller: the largest known have 262,144
+// tokens.
 const (
 	maxTokens = 1 << 22
-	// An id may be this far beyond the number of tokens before the table that
-	// is indexed by it is out of proportion to the file.
+	// maxIDSlack is how far an id may exceed the number of tokens. It limits the size of
+	// the tables that ids index.
 	maxIDSlack = 1 << 16
-	// maxMatched is the length in bytes of a token that is searched for in the
-	// text. The work per character is bounded by it.
+	// maxMatched is the length in bytes of the longest token that is searched for in
+	// text. It limits the work per character.
 	maxMatched = 1024
 )
 
-// vocab holds the tokens of the model and the added ones. It does not change
-// once the file is read.
+// vocab holds the model's tokens and the added ones. It does not change once the file
+// is read.
 type vocab struct {
 	tokens  []string         // by id, "" where an id has no token
-	shown   []string         // by id, what the decoder is given
+	shown   []string         // by id, as the decoder gets it
 	special []bool           // by id
-	ids     map[string]int32 // the model's tokens
-	added   map[string]int32 // those the model does not know
+	ids     map[string]int32 // ids of the model's tokens
+	added   map[string]int32 // ids of the added tokens that the model does not have
 }
 
 func newVocab() *vocab { return &vocab{ids: map[string]int32{}, added: map[string]int32{}} }
 
-// id finds a token of either kind.
+// id returns the id of a token, the model's or added.
 func (v *vocab) id(token string) (int32, bool) {
 	if id, ok := v.ids[token]; ok {
 		return id, true
@@ -49,7 +49,7 @@ func parseVocab(object string) (*vocab, error) {
 	err := eachMember(object, func(token, value string) error {
 		id, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return fmt.Errorf("token %s has id %s, which is not a whole number", excerpt(token), excerpt(value))
+			return fmt.Errorf("token %s has id %s, which is not an integer", excerpt(token), excerpt(value))
 		}
 		if len(entries) == maxTokens {
 			return fmt.Errorf("more than %d tokens", maxTokens)
@@ -70,8 +70,8 @@ func parseVocab(object string) (*vocab, error) {
 	return v, nil
 }
 
-// add enters token, with an id of its own, into one of the two maps. count is how
-// many tokens the file has.
+// add adds a token with its id to one of the two maps. count is the number of tokens in
+// the file.
 func (v *vocab) add(into map[string]int32, token string, id int64, count int) error {
 	if id < 0 || id >= int64(count)+maxIDSlack {
 		return fmt.Errorf("token %s has id %d; with %d tokens ids go from 0 to %d",
@@ -97,7 +97,7 @@ func (v *vocab) grow(n int) {
 	}
 }
 
-// has tells whether id is some token's.
+// has reports whether id is the id of a token.
 func (v *vocab) has(id int32) bool {
 	if id < 0 || int(id) >= len(v.tokens) {
 		return false
@@ -109,8 +109,8 @@ func (v *vocab) has(id int32) bool {
 	return ok && empty == id
 }
 
-// byteIDs finds the 256 tokens "<0x00>" to "<0xFF>" that stand for bytes no other
-// token covers. A byte without one has -1.
+// byteIDs returns the ids of the 256 tokens "<0x00>" to "<0xFF>", which stand for bytes
+// that no other token covers. A byte without one has -1.
 func (v *vocab) byteIDs() *[256]int32 {
 	var ids [256]int32
 	for b := range ids {

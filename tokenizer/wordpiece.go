@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// wordPiece takes the longest token a word starts with, then the longest that
-// continues it, and so on. A word that cannot be finished is unknown as a whole.
+// wordPiece takes the longest token that a word starts with, then the longest that
+// continues it, and so on. If it gets stuck, the whole word is unknown.
 type wordPiece struct {
 	unknown   int32
 	starts    *trie // tokens a word may start with
 	continues *trie // tokens within a word, without their prefix
-	most      int   // characters of a word that is tried at all
+	maxChars  int   // characters of a word that is tried at all
 }
 
 func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
@@ -19,7 +19,7 @@ func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("vocab: %w", err)
 	}
-	m := &wordPiece{most: valueOr(file.MostChars, 100)}
+	m := &wordPiece{maxChars: valueOr(file.MaxChars, 100)}
 	unknown, prefix := valueOr(file.Unknown, "[UNK]"), valueOr(file.Prefix, "##")
 	var ok bool
 	if m.unknown, ok = v.ids[unknown]; !ok {
@@ -32,11 +32,11 @@ func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
 	return m, v, err
 }
 
-func (m *wordPiece) words(p piece, each func(piece) error) error { return each(p) }
+func (m *wordPiece) splitWords(p piece, each func(piece) error) error { return each(p) }
 
 func (m *wordPiece) encode(ids []int32, word string, _ *scratch) ([]int32, error) {
 	before := len(ids)
-	if utf8.RuneCountInString(word) > m.most {
+	if utf8.RuneCountInString(word) > m.maxChars {
 		return append(ids, m.unknown), nil
 	}
 	tokens := m.starts

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math"
 
+	"spillway/autograd"
 	"spillway/data"
 	"spillway/executor"
 )
 
 // Feed gives a training run its batches, iteration after iteration.
 type Feed interface {
-	// Next fills the tensors of all micro-batches of an iteration, but "scale" and "seed",
+	// Next fills the tensors of all micro-batches of an iteration, but "scale" and "loss_scale",
 	// which are the loop's. io.EOF says that there are no more.
 	Next(Parts) (Filled, error)
 	// Position is where the next iteration begins; Seek goes there.
@@ -36,7 +37,7 @@ func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
 	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
 	for _, part := range p.Batch {
-		if part.Name != "scale" && part.Name != "seed" {
+		if part.Name != "scale" && part.Name != autograd.LossScale {
 			parts.Names = append(parts.Names, part.Name)
 		}
 	}

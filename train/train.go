@@ -15,6 +15,7 @@ import (
 	"io"
 	"slices"
 
+	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
@@ -124,11 +125,11 @@ func (t *Trainer) checkPlan() error {
 	if u == nil {
 		return fmt.Errorf("the plan for %s is for %s and has no optimizer; plan the task train", p.Model, p.Task)
 	}
-	kind, attr, err := o.Op()
+	kind, err := o.Kind()
 	if err != nil {
 		return err
 	}
-	if u.Rule != kind || u.Attr.Decoupled != attr.Decoupled || u.Attr.Nesterov != attr.Nesterov {
+	if u.Rule != kind {
 		return fmt.Errorf("the plan was made for another optimizer than %s; plan again with it", o)
 	}
 	if t.compression.Active {
@@ -284,7 +285,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.iterate(args); err != nil {
 		return Report{}, err
 	}
-	report, err := t.check(float64(args.Optimizer[op.ArgRate]))
+	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
 		t.askPolicy(report)
 		if t.done%t.c.JournalEvery == 0 {
@@ -303,17 +304,31 @@ func (t *Trainer) Step() (Report, error) {
 func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
 	o := t.run.Options
 	a := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(o.MaxNorm()), LossScale: 1}
-	updates := t.done + 1
 	if t.scale != nil {
-		a.LossScale, updates = float32(t.scale.Scale), updates-t.scale.Skipped
+		a.LossScale = float32(t.scale.Scale)
 	}
-	if err := setScalars(t.run.Executor(), map[string]float32{"scale": meanOver(f.Counted), "seed": a.LossScale}); err != nil {
+	if err := setScalars(t.run.Executor(), map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale}); err != nil {
 		return a, err
 	}
-	lr := o.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 	var err error
-	a.Optimizer, err = o.Optimizer.Args(int(updates), lr, true)
+	if a.Optimizer, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
+		return a, err
+	}
+	a.NoDecay, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), false)
 	return a, err
+}
+
+// updates counts the optimizer's updates, the next one included; skipped ones do not count.
+func (t *Trainer) updates() int {
+	if t.scale != nil {
+		return int(t.done + 1 - t.scale.Skipped)
+	}
+	return int(t.done + 1)
+}
+
+// scheduledRate is the learning rate of the next iteration.
+func (t *Trainer) scheduledRate() float64 {
+	return t.run.Options.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 }
 
 // meanOver is the factor that makes a sum of n numbers their mean; 0 for none.

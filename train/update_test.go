@@ -56,7 +56,7 @@ func (h *byHand) follow(t *testing.T, i int, rate float64) {
 				h.states[name] = append(h.states[name], make([]float32, len(w)))
 			}
 		}
-		args, err := h.c.Args(i, rate, h.decays(name))
+		args, err := h.c.Scalars(i, rate, h.decays(name))
 		if err != nil {
 			t.Fatal(err)
 		}

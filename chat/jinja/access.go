@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// subscript is v[key]: an item, else an attribute.
+// subscript evaluates v[key]: an item, else an attribute.
 func subscript(v, key any) (any, error) {
 	switch v := v.(type) {
 	case undefined:
@@ -15,13 +15,13 @@ func subscript(v, key any) (any, error) {
 			return item, nil
 		}
 	case *List:
-		if i, ok := whole(key); ok && (v.view == "" || v.view == "range") {
-			return at(v.Items, i), nil
+		if i, ok := asInt(key); ok && (v.view == "" || v.view == "range") {
+			return itemAt(v.Items, i), nil
 		}
 	case string:
-		if i, ok := whole(key); ok {
+		if i, ok := asInt(key); ok {
 			list, err := items(v)
-			return at(list, i), err
+			return itemAt(list, i), err
 		}
 	}
 	if s, ok := key.(string); ok {
@@ -30,8 +30,8 @@ func subscript(v, key any) (any, error) {
 	return undefined{what: "item " + repr(key) + " of " + typeName(v)}, nil
 }
 
-// at is an item, counted from the end if i is negative.
-func at(list []any, i int64) any {
+// itemAt returns item i of a list, counted from the end if i is negative.
+func itemAt(list []any, i int64) any {
 	n := int64(len(list))
 	if i < 0 {
 		i += n
@@ -42,13 +42,13 @@ func at(list []any, i int64) any {
 	return list[i]
 }
 
-// attribute is v.name: a method, else an item.
+// attribute evaluates v.name: a method, else an item.
 func attribute(v any, name string) (any, error) {
 	if u, ok := v.(undefined); ok {
 		return nil, u.err()
 	}
 	if d, ok := v.(*Dict); ok {
-		if m := method(d, name); !isUndefined(m) && !d.open {
+		if m := method(d, name); !isUndefined(m) && !d.namespace {
 			return m, nil
 		}
 		if item, found := d.Values[name]; found {
@@ -67,7 +67,7 @@ func isUndefined(v any) bool {
 	return ok
 }
 
-// slice is v[from:to:step] with Python's rules.
+// slice evaluates v[from:to:step] as Python does.
 func slice(v any, from, to, step any) (any, error) {
 	list, err := items(v)
 	if u, ok := v.(undefined); ok {
@@ -82,7 +82,7 @@ func slice(v any, from, to, step any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	picked, err := pick(list, from, to, step)
+	picked, err := sliceItems(list, from, to, step)
 	if err != nil {
 		return nil, err
 	}
@@ -97,24 +97,24 @@ func slice(v any, from, to, step any) (any, error) {
 	return &List{Items: picked, Tuple: l.Tuple}, nil
 }
 
-func pick(list []any, from, to, step any) ([]any, error) {
+func sliceItems(list []any, from, to, step any) ([]any, error) {
 	n, by := int64(len(list)), int64(1)
 	if step != nil {
 		var ok bool
-		if by, ok = whole(step); !ok || by == 0 {
+		if by, ok = asInt(step); !ok || by == 0 {
 			return nil, fmt.Errorf("a slice by steps of %s", repr(step))
 		}
 	}
-	first, last := int64(0), n // where a slice begins and ends if nothing is said
+	first, last := int64(0), n // the defaults of from and to
 	if by < 0 {
 		first, last = n-1, -1
 	}
-	low, high := min(0, last), max(n-1, last) // bounds of both
+	low, high := min(0, last), max(n-1, last) // from and to are clamped to these
 	bound := func(v any, otherwise int64) (int64, error) {
 		if v == nil {
 			return otherwise, nil
 		}
-		i, ok := whole(v)
+		i, ok := asInt(v)
 		if !ok {
 			return 0, fmt.Errorf("a slice at %s", repr(v))
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// arithmetic is a op b with Python's rules.
+// arithmetic evaluates a op b as Python does.
 func arithmetic(op string, a, b any) (any, error) {
 	if op == "~" {
 		return text(a) + text(b), nil
@@ -18,28 +18,29 @@ func arithmetic(op string, a, b any) (any, error) {
 			return nil, u.err()
 		}
 	}
-	if v, ok, err := onSequences(op, a, b); ok || err != nil {
+	if v, ok, err := sequenceArithmetic(op, a, b); ok || err != nil {
 		return v, err
 	}
-	i, whole1 := whole(a)
-	j, whole2 := whole(b)
-	if whole1 && whole2 && op != "/" && !(op == "**" && j < 0) {
+	i, isInt1 := asInt(a)
+	j, isInt2 := asInt(b)
+	if isInt1 && isInt2 && op != "/" && !(op == "**" && j < 0) {
 		return integers(op, i, j)
 	}
-	x, ok1 := number(a)
-	y, ok2 := number(b)
+	x, ok1 := asFloat(a)
+	y, ok2 := asFloat(b)
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("%s %s %s cannot be computed", typeName(a), op, typeName(b))
 	}
 	return floats(op, x, y)
 }
 
-// onSequences joins and repeats strings and lists, and formats strings.
-func onSequences(op string, a, b any) (any, bool, error) {
-	if _, ok := whole(a); ok && op == "*" {
+// sequenceArithmetic evaluates + and * for strings and lists, and % for strings. The
+// boolean is false if the operands are something else.
+func sequenceArithmetic(op string, a, b any) (any, bool, error) {
+	if _, ok := asInt(a); ok && op == "*" {
 		a, b = b, a
 	}
-	n, counted := whole(b)
+	n, counted := asInt(b)
 	switch a := a.(type) {
 	case string:
 		other, ok := b.(string)
@@ -52,7 +53,7 @@ func onSequences(op string, a, b any) (any, bool, error) {
 			}
 			return strings.Repeat(a, int(max(n, 0))), true, nil
 		case op == "%":
-			v, err := percent(a, b)
+			v, err := percentFormat(a, b)
 			return v, true, err
 		}
 	case *List:
@@ -133,8 +134,8 @@ func floats(op string, x, y float64) (any, error) {
 	return x - y*math.Floor(x/y), nil
 }
 
-// percent formats with %s, %d, %r and %%.
-func percent(format string, v any) (any, error) {
+// percentFormat is Python's format % v, with %s, %d, %r and %%.
+func percentFormat(format string, v any) (any, error) {
 	values := []any{v}
 	if l, ok := v.(*List); ok && l.Tuple {
 		values = l.Items
@@ -159,7 +160,7 @@ func percent(format string, v any) (any, error) {
 		case 's':
 			b.WriteString(text(values[0]))
 		case 'd':
-			n, ok := whole(values[0])
+			n, ok := asInt(values[0])
 			if f, isFloat := values[0].(float64); isFloat {
 				n, ok = int64(f), true
 			}

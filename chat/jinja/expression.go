@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// tuple is one expression, or several with commas between them.
+// tuple compiles one expression, or several with commas between them.
 func (p *parser) tuple() (expression, error) {
 	first, err := p.expression()
 	if err != nil || !p.is(",") {
 		return first, err
 	}
 	list := []expression{first}
-	for p.took(",") {
+	for p.accept(",") {
 		e, err := p.expression()
 		if err != nil {
 			return nil, err
@@ -35,27 +35,27 @@ func listOf(list []expression, tuple bool) expression {
 	}
 }
 
-// expression is "a if condition else b", or what either reads.
+// expression compiles "a if condition else b", or an or-expression.
 func (p *parser) expression() (expression, error) {
 	if p.depth++; p.depth > maxDepth {
-		return nil, p.wrong(fmt.Sprintf("expressions nested more than %d deep", maxDepth))
+		return nil, p.syntaxError(fmt.Sprintf("expressions nested more than %d deep", maxDepth))
 	}
 	defer func() { p.depth-- }()
-	then, err := p.either()
-	for err == nil && p.took("if") {
+	then, err := p.orExpression()
+	for err == nil && p.accept("if") {
 		then, err = p.conditional(then)
 	}
 	return then, err
 }
 
 func (p *parser) conditional(then expression) (expression, error) {
-	condition, err := p.either()
+	condition, err := p.orExpression()
 	if err != nil {
 		return nil, err
 	}
-	defer p.inBranch(true)()
+	defer p.setBranching(true)()
 	otherwise := constant(undefined{what: "an if without else"})
-	if p.took("else") {
+	if p.accept("else") {
 		if otherwise, err = p.expression(); err != nil {
 			return nil, err
 		}
@@ -74,16 +74,18 @@ func (p *parser) conditional(then expression) (expression, error) {
 
 func constant(v any) expression { return func(*run) (any, error) { return v, nil } }
 
-// either is "a or b": the first of them that is true, else the last.
-func (p *parser) either() (expression, error) { return p.shortcut("or", true, p.both) }
+// orExpression compiles "a or b": the value is the first operand that is true, else the
+// last.
+func (p *parser) orExpression() (expression, error) { return p.shortcut("or", true, p.andExpression) }
 
-func (p *parser) both() (expression, error) { return p.shortcut("and", false, p.negated) }
+func (p *parser) andExpression() (expression, error) { return p.shortcut("and", false, p.negated) }
 
-// shortcut reads operands joined by a word; the first whose truth decides is the
-// result.
+// shortcut compiles operands joined by "or" or "and". The value is that of the first
+// operand whose truth equals decides, else of the last; operands after it are not
+// evaluated.
 func (p *parser) shortcut(word string, decides bool, operand func() (expression, error)) (expression, error) {
 	left, err := operand()
-	for err == nil && p.took(word) {
+	for err == nil && p.accept(word) {
 		a, b := left, expression(nil)
 		b, err = operand()
 		left = func(r *run) (any, error) {
@@ -98,11 +100,11 @@ func (p *parser) shortcut(word string, decides bool, operand func() (expression,
 }
 
 func (p *parser) negated() (expression, error) {
-	if !p.took("not") {
+	if !p.accept("not") {
 		return p.comparison()
 	}
 	if p.depth++; p.depth > maxDepth {
-		return nil, p.wrong("too many nots")
+		return nil, p.syntaxError("too many nots")
 	}
 	defer func() { p.depth-- }()
 	e, err := p.negated()
@@ -112,7 +114,7 @@ func (p *parser) negated() (expression, error) {
 	}, err
 }
 
-// comparison is a chain: a < b < c holds if both do.
+// comparison compiles a chain of comparisons: a < b < c holds if both do.
 func (p *parser) comparison() (expression, error) {
 	first, err := p.sum()
 	if err != nil {
@@ -154,23 +156,23 @@ func (p *parser) comparison() (expression, error) {
 	}, nil
 }
 
-// comparator reads the operator of a comparison, nil for none.
+// comparator reads the operator of a comparison; nil means that there is none.
 func (p *parser) comparator() func(a, b any) (bool, error) {
 	in := func(a, b any) (bool, error) { return contains(b, a) }
 	switch {
-	case p.took("=="):
+	case p.accept("=="):
 		return func(a, b any) (bool, error) { return equal(a, b), nil }
-	case p.took("!="):
+	case p.accept("!="):
 		return func(a, b any) (bool, error) { return !equal(a, b), nil }
-	case p.took("<"):
+	case p.accept("<"):
 		return ordered(func(c int) bool { return c < 0 })
-	case p.took("<="):
+	case p.accept("<="):
 		return ordered(func(c int) bool { return c <= 0 })
-	case p.took(">"):
+	case p.accept(">"):
 		return ordered(func(c int) bool { return c > 0 })
-	case p.took(">="):
+	case p.accept(">="):
 		return ordered(func(c int) bool { return c >= 0 })
-	case p.took("in"):
+	case p.accept("in"):
 		return in
 	case p.is("not") && p.tokens[p.at+1].text == "in":
 		p.at += 2
@@ -189,19 +191,19 @@ func ordered(holds func(int) bool) func(a, b any) (bool, error) {
 	}
 }
 
-// Arithmetic, from what binds least to what binds most.
+// Arithmetic operators, from the lowest precedence to the highest.
 
-func (p *parser) sum() (expression, error) { return p.chain(p.joined, "+", "-") }
+func (p *parser) sum() (expression, error) { return p.chain(p.concatenation, "+", "-") }
 
-func (p *parser) joined() (expression, error) { return p.chain(p.product, "~") }
+func (p *parser) concatenation() (expression, error) { return p.chain(p.term, "~") }
 
-func (p *parser) product() (expression, error) { return p.chain(p.power, "*", "/", "//", "%") }
+func (p *parser) term() (expression, error) { return p.chain(p.power, "*", "/", "//", "%") }
 
 func (p *parser) power() (expression, error) {
 	return p.chain(func() (expression, error) { return p.unary(true) }, "**")
 }
 
-// chain reads operands with operators of one rank between them, left to right.
+// chain compiles operands joined by operators of one precedence, left to right.
 func (p *parser) chain(operand func() (expression, error), ops ...string) (expression, error) {
 	left, err := operand()
 	for err == nil {
@@ -224,7 +226,7 @@ func (p *parser) chain(operand func() (expression, error), ops ...string) (expre
 			if err != nil {
 				return nil, err
 			}
-			return r.made(v)
+			return r.countBytes(v)
 		}
 	}
 	return left, err
@@ -232,7 +234,7 @@ func (p *parser) chain(operand func() (expression, error), ops ...string) (expre
 
 func (p *parser) oneOf(ops []string) string {
 	for _, op := range ops {
-		if p.took(op) {
+		if p.accept(op) {
 			return op
 		}
 	}
@@ -241,7 +243,7 @@ func (p *parser) oneOf(ops []string) string {
 
 func (p *parser) unary(filters bool) (expression, error) {
 	for _, sign := range []string{"-", "+"} {
-		if p.took(sign) {
+		if p.accept(sign) {
 			e, err := p.unary(false)
 			if err != nil {
 				return nil, err
@@ -265,7 +267,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 	return p.filtered(e, filters)
 }
 
-// primary is a name, a literal, or something in brackets.
+// primary compiles a name, a literal, or an expression in brackets.
 func (p *parser) primary() (expression, error) {
 	t := p.next()
 	switch t.kind {
@@ -273,7 +275,7 @@ func (p *parser) primary() (expression, error) {
 		return variable(t.text), nil
 	case stringToken:
 		s := t.text
-		for p.peek().kind == stringToken { // strings side by side are one
+		for p.peek().kind == stringToken { // adjacent strings are joined
 			s += p.next().text
 		}
 		return constant(s), nil
@@ -310,23 +312,23 @@ func variable(name string) expression {
 }
 
 func (p *parser) parenthesis() (expression, error) {
-	if p.took(")") {
+	if p.accept(")") {
 		return listOf(nil, true), nil
 	}
 	first, err := p.expression()
 	if err != nil {
 		return nil, err
 	}
-	if !p.took(",") {
+	if !p.accept(",") {
 		return first, p.expect(")")
 	}
 	rest, err := p.listUntil(")")
 	return listOf(append([]expression{first}, rest...), true), err
 }
 
-// listUntil reads expressions with commas up to a bracket.
+// listUntil compiles expressions separated by commas up to a closing bracket.
 func (p *parser) listUntil(end string) (list []expression, err error) {
-	for !p.took(end) {
+	for !p.accept(end) {
 		e, err := p.expression()
 		if err != nil {
 			return nil, err
@@ -343,7 +345,7 @@ func (p *parser) listUntil(end string) (list []expression, err error) {
 
 func (p *parser) dictionary() (expression, error) {
 	var keys, values []expression
-	for !p.took("}") {
+	for !p.accept("}") {
 		k, err := p.expression()
 		if err != nil {
 			return nil, err
@@ -373,7 +375,7 @@ func (p *parser) dictionary() (expression, error) {
 			if err != nil {
 				return nil, err
 			}
-			hash, err := hashed(k)
+			hash, err := hashKey(k)
 			if err != nil {
 				return nil, err
 			}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// filters are what may stand after a bar: functions whose first argument is the
-// value before it. They are filled in by init, as some of them look others up.
+// filters are the functions that may follow a bar: v | name(args) calls one with v as
+// first argument. init fills the map, because some filters look others up in it.
 var filters map[string]function
 
 func init() {
@@ -42,10 +42,10 @@ func init() {
 		"items":      onValue(itemsOf),
 		"dictsort":   dictsort,
 		"map":        mapFilter,
-		"select":     selecting(false, true),
-		"reject":     selecting(false, false),
-		"selectattr": selecting(true, true),
-		"rejectattr": selecting(true, false),
+		"select":     selectFilter(false, true),
+		"reject":     selectFilter(false, false),
+		"selectattr": selectFilter(true, true),
+		"rejectattr": selectFilter(true, false),
 
 		"default": defaulted,
 		"d":       defaulted,
@@ -53,9 +53,9 @@ func init() {
 		"float":   toFloat,
 		"abs":     onValue(absolute),
 		"round":   round,
-		"sum":     total,
-		"min":     extreme("min", -1),
-		"max":     extreme("max", 1),
+		"sum":     sumFilter,
+		"min":     extremeFilter("min", -1),
+		"max":     extremeFilter("max", 1),
 	}
 }
 
@@ -68,7 +68,7 @@ func onValue(do func(any) (any, error)) function {
 	}
 }
 
-// viaMethod is a filter that is also a method of strings.
+// viaMethod returns a filter that calls the string method of the same name.
 func viaMethod(name string) function {
 	return func(_ *run, args []any, named *Dict) (any, error) {
 		rest := args[1:]
@@ -106,7 +106,7 @@ func indent(_ *run, args []any, named *Dict) (any, error) {
 		return nil, err
 	}
 	by := "    "
-	if n, ok := whole(given["width"]); ok {
+	if n, ok := asInt(given["width"]); ok {
 		by = strings.Repeat(" ", int(min(max(n, 0), 1000)))
 	} else if s, ok := given["width"].(string); ok {
 		by = s
@@ -124,5 +124,5 @@ func format(_ *run, args []any, named *Dict) (any, error) {
 	if len(named.Keys) > 0 {
 		return nil, errors.New("arguments with names are not supported")
 	}
-	return percent(text(args[0]), &List{Items: args[1:], Tuple: true})
+	return percentFormat(text(args[0]), &List{Items: args[1:], Tuple: true})
 }

@@ -9,7 +9,7 @@ import (
 // maxRange is the length of the longest range, as in Jinja's sandbox.
 const maxRange = 100_000
 
-// globals are the functions every template may call.
+// globals returns the functions that every template may call.
 func globals(now time.Time) *scope {
 	clock := func(_ *run, args []any, named *Dict) (any, error) {
 		given, err := bind("strftime_now", args, named, "format")
@@ -35,7 +35,7 @@ func raise(_ *run, args []any, named *Dict) (any, error) {
 func namespace(r *run, args []any, named *Dict) (any, error) {
 	d, err := newDict(r, args, named)
 	if err == nil {
-		d.(*Dict).open = true
+		d.(*Dict).namespace = true
 	}
 	return d, err
 }
@@ -58,7 +58,7 @@ func newDict(_ *run, args []any, named *Dict) (any, error) {
 func rangeOf(_ *run, args []any, _ *Dict) (any, error) {
 	bounds := []int64{0, 0, 1}
 	for i, a := range args {
-		n, ok := whole(a)
+		n, ok := asInt(a)
 		if !ok || i > 2 {
 			return nil, fmt.Errorf("range takes one to three integers")
 		}
@@ -79,14 +79,14 @@ func rangeOf(_ *run, args []any, _ *Dict) (any, error) {
 	return l, nil
 }
 
-// layouts of the time package for Python's directives. The time has no zone, as
-// datetime.now() has none.
+// layouts maps Python's strftime directives to layouts of package time. The time has no
+// zone, as with datetime.now().
 var layouts = map[byte]string{
 	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
 	'p': "PM", 'I': "03", 'y': "06", 'Z': "", 'z': "", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'e': "_2", 'j': "002", 'R': "15:04",
 }
 
-// strftime writes a time as Python does.
+// strftime formats a time as Python does.
 func strftime(now time.Time, format string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -95,7 +95,7 @@ func strftime(now time.Time, format string) (string, error) {
 			continue
 		}
 		i++
-		plain := format[i] == '-' && i+1 < len(format) // %-d has no zero before it
+		plain := format[i] == '-' && i+1 < len(format) // %-d drops a leading zero
 		if plain {
 			i++
 		}

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep JSON values, loops and calls may be nested.
+// maxDepth limits the nesting of JSON values, blocks and calls.
 const maxDepth = 100
 
-// FromJSON makes a value of JSON. Keys keep their order, and integers stay integers.
+// FromJSON parses JSON into a value. Keys keep their order, and integers stay integers.
 func FromJSON(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -89,13 +89,13 @@ func decodeDict(d *json.Decoder, depth int) (any, error) {
 	return dict, err
 }
 
-// jsonStyle is how tojson writes, as Python's json.dumps does.
+// jsonStyle says how tojson formats, with the options of Python's json.dumps.
 type jsonStyle struct {
-	indent    string // of each level; none is one line
-	broken    bool   // over lines
-	item, key string // between items, and after a key
-	ascii     bool
-	sorted    bool
+	indent                      string // written once per level
+	multiline                   bool   // one item per line
+	itemSeparator, keySeparator string // between items, and after a key
+	ascii                       bool
+	sorted                      bool
 }
 
 func (s jsonStyle) write(b *strings.Builder, v any, level int) error {
@@ -117,7 +117,7 @@ func (s jsonStyle) write(b *strings.Builder, v any, level int) error {
 		}
 		return fmt.Errorf("%s cannot be written as JSON; apply the filter list first", v.view)
 	case *Dict:
-		if !v.open {
+		if !v.namespace {
 			return s.dict(b, v, level)
 		}
 		return errors.New("a namespace cannot be written as JSON")
@@ -174,7 +174,7 @@ func (s jsonStyle) dict(b *strings.Builder, d *Dict, level int) error {
 	for i, k := range names {
 		s.separate(b, i, level+1, "{")
 		s.quote(b, jsonKey(k))
-		b.WriteString(s.key)
+		b.WriteString(s.keySeparator)
 		if err := s.write(b, d.value(k), level+1); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (s jsonStyle) dict(b *strings.Builder, d *Dict, level int) error {
 	return nil
 }
 
-// jsonKey is a key of a dictionary as JSON has it, which knows strings only.
+// jsonKey converts a dictionary key to a string, as JSON keys must be.
 func jsonKey(k any) string {
 	if k == nil {
 		return "null"
@@ -195,18 +195,19 @@ func jsonKey(k any) string {
 	return text(k)
 }
 
-// separate begins item i.
+// separate writes what precedes item i: the opening bracket or a separator, and a line
+// break if the style has one.
 func (s jsonStyle) separate(b *strings.Builder, i, level int, open string) {
 	if i == 0 {
 		b.WriteString(open)
 	} else {
-		b.WriteString(s.item)
+		b.WriteString(s.itemSeparator)
 	}
 	s.line(b, level)
 }
 
 func (s jsonStyle) line(b *strings.Builder, level int) {
-	if s.broken {
+	if s.multiline {
 		b.WriteString("\n" + strings.Repeat(s.indent, level))
 	}
 }
@@ -231,27 +232,27 @@ func (s jsonStyle) quote(b *strings.Builder, text string) {
 	b.WriteByte('"')
 }
 
-// tojson is the filter of that name.
+// tojson is the filter tojson.
 func tojson(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("tojson", args, named, "value", "ensure_ascii", "indent", "separators", "sort_keys")
 	if err != nil {
 		return nil, err
 	}
-	s := jsonStyle{item: ", ", key: ": ", ascii: truth(given["ensure_ascii"]), sorted: truth(given["sort_keys"])}
-	if n, ok := whole(given["indent"]); ok {
-		s.broken, s.item, s.indent = true, ",", strings.Repeat(" ", int(min(max(n, 0), maxDepth)))
+	s := jsonStyle{itemSeparator: ", ", keySeparator: ": ", ascii: truth(given["ensure_ascii"]), sorted: truth(given["sort_keys"])}
+	if n, ok := asInt(given["indent"]); ok {
+		s.multiline, s.itemSeparator, s.indent = true, ",", strings.Repeat(" ", int(min(max(n, 0), maxDepth)))
 	} else if tab, ok := given["indent"].(string); ok {
-		s.broken, s.item, s.indent = true, ",", tab
+		s.multiline, s.itemSeparator, s.indent = true, ",", tab
 	}
 	if l, ok := given["separators"].(*List); ok && len(l.Items) == 2 {
-		s.item, s.key = text(l.Items[0]), text(l.Items[1])
+		s.itemSeparator, s.keySeparator = text(l.Items[0]), text(l.Items[1])
 	}
 	var b strings.Builder
 	err = s.write(&b, given["value"], 0)
 	return b.String(), err
 }
 
-// parseFloat and parseInt read numbers as Python's float and int do.
+// parseFloat and parseInt parse numbers as Python's float and int do.
 func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) }
 
 func parseInt(s string, base int) (int64, error) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind of a token.
+// kind is the kind of a token.
 type kind int
 
 const (
@@ -26,28 +26,29 @@ const (
 	endOfSource
 )
 
+// token reads one token of a tag. depth counts the open brackets.
 type token struct {
 	kind kind
 	text string // of names and operators; the contents of strings
 	line int
 }
 
-// lexer takes a source apart. It removes white space as Jinja does with trim_blocks
-// and lstrip_blocks: a line that holds nothing but a statement leaves nothing.
+// lexer splits a source into tokens. It removes white space as Jinja does with
+// trim_blocks and lstrip_blocks: a line with only a statement produces no output.
 type lexer struct {
-	source string
-	at     int
-	line   int
-	fresh  bool // at the start of a line, as far as the text before a tag goes
-	tokens []token
+	source    string
+	at        int
+	line      int
+	lineStart bool // the text before the next tag begins at the start of a line
+	tokens    []token
 }
 
 func lex(source string) ([]token, error) {
 	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
-	l := &lexer{source: strings.TrimSuffix(source, "\n"), line: 1, fresh: true}
+	l := &lexer{source: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
 	for l.at < len(l.source) {
 		if err := l.next(); err != nil {
-			return nil, atLine(l.line, err)
+			return nil, withLine(l.line, err)
 		}
 	}
 	l.add(endOfSource, "the end of the template")
@@ -56,16 +57,16 @@ func lex(source string) ([]token, error) {
 
 func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, text, l.line}) }
 
-// skip moves on by n bytes and counts lines.
+// skip moves forward by n bytes and counts lines.
 func (l *lexer) skip(n int) {
 	l.line += strings.Count(l.source[l.at:l.at+n], "\n")
 	l.at += n
 }
 
-// rest is what is still to be read.
+// rest returns what is still to be read.
 func (l *lexer) rest() string { return l.source[l.at:] }
 
-// next takes the text up to a tag, and the tag.
+// next reads the text up to a tag, and the tag.
 func (l *lexer) next() error {
 	n := firstTag(l.rest())
 	text := l.rest()[:n]
@@ -91,7 +92,7 @@ func (l *lexer) next() error {
 	return l.tag(beginPrint, endPrint, "}}")
 }
 
-// firstTag is where the first "{{", "{%" or "{#" stands, or the end.
+// firstTag returns the offset of the first "{{", "{%" or "{#", or the length of s.
 func firstTag(s string) int {
 	for i := 0; i+1 < len(s); i++ {
 		if s[i] == '{' && strings.IndexByte("{%#", s[i+1]) >= 0 {
@@ -101,7 +102,7 @@ func firstTag(s string) int {
 	return len(s)
 }
 
-// signAfter is the "-" or "+" that may follow the start of a tag.
+// signAfter returns the "-" or "+" that may follow the opening of a tag.
 func signAfter(s string) byte {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		return s[0]
@@ -109,20 +110,20 @@ func signAfter(s string) byte {
 	return 0
 }
 
-// beforeTag removes what a tag swallows of the text before it.
+// beforeTag removes the white space before a tag that the tag's sign and kind strip.
 func (l *lexer) beforeTag(text string, tag, sign byte) string {
 	if sign == '-' {
 		return strings.TrimRightFunc(text, unicode.IsSpace)
 	}
 	start := strings.LastIndexByte(text, '\n') + 1
-	if sign == '+' || tag == '{' || start == 0 && !l.fresh || strings.TrimSpace(text[start:]) != "" {
+	if sign == '+' || tag == '{' || start == 0 && !l.lineStart || strings.TrimSpace(text[start:]) != "" {
 		return text
 	}
 	return text[:start]
 }
 
-// afterTag swallows what follows a tag that ended with a sign. Tags that print keep
-// the line break.
+// afterTag skips the white space after a tag that the tag's sign strips. The newline
+// after a statement or comment is skipped too, after a print tag it is not.
 func (l *lexer) afterTag(sign byte, prints bool) {
 	rest := l.rest()
 	n := 0
@@ -132,7 +133,7 @@ func (l *lexer) afterTag(sign byte, prints bool) {
 	case sign != '+' && !prints && strings.HasPrefix(rest, "\n"):
 		n = 1
 	}
-	l.fresh = n > 0 && rest[n-1] == '\n'
+	l.lineStart = n > 0 && rest[n-1] == '\n'
 	l.skip(n)
 }
 
@@ -147,7 +148,8 @@ func (l *lexer) comment() error {
 	return nil
 }
 
-// rawBlock finds {% raw %} at the start, what it holds, and where it ends.
+// rawBlock reads a {% raw %} block at the start of s and returns its contents and
+// length.
 func rawBlock(s string) (body string, end int, ok bool) {
 	open, n := statementTag(s, "raw")
 	if n == 0 {
@@ -159,7 +161,7 @@ func rawBlock(s string) (body string, end int, ok bool) {
 			if open == '-' {
 				body = strings.TrimLeftFunc(body, unicode.IsSpace)
 			}
-			inside := lexer{fresh: true}
+			inside := lexer{lineStart: true}
 			body = inside.beforeTag(body, '%', signAfter(s[i+2:]))
 			if close == '-' {
 				m += len(s[i+m:]) - len(strings.TrimLeftFunc(s[i+m:], unicode.IsSpace))
@@ -170,8 +172,8 @@ func rawBlock(s string) (body string, end int, ok bool) {
 	return "", 0, false
 }
 
-// statementTag reads a tag that holds one word and gives the sign at its end and its
-// length, 0 for another tag.
+// statementTag reads a tag with just one word. It returns the sign at its end and its
+// length, 0 if it is another tag.
 func statementTag(s, word string) (sign byte, n int) {
 	inner, found := strings.CutPrefix(s, "{%")
 	if !found {
@@ -193,7 +195,7 @@ func (l *lexer) raw(body string, end int) error {
 	return nil
 }
 
-// tag reads the tokens of a tag up to its end.
+// tag reads the tokens of a tag up to its closing.
 func (l *lexer) tag(begin, end kind, closer string) error {
 	l.add(begin, l.source[l.at:l.at+2])
 	opened := l.line
@@ -220,7 +222,7 @@ func (l *lexer) tag(begin, end kind, closer string) error {
 	return &Error{Line: opened, Err: fmt.Errorf("a tag that does not end; write %s after it", closer)}
 }
 
-// operators, longer ones first.
+// operators, longer ones before their prefixes.
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|"}
 
 // token reads one token of a tag. depth counts brackets that are open.
@@ -286,7 +288,7 @@ func (l *lexer) number() {
 	l.skip(n)
 }
 
-// quoted reads a string with Python's escapes.
+// quoted reads a string literal with Python's escapes.
 func (l *lexer) quoted(quote byte) error {
 	rest := l.rest()
 	for i := 1; i < len(rest); i++ {
@@ -303,10 +305,10 @@ func (l *lexer) quoted(quote byte) error {
 	return fmt.Errorf("a string that does not end; write %c after it", quote)
 }
 
-// escapes of one character.
+// escapes are those of one character.
 var escapes = map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\n': ""}
 
-// hexEscapes have so many digits.
+// hexEscapes maps the letter of an escape to its number of hexadecimal digits.
 var hexEscapes = map[byte]int{'x': 2, 'u': 4, 'U': 8}
 
 func unescape(s string) (string, error) {
@@ -336,7 +338,7 @@ func unescape(s string) (string, error) {
 		}
 		digits, ok := hexEscapes[s[i]]
 		if !ok {
-			b.WriteByte('\\') // as Python does with what it does not know
+			b.WriteByte('\\') // Python leaves unknown escapes as they are
 			b.WriteByte(s[i])
 			continue
 		}

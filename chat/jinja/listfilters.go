@@ -10,7 +10,7 @@ import (
 
 func endItem(v any, i int64) (any, error) {
 	l, err := items(v)
-	return at(l, i), err
+	return itemAt(l, i), err
 }
 
 func reverse(v any) (any, error) {
@@ -23,15 +23,16 @@ func reverse(v any) (any, error) {
 	return &List{Items: l, view: generator}, err
 }
 
-// folded is what sorting and comparing without regard to case look at.
-func folded(v, caseSensitive any) any {
+// foldCase returns the key by which sorting and comparing go: lower-case for strings,
+// unless caseSensitive is true.
+func foldCase(v, caseSensitive any) any {
 	if s, ok := v.(string); ok && !truth(caseSensitive) {
 		return strings.ToLower(s)
 	}
 	return v
 }
 
-// unique leaves out what came before, by an attribute if one is given.
+// unique drops items that equal an earlier one, or whose attribute does.
 func unique(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("unique", args, named, "value", "case_sensitive", "attribute")
 	if err != nil {
@@ -49,7 +50,7 @@ func unique(_ *run, args []any, named *Dict) (any, error) {
 				return nil, err
 			}
 		}
-		key = folded(key, given["case_sensitive"])
+		key = foldCase(key, given["case_sensitive"])
 		if known, _ := contains(seen, key); !known {
 			chosen.Items, seen.Items = append(chosen.Items, item), append(seen.Items, key)
 		}
@@ -80,11 +81,11 @@ func dictsort(_ *run, args []any, named *Dict) (any, error) {
 	if given["by"] == "value" {
 		by = 1
 	}
-	key := func(v any) (any, error) { return folded(v.(*List).Items[by], given["case_sensitive"]), nil }
+	key := func(v any) (any, error) { return foldCase(v.(*List).Items[by], given["case_sensitive"]), nil }
 	return sortedBy(entries(d).Items, key, truth(given["reverse"]))
 }
 
-// sortedBy is a list in the order of its items' keys, equal ones as they came.
+// sortedBy sorts a list by a key of its items. The sort is stable.
 func sortedBy(list []any, key func(any) (any, error), reverse bool) (any, error) {
 	list = slices.Clone(list)
 	var wrong error
@@ -101,7 +102,7 @@ func sortedBy(list []any, key func(any) (any, error), reverse bool) (any, error)
 	return &List{Items: list}, wrong
 }
 
-// sortFilter sorts strings without regard to case, as Jinja does.
+// sortFilter sorts strings ignoring case, as Jinja does.
 func sortFilter(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("sort", args, named, "value", "reverse", "case_sensitive", "attribute")
 	if err != nil {
@@ -117,12 +118,12 @@ func sortFilter(_ *run, args []any, named *Dict) (any, error) {
 				return nil, err
 			}
 		}
-		return folded(v, given["case_sensitive"]), nil
+		return foldCase(v, given["case_sensitive"]), nil
 	}
 	return sortedBy(l, key, truth(given["reverse"]))
 }
 
-// path is an attribute, or an attribute of one: "function.name".
+// path returns an attribute, or an attribute of one: "function.name".
 func path(v any, name string) (_ any, err error) {
 	for _, part := range strings.Split(name, ".") {
 		if n, number := parseInt(part, 10); number == nil {
@@ -170,7 +171,8 @@ func joinFilter(_ *run, args []any, named *Dict) (any, error) {
 	return join(v, separator)
 }
 
-// attributes of all items; otherwise stands for those that have none, if not nil.
+// attributes returns an attribute of every item. Items without it get otherwise, if
+// that is not nil.
 func attributes(v any, name string, otherwise any) (*List, error) {
 	l, err := items(v)
 	if err != nil {
@@ -188,7 +190,7 @@ func attributes(v any, name string, otherwise any) (*List, error) {
 	return list, nil
 }
 
-// mapFilter takes an attribute of each item, or applies a filter to each.
+// mapFilter returns an attribute of each item, or applies a filter to each.
 func mapFilter(r *run, args []any, named *Dict) (any, error) {
 	if !truth(args[0]) {
 		return &List{view: generator}, nil
@@ -216,9 +218,10 @@ func mapFilter(r *run, args []any, named *Dict) (any, error) {
 	return list, nil
 }
 
-// selecting takes items, or leaves them out, by a test on them or on an attribute;
-// without a test, by their truth.
-func selecting(attribute, wanted bool) function {
+// selectFilter returns the items (wanted) or drops the items (not wanted) for which a
+// test holds, on the item itself or on an attribute. Without a test, their truth
+// decides.
+func selectFilter(attribute, wanted bool) function {
 	return func(_ *run, args []any, _ *Dict) (any, error) {
 		chosen := &List{view: generator}
 		if !truth(args[0]) {

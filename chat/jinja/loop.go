@@ -17,25 +17,25 @@ func (p *parser) loop() (func(*run) error, error) {
 	var f forLoop
 	var err error
 	if p.is("loop") {
-		return nil, p.wrong("loop is what a loop itself is called")
+		return nil, p.syntaxError("loop is a reserved name and cannot be the variable")
 	}
 	if f.assign, err = p.target(); err != nil {
 		return nil, err
 	}
-	defer p.inBranch(false)()
+	defer p.setBranching(false)()
 	if err = p.expect("in"); err != nil {
 		return nil, err
 	}
-	if f.list, err = p.either(); err != nil {
+	if f.list, err = p.orExpression(); err != nil {
 		return nil, err
 	}
-	if p.took("if") {
+	if p.accept("if") {
 		if f.condition, err = p.expression(); err != nil {
 			return nil, err
 		}
 	}
 	if p.is("recursive") {
-		return nil, p.wrong("recursive loops are not supported: write a macro")
+		return nil, p.syntaxError("recursive loops are not supported: write a macro")
 	}
 	if err := p.endTag(); err != nil {
 		return nil, err
@@ -88,12 +88,12 @@ func (f forLoop) run(r *run) error {
 	return nil
 }
 
-// filter leaves out items for which the condition does not hold.
+// filter returns the items for which the condition holds.
 func (f forLoop) filter(r *run, list []any, outer *scope) ([]any, error) {
 	if f.condition == nil {
 		return list, nil
 	}
-	var chosen []any
+	var selected []any
 	for _, item := range list {
 		if err := r.step(); err != nil {
 			return nil, err
@@ -107,14 +107,14 @@ func (f forLoop) filter(r *run, list []any, outer *scope) ([]any, error) {
 			return nil, err
 		}
 		if truth(v) {
-			chosen = append(chosen, item)
+			selected = append(selected, item)
 		}
 	}
 	r.scope = outer
-	return chosen, nil
+	return selected, nil
 }
 
-// loopState is the variable loop: item i of a list has its turn.
+// loopState is the variable loop while item i of the list is current.
 type loopState struct {
 	list []any
 	i    int
@@ -137,7 +137,7 @@ func (l loopState) attribute(name string) any {
 		return at == n-1
 	case "length":
 		return n
-	case "depth", "depth0": // counts recursion, which there is none of
+	case "depth", "depth0": // always 1 and 0: there are no recursive loops
 		return int64(len("depth0") - len(name))
 	case "previtem":
 		return l.item(l.i - 1)

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// parameter of a macro; its default is nil for none.
+// parameter of a macro. defaultValue is nil if there is none.
 type parameter struct {
-	name      string
-	otherwise expression
+	name         string
+	defaultValue expression
 }
 
 func (p *parser) parameters() (list []parameter, err error) {
 	if err := p.expect("("); err != nil {
 		return nil, err
 	}
-	for !p.took(")") {
+	for !p.accept(")") {
 		if len(list) > 0 {
 			if err := p.expect(","); err != nil {
 				return nil, err
@@ -25,12 +25,12 @@ func (p *parser) parameters() (list []parameter, err error) {
 		if q.name, err = p.name("a parameter"); err != nil {
 			return nil, err
 		}
-		if p.took("=") {
-			if q.otherwise, err = p.expression(); err != nil {
+		if p.accept("=") {
+			if q.defaultValue, err = p.expression(); err != nil {
 				return nil, err
 			}
-		} else if len(list) > 0 && list[len(list)-1].otherwise != nil {
-			return nil, p.wrong("a parameter without a default after one with a default")
+		} else if len(list) > 0 && list[len(list)-1].defaultValue != nil {
+			return nil, p.syntaxError("a parameter without a default after one with a default")
 		}
 		list = append(list, q)
 	}
@@ -46,7 +46,7 @@ func (p *parser) macro() (func(*run) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer p.inBranch(false)()
+	defer p.setBranching(false)()
 	start := p.at
 	body, err := p.block("endmacro")
 	callable := slices.ContainsFunc(p.tokens[start:p.at], func(t token) bool { return t.kind == nameToken && t.text == "caller" })
@@ -62,7 +62,8 @@ func (p *parser) macro() (func(*run) error, error) {
 	}, err
 }
 
-// bodyFunction writes statements with parameters set.
+// bodyFunction returns a function that binds its arguments and renders statements, in a
+// scope inside the one where the macro was defined.
 func bodyFunction(name string, parameters []parameter, body []statement, defined *scope) function {
 	return func(r *run, args []any, named *Dict) (any, error) {
 		s := defined.inner()
@@ -83,8 +84,8 @@ func bodyFunction(name string, parameters []parameter, body []statement, defined
 		for _, q := range parameters {
 			v, ok := given[q.name]
 			switch {
-			case !ok && q.otherwise != nil:
-				if v, err = q.otherwise(&run{scope: s, out: r.out, captured: true, budget: r.budget}); err != nil {
+			case !ok && q.defaultValue != nil:
+				if v, err = q.defaultValue(&run{scope: s, out: r.out, captured: true, budget: r.budget}); err != nil {
 					return nil, err
 				}
 			case !ok:
@@ -92,11 +93,11 @@ func bodyFunction(name string, parameters []parameter, body []statement, defined
 			}
 			s.set(q.name, v)
 		}
-		return r.within(s, body)
+		return r.capture(s, body)
 	}
 }
 
-// callBlock hands a macro a block to write, as its caller().
+// callBlock calls a macro and gives it the block as caller().
 func (p *parser) callBlock() (func(*run) error, error) {
 	var parameters []parameter
 	var err error
@@ -139,7 +140,7 @@ func (p *parser) filterBlock() (func(*run) error, error) {
 	}
 	body, err := p.block("endfilter")
 	return func(r *run) error {
-		s, err := r.within(r.scope.inner(), body)
+		s, err := r.capture(r.scope.inner(), body)
 		if err != nil {
 			return err
 		}
@@ -154,13 +155,13 @@ func (p *parser) filterBlock() (func(*run) error, error) {
 	}, err
 }
 
-// generationBlock notes where in the result its text comes to stand.
+// generationBlock records which part of the result comes from the block.
 func (p *parser) generationBlock() (func(*run) error, error) {
 	p.generation = true
 	body, err := p.block("endgeneration")
 	return func(r *run) error {
 		if r.captured {
-			return fmt.Errorf("a generation block inside a macro or block: where its text will stand is not known")
+			return fmt.Errorf("a generation block inside a macro or block: its place in the result is not known")
 		}
 		start := r.out.Len()
 		outer := r.scope

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// method is a method of a value, or undefined. None of them changes the value.
+// method returns a method of a value, or undefined. No method changes its value.
 func method(v any, name string) any {
 	switch v := v.(type) {
 	case loopState:
@@ -16,7 +16,7 @@ func method(v any, name string) any {
 	case string:
 		if m, ok := stringMethods[name]; ok {
 			return function(func(_ *run, args []any, named *Dict) (any, error) {
-				args, err := inOrder(name, args, named)
+				args, err := positionalArguments(name, args, named)
 				if err != nil {
 					return nil, err
 				}
@@ -26,7 +26,7 @@ func method(v any, name string) any {
 	case *Dict:
 		if m, ok := dictMethods[name]; ok {
 			return function(func(_ *run, args []any, named *Dict) (any, error) {
-				args, err := inOrder(name, args, named)
+				args, err := positionalArguments(name, args, named)
 				if err != nil {
 					return nil, err
 				}
@@ -37,19 +37,19 @@ func method(v any, name string) any {
 	return undefined{name, typeName(v)}
 }
 
-// parameters are the names of arguments that methods take, if they have names.
+// methodParameters are the parameter names of the methods that accept named arguments.
 var methodParameters = map[string][]string{"split": {"sep", "maxsplit"}, "rsplit": {"sep", "maxsplit"}}
 
-// mostArguments of methods that take another number than one.
-var mostArguments = map[string]int{
+// maxArguments is the largest number of arguments of a method; 1 if it is not listed.
+var maxArguments = map[string]int{
 	"items": 0, "keys": 0, "values": 0, "copy": 0, "get": 2, "upper": 0, "lower": 0, "title": 0, "capitalize": 0, "isdigit": 0, "isalpha": 0,
 	"isalnum": 0, "isspace": 0, "isupper": 0, "islower": 0, "split": 2, "rsplit": 2, "splitlines": 0, "replace": 3, "format": 1000,
 }
 
-// inOrder gives arguments with names their places, and refuses what a method does
-// not take.
-func inOrder(name string, args []any, named *Dict) ([]any, error) {
-	most, ok := mostArguments[name]
+// positionalArguments puts named arguments in their positions and refuses those that a
+// method does not take.
+func positionalArguments(name string, args []any, named *Dict) ([]any, error) {
+	most, ok := maxArguments[name]
 	if !ok {
 		most = 1
 	}
@@ -88,7 +88,7 @@ var dictMethods = map[string]func(d *Dict, args []any) (any, error){
 	},
 }
 
-// argument i, or what stands for it where it is not given.
+// argument returns argument i, or otherwise if it is not given.
 func argument(args []any, i int, otherwise any) any {
 	if i < len(args) {
 		return args[i]
@@ -161,7 +161,7 @@ func every(holds func(rune) bool) func(string, []any) (any, error) {
 	}
 }
 
-// onString is a method with one argument, a string.
+// onString makes a method of a function with one string argument.
 func onString(do func(s, t string) (any, error)) func(string, []any) (any, error) {
 	return func(s string, args []any) (any, error) {
 		t, ok := argument(args, 0, nil).(string)
@@ -172,7 +172,8 @@ func onString(do func(s, t string) (any, error)) func(string, []any) (any, error
 	}
 }
 
-// affix is a method with one argument, a string or several of which one must hold.
+// affix makes a method whose argument is a string or a tuple of strings, one of which
+// must hold.
 func affix(holds func(s, t string) bool) func(string, []any) (any, error) {
 	return func(s string, args []any) (any, error) {
 		options := []any{argument(args, 0, nil)}
@@ -192,7 +193,7 @@ func affix(holds func(s, t string) bool) func(string, []any) (any, error) {
 	}
 }
 
-// runeIndex is a position counted in characters.
+// runeIndex converts a byte index to one in characters.
 func runeIndex(s string, i int) int64 {
 	if i < 0 {
 		return -1
@@ -208,10 +209,11 @@ func stringList(parts []string) *List {
 	return l
 }
 
-// splitArguments are a separator, "" for white space, and how often to split.
+// splitArguments reads the arguments of split: a separator, "" for white space, and the
+// maximum number of splits.
 func splitArguments(args []any) (separator string, times int, err error) {
 	times = -1
-	if n, ok := whole(argument(args, 1, nil)); ok && n >= 0 {
+	if n, ok := asInt(argument(args, 1, nil)); ok && n >= 0 {
 		times = int(n)
 	}
 	switch v := argument(args, 0, nil).(type) {
@@ -277,14 +279,14 @@ func rsplitMethod(s string, args []any) (any, error) {
 	return stringList(append([]string{s}, parts...)), nil
 }
 
-// breaks are the line breaks of Python's splitlines but \n.
-var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+// lineBreaks turns the line breaks of Python's splitlines into \n.
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
 func lines(s string) []string {
 	if s == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(breaks.Replace(s), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(lineBreaks.Replace(s), "\n"), "\n")
 }
 
 func replaceMethod(s string, args []any) (any, error) {
@@ -294,7 +296,7 @@ func replaceMethod(s string, args []any) (any, error) {
 		return nil, errors.New("replace needs two strings")
 	}
 	times := -1
-	if n, ok := whole(argument(args, 2, nil)); ok && n >= 0 {
+	if n, ok := asInt(argument(args, 2, nil)); ok && n >= 0 {
 		times = int(n)
 	}
 	if found := strings.Count(s, old); len(s)+found*len(new) > maxText && len(new) > 0 {
@@ -316,7 +318,7 @@ func joinMethod(s string, args []any) (any, error) {
 	return join(&List{Items: l}, s)
 }
 
-// formatMethod fills places written {} in order.
+// formatMethod is str.format with {} only, filled in order.
 func formatMethod(s string, args []any) (any, error) {
 	parts := strings.Split(s, "{}")
 	if len(parts)-1 > len(args) || strings.ContainsAny(strings.Join(parts, ""), "{}") {
@@ -344,8 +346,8 @@ func title(s string) string {
 	}, s)
 }
 
-// titleWords is the filter title, which begins words otherwise than the method does:
-// after white space, hyphens and opening brackets.
+// titleWords is the filter title. Unlike the method title, it begins words after white
+// space, hyphens and opening brackets only.
 func titleWords(s string) string {
 	start := true
 	return strings.Map(func(c rune) rune {

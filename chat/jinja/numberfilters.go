@@ -11,7 +11,7 @@ func toInt(_ *run, args []any, named *Dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, ok := whole(given["base"])
+	base, ok := asInt(given["base"])
 	if !ok {
 		base = 10
 	}
@@ -33,7 +33,7 @@ func toInt(_ *run, args []any, named *Dict) (any, error) {
 	if f, ok := v.(float64); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
 		return int64(f), nil
 	}
-	if n, ok := whole(v); ok {
+	if n, ok := asInt(v); ok {
 		return n, nil
 	}
 	return otherwise, nil
@@ -48,7 +48,7 @@ func toFloat(_ *run, args []any, named *Dict) (any, error) {
 		if f, err := parseFloat(s); err == nil {
 			return f, nil
 		}
-	} else if f, ok := number(given["value"]); ok {
+	} else if f, ok := asFloat(given["value"]); ok {
 		return f, nil
 	}
 	if otherwise, ok := given["default"]; ok {
@@ -58,10 +58,10 @@ func toFloat(_ *run, args []any, named *Dict) (any, error) {
 }
 
 func absolute(v any) (any, error) {
-	if n, ok := whole(v); ok {
+	if n, ok := asInt(v); ok {
 		return max(n, -n), nil
 	}
-	f, ok := number(v)
+	f, ok := asFloat(v)
 	if !ok {
 		return nil, fmt.Errorf("%s has no absolute value", typeName(v))
 	}
@@ -73,13 +73,13 @@ func round(_ *run, args []any, named *Dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, ok := number(given["value"])
+	f, ok := asFloat(given["value"])
 	if !ok {
 		return nil, fmt.Errorf("%s cannot be rounded", typeName(given["value"]))
 	}
-	digits, _ := whole(given["precision"])
+	digits, _ := asInt(given["precision"])
 	by := math.Pow(10, float64(digits))
-	n, integer := whole(given["value"])
+	n, integer := asInt(given["value"])
 	switch text(given["method"]) {
 	case "ceil":
 		return math.Ceil(f*by) / by, nil
@@ -94,12 +94,12 @@ func round(_ *run, args []any, named *Dict) (any, error) {
 	case digits < 0 || digits > 100:
 		return math.RoundToEven(f*by) / by, nil
 	}
-	// The digits written decide, as in Python: 2.675 is a little less than that.
+	// Rounding goes by the exact value, as in Python: 2.675 is stored as slightly less.
 	return parseFloat(strconv.FormatFloat(f, 'f', int(digits), 64))
 }
 
-// total adds up items, or an attribute of each.
-func total(_ *run, args []any, named *Dict) (any, error) {
+// sumFilter adds up the items, or an attribute of each.
+func sumFilter(_ *run, args []any, named *Dict) (any, error) {
 	given, err := bind("sum", args, named, "value", "attribute", "start")
 	if err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func total(_ *run, args []any, named *Dict) (any, error) {
 	return sum, err
 }
 
-// extreme is the least item for -1, the greatest for 1, by an attribute if one is
-// given.
-func extreme(name string, sign int) function {
+// extremeFilter returns the smallest item if sign is -1 and the largest if it is 1, by
+// an attribute if one is given.
+func extremeFilter(name string, sign int) function {
 	return func(_ *run, args []any, named *Dict) (any, error) {
 		given, err := bind(name, args, named, "value", "case_sensitive", "attribute")
 		if err != nil {
@@ -144,7 +144,7 @@ func extreme(name string, sign int) function {
 					return nil, err
 				}
 			}
-			key = folded(key, given["case_sensitive"])
+			key = foldCase(key, given["case_sensitive"])
 			c := sign
 			if i > 0 {
 				if c, err = compare(key, bestKey); err != nil {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// postfix reads attributes, items and calls after an expression.
+// postfix compiles the attributes, subscripts and calls that follow an expression.
 func (p *parser) postfix(e expression) (expression, error) {
 	var err error
 	for err == nil {
 		inner := e
 		switch {
-		case p.took("."):
+		case p.accept("."):
 			e, err = p.attribute(inner)
-		case p.took("["):
+		case p.accept("["):
 			e, err = p.subscript(inner)
 		case p.is("("):
 			e, err = p.calling(inner)
@@ -53,13 +53,13 @@ func item(of, key expression) expression {
 	}
 }
 
-// subscript is an item or, with colons, a slice.
+// subscript compiles [key] or, with colons, a slice.
 func (p *parser) subscript(of expression) (expression, error) {
 	parts := [3]expression{constant(nil), constant(nil), constant(nil)}
 	n := 0
 	for ; ; n++ {
 		if n == len(parts) {
-			return nil, p.wrong("a slice has at most two colons")
+			return nil, p.syntaxError("a slice has at most two colons")
 		}
 		if !p.is(":") && !p.is("]") {
 			var err error
@@ -67,7 +67,7 @@ func (p *parser) subscript(of expression) (expression, error) {
 				return nil, err
 			}
 		}
-		if !p.took(":") {
+		if !p.accept(":") {
 			break
 		}
 	}
@@ -92,7 +92,7 @@ func (p *parser) subscript(of expression) (expression, error) {
 	}, nil
 }
 
-// arguments evaluates those of a call.
+// arguments evaluates the arguments of a call.
 type arguments func(*run) (list []any, named *Dict, err error)
 
 func (p *parser) arguments() (arguments, error) {
@@ -100,7 +100,7 @@ func (p *parser) arguments() (arguments, error) {
 		return nil, err
 	}
 	var list []callArgument
-	for !p.took(")") {
+	for !p.accept(")") {
 		var a callArgument
 		switch next := p.tokens[min(p.at+1, len(p.tokens)-1)]; {
 		case p.is("*") || p.is("**"):
@@ -110,11 +110,11 @@ func (p *parser) arguments() (arguments, error) {
 			p.next()
 		}
 		if n := len(list); n > 0 && a.plain() && !list[n-1].plain() {
-			return nil, p.wrong("an argument without a name after one with a name")
+			return nil, p.syntaxError("an argument without a name after one with a name")
 		}
 		for _, earlier := range list {
 			if a.name != "" && earlier.name == a.name {
-				return nil, p.wrong("the argument " + a.name + " a second time")
+				return nil, p.syntaxError("the argument " + a.name + " a second time")
 			}
 		}
 		var err error
@@ -131,8 +131,8 @@ func (p *parser) arguments() (arguments, error) {
 	return evaluated(list...), nil
 }
 
-// callArgument is one argument of a call: plain, with a name, or with stars before
-// it, which stand for the items of a list or dictionary.
+// callArgument is one argument of a call: positional, named, or after * or **, which
+// stand for the items of a list or dictionary.
 type callArgument struct {
 	name, stars string
 	value       expression
@@ -188,12 +188,12 @@ func (p *parser) calling(f expression) (expression, error) {
 	}, err
 }
 
-// callParts reads what a call block calls.
+// callParts compiles the function and the arguments of a call block.
 func (p *parser) callParts() (callee expression, args arguments, err error) {
 	if callee, err = p.primary(); err != nil {
 		return nil, nil, err
 	}
-	for p.took(".") {
+	for p.accept(".") {
 		if callee, err = p.attribute(callee); err != nil {
 			return nil, nil, err
 		}
@@ -202,17 +202,17 @@ func (p *parser) callParts() (callee expression, args arguments, err error) {
 	return callee, args, err
 }
 
-// applied is a filter with its arguments.
-type applied func(r *run, v any) (any, error)
+// filterCall is a filter with its arguments.
+type filterCall func(r *run, v any) (any, error)
 
-// filtered reads filters and tests after an expression.
+// filtered compiles the filters and tests that follow an expression.
 func (p *parser) filtered(e expression, filters bool) (expression, error) {
 	var err error
 	for filters && err == nil {
 		inner := e
 		switch {
-		case p.took("|"):
-			var f applied
+		case p.accept("|"):
+			var f filterCall
 			f, err = p.filter()
 			e = func(r *run) (any, error) {
 				v, err := inner(r)
@@ -221,7 +221,7 @@ func (p *parser) filtered(e expression, filters bool) (expression, error) {
 				}
 				return f(r, v)
 			}
-		case p.took("is"):
+		case p.accept("is"):
 			e, err = p.test(inner)
 		case p.is("("):
 			e, err = p.calling(inner)
@@ -232,10 +232,10 @@ func (p *parser) filtered(e expression, filters bool) (expression, error) {
 	return e, err
 }
 
-// filterChain reads filters, none or more, each after a bar.
-func (p *parser) filterChain() (applied, error) {
-	var chain []applied
-	for p.took("|") {
+// filterChain compiles zero or more filters, each after a bar.
+func (p *parser) filterChain() (filterCall, error) {
+	var chain []filterCall
+	for p.accept("|") {
 		f, err := p.filter()
 		if err != nil {
 			return nil, err
@@ -252,7 +252,7 @@ func (p *parser) filterChain() (applied, error) {
 	}, nil
 }
 
-func (p *parser) filter() (applied, error) {
+func (p *parser) filter() (filterCall, error) {
 	name, err := p.name("a filter")
 	if err != nil {
 		return nil, err
@@ -282,9 +282,9 @@ func (p *parser) filter() (applied, error) {
 	}, err
 }
 
-// test is what follows "is".
+// test compiles what follows "is".
 func (p *parser) test(e expression) (expression, error) {
-	not := p.took("not")
+	not := p.accept("not")
 	name, err := p.name("a test")
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func (p *parser) test(e expression) (expression, error) {
 		args = evaluated(callArgument{value: operand})
 	}
 	if p.is("is") {
-		return nil, p.wrong("one test at a time")
+		return nil, p.syntaxError("one test at a time")
 	}
 	return func(r *run) (any, error) {
 		v, err := e(r)
@@ -324,7 +324,8 @@ func (p *parser) test(e expression) (expression, error) {
 	}, err
 }
 
-// operandFollows says whether a test has an operand without brackets.
+// operandFollows reports whether a test has an argument without brackets, as in "x is
+// divisibleby 3".
 func (p *parser) operandFollows() bool {
 	switch t := p.peek(); t.kind {
 	case stringToken, integerToken, floatToken:

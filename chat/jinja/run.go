@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// What a rendering may take. The largest conversations known take a thousandth.
+// Limits of one rendering. The largest conversations known need a thousandth of them.
 const (
-	maxSteps = 1_000_000 // statements, calls and turns of loops
-	maxText  = 16 << 20  // bytes of a string, and of the result
-	maxMade  = 1 << 30   // bytes of all strings and lists on the way
+	maxSteps      = 1_000_000 // statements, calls and loop iterations
+	maxText       = 16 << 20  // bytes of one string, and of the result
+	maxValueBytes = 1 << 30   // bytes of all strings and lists computed
 )
 
 // statement is a compiled statement with its line.
@@ -23,20 +23,21 @@ type statement struct {
 // expression is a compiled expression.
 type expression func(*run) (any, error)
 
-// run is a template at work.
+// run is the state of one rendering.
 type run struct {
 	scope     *scope
 	out       *strings.Builder
-	captured  bool // out is not the result but becomes a value
+	captured  bool // out becomes a value, not the result
 	generated []Span
 	budget    *budget
 }
 
-// budget counts what all parts of a rendering take together.
-type budget struct{ steps, depth, made int }
+// budget counts what a rendering has used of its limits. All macros and blocks share
+// it.
+type budget struct{ steps, depth, bytes int }
 
-// scope is names with values; what is not here is looked for outside. A scope has few
-// names and there is one for every turn of a loop, so they are a list.
+// scope holds variables. Names that it lacks are looked up in outer. It is a list and
+// not a map, because a scope has few names and every loop iteration makes one.
 type scope struct {
 	names []binding
 	outer *scope
@@ -70,7 +71,7 @@ func (s *scope) find(name string) any {
 
 func (s *scope) inner() *scope { return &scope{outer: s} }
 
-// Loops are left by these.
+// The statements break and continue end the iteration of a loop with these errors.
 var (
 	errBreak    = errors.New("break outside a loop")
 	errContinue = errors.New("continue outside a loop")
@@ -79,10 +80,10 @@ var (
 func (r *run) all(list []statement) error {
 	for _, s := range list {
 		if err := r.step(); err != nil {
-			return atLine(s.line, err)
+			return withLine(s.line, err)
 		}
 		if err := s.do(r); err != nil {
-			return atLine(s.line, err)
+			return withLine(s.line, err)
 		}
 	}
 	return nil
@@ -103,8 +104,8 @@ func (r *run) write(s string) error {
 	return nil
 }
 
-// within runs statements in a scope of their own and gives what they wrote.
-func (r *run) within(s *scope, body []statement) (string, error) {
+// capture runs statements in the given scope and returns what they wrote.
+func (r *run) capture(s *scope, body []statement) (string, error) {
 	r.budget.depth++
 	defer func() { r.budget.depth-- }()
 	if r.budget.depth > maxDepth {
@@ -131,11 +132,11 @@ func (r *run) call(f any, args []any, named *Dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.made(v)
+	return r.countBytes(v)
 }
 
-// made counts a value that was computed.
-func (r *run) made(v any) (any, error) {
+// countBytes adds a computed value to the budget.
+func (r *run) countBytes(v any) (any, error) {
 	size := 0
 	switch v := v.(type) {
 	case string:
@@ -143,13 +144,14 @@ func (r *run) made(v any) (any, error) {
 	case *List:
 		size = 16 * len(v.Items)
 	}
-	if r.budget.made += size; size > maxText || r.budget.made > maxMade {
-		return nil, fmt.Errorf("a value of %d bytes, %d with all before it; at most %d and %d are allowed", size, r.budget.made, maxText, maxMade)
+	if r.budget.bytes += size; size > maxText || r.budget.bytes > maxValueBytes {
+		return nil, fmt.Errorf("a value of %d bytes, %d with all before it; at most %d and %d are allowed", size, r.budget.bytes, maxText, maxValueBytes)
 	}
 	return v, nil
 }
 
-// bind gives arguments their names.
+// bind matches positional and named arguments with the parameter names of what is
+// called.
 func bind(what string, args []any, named *Dict, names ...string) (map[string]any, error) {
 	if len(args) > len(names) {
 		return nil, fmt.Errorf("%s takes at most %d arguments, %d are given", what, len(names), len(args))

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// parser makes statements and expressions of tokens.
+// parser compiles tokens into statements and expressions.
 type parser struct {
 	tokens     []token
 	at         int
 	depth      int
-	generation bool // a generation block was met
-	// branching: in a branch that may not be taken, where filters and tests need not
-	// exist. Jinja looks for those elsewhere before it renders.
+	generation bool // there is a generation block
+	// branching is set inside an if, which may not run: there, an unknown filter or test
+	// is an error only if it is reached, as in Jinja. Elsewhere it is a compile error.
 	branching bool
 }
 
@@ -26,14 +26,15 @@ func (p *parser) next() token {
 	return t
 }
 
-// is says whether the next token is this operator or word.
+// is reports whether the next token is the given operator or word.
 func (p *parser) is(text string) bool {
 	t := p.peek()
 	return (t.kind == operatorToken || t.kind == nameToken) && t.text == text
 }
 
-// took passes over the next token if it is this operator or word.
-func (p *parser) took(text string) bool {
+// accept skips the next token if it is the given operator or word, and reports whether
+// it was.
+func (p *parser) accept(text string) bool {
 	if p.is(text) {
 		p.at++
 		return true
@@ -42,28 +43,28 @@ func (p *parser) took(text string) bool {
 }
 
 func (p *parser) expect(text string) error {
-	if !p.took(text) {
-		return p.wrong(fmt.Sprintf("%q is missing", text))
+	if !p.accept(text) {
+		return p.syntaxError(fmt.Sprintf("%q is missing", text))
 	}
 	return nil
 }
 
-// wrong is an error at the next token.
-func (p *parser) wrong(what string) error {
+// syntaxError returns an error at the next token.
+func (p *parser) syntaxError(what string) error {
 	t := p.peek()
 	return &Error{Line: t.line, Err: fmt.Errorf("%s before %q", what, t.text)}
 }
 
 func (p *parser) name(what string) (string, error) {
 	if p.peek().kind != nameToken {
-		return "", p.wrong("the name of " + what + " is missing")
+		return "", p.syntaxError("the name of " + what + " is missing")
 	}
 	return p.next().text, nil
 }
 
 func (p *parser) endTag() error {
 	if p.peek().kind != endStatement {
-		return p.wrong("%} is missing")
+		return p.syntaxError("%} is missing")
 	}
 	p.next()
 	return nil
@@ -74,11 +75,11 @@ func (p *parser) template() ([]statement, error) {
 	return body, err
 }
 
-// until reads statements up to a tag that begins with one of these words, and that
-// word. Without words it reads to the end.
+// until compiles statements up to a tag that begins with one of the given words, and
+// returns that word. Without words it reads to the end of the source.
 func (p *parser) until(ends ...string) (body []statement, end string, err error) {
 	if p.depth++; p.depth > maxDepth {
-		return nil, "", p.wrong(fmt.Sprintf("blocks nested more than %d deep", maxDepth))
+		return nil, "", p.syntaxError(fmt.Sprintf("blocks nested more than %d deep", maxDepth))
 	}
 	defer func() { p.depth-- }()
 	for {
@@ -105,7 +106,7 @@ func (p *parser) until(ends ...string) (body []statement, end string, err error)
 			s.do, err = p.statement(word)
 		}
 		if err != nil {
-			return nil, "", atLine(t.line, err)
+			return nil, "", withLine(t.line, err)
 		}
 		body = append(body, s)
 	}
@@ -117,7 +118,7 @@ func (p *parser) print() (func(*run) error, error) {
 		return nil, err
 	}
 	if p.peek().kind != endPrint {
-		return nil, p.wrong("}} is missing")
+		return nil, p.syntaxError("}} is missing")
 	}
 	p.next()
 	return func(r *run) error {
@@ -153,7 +154,7 @@ func (p *parser) statement(word string) (func(*run) error, error) {
 	return nil, fmt.Errorf("there is no statement %q; chat templates have if, for, set, macro, call, filter, generation, break and continue", word)
 }
 
-// block reads the end of a tag and statements up to a word, with the end of its tag.
+// block compiles the rest of a tag and the statements up to the tag with the word end.
 func (p *parser) block(end string) ([]statement, error) {
 	if err := p.endTag(); err != nil {
 		return nil, err
@@ -165,16 +166,16 @@ func (p *parser) block(end string) ([]statement, error) {
 	return body, p.endTag()
 }
 
-// inBranch sets branching and returns what sets it back.
-func (p *parser) inBranch(yes bool) (restore func()) {
+// setBranching sets branching and returns a function that restores it.
+func (p *parser) setBranching(yes bool) (restore func()) {
 	before := p.branching
 	p.branching = yes
 	return func() { p.branching = before }
 }
 
-// branch is what follows "if" or "elif".
+// branch compiles what follows "if" or "elif".
 func (p *parser) branch() (func(*run) error, error) {
-	defer p.inBranch(true)()
+	defer p.setBranching(true)()
 	condition, err := p.expression()
 	if err != nil {
 		return nil, err
@@ -209,14 +210,14 @@ func (p *parser) branch() (func(*run) error, error) {
 	}, err
 }
 
-// set is a value for a name, for several, for an attribute of a namespace, or the
-// text of a block.
+// set compiles {% set %}, which assigns to a name, to several names, or to an attribute
+// of a namespace. The value is an expression or the text of a block.
 func (p *parser) set() (func(*run) error, error) {
 	assign, err := p.target()
 	if err != nil {
 		return nil, err
 	}
-	if p.took("=") {
+	if p.accept("=") {
 		e, err := p.tuple()
 		if err != nil {
 			return nil, err
@@ -235,7 +236,7 @@ func (p *parser) set() (func(*run) error, error) {
 	}
 	body, err := p.block("endset")
 	return func(r *run) error {
-		s, err := r.within(r.scope.inner(), body)
+		s, err := r.capture(r.scope.inner(), body)
 		if err != nil {
 			return err
 		}
@@ -247,19 +248,19 @@ func (p *parser) set() (func(*run) error, error) {
 	}, err
 }
 
-// target is what a value is given to.
+// target compiles the left side of an assignment.
 func (p *parser) target() (func(*scope, any) error, error) {
-	bracket := p.took("(")
+	bracket := p.accept("(")
 	first, err := p.name("what is set")
 	if err != nil {
 		return nil, err
 	}
-	if p.took(".") {
+	if p.accept(".") {
 		field, err := p.name("an attribute")
 		return func(s *scope, v any) error { return setAttribute(s, first, field, v) }, err
 	}
 	names := []string{first}
-	for p.took(",") {
+	for p.accept(",") {
 		name, err := p.name("what is set")
 		if err != nil {
 			return nil, err
@@ -274,7 +275,7 @@ func (p *parser) target() (func(*scope, any) error, error) {
 
 func setAttribute(s *scope, name, field string, v any) error {
 	d, ok := s.find(name).(*Dict)
-	if !ok || !d.open {
+	if !ok || !d.namespace {
 		return fmt.Errorf("%s is no namespace, so its attribute %s cannot be set", name, field)
 	}
 	d.Set(field, v)

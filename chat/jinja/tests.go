@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tests are what may stand after "is".
+// tests are the predicates that may follow "is".
 var tests = map[string]func(v any, args []any) (bool, error){
 	"defined":   is(func(v any) bool { return !isUndefined(v) }),
 	"undefined": is(isUndefined),
@@ -18,9 +18,9 @@ var tests = map[string]func(v any, args []any) (bool, error){
 	"integer":   isType[int64],
 	"float":     isType[float64],
 	"string":    isType[string],
-	"mapping":   is(func(v any) bool { d, ok := v.(*Dict); return ok && !d.open }),
+	"mapping":   is(func(v any) bool { d, ok := v.(*Dict); return ok && !d.namespace }),
 	"callable":  is(func(v any) bool { _, ok := v.(function); return ok || isUndefined(v) }),
-	"number":    is(func(v any) bool { _, ok := number(v); return ok }),
+	"number":    is(func(v any) bool { _, ok := asFloat(v); return ok }),
 	"iterable":  is(iterable),
 	"sequence":  is(sequence),
 	"lower":     is(func(v any) bool { s := text(v); return strings.ToLower(s) == s && strings.ToUpper(s) != s }),
@@ -29,19 +29,19 @@ var tests = map[string]func(v any, args []any) (bool, error){
 	"odd":         divides(func(n int64) bool { return n%2 != 0 }),
 	"even":        divides(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": divisible,
-	"sameas":      with(func(a, b any) (bool, error) { return typeName(a) == typeName(b) && equal(a, b), nil }),
-	"in":          with(func(a, b any) (bool, error) { return contains(b, a) }),
+	"sameas":      comparisonTest(func(a, b any) (bool, error) { return typeName(a) == typeName(b) && equal(a, b), nil }),
+	"in":          comparisonTest(func(a, b any) (bool, error) { return contains(b, a) }),
 
-	"eq": with(isEqual), "equalto": with(isEqual), "ne": with(func(a, b any) (bool, error) { return !equal(a, b), nil }),
-	"lt": with(ordered(func(c int) bool { return c < 0 })), "lessthan": with(ordered(func(c int) bool { return c < 0 })),
-	"gt": with(ordered(func(c int) bool { return c > 0 })), "greaterthan": with(ordered(func(c int) bool { return c > 0 })),
-	"==": with(isEqual), "!=": with(func(a, b any) (bool, error) { return !equal(a, b), nil }),
-	"<": with(ordered(func(c int) bool { return c < 0 })), ">": with(ordered(func(c int) bool { return c > 0 })),
-	"<=": with(ordered(func(c int) bool { return c <= 0 })), ">=": with(ordered(func(c int) bool { return c >= 0 })),
-	"le": with(ordered(func(c int) bool { return c <= 0 })), "ge": with(ordered(func(c int) bool { return c >= 0 })),
+	"eq": comparisonTest(isEqual), "equalto": comparisonTest(isEqual), "ne": comparisonTest(func(a, b any) (bool, error) { return !equal(a, b), nil }),
+	"lt": comparisonTest(ordered(func(c int) bool { return c < 0 })), "lessthan": comparisonTest(ordered(func(c int) bool { return c < 0 })),
+	"gt": comparisonTest(ordered(func(c int) bool { return c > 0 })), "greaterthan": comparisonTest(ordered(func(c int) bool { return c > 0 })),
+	"==": comparisonTest(isEqual), "!=": comparisonTest(func(a, b any) (bool, error) { return !equal(a, b), nil }),
+	"<": comparisonTest(ordered(func(c int) bool { return c < 0 })), ">": comparisonTest(ordered(func(c int) bool { return c > 0 })),
+	"<=": comparisonTest(ordered(func(c int) bool { return c <= 0 })), ">=": comparisonTest(ordered(func(c int) bool { return c >= 0 })),
+	"le": comparisonTest(ordered(func(c int) bool { return c <= 0 })), "ge": comparisonTest(ordered(func(c int) bool { return c >= 0 })),
 }
 
-// iterable says whether a value can be looped over; it takes nothing from generators.
+// iterable reports whether a value can be looped over. It does not use up a generator.
 func iterable(v any) bool {
 	if _, ok := v.(*List); ok {
 		return true
@@ -50,7 +50,7 @@ func iterable(v any) bool {
 	return err == nil
 }
 
-// sequence says whether a value has a length and items at places.
+// sequence reports whether a value has a length and can be indexed.
 func sequence(v any) bool {
 	if l, ok := v.(*List); ok && l.view != "" {
 		return l.view == "range"
@@ -70,8 +70,8 @@ func isType[T any](v any, _ []any) (bool, error) {
 	return ok, nil
 }
 
-// with is a test that compares with one argument.
-func with(holds func(a, b any) (bool, error)) func(any, []any) (bool, error) {
+// comparisonTest makes a test with one argument of a comparison.
+func comparisonTest(holds func(a, b any) (bool, error)) func(any, []any) (bool, error) {
 	return func(v any, args []any) (bool, error) {
 		if len(args) != 1 {
 			return false, fmt.Errorf("a test with %d arguments, it takes 1", len(args))
@@ -85,7 +85,7 @@ func divides(holds func(int64) bool) func(any, []any) (bool, error) {
 		if f, ok := v.(float64); ok {
 			return f == math.Trunc(f) && holds(int64(f)), nil
 		}
-		n, ok := whole(v)
+		n, ok := asInt(v)
 		if !ok {
 			return false, fmt.Errorf("%s is neither odd nor even", typeName(v))
 		}
@@ -94,11 +94,11 @@ func divides(holds func(int64) bool) func(any, []any) (bool, error) {
 }
 
 func divisible(v any, args []any) (bool, error) {
-	n, ok := whole(v)
+	n, ok := asInt(v)
 	if !ok || len(args) != 1 {
 		return false, errors.New("divisibleby compares two integers")
 	}
-	by, ok := whole(args[0])
+	by, ok := asInt(args[0])
 	if !ok || by == 0 {
 		return false, fmt.Errorf("divisible by %s", repr(args[0]))
 	}

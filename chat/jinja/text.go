@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// text is a value as Python's str gives it, and nothing for what is undefined.
+// text returns what Python's str returns, and "" for an undefined value.
 func text(v any) string {
 	switch v := v.(type) {
 	case undefined:
@@ -19,7 +19,7 @@ func text(v any) string {
 	return repr(v)
 }
 
-// repr is a value as Python's repr gives it.
+// repr returns what Python's repr returns.
 func repr(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -68,8 +68,8 @@ func listText(l *List) string {
 	return "(" + inner + ")"
 }
 
-// rangeText is a range as Python writes it. Its step is not known where it has one
-// item or none; those are written with a step of 1.
+// rangeText writes a range as Python does. The step of a range with fewer than two
+// items is unknown and taken as 1.
 func rangeText(list []any) string {
 	from, step := int64(0), int64(1)
 	if len(list) > 0 {
@@ -85,8 +85,8 @@ func rangeText(list []any) string {
 	return fmt.Sprintf("range(%d, %d, %d)", from, to, step)
 }
 
-// floatText writes the shortest digits that read back, with an exponent from 1e16
-// and below 1e-4 on.
+// floatText writes the shortest digits that read back as f, with an exponent below 1e-4
+// and from 1e16 on, as Python does.
 func floatText(f float64) string {
 	switch {
 	case math.IsNaN(f):

@@ -10,36 +10,36 @@ import (
 )
 
 // Values are nil (Python's None), bool, int64, float64, string, *List, *Dict,
-// function, loopState, and undefined, which is what has no value.
+// function, loopState, and undefined for what has no value.
 
-// List is a list, or another of Python's types that hold items in order.
+// List is a list, or another of Python's ordered types.
 type List struct {
 	Items []any
 	Tuple bool
-	// view is the name of the type if it is neither a list nor a tuple: dict_keys,
-	// dict_values, dict_items, range, or generator, which gives its items once.
+	// view is the Python type if it is neither list nor tuple: dict_keys, dict_values,
+	// dict_items, range, or generator, which can be read only once.
 	view string
 }
 
-// generator is the view of what map, select and their like give.
+// generator is the view of the lists that map, select and similar filters return.
 const generator = "generator"
 
-// Dict is a dictionary with keys in the order they came. Templates may write keys
-// that are numbers; 1, 1.0 and true are the same key, as in Python.
+// Dict is a dictionary that keeps the order of its keys. Keys in templates may be
+// numbers; 1, 1.0 and true are the same key, as in Python.
 type Dict struct {
 	Keys   []any
 	Values map[any]any // by hashed key
-	// open: templates may set its attributes, as those of namespace().
-	open bool
+	// namespace says that it comes from namespace(): templates may set its attributes.
+	namespace bool
 }
 
-// NewDict is empty.
+// NewDict returns an empty dictionary.
 func NewDict() *Dict { return &Dict{Values: map[any]any{}} }
 
-// Set gives a key a value.
+// Set sets the value of a key.
 func (d *Dict) Set(key string, v any) { d.put(key, key, v) }
 
-// put gives a key a value, by its hashed form.
+// put sets the value of a key; hash is hashKey(key).
 func (d *Dict) put(key, hash, v any) {
 	if _, known := d.Values[hash]; !known {
 		d.Keys = append(d.Keys, key)
@@ -47,9 +47,9 @@ func (d *Dict) put(key, hash, v any) {
 	d.Values[hash] = v
 }
 
-// get is the value of a key, if it is there.
+// get returns the value of a key, if there is one.
 func (d *Dict) get(key any) (v any, found bool, err error) {
-	hash, err := hashed(key)
+	hash, err := hashKey(key)
 	if err != nil {
 		return nil, false, err
 	}
@@ -57,15 +57,15 @@ func (d *Dict) get(key any) (v any, found bool, err error) {
 	return v, found, nil
 }
 
-// value is the value of one of the dictionary's own keys.
+// value returns the value of one of the dictionary's own keys.
 func (d *Dict) value(key any) any {
 	v, _, _ := d.get(key)
 	return v
 }
 
-// hashed is what equal keys have in common.
-func hashed(key any) (any, error) {
-	if n, ok := whole(key); ok {
+// hashKey returns a Go map key that is the same for equal Python keys.
+func hashKey(key any) (any, error) {
+	if n, ok := asInt(key); ok {
 		return n, nil
 	}
 	switch k := key.(type) {
@@ -80,7 +80,7 @@ func hashed(key any) (any, error) {
 	return key, nil
 }
 
-// Names are the keys that are strings, which all keys of JSON are.
+// Names returns the string keys. All keys from JSON are strings.
 func (d *Dict) Names() []string {
 	var names []string
 	for _, k := range d.Keys {
@@ -91,7 +91,7 @@ func (d *Dict) Names() []string {
 	return names
 }
 
-// Clone is a dictionary of its own with the same values.
+// Clone returns a copy that shares the values.
 func (d *Dict) Clone() *Dict {
 	c := NewDict()
 	c.Keys = slices.Clone(d.Keys)
@@ -99,8 +99,8 @@ func (d *Dict) Clone() *Dict {
 	return c
 }
 
-// undefined remembers what it is that has no value: something, or an attribute of a
-// type.
+// undefined is the value of something missing. what and of name it for errors: a
+// variable, or an attribute of a type.
 type undefined struct{ what, of string }
 
 func (u undefined) err() error {
@@ -110,10 +110,10 @@ func (u undefined) err() error {
 	return fmt.Errorf("%s is undefined", u.what)
 }
 
-// function is what can be called: with arguments, and arguments by name.
+// function is a value that can be called with positional and named arguments.
 type function func(r *run, args []any, named *Dict) (any, error)
 
-// typeName is Python's word for the type of a value.
+// typeName returns Python's name of a value's type.
 func typeName(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -135,7 +135,7 @@ func typeName(v any) string {
 		}
 		return "list"
 	case *Dict:
-		if v.open {
+		if v.namespace {
 			return "namespace"
 		}
 		return "dict"
@@ -167,8 +167,8 @@ func truth(v any) bool {
 	return true
 }
 
-// whole is a value as an integer; booleans are 0 and 1.
-func whole(v any) (int64, bool) {
+// asInt returns a value as an integer, if it is one. Booleans are 0 and 1.
+func asInt(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true
@@ -181,23 +181,23 @@ func whole(v any) (int64, bool) {
 	return 0, false
 }
 
-// number is a value as a float.
-func number(v any) (float64, bool) {
+// asFloat returns a number as a float.
+func asFloat(v any) (float64, bool) {
 	if f, ok := v.(float64); ok {
 		return f, true
 	}
-	n, ok := whole(v)
+	n, ok := asInt(v)
 	return float64(n), ok
 }
 
 func equal(a, b any) bool {
-	if i, ok := whole(a); ok {
-		if j, ok := whole(b); ok {
+	if i, ok := asInt(a); ok {
+		if j, ok := asInt(b); ok {
 			return i == j
 		}
 	}
-	if x, ok := number(a); ok {
-		y, ok := number(b)
+	if x, ok := asFloat(a); ok {
+		y, ok := asFloat(b)
 		return ok && x == y
 	}
 	switch a := a.(type) {
@@ -245,13 +245,13 @@ func sameEntries(a, b *Dict) bool {
 
 // compare orders numbers, strings and lists of them.
 func compare(a, b any) (int, error) {
-	if i, ok := whole(a); ok {
-		if j, ok := whole(b); ok {
+	if i, ok := asInt(a); ok {
+		if j, ok := asInt(b); ok {
 			return cmp.Compare(i, j), nil
 		}
 	}
-	x, numbers := number(a)
-	y, also := number(b)
+	x, numbers := asFloat(a)
+	y, also := asFloat(b)
 	if numbers && also {
 		return cmp.Compare(x, y), nil
 	}
@@ -273,7 +273,7 @@ func compare(a, b any) (int, error) {
 	return cmp.Compare(len(l.Items), len(m.Items)), nil
 }
 
-// items is what a loop over a value meets.
+// items returns what a loop over the value iterates over.
 func items(v any) ([]any, error) {
 	switch v := v.(type) {
 	case undefined:
@@ -306,7 +306,7 @@ func values(d *Dict) *List {
 	return l
 }
 
-// entries are the pairs of a dictionary.
+// entries returns the (key, value) pairs of a dictionary.
 func entries(d *Dict) *List {
 	l := &List{Items: make([]any, len(d.Keys)), view: "dict_items"}
 	for i, k := range d.Keys {
@@ -333,7 +333,7 @@ func length(v any) (int64, error) {
 	return 0, fmt.Errorf("%s has no length", typeName(v))
 }
 
-// contains says whether a is in b.
+// contains evaluates a in b.
 func contains(b, a any) (bool, error) {
 	switch b := b.(type) {
 	case string:

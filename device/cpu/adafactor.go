@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	RegisterNative(op.Adafactor, newAdafactor, nil)
+	RegisterNative("adafactor", newAdafactor, nil)
 }
 
 // adafactor is the program of Adafactor: passes over the param, each of which needs all
@@ -29,8 +29,10 @@ type adafactor struct {
 	byRow, byCol []float32 // what u is g times
 	sums         []float64 // by row: of squares of the weights, then of the steps
 
-	take, eps, clip, clip2 float64
-	rate, shrink, beta1    float32
+	scalars                        func(l *device.Launch) op.Scalars
+	lr, decay, minScale, threshold float64
+	take, eps, clip, clip2         float64
+	rate, shrink, beta1            float32 // rate and shrink follow from lr, decay and the size of the param
 }
 
 // vectorRow is how many elements of a vector are a row.
@@ -38,7 +40,8 @@ const vectorRow = 4 << 10
 
 func newAdafactor(c op.Call, workers int) Program {
 	s := c.In[0].Shape
-	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newWeightCopy(c)}
+	a := &adafactor{factored: len(s) > 1, w: newWeight(c.In[0].DType, workers), g: newGradient(c.In[1].DType, workers), copied: newWeightCopy(c),
+		scalars: scalarsOf(c.Kind, "rate", "decay", "beta1", "take", "eps", "min_scale", "threshold")}
 	n, squares := int(s.Elements()), 1
 	if a.factored {
 		squares = 2
@@ -72,9 +75,9 @@ func newAdafactor(c op.Call, workers int) Program {
 				squaresByCol.start(p)
 			}
 			a.factors()
-			a.scale(scalars(l), a.total(), n)
+			a.scale(a.total(), n)
 			sizes.start(p)
-			a.bound(scalars(l), a.total(), n)
+			a.bound(a.total(), n)
 			steps.start(p)
 		}
 		a.copied.write(a.w.wide, 0, n)
@@ -115,9 +118,10 @@ func (a *adafactor) set(l *device.Launch, n int) {
 		a.byRow, a.byCol = view[float32](part(4*a.lines)), view[float32](part(4*n/a.rows))
 	}
 	a.copied.set(l)
-	s := scalars(l)
-	a.take, a.eps, a.clip = float64(s[op.ArgTake]), float64(s[op.ArgEps]), float64(F32(l, at+1)[0])
-	a.clip2, a.beta1 = a.clip*a.clip, s[op.ArgBeta1]
+	s := a.scalars(l)
+	a.lr, a.decay, a.beta1, a.minScale, a.threshold = float64(s[0]), float64(s[1]), s[2], float64(s[5]), float64(s[6])
+	a.take, a.eps, a.clip = float64(s[3]), float64(s[4]), float64(F32(l, at+1)[0])
+	a.clip2 = a.clip * a.clip
 }
 
 // squares brings the means of squares of a row up to date, and sums the squares of its
@@ -195,17 +199,17 @@ func (a *adafactor) total() (sum float64) {
 }
 
 // scale makes the rate from the sum of squares of the weights.
-func (a *adafactor) scale(s op.Scalars, squares float64, n int) {
-	rate := float64(s[op.ArgRate])
-	if least := float64(s[op.ArgLeastScale]); least > 0 {
-		rate *= max(least, math.Sqrt(squares/float64(n)))
+func (a *adafactor) scale(squares float64, n int) {
+	rate := a.lr
+	if a.minScale > 0 {
+		rate *= max(a.minScale, math.Sqrt(squares/float64(n)))
 	}
-	a.rate, a.shrink = float32(rate), float32(1-rate*float64(s[op.ArgDecay]))
+	a.rate, a.shrink = float32(rate), float32(1-rate*a.decay)
 }
 
 // bound lowers the rate where the root mean square of the steps is too large.
-func (a *adafactor) bound(s op.Scalars, squares float64, n int) {
-	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/float64(s[op.ArgThreshold])))
+func (a *adafactor) bound(squares float64, n int) {
+	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/a.threshold))
 }
 
 // steps gives the steps of a row, before their rate, part by part.

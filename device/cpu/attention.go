@@ -51,7 +51,7 @@ func rope(c op.Call, workers int) Program {
 	}
 }
 
-// turn fills cos and sin of position·freq times the factor. The angle is a float32
+// rotate fills cos and sin of position·freq times the factor. The angle is a float32
 // product: models were trained with that.
 func rotate(cos, sin, freq []float32, position int32, factor float64, inverse bool) {
 	for i, f := range freq {

@@ -1,4 +1,4 @@
-// Package cpu is the processor as a device: memory from arenas outside the Go heap,
+// Package cpu is the CPU as a device: memory from arenas outside the Go heap,
 // queues that are goroutines, and kernels that run on all cores.
 //
 // Open it as "cpu", or with a configuration: "cpu:threads=4,limit=8GiB". Several
@@ -6,7 +6,7 @@
 //
 // A kernel keeps what it needs to run, and its scratch memory comes with the launch,
 // so that nothing is allocated while a program runs. Its results have the same bits
-// with any number of threads (see package kernel), those of updates on any processor.
+// with any number of threads (see package kernel), those of updates on any CPU.
 package cpu
 
 import (
@@ -47,7 +47,7 @@ func (driver) Open(config string, _ device.Options) (device.Device, error) {
 type Options struct {
 	Threads int   // workers; 0 for as many as Go runs at once
 	Limit   int64 // most bytes Alloc gives in total; 0 for all of the machine
-	// Link slows every copy down to this rate, as between a card and its host; 0 for
+	// Link slows every copy down to this rate, as between a GPU and its host; 0 for
 	// none. Queues are slowed each by itself: both directions run at once.
 	Link units.Rate
 }
@@ -77,7 +77,7 @@ func parse(config string) (o Options, err error) {
 	return o, nil
 }
 
-// Device is the processor and a share of its memory.
+// Device is the CPU and a share of its memory.
 type Device struct {
 	limit int64
 	link  units.Rate

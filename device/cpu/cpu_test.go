@@ -9,7 +9,7 @@ import (
 	"spillway/dtype"
 )
 
-// The suite on every path of this processor: assembly and plain Go.
+// The suite on every path of this CPU: assembly and plain Go.
 func TestConformance(t *testing.T) {
 	open := func(t *testing.T) device.Device { return Open(Options{Threads: 2, Limit: 64 << 20}) }
 	for _, path := range kernel.Paths() {

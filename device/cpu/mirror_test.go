@@ -6,6 +6,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/shape"
 )
 
@@ -45,11 +46,11 @@ var rounding = map[dtype.Type]func(float32) uint16{dtype.BF16: dtype.ToBF16, dty
 func adamCopy(t *testing.T, d *Device, q device.Queue, n int64, to dtype.Type, clip float32, offset int64) *device.Launch {
 	t.Helper()
 	full := op.Type{DType: dtype.F32, Shape: shape.Shape{n}}
-	call, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: to}, full, op.Type{DType: dtype.BF16, Shape: full.Shape}, full, full, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	call, err := op.Make(optim.Adam, op.Attr{To: to}, full, op.Type{DType: dtype.BF16, Shape: full.Shape}, full, full, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
 	must(t, err)
 	k, err := d.Kernel(call)
 	must(t, err)
-	l := &device.Launch{Args: &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.9, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}}
+	l := &device.Launch{Args: &op.Args{Scalars: optim.AdamStep{Rate: 1e-2, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()}}
 	at := int64(0)
 	place := func(bytes int64) {
 		l.Buffers = append(l.Buffers, device.Buffer{Offset: at, Bytes: bytes})

@@ -8,7 +8,7 @@ import (
 	"spillway/quant"
 )
 
-// outlierProduct is LLM.int8: whole numbers are multiplied, as floats that hold them, and
+// outlierMatmul is LLM.int8: integers are multiplied, as floats that hold them, and
 // the columns of outliers are added as they are.
 func outlierMatmul(c op.Call, workers int) Program {
 	t := newTiles(c, workers)
@@ -68,7 +68,7 @@ func (o *outliers) find() {
 	}
 }
 
-// round makes whole numbers of rows; outliers count as 0.
+// round makes integers of rows; outliers count as 0.
 func (o *outliers) round(_, from, to int) {
 	k := o.gemm.K
 	for i := from; i < to; i++ {
@@ -81,7 +81,7 @@ func (o *outliers) round(_, from, to int) {
 	}
 }
 
-// codes writes the codes of an output as numbers.
+// quantize writes the codes of an output as numbers.
 func (o *outliers) quantize(_ int, dst []float32, output int) {
 	for i, c := range o.weight.raw[output*o.gemm.K:][:len(dst)] {
 		dst[i] = float32(int8(c))

@@ -69,7 +69,7 @@ func (b *bench) run(t testing.TB, list ...prepared) {
 	must(t, b.q.Sync())
 }
 
-// decodeThenMultiply is the two calls that a coded product stands for.
+// decodeThenMultiply is the two calls that a quantized matmul stands for.
 func (b *bench) decodeThenMultiply(t testing.TB, x, w op.Type, at, weight device.Buffer) []prepared {
 	decode := b.prepare(t, op.Dequantize, op.Attr{To: dtype.F32}, []op.Type{w}, weight)
 	plain := op.Type{DType: dtype.F32, Shape: w.Shape}
@@ -88,7 +88,7 @@ func fill(t testing.TB, into device.Buffer, typ op.Type, seed int) {
 	copy(into.Host(), raw)
 }
 
-// A coded product has the bits of decoding and multiplying.
+// A quantized matmul has the bits of decoding and multiplying.
 func TestCodedProductsHaveTheBitsOfTwoSteps(t *testing.T) {
 	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		for _, s := range [][3]int{{1, 64, 640}, {3, 300, 1100}, {48, 65, 43}, {49, 1030, 70}, {200, 1100, 600}} {

@@ -99,13 +99,13 @@ func finite(f float32) bool {
 	return math.Float32bits(f)&infinity != infinity
 }
 
-// flushed says whether numbers of a state below the normal ones become zero before they are
+// flushesDenormals says whether numbers of a state below the normal ones become zero before they are
 // used: in the types that would keep them. In f16 they become 2^-24 and stay so, since the
 // mean does and the root of the square divides it; in 8 bits blocks become zero, see
 // EncodeState of package quant.
 func flushesDenormals(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
 
-// state is one tensor, in f32 or in fewer bits: then a part of it is widened, changed and
+// state is one tensor, in f32 or in 16 or 8 bits: then a part of it is widened, changed and
 // rounded again in a worker's own memory, and never all of it.
 type state struct {
 	of      dtype.Type
@@ -181,7 +181,7 @@ const (
 	signF16     = 0x8000
 )
 
-// keepInRange undoes what rounding to f16 made of numbers outside its range: those that
+// clampF16 undoes what rounding to f16 made of numbers outside its range: those that
 // are not zero become the least there is, finite ones the largest.
 func clampF16(half []uint16, of []float32) {
 	for i, h := range half {

@@ -12,6 +12,7 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 )
 
@@ -21,7 +22,7 @@ func eightBit(t *testing.T, n int, change func(g []float32)) (before, after [][]
 	d := Open(Options{Threads: 2, Limit: 64 << 20})
 	q := openQueue(t, d)
 	for _, c := range op.Cases(dtype.F32) {
-		if c.Call.Kind != op.Adam || !c.Call.In[2].DType.Block() || c.Call.In[0].Shape.Elements() != int64(n) {
+		if c.Call.Kind != optim.Adam || !c.Call.In[2].DType.Block() || c.Call.In[0].Shape.Elements() != int64(n) {
 			continue
 		}
 		w := place(t, d, c)
@@ -64,7 +65,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
 	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
-	a := kernel.Adam{AdamStep: op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 0.271, op.ArgBias2: 0.0547}}.AdamStep(false), Clip: 0.75}
+	a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}), Clip: 0.75}
 	a.Update(w, g, m, v)
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
@@ -83,7 +84,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	}
 }
 
-// A gradient that is no number leaves its weight and its neighbours' alone.
+// A gradient that is NaN leaves its weight and its neighbours' alone.
 func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
 	const n = 1031
 	bad := map[int]float32{0: float32(math.NaN()), 300: float32(math.Inf(1)), 301: float32(math.Inf(-1)), n - 1: float32(math.NaN())}
@@ -117,7 +118,7 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 	defer q.Close()
 	n := len(before)
 	l, k, memory := adamLaunch(t, d, int64(n), dtype.F32, kept[:]...)
-	l.Args.Scalars = op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+	l.Args.Scalars = optim.AdamStep{Rate: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
 	view[float32](l.Buffers[4])[0] = 1
 	copy(view[float32](l.Buffers[1]), slices.Repeat([]float32{gradient}, n))
 	for i, typ := range kept {
@@ -187,7 +188,7 @@ func adamLaunch(t testing.TB, d *Device, n int64, gradient dtype.Type, states ..
 	t.Helper()
 	shape := []int64{n}
 	types := []op.Type{{DType: dtype.F32, Shape: shape}, {DType: gradient, Shape: shape}, {DType: states[0], Shape: shape}, {DType: states[1], Shape: shape}, {DType: dtype.F32, Shape: []int64{2}}}
-	call, err := op.Make(op.Adam, op.Attr{Decoupled: true}, types...)
+	call, err := op.Make(optim.Adam, op.Attr{}, types...)
 	must(t, err)
 	k, err := d.Kernel(call)
 	must(t, err)
@@ -219,7 +220,7 @@ func BenchmarkCodedStates(b *testing.B) {
 	launch := func(states ...dtype.Type) func() error {
 		l, k, m := adamLaunch(b, d, n, dtype.BF16, states...)
 		b.Cleanup(func() { m.Free() })
-		l.Args.Scalars = op.Scalars{op.ArgRate: 1e-3, op.ArgBeta1: 0.9, op.ArgBeta2: 0.999, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = optim.AdamStep{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
 		return func() error { return q.Launch(k, l) }
 	}
 	wide, coded := launch(dtype.F32, dtype.F32), launch(quant.Dyn8, quant.UDyn8)
@@ -242,14 +243,14 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 	defer q.Close()
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16} {
 		l, k, memory := adamLaunch(t, d, n, dtype.F32, kept, kept)
-		l.Args.Scalars = op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}
+		l.Args.Scalars = optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
 		view[float32](l.Buffers[4])[0] = 1
 		g := view[float32](l.Buffers[1])
 		for i := range g {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{AdamStep: op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.5, op.ArgBeta2: 0.5, op.ArgEps: 1e-8, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), Clip: 1}
+		a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}), Clip: 1}
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())
@@ -290,4 +291,10 @@ func roundedState(t dtype.Type, f float32) float32 {
 	default:
 		return r
 	}
+}
+
+// adamOf are the numbers of a step as the kernel takes them.
+func adamOf(a optim.AdamStep) kernel.AdamStep {
+	s := a.Scalars()
+	return kernel.AdamStep{Couple: s[0], Beta1: s[1], Rest1: s[2], Beta2: s[3], Rest2: s[4], Root: s[5], Eps: s[6], Rate: s[7], Shrink: s[8]}
 }

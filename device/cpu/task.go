@@ -17,7 +17,7 @@ type Program struct {
 	Run       func(p *kernel.Pool, l *device.Launch)
 }
 
-// task is a call ready to run.
+// preparedKernel is a call ready to run.
 type preparedKernel struct {
 	device  *Device
 	call    op.Call

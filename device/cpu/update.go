@@ -12,9 +12,6 @@ import (
 func init() {
 	Register(op.SumSquares, sumSquares)
 	Register(op.ClipScale, clipScale)
-	RegisterNative(op.Adam, adam, nil)
-	RegisterNative(op.SGD, sgd, nil)
-	RegisterNative(op.Lion, lion, nil)
 }
 
 func sumSquares(c op.Call, _ int) Program {
@@ -65,32 +62,17 @@ func argsOf(l *device.Launch) op.Args {
 	return *l.Args
 }
 
-func adam(c op.Call, workers int) Program {
-	a := &kernel.Adam{Flush: [2]bool{flushesDenormals(c.In[2]), flushesDenormals(c.In[3])}}
-	set := func(l *device.Launch) (clip float32) {
-		a.AdamStep, a.Clip = argsOf(l).AdamStep(c.Attr.Decoupled), F32(l, 4)[0]
-		return a.Clip
+// scalarsOf finds the scalars of a kind by name when a kernel is prepared; the function it
+// gives reads them from a launch, in that order.
+func scalarsOf(kind op.Kind, names ...string) func(l *device.Launch) op.Scalars {
+	slots := kind.Slots(names...)
+	return func(l *device.Launch) (values op.Scalars) {
+		all := argsOf(l).Scalars
+		for i, slot := range slots {
+			values[i] = all[slot]
+		}
+		return values
 	}
-	return update(c, workers, set, func(w, g []float32, s [2][]float32) { a.Update(w, g, s[0], s[1]) })
-}
-
-func sgd(c op.Call, workers int) Program {
-	last, o := len(c.In)-1, &kernel.SGD{Flush: flushesDenormals(c.In[2])}
-	set := func(l *device.Launch) (clip float32) {
-		o.SGDStep, o.Clip = argsOf(l).SGDStep(c.Attr.Nesterov), F32(l, last)[0]
-		o.Keeps = o.Keeps && last > 2
-		return o.Clip
-	}
-	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
-}
-
-func lion(c op.Call, workers int) Program {
-	o := &kernel.Lion{Flush: flushesDenormals(c.In[2])}
-	set := func(l *device.Launch) (clip float32) {
-		o.LionStep, o.Clip = argsOf(l).LionStep(), F32(l, 3)[0]
-		return o.Clip
-	}
-	return update(c, workers, set, func(w, g []float32, s [2][]float32) { o.Update(w, g, s[0]) })
 }
 
 // update is the program of an update rule. set takes the scalars of a launch and says
@@ -167,7 +149,7 @@ func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)
 	}
 }
 
-// mirror is the copy of an updated weight in another type, if the call makes one.
+// weightCopy is the copy of an updated weight in another type, if the call makes one.
 type weightCopy struct {
 	to      dtype.Type
 	narrow  []uint16
@@ -175,7 +157,7 @@ type weightCopy struct {
 	wide    []float32
 }
 
-// muchElements are more than caches hold with all that is read before the copy is.
+// uncachedElements are more than caches hold with all that is read before the copy is.
 const uncachedElements = 1 << 20
 
 func newWeightCopy(c op.Call) *weightCopy {

@@ -74,7 +74,7 @@ type conversion struct {
 	small []uint16
 }
 
-// plan finds room at an offset of the workspace for a buffer if it has to be
+// layOut finds room at an offset of the workspace for a buffer if it has to be
 // converted, and returns the offset behind it.
 func (w *widener) layOut(buffer int, t, wide op.Type, at int64, from, to bool) int64 {
 	if t.DType == wide.DType {

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	registerUnaligned(op.Adafactor, adafactor)
+	registerUnaligned("adafactor", adafactor)
 }
 
 // factoring is a call of Adafactor: where its operands are and how its param is cut.
@@ -66,12 +66,12 @@ func (f *factoring) launch(name string, blocks int64, args ...arg) (*kernelLaunc
 }
 
 func (f *factoring) byRow() (*kernelLaunch, error) {
-	return f.launch("adafactorRows", f.blocks, f.g, f.row, f.clip, i64(f.lines), i64(f.cols), iteration(op.ArgTake), iteration(op.ArgEps))
+	return f.launch("adafactorRows", f.blocks, f.g, f.row, f.clip, i64(f.lines), i64(f.cols), f.scalar("take"), f.scalar("eps"))
 }
 
 func (f *factoring) byColumn() (*kernelLaunch, error) {
 	return f.d.grid(unitFor("adafactor", f.t), "adafactorColumns", [3]int64{ceilDiv(f.cols, 32), f.matrices, 1}, [3]int64{32, 32, 1}, 0,
-		f.g, f.col, f.clip, i64(f.rows), i64(f.cols), iteration(op.ArgTake), iteration(op.ArgEps))
+		f.g, f.col, f.clip, i64(f.rows), i64(f.cols), f.scalar("take"), f.scalar("eps"))
 }
 
 func (f *factoring) means() (*kernelLaunch, error) {
@@ -79,7 +79,7 @@ func (f *factoring) means() (*kernelLaunch, error) {
 }
 
 func (f *factoring) byElement() (*kernelLaunch, error) {
-	return f.launch("adafactorVector", f.d.strideBlocks(f.cols), f.g, f.col, f.clip, i64(f.cols), iteration(op.ArgTake), iteration(op.ArgEps))
+	return f.launch("adafactorVector", f.d.strideBlocks(f.cols), f.g, f.col, f.clip, i64(f.cols), f.scalar("take"), f.scalar("eps"))
 }
 
 func (f *factoring) sizes() (*kernelLaunch, error) {
@@ -89,10 +89,13 @@ func (f *factoring) sizes() (*kernelLaunch, error) {
 func (f *factoring) ratesOf() (*kernelLaunch, error) {
 	count := arg{bits: math.Float64bits(float64(f.lines * f.cols))}
 	return f.d.line(unitFor("adafactor", f.t), "adafactorRates", 1, 1, f.partial, f.rates, i64(f.blocks), count,
-		iteration(op.ArgRate), iteration(op.ArgLeastScale), iteration(op.ArgThreshold))
+		f.scalar("rate"), f.scalar("min_scale"), f.scalar("threshold"))
 }
 
 func (f *factoring) apply() (*kernelLaunch, error) {
 	args := append([]arg{f.w, f.wType, key(), row(), f.g, f.m, i64(f.mType), f.row, f.col, f.mean, f.clip, f.rates}, f.copied...)
-	return f.launch("adafactorApply", f.blocks, append(args, i64(f.lines), i64(f.rows), i64(f.cols), iteration(op.ArgDecay), iteration(op.ArgBeta1))...)
+	return f.launch("adafactorApply", f.blocks, append(args, i64(f.lines), i64(f.rows), i64(f.cols), f.scalar("decay"), f.scalar("beta1"))...)
 }
+
+// scalar is a number of the iteration by name.
+func (f *factoring) scalar(name string) arg { return iteration(op.Kind("adafactor").Slots(name)[0]) }

@@ -48,7 +48,7 @@ func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.
 // dropout: weights are dropped.
 func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
 
-// sight lists the parameters of sight.h. Spans are those of documents, or nothing.
+// maskArgs lists the parameters of sight.h. Spans are those of documents, or nothing.
 func (h heads) maskArgs(spans arg) []arg {
 	a, next := h.c.Attr, h.optional
 	pick := func(has bool) arg {
@@ -106,7 +106,7 @@ func (h heads) flash(keys int64) tiling {
 // powerOf2 is the least that is not below n.
 func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
 
-// best is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
+// chooseTiling is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
 // device must be told to do.
 func (h heads) chooseTiling(d *Device) tiling {
 	if h.d%16 != 0 || h.d > 128 || h.c.Attr.Scale <= 0 || h.c.In[0].DType == dtype.F32 && !d.options.TF32 {
@@ -173,7 +173,7 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 }
 
 // splits is over how many blocks the heads that share a key head are dealt, so that
-// there are blocks enough to fill the card.
+// there are blocks enough to fill the GPU.
 func (h heads) splits(t tiling, multiprocessors int64) int64 {
 	if t.unit.file != "flash" {
 		return 1

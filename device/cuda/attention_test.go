@@ -80,11 +80,11 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 		t.Fatal(err)
 	}
 	defer host.Free()
-	card, err := d.Alloc(total)
+	gpu, err := d.Alloc(total)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer card.Free()
+	defer gpu.Free()
 	q, err := d.Queue("compute")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 	for i := range host.Host() {
 		host.Host()[i] = 0xff
 	}
-	l := &device.Launch{Args: &op.Args{Key: 7, Row: 2}, Workspace: device.Buffer{Memory: card, Offset: size, Bytes: p.workspace}}
+	l := &device.Launch{Args: &op.Args{Key: 7, Row: 2}, Workspace: device.Buffer{Memory: gpu, Offset: size, Bytes: p.workspace}}
 	for i, typ := range types {
 		if i < len(in) {
 			raw, err := in[i].Encode()
@@ -102,10 +102,10 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 			}
 			copy(host.Host()[offsets[i]:], raw)
 		}
-		l.Buffers = append(l.Buffers, device.Buffer{Memory: card, Offset: offsets[i], Bytes: typ.Bytes()})
+		l.Buffers = append(l.Buffers, device.Buffer{Memory: gpu, Offset: offsets[i], Bytes: typ.Bytes()})
 	}
 	whole := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: total} }
-	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(&preparedKernel{device: d, call: c, program: p}, l), q.Copy(whole(host), whole(card)), q.Sync()} {
+	for _, err := range []error{q.Copy(whole(gpu), whole(host)), q.Launch(&preparedKernel{device: d, call: c, program: p}, l), q.Copy(whole(host), whole(gpu)), q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 }
 
 // The kernels on tensor cores give what the plain ones give, forward and backward, with
-// as many keys at a time as cards with much and with little shared memory take.
+// as many keys at a time as GPUs with much and with little shared memory take.
 func TestFlashIsPlain(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
@@ -135,7 +135,7 @@ func TestFlashIsPlain(t *testing.T) {
 		for _, c := range attentionCalls(t, by.precision) {
 			h := headsOf(c, 3)
 			for _, u := range []unit{h.plain().unit, h.flash(by.keys).unit, h.flash(by.keys).gradient} {
-				compiling.Go(func() { _, _ = d.imageOf(u) }) // beside each other; errors come out again below
+				compiling.Go(func() { _, _ = d.imageOf(u) }) // side by side; errors come out again below
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func sameNumbers(t *testing.T, what string, got, want []op.Array) {
 	}
 }
 
-// Which tiling a call gets follows from the call, the device's precision and the card's
+// Which tiling a call gets follows from the call, the device's precision and the GPU's
 // shared memory.
 func TestTilings(t *testing.T) {
 	const h200, rtx4090 = 227 << 10, 99 << 10

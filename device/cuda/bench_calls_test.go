@@ -12,13 +12,14 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/shape"
 	"spillway/spec"
 )
 
-// callShapes are the trainings whose calls are timed one by one.
+// callShapes are the training runs whose calls are timed one by one.
 var callShapes = []struct {
 	name, config string
 	rows, seq    int64
@@ -32,7 +33,7 @@ const shape8B = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"n
 "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"rms_norm_eps":1e-5,
 "tie_word_embeddings":false,"max_position_embeddings":4096}`
 
-// Every kind of call of an iteration by itself, as a share of the bound of its cost.
+// Every kind of call of an iteration by itself, as a share of roofline of its cost.
 func BenchmarkCalls(b *testing.B) {
 	for _, s := range callShapes {
 		b.Run(s.name, func(b *testing.B) {
@@ -56,7 +57,7 @@ func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map
 	}
 	vector := op.Type{DType: dtype.F32, Shape: shape.Of(1 << 27)}
 	half := op.Type{DType: dtype.BF16, Shape: vector.Shape}
-	adam, err := op.Make(op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
+	adam, err := op.Make(optim.Adam, op.Attr{To: dtype.BF16}, vector, half, vector, vector, op.Type{DType: dtype.F32, Shape: shape.Of(2)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 }
 
 // Attention by cuDNN, by our kernels, over packed documents, and of f32 with and without
-// rounding, as shares of the bound of its cost: documents count as if they saw each other.
+// rounding, as shares of roofline of its cost: documents count as if they saw each other.
 func BenchmarkAttention(b *testing.B) {
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
 	packed := llama

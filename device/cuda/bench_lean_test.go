@@ -32,7 +32,7 @@ func callsOf(p *plan.Plan) (calls map[string]op.Call, times map[string]int) {
 	return calls, times
 }
 
-// What every call of a layer of a 70B Llama takes by itself, beside its forecast: where
+// What every call of a layer of a 70B Llama takes by itself, next to its forecast: where
 // a forecast of the whole comes from.
 func BenchmarkLeanCalls(b *testing.B) {
 	d := lent(b)

@@ -74,7 +74,7 @@ func (s *stacked) run(q device.Queue) error {
 	return nil
 }
 
-// product2048 is a frozen layer, with an adapter if it has a rank, forward and backward.
+// matmul2048 is a frozen layer, with an adapter if it has a rank, forward and backward.
 func matmul2048(b *testing.B, in, out, rank int64, storage dtype.Type) *graph.Program {
 	b.Helper()
 	builder := graph.NewBuilder("product", graph.Config{MicroBatchSize: 1, Seq: 2048, DType: dtype.BF16, Task: graph.Train})
@@ -98,7 +98,7 @@ func matmul2048(b *testing.B, in, out, rank int64, storage dtype.Type) *graph.Pr
 
 // What adapters of rank 16 add to the time of frozen products, forward and backward, for
 // 2048 tokens: products by themselves, and all of a layer of a 70B Llama. Both are timed in
-// turn, since a card that works long runs slower; the middle of the ratios counts.
+// turn, since a GPU that works long runs slower; the middle of the ratios counts.
 func BenchmarkAdapters(b *testing.B) {
 	type sizes struct{ in, out int64 }
 	layer := []sizes{{8192, 8192}, {8192, 1024}, {8192, 1024}, {8192, 8192}, {8192, 28672}, {8192, 28672}, {28672, 8192}}
@@ -140,7 +140,7 @@ func BenchmarkAdapters(b *testing.B) {
 	}
 }
 
-// inTurn times both in turn and gives the pair with the middle ratio.
+// alternating times both in turn and gives the pair with the middle ratio.
 func alternating(b *testing.B, d *Device, q device.Queue, frozen, adapted []*stacked) (plain, with time.Duration) {
 	b.Helper()
 	all := func(list []*stacked) func() error {

@@ -9,6 +9,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/shape"
 )
@@ -97,7 +98,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, inPlace := &device.Launch{Args: &op.Args{Scalars: op.Scalars{op.ArgRate: 1e-4, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}}, c.InPlace()
+	l, inPlace := &device.Launch{Args: &op.Args{Scalars: optim.AdamStep{Rate: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}}, c.InPlace()
 	fresh := func(bytes int64) device.Memory {
 		m, err := d.Alloc(bytes)
 		if err != nil {
@@ -114,7 +115,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 		m := fresh(t.Bytes())
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: m, Bytes: t.Bytes()})
 		fill := noiseIn(t)
-		if c.Kind == op.Adam && i == 3 && !t.DType.Block() {
+		if c.Kind == optim.Adam && i == 3 && !t.DType.Block() {
 			fill = squares(t.DType)
 		}
 		if err := filled(d, q, l.Buffers[i], fill); err != nil {
@@ -125,7 +126,7 @@ func prepared(b *testing.B, d *Device, q device.Queue, c op.Call) (device.Kernel
 	return k, l
 }
 
-// filled writes memory of the card in parts.
+// filled writes memory of the GPU in parts.
 func filled(d *Device, q device.Queue, to device.Buffer, fill func(at int64, chunk []byte) error) error {
 	const step = 64 << 20
 	host, err := d.HostAlloc(step)
@@ -148,7 +149,7 @@ func filled(d *Device, q device.Queue, to device.Buffer, fill func(at int64, chu
 	return nil
 }
 
-// copyRate measures a large copy within the card, bytes read and bytes written.
+// copyRate measures a large copy within the GPU, bytes read and bytes written.
 func copyRate(b *testing.B, d *Device, q device.Queue) float64 {
 	b.Helper()
 	const size = 2 << 30
@@ -178,12 +179,12 @@ func BenchmarkPacked(b *testing.B) {
 		"dequantize fp4":  {op.Dequantize, op.Attr{To: dtype.BF16}, []op.Type{{DType: quant.FP4, Shape: big}}},
 		"1 row by nf4":    {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(1, 8192)}, {DType: quant.NF4, Shape: big}}},
 		"8 rows by nf4":   {op.QuantizedMatmul, op.Attr{}, []op.Type{{DType: dtype.BF16, Shape: shape.Of(8, 8192)}, {DType: quant.NF4, Shape: big}}},
-		"adamw f32":       {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
-		"adamw bf16":      {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
-		"adamw pure bf16": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
-		"adamw 8-bit":     {op.Adam, op.Attr{Decoupled: true, To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
-		"adamw 8-bit f32": {op.Adam, op.Attr{Decoupled: true}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
-		"lion 8-bit":      {op.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), clip}},
+		"adamw f32":       {optim.Adam, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.F32), plain(dtype.F32), clip}},
+		"adamw bf16":      {optim.Adam, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
+		"adamw pure bf16": {optim.Adam, op.Attr{}, []op.Type{plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), plain(dtype.BF16), clip}},
+		"adamw 8-bit":     {optim.Adam, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"adamw 8-bit f32": {optim.Adam, op.Attr{}, []op.Type{plain(dtype.F32), plain(dtype.F32), plain(quant.Dyn8), plain(quant.UDyn8), clip}},
+		"lion 8-bit":      {optim.Lion, op.Attr{To: dtype.BF16}, []op.Type{plain(dtype.F32), plain(dtype.BF16), plain(quant.Dyn8), clip}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			call, err := op.Make(c.kind, c.attr, c.in...)

@@ -23,7 +23,7 @@ import (
 	"spillway/spec"
 )
 
-// Benchmarks on the card. Figures are shares of what the same run measured as the
+// Benchmarks on the GPU. Figures are shares of what the same run measured as the
 // physical bound.
 
 // rates of an H200, for the planner; the plans below are insisted on.
@@ -111,11 +111,11 @@ func linkRate(b *testing.B, d *Device) float64 {
 		b.Fatal(err)
 	}
 	defer host.Free()
-	card, err := d.Alloc(size)
+	gpu, err := d.Alloc(size)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer card.Free()
+	defer gpu.Free()
 	q, err := d.Queue("in")
 	if err != nil {
 		b.Fatal(err)
@@ -124,7 +124,7 @@ func linkRate(b *testing.B, d *Device) float64 {
 	best := 0.0
 	for range 4 {
 		start := time.Now()
-		if err := q.Copy(device.Buffer{Memory: card, Bytes: size}, device.Buffer{Memory: host, Bytes: size}); err != nil {
+		if err := q.Copy(device.Buffer{Memory: gpu, Bytes: size}, device.Buffer{Memory: host, Bytes: size}); err != nil {
 			b.Fatal(err)
 		}
 		if err := q.Sync(); err != nil {
@@ -135,7 +135,7 @@ func linkRate(b *testing.B, d *Device) float64 {
 	return best
 }
 
-// Forward of the Llama-3-8B shape with all weights in host memory and 4 GiB of the card.
+// Forward of the Llama-3-8B shape with all weights in host memory and 4 GiB of the GPU.
 func BenchmarkStreamedForward(b *testing.B) {
 	for _, size := range [][2]int64{{1, 512}, {4, 2048}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
@@ -170,7 +170,7 @@ func BenchmarkStreamedForward(b *testing.B) {
 	}
 }
 
-// A training iteration of the 1.1B shape with everything on the card.
+// A training iteration of the 1.1B shape with everything on the GPU.
 func BenchmarkResidentTraining(b *testing.B) {
 	for _, level := range []planner.Level{planner.SaveAll, planner.SaveNone} {
 		b.Run(map[planner.Level]string{planner.SaveAll: "kept", planner.SaveNone: "recomputed"}[level], func(b *testing.B) {
@@ -197,7 +197,7 @@ func BenchmarkResidentTraining(b *testing.B) {
 }
 
 // A training iteration of 32K tokens of eight layers of the Llama-3-8B shape, with all
-// weights and state in host memory and 24 GiB of the card.
+// weights and state in host memory and 24 GiB of the GPU.
 func BenchmarkStreamedTraining(b *testing.B) {
 	d := openGPU(b, Options{})
 	b.Cleanup(func() { d.Close() })

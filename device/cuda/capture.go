@@ -8,7 +8,7 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// capture is what queues were given once, as one of the driver's graphs.
+// capturedGraph is what queues were given once, as one of the driver's graphs.
 type capturedGraph struct {
 	first    *queue // launches all of it
 	graph    driver.Graph
@@ -60,7 +60,7 @@ func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Grap
 	return c, nil
 }
 
-// note has all queues follow the first, so that they are noted together, until they meet
+// record has all queues follow the first, so that they are captured together, until they meet
 // again at the end.
 func (c *capturedGraph) record(queues []*queue, issue func() error) error {
 	d := c.first.device
@@ -116,14 +116,14 @@ func (d *Device) within(f func() error) error {
 	return f()
 }
 
-// note has the queue tell a capture of its launches; nil ends that.
+// setCapture has the queue tell a capture of its launches; nil ends that.
 func (q *queue) setCapture(c *capturedGraph) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.capturing = c
 }
 
-// took notes a launch of a kernel of ours that was just given to a queue.
+// recordLaunch notes a launch of a kernel of ours that was just given to a queue.
 func (c *capturedGraph) recordLaunch(q *queue, k *kernelLaunch, l *device.Launch) error {
 	if !k.changes() {
 		return nil

@@ -31,7 +31,7 @@ func (r *rig) clip(t *testing.T) (device.Kernel, *device.Launch) {
 	return k, &device.Launch{Args: &op.Args{}, Buffers: []device.Buffer{{Memory: r.gpu, Bytes: 32}, {Memory: r.gpu, Offset: 1024, Bytes: c.Out[0].Bytes()}}}
 }
 
-// What two queues are given is noted together and repeated with one call, with the
+// What two queues are given is captured together and repeated with one call, with the
 // numbers as they are then.
 func TestCapture(t *testing.T) {
 	r := newRig(t, Options{})
@@ -108,24 +108,24 @@ func TestCaptureOfOtherQueues(t *testing.T) {
 // issued is a device that cannot repeat.
 type issued struct{ device.Device }
 
-// On the card: iterations of a tiny model are repeated, and give the bits of those that
+// On the GPU: iterations of a tiny model are repeated, and give the bits of those that
 // are issued.
 func TestRepeatedIsIssued(t *testing.T) {
-	card := openGPU(t, Options{})
-	defer card.Close()
+	gpu := openGPU(t, Options{})
+	defer gpu.Close()
 	choose := planner.Uniform(true, true, planner.SaveNone, 2)
-	repeated, plain := tinyRun(t, card, dtype.BF16, choose), tinyRun(t, issued{card}, dtype.BF16, choose)
+	repeated, plain := tinyRun(t, gpu, dtype.BF16, choose), tinyRun(t, issued{gpu}, dtype.BF16, choose)
 	if !slices.Equal(repeated, plain) {
 		t.Errorf("losses %v repeated, %v issued", repeated, plain)
 	}
 }
 
-// small starts a tiny model on a card.
-func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
+// small starts a tiny model on a GPU.
+func small(t testing.TB, gpu *Device, dev device.Device) *executor.Executor {
 	t.Helper()
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
-	site.Kernels, goal.Master = card, true
+	site.Kernels, goal.Master = gpu, true
 	p, err := planner.Build(m, goal, site, planner.Uniform(false, false, planner.SaveAll, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -141,17 +141,17 @@ func small(t testing.TB, card *Device, dev device.Device) *executor.Executor {
 	return e
 }
 
-// Repeating takes no memory of the card that a plan does not know of.
+// Repeating takes no memory of the GPU that a plan does not know of.
 func TestCaptureTakesNoMemory(t *testing.T) {
-	card := openGPU(t, Options{})
-	defer card.Close()
-	e := small(t, card, card)
+	gpu := openGPU(t, Options{})
+	defer gpu.Close()
+	e := small(t, gpu, gpu)
 	defer e.Close()
 	free := func(from, to uint64) int64 {
 		for i := from; i < to; i++ {
 			iterateOnce(t, e, i)
 		}
-		return freeOn(t, card)
+		return freeOn(t, gpu)
 	}
 	issued, repeated := free(0, 1), free(1, 6)
 	if !e.ReplaysGraph() {
@@ -164,11 +164,11 @@ func TestCaptureTakesNoMemory(t *testing.T) {
 
 // Iterations of a tiny model, repeated and issued.
 func BenchmarkSmallIterations(b *testing.B) {
-	card := openGPU(b, Options{})
-	defer card.Close()
-	for name, dev := range map[string]device.Device{"repeated": card, "issued": issued{card}} {
+	gpu := openGPU(b, Options{})
+	defer gpu.Close()
+	for name, dev := range map[string]device.Device{"repeated": gpu, "issued": issued{gpu}} {
 		b.Run(name, func(b *testing.B) {
-			e := small(b, card, dev)
+			e := small(b, gpu, dev)
 			defer e.Close()
 			for i := range uint64(4) {
 				iterateOnce(b, e, i)

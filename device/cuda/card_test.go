@@ -19,7 +19,7 @@ import (
 	thisrig "spillway/rig"
 )
 
-// What tests on the card show beyond conformance.
+// What tests on the GPU show beyond conformance.
 
 func freeOn(t *testing.T, d *Device) int64 {
 	t.Helper()
@@ -34,7 +34,7 @@ func freeOn(t *testing.T, d *Device) int64 {
 	return free
 }
 
-// askAll prepares the kernels of all cases the card has some for.
+// askAll prepares the kernels of all cases the GPU has some for.
 func askAll(t *testing.T, d *Device) {
 	t.Helper()
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
@@ -61,14 +61,14 @@ func TestReserveIsEnough(t *testing.T) {
 	}
 }
 
-// Once its kernels were asked for, what the driver will count of the card is known to
+// Once its kernels were asked for, what the driver will count of the GPU is known to
 // its pages: also after queues, first launches and page-locked memory.
 func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	const card, host = 3<<30 + 12345, 5 << 30
+	const gpu, host = 3<<30 + 12345, 5 << 30
 	calls := matmulsToTry(t, d)
-	expected := d.Footprint(card, host)
+	expected := d.Footprint(gpu, host)
 	note := func(what string) (taken int64) {
 		free, total, err := d.Memory()
 		if err != nil {
@@ -78,7 +78,7 @@ func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 		return total - free
 	}
 	note("the kernels asked for")
-	m, err := d.Alloc(card)
+	m, err := d.Alloc(gpu)
 	h, bad := d.HostAlloc(host)
 	q, worse := d.Queue("compute")
 	if err := errors.Join(err, bad, worse); err != nil {
@@ -103,7 +103,7 @@ func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 	}
 }
 
-// productsToTry are kernels of products of many sizes, with launches that lack memory.
+// matmulsToTry are kernels of products of many sizes, with launches that lack memory.
 func matmulsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
 	t.Helper()
 	list := map[device.Kernel]*device.Launch{}
@@ -129,7 +129,7 @@ func matmulsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
 // flatIterations are run to see that nothing grows.
 var flatIterations = flags.Int("iterations", 1000, "how many iterations must leave memory and handles flat")
 
-// Iterations take nothing from the card, the heap or the system.
+// Iterations take nothing from the GPU, the heap or the system.
 func TestIterationsStayFlat(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
@@ -160,7 +160,7 @@ func TestIterationsStayFlat(t *testing.T) {
 	after := takenBy(t, d)
 	t.Logf("%d iterations: %+v before, %+v after", *flatIterations, before, after)
 	if after.gpu > before.gpu || after.handles > before.handles || after.files > before.files {
-		t.Errorf("something of the card or the system went: %+v before, %+v after", before, after)
+		t.Errorf("something of the GPU or the system went: %+v before, %+v after", before, after)
 	}
 	if grown := after.resident - before.resident; grown > 4<<20 {
 		t.Errorf("the process has grown by %d bytes", grown)
@@ -172,7 +172,7 @@ func TestIterationsStayFlat(t *testing.T) {
 
 // taken is what a process holds.
 type taken struct {
-	gpu, resident  int64 // bytes of the card, and of physical memory with what is page-locked
+	gpu, resident  int64 // bytes of the GPU, and of physical memory with what is page-locked
 	handles, files int
 	allocations    uint64
 }

@@ -20,20 +20,20 @@ import (
 // timed that day. So ways are timed only where there is a folder to remember the choice
 // in; elsewhere the library's own first is taken.
 
-// choices made so far.
+// algorithmChoices made so far.
 type algorithmChoices struct {
 	mu     sync.Mutex
 	made   map[string]int // by the name of their file
 	loaded map[loadedAlgorithm]bool
 }
 
-// loaded is a way whose code is on the card.
+// loadedAlgorithm is a way whose code is on the GPU.
 type loadedAlgorithm struct {
 	gemm      driver.Gemm
 	algorithm int
 }
 
-// contest is a product and the ways to compute it, the library's favourite first.
+// candidates is a product and the ways to compute it, the library's favourite first.
 type candidates struct {
 	gemm       driver.Gemm
 	prepared   *driver.Prepared
@@ -41,10 +41,10 @@ type candidates struct {
 	work       int64 // multiplications
 }
 
-// leastWork for which ways are timed: less is over before it matters.
+// minTimedWork for which ways are timed: less is over before it matters.
 const minTimedWork = 1 << 30
 
-// choice is what the file of a choice holds.
+// timedChoice is what the file of a choice holds.
 type timedChoice struct {
 	GPU       string      `json:"card"`
 	Library   int         `json:"cublaslt"`
@@ -54,7 +54,7 @@ type timedChoice struct {
 	Algorithm int         `json:"way"`     // the one taken
 }
 
-// chosen is the way to take, its code loaded. The context must be current.
+// chooseAlgorithm is the way to take, its code loaded. The context must be current.
 func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error) {
 	d.choices.mu.Lock()
 	defer d.choices.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error)
 	return c.algorithms[n], err
 }
 
-// choose gives the number of the way to take. The lock is held.
+// algorithmNumber gives the number of the way to take. The lock is held.
 func (d *Device) algorithmNumber(c candidates) (int, error) {
 	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork {
 		return 0, nil
@@ -94,7 +94,7 @@ func (d *Device) algorithmNumber(c candidates) (int, error) {
 	return way, nil
 }
 
-// remembered reads a choice, or makes it and keeps it. Where two programs choose at once,
+// cachedChoice reads a choice, or makes it and keeps it. Where two programs choose at once,
 // the first to have written decides for both.
 func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int, error) {
 	way, err := readChoice(path, len(c.algorithms))
@@ -130,7 +130,7 @@ func readChoice(path string, ways int) (int, error) {
 	return made.Algorithm, nil
 }
 
-// winner is the fastest way, but the library's favourite if it is within a fiftieth.
+// fastest is the fastest way, but the library's favourite if it is within a fiftieth.
 func fastest(seconds []float64) (best int) {
 	const worth = 0.98
 	for i, s := range seconds {

@@ -13,7 +13,7 @@ import (
 	"spillway/shape"
 )
 
-// racer is a fake card with ways to compute products of known speed.
+// fakeTimer is a fake GPU with ways to compute products of known speed.
 type fakeTimer struct {
 	*fake
 	d     *Device
@@ -53,7 +53,7 @@ func newFakeTimer(t *testing.T, cache string, took ...time.Duration) *fakeTimer 
 	return r
 }
 
-// way is what the device takes for a product of 1024 × 1024 × k.
+// algorithm is what the device takes for a product of 1024 × 1024 × k.
 func (r *fakeTimer) algorithm(t *testing.T, k int64) (int, error) {
 	t.Helper()
 	half := func(a, b int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Shape{a, b}} }
@@ -132,7 +132,7 @@ func TestNothingIsTimed(t *testing.T) {
 	}
 }
 
-// A card without room takes the favourite, and keeps to it.
+// A GPU without room takes the favourite, and keeps to it.
 func TestNoRoomToRace(t *testing.T) {
 	cache := t.TempDir()
 	r := newFakeTimer(t, cache, 100*us, 10*us)

@@ -61,8 +61,8 @@ func flashUnits(t dtype.Type) (units []unit) {
 	return units
 }
 
-// Every kernel compiles, for an older and a newer generation of cards, also where there
-// is no card.
+// Every kernel compiles, for an older and a newer generation of GPUs, also where there
+// is no GPU.
 func TestCompile(t *testing.T) {
 	c := compiler(t)
 	for _, on := range []struct {

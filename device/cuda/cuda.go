@@ -1,17 +1,17 @@
-// Package cuda is an NVIDIA card as a device. Its libraries are opened when a device
+// Package cuda is an NVIDIA GPU as a device. Its libraries are opened when a device
 // is (package driver), so a program that contains this package starts anywhere; where
 // a library is missing, Open says which and how to get it.
 //
 // Open it as "cuda" or "cuda:1", or with more of a configuration:
-// "cuda:0,limit=8GiB,tf32". "cuda:0/4" is a quarter of the card: several logical
-// devices can share one card, each with memory and queues of its own.
+// "cuda:0,limit=8GiB,tf32". "cuda:0/4" is a quarter of the GPU: several logical
+// devices can share one GPU, each with memory and queues of its own.
 //
 // A queue is a stream. A call becomes a short list of launches prepared when the
 // kernel is asked for: sizes, addresses' places and scratch memory are known then, so
 // that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact card at first use; matrix products are cuBLASLt's, and
+// kernels, compiled for the exact GPU at first use; matmuls are cuBLASLt's, and
 // attention is cuDNN's where that is installed and fast.
-// Every sum has one fixed order: the same call on the same card gives the same bits.
+// Every sum has one fixed order: the same call on the same GPU gives the same bits.
 // Updates of weights, but for Adafactor's, give those that package cpu gives, so that
 // plans may have either make them.
 // Where there are several ways to compute a call, the call and the machine decide, never
@@ -41,10 +41,10 @@ const alignment = 256
 // when a kernel is first asked for or first run.
 const reserve = 192 << 20
 
-// page is what the driver takes memory of the card by.
+// page is what the driver takes memory of the GPU by.
 const page = 2 << 20
 
-// Device is a card, or a share of one.
+// Device is a GPU, or a share of one.
 type Device struct {
 	options Options
 	lib     *driver.Libraries
@@ -72,7 +72,7 @@ type Device struct {
 	lost   error          // what ended the context
 }
 
-// card is what is known of the hardware.
+// GPU is what is known of the hardware.
 type gpuInfo struct {
 	name            string
 	major, minor    int
@@ -94,7 +94,7 @@ type OldDriverError struct {
 	Major, Minor int // that it knows
 }
 
-// leastCUDA is the oldest CUDA whose driver has all we call.
+// minCUDA is the oldest CUDA whose driver has all we call.
 const minCUDA = 12
 
 func (e *OldDriverError) Error() string {
@@ -105,7 +105,7 @@ func (e *OldDriverError) Error() string {
 func Open(o Options) (*Device, error) {
 	lib, err := driver.Load(o.SearchPaths)
 	if err != nil {
-		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
 	}
 	return open(lib, o)
 }
@@ -114,18 +114,18 @@ func Open(o Options) (*Device, error) {
 func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
 	if err := checkDriver(lib.CUDA, o.Ordinal); err != nil {
-		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
 	}
 	if d.context, err = lib.CUDA.Retain(o.Ordinal); err != nil {
-		return nil, fmt.Errorf("opening card %d: %w", o.Ordinal, err)
+		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
 	}
 	if err := d.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening card %d: %w", o.Ordinal, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("opening GPU %d: %w", o.Ordinal, err), d.Close())
 	}
 	return d, nil
 }
 
-// there refuses a driver that is too old, and a card that does not exist.
+// checkDriver refuses a driver that is too old, and a GPU that does not exist.
 func checkDriver(c *driver.CUDA, ordinal int) error {
 	major, minor, err := c.Version()
 	if err == nil && major < minCUDA {
@@ -141,7 +141,7 @@ func checkDriver(c *driver.CUDA, ordinal int) error {
 	return err
 }
 
-// start asks what the card is and has.
+// start asks what the GPU is and has.
 func (d *Device) start() (err error) {
 	if err := d.enter(); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (d *Device) describe() (err error) {
 	return nil
 }
 
-// enter makes the card's context current on this goroutine's thread until leave.
+// enter makes the GPU's context current on this goroutine's thread until leave.
 func (d *Device) enter() error {
 	runtime.LockOSThread()
 	if err := d.lib.CUDA.SetCurrent(d.context); err != nil {
@@ -204,7 +204,7 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { runtime.UnlockOSThread() }
 
-// Info describes the device. The overhead is all of the card that is taken now besides
+// Info describes the device. The overhead is all of the GPU that is taken now besides
 // what Alloc has given: the context, the kernels asked for so far, and other programs.
 func (d *Device) Info() device.Info {
 	i := device.Info{Name: d.name, Limit: d.limit, Alignment: alignment}
@@ -221,7 +221,7 @@ func (d *Device) Info() device.Info {
 // Model is the name of the hardware: "NVIDIA H200".
 func (d *Device) Model() string { return d.gpu.name }
 
-// Address of the card on the PCI bus, as other tools name it: "00000000:1b:00.0".
+// Address of the GPU on the PCI bus, as other tools name it: "00000000:1b:00.0".
 func (d *Device) Address() (string, error) {
 	var at [3]int
 	for i, attribute := range []int{driver.PCIDomain, driver.PCIBus, driver.PCIDevice} {

@@ -11,13 +11,13 @@ import (
 	"spillway/op"
 )
 
-// openCard opens the first card, or skips. Kernels are compiled once per machine.
+// openGPU opens the first GPU, or skips. Kernels are compiled once per machine.
 func openGPU(t testing.TB, o Options) *Device {
 	t.Helper()
 	o.SearchPaths, o.Cache = searchPaths(), filepath.Join(os.TempDir(), "spillway-kernels")
 	d, err := Open(o)
 	if err != nil {
-		t.Skipf("no card to try: %v", err)
+		t.Skipf("no GPU to try: %v", err)
 	}
 	return d
 }
@@ -44,7 +44,7 @@ func TestTF32(t *testing.T) {
 		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
 }
 
-// A share of the card with a small limit gives exactly that.
+// A share of the GPU with a small limit gives exactly that.
 func TestLimit(t *testing.T) {
 	openGPU(t, Options{}).Close()
 	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 8 << 20}) }, devicetest.Options{})

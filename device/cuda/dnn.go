@@ -17,10 +17,10 @@ import (
 // tensors numbers element types as cuDNN does.
 var tensors = map[dtype.Type]int{dtype.F32: driver.TensorF32, dtype.BF16: driver.TensorBF16, dtype.F16: driver.TensorF16}
 
-// leastVersion of cuDNN that masks scores with infinities.
+// minDNNVersion of cuDNN that masks scores with infinities.
 const minDNNVersion = 91000
 
-// leastPairs of queries and keys for which cuDNN pays: below, its launches take longer
+// minPairs of queries and keys for which cuDNN pays: below, its launches take longer
 // than our kernels.
 const minPairs = 1 << 24
 
@@ -29,8 +29,8 @@ const minPairs = 1 << 24
 // are summed from them. This is what makes it repeatable.
 const pairBytes = 512 << 20
 
-// byDNN says that cuDNN takes the call: every query sees every key, or those up to its
-// own place, on a card whose results were seen to be repeatable.
+// fitsDNN says that cuDNN takes the call: every query sees every key, or those up to its
+// own place, on a GPU whose results were seen to be repeatable.
 func (h heads) fitsDNN(d *Device) bool {
 	a := h.c.Attr
 	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || d.gpu.major != 9 {

@@ -35,7 +35,7 @@ func gradOf(c op.Call) op.Call {
 	return op.Call{Kind: op.AttentionGrad, Attr: c.Attr, In: append([]op.Type{c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1], c.In[0]}, c.In[3:]...), Out: c.In[:3:3]}
 }
 
-// What cuDNN is not asked for: other cards, other precision, little work, windows and
+// What cuDNN is not asked for: other GPUs, other precision, little work, windows and
 // documents. The call alone decides.
 func TestWhatTheLibraryTakes(t *testing.T) {
 	d, _ := graphs(t)
@@ -75,7 +75,7 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 	other := &Device{lib: d.lib, gpu: d.gpu}
 	other.gpu.major = 8
 	if large.fitsDNN(other) {
-		t.Error("taken on a card that was not tried")
+		t.Error("taken on a GPU that was not tried")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestLibraryRun(t *testing.T) {
 	}
 }
 
-// On a card with cuDNN: its attention is the flash kernel's and the reference's, and it
+// On a GPU with cuDNN: its attention is the flash kernel's and the reference's, and it
 // gives the same bits every time.
 func TestLibraryIsFlash(t *testing.T) {
 	d := openGPU(t, Options{})
@@ -231,7 +231,7 @@ func TestLibraryIsFlash(t *testing.T) {
 	}
 }
 
-// What cuDNN takes of the card it takes when a kernel is asked for, so that plans know.
+// What cuDNN takes of the GPU it takes when a kernel is asked for, so that plans know.
 func TestLibraryTakesItsMemoryEarly(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()

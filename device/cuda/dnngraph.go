@@ -38,7 +38,7 @@ func (g *grapher) outside(t *driver.Tensor) *driver.Tensor {
 	return t
 }
 
-// rows is an operand or output: heads of one row beside each other, as many as the whole
+// rows is an operand or output: heads of one row side by side, as many as the whole
 // call has.
 func (g *grapher) rows(heads, all, rows int64) *driver.Tensor {
 	t := g.tensor(g.element, [4]int64{g.b, heads, rows, g.h.d})

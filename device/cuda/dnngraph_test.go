@@ -134,7 +134,7 @@ func pointwise(o driver.Operation, i [4]int64, x, b, t float64) float64 {
 	return math.NaN()
 }
 
-// graphs makes a device of a fake card whose cuDNN remembers the graph of each plan.
+// graphs makes a device of a fake GPU whose cuDNN remembers the graph of each plan.
 func graphs(t *testing.T) (*Device, map[*driver.GraphPlan]*driver.DNNGraph) {
 	t.Helper()
 	f, told := newFake(), map[*driver.GraphPlan]*driver.DNNGraph{}

@@ -20,7 +20,7 @@ func init() {
 	register(op.Cast, cast)
 }
 
-// packs prepares a kernel of elementwise.cu: a thread per pack of the first output.
+// elementwise prepares a kernel of elementwise.cu: a thread per pack of the first output.
 func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, error) {
 	n := c.Out[0].Shape.Elements()
 	return single(d.line(unitFor("elementwise", c.In[0].DType), name, ceilDiv(n, threads*elementsPerLoad(c.In[0].DType)), threads, args...))
@@ -48,7 +48,7 @@ func combined(d *Device, c op.Call) (program, error) {
 	return d.elementwise(c, name+"Repeated", buffer(0), buffer(1), buffer(2), i64(n), i64(period), flag(c.Attr.Accumulate))
 }
 
-// function1 is the ops with a function of one number; each function has its kernel.
+// activation is the ops with a function of one number; each function has its kernel.
 func activation(d *Device, c op.Call) (program, error) {
 	name := map[op.Kind]string{op.Unary: "unary", op.UnaryGrad: "unaryGrad", op.Gated: "gated", op.GatedGrad: "gatedGrad"}[c.Kind]
 	var args []arg

@@ -16,7 +16,7 @@ import (
 	"spillway/shape"
 )
 
-// What goes wrong on a real card. What would spoil the card's context for other tests
+// What goes wrong on a real GPU. What would spoil the GPU's context for other tests
 // happens in a process of its own: this program again, told by a variable what to do.
 const child = "SPILLWAY_TEST_CHILD"
 
@@ -47,7 +47,7 @@ func inChild(t *testing.T) {
 	}
 }
 
-// When another program takes nine tenths of the card, a device that is open says so with
+// When another program takes nine tenths of the GPU, a device that is open says so with
 // the numbers, and one that is opened then offers what is left.
 func TestAnotherProgramTakesTheCard(t *testing.T) {
 	early := openGPU(t, Options{})
@@ -65,7 +65,7 @@ func TestAnotherProgramTakesTheCard(t *testing.T) {
 	_, err := early.Alloc(early.Info().Limit / 2)
 	var full *device.OutOfMemoryError
 	if !errors.As(err, &full) || !strings.Contains(err.Error(), "another program") {
-		t.Errorf("half of the card although nine tenths are taken: %v", err)
+		t.Errorf("half of the GPU although nine tenths are taken: %v", err)
 	}
 	late := openGPU(t, Options{})
 	limit, whole := late.Info().Limit, early.Info().Limit

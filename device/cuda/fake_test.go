@@ -15,7 +15,7 @@ import (
 	"spillway/shape"
 )
 
-// fake is a card that does nothing but count: every handle it has given must come back.
+// fake is a GPU that does nothing but count: every handle it has given must come back.
 // A call named in fail answers with an error.
 type fake struct {
 	mu    sync.Mutex
@@ -100,7 +100,7 @@ func (f *fake) cuda() *driver.CUDA {
 	return &driver.CUDA{
 		Version:     func() (int, int, error) { return f.knows, 4, f.call("Version") },
 		DeviceCount: func() (int, error) { return 1, f.call("DeviceCount") },
-		DeviceName:  func(int) (string, error) { return "fake card", f.call("DeviceName") },
+		DeviceName:  func(int) (string, error) { return "fake GPU", f.call("DeviceName") },
 		Attribute:   func(_, which int) (int, error) { return attributes[which], f.call("Attribute") },
 		Retain: func(int) (driver.Context, error) {
 			h, err := f.take("Retain", "context")
@@ -168,7 +168,7 @@ func (f *fake) cuda() *driver.CUDA {
 
 func (f *fake) launch(l *driver.Launch) error { return f.record("Launch", l) }
 
-// note keeps the parameters of a launch.
+// record keeps the parameters of a launch.
 func (f *fake) record(name string, l *driver.Launch) error {
 	err := f.call(name)
 	f.last, f.slots = *l, nil
@@ -227,7 +227,7 @@ func (f *fake) dnn() *driver.DNN {
 	}
 }
 
-// openFake opens a device of a fake card; at the end of the test everything must have
+// openFake opens a device of a fake GPU; at the end of the test everything must have
 // come back.
 func openFake(t *testing.T, f *fake, o Options) *Device {
 	t.Helper()
@@ -288,7 +288,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// An old driver is told apart from a broken one, when a card is opened and when kernels
+// An old driver is told apart from a broken one, when a GPU is opened and when kernels
 // cannot be loaded because their compiler is newer.
 func TestOldDriver(t *testing.T) {
 	f := newFake()
@@ -315,7 +315,7 @@ func TestShareOfACard(t *testing.T) {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
 	}
 	if got := openFake(t, newFake(), Options{Host: 100 << 30}).Info().Limit; got != whole.Limit-200<<20 {
-		t.Errorf("%d bytes are offered beside the page table of 100 GiB, %d without", got, whole.Limit)
+		t.Errorf("%d bytes are offered next to the page table of 100 GiB, %d without", got, whole.Limit)
 	}
 	if whole.Overhead != fakeTotal-fakeFree {
 		t.Errorf("overhead %d", whole.Overhead)

@@ -9,7 +9,7 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// gate lets a stream wait for what goroutines of this process do, such as reading a
+// hostGate lets a stream wait for what goroutines of this process do, such as reading a
 // disk: the stream waits until a number in page-locked memory has been reached, and a
 // goroutine counts it up as the events happen, in the order they were waited for.
 type hostGate struct {

@@ -46,7 +46,7 @@ type onlyTime struct{}
 
 func (onlyTime) Time() time.Duration { return 0 }
 
-// Queues of other backends wait for events of the card.
+// Queues of other backends wait for events of the GPU.
 func TestAnotherBackendWaits(t *testing.T) {
 	r := newRig(t, Options{})
 	e, err := r.d.Event()

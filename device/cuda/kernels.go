@@ -32,7 +32,7 @@ func add(kind op.Kind, e entry) {
 	entries[kind] = e
 }
 
-// none is the reason why there is no kernel for a call.
+// unsupported is the reason why there is no kernel for a call.
 type unsupported string
 
 func (n unsupported) Error() string { return string(n) }
@@ -54,7 +54,7 @@ func (d *Device) prepare(c op.Call) (program, error) {
 	return e.make(d, c)
 }
 
-// known32 refuses element types no kernel works on.
+// checkType refuses element types no kernel works on.
 func checkType(c op.Call, t dtype.Type) error {
 	if t.Block() {
 		return nil // the rule of the op says where they may be
@@ -90,7 +90,7 @@ func empty(types []op.Type) bool {
 	return true
 }
 
-// of is the unit of a file for an element type.
+// unitFor is the unit of a file for an element type.
 func unitFor(file string, t dtype.Type) unit { return unit{file: file, element: t} }
 
 // line prepares a launch of a one-dimensional grid.
@@ -105,7 +105,7 @@ func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, a
 		return nil, err
 	}
 	if grid[0] >= 1<<31 || grid[1] >= 1<<16 || grid[2] >= 1<<16 {
-		return nil, unsupported(fmt.Sprintf("a grid of %v blocks is larger than the card takes", grid))
+		return nil, unsupported(fmt.Sprintf("a grid of %v blocks is larger than the GPU takes", grid))
 	}
 	k := &kernelLaunch{function: f, shared: uint32(shared), args: args}
 	for i := range 3 {
@@ -114,19 +114,19 @@ func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, a
 	return k, nil
 }
 
-// just is a program of one launch.
+// single is a program of one launch.
 func single(k *kernelLaunch, err error) (program, error) {
 	return program{actions: []action{k}}, err
 }
 
-// parts is how many pieces of a size n takes.
+// ceilDiv is how many pieces of a size n takes.
 func ceilDiv(n, size int64) int64 { return (n + size - 1) / size }
 
-// lanes is how many elements a thread loads at once.
+// elementsPerLoad is how many elements a thread loads at once.
 func elementsPerLoad(t dtype.Type) int64 { return vectorBytes / t.Bytes(1) }
 
-// stride is the grid of kernels that walk over n elements in steps of the grid: enough
-// blocks to fill the card, fewer for less.
+// strideBlocks is the grid of kernels that walk over n elements in steps of the grid: enough
+// blocks to fill the GPU, fewer for less.
 func (d *Device) strideBlocks(n int64) int64 {
 	return max(1, min(ceilDiv(n, threads), int64(d.gpu.multiprocessors)*8))
 }
@@ -134,5 +134,5 @@ func (d *Device) strideBlocks(n int64) int64 {
 // threads of a block where nothing else decides.
 const threads = 256
 
-// blocked rounds scratch memory up so that what follows is aligned.
+// aligned rounds scratch memory up so that what follows is aligned.
 func aligned(bytes int64) int64 { return ceilDiv(bytes, alignment) * alignment }

@@ -28,14 +28,14 @@ import (
 var text = flag.String("text", "", "a file of text to train adapters on (default: numbers that repeat)")
 
 // rates are what an H200 was measured at.
-var rates = flag.String("rates", filepath.FromSlash("../../bench/testdata/h200.json"), "what bench gpu --json measured of the card")
+var rates = flag.String("rates", filepath.FromSlash("../../bench/testdata/h200.json"), "what bench gpu --json measured of the GPU")
 
-// measured reads the rates of the card.
+// measured reads the rates of the GPU.
 func measured(tb testing.TB) machine.Device {
 	tb.Helper()
 	raw, err := os.ReadFile(*rates)
 	if err != nil {
-		tb.Skipf("no rates of the card: %v", err)
+		tb.Skipf("no rates of the GPU: %v", err)
 	}
 	var report struct{ Rates machine.Device }
 	if err := json.Unmarshal(raw, &report); err != nil {
@@ -55,7 +55,7 @@ func smallMachine(tb testing.TB) machine.Machine {
 	return m
 }
 
-// leanOptions are adapters of rank 16 beside 4-bit weights, with 8-bit states.
+// leanOptions are adapters of rank 16 next to 4-bit weights, with 8-bit states.
 func smallOptions(tb testing.TB, on device.Device, seq int64, budget units.Bytes) spillway.Options {
 	tb.Helper()
 	o := spillway.Options{Task: spillway.QLoRA, Seq: seq, Precision: dtype.BF16, Machine: smallMachine(tb), On: []device.Device{on}, Budget: int64(budget)}
@@ -102,7 +102,7 @@ func reading(tb testing.TB, seq int64) train.Feed {
 }
 
 // lean is a training of adapters. Benchmarks tell it step by step on standard error: a
-// card is lent for seconds, and what was measured must not be lost.
+// GPU is lent for seconds, and what was measured must not be lost.
 type smallestRun struct {
 	Plan    *plan.Plan
 	Losses  []float64
@@ -124,7 +124,7 @@ func (l *smallestRun) middle() float64 {
 	return list[len(list)/2]
 }
 
-// bound is the least an iteration of the plan takes on a card of these rates: its
+// bound is the least an iteration of the plan takes on a GPU of these rates: its
 // arithmetic as large products, or what crosses the link.
 func (l *smallestRun) bound(r machine.Device) float64 {
 	f := l.Plan.Forecast
@@ -168,7 +168,7 @@ func trainSmallest(tb testing.TB, job *spillway.Run, iterations int, after func(
 	return l
 }
 
-// opened plans a model of a published shape.
+// opened plans a model of a preset.
 func opened(tb testing.TB, model string, o spillway.Options) *spillway.Run {
 	tb.Helper()
 	m, err := spillway.Open(model)
@@ -187,27 +187,27 @@ func lent(tb testing.TB) *cuda.Device {
 	tb.Helper()
 	d, err := cuda.Open(cuda.Options{Cache: filepath.Join(os.TempDir(), "spillway-kernels")})
 	if err != nil {
-		tb.Skipf("no card to try: %v", err)
+		tb.Skipf("no GPU to try: %v", err)
 	}
 	tb.Cleanup(func() { d.Close() })
 	return d
 }
 
-// Adapters beside 4-bit weights learn the same on the card wherever the weights rest.
+// Adapters next to 4-bit weights learn the same on the GPU wherever the weights rest.
 func TestLeanPlansAgree(t *testing.T) {
 	d := lent(t)
 	whole := trainSmallest(t, within(t, "small-llama", d, 128, 2*units.GiB, planner.Constraints{}), 6, nil)
 	streamed := smallOptions(t, d, 128, 0)
 	streamed.Choose = planner.Uniform(true, true, planner.SaveNone, 2)
 	if other := trainSmallest(t, opened(t, "small-llama", streamed), 6, nil); !slices.Equal(whole.Losses, other.Losses) {
-		t.Errorf("losses %v with all on the card, %v with weights from the host", whole.Losses, other.Losses)
+		t.Errorf("losses %v with all on the GPU, %v with weights from the host", whole.Losses, other.Losses)
 	}
 	if !(whole.Losses[5] < whole.Losses[0]) {
 		t.Errorf("losses %v do not fall", whole.Losses)
 	}
 }
 
-// footprint is what the driver is expected to count when a plan runs on the card.
+// footprint is what the driver is expected to count when a plan runs on the GPU.
 func footprint(d *cuda.Device, p *plan.Plan) int64 {
 	return d.Footprint(p.Peak()[plan.OnDevice], p.Peak()[plan.Pinned])
 }
@@ -218,7 +218,7 @@ func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.B
 	tb.Helper()
 	o := smallOptions(tb, d, seq, most)
 	o.Constraints = insist
-	o.Constraints.Updates = planner.ByDevice // the processor rounds roots otherwise than the card
+	o.Constraints.Updates = planner.ByDevice // the CPU rounds roots otherwise than the GPU
 	for {
 		job := opened(tb, model, o)
 		over := footprint(d, job.Plan) - int64(most)
@@ -229,7 +229,7 @@ func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.B
 	}
 }
 
-// 70B Llamas with all weights on the card: with plain checkpointing, and as is fastest;
+// 70B Llamas with all weights on the GPU: with plain checkpointing, and as is fastest;
 // and with the weights that do not fit into a quarter of that in host memory. All learn the
 // same to the bit.
 func BenchmarkLean70B(b *testing.B) {
@@ -246,7 +246,7 @@ func BenchmarkLean70B(b *testing.B) {
 					b.ReportMetric(plain.middle()/little.middle(), "of-checkpointed")
 					b.ReportMetric(best.middle()/little.middle(), "of-fastest-resident")
 					if !slices.Equal(plain.Losses, little.Losses) || !slices.Equal(best.Losses, little.Losses) {
-						b.Errorf("losses %v and %v with all weights on the card, %v streamed", plain.Losses, best.Losses, little.Losses)
+						b.Errorf("losses %v and %v with all weights on the GPU, %v streamed", plain.Losses, best.Losses, little.Losses)
 					}
 				}
 			})
@@ -266,7 +266,7 @@ func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most uni
 			b.Fatal(err)
 		}
 		took, useful := l.middle(), 4*float64(job.Spec.Count())*float64(seq)
-		l.report("%v at most: the driver counts %v, %+.2f%% expected; %.3f s, %+.1f%% expected; %.0f tokens/s, %.1f%% of the bound, %.0f TFLOP/s counted as 4·P·tokens",
+		l.report("%v at most: the driver counts %v, %+.2f%% expected; %.3f s, %+.1f%% expected; %.0f tokens/s, %.1f%% of roofline, %.0f TFLOP/s counted as 4·P·tokens",
 			most, units.Bytes(total-free), 100*(float64(expected)/float64(total-free)-1), took, 100*(l.Plan.Forecast.StepSeconds/took-1),
 			float64(seq)/took, 100*l.bound(r)/took, useful/took/1e12)
 		if l.Losses[len(l.Losses)-1] >= l.Losses[0] || total-free > int64(most) {

@@ -2,7 +2,7 @@ package cuda
 
 import "spillway/device/cuda/driver"
 
-// A card takes about a thousand launches. Whoever hands it more is held up by the driver,
+// A GPU takes about a thousand launches. Whoever hands it more is held up by the driver,
 // on a core that the host's updates then lack. So a queue marks the launches it is given
 // and does not run further ahead than some marks: it waits for the oldest, which sleeps
 // when it takes long.
@@ -19,7 +19,7 @@ type marks struct {
 	between int // launches since the last one
 }
 
-// mark counts launches, and waits where they run too far ahead. What is noted is not done
+// mark counts launches, and waits where they run too far ahead. What is captured is not done
 // now, so that it counts for nothing. The context must be current.
 func (q *queue) mark(launches int) (err error) {
 	if q.capturing != nil {

@@ -8,7 +8,7 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// A queue runs no further ahead of the card than some hundreds of launches; a failure that
+// A queue runs no further ahead of the GPU than some hundreds of launches; a failure that
 // it meets then is told at once.
 func TestQueuesDoNotRunFarAhead(t *testing.T) {
 	r := newRig(t, Options{})

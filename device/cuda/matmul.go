@@ -14,14 +14,14 @@ func init() {
 	register(op.MatMul, matMul)
 }
 
-// productWorkspace is the most scratch memory a product may use; what it does use is
+// gemmWorkspace is the most scratch memory a product may use; what it does use is
 // known when it is prepared.
 const gemmWorkspace = 32 << 20
 
-// productWays is how many of cuBLASLt's ways to compute a product are compared.
+// maxAlgorithms is how many of cuBLASLt's ways to compute a product are compared.
 const maxAlgorithms = 8
 
-// reals numbers element types as cuBLASLt does.
+// blasTypes numbers element types as cuBLASLt does.
 var blasTypes = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
 
 // matrix is an operand of a product, row by row: rows lie step elements apart. A
@@ -33,7 +33,7 @@ type matrix struct {
 	transposed bool
 }
 
-// multiplication is c = a·b (+ bias) (+ c, or + plus), of m × n with sums of k products.
+// matmulArgs is c = a·b (+ bias) (+ c, or + plus), of m × n with sums of k products.
 type matmulArgs struct {
 	m, n, k int64
 	a, b, c matrix
@@ -88,7 +88,7 @@ func (x matmulArgs) addend() (at arg, adds bool) {
 	return x.c.at, x.add
 }
 
-// product is a step by cuBLASLt, which stores column by column: it is asked for the
+// gemm is a step by cuBLASLt, which stores column by column: it is asked for the
 // transpose of c, bᵀ·aᵀ, whose columns are c's rows.
 type gemm struct {
 	device   *Device
@@ -113,7 +113,7 @@ func (p *gemm) run(q *queue, l *device.Launch) error {
 		driver.Pointer(p.c.value(l)), driver.Pointer(p.scratch.value(l)), q.stream)
 }
 
-// fast prepares a product by cuBLASLt; nil if it has none.
+// tryBLAS prepares a product by cuBLASLt; nil if it has none.
 func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 	return p, nil
 }
 
-// fastest takes the way to compute a product that was chosen on this machine. The
+// prepareGemm takes the way to compute a product that was chosen on this machine. The
 // context must be current.
 func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	described := x.describe(d.options.TF32)
@@ -162,7 +162,7 @@ func (x matmulArgs) describe(tf32 bool) driver.Gemm {
 	return p
 }
 
-// turned describes a matrix of rows × columns by its columns as stored.
+// transposed describes a matrix of rows × columns by its columns as stored.
 func transposed(m matrix, rows, columns int64) driver.Matrix {
 	if m.transposed {
 		rows, columns = columns, rows
@@ -170,7 +170,7 @@ func transposed(m matrix, rows, columns int64) driver.Matrix {
 	return driver.Matrix{Type: blasTypes[m.element], Rows: columns, Columns: rows, Step: m.step, Transposed: m.transposed}
 }
 
-// plain prepares our own product, of operands of one type to the same or f32.
+// plainMatmul prepares our own product, of operands of one type to the same or f32.
 func (d *Device) plainMatmul(x matmulArgs) (*kernelLaunch, error) {
 	bias, like := arg{}, x.c.element
 	if x.bias != nil {

@@ -11,15 +11,15 @@ import (
 	"spillway/internal/offheap"
 )
 
-// memory is one allocation, on the card or page-locked on the host.
+// memory is one allocation, on the GPU or page-locked on the host.
 type memory struct {
 	device *Device
 	size   int64
 	at     driver.Pointer
-	region *offheap.Region // nil on the card
+	region *offheap.Region // nil on the GPU
 }
 
-// Alloc reserves memory on the card.
+// Alloc reserves memory on the GPU.
 func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("%s: %d bytes asked", d.name, bytes)
@@ -42,7 +42,7 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		at, err := d.lib.CUDA.Alloc(bytes)
 		var answer *driver.Error
 		if errors.As(err, &answer) && answer.Code == driver.OutOfMemory {
-			return nil, fmt.Errorf("%w (another program holds memory of the card: %w)", full, err)
+			return nil, fmt.Errorf("%w (another program holds memory of the GPU: %w)", full, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %d bytes: %w", d.name, bytes, err)
@@ -66,23 +66,23 @@ func (d *Device) pages() int64 {
 	return d.paged
 }
 
-// hostShare of page-locked bytes goes to the card's page table: eight for each 4 KiB.
+// hostShare of page-locked bytes goes to the GPU's page table: eight for each 4 KiB.
 const hostShare = 4096 / 8
 
 // firstRuns is what the driver takes when queues open and kernels run for the first time.
 // On an H200 up to one page was seen in most runs, and four to ten in those that seem to have
-// noted iterations of 1,300 to 10,600 launches to repeat them, which is some 4 KiB for each;
-// what is noted since has fewer.
+// captured iterations of 1,300 to 10,600 launches to repeat them, which is some 4 KiB for each;
+// what is captured since has fewer.
 const firstRuns = 5 * page
 
-// Footprint is what the driver will count of the card, all programs' together, when so
+// Footprint is what the driver will count of the GPU, all programs' together, when so
 // many bytes more are allocated on it and so many page-locked on the host. The kernels
 // that will run must have been asked for.
-func (d *Device) Footprint(card, host int64) int64 {
-	return d.Info().Overhead + d.pages() + paged(card) + paged(host/hostShare) + firstRuns
+func (d *Device) Footprint(gpu, host int64) int64 {
+	return d.Info().Overhead + d.pages() + paged(gpu) + paged(host/hostShare) + firstRuns
 }
 
-// HostAlloc reserves page-locked host memory, which the card copies at full speed.
+// HostAlloc reserves page-locked host memory, which the GPU copies at full speed.
 func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
 	m, err := d.pinned(bytes)
 	if err != nil {
@@ -194,7 +194,7 @@ func (m *memory) release() error {
 	return errors.Join(err, m.region.Free())
 }
 
-// address of a buffer for the card. Host memory of others is reached too, slowly.
+// address of a buffer for the GPU. Host memory of others is reached too, slowly.
 func address(b device.Buffer) (driver.Pointer, error) {
 	switch {
 	case b.Memory == nil:
@@ -212,7 +212,7 @@ func address(b device.Buffer) (driver.Pointer, error) {
 	return driver.Pointer(uintptr(unsafe.Pointer(unsafe.SliceData(host)))), nil
 }
 
-// onCard refuses buffers kernels cannot reach.
+// onGPU refuses buffers kernels cannot reach.
 func onGPU(b device.Buffer) (driver.Pointer, error) {
 	if _, ours := b.Memory.(*memory); !ours && b.Memory != nil {
 		return 0, fmt.Errorf("is in memory of another device")
@@ -227,7 +227,7 @@ func (d *Device) Allocated() (now, most int64) {
 	return d.held, d.peak
 }
 
-// Memory is what the driver says of the whole card now: all programs' together.
+// Memory is what the driver says of the whole GPU now: all programs' together.
 func (d *Device) Memory() (free, total int64, err error) {
 	if err := d.enter(); err != nil {
 		return 0, 0, err

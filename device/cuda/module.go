@@ -220,7 +220,7 @@ func (m *modules) start(*Device) {
 }
 
 // function finds a kernel of a unit and lets it use so much shared memory. The first
-// time an element type is met, all files for it start compiling beside each other.
+// time an element type is met, all files for it start compiling side by side.
 func (d *Device) function(u unit, name string, shared int64) (*function, error) {
 	if shared > int64(d.gpu.shared) {
 		return nil, unsupported(fmt.Sprintf("%d bytes of shared memory are needed, a block has %d", shared, d.gpu.shared))

@@ -10,7 +10,7 @@ import (
 	"spillway/shape"
 )
 
-// On the card: gradients of norms of rows so wide that a block works on each.
+// On the GPU: gradients of norms of rows so wide that a block works on each.
 func TestWideNorms(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()

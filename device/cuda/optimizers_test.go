@@ -24,10 +24,10 @@ func trainedWith(t *testing.T, on device.Device, optimizer string, updates plann
 	return trainSmallest(t, opened(t, "small-llama", o), 6, nil).Losses
 }
 
-// Every optimizer learns on the card as on the processor, which is held to PyTorch's
-// numbers, also where the processor updates what the card has the gradients of.
+// Every optimizer learns on the GPU as on the CPU, which is held to PyTorch's
+// numbers, also where the CPU updates what the GPU has the gradients of.
 func TestOptimizersLearnAsOnTheProcessor(t *testing.T) {
-	card := lent(t)
+	gpu := lent(t)
 	processor := cpu.Open(cpu.Options{})
 	t.Cleanup(func() { processor.Close() })
 	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
@@ -36,10 +36,10 @@ func TestOptimizersLearnAsOnTheProcessor(t *testing.T) {
 			if updates == planner.ByCPU && strings.HasPrefix(optimizer, "adafactor") {
 				continue // it updates whole params, the host does not
 			}
-			got := trainedWith(t, card, optimizer, updates)
+			got := trainedWith(t, gpu, optimizer, updates)
 			for i := range want {
 				if off := math.Abs(got[i] - want[i]); !(off <= 1e-3*want[i]) {
-					t.Errorf("%s updated by the %s: losses %v, on the processor %v", optimizer, updates, got, want)
+					t.Errorf("%s updated by the %s: losses %v, on the CPU %v", optimizer, updates, got, want)
 					break
 				}
 			}

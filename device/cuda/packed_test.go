@@ -11,6 +11,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/shape"
 )
@@ -56,25 +57,25 @@ func onBuffers(t testing.TB, d device.Device, k device.Kernel, l *device.Launch,
 		t.Fatal(err)
 	}
 	defer host.Free()
-	card, err := d.Alloc(size)
+	gpu, err := d.Alloc(size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer card.Free()
+	defer gpu.Free()
 	q, err := d.Queue("compute")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
 	for i := range l.Buffers {
-		l.Buffers[i].Memory = card
+		l.Buffers[i].Memory = gpu
 		if i < len(operands) {
 			copy(host.Host()[l.Buffers[i].Offset:], operands[i])
 		}
 	}
-	l.Workspace = device.Buffer{Memory: card, Offset: size - k.Workspace(), Bytes: k.Workspace()}
+	l.Workspace = device.Buffer{Memory: gpu, Offset: size - k.Workspace(), Bytes: k.Workspace()}
 	whole := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: size} }
-	for _, err := range []error{q.Copy(whole(card), whole(host)), q.Launch(k, l), q.Copy(whole(host), whole(card)), q.Sync()} {
+	for _, err := range []error{q.Copy(whole(gpu), whole(host)), q.Launch(k, l), q.Copy(whole(host), whole(gpu)), q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func raw(t testing.TB, typ dtype.Type, list []float32) []byte {
 	return b
 }
 
-// The card decodes the bits that package quant decodes.
+// The GPU decodes the bits that package quant decodes.
 func TestDequantizeIsExact(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
@@ -175,12 +176,12 @@ func updateCalls(t testing.TB, n int, kept ...dtype.Type) map[string]op.Call {
 	vector := func(d dtype.Type) op.Type { return op.Type{DType: d, Shape: shape.Of(n)} }
 	clip := op.Type{DType: dtype.F32, Shape: shape.Of(2)}
 	calls := map[string]op.Call{}
-	for name, kind := range map[string]op.Kind{"adam": op.Adam, "sgd": op.SGD, "lion": op.Lion} {
+	for name, kind := range map[string]op.Kind{"adam": optim.Adam, "sgd": optim.SGD, "lion": optim.Lion} {
 		in := []op.Type{vector(dtype.F32), vector(dtype.BF16), vector(kept[0]), clip}
-		if kind == op.Adam {
+		if kind == optim.Adam {
 			in = []op.Type{in[0], in[1], in[2], vector(kept[1]), clip}
 		}
-		c, err := op.Make(kind, op.Attr{Decoupled: kind == op.Adam, To: dtype.BF16}, in...)
+		c, err := op.Make(kind, op.Attr{To: dtype.BF16}, in...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestCodedUpdateIsItsParts(t *testing.T) {
 // compareWithParts holds an update to the same one on f32 moments.
 func compareWithParts(t *testing.T, d *Device, name string, coded, plain op.Call) {
 	t.Helper()
-	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}
 	n := int(coded.In[0].Shape.Elements())
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, spreadNumbers(n, 2)), raw(t, dtype.F32, []float32{0.75, 2})
 	operands, wide := [][]byte{w, g}, [][]byte{w, g}
@@ -257,13 +258,13 @@ func numbersIn(b []byte) []float32 {
 	return list
 }
 
-// Gradients that are no numbers leave the weight as it is and clear its moments, and
+// Gradients that are NaN leave the weight as it is and clear its moments, and
 // change nothing else.
 func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
 	const n = 1000
-	args := op.Args{Scalars: op.Scalars{op.ArgRate: 1e-2, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8, op.ArgBias1: 0.5, op.ArgBias2: 0.7}}
+	args := op.Args{Scalars: optim.AdamStep{Rate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Bias1: 0.5, Bias2: 0.7}.Scalars()}
 	gradient := spreadNumbers(n, 2)
 	gradient[5], gradient[300], gradient[999] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	w, g, clip := raw(t, dtype.F32, spreadNumbers(n, 1)), raw(t, dtype.BF16, gradient), raw(t, dtype.F32, []float32{1, 2})
@@ -285,7 +286,7 @@ func TestCodedUpdateLeavesNoNumbersAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(values[5], values[300], values[999]); got != "0 0 0" || math.IsNaN(float64(values[6])) {
-				t.Errorf("%s: moment %d became %s, beside %v", name, k, got, values[6])
+				t.Errorf("%s: moment %d became %s, next to %v", name, k, got, values[6])
 			}
 		}
 	}

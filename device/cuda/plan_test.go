@@ -14,6 +14,7 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/planner"
 	"spillway/weights"
 )
@@ -56,8 +57,9 @@ func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(
 func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 	t.Helper()
 	n := executor.IterationArgs{Seed: 1, Iteration: i, MaxNorm: 1}
-	n.Optimizer = op.Scalars{op.ArgRate: 1e-3, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.95, op.ArgEps: 1e-8,
-		op.ArgBias1: float32(1 - math.Pow(0.9, float64(i+1))), op.ArgBias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}
+	n.Optimizer = optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
+		Bias1: float32(1 - math.Pow(0.9, float64(i+1))), Bias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}.Scalars()
+	n.NoDecay = n.Optimizer
 	if err := e.Iterate(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -95,22 +97,22 @@ func fillBatch(t testing.TB, e *executor.Executor, vocabulary int, seed uint64) 
 }
 
 // Plans that keep everything, recompute, or stream from the host give the same bits on
-// the card, and the losses of the processor.
+// the GPU, and the losses of the CPU.
 func TestPlansAgree(t *testing.T) {
-	card := openGPU(t, Options{})
-	defer card.Close()
+	gpu := openGPU(t, Options{})
+	defer gpu.Close()
 	host := cpu.Open(cpu.Options{Threads: 2})
 	defer host.Close()
 	right := tinyRun(t, host, dtype.F32, planner.Uniform(false, false, planner.SaveAll, 1))
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		resident := tinyRun(t, card, precision, planner.Uniform(false, false, planner.SaveAll, 1))
+		resident := tinyRun(t, gpu, precision, planner.Uniform(false, false, planner.SaveAll, 1))
 		bound := 1e-4
 		if precision == dtype.BF16 {
 			bound = 2e-2
 		}
 		for i, loss := range resident {
 			if off := math.Abs(loss-right[i]) / right[i]; !(off < bound) {
-				t.Errorf("%v: loss %d is %v, on the processor %v", precision, i, loss, right[i])
+				t.Errorf("%v: loss %d is %v, on the CPU %v", precision, i, loss, right[i])
 			}
 		}
 		if !(resident[7] < resident[0]) {
@@ -121,7 +123,7 @@ func TestPlansAgree(t *testing.T) {
 			"attention":  planner.Uniform(false, false, planner.SaveAttention, 1),
 			"streamed":   planner.Uniform(true, true, planner.SaveNone, 2),
 		} {
-			for i, loss := range tinyRun(t, card, precision, choose) {
+			for i, loss := range tinyRun(t, gpu, precision, choose) {
 				if loss != resident[i] {
 					t.Errorf("%v: loss %d is %v %s, %v resident", precision, i, loss, name, resident[i])
 				}

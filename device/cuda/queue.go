@@ -73,7 +73,7 @@ func (q *queue) leave() {
 	q.mu.Unlock()
 }
 
-// Copy moves bytes between host and card or within the card.
+// Copy moves bytes between host and GPU or within the GPU.
 func (q *queue) Copy(dst, src device.Buffer) error {
 	if dst.Bytes != src.Bytes {
 		return fmt.Errorf("%s: copy of %d bytes to %d", q.device.name, src.Bytes, dst.Bytes)
@@ -151,7 +151,7 @@ func (q *queue) Wait(e device.Event) error {
 	return q.device.lib.CUDA.WaitEvent(q.stream, own.handle)
 }
 
-// Sync returns when all is done. A kernel that failed on the card ends the context:
+// Sync returns when all is done. A kernel that failed on the GPU ends the context:
 // the first Sync that meets the failure reports it, with the launches it may be of;
 // after that every copy and launch is refused and Sync has nothing to say.
 func (q *queue) Sync() error {
@@ -177,7 +177,7 @@ func (q *queue) SyncTo(e device.Event) error {
 	return q.syncError(q.device.lib.CUDA.SyncEvent(own.handle))
 }
 
-// failure is what the driver answered to a wait, the first time, with what it may be of.
+// syncError is what the driver answered to a wait, the first time, with what it may be of.
 func (q *queue) syncError(err error) error {
 	if err = q.device.quiet(err); err == nil {
 		return nil
@@ -186,7 +186,7 @@ func (q *queue) syncError(err error) error {
 	if q.last == nil {
 		return fmt.Errorf("%s: queue %s: %w", q.device.name, q.name, err)
 	}
-	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the card's context is lost, open the device anew", q.device.name, q.name, q.launched, q.last.call, err)
+	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the GPU's context is lost, open the device anew", q.device.name, q.name, q.launched, q.last.call, err)
 }
 
 // Close does what is queued and ends the queue.

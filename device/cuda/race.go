@@ -9,8 +9,8 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// race times the ways to compute a product on noise, in turns, so that the card's clock
-// treats them alike. It gives no times if the card has no room for the operands. The
+// timeAlgorithms times the ways to compute a product on noise, in turns, so that the GPU's clock
+// treats them alike. It gives no times if the GPU has no room for the operands. The
 // context must be current.
 func (d *Device) timeAlgorithms(c candidates) (seconds []float64, err error) {
 	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
@@ -57,7 +57,7 @@ func (t *timing) times() ([]float64, error) {
 	return seconds, nil
 }
 
-// load runs a way once, on whatever is there, unless the card has no room for the
+// loadAlgorithm runs a way once, on whatever is there, unless the GPU has no room for the
 // operands: the driver loads a kernel's code when it first runs, and what that takes is to
 // be known before memory is planned. The context must be current.
 func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
@@ -74,7 +74,7 @@ func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
 	return errors.Join(t.run(), t.cuda.SyncStream(t.stream))
 }
 
-// track is what a race takes place on: operands, a stream and two events.
+// timing is what a race takes place on: operands, a stream and two events.
 type timing struct {
 	candidates
 	d        *Device

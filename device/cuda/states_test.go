@@ -63,7 +63,7 @@ func kept(p *plan.Plan) (sum int64) {
 }
 
 // torch-optstate's demonstration: ten iterations of AdamW, plain, and with its states
-// compressed from the start as the usual policy does, in less and less of the card.
+// compressed from the start as the usual policy does, in less and less of the GPU.
 func BenchmarkStatePolicy(b *testing.B) {
 	d := lent(b)
 	plain := keeping(b, d, "", 0)

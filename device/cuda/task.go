@@ -23,12 +23,12 @@ func (p *program) add(k *kernelLaunch, err error) error {
 	return err
 }
 
-// step is one launch of a program.
+// action is one launch of a program.
 type action interface {
 	run(q *queue, l *device.Launch) error
 }
 
-// task is a call ready to run.
+// preparedKernel is a call ready to run.
 type preparedKernel struct {
 	device  *Device
 	call    op.Call
@@ -95,7 +95,7 @@ func checkAligned(b device.Buffer, to int64) error {
 	return err
 }
 
-// launch is a kernel of ours with its parameters.
+// kernelLaunch is a kernel of ours with its parameters.
 type kernelLaunch struct {
 	function *function
 	grid     [3]uint32
@@ -128,7 +128,6 @@ type arg struct {
 	from  source
 	index int
 	bits  uint64 // the number, or an offset in bytes
-	rule  *rule  // of an update
 }
 
 type source uint8
@@ -140,7 +139,6 @@ const (
 	randomKey // this and the rest are of the iteration
 	firstRow
 	scalar
-	stepped
 )
 
 // changes says that the parameter is a number of the iteration.
@@ -162,8 +160,6 @@ func (a arg) value(l *device.Launch) uint64 {
 		return l.Args.Key
 	case firstRow:
 		return l.Args.Row
-	case stepped:
-		return uint64(math.Float32bits(a.rule.numbers(*l.Args)[a.index]))
 	}
 	return uint64(math.Float32bits(l.Args.Scalars[a.index]))
 }
@@ -180,10 +176,10 @@ func pointer(b device.Buffer) driver.Pointer {
 // buffer i of the launch: operands, then outputs.
 func buffer(i int) arg { return arg{from: operand, index: i} }
 
-// at is buffer i from an offset in bytes on.
+// bufferAt is buffer i from an offset in bytes on.
 func bufferAt(i int, offset int64) arg { return arg{from: operand, index: i, bits: uint64(offset)} }
 
-// work is the workspace from an offset in bytes on.
+// scratchAt is the workspace from an offset in bytes on.
 func scratchAt(offset int64) arg { return arg{from: scratch, bits: uint64(offset)} }
 
 // i64, f32 and flag are numbers.

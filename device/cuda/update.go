@@ -8,13 +8,7 @@ import (
 	"spillway/quant"
 )
 
-func init() {
-	registerUnaligned(op.Adam, adam)
-	registerUnaligned(op.SGD, sgd)
-	registerUnaligned(op.Lion, lion)
-}
-
-// stored numbers the types of moments, and of the copy of an updated weight, as update.cu
+// storageCodes numbers the types of moments, and of the copy of an updated weight, as update.cu
 // does.
 var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
 
@@ -33,50 +27,14 @@ func copyArgs(c op.Call) ([]arg, error) {
 // forms are the ends of kernels' names by the type of what they keep.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", quant.Dyn8: "8", quant.UDyn8: "8"}
 
-// mixtures are those of two moments of different types that have a kernel of their own:
+// mixedForms are those of two moments of different types that have a kernel of their own:
 // what policies make of states.
 var mixedForms = map[[2]dtype.Type]string{{quant.Dyn8, dtype.F32}: "8F32", {quant.Dyn8, dtype.F16}: "8F16"}
 
-// rule is an update rule as its kernels take it: with so many numbers, made from the
-// scalars of an iteration.
-type rule struct {
-	name    string
-	count   int
-	numbers func(a op.Args) [9]float32
-}
-
-// arg is number i of the rule.
-func (r *rule) arg(i int) arg { return arg{from: stepped, rule: r, index: i} }
-
-func adam(d *Device, c op.Call) (program, error) {
-	return d.updated(c, &rule{"adam", 9, func(a op.Args) [9]float32 {
-		s := a.AdamStep(c.Attr.Decoupled)
-		return [9]float32{s.Couple, s.Beta1, s.Rest1, s.Beta2, s.Rest2, s.Root, s.Eps, s.Rate, s.Shrink}
-	}})
-}
-
-func sgd(d *Device, c op.Call) (program, error) {
-	if len(c.In) == 3 {
-		return d.updated(c, &rule{"sgdBare", 2, func(a op.Args) [9]float32 {
-			s := a.SGDStep(false)
-			return [9]float32{s.Rate, s.Decay}
-		}})
-	}
-	return d.updated(c, &rule{"sgd", 7, func(a op.Args) [9]float32 {
-		s := a.SGDStep(c.Attr.Nesterov)
-		n := [9]float32{s.Rate, s.Decay, s.Momentum, s.Fresh, s.Direct, s.Through}
-		if s.Keeps {
-			n[6] = 1
-		}
-		return n
-	}})
-}
-
-func lion(d *Device, c op.Call) (program, error) {
-	return d.updated(c, &rule{"lion", 6, func(a op.Args) [9]float32 {
-		s := a.LionStep()
-		return [9]float32{s.Beta1, s.Rest1, s.Beta2, s.Rest2, s.Rate, s.Shrink}
-	}})
+// update prepares an update whose kernels are in the file of its kind. They take the
+// scalars given by name, in that order.
+func update(name string, scalars ...string) maker {
+	return func(d *Device, c op.Call) (program, error) { return d.updated(c, name, scalars) }
 }
 
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
@@ -84,7 +42,7 @@ const updatedAtOnce = 8 * threads
 
 // updated prepares an update rule: the weight and its copy or its random stream, the
 // gradient, the clip factor, the number of elements, moments, and what the rule takes.
-func (d *Device) updated(c op.Call, r *rule) (program, error) {
+func (d *Device) updated(c op.Call, name string, scalars []string) (program, error) {
 	form, moments := stateArgs(c)
 	args := []arg{buffer(0)}
 	if c.In[0].DType == dtype.BF16 {
@@ -98,15 +56,15 @@ func (d *Device) updated(c op.Call, r *rule) (program, error) {
 	}
 	n := c.In[0].Shape.Elements()
 	args = append(append(args, buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
-	for i := range r.count {
-		args = append(args, r.arg(i))
+	for _, slot := range c.Kind.Slots(scalars...) {
+		args = append(args, iteration(slot))
 	}
 	blocks := max(1, min(ceilDiv(n, updatedAtOnce), int64(d.gpu.multiprocessors)*16))
-	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), r.name+form, blocks, threads, args...))
+	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), name+form, blocks, threads, args...))
 }
 
-// momentArgs are the form of a rule's kernel and what it takes of the operands between
-// the gradient and the clip factor. Moments of several types, or beside weights in bf16,
+// stateArgs are the form of a rule's kernel and what it takes of the operands between
+// the gradient and the clip factor. Moments of several types, or next to weights in bf16,
 // come with their types.
 func stateArgs(c op.Call) (form string, args []arg) {
 	kept := c.In[2 : len(c.In)-1]

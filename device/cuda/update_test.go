@@ -13,41 +13,41 @@ import (
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/shape"
 )
 
-// twins are the card and the processor, which are to give the same bits.
+// bothDevices are the GPU and the CPU, which are to give the same bits.
 type bothDevices struct{ gpu, cpu device.Device }
 
 func openBoth(t *testing.T) bothDevices {
 	t.Helper()
-	card, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
+	gpu, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
 	t.Cleanup(func() {
-		card.Close()
+		gpu.Close()
 		processor.Close()
 	})
-	return bothDevices{card, processor}
+	return bothDevices{gpu, processor}
 }
 
-// updating is an update rule with its scalars: rate, decay, beta1, beta2, eps, bias1, bias2.
+// updating is an update with its scalars.
 type updating struct {
-	kind op.Kind
-	attr op.Attr
-	kept int // how many moments
-	f    op.Scalars
+	kind    op.Kind
+	kept    int // how many states
+	scalars op.Scalars
 }
 
 var updatings = map[string]updating{
-	"adamw":             {op.Adam, op.Attr{Decoupled: true}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.999, 1e-8, 0.1, 0.0316}},
-	"adam":              {op.Adam, op.Attr{}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.95, 1e-6, 0.5, 0.7}},
-	"adamw without eps": {op.Adam, op.Attr{Decoupled: true}, 2, op.Scalars{1e-3, 0.1, 0.9, 0.999, 0, 0.1, 0.0316}},
-	"sgd":               {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01, 0.9, 0.2}},
-	"sgd, first":        {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01, 0.9, 0, op.ArgBias1: 1}},
-	"nesterov":          {op.SGD, op.Attr{Nesterov: true}, 1, op.Scalars{1e-2, 0.01, 0.9}},
-	"momentum of 0":     {op.SGD, op.Attr{}, 1, op.Scalars{1e-2, 0.01}},
-	"sgd that is bare":  {op.SGD, op.Attr{}, 0, op.Scalars{1e-2, 0.01}},
-	"lion":              {op.Lion, op.Attr{}, 1, op.Scalars{1e-4, 0.1, 0.9, 0.99}},
+	"adamw":             {optim.Adam, 2, optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.1, Bias2: 0.0316, Decoupled: true}.Scalars()},
+	"adam":              {optim.Adam, 2, optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-6, Bias1: 0.5, Bias2: 0.7}.Scalars()},
+	"adamw without eps": {optim.Adam, 2, optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Bias1: 0.1, Bias2: 0.0316, Decoupled: true}.Scalars()},
+	"sgd":               {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}.Scalars()},
+	"sgd, first":        {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01, Momentum: 0.9, First: true}.Scalars()},
+	"nesterov":          {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01, Momentum: 0.9, Nesterov: true}.Scalars()},
+	"momentum of 0":     {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01}.Scalars()},
+	"sgd that is bare":  {optim.SGD, 0, optim.SGDStep{Rate: 1e-2, Decay: 0.01}.Scalars()},
+	"lion":              {optim.Lion, 1, optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars()},
 }
 
 // call of a rule on n elements.
@@ -57,8 +57,7 @@ func (u updating) call(t *testing.T, n int, weight, copied, gradient dtype.Type,
 	for _, d := range kept[:u.kept] {
 		in = append(in, op.Type{DType: d, Shape: shape.Of(n)})
 	}
-	u.attr.To = copied
-	c, err := op.Make(u.kind, u.attr, append(in, op.Type{DType: dtype.F32, Shape: shape.Of(2)})...)
+	c, err := op.Make(u.kind, op.Attr{To: copied}, append(in, op.Type{DType: dtype.F32, Shape: shape.Of(2)})...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +86,7 @@ func (w bothDevices) same(t *testing.T, name string, c op.Call, args op.Args, sh
 	got, want := launched(t, w.gpu, c, args, shift, operands...), launched(t, w.cpu, c, args, 0, operands...)
 	for i, typ := range c.Out {
 		if at := differ(typ.DType, got[len(c.In)+i], want[len(c.In)+i]); at >= 0 {
-			t.Fatalf("%s: %v: element %d of output %d is other than on the processor", name, c, at, i)
+			t.Fatalf("%s: %v: element %d of output %d is other than on the CPU", name, c, at, i)
 		}
 	}
 }
@@ -119,7 +118,7 @@ func notANumber(d dtype.Type, b []byte) bool {
 	return false
 }
 
-// operands of a call: usual numbers, or hostile ones. Beside codes of 8 bits those of
+// operands of a call: usual numbers, or hostile ones. Next to codes of 8 bits those of
 // weights stay finite, and gradients small enough for their squares unless they are not:
 // else a moment is infinite, and its whole block without meaning.
 func (u updating) operands(t *testing.T, c op.Call, hostile bool) (list [][]byte) {
@@ -162,7 +161,7 @@ func decayedNumbers(n int, seed uint64) []float32 {
 	return list
 }
 
-// decayedOperands of a call: means that decayed, beside weights of which half are zero. Of
+// decayedOperands of a call: means that decayed, next to weights of which half are zero. Of
 // each two blocks the first has usual squares and no gradients, so that nothing but the means
 // is small; in the second squares decayed too, and some gradients or their squares are small.
 func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
@@ -189,7 +188,7 @@ func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
 	return append(list, raw(t, dtype.F32, []float32{0.75, 2}))
 }
 
-// Updates on the card have the processor's bits: every rule, with weights, gradients and
+// Updates on the GPU have the CPU's bits: every rule, with weights, gradients and
 // moments of every type, on usual numbers, on those at the edges of the types, and on moments
 // below the normal numbers.
 func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
@@ -214,7 +213,7 @@ func (w bothDevices) updateAlike(t *testing.T, u updating, n int, kept [2]dtype.
 		for _, weight := range [][2]dtype.Type{{dtype.F32, dtype.Invalid}, {dtype.F32, dtype.BF16}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.Invalid}} {
 			c := u.call(t, n, weight[0], weight[1], gradient, kept)
 			for name, operands := range map[string][][]byte{"usual": u.operands(t, c, false), "hostile": u.operands(t, c, true), "decayed": u.decayedOperands(t, c)} {
-				w.same(t, name, c, op.Args{Scalars: u.f, Key: 5, Row: 1 << 40}, shift, operands...)
+				w.same(t, name, c, op.Args{Scalars: u.scalars, Key: 5, Row: 1 << 40}, shift, operands...)
 			}
 		}
 	}
@@ -243,7 +242,7 @@ func TestManyUpdatesHaveTheProcessorsBits(t *testing.T) {
 			for i := range v {
 				v[i] *= v[i]
 			}
-			on.same(t, fmt.Sprintf("%s, seed %d", name, seed), c, op.Args{Scalars: u.f}, 0,
+			on.same(t, fmt.Sprintf("%s, seed %d", name, seed), c, op.Args{Scalars: u.scalars}, 0,
 				raw(t, dtype.F32, usualNumbers(n, 20+seed)), raw(t, dtype.F32, usualNumbers(n, 30+seed)), raw(t, dtype.F32, usualNumbers(n, 40+seed)), raw(t, dtype.F32, v), raw(t, dtype.F32, []float32{1, 0}))
 		}
 	}
@@ -257,7 +256,7 @@ func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &device.Launch{Args: &op.Args{Scalars: u.f}}
+	l := &device.Launch{Args: &op.Args{Scalars: u.scalars}}
 	for i, bytes := range []int64{16, 16, 16, 16, 8, 16, 16, 16} {
 		l.Buffers = append(l.Buffers, device.Buffer{Memory: r.gpu, Offset: int64(i) * 64, Bytes: bytes})
 	}
@@ -265,11 +264,12 @@ func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Args.Scalars[op.ArgBias1] = 0.25
+	const rate = float32(4e-3)
+	l.Args.Scalars[optim.Adam.Slots("rate")[0]] = rate
 	if err := run.Launch(); err != nil {
 		t.Fatal(err)
 	}
-	if rate := l.Args.AdamStep(true).Rate; rate != 4e-3 || !slices.Contains(r.slots, uint64(math.Float32bits(rate))) {
+	if !slices.Contains(r.slots, uint64(math.Float32bits(rate))) {
 		t.Errorf("parameters %x hold no %v", r.slots, rate)
 	}
 	if err := run.Close(); err != nil {
@@ -285,7 +285,7 @@ func TestUpdatesLeaveAlikeOnTheCard(t *testing.T) {
 		for _, clip := range []float32{0, float32(math.NaN())} {
 			operands := u.operands(t, c, true)
 			operands[len(operands)-1] = raw(t, dtype.F32, []float32{clip, 1})
-			on.same(t, fmt.Sprintf("%s by %v", name, clip), c, op.Args{Scalars: u.f}, 0, operands...)
+			on.same(t, fmt.Sprintf("%s by %v", name, clip), c, op.Args{Scalars: u.scalars}, 0, operands...)
 		}
 	}
 }

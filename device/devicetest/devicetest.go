@@ -2,7 +2,7 @@
 // all its cases against the plain reference, and the promises of package device
 // about memory, queues, events and errors.
 //
-// Plain is the slow right device beside the fast ones: it runs the references.
+// Plain is the slow right device next to the fast ones: it runs the references.
 package devicetest
 
 import (
@@ -16,6 +16,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	_ "spillway/optim" // registers the updates, so that they are tried too
 )
 
 // Options of Run.

@@ -60,6 +60,10 @@ func typeBound(d dtype.Type) Limit {
 // guard is how many bytes around each buffer must stay as they are.
 const guard = 64
 
+// Case runs one case of an op on a device and compares it with the op's reference, within
+// Bound: a program that brings an op tests its kernels with it.
+func Case(d device.Device, c op.Case) error { return tryCase(d, c, Bound) }
+
 // tryCase runs a case twice and compares with the reference, between the runs,
 // and everything besides the outputs with what was there.
 func tryCase(d device.Device, c op.Case, bound func(op.Case, int) Limit) error {

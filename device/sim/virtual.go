@@ -103,7 +103,7 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
 	k := v.timing.kernel(c)
 	if !v.NoScratch {
-		k.workspace = workspace(c)
+		k.workspace = c.Workspace()
 	}
 	return k, nil
 }
@@ -148,20 +148,6 @@ func (v *Virtual) Resume(at time.Duration) {
 		q.now = max(q.now, at)
 	}
 	v.launched = max(v.launched, at)
-}
-
-// lossRows is how many rows of logits a fused loss is assumed to hold at once.
-const lossRows = 1024
-
-// workspace is what a good kernel for the call needs as scratch memory.
-func workspace(c op.Call) int64 {
-	switch c.Kind {
-	case op.LinearCrossEntropy, op.LinearCrossEntropyGrad:
-		return min(c.In[0].Shape.Rows(), lossRows) * c.In[1].Shape[0] * 4
-	case op.AttentionGrad:
-		return c.In[4].Bytes() // a dot of o and do per row
-	}
-	return 0
 }
 
 type virtualMemory struct {

@@ -14,11 +14,13 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"spillway/autograd"
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/spec"
@@ -118,12 +120,18 @@ var maxNorms = []float32{0.5, 1e9, 0.05}
 
 func iterationArgs(seed uint64, i int, p *plan.Plan) executor.IterationArgs {
 	n := executor.IterationArgs{Seed: seed, Iteration: uint64(i), FirstSequence: uint64(i) * uint64(p.MicroBatchSize) * uint64(p.MicroBatches), MaxNorm: maxNorms[i%len(maxNorms)]}
-	t := float64(i + 1)
-	n.Optimizer[op.ArgRate], n.Optimizer[op.ArgDecay] = 1e-2, 0.1
-	n.Optimizer[op.ArgBeta1], n.Optimizer[op.ArgBeta2], n.Optimizer[op.ArgEps] = 0.9, 0.999, 1e-8
-	n.Optimizer[op.ArgBias1] = float32(1 - math.Pow(0.9, t))
-	n.Optimizer[op.ArgBias2] = float32(math.Sqrt(1 - math.Pow(0.999, t)))
+	if p.Optimizer != nil {
+		c, _ := optim.Parse(optimizers[p.Optimizer.Rule]) // sound names; without one nothing is updated, which tests find
+		n.Optimizer, _ = c.Scalars(i+1, c.LR, true)
+		n.NoDecay, _ = c.Scalars(i+1, c.LR, false)
+	}
 	return n
+}
+
+// optimizers are what plans are carried out with, by the op of their update.
+var optimizers = map[op.Kind]string{
+	optim.Adam: "adamw:lr=0.01,weight_decay=0.1", optim.SGD: "sgd:lr=0.01,weight_decay=0.1,momentum=0.9",
+	optim.Lion: "lion:lr=0.01,weight_decay=0.1", optim.Adafactor: "adafactor:lr=0.01,weight_decay=0.1",
 }
 
 // fill writes a batch: every tensor of every micro-batch, from the seed, the iteration and
@@ -141,7 +149,7 @@ func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error
 			case "scale":
 				put(raw, 0, math.Float32bits(1/total))
 				continue
-			case "seed":
+			case autograd.LossScale:
 				put(raw, 0, math.Float32bits(1))
 				continue
 			}

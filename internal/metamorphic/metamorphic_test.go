@@ -14,6 +14,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
@@ -50,13 +51,25 @@ func (s subject) bounds() (losses, weights float64) {
 	return halfLossBound, halfWeightBound
 }
 
+func adafactorStates(t testing.TB) func(spec.Param) []op.State {
+	c, err := optim.Parse("adafactor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, err := c.StatesFor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(p spec.Param) []op.State { return states(p.Name, p.Type.Shape) }
+}
+
 func subjects(t testing.TB) (list []subject) {
 	for _, micros := range []int{1, 2, 4} {
 		for _, clip := range []bool{false, true} {
 			adamw, mixed, lion, adafactor := tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip)
-			adafactor.Optimizer.Rule, adafactor.Optimizer.States = op.Adafactor, func(p spec.Param) []op.State { return op.FactoredStates(p.Type.Shape) }
+			adafactor.Optimizer.Rule, adafactor.Optimizer.States = optim.Adafactor, adafactorStates(t)
 			mixed.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
-			lion.Optimizer.Rule, lion.Optimizer.States = op.Lion, tiny.Keep("exp_avg")
+			lion.Optimizer.Rule, lion.Optimizer.States = optim.Lion, tiny.Keep("exp_avg")
 			list = append(list,
 				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), adamw, true},
 				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), mixed, true},

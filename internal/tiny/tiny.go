@@ -13,6 +13,7 @@ import (
 	"spillway/machine"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/planner"
 	"spillway/quant"
 	"spillway/spec"
@@ -89,5 +90,5 @@ func Keep(names ...string) func(spec.Param) []op.State {
 // AdamW is a training goal.
 func AdamW(micros int, clip bool) planner.Goal {
 	return planner.Goal{MicroBatches: micros, Decay: func(string) bool { return true },
-		Optimizer: &planner.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: clip}}
+		Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: clip}}
 }

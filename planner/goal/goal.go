@@ -42,8 +42,7 @@ type Goal struct {
 
 // Optimizer is the part of one the planner must know.
 type Optimizer struct {
-	Rule op.Kind
-	Attr op.Attr
+	Rule op.Kind // the op of its update
 	// States are what it keeps of a param besides a master; nil for nothing.
 	States func(spec.Param) []op.State
 	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.

@@ -86,7 +86,7 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 		joints: map[jointKey]*autograd.Joint{}, programs: map[programKey]*LaidProgram{}, programSeconds: map[*graph.Program]float64{},
 		kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}
 	if o := g.Optimizer; o != nil {
-		b.Optimizer = &plan.Optimizer{Rule: o.Rule, Attr: o.Attr, GradType: g.Grad, Clip: o.Clip}
+		b.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip}
 		if g.Master {
 			b.Optimizer.Attr.To = m.Config.DType
 		}
@@ -115,7 +115,7 @@ func (b *Layout) nameBlocks() {
 			known[offsets] = len(known)
 		}
 		b.layouts = append(b.layouts, known[offsets])
-		b.Names = append(b.Names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " kept"})
+		b.Names = append(b.Names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " saved"})
 	}
 }
 
@@ -180,7 +180,7 @@ func (b *Layout) ownSlabs() {
 func (b *Layout) layParts() {
 	parts := b.Model.Batch
 	if b.Training() {
-		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: "seed", Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
+		parts = append(parts[:len(parts):len(parts)], spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
 	}
 	for _, p := range parts {
 		part := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(b.BatchBytes, b.Site.Alignment)}

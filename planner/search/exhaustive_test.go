@@ -9,7 +9,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/machine"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner/forecast"
 	"spillway/planner/goal"
@@ -36,7 +36,7 @@ func TestSearchIsNearTheBest(t *testing.T) {
 	}
 	rates := machine.Device{Name: "gpu0", Kind: machine.CPU, Compute: machine.Compute{F32: 4e11}, Bandwidth: 1e11, Link: machine.Link{In: 5e9, Out: 5e9}}
 	site := goal.Site{Device: rates, DType: dtype.F32, Budget: math.MaxInt64, HostBudget: 1 << 40, Alignment: goal.Alignment, Kernels: sim.NewVirtual(rates, dtype.F32, 0, goal.Alignment)}
-	goal := goal.Goal{MicroBatches: 1, Optimizer: &goal.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: goal.FullStates("exp_avg", "exp_avg_sq")}}
+	goal := goal.Goal{MicroBatches: 1, Optimizer: &goal.Optimizer{Rule: optim.Adam, States: goal.FullStates("exp_avg", "exp_avg_sq")}}
 	all := everything(t, model, goal, site)
 	standard := all[0]
 	for _, share := range []float64{0.35, 0.5, 0.7, 0.9} {

@@ -10,7 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/machine"
-	"spillway/op"
+	"spillway/optim"
 	"spillway/planner/forecast"
 	"spillway/planner/goal"
 	"spillway/planner/layout"
@@ -47,7 +47,7 @@ func blueprintOf(t testing.TB, config string, devices, micros int, task graph.Ta
 		Kernels: sim.NewVirtual(rates, dtype.BF16, 0, goal.Alignment), Disk: goal.Disk{Budget: 1 << 40, Read: 3e8, Write: 2e8}}
 	g := goal.Goal{MicroBatches: micros}
 	if task == graph.Train {
-		g.Master, g.Optimizer = true, &goal.Optimizer{Rule: op.Adam, Attr: op.Attr{Decoupled: true}, States: goal.FullStates("exp_avg", "exp_avg_sq")}
+		g.Master, g.Optimizer = true, &goal.Optimizer{Rule: optim.Adam, States: goal.FullStates("exp_avg", "exp_avg_sq")}
 	}
 	b, err := layout.New(small(t, config, task), g, site)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestActivations(t *testing.T) {
 	})
 }
 
-// The slopes in plainFuncs are the derivatives of the values beside them.
+// The slopes in plainFuncs are the derivatives of the values next to them.
 func TestSlopesAreDerivatives(t *testing.T) {
 	for f, p := range plainFuncs {
 		for _, x := range []float64{-3, -1, -0.1, 0.2, 0.9, 4} {

@@ -171,7 +171,7 @@ func (a *Attention) scores(w scratch, q queries, j, n int) bool {
 	return true
 }
 
-// products sets s [n tileQ] = rows·xT, rows being n rows of K or V and xT what
+// matmuls sets s [n tileQ] = rows·xT, rows being n rows of K or V and xT what
 // transpose made.
 func (a *Attention) matmuls(s, rows, xT []float32, q queries, n int) {
 	r, step := a.path, a.kvStep()

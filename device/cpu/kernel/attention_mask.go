@@ -24,7 +24,7 @@ func (a *Attention) keyRange(q queries) (from, to int) {
 	return from, to
 }
 
-// sight says how much of keys j to j+n the queries see.
+// visible says how much of keys j to j+n the queries see.
 func (a *Attention) visible(q queries, j, n int) visibility {
 	first := q.i0 + a.S - a.T
 	last := first + q.n - 1
@@ -55,7 +55,7 @@ func span(x []int32) (lo, hi int32) {
 	return lo, hi
 }
 
-// unseen are the scores of keys that are not seen.
+// hidden are the scores of keys that are not seen.
 var hidden = func() (s [tileQ]float32) {
 	for i := range s {
 		s[i] = float32(math.Inf(-1))

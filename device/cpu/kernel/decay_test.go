@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/op"
+	"spillway/optim"
 )
 
 const leastNormal = 0x1p-126
@@ -63,18 +63,23 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 	const rate, eps, steps, n = 0x1p-7, 1e-8, 2000, 17
 	const beta1, beta2 = float64(float32(0.9)), float64(float32(0.95))
 	rules := map[string]struct {
-		step ruleStep
+		step func(step float64) ruleStep
 		book textbook
 	}{
-		"adam": {adamStep(true, true, true), func(step, w, g, m, v float64) (float64, float64, float64) {
+		"adam": {func(step float64) ruleStep {
+			return adamStep(optim.AdamStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2), Eps: eps, Decoupled: true,
+				Bias1: float32(1 - math.Pow(beta1, step)), Bias2: float32(math.Sqrt(1 - math.Pow(beta2, step)))}, true, true)
+		}, func(step, w, g, m, v float64) (float64, float64, float64) {
 			m, v = beta1*m+(1-beta1)*g, beta2*v+(1-beta2)*g*g
 			return w - rate*m/(1-math.Pow(beta1, step))/(math.Sqrt(v/(1-math.Pow(beta2, step)))+eps), m, v
 		}},
-		"sgd": {sgdStep(false, true), func(_, w, g, m, v float64) (float64, float64, float64) {
+		"sgd": {func(float64) ruleStep { return sgdStep(optim.SGDStep{Rate: rate, Momentum: float32(beta1)}, true) }, func(_, w, g, m, v float64) (float64, float64, float64) {
 			m = beta1*m + g
 			return w - rate*m, m, 0
 		}},
-		"lion": {lionStep(true), func(_, w, g, m, v float64) (float64, float64, float64) {
+		"lion": {func(float64) ruleStep {
+			return lionStep(optim.LionStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2)}, true)
+		}, func(_, w, g, m, v float64) (float64, float64, float64) {
 			if by := beta1*m + (1-beta1)*g; by != 0 {
 				w -= math.Copysign(rate, by)
 			}
@@ -91,14 +96,10 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 			Scale(w, w, 0.1)
 			pw, pm, pv := doubles(w), doubles(m), doubles(v)
 			for step := 1.0; step <= steps; step++ {
-				f := op.Scalars{rate, 0, float32(beta1), float32(beta2), eps, float32(1 - math.Pow(beta1, step)), float32(math.Sqrt(1 - math.Pow(beta2, step)))}
-				if name == "sgd" {
-					f = op.Scalars{rate, 0, float32(beta1)}
-				}
 				for i := range n {
 					pw[i], pm[i], pv[i] = rule.book(step, pw[i], 0.7*float64(g[i]), pm[i], pv[i])
 				}
-				rule.step(op.Args{Scalars: f}, w, g, m, v)
+				rule.step(step)(w, g, m, v)
 				clear(g)
 			}
 			for i := range n {
@@ -118,19 +119,18 @@ func BenchmarkDecayed(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		step ruleStep
-		f    op.Scalars
 	}{
-		{"adamw", adamStep(true, true, true), op.Scalars{1e-3, 0.1, 0.9, 0.999, 1e-8, 1, 1}},
-		{"sgd", sgdStep(false, true), op.Scalars{1e-3, 0, 0.9}},
-		{"lion", lionStep(true), op.Scalars{1e-4, 0.1, 0.9, 0.99}},
+		{"adamw", adamStep(optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}, true, true)},
+		{"sgd", sgdStep(optim.SGDStep{Rate: 1e-3, Momentum: 0.9}, true)},
+		{"lion", lionStep(optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}, true)},
 	} {
 		for _, n := range []int{8 << 10, 8 << 20} { // 128 KiB and 128 MiB with both moments
-			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step, op.Args{Scalars: c.f}) })
+			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step) })
 		}
 	}
 }
 
-func benchDecayed(b *testing.B, n int, step ruleStep, a op.Args) {
+func benchDecayed(b *testing.B, n int, step ruleStep) {
 	rng := newRand()
 	w, g, v := random(rng, n), random(rng, n), random(rng, n)
 	for i := range v {
@@ -145,7 +145,7 @@ func benchDecayed(b *testing.B, n int, step ruleStep, a op.Args) {
 	for b.Loop() {
 		for i, x := range [2][4][]float32{usual, decayed} {
 			start := time.Now()
-			step(a, x[0], x[1], x[2], x[3])
+			step(x[0], x[1], x[2], x[3])
 			best[i] = min(best[i], time.Since(start))
 		}
 	}

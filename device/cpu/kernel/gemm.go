@@ -8,7 +8,7 @@ type Matrix struct {
 	Transposed bool
 }
 
-// Gemm is the matrix product C = A·B, with a bias row, the old C or another matrix added:
+// Gemm is the matmul C = A·B, with a bias row, the old C or another matrix added:
 //
 //	C[i*CStep+j] = add + Σp A(i, p) · B(p, j)     i < M, j < N, p < K
 //

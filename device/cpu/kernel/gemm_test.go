@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// eachPath runs a test on every path of this processor.
+// eachPath runs a test on every path of this CPU.
 func eachPath(t *testing.T, f func(t *testing.T)) {
 	for _, r := range available() {
 		t.Run(r.name, func(t *testing.T) {

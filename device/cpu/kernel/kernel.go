@@ -3,7 +3,7 @@
 //
 // Every loop exists as plain Go (the portable path, and the one that is obviously
 // right) and, on amd64, as assembly for AVX2 with FMA and for AVX-512. A routines
-// value gathers one implementation of all of them; the best one the processor has
+// value gathers one implementation of all of them; the best one the CPU has
 // is chosen when the program starts, and tests run all that are available.
 //
 // Results never depend on the number of threads. Work is cut into pieces of fixed
@@ -83,13 +83,13 @@ const (
 // the rest is done in plain Go.
 const lanesMost = 16
 
-// active is the path in use: the best one of this processor, see available.
+// active is the path in use: the best one of this CPU, see available.
 var active = best()
 
 // Name says which path is in use: "avx512", "avx2" or "portable".
 func Name() string { return active.name }
 
-// Paths lists what Choose takes on this processor, slowest first.
+// Paths lists what Choose takes on this CPU, slowest first.
 func Paths() (names []string) {
 	for _, r := range available() {
 		names = append(names, r.name)
@@ -106,7 +106,7 @@ func Choose(name string) (before string, err error) {
 			return before, nil
 		}
 	}
-	return "", fmt.Errorf("no path %q on this processor; there are %v", name, Paths())
+	return "", fmt.Errorf("no path %q on this CPU; there are %v", name, Paths())
 }
 
 func best() *routines {

@@ -1,4 +1,4 @@
-// The vocabulary in which the vector bodies (*.h without a processor in their name)
+// The vocabulary in which the vector bodies (*.h without a CPU in their name)
 // are written, for AVX2: 8 lanes. V12 to V15 belong to the words below: scratch of
 // SCALE2 and FLUSH, mask of the tail, mask of LESS, the number from memory; so does V11, the
 // mask of KEEP, where e^x is computed.

@@ -1,4 +1,4 @@
-// The vocabulary in which the vector bodies (*.h without a processor in their name)
+// The vocabulary in which the vector bodies (*.h without a CPU in their name)
 // are written, for AVX-512: 16 lanes, masks in K1 (tail), K2 (LESS, FLUSH) and K3 (KEEP).
 
 #define LANES 16

@@ -1,10 +1,10 @@
 package kernel
 
-import "spillway/op"
+import "spillway/dtype"
 
 // Lion is one step of Lion.
 type Lion struct {
-	op.LionStep
+	LionStep
 	// Clip multiplies the gradient.
 	Clip float32
 	// Flush makes numbers of m below the normal ones zero, see flush.
@@ -29,9 +29,9 @@ func (o *Lion) scalars() lionScalars {
 func lionGo(w, g, m []float32, s lionScalars) {
 	for i := range w {
 		d := float32(g[i] * s.clip)
-		step := sign(fma(m[i], s.beta1, float32(d*s.rest1)))
-		w[i] = fma(w[i], s.shrink, -float32(step*s.rate))
-		m[i] = flush(fma(m[i], s.beta2, float32(d*s.rest2)), s.unless)
+		step := sign(dtype.FMA(m[i], s.beta1, float32(d*s.rest1)))
+		w[i] = dtype.FMA(w[i], s.shrink, -float32(step*s.rate))
+		m[i] = flush(dtype.FMA(m[i], s.beta2, float32(d*s.rest2)), s.unless)
 	}
 }
 
@@ -44,3 +44,6 @@ func sign(f float32) float32 {
 	}
 	return f // zero, or not a number
 }
+
+// LionStep are the numbers a step of Lion multiplies by, see package optim.
+type LionStep struct{ Beta1, Rest1, Beta2, Rest2, Rate, Shrink float32 }

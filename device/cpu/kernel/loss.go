@@ -98,7 +98,7 @@ func (l *LinearCrossEntropy) rowsAtATime() int {
 	return ceil(l.N, ceil(l.N, most))
 }
 
-// products are those of n rows, without their operands: the logits, and the gradients
+// gemms are those of n rows, without their operands: the logits, and the gradients
 // of inputs and weights.
 func (l *LinearCrossEntropy) gemms(n int) (logits, inputs, weights Gemm) {
 	logits = Gemm{M: n, N: l.V, K: l.D, A: Matrix{Step: l.D}, B: Matrix{Step: l.D, Transposed: true}, CStep: l.V}

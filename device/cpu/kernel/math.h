@@ -26,7 +26,7 @@ done:
 #define SUM_FOUR_DOUBLES VEXTRACTF128 $1, Y0, X1; VADDPD X1, X0, X0; VUNPCKHPD X0, X0, X1; VADDSD X1, X0, X0
 
 // y = e^x. Spoils x and n. Where that is zero it is not computed: an underflow makes the
-// processor wait, and masks make many. A NaN passes, since VMAXPS returns its first operand
+// CPU wait, and masks make many. A NaN passes, since VMAXPS returns its first operand
 // here when one is not a number.
 #define EXP(x, y, n) \
 	CONST(·c+constants_expLow(SB), y); \

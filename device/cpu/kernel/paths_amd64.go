@@ -2,7 +2,7 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// available lists the paths this processor can run, slowest first.
+// available lists the paths this CPU can run, slowest first.
 func available() []*routines {
 	all := []*routines{portable()}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {

@@ -2,5 +2,5 @@
 
 package kernel
 
-// available lists the paths this processor can run.
+// available lists the paths this CPU can run.
 func available() []*routines { return []*routines{portable()} }

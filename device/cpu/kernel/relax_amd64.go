@@ -1,4 +1,4 @@
 package kernel
 
-// relax tells the processor that this is a waiting loop.
+// relax tells the CPU that this is a waiting loop.
 func relax()

@@ -4,7 +4,7 @@ import "unsafe"
 
 // Saturate keeps every worker busy with multiply-adds that never leave its registers,
 // rounds of them in each chain, and returns how many operations that were. What they
-// take is the least that so much arithmetic can take on this processor.
+// take is the least that so much arithmetic can take on this CPU.
 func Saturate(p *Pool, rounds int) (operations float64) {
 	s := &saturation{path: active, rounds: rounds, sums: make([]float32, p.Workers()*active.chains)}
 	p.Launch(saturationPieces*p.Workers(), s)
@@ -25,7 +25,7 @@ func (s *saturation) Run(worker, _ int) {
 	s.path.saturate(s.rounds, &s.sums[worker*s.path.chains])
 }
 
-// saturateGo has as many chains as keep a processor's scalar units busy.
+// saturateGo has as many chains as keep a CPU's scalar units busy.
 func saturateGo(rounds int, sums *float32) {
 	const x, y = 0.5, 2
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32

@@ -2,7 +2,7 @@ package kernel
 
 import "unsafe"
 
-// A tileFunc computes one register tile of a matrix product:
+// A tileFunc computes one register tile of a matmul:
 //
 //	c[i*cStep+j] = add[i*addStep+j] + Σp a(i, p) · b[p*bStep+j]     i < h, j < cols, p < k
 //
@@ -13,7 +13,7 @@ import "unsafe"
 // fused multiply-add each, so the bits depend on nothing but the operands.
 type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
-// A fetch is what a tile brings into the second-level cache, beside its own work, for
+// A fetch is what a tile brings into the second-level cache, next to its own work, for
 // tiles that come later: for every 16 k the lines at from and from+pair, and then from
 // moves on by next. It is a hint, which only AVX-512 tiles take.
 type fetch struct {
@@ -46,7 +46,7 @@ func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *flo
 	}
 }
 
-// The portable tile is square: what fits into the registers of most processors.
+// The portable tile is square: what fits into the registers of most CPUs.
 const portableSide = 4
 
 // tileColsGo and tileRowsGo make the plain tile of h rows.

@@ -14,7 +14,7 @@
 //	CX  k left       K1 to K4  columns that exist
 
 // Load a row of B, which lies at x: whole, only the columns that exist, or those of its
-// half. Where B is not packed it comes from far, row by row, which no processor foresees.
+// half. Where B is not packed it comes from far, row by row, which no CPU foresees.
 #define B_FULL(x) VMOVUPS 0 x, Z24; VMOVUPS 64 x, Z25; VMOVUPS 128 x, Z26; VMOVUPS 192 x, Z27
 #define B_AHEAD   PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8); PREFETCHT0 128(BX)(R9*8); PREFETCHT0 192(BX)(R9*8)
 #define B_HALF    VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
@@ -48,7 +48,7 @@
 #define ROW6_HALF ROW4_HALF; FMA2((R12)(R8*1), Z16, Z17); FMA2((R12)(R8*2), Z20, Z21)
 #define ROW_NEXT ADDQ $4, SI; ADDQ $4, R12; ADDQ R9, BX
 
-// Four k, and what moves on: beside the multiply-adds as little as can be, since where a
+// Four k, and what moves on: next to the multiply-adds as little as can be, since where a
 // neighbour shares the core that decides, not the multiply-adds.
 #define COLS4(STEP) \
 	B_FULL((BX)); STEP((SI)); B_FULL((BX)(R9*1)); STEP((SI)(R8*1)); LEAQ (BX)(R9*2), BX; LEAQ (SI)(R8*2), SI; \
@@ -79,7 +79,7 @@
 #define OUT6 OUT4; OUT_ROW(Z16, Z17, Z18, Z19); OUT_ROW(Z20, Z21, Z22, Z23)
 
 // Fetch a row of C, which is wanted at the end, and, as it comes from far, the same row
-// of the tile below, which is wanted when all tiles beside this one are done.
+// of the tile below, which is wanted when all tiles next to this one are done.
 #define FETCH_ROW \
 	PREFETCHT0 (DX); PREFETCHT0 64(DX); PREFETCHT0 128(DX); PREFETCHT0 192(DX); ADDQ R10, DX; \
 	PREFETCHT1 (R14); PREFETCHT1 64(R14); PREFETCHT1 128(R14); PREFETCHT1 192(R14); ADDQ R10, R14

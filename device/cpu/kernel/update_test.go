@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"spillway/op"
+	"spillway/optim"
 )
 
 // Five steps of Adam and AdamW against the textbook in double precision.
@@ -20,7 +20,7 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: float32(1 - b1), op.ArgBias2: float32(math.Sqrt(1 - b2))}}.AdamStep(decoupled), 0.5, [2]bool{}}
+					a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled}), 0.5, [2]bool{}}
 					a.Update(w, g, m, v)
 					for i := range pw {
 						d := 0.5 * float64(g[i])
@@ -52,9 +52,8 @@ func TestSGD(t *testing.T) {
 				w, m := random(rng, n), make([]float32, n)
 				pw, pm := doubles(w), doubles(m)
 				for step := range 4 {
-					first := float32(1 - min(step, 1))
 					g := random(rng, n)
-					o := SGD{op.Args{Scalars: op.Scalars{op.ArgRate: 0.1, op.ArgDecay: 0.01, op.ArgBeta1: 0.9, op.ArgBeta2: 0.2, op.ArgBias1: first}}.SGDStep(nesterov), 0.5, false}
+					o := SGD{sgdOf(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, First: step == 0, Nesterov: nesterov}), 0.5, false}
 					o.Update(w, g, m)
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
@@ -108,47 +107,62 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// A rule with scalars of an iteration, on a weight, a gradient and two states.
-type ruleStep func(a op.Args, w, g, m, v []float32)
-
-func adamStep(decoupled bool, flush ...bool) ruleStep {
-	return func(a op.Args, w, g, m, v []float32) {
-		(&Adam{a.AdamStep(decoupled), 0.7, [2]bool(flush)}).Update(w, g, m, v)
-	}
+// adamOf, sgdOf and lionOf are the numbers of a step as kernels take them.
+func adamOf(a optim.AdamStep) AdamStep {
+	s := a.Scalars()
+	return AdamStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8]}
 }
 
-func sgdStep(nesterov, flush bool) ruleStep {
-	return func(a op.Args, w, g, m, _ []float32) { (&SGD{a.SGDStep(nesterov), 0.7, flush}).Update(w, g, m) }
+func sgdOf(a optim.SGDStep) SGDStep {
+	s := a.Scalars()
+	return SGDStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6] != 0}
 }
 
-func lionStep(flush bool) ruleStep {
-	return func(a op.Args, w, g, m, _ []float32) { (&Lion{a.LionStep(), 0.7, flush}).Update(w, g, m) }
+func lionOf(a optim.LionStep) LionStep {
+	s := a.Scalars()
+	return LionStep{s[0], s[1], s[2], s[3], s[4], s[5]}
+}
+
+// A step of a rule, on a weight, a gradient and two states.
+type ruleStep func(w, g, m, v []float32)
+
+func adamStep(a optim.AdamStep, flush ...bool) ruleStep {
+	return func(w, g, m, v []float32) { (&Adam{adamOf(a), 0.7, [2]bool(flush)}).Update(w, g, m, v) }
+}
+
+func sgdStep(a optim.SGDStep, flush bool) ruleStep {
+	return func(w, g, m, _ []float32) { (&SGD{sgdOf(a), 0.7, flush}).Update(w, g, m) }
+}
+
+func lionStep(a optim.LionStep, flush bool) ruleStep {
+	return func(w, g, m, _ []float32) { (&Lion{lionOf(a), 0.7, flush}).Update(w, g, m) }
 }
 
 // Every path gives the bits of the plain one, whatever the numbers are, and however many.
 func TestUpdatesHaveTheSameBits(t *testing.T) {
-	for name, c := range map[string]struct {
-		step ruleStep
-		f    op.Scalars // rate, decay, beta1, beta2, eps, bias1, bias2
-	}{
-		"adam":              {adamStep(false, true, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"adam as it is":     {adamStep(false, false, false), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"adamw without eps": {adamStep(true, true, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 0, 0.1, 0.3}},
-		"adamw mixed":       {adamStep(true, false, true), op.Scalars{0.01, 0.1, 0.9, 0.99, 1e-6, 0.1, 0.3}},
-		"sgd":               {sgdStep(false, true), op.Scalars{0.1, 0.01, 0.9, 0.2}},
-		"sgd first":         {sgdStep(false, true), op.Scalars{0.1, 0, 0.9, 0, op.ArgBias1: 1}},
-		"sgd undecayed":     {sgdStep(false, true), op.Scalars{0.1, 0, 0.9}},
-		"sgd as it is":      {sgdStep(false, false), op.Scalars{0.1, 0, 0.9}},
-		"nesterov":          {sgdStep(true, true), op.Scalars{0.1, 0, 0.9}},
-		"no momentum":       {sgdStep(false, true), op.Scalars{0.1, 0.01}},
-		"lion":              {lionStep(true), op.Scalars{0.01, 0.1, 0.9, 0.99}},
-		"lion as it is":     {lionStep(false), op.Scalars{0.01, 0.1, 0.9, 0.99}},
+	adam := optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 0.1, Bias2: 0.3}
+	adamw, noEps := adam, adam
+	adamw.Decoupled, noEps.Decoupled, noEps.Eps = true, true, 0
+	lion := optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}
+	for name, step := range map[string]ruleStep{
+		"adam":              adamStep(adam, true, true),
+		"adam as it is":     adamStep(adam, false, false),
+		"adamw without eps": adamStep(noEps, true, true),
+		"adamw mixed":       adamStep(adamw, false, true),
+		"sgd":               sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}, true),
+		"sgd first":         sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, First: true}, true),
+		"sgd undecayed":     sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, true),
+		"sgd as it is":      sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, false),
+		"nesterov":          sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, Nesterov: true}, true),
+		"no momentum":       sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01}, true),
+		"lion":              lionStep(lion, true),
+		"lion as it is":     lionStep(lion, false),
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
-			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), c.step, op.Args{Scalars: c.f}, func(rng *rand.Rand) [4][]float32 {
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), step, func(rng *rand.Rand) [4][]float32 {
 				return [4][]float32{hostile(rng, n), hostile(rng, n), hostile(rng, n), hostile(rng, n)}
 			})
-			sameOnAllPaths(t, fmt.Sprintf("%s, %d decaying moments", name, n), c.step, op.Args{Scalars: c.f}, func(rng *rand.Rand) [4][]float32 {
+			sameOnAllPaths(t, fmt.Sprintf("%s, %d decaying moments", name, n), step, func(rng *rand.Rand) [4][]float32 {
 				return [4][]float32{hostile(rng, n), sparse(rng, n), decaying(rng, n), decaying(rng, n)}
 			})
 		}
@@ -156,13 +170,13 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 }
 
 // sameOnAllPaths tries a rule on weights, gradients and two moments.
-func sameOnAllPaths(t *testing.T, name string, step ruleStep, a op.Args, operands func(rng *rand.Rand) [4][]float32) {
+func sameOnAllPaths(t *testing.T, name string, step ruleStep, operands func(rng *rand.Rand) [4][]float32) {
 	t.Helper()
 	run := func(path *routines) [4][]float32 {
 		defer func(old *routines) { active = old }(active)
 		active = path
 		x := operands(newRand())
-		step(a, x[0], x[1], x[2], x[3])
+		step(x[0], x[1], x[2], x[3])
 		return x
 	}
 	want := run(portable())
@@ -176,7 +190,7 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, a op.Args, operand
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99, op.ArgEps: 1e-6, op.ArgBias1: 1, op.ArgBias2: 1}}.AdamStep(true), 1, [2]bool{true, true}}
+	a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}), 1, [2]bool{true, true}}
 	b.SetBytes(28 * n)
 	for b.Loop() {
 		a.Update(w, g, m, v)
@@ -186,7 +200,7 @@ func BenchmarkAdam(b *testing.B) {
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 1, true}
+	o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 1, true}
 	b.SetBytes(20 * n)
 	for b.Loop() {
 		o.Update(w, g, m)
@@ -206,7 +220,7 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{op.Args{Scalars: op.Scalars{op.ArgRate: 0.01, op.ArgDecay: 0.1, op.ArgBeta1: 0.9, op.ArgBeta2: 0.99}}.LionStep(), 0.5, false}
+		o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 0.5, false}
 		o.Update(w, g, m)
 		for i := range pw {
 			d := 0.5 * float64(g[i])

@@ -46,7 +46,7 @@ type Matrix struct {
 	Transposed    bool // of A and B: the product takes the transpose
 }
 
-// Product describes D = A·B + beta·C (+ bias along the rows), C being D.
+// Gemm describes D = A·B + beta·C (+ bias along the rows), C being D.
 type Gemm struct {
 	Compute  int
 	A, B, D  Matrix

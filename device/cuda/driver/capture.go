@@ -6,14 +6,14 @@ import (
 	"spillway/internal/dl"
 )
 
-// What streams were given can be noted as one of CUDA's graphs and launched as a whole.
+// What streams were given can be captured as one of CUDA's graphs and launched as a whole.
 type (
-	Graph     uintptr // a graph as it was noted
+	Graph     uintptr // a graph as it was captured
 	GraphExec uintptr // one ready to be launched
 	GraphNode uintptr // a launch within a graph
 )
 
-// Codes of CUDA that say that something cannot be noted: from the first to the last.
+// Codes of CUDA that say that something cannot be captured: from the first to the last.
 const (
 	CaptureUnsupported = 900
 	CaptureLast        = 907

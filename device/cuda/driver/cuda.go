@@ -91,7 +91,7 @@ type CUDA struct {
 	BeginCapture func(Stream) error
 	EndCapture   func(Stream) (Graph, error)
 	LastNode     func(Stream) (GraphNode, error)
-	// Instantiate makes ready what was noted, SetNode changes a launch within it, and
+	// Instantiate makes ready what was captured, SetNode changes a launch within it, and
 	// Replay launches all of it.
 	Instantiate    func(Graph) (GraphExec, error)
 	SetNode        func(GraphExec, GraphNode, *Launch) error

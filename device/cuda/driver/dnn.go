@@ -31,7 +31,7 @@ type DNN struct {
 	Create    func() (DNNHandle, error)
 	Destroy   func(DNNHandle) error
 	SetStream func(DNNHandle, Stream) error
-	// Describe checks the operations of a graph, each by itself; it needs no card.
+	// Describe checks the operations of a graph, each by itself; it needs no GPU.
 	Describe func(*DNNGraph) error
 	// Prepare looks for a way to compute a graph that gives the same bits every time.
 	// A graph without one gives an UnsupportedError.
@@ -98,7 +98,7 @@ type dnnLib struct {
 	newHandle, endHandle, setStream, getStamp dl.Func
 }
 
-// LoadDNN opens cuDNN alone. Graphs can be described without a card.
+// LoadDNN opens cuDNN alone. Graphs can be described without a GPU.
 func LoadDNN(folders []string) (*DNN, error) {
 	l, err := openDNN(folders)
 	if err != nil {

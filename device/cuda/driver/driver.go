@@ -1,10 +1,10 @@
 // Package driver reaches NVIDIA's libraries: the driver (libcuda), the compiler of
-// kernels (NVRTC), matrix products (cuBLASLt) and, where there is one, fused attention
+// kernels (NVRTC), matmuls (cuBLASLt) and, where there is one, fused attention
 // (cuDNN), all opened at run time.
 //
 // Each library is a table of Go functions, so that a test can put its own functions
 // in place of the driver's and watch the order of calls, make one fail, and see that
-// everything is given back, on a machine without a card.
+// everything is given back, on a machine without a GPU.
 //
 // A function of CUDA works on the context that is current on the operating system's
 // thread; keeping it current is the caller's business.

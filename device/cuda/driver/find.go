@@ -19,12 +19,12 @@ type library struct {
 
 var (
 	libcuda = library{"NVIDIA's driver", []string{"libcuda.so.1", "libcuda.so"},
-		"install the driver of the card; containers need its libraries passed in"}
+		"install the driver of the GPU; containers need its libraries passed in"}
 	libnvrtc = library{"the compiler of kernels", []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
 		"install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc, and name its folder if it lies in an unusual place"}
-	libcublaslt = library{"matrix products", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+	libcublaslt = library{"matmuls", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
 		"install the CUDA toolkit, or the Python package nvidia-cublas, and name its folder if it lies in an unusual place"}
-	libcudnn = library{"attention at the card's limits", []string{"libcudnn.so.9"},
+	libcudnn = library{"attention at the GPU's limits", []string{"libcudnn.so.9"},
 		"install cuDNN 9, or the Python package nvidia-cudnn, and name its folder if it lies in an unusual place"}
 )
 

@@ -24,7 +24,7 @@ type nvrtcLib struct {
 	logSize, log, imageSize, image, toolchain dl.Func
 }
 
-// LoadNVRTC opens the compiler alone; it works without a card.
+// LoadNVRTC opens the compiler alone; it works without a GPU.
 func LoadNVRTC(folders []string) (*NVRTC, error) {
 	lib, err := find(libnvrtc, folders)
 	if err != nil {

@@ -1,7 +1,7 @@
 #include "update.h"
 
 // Usual finds roots and quotients of operands of usual sizes, to the nearest as
-// __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of, on cards of
+// __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of, on GPUs of
 // capability 7.5 to 12.0, but without their branches: those keep the elements of a lane
 // from being worked on side by side. It notes whether all operands were usual; where they
 // were not, what it found counts for nothing.

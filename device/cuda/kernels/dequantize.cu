@@ -24,7 +24,7 @@ __device__ __forceinline__ void put(Element *out, const float (&x)[8]) {
 }
 
 // kind is 0 for NF4, 1 for FP4. A block decodes one part, a thread eight elements at a
-// time: neighbours read and write beside each other. 256 threads.
+// time: neighbours read and write side by side. 256 threads.
 extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Element *out, i64 n, int kind) {
     __shared__ float values[16], scaleValues[256];
     if (threadIdx.x < 16) values[threadIdx.x] = fourBitValues[kind][threadIdx.x];

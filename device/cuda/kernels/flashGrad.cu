@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
 
 // dk and dv of ROWS keys of a key head per block, over the queries of the heads that
 // share it, STRIP queries at a time. Tiles are turned: rows are keys. Where there are
-// too few blocks to fill the card, those heads are dealt to several blocks, which write
+// too few blocks to fill the GPU, those heads are dealt to several blocks, which write
 // their sums to parts, split by split, first all of dk and then of dv (see foldParts).
 #define STRIP 32
 

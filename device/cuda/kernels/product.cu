@@ -1,4 +1,4 @@
-// The plain matrix product: for shapes cuBLASLt has no kernel for, and to compare with.
+// The plain matmul: for shapes cuBLASLt has no kernel for, and to compare with.
 // c[i·c0 + j] = sum of a[i·a0 + l·a1]·b[l·b0 + j·b1] (+ bias[j]) (+ plus[i·c0 + j]);
 // blocks of 16 × 16 elements, the sum over l in order.
 template <class C> __device__ __forceinline__ void multiply(const Element *a, const Element *b, const C *bias, C *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 c0, const C *plus) {

@@ -1,19 +1,20 @@
-package kernel
+package dtype
 
 import (
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 )
 
-// fma is the exact result rounded once, as the arithmetic of any precision finds it.
+// FMA is the exact result rounded once, as the arithmetic of any precision finds it.
 func TestFMA(t *testing.T) {
-	rng := newRand()
+	rng := rand.New(rand.NewPCG(1, 2))
 	check := func(x, y, z float32) {
 		product := new(big.Float).SetPrec(2000).Mul(big.NewFloat(float64(x)), big.NewFloat(float64(y)))
 		want, _ := product.Add(product, big.NewFloat(float64(z))).Float32()
-		if got := fma(x, y, z); got != want {
-			t.Fatalf("fma(%x, %x, %x) is %x, want %x", x, y, z, got, want)
+		if got := FMA(x, y, z); got != want {
+			t.Fatalf("FMA(%x, %x, %x) is %x, want %x", x, y, z, got, want)
 		}
 	}
 	// Sums that a second rounding takes for a tie, of both signs.

@@ -1,4 +1,4 @@
-package op_test
+package optim
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/optim"
 	"spillway/quant"
 	"spillway/safetensors"
 )
@@ -23,11 +22,10 @@ func TestEightBitStatesFollowBitsandbytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for name, config := range map[string]optim.Config{
-		"adamw": {Name: "adamw", LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1},
-		"adam":  {Name: "adam", LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6},
-		"lion":  {Name: "lion", LR: 1e-3, Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1},
+	for name, text := range map[string]string{
+		"adamw": "adamw:lr=1e-2,beta2=0.99,weight_decay=0.1", "adam": "adam:eps=1e-6", "lion": "lion:lr=1e-3,weight_decay=0.1",
 	} {
+		config := parse(t, text)
 		f := eightBit{t, file, name}
 		for step := 1; step <= 4; step++ {
 			f.step(config, step)
@@ -45,9 +43,9 @@ const eightBitElements = 700
 
 // step makes one update from bitsandbytes' state before it and compares with the one
 // after it.
-func (f eightBit) step(c optim.Config, step int) {
+func (f eightBit) step(c Config, step int) {
 	f.t.Helper()
-	kind, attr, err := c.Op()
+	kind, err := c.Kind()
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -61,12 +59,12 @@ func (f eightBit) step(c optim.Config, step int) {
 	for i, a := range in {
 		types[i] = a.Type
 	}
-	call, err := op.Make(kind, attr, types...)
+	call, err := op.Make(kind, op.Attr{}, types...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	var args op.Args
-	if args.Scalars, err = c.Args(step, c.LR, true); err != nil {
+	if args.Scalars, err = c.Scalars(step, c.LR, true); err != nil {
 		f.t.Fatal(err)
 	}
 	out := []op.Array{in[0].Clone()}
@@ -103,7 +101,7 @@ func (f eightBit) sameState(got, want op.Array, zero byte) {
 		}
 	}
 	if apart > 2 {
-		f.t.Errorf("%s: %d of %d codes are beside bitsandbytes'", f.name, apart, len(codes))
+		f.t.Errorf("%s: %d of %d codes are next to bitsandbytes'", f.name, apart, len(codes))
 	}
 }
 
