@@ -9,8 +9,8 @@ import (
 	"spillway/units"
 )
 
-// describeBase says what becomes of weights in few bits: whether they stay on the device or
-// come to it, and what that saves; "" where there are none. They move as they rest, packed.
+// describeQuantized says whether quantized weights stay on the device or stream to it, and
+// what quantization saves; "" where there are none. They are stored and moved packed.
 func describeQuantized(job *spillway.Run) string {
 	var stay, come quantizedWeights
 	p := job.Plan
@@ -28,22 +28,24 @@ func describeQuantized(job *spillway.Run) string {
 	case come.blocks == 0:
 		return fmt.Sprintf("%v weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)
 	}
-	return fmt.Sprintf("%v weights of %d of %d blocks come to the device when they are needed, packed: %v a pass instead of %v in %v; the link to the device is %s busy and %s",
-		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), streamingCost(p))
+	return fmt.Sprintf("%v weights of %d of %d blocks stream to the device packed: %v per pass instead of %v in %v; the link is %s busy, and %s",
+		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), streamingCost(job))
 }
 
-// inLink is the planner's name for the way weights come.
+// inLink is the planner's name for copies to the device.
 const inLink = "link to device"
 
-// verdict says whether streaming costs time.
-func streamingCost(p *plan.Plan) string {
-	if p.Forecast.Bound == inLink {
-		return "what binds"
+// streamingCost says whether streaming costs time.
+func streamingCost(job *spillway.Run) string {
+	d, _ := job.Options.Machine.Device(job.Options.Device)
+	if job.Plan.Forecast.Bound == inLink {
+		return "it is the bottleneck"
 	}
-	return p.Forecast.Bound + " binds, so that streaming hides behind it"
+	return resource(job.Plan.Forecast.Bound, d.Shared) + " is the bottleneck, so streaming is hidden"
 }
 
-// coded is weights in few bits: bytes as they are, and as they would be otherwise.
+// quantizedWeights counts quantized weights: their bytes packed, and in the precision of the
+// run.
 type quantizedWeights struct {
 	kind          dtype.Type
 	blocks        int
