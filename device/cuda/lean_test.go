@@ -51,7 +51,7 @@ func smallMachine(tb testing.TB) machine.Machine {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m.Devices[0] = m.Devices[0].Measured(measured(tb))
+	m.Devices[0] = m.Devices[0].WithMeasured(measured(tb))
 	return m
 }
 
