@@ -107,7 +107,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Devices[0] = m.Devices[0].Measured(seen.Rates)
+	m.Devices[0] = m.Devices[0].WithMeasured(seen.Rates)
 	rows := map[string]*GPURow{}
 	for _, row := range gpuRows() {
 		rows[row.Name] = row
@@ -244,7 +244,7 @@ func TestGPURowIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	rates := machine.Device{Link: machine.Link{In: 1e9, Out: 1e9, Bidirectional: 1}, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Sustained: machine.Compute{F32: 5e11}}
-	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(rates)
+	here.Machine.Devices[0] = here.Machine.Devices[0].WithMeasured(rates)
 	if m, err := machine.Parse(here.Machine.String()); err != nil || m.Devices[0].Sustained != rates.Sustained || m.Host.Update != here.Machine.Host.Update {
 		t.Errorf("%s is read as %v (%v)", here.Machine, m, err)
 	}

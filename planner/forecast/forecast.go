@@ -15,24 +15,25 @@ import (
 	"spillway/trace"
 )
 
-// captureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
-// iterations are captured as a graph: where the device can and that is no slower. It returns
-// the plan that is to be taken.
+// launchBound is the share of an iteration that launching its kernels must take for
+// capturing to be worth it. Below it launches hide behind the kernels before them, and a
+// graph would only take memory of the driver.
+const launchBound = 0.5
+
+// CaptureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
+// iterations are captured as a graph: where the device can, launching takes much of the
+// time, and a captured iteration is no slower. It returns the plan that is to be taken.
 func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, error) {
-	if !capturable(p, site) {
-		f, err := Of(p, site)
+	f, err := Of(p, site)
+	if err != nil || !capturable(p, site) || float64(p.Launches())*site.Device.Launch.Seconds() <= launchBound*f.StepSeconds {
 		return p, f, err
 	}
 	captured := p.Capture()
-	f, err := Of(captured, site)
-	if err != nil || !CarriesOver(p) {
-		return captured, f, err
+	replayed, err := Of(captured, site)
+	if err != nil || replayed.StepSeconds > f.StepSeconds {
+		return p, f, err
 	}
-	overlapped, err := Of(p, site)
-	if err == nil && overlapped.StepSeconds < f.StepSeconds {
-		return p, overlapped, nil
-	}
-	return captured, f, err
+	return captured, replayed, nil
 }
 
 // capturable says whether iterations of a plan can be captured on the device of a site: one
@@ -42,7 +43,7 @@ func capturable(p *plan.Plan, site goal.Site) bool {
 	return (captures || site.Device.Kernel > 0) && p.CanCapture()
 }
 
-// forecast runs a plan on virtual devices and reports what an iteration among many took.
+// Of runs a plan on virtual devices and reports what an iteration among many took.
 func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 	s, err := simulate(p, site)
 	if err != nil {

@@ -115,7 +115,7 @@ func (b *Layout) nameBlocks() {
 			known[offsets] = len(known)
 		}
 		b.layouts = append(b.layouts, known[offsets])
-		b.Names = append(b.Names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " kept"})
+		b.Names = append(b.Names, blockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " saved"})
 	}
 }
 
