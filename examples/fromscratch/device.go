@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// device is memory with a limit and a processor that knows three kinds of block.
+// device is memory with a limit and a CPU that knows three kinds of block.
 // Without a host it only rehearses: buffers are counted, not made, nothing is computed.
 type device struct {
 	dims

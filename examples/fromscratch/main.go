@@ -6,7 +6,7 @@
 //
 //   - model.go: the dimensions, the blocks of a Llama and their params
 //   - plan.go: what an iteration does, as data
-//   - device.go: memory with a limit, and a processor that carries out a plan
+//   - device.go: memory with a limit, and a CPU that carries out a plan
 //   - block.go, ops.go: a layer forward and backward by hand; its arithmetic
 //   - adamw.go, safetensors.go: the update rule and the file format
 //
