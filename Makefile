@@ -57,12 +57,12 @@ memory:          ## predicted against measured memory of hundreds of runs, and o
 GPU ?= build/gpu
 GPU_TESTS = device/cuda internal/nvml
 GPU_MODEL = testdata/reference/llama
-gpu-bundle:      ## the binary, the baselines and the tests that need a GPU, for a machine that has one and no Go
+gpu-bundle:      ## the binary, the baselines and the tests that use a GPU, for a machine that has one and no Go
 	rm -rf $(GPU) && mkdir -p $(GPU)
 	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
 	@set -e; for p in $(GPU_TESTS); do \
 	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
 	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/run.test ./run
 	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
-	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the GPU: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines peers'
+	cp -r bench/baselines $(GPU)/baselines
+	@echo 'on the machine with the GPU: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines baselines'
