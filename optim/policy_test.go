@@ -66,11 +66,11 @@ func TestPresetsCompress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeping, err := p.Compressed(parse(t, "adamw")).StatesFor()
+		statesFor, err := p.Compressed(parse(t, "adamw")).StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := keeping("w", shape.Of(5000))
+		states := statesFor("w", shape.Of(5000))
 		if got := states[0].Type.DType.String() + " " + states[1].Type.DType.String(); got != want {
 			t.Errorf("%s makes %s, want %s", policy, got, want)
 		}
