@@ -79,7 +79,7 @@ func TestPresetsCompress(t *testing.T) {
 
 func TestPolicyErrors(t *testing.T) {
 	for text, says := range map[string]string{
-		"best": "there are auto, low-memory, max-compression", "auto:warmup=-1": "none can be negative", "auto:rest=disk": "device or host", "auto:codecs=mean:8bit": "there are exp_avg",
+		"best": "there are auto, low-memory, max-compression", "auto:warmup=-1": "none can be negative", "auto:home=disk": "device or host", "auto:codecs=mean:8bit": "there are exp_avg",
 		"auto:codecs=exp_avg:int4": "f32, bf16, fp16 and 8bit", "auto:sooner=1": "its options are",
 	} {
 		if _, err := ParsePolicy(text); err == nil || !strings.Contains(err.Error(), says) {

@@ -160,7 +160,7 @@ func TestDamagedChoice(t *testing.T) {
 	for _, text := range []string{"", "{\"way\": 7}", "{\"way\": -1}"} {
 		cache := t.TempDir()
 		newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 1)
-		kept, err := filepath.Glob(filepath.Join(cache, "*.product"))
+		kept, err := filepath.Glob(filepath.Join(cache, "*.gemm"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("kept %v, %v", kept, err)
 		}
