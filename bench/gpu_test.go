@@ -70,7 +70,7 @@ func TestGPURowsAreTimedSustained(t *testing.T) {
 // Baselines on GPUs are run for the rows that were measured, and compared.
 func TestGPUBaselinesAreRun(t *testing.T) {
 	o := fakePython(t, `case "$1" in
-*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}, {"row": -1, "peer": "other", "error": "it broke"}]}';;
+*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "baseline": "accelerate", "seconds": 2}, {"row": 1, "baseline": "accelerate", "seconds": 9}, {"row": -1, "baseline": "other", "error": "it broke"}]}';;
 *) exit 1;;
 esac
 `)

@@ -54,7 +54,7 @@ type compressedReport struct {
 
 // planCompressed makes the plan that a policy on optimizer state leads to; nil where there is
 // none.
-func planCompressed(job *spillway.Job) (*compressedReport, error) {
+func planCompressed(job *spillway.Run) (*compressedReport, error) {
 	next, err := job.Compressed()
 	if err != nil || next == nil {
 		return nil, err
@@ -83,7 +83,7 @@ type largestReport struct {
 const maxContext = 1 << 20
 
 // planned makes the plan that is asked for.
-func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Job, *largestReport, error) {
+func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Run, *largestReport, error) {
 	switch {
 	case a.maxBatch && a.maxSeq:
 		return nil, nil, usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")

@@ -57,7 +57,7 @@ func TestCompareAndExplain(t *testing.T) {
 		}
 	}
 	text := command(t, args...).out
-	for _, want := range []string{"strategy, at its best", "CPU offload", "if memory is short", "full checkpointing", "LoRA of rank 16", "what changes", "left out"} {
+	for _, want := range []string{"strategy, its best plan", "CPU offload", "if memory is short", "full checkpointing", "LoRA of rank 16", "what changes", "left out"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text has no %q:\n%s", want, text)
 		}

@@ -143,7 +143,7 @@ func (e *estimate) model(name string) (modelEstimate, error) {
 }
 
 // job is the plan with everything on one device.
-func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Type) (*spillway.Job, error) {
+func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Type) (*spillway.Run, error) {
 	mach, err := machine.Parse(estimateMachine)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Ty
 	return m.Standard(o)
 }
 
-func describeMemory(job *spillway.Job) memoryEstimate {
+func describeMemory(job *spillway.Run) memoryEstimate {
 	u := job.Plan.PeakUsage()
 	of := func(list ...plan.Class) (n int64) {
 		for _, c := range list {

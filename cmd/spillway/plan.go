@@ -141,7 +141,7 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;
 // "" is none.
-func saveTimeline(path string, job *spillway.Job) error {
+func saveTimeline(path string, job *spillway.Run) error {
 	if path == "" {
 		return nil
 	}

@@ -89,7 +89,7 @@ func (r *planReport) write(w io.Writer) error {
 
 // showPlan tells the plan of a job to people, before it runs, and why its device was
 // chosen.
-func showPlan(w io.Writer, job *spillway.Job, why string) error {
+func showPlan(w io.Writer, job *spillway.Run, why string) error {
 	r := describePlan(job, nil)
 	r.deviceReason = why
 	m := job.Options.Machine

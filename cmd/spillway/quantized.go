@@ -11,7 +11,7 @@ import (
 
 // describeQuantized says whether quantized weights stay on the device or stream to it, and
 // what quantization saves; "" where there are none. They are stored and moved packed.
-func describeQuantized(job *spillway.Job) string {
+func describeQuantized(job *spillway.Run) string {
 	var stay, come quantizedWeights
 	p := job.Plan
 	for _, s := range p.Slabs {
@@ -36,7 +36,7 @@ func describeQuantized(job *spillway.Job) string {
 const inLink = "link to device"
 
 // streamingCost says whether streaming costs time.
-func streamingCost(job *spillway.Job) string {
+func streamingCost(job *spillway.Run) string {
 	d, _ := job.Options.Machine.Device(job.Options.Device)
 	if job.Plan.Forecast.Bound == inLink {
 		return "it is the bottleneck"

@@ -115,7 +115,7 @@ func (r modelReport) String() string {
 
 // describePlan says what came of planning. Where nothing fits, the job is the one that would
 // run without a limit on memory.
-func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
+func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), madeReport: madeReport{Rejected: []plan.Alternative{}}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
@@ -132,7 +132,7 @@ func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
 }
 
 // available is what the plan may use of each tier, of all its devices together.
-func available(job *spillway.Job) map[plan.Tier]int64 {
+func available(job *spillway.Run) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
 		if d.Name == plan.DiskName {

@@ -1,6 +1,6 @@
 // Package lint holds the rules of the code base that a compiler does not check,
 // as tests. Do not change a rule to make a build pass: it is a statement of
-// policy, with its reason beside it.
+// policy, with its reason next to it.
 package lint
 
 import (
