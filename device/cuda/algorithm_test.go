@@ -157,7 +157,7 @@ func TestFirstChoiceCounts(t *testing.T) {
 }
 
 func TestDamagedChoice(t *testing.T) {
-	for _, text := range []string{"", "{\"way\": 7}", "{\"way\": -1}"} {
+	for _, text := range []string{"", "{\"algorithm\": 7}", "{\"algorithm\": -1}"} {
 		cache := t.TempDir()
 		newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 1)
 		kept, err := filepath.Glob(filepath.Join(cache, "*.gemm"))
