@@ -24,7 +24,7 @@ func collect(p *graph.Program, all values) results {
 	return r
 }
 
-// runSplit runs forward, hands over what is kept and nothing else, runs backward.
+// runSplit runs the forward, passes on what is saved and nothing else, runs backward.
 func runSplit(t *testing.T, j *Joint, keep []graph.Value, accumulate func(int) bool, in values) (forward, backward results) {
 	t.Helper()
 	f, b, err := j.Split(keep, accumulate)

@@ -15,10 +15,10 @@ type Param struct {
 	Init  Init
 	// Frozen: it gets no gradient and is never updated.
 	Frozen bool
-	// Storage is the element type it rests in where that is not the one computed
+	// Storage is the element type it is stored in where that is not the one computed
 	// with: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
 	Storage dtype.Type
-	// Outliers is the threshold of LLM.int8 for products with a weight of RowI8; 0
+	// Outliers is the threshold of LLM.int8 for matmuls with a weight of RowI8; 0
 	// multiplies by the decoded weight.
 	OutlierThreshold float64
 }

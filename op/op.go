@@ -138,7 +138,7 @@ type Scalars [MaxScalars]float32
 // Cost is what a call takes from a device: arithmetic and memory traffic.
 type Cost struct {
 	Flops float64
-	// Matrix: the arithmetic runs on matrix units, at the rate of products.
+	// Matrix: the arithmetic runs on matrix units, at the rate of matmuls.
 	Matrix bool
 	// Bytes read plus bytes written, each operand counted once.
 	Bytes int64

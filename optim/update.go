@@ -20,8 +20,8 @@ import (
 // The gradient is multiplied by clip[0] first. Where clip[0] is not positive, weight and
 // states stay as they are. A weight may be in bf16 without an f32 one anywhere: then the
 // step is made in f32 and its result rounded stochastically, with the stream Args.Key and
-// positions from Args.Row on; such a call makes no copy. op.State says what states of
-// fewer bits mean.
+// positions from Args.Row on; such a call makes no copy. op.State says what quantized
+// states mean.
 type Update struct {
 	Kind op.Kind
 	// Scalars names the numbers of an iteration that a step multiplies by. They are

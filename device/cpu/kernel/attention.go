@@ -43,7 +43,7 @@ const (
 	tileQ  = 64
 	tileKV = 96
 	// fewQ is the number of queries up to which scores are dot products of rows
-	// instead of products of tiles, most of whose columns would be empty.
+	// instead of matmuls of tiles, most of whose columns would be empty.
 	fewQ = 4
 	// lowest stands for the maximum of no scores: finite, so that differences are
 	// numbers, and below any score.
