@@ -30,7 +30,7 @@ type Config struct {
 	Seq            int64      // positions per sample
 	DType          dtype.Type // of activations and weights
 	Task           Task
-	// Packed: samples hold several documents, told apart by the batch part "segments".
+	// Packed: samples hold several documents, which the batch tensor "segments" distinguishes.
 	Packed bool
 }
 

@@ -2,7 +2,7 @@ package nn
 
 import "spillway/graph"
 
-// Adapter is the low-rank addition of LoRA next to a frozen product W·x + bias:
+// Adapter is the low-rank addition of LoRA to a frozen linear layer W·x + bias:
 //
 //	y = W·x + bias + scale·(B·A·dropout(x) + B's bias)
 //
@@ -19,7 +19,7 @@ type Adapter struct {
 	Dropout   float64
 }
 
-// base is the frozen product an adapter is next to.
+// base is the frozen linear layer that an adapter adds to.
 type base struct {
 	weight, bias *Param
 	rows         bool // the weight is [out in]

@@ -6,7 +6,7 @@
 // numbers of an iteration) and the Update that devices run for it (the op with its plain
 // step and its test cases). Backends add a kernel file each.
 //
-// The plain step is defined to the bit: products and sums are rounded to float32 as
+// The plain step is defined to the bit: multiplications and sums are rounded to float32 as
 // written, dtype.FMA rounds once. Kernels give exactly these bits, on every device, so
 // that a plan may choose who updates; tests in device/cpu and device/cuda hold them to
 // it. Adafactor, whose step needs sums over a whole param, is the exception: its

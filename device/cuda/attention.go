@@ -29,7 +29,7 @@ func rope(d *Device, c op.Call) (program, error) {
 		buffer(0), buffer(1), buffer(2), buffer(3), i64(c.Attr.Heads), i64(width), i64(half), f32(scale), flag(c.Attr.Inverse)))
 }
 
-// heads is a call of attention with its sizes told apart.
+// heads is a call of attention with its sizes by name.
 type heads struct {
 	c           op.Call
 	b, t, s, d  int64
@@ -48,7 +48,7 @@ func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.
 // dropout: weights are dropped.
 func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
 
-// maskArgs lists the parameters of sight.h. Spans are those of documents, or nothing.
+// maskArgs lists the parameters of mask.h. Spans are those of documents, or nothing.
 func (h heads) maskArgs(spans arg) []arg {
 	a, next := h.c.Attr, h.optional
 	pick := func(has bool) arg {
@@ -107,7 +107,7 @@ func (h heads) flash(keys int64) tiling {
 func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
 
 // chooseTiling is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
-// device must be told to do.
+// device must be configured for (tf32).
 func (h heads) chooseTiling(d *Device) tiling {
 	if h.d%16 != 0 || h.d > 128 || h.c.Attr.Scale <= 0 || h.c.In[0].DType == dtype.F32 && !d.options.TF32 {
 		return h.plain()

@@ -13,7 +13,7 @@ func init() {
 	registerUnaligned(op.ClipScale, clipScale)
 }
 
-// sequence makes a program of launches, keeping the first error.
+// sequence makes a program of launches and returns the first error.
 func sequence(workspace int64, steps ...func() (*kernelLaunch, error)) (p program, err error) {
 	p.workspace = workspace
 	for _, prepare := range steps {

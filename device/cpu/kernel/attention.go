@@ -42,8 +42,8 @@ type Attention struct {
 const (
 	tileQ  = 64
 	tileKV = 96
-	// fewQ is the number of queries up to which scores are dot products of rows
-	// instead of matmuls of tiles, most of whose columns would be empty.
+	// fewQ is the number of queries up to which each score is a dot product of rows
+	// instead of an element of a matmul of tiles, most of whose columns would be empty.
 	fewQ = 4
 	// lowest stands for the maximum of no scores: finite, so that differences are
 	// numbers, and below any score.

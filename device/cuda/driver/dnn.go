@@ -16,7 +16,7 @@ type GraphPlan struct {
 	Workspace int64 // scratch memory a run needs, in bytes
 	plan      uintptr
 	held      []uintptr
-	// What a run hands over lies in memory that does not move.
+	// What a run passes to cuDNN lies in memory that does not move.
 	ids       []int64
 	addresses []uintptr
 	outside   int // of the addresses, those Run is given; numbers follow

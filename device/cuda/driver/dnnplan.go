@@ -92,7 +92,7 @@ func (l *dnnLib) describe(g *DNNGraph) error {
 	return errors.Join(m.err, l.discard(&GraphPlan{held: m.made}))
 }
 
-// bind lays out what a run hands over: tensors in memory, then numbers.
+// bind lays out what a run passes to cuDNN: tensors in memory, then numbers.
 func (p *GraphPlan) bind(g *DNNGraph) {
 	for _, t := range g.Outside {
 		p.ids, p.addresses = append(p.ids, t.ID), append(p.addresses, 0)

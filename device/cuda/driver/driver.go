@@ -7,7 +7,7 @@
 // everything is given back, on a machine without a GPU.
 //
 // A function of CUDA works on the context that is current on the operating system's
-// thread; keeping it current is the caller's business.
+// thread; making it current is the caller's business.
 package driver
 
 import (
