@@ -12,7 +12,7 @@ func init() {
 	register(op.CrossEntropyGrad, crossEntropyGrad)
 }
 
-// foldLosses sums the losses of rows, which lie in the workspace.
+// foldLosses sums the losses of rows, which are in the workspace.
 func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*kernelLaunch, error) {
 	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(int64(rows)), buffer(scale), buffer(loss), i64(n))
 }
@@ -41,8 +41,8 @@ const logitBytes = 512 << 20
 // slower where rows begin at odd places, as those of odd vocabularies would.
 const logitsAlign = 32
 
-// fusedLoss is a loss fused with the product before it. It goes over the rows in
-// chunks: the logits of a chunk, in f32, become their own gradient in place.
+// fusedLoss is a loss fused with the matmul of the lm_head. It goes over the rows in chunks:
+// the logits of a chunk, in f32, are replaced by their gradient in place.
 type fusedLoss struct {
 	d                    *Device
 	c                    op.Call
@@ -65,13 +65,13 @@ func newFusedLoss(d *Device, c op.Call) *fusedLoss {
 	return f
 }
 
-// add appends a step.
+// add appends a launch.
 func (f *fusedLoss) add(s action, err error) error {
 	f.p.actions = append(f.p.actions, s)
 	return err
 }
 
-// multiply appends a product that uses the scratch memory behind the logits.
+// multiply appends a matmul that uses the scratch memory behind the logits.
 func (f *fusedLoss) multiply(m matmulArgs) error {
 	m.scratch = f.scratch
 	steps, bytes, err := f.d.multiply(m)

@@ -20,7 +20,7 @@ import "math"
 //
 // A tile holds the scores of tileQ queries with tileKV keys, key by key: it is K·Qᵀ,
 // its columns are what softmax sums over, and read the other way it is already in the
-// order in which the product with V wants its left operand. Only Q is ever packed.
+// order in which the matmul with V wants its left operand. Only Q is ever packed.
 type Attention struct {
 	B, T, S, Heads, KVHeads, D int
 	Scale                      float32

@@ -30,7 +30,7 @@ type Operation struct {
 	Y       *Tensor
 }
 
-// OperationKind tells operations apart.
+// OperationKind says what an operation computes.
 type OperationKind int
 
 // Kinds of operations.

@@ -57,7 +57,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
 }
 
-// Codes of CUDA that callers tell apart.
+// Codes of CUDA that callers distinguish.
 const (
 	OutOfMemory     = 2
 	NoDevice        = 100
