@@ -111,6 +111,9 @@ func (m *Monitor) Report(r train.Report) {
 	}
 }
 
+// Start begins to count the time.
+func (m *Monitor) Start() { m.start = time.Now() }
+
 // Elapsed is the time since the start.
 func (m *Monitor) Elapsed() time.Duration { return time.Since(m.start) }
 

@@ -3,7 +3,6 @@ package finetune
 import (
 	"context"
 	"errors"
-	"time"
 
 	"spillway/trace"
 	"spillway/train"
@@ -35,7 +34,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		}
 	}
 	c.Notice = r.o.Notice
-	r.Monitor.start = time.Now()
+	r.Monitor.Start()
 	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
 	if err != nil {
 		return result, err

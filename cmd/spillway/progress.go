@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"spillway/finetune"
 	"spillway/internal/term"
@@ -19,10 +17,6 @@ type progress struct {
 	log  io.Writer // for lines that stay
 
 	milestone int64 // steps after which a line stays; 0 for never
-	// patience ends a run early, by stop, once the loss has halved; 0 for never.
-	patience time.Duration
-	stop     context.CancelFunc
-	stopped  bool
 }
 
 // report shows what a step gave; the monitor has it already.
@@ -37,10 +31,6 @@ func (p *progress) report(r train.Report) {
 		p.line.PrintTo(p.log, p.text())
 	} else {
 		p.line.Show(p.fitting)
-	}
-	if p.patience > 0 && p.Elapsed() > p.patience && 2*r.Loss < p.First.Loss {
-		p.stopped = true
-		p.stop()
 	}
 }
 

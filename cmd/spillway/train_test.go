@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"spillway/checkpoint"
+	"spillway/demo"
 	"spillway/finetune"
 )
 
@@ -21,7 +22,7 @@ func prose(t *testing.T) string {
 	var b strings.Builder
 	for i := range 40 {
 		from := 2000 * i
-		b.WriteString(`{"text": "` + strings.NewReplacer("\n", " ", `"`, "'").Replace(demoText[from:from+600]) + `"}` + "\n")
+		b.WriteString(`{"text": "` + strings.NewReplacer("\n", " ", `"`, "'").Replace(demo.Text[from:from+600]) + `"}` + "\n")
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)

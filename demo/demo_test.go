@@ -1,0 +1,27 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+)
+
+// What does not hold is reported.
+func TestDemoChecks(t *testing.T) {
+	good := Report{ResidentBefore: 10, ResidentPeak: 1010, ResidentPredicted: 1000, ResidentAllowance: 100}
+	good.LossFirst, good.LossLast, good.Budget, good.Standard, good.Predicted, good.Measured = 5, 2.9, 10, 20, 1000, 1010
+	if good.check(); len(good.Failed) != 0 {
+		t.Errorf("all holds, but %v", good.Failed)
+	}
+	for name, spoil := range map[string]func(*Report){
+		"the loss":    func(r *Report) { r.LossLast = 3.1 },
+		"the budget":  func(r *Report) { r.Budget = 20 },
+		"predicted":   func(r *Report) { r.Measured = 1011 },
+		"the process": func(r *Report) { r.ResidentPeak = 1111 },
+	} {
+		bad := good
+		spoil(&bad)
+		if bad.check(); len(bad.Failed) != 1 || !strings.Contains(bad.Failed[0], name) {
+			t.Errorf("%s is spoiled: %v", name, bad.Failed)
+		}
+	}
+}
