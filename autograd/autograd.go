@@ -179,8 +179,8 @@ func (r *Reverse) add(v, part graph.Value) {
 	r.grads[v] = part
 }
 
-// sum adds a part to a gradient. Where a product makes the part it adds it too, which saves
-// a walk over both.
+// sum adds a part to a gradient. Where a matmul makes the part, the matmul adds it too, which
+// saves a pass over both.
 func (r *Reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
 	for i := r.firstNode; i < len(nodes); i++ {

@@ -54,8 +54,12 @@ type Config struct {
 }
 
 // Parse reads "adamw" or "adamw_8bit:lr=3e-4,beta2=0.95,weight_decay=0.1", and the
-// names other trainers have for the same. What is left out is as in PyTorch.
+// names other trainers have for the same. What is left out is as in PyTorch. The error of
+// "help" lists all optimizers with their options.
 func Parse(text string) (Config, error) {
+	if strings.TrimSpace(text) == "help" {
+		return Config{}, fmt.Errorf("optimizers and their options:\n%s", help())
+	}
 	name, tail, _ := strings.Cut(text, ":")
 	r, storage, err := findByName(name)
 	if err != nil {
@@ -131,7 +135,7 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*c = Config{}
-	if err := json.Unmarshal(cmpOr(m["name"], `""`), &c.Name); err != nil || c.Name == "" {
+	if err := json.Unmarshal(b, &struct{ Name *string }{&c.Name}); err != nil || c.Name == "" {
 		return err
 	}
 	r, err := find(c.Name)
@@ -149,13 +153,6 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 		}
 	}
 	return nil
-}
-
-func cmpOr(raw json.RawMessage, otherwise string) []byte {
-	if raw == nil {
-		return []byte(otherwise)
-	}
-	return raw
 }
 
 // Check refuses hyper-parameters that cannot work.
