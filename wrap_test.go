@@ -305,7 +305,7 @@ func TestNoSilentFallback(t *testing.T) {
 		set  func(*spillway.Config)
 		want []string
 	}{
-		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.MicroBatches = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are free"}},
+		"standard without room":    {func(c *spillway.Config) { c.Strategy, c.MaxMemory, c.MicroBatches = "standard", fmt.Sprint(peak-1), 1 }, []string{"strategy standard", "needs", "are available"}},
 		"unknown strategy":         {func(c *spillway.Config) { c.Strategy = "hybrid" }, []string{"hybrid", "checkpointing"}},
 		"plain data parallel":      {func(c *spillway.Config) { c.Strategy = "ddp" }, []string{"ddp", "zero-1", "same numbers in less memory"}},
 		"disk without a folder":    {func(c *spillway.Config) { c.Strategy = "disk-offload" }, []string{"folder"}},

@@ -126,9 +126,9 @@ type Kernels interface {
 type FitError struct {
 	Model  string
 	Tier   plan.Tier // that is too small
-	Needed int64     // what the leanest plan takes of it
+	Needed int64     // what the smallest plan needs of it
 	Budget int64
-	// Host memory the leanest plan takes, and what there is.
+	// Host memory the smallest plan needs, and what there is.
 	NeededHost, BudgetHost int64
 	Options                []FitOption
 }
@@ -147,7 +147,7 @@ type FitOption struct {
 	States8Bit     bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
 }
 
-// deviceNeed is what the leanest plan takes of the device.
+// deviceNeed is what the smallest plan needs of the device.
 func (e *FitError) DeviceNeed() int64 {
 	if e.Tier == plan.OnDevice {
 		return e.Needed
@@ -156,10 +156,10 @@ func (e *FitError) DeviceNeed() int64 {
 }
 
 func (e *FitError) Error() string {
-	s := fmt.Sprintf("planning %s: the leanest plan needs %v of %s memory, %v are free", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	s := fmt.Sprintf("planning %s: the smallest plan needs %v of %s memory, %v are available", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
 	for i, o := range e.Options {
 		if i == 0 {
-			s += "; these fit: "
+			s += "; to make it fit: "
 		} else {
 			s += ", "
 		}
