@@ -157,7 +157,7 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 		if b.Training() && s.Elements > 0 && !c.ByCPU(k) {
 			out.Add(s.WeightBytes, c.OnDisk[k])
 		}
-		if owner := b.Owner[k]; owner > b.FirstTrained && owner < len(b.Model.Blocks)-1 && b.Slabs.UserCount[k] == 1 {
+		if owner := b.Slabs.Owner[k]; owner > b.FirstTrained && owner < len(b.Model.Blocks)-1 && b.Slabs.UserCount[k] == 1 {
 			again.Add(s.WeightBytes, c.OnDisk[k])
 		}
 	}

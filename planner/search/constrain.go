@@ -58,7 +58,7 @@ func (s *search) constrained(c strategy.Choice) strategy.Choice {
 		if want.Weights != "" || want.State != "" {
 			c.OnDisk[k] = want.Weights == plan.OnDisk || want.State == plan.OnDisk
 		}
-		if p, ok := want.Places[s.b.Model.Blocks[s.b.Owner[k]].Name]; ok {
+		if p, ok := want.Places[s.b.Model.Blocks[s.b.Slabs.Owner[k]].Name]; ok {
 			c.Streamed[k], c.OnDisk[k] = p.Tier != plan.OnDevice, p.Tier == plan.OnDisk
 		}
 	}

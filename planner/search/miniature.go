@@ -95,12 +95,12 @@ func likenessOf(r layout.Repeats, small *target, few int, b *target, more int) (
 
 // firstSlab is the first that a block or one behind it owns.
 func firstSlab(b *target, block int) int {
-	for k, owner := range b.Owner {
+	for k, owner := range b.Slabs.Owner {
 		if owner >= block {
 			return k
 		}
 	}
-	return len(b.Owner)
+	return len(b.Slabs.Owner)
 }
 
 // choices are one for the first, and the one like it for the second.

@@ -17,8 +17,8 @@ func (b *target) blockLoads() []float64 {
 	for i := range loads {
 		times[i] = b.Seconds(b.Model.Program(i))
 		for _, k := range b.Slabs.OfBlock[i] {
-			if b.Owner[k] == i {
-				sizes[i] += float64(b.HomeBytes[k])
+			if b.Slabs.Owner[k] == i {
+				sizes[i] += float64(b.Slabs.HomeBytes[k])
 			}
 		}
 		time, bytes = time+times[i], bytes+sizes[i]

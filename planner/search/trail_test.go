@@ -114,8 +114,11 @@ func TestTheTailIsHidden(t *testing.T) {
 // go there before the states updated with them, and it waits for no more than that.
 func TestWeightsGoHomeFirst(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
-	b.UsualPiece = 1 << 18
-	p := ordered(t, b, strategy.Uniform(true, true, strategy.SaveAll, 1))
+	p := ordered(t, b, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveAll, 1)(slabs, blocks)
+		c.PieceElements = 1 << 18
+		return c
+	})
 	first := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
 	home := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
 	if past := p.Instructions[first].AfterPrevious; !slices.Equal(past, []int{home}) {
