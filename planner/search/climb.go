@@ -76,7 +76,7 @@ func (s *search) climb(stride, least int) error {
 		idle++
 		for again := true; again; {
 			from := s.best
-			for _, m := range s.neighbours(from.mix, stride) {
+			for _, m := range s.neighboursOf(from.mix, stride) {
 				if s.written > searchBudget {
 					return nil
 				}
@@ -124,106 +124,4 @@ func (s *search) surelyLacks(c *candidate) bool {
 	}
 	n := s.predicted(c, s.best)
 	return s.lack(n) > int64(surelyShare*float64(n.budget))
-}
-
-// around lists the mixes near one: those one change away, a number up or down, or one up
-// and another down, which trades one saving for another; and those that treat updates, or
-// what is on its way, otherwise.
-func (s *search) neighbours(m strategy.Mix, stride int) []strategy.Mix {
-	v := &neighbourhood{Mix: m, of: m, stride: stride, most: s.b.Facts().Most()}
-	for i := range v.Numbers() {
-		for _, by := range []int{-stride, stride} {
-			v.change(i, by)
-			v.add()
-		}
-		for j := range v.Numbers() {
-			if i != j {
-				v.change(i, -stride)
-				v.change(j, stride)
-				v.add()
-			}
-		}
-	}
-	if m.OffloadedActivations < v.most[3] {
-		v.OffloadedActivations = v.most[3] // what more is kept waits there too
-		v.change(2, -stride)
-		v.add()
-	}
-	s.otherUpdates(v)
-	s.otherReach(v)
-	return v.list
-}
-
-// vicinity is the mixes near one: those kept so far, and the one that is being changed.
-type neighbourhood struct {
-	strategy.Mix
-	of     strategy.Mix
-	stride int
-	most   [6]int
-	list   []strategy.Mix
-}
-
-// change moves a number of the mix within its range.
-func (v *neighbourhood) change(i, by int) {
-	n := v.Numbers()[i]
-	*n = min(max(*n+by, 0), v.most[i])
-}
-
-// keep adds the mix as it is now, and begins anew.
-func (v *neighbourhood) add() {
-	if v.Mix != v.of {
-		v.list = append(v.list, v.Mix)
-	}
-	v.Mix = v.of
-}
-
-// mostRear is how many slabs at most the device updates because their gradients come last.
-const mostRear = 3
-
-// otherUpdates has others update what is trained, or at another time. What the device
-// updates instead of the host had better be there in time.
-func (s *search) otherUpdates(v *neighbourhood) {
-	if v.of.UpdatedByCPU > 0 && v.of.PrefetchStates == 0 {
-		v.change(5, -v.stride)
-		v.PrefetchStates = 1
-		v.add()
-	}
-	for rear := 0; s.persists() && v.of.UpdatedByCPU > 0 && rear <= min(mostRear, v.most[5]); rear++ {
-		for _, ahead := range []int{v.of.PrefetchStates, s.mostAhead()} {
-			v.FirstOnDevice, v.PrefetchStates = rear, ahead
-			v.add()
-		}
-	}
-	if s.b.Delayable() && v.of.OffloadedState > 0 {
-		v.DelayedUpdates = !v.DelayedUpdates
-		v.add()
-	}
-}
-
-// otherReach has more on its way to the device, or less. What that takes, others give.
-func (s *search) otherReach(v *neighbourhood) {
-	for _, by := range []int{-1, 1} {
-		for _, give := range []int{0, by * v.stride} {
-			v.Prefetch = min(max(v.Prefetch+by, 1), 4)
-			v.change(0, give)
-			v.add()
-			if s.b.Training() && (give == 0 || s.persists()) {
-				v.PrefetchStates = s.aheadBy(v.PrefetchStates, by)
-				v.change(2, give)
-				v.add()
-			}
-		}
-	}
-}
-
-// mostAhead is for how many updates state is fetched beforehand at most: as many as the
-// largest slab has pieces and one. It is for slabs whose gradient is the last of all: what
-// their update needs may all have come by then.
-func (s *search) mostAhead() int { return max(s.b.MostPieces()+1, 2) }
-
-// aheadBy is for how many updates state is fetched beforehand, some steps from so many on:
-// none, one, two, or the most.
-func (s *search) aheadBy(ahead, steps int) int {
-	list := []int{0, 1, 2, s.mostAhead()}
-	return list[min(max(slices.Index(list, ahead)+steps, 0), len(list)-1)]
 }

@@ -60,18 +60,6 @@ func (s *search) guess(f strategy.Line, lo, hi int, near *candidate) (int, error
 	return min(at, hi-1), err
 }
 
-// predicted is what the plan of a candidate takes, judging by another.
-func (s *search) predicted(c, near *candidate) demand {
-	p := *c.homes
-	p.Arenas = append(p.Arenas[:0:0], p.Arenas...)
-	for i := range p.Arenas {
-		if i < len(near.arenas) {
-			p.Arenas[i].Bytes += near.arenas[i] - near.homes.Arenas[i].Bytes
-		}
-	}
-	return DemandOf(&p, s.b.Site.SharedMemory, c.share)
-}
-
 // firstOf finds the least index from lo on that lacks nothing; hi is known to, with so
 // much left. Lacks fall with the index, nearly on a line, so it is looked for where the
 // line says, and every other time in the middle.

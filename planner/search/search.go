@@ -44,25 +44,17 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	return p, plan.Verify(p)
 }
 
-// search tries families of choices. Most are judged at a glance; plans are written
-// of those that may be better than the best so far.
+// search tries lines of mixes. Most are judged by an estimate; plans are written of those
+// that may be better than the best so far.
 type search struct {
-	*scale
-	b        *target   // that choices are made for
-	tried    []attempt // in order
-	made     map[strategy.Mix]*candidate
-	given    map[strategy.Mix]strategy.Choice // where a mix does not say it all
-	smallest *candidate                       // the one that takes least of the device
-	best     *candidate                       // the fastest so far
-
-	written   int        // steps of all plans written so far: the work of the search
-	last      *candidate // the one whose plan was written last
-	trial     *draftPair
-	simulated int // steps of all plans forecast so far
+	assessor
+	tried    []attempt  // in order
+	smallest *candidate // the one that takes least of the device
+	best     *candidate // the fastest so far
 }
 
 func newSearch(f *scale) *search {
-	return &search{scale: f, b: f.on[0], made: map[strategy.Mix]*candidate{}, given: map[strategy.Mix]strategy.Choice{}}
+	return &search{assessor: assessor{scale: f, chooser: chooser{f.on[0], map[strategy.Mix]strategy.Choice{}}, made: map[strategy.Mix]*candidate{}}}
 }
 
 // attempt is a family and what came of it: the first that fits, or its leanest where
@@ -79,28 +71,6 @@ const searchBudget = 2_000_000
 // reportBudget bounds how many steps of plans are written of choices that cannot win,
 // to tell what they would take.
 const reportBudget = 20_000
-
-// candidate is a choice and what its plan takes. The plan itself is not kept: there
-// may be hundreds, and it is quickly made again.
-type candidate struct {
-	mix    strategy.Mix
-	choice strategy.Choice
-	// written: the plan was, and needed is what is alive at once. Else it is what the
-	// homes take. exact: needed is what the packed plan takes.
-	written, exact bool
-	extrapolated   bool // what it takes and how long follow from a miniature
-	fits           bool // going by needed
-	demand
-	share   float64 // of a device it may fill
-	homes   *plan.Plan
-	arenas  []int64 // by arena: what the plan takes
-	peak    map[plan.Tier]int64
-	seconds float64 // of an iteration
-	// bound: seconds is only what products or transfers alone take.
-	bound    bool
-	forecast *plan.Forecast
-	captured bool // iterations are captured as a graph
-}
 
 // run searches all families, then climbs from the best.
 func (s *search) run() (*candidate, error) {
@@ -200,101 +170,6 @@ func (s *search) noteSmallest(c *candidate) {
 	}
 }
 
-// glance judges a mix by its homes and what binds it.
-func (s *search) estimate(m strategy.Mix) (*candidate, error) {
-	if c, ok := s.made[m]; ok {
-		return c, nil
-	}
-	c := &candidate{mix: m, choice: s.choice(m), bound: true}
-	g, err := s.scale.glance(c.choice)
-	if err != nil {
-		return nil, err
-	}
-	c.homes, c.seconds, c.share = g.homes, g.seconds, s.share(c.choice)
-	s.measure(c, g.homes)
-	s.made[m] = c
-	return c, nil
-}
-
-// look writes the plan of a candidate to see whether it fits. Buffers only get places
-// where what is alive at once fits.
-func (s *search) fit(c *candidate) error {
-	if c.written {
-		return nil
-	}
-	t, err := s.draft(c.choice)
-	if err != nil {
-		return err
-	}
-	s.measure(c, t.least())
-	if c.written = true; c.fits {
-		s.place(c, t)
-	}
-	return nil
-}
-
-// place packs a trial, loosely where that fits. Others are guessed from what the plan
-// takes without.
-func (s *search) place(c *candidate, t *draftPair) {
-	least := c.arenas
-	for loose := t.hasOutgoing(); ; loose = false {
-		c.choice.DelayedReuse = loose
-		t.delayReuse(loose)
-		if s.measure(c, t.least()); c.fits {
-			s.measure(c, t.packed())
-		}
-		if loose && c.fits {
-			c.arenas = least
-		}
-		if c.fits || !loose {
-			break
-		}
-	}
-	s.last, c.exact = c, true
-}
-
-// weigh finds what the plan of a candidate takes exactly, though it does not fit.
-func (s *search) measureExactly(c *candidate) error {
-	if c.exact {
-		return nil
-	}
-	t, err := s.draft(c.choice)
-	if err != nil {
-		return err
-	}
-	s.measure(c, t.packed())
-	s.last, c.written, c.exact = c, true, true
-	return nil
-}
-
-// draft begins a trial, and ends the one before.
-func (s *search) draft(c strategy.Choice) (*draftPair, error) {
-	if s.trial != nil {
-		s.trial.drop()
-	}
-	var err error
-	s.last = nil
-	if s.trial, err = s.scale.draft(c); err == nil {
-		s.written += s.trial.steps
-	}
-	return s.trial, err
-}
-
-// measure compares what a plan, or its homes, take with what there is.
-func (s *search) measure(c *candidate, p *plan.Plan) {
-	c.peak, c.arenas = p.Peak(), make([]int64, len(p.Arenas))
-	for i, a := range p.Arenas {
-		c.arenas[i] = a.Bytes
-	}
-	c.demand = DemandOf(p, s.b.Site.SharedMemory, c.share)
-	c.fits = s.lack(c.demand) <= 0
-}
-
-// lack is how many bytes the memory that is shortest lacks; below 0, how many are left.
-func (s *search) lack(n demand) int64 {
-	return max(n.lacks(), n.Host-s.b.Site.HostBudget, n.Disk-s.b.Site.Disk.Budget)
-}
-
 // time forecasts a candidate that fits, unless what binds it already takes longer
 // than the best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
@@ -309,25 +184,6 @@ func (s *search) time(c *candidate) error {
 	if s.beats(c) {
 		s.best = c
 	}
-	return nil
-}
-
-// simulate forecasts a candidate.
-func (s *search) simulate(c *candidate) error {
-	if s.last != c {
-		t, err := s.draft(c.choice)
-		if err != nil {
-			return err
-		}
-		t.packed()
-	}
-	s.last = nil // its steps are ordered now
-	var err error
-	if c.forecast, c.captured, err = s.trial.forecast(); err != nil {
-		return err
-	}
-	s.simulated += s.trial.steps
-	c.seconds, c.bound = c.forecast.StepSeconds, false
 	return nil
 }
 
@@ -362,4 +218,16 @@ func better(a, b *candidate) bool {
 		return a.seconds < b.seconds
 	}
 	return a.Device < b.Device
+}
+
+// beats says whether a candidate is to be taken instead of the best so far: where shares
+// are given, one in which everything stays before one in which something leaves.
+func (s *search) beats(c *candidate) bool {
+	if s.best == nil {
+		return true
+	}
+	if b := s.b.Goal.Bounds; b.SaveBelow+b.StayBelow > 0 && c.choice.StaysOnDevice() != s.best.choice.StaysOnDevice() {
+		return c.choice.StaysOnDevice()
+	}
+	return better(c, s.best)
 }
