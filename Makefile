@@ -20,16 +20,16 @@ fuzz:            ## every fuzz target, FUZZTIME each
 	  for f in $$(go test $$p -list '^Fuzz' | grep '^Fuzz' || true); do \
 	    echo "fuzz $$p $$f"; go test $$p -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); done; done
 
-bench:           ## ratios to the machine's own peak and to peers found on it
+bench:           ## ratios to the machine's own peak and to baselines found on it
 	go run ./cmd/spillway bench cpu
 
-kill:            ## kill a training fifty times, and trainings from disk a thousand; each must end with the same bits
+kill:            ## kill a training run fifty times, and runs from disk a thousand; each must end with the same bits
 	go test ./run -run TestKilledRunsGoOn -v -kills 50
 	go test ./run -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
 
-golden:          ## write golden files anew; review them as a diff
-	go test ./planner ./cmd/spillway -rewrite
+golden:          ## write golden files again; review them as a diff
+	go test . ./planner ./cmd/spillway -rewrite
 
 tokenizers:      ## fetch real tokenizer files for the tests that want them
 	bash tools/reference/tokenizers/fetch.sh
@@ -40,29 +40,29 @@ templates:       ## fetch chat templates of published models and render them wit
 pictures:        ## docs/packages.svg and docs/iteration.svg again, from the code
 	go run ./tools/pictures
 
-strategies:      ## docs/strategies.md anew: what the planner picks for published shapes; goes on where it was ended, remove build/strategies to begin anew
+strategies:      ## docs/strategies.md anew: what the planner picks for presets; goes on where it was ended, remove build/strategies to begin anew
 	go run ./tools/strategies -cache build/strategies
 
-metamorphic:     ## thousands of random plans of one training give the same numbers
+metamorphic:     ## thousands of random plans of one training run give the same numbers
 	go test ./internal/metamorphic -run TestPlacementChangesNothing -plans 2000 -timeout 30m
 
-states:          ## a small Llama learns as well with states in fewer bits, over a thousand iterations
+states:          ## a small Llama learns as well with quantized optimizer state, over a thousand iterations
 	go test ./train -run TestQuantizedStatesLearnAsWell -v -learn 1000
 
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m
 	go test ./run -run TestControlGroup -v
 
-# Where the bundle for a machine with a card goes, and the packages whose tests use one.
+# Where the bundle for a machine with a GPU goes, and the packages whose tests use one.
 GPU ?= build/gpu
 GPU_TESTS = device/cuda internal/nvml
 GPU_MODEL = testdata/reference/llama
-gpu-bundle:      ## the binary, the peers and the tests that use a card, for a machine that has one and no Go
+gpu-bundle:      ## the binary, the baselines and the tests that use a GPU, for a machine that has one and no Go
 	rm -rf $(GPU) && mkdir -p $(GPU)
 	CGO_ENABLED=0 go build -trimpath -o $(GPU)/spillway ./cmd/spillway
 	@set -e; for p in $(GPU_TESTS); do \
 	  echo "tests of $$p"; CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/$$(echo $$p | tr / -).test ./$$p; done
 	CGO_ENABLED=0 go test -c -trimpath -o $(GPU)/run.test ./run
 	mkdir -p $(GPU)/$(GPU_MODEL) && cp $(GPU_MODEL)/*.json $(GPU_MODEL)/*.safetensors $(GPU)/$(GPU_MODEL)
-	cp -r bench/peers $(GPU)/peers
-	@echo 'on the machine with the card: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines peers'
+	cp -r bench/baselines $(GPU)/baselines
+	@echo 'on the machine with the GPU: ./run.test -test.run OnTheGPU -curve $(GPU_MODEL); for t in ./device-cuda.test ./internal-nvml.test; do $$t; done; ./spillway bench gpu --baselines baselines'

@@ -12,13 +12,14 @@
 // With more control, a plan is made and looked at before a loop carries it out:
 //
 //	model, err := spillway.Open("path/to/folder") // or a preset: "llama-3-8b"
-//	job, err := model.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 1024, Machine: here, On: devices})
-//	fmt.Println(job.Plan.Strategy, job.Plan.Reason)
-//	result, err := train.Run(ctx, job, feed, train.Config{Iterations: 1000})
+//	run, err := model.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 1024, Machine: here, On: devices})
+//	fmt.Println(run.Plan.Strategy, run.Plan.Reason)
+//	result, err := train.Run(ctx, run, feed, train.Config{Iterations: 1000})
 //
-// A Model is an architecture and the values of its weights. A Job is a run of it: a model
-// with a verified plan, which says before anything is allocated where every byte will
-// live. Package train trains it, package generate continues texts with it.
+// A Model is an architecture and the values of its weights. A Run is a model with a
+// verified plan, which says before anything is allocated where every byte will live.
+// Package train trains it, package generate continues texts with it. A recipe and its
+// data are a run in one call, in package finetune.
 package spillway
 
 import (
@@ -33,7 +34,7 @@ type (
 	Model     = run.Model
 	Options   = run.Options
 	Exception = run.Exception
-	Job       = run.Run
+	Run       = run.Run
 	Task      = run.Task
 )
 
@@ -63,7 +64,7 @@ func Open(name string) (*Model, error) { return run.Open(name) }
 // adapters change what they are attached to. The weights are random.
 func Define(name string, build func() (nn.Model, error)) *Model { return run.Define(name, build) }
 
-// FreeNow is a change for Job.RequestReplan: use the memory that is free then.
+// FreeNow is a change for Run.RequestReplan: use the memory that is free then.
 func FreeNow(o *Options) { run.FreeNow(o) }
 
 // Floats makes a tensor of numbers.

@@ -40,7 +40,7 @@ type baselineResult struct {
 	GBytes float64 `json:"gb_per_s"`
 	// Of programs on GPUs: which of their rows it is, what did it, and how long it took.
 	Row      int     `json:"row"`
-	Baseline string  `json:"peer"`
+	Baseline string  `json:"baseline"`
 	Seconds  float64 `json:"seconds"`
 	Peak     int64   `json:"peak"`  // bytes of the GPU
 	Error    string  `json:"error"` // why there is no measurement

@@ -7,7 +7,7 @@
 // run.
 //
 // Where Python has the libraries, baselines do the same work in turns with ours: PyTorch,
-// numpy, accelerate, RamTorch and Overflow, by the programs in bench/peers.
+// numpy, accelerate, RamTorch and Overflow, by the programs in bench/baselines.
 package bench
 
 import (

@@ -50,7 +50,7 @@ type benchCall struct {
 	queue  device.Queue
 	memory device.Memory
 	kernel device.Kernel
-	launch device.Launch
+	launch *device.Launch
 }
 
 // newBenchCall allocates the operands of a call; they are zeros until fill.
@@ -59,33 +59,12 @@ func newBenchCall(dev device.Device, call op.Call) (*benchCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	align := max(dev.Info().Alignment, 1)
-	var bytes int64
-	place := func(n int64) device.Buffer {
-		at := (bytes + align - 1) / align * align
-		bytes = at + n
-		return device.Buffer{Offset: at, Bytes: n}
-	}
-	b := &benchCall{kernel: kernel}
-	for _, t := range call.In {
-		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
-	}
-	same := call.InPlace()
-	for i, t := range call.Out {
-		if i < len(same) {
-			b.launch.Buffers = append(b.launch.Buffers, b.launch.Buffers[same[i]])
-			continue
-		}
-		b.launch.Buffers = append(b.launch.Buffers, place(t.Bytes()))
-	}
-	b.launch.Workspace = place(kernel.Workspace())
+	launch, bytes := device.Arrange(call, kernel.Workspace(), dev.Info().Alignment)
+	b := &benchCall{kernel: kernel, launch: launch}
 	if b.memory, err = dev.Alloc(bytes); err != nil {
 		return nil, fmt.Errorf("%d bytes to measure %v with: %w", bytes, call.Kind, err)
 	}
-	for i := range b.launch.Buffers {
-		b.launch.Buffers[i].Memory = b.memory
-	}
-	b.launch.Workspace.Memory = b.memory
+	launch.Place(b.memory)
 	if b.queue, err = dev.Queue("compute"); err != nil {
 		return nil, errors.Join(err, b.memory.Free())
 	}
@@ -103,7 +82,7 @@ func (b *benchCall) fill() {
 // run launches once and waits.
 func (b *benchCall) run() (time.Duration, error) {
 	start := time.Now()
-	if err := b.queue.Launch(b.kernel, &b.launch); err != nil {
+	if err := b.queue.Launch(b.kernel, b.launch); err != nil {
 		return 0, err
 	}
 	err := b.queue.Sync()

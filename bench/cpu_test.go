@@ -35,7 +35,7 @@ func fakePython(t *testing.T, script string) Options {
 	if err := os.WriteFile(python, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Python: python, Baselines: "peers"}
+	return Options{Python: python, Baselines: "baselines"}
 }
 
 func items() []*CPURow {

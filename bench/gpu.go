@@ -58,7 +58,7 @@ func GPU(ctx context.Context, o Options) (r *GPUReport, err error) {
 		return r, joinClose(err, here)
 	}
 	here.Machine.Devices = slices.Clone(here.Machine.Devices)
-	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(r.Rates)
+	here.Machine.Devices[0] = here.Machine.Devices[0].WithMeasured(r.Rates)
 	r.Machine = here.Machine.String()
 	if err := here.Close(); err != nil {
 		return r, err

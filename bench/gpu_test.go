@@ -70,7 +70,7 @@ func TestGPURowsAreTimedSustained(t *testing.T) {
 // Baselines on GPUs are run for the rows that were measured, and compared.
 func TestGPUBaselinesAreRun(t *testing.T) {
 	o := fakePython(t, `case "$1" in
-*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "peer": "accelerate", "seconds": 2}, {"row": 1, "peer": "accelerate", "seconds": 9}, {"row": -1, "peer": "other", "error": "it broke"}]}';;
+*torch_offload_forward.py) echo '{"version": "a 1", "results": [{"row": 0, "baseline": "accelerate", "seconds": 2}, {"row": 1, "baseline": "accelerate", "seconds": 9}, {"row": -1, "baseline": "other", "error": "it broke"}]}';;
 *) exit 1;;
 esac
 `)
@@ -107,7 +107,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Devices[0] = m.Devices[0].Measured(seen.Rates)
+	m.Devices[0] = m.Devices[0].WithMeasured(seen.Rates)
 	rows := map[string]*GPURow{}
 	for _, row := range gpuRows() {
 		rows[row.Name] = row
@@ -244,7 +244,7 @@ func TestGPURowIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	rates := machine.Device{Link: machine.Link{In: 1e9, Out: 1e9, Bidirectional: 1}, Bandwidth: 1e10, Compute: machine.Compute{F32: 1e12}, Sustained: machine.Compute{F32: 5e11}}
-	here.Machine.Devices[0] = here.Machine.Devices[0].Measured(rates)
+	here.Machine.Devices[0] = here.Machine.Devices[0].WithMeasured(rates)
 	if m, err := machine.Parse(here.Machine.String()); err != nil || m.Devices[0].Sustained != rates.Sustained || m.Host.Update != here.Machine.Host.Update {
 		t.Errorf("%s is read as %v (%v)", here.Machine, m, err)
 	}

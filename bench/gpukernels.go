@@ -91,7 +91,7 @@ func (b *benchCall) bestInRow(row, tries int) (time.Duration, error) {
 	for range tries {
 		start := time.Now()
 		for range row {
-			if err := b.queue.Launch(b.kernel, &b.launch); err != nil {
+			if err := b.queue.Launch(b.kernel, b.launch); err != nil {
 				return 0, err
 			}
 		}

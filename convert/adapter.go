@@ -3,13 +3,11 @@ package convert
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
-	"spillway/quant"
 	"spillway/tensorfile"
 )
 
@@ -41,17 +39,8 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 
 func adapterOutput(x tensorfile.Tensor, t dtype.Type, r *Result) tensorfile.Output {
 	if t == dtype.Invalid || t == x.Type {
-		return tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
-			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
-			return err
-		}}
+		return copied(x)
 	}
 	r.Changed++
-	return tensorfile.Output{Name: x.Name, Type: t, Shape: x.Shape, Write: func(w io.Writer) error {
-		numbers, err := quant.Plain(t, x.Shape.Elements(), func(first int64, dst []float32) error { return x.ReadF32(dst, first) })
-		if err == nil {
-			_, err = io.Copy(w, numbers)
-		}
-		return err
-	}}
+	return plain(x.Name, x.Shape, t, func(first int64, dst []float32) error { return x.ReadF32(dst, first) })
 }

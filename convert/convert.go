@@ -251,7 +251,11 @@ func (c *conversion) outputs(t stored.Tensor) ([]tensorfile.Output, error) {
 		c.result.Before += p.Bytes
 	}
 	if !changed && to == t.Type {
-		return copyOutputs(t), nil
+		var parts []tensorfile.Output
+		for _, p := range t.Parts {
+			parts = append(parts, copied(p))
+		}
+		return parts, nil
 	}
 	c.result.Changed++
 	read := t.ReadF32
@@ -263,7 +267,7 @@ func (c *conversion) outputs(t stored.Tensor) ([]tensorfile.Output, error) {
 		w := stored.Weight{Name: t.Name, Shape: t.Shape, From: from}
 		return w.Outputs(stored.Options{Type: to, Model: c.plainType, Double: c.doubleQuant(t)})
 	}
-	return []tensorfile.Output{plainOutput(t, to, from)}, nil
+	return []tensorfile.Output{plain(t.Name, t.Shape, to, from)}, nil
 }
 
 // doubleQuant says whether the scales of a weight are quantized again.

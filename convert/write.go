@@ -8,23 +8,19 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
-	"spillway/quant/stored"
+	"spillway/shape"
 	"spillway/tensorfile"
 	"spillway/units"
 )
 
-// copyOutputs are the tensors of a weight, byte for byte as they are.
-func copyOutputs(t stored.Tensor) []tensorfile.Output {
-	list := make([]tensorfile.Output, len(t.Parts))
-	for i, p := range t.Parts {
-		list[i] = tensorfile.Output{Name: p.Name, Type: p.Type, Shape: p.Shape, Write: func(w io.Writer) error {
-			buffer := copyBuffers.Get().(*[copyBytes]byte)
-			defer copyBuffers.Put(buffer)
-			_, err := io.CopyBuffer(w, io.NewSectionReader(p, 0, p.Bytes), buffer[:])
-			return err
-		}}
-	}
-	return list
+// copied is a tensor byte for byte as it is.
+func copied(t tensorfile.Tensor) tensorfile.Output {
+	return tensorfile.Output{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error {
+		buffer := copyBuffers.Get().(*[copyBytes]byte)
+		defer copyBuffers.Put(buffer)
+		_, err := io.CopyBuffer(w, io.NewSectionReader(t, 0, t.Bytes), buffer[:])
+		return err
+	}}
 }
 
 // copyBytes is how many bytes are copied at a time.
@@ -33,15 +29,9 @@ const copyBytes = 1 << 20
 // copyBuffers are reused from tensor to tensor.
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// plainOutput is a weight in a plain type.
-func plainOutput(t stored.Tensor, to dtype.Type, from quant.ReadFunc) tensorfile.Output {
-	return tensorfile.Output{Name: t.Name, Type: to, Shape: t.Shape, Write: func(w io.Writer) error {
-		r, err := quant.Plain(to, t.Shape.Elements(), from)
-		if err == nil {
-			_, err = io.Copy(w, r)
-		}
-		return err
-	}}
+// plain is a weight in a plain type.
+func plain(name string, s shape.Shape, to dtype.Type, from quant.ReadFunc) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: to, Shape: s, Write: func(w io.Writer) error { return quant.WritePlain(w, to, s.Elements(), from) }}
 }
 
 // withProgress makes outputs stop when ctx does, and report how far they are.

@@ -34,7 +34,7 @@ type Run struct {
 	Recipe *recipe.Recipe
 	Model  *spillway.Model
 	Rig    *rig.Rig // the devices, open
-	Job    *spillway.Job
+	Job    *spillway.Run
 	Corpus *Corpus
 	// Monitor has what the steps have reported so far.
 	Monitor *Monitor

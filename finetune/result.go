@@ -65,7 +65,7 @@ type Monitor struct {
 	// Pace is the seconds of a step, averaged over the latest ones.
 	Pace float64
 
-	job        *spillway.Job
+	job        *spillway.Run
 	rig        *rig.Rig
 	start      time.Time
 	tokens     float64 // trained on since the start
@@ -78,7 +78,7 @@ type Monitor struct {
 }
 
 // NewMonitor is for a job that is about to start on devices that are open.
-func NewMonitor(job *spillway.Job, on *rig.Rig) *Monitor {
+func NewMonitor(job *spillway.Run, on *rig.Rig) *Monitor {
 	m := &Monitor{job: job, rig: on, start: time.Now()}
 	m.memory.DriverPredicted = run.DriverPredicted(on, job.Plan)
 	return m

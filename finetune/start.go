@@ -93,7 +93,7 @@ func lastCommit(dir string) (step int64, held bool, err error) {
 }
 
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
-func (r *Run) plan(o spillway.Options) (*spillway.Job, error) {
+func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	name := r.Recipe.Output.PlanFile
 	if name == "" {
 		return r.Recipe.Make(r.Model, o)

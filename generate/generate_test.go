@@ -17,7 +17,7 @@ import (
 )
 
 // tell starts a small model of random weights with a window of seq positions.
-func tell(t *testing.T, o spillway.Options) *spillway.Job {
+func tell(t *testing.T, o spillway.Options) *spillway.Run {
 	t.Helper()
 	m, err := spillway.Open("../testdata/reference/llama")
 	if err != nil {
@@ -44,7 +44,7 @@ func tell(t *testing.T, o spillway.Options) *spillway.Job {
 	return job
 }
 
-func generator(t *testing.T, job *spillway.Job, prompt []int32, o generate.Options) *generate.Generator {
+func generator(t *testing.T, job *spillway.Run, prompt []int32, o generate.Options) *generate.Generator {
 	t.Helper()
 	g, err := generate.New(job, prompt, o)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestSampledTextsRepeat(t *testing.T) {
 func TestGeneratorsThatCannotWork(t *testing.T) {
 	infer := tell(t, spillway.Options{Task: spillway.Infer, Seq: 8})
 	for name, c := range map[string]struct {
-		job    *spillway.Job
+		job    *spillway.Run
 		prompt []int32
 		o      generate.Options
 		says   string

@@ -87,9 +87,9 @@ func (d *Device) Fill(from Device, s Source) {
 	}
 }
 
-// Measured is the device with the figures of a measurement in place of those it had, which
-// need not be measured again.
-func (d Device) Measured(m Device) Device {
+// WithMeasured is the device with the figures of a measurement in place of those it had. What
+// was not measured stays as it is.
+func (d Device) WithMeasured(m Device) Device {
 	d.Sources = d.Sources.clone()
 	taken := m.figures()
 	for _, f := range taken.list {

@@ -23,3 +23,12 @@ func Plain(t dtype.Type, n int64, from ReadFunc) (io.Reader, error) {
 		return r.bytes, nil
 	}}, nil
 }
+
+// WritePlain writes n numbers in a plain type, converted on all cores on the way.
+func WritePlain(w io.Writer, t dtype.Type, n int64, from ReadFunc) error {
+	r, err := Plain(t, n, from)
+	if err == nil {
+		_, err = io.Copy(w, r)
+	}
+	return err
+}

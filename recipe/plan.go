@@ -224,7 +224,7 @@ const MaxMicroBatchSize = 1 << 12
 
 // Make plans a model with completed options; where the batch size is auto, with the
 // micro-batch size that is fastest.
-func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Job, error) {
+func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Run, error) {
 	if !p.AutoBatch {
 		return m.Plan(o)
 	}

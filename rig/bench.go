@@ -170,31 +170,12 @@ func (w *work) captured(took time.Duration) (best time.Duration, err error) {
 // place gives operands and outputs of a call their memory, as in a training run, and fills
 // the operands.
 func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
-	align, size := max(b.dev.Info().Alignment, 1), int64(0)
-	place := func(bytes int64) device.Buffer {
-		at := (size + align - 1) / align * align
-		size = at + bytes
-		return device.Buffer{Offset: at, Bytes: bytes}
-	}
-	l := &device.Launch{Args: &op.Args{Scalars: typicalArgs}}
-	for _, t := range call.In {
-		l.Buffers = append(l.Buffers, place(t.Bytes()))
-	}
-	for i, t := range call.Out {
-		if same := call.InPlace(); i < len(same) {
-			l.Buffers = append(l.Buffers, l.Buffers[same[i]])
-			continue
-		}
-		l.Buffers = append(l.Buffers, place(t.Bytes()))
-	}
-	l.Workspace = place(workspace)
+	l, size := device.Arrange(call, workspace, b.dev.Info().Alignment)
+	l.Args = &op.Args{Scalars: typicalArgs}
 	if err := b.grow(size); err != nil {
 		return nil, err
 	}
-	for i := range l.Buffers {
-		l.Buffers[i].Memory = b.memory
-	}
-	l.Workspace.Memory = b.memory
+	l.Place(b.memory)
 	for i := range call.In {
 		from, err := b.noiseOf(contentOf(call, i))
 		if err != nil {

@@ -67,7 +67,7 @@ func (o Options) cached(key string, measure func(*entry) error) (entry, error) {
 	}
 	e = entry{Version: cacheVersion, Key: key, At: time.Now().UTC().Truncate(time.Second)}
 	if !errors.Is(err, errNotCached) {
-		e.note("the cached rates could not be used, so they are measured again: %v", err)
+		e.note("the cached rates were ignored: %v", err)
 	}
 	notes := len(e.Notes)
 	if err := measure(&e); err != nil {

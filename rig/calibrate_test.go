@@ -108,7 +108,7 @@ func TestDeviceTakesMeasuredRates(t *testing.T) {
 	r := machine.Device{Link: machine.Link{In: 55e9, Out: 54e9, Bidirectional: 0.9}, Bandwidth: 4e12, Launch: time.Microsecond}
 	r.Compute.F32, r.Compute.BF16, r.Sustained.BF16 = 50e12, 700e12, 600e12
 	before := machine.Device{Memory: 7, Bandwidth: 1, Compute: machine.Compute{F8: 3}, Sources: machine.Sources{"memory": machine.Measured, "bandwidth": machine.Published, "f8": machine.Published}}
-	d := before.Measured(r)
+	d := before.WithMeasured(r)
 	if d.Memory != 7 || d.Bandwidth != 4e12 || d.Link != r.Link || d.Compute.BF16 != 700e12 || d.Compute.F8 != 3 || d.Sustained.BF16 != 600e12 {
 		t.Errorf("%+v", d)
 	}

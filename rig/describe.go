@@ -119,7 +119,7 @@ func (o Options) describeGPU(dev device.Device, m *machine.Machine) (machine.Dev
 	})
 	switch {
 	case e.Device != nil:
-		d = d.Measured(*e.Device)
+		d = d.WithMeasured(*e.Device)
 	case o.Calibrate:
 		return d, err
 	}

@@ -39,8 +39,8 @@ func measureHostBandwidth(d *machine.Device, dev device.Device, s Sizes) (err er
 	return errors.Join(err, both.end())
 }
 
-// watchUpdates is the memory bandwidth of AdamW steps plus that of copies, whose bytes so far
-// copied tells.
+// watchUpdates is the memory bandwidth of AdamW steps plus that of copies; copied returns the
+// bytes of copies so far.
 func watchUpdates(host device.Device, params int64, copied func() int64) (rate units.Rate, err error) {
 	b, err := newBench(host)
 	if err != nil {

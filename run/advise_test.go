@@ -14,7 +14,7 @@ import (
 )
 
 // rests tells where the plan has the weights of each block: "0", "1", "cpu".
-func rests(job *spillway.Job) map[string]string {
+func rests(job *spillway.Run) map[string]string {
 	at := map[string]string{}
 	for _, s := range job.Plan.Slabs {
 		a := job.Plan.Arenas[job.Plan.Buffers[s.Weight].Arena]

@@ -35,7 +35,7 @@ func remaining(t testing.TB, bytes int64) rig.System {
 
 // smallJob plans a training run of a tiny Llama with room for everything, and gives what it
 // takes and its losses.
-func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, losses []float64) {
+func smallJob(t *testing.T, o spillway.Options) (job *spillway.Run, peak int64, losses []float64) {
 	t.Helper()
 	dev := openDevice(t)
 	o.Task, o.MicroBatchSize, o.Seq, o.Packed, o.Machine, o.On = spillway.Train, 2, 12, true, parse(t, "cpu:1GiB,host:4GiB"), []device.Device{dev}
@@ -50,7 +50,7 @@ func smallJob(t *testing.T, o spillway.Options) (job *spillway.Job, peak int64, 
 	return job, job.Plan.Peak()[plan.OnDevice], losses
 }
 
-func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, notices []string, err error) {
+func trainFor(t *testing.T, job *spillway.Run, n int64) (losses []float64, notices []string, err error) {
 	t.Helper()
 	_, err = train.Run(context.Background(), job, packedFeed(t, 12), train.Config{Iterations: n,
 		Report: func(r train.Report) { losses = append(losses, r.Loss) }, Notice: func(s string) { notices = append(notices, s) }})
@@ -60,11 +60,11 @@ func trainFor(t *testing.T, job *spillway.Job, n int64) (losses []float64, notic
 // Where a device or the host has less at the start than the plan assumed, training
 // plans again, says so, and gives the same losses.
 func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
-	for name, shrink := range map[string]func(*spillway.Job, int64){
-		"device": func(j *spillway.Job, peak int64) {
+	for name, shrink := range map[string]func(*spillway.Run, int64){
+		"device": func(j *spillway.Run, peak int64) {
 			j.Options.On = []device.Device{sim.NewCapped(openDevice(t), peak*3/4, sim.Faults{})}
 		},
-		"held by others": func(j *spillway.Job, peak int64) {
+		"held by others": func(j *spillway.Run, peak int64) {
 			dev := cpu.Open(cpu.Options{Limit: peak + 1000})
 			other, err := dev.Alloc(peak / 4)
 			if err != nil {
@@ -77,7 +77,7 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 			})
 			j.Options.On = []device.Device{dev}
 		},
-		"host": func(j *spillway.Job, peak int64) { j.Options.System = remaining(t, peak*7/8) },
+		"host": func(j *spillway.Run, peak int64) { j.Options.System = remaining(t, peak*7/8) },
 	} {
 		job, peak, want := smallJob(t, spillway.Options{})
 		before := job.Plan.Strategy

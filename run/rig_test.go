@@ -49,7 +49,7 @@ func open(t testing.TB, name string) *spillway.Model {
 }
 
 // planned plans a job with memory for everything, on a device.
-func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Job {
+func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Run {
 	t.Helper()
 	dev := openDevice(t)
 	o.On = []device.Device{dev}
@@ -64,7 +64,7 @@ func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Job 
 }
 
 // start plans a job and starts it.
-func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Job, *executor.Executor) {
+func start(t testing.TB, m *spillway.Model, o spillway.Options) (*spillway.Run, *executor.Executor) {
 	t.Helper()
 	job := planned(t, m, o)
 	if err := job.Start(); err != nil {

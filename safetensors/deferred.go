@@ -15,23 +15,23 @@ type fileWriter struct {
 	to       io.Writer
 	out      *bufio.Writer
 	header   *Header
-	sources  map[string]tensorfile.Output
+	outputs  map[string]tensorfile.Output
 	deferred map[string][]Info // to be written after the tensor of the name
 	waiting  map[string]bool   // by name: left empty on the way
 }
 
 func newFileWriter(to io.Writer, h *Header, tensors []tensorfile.Output) (*fileWriter, error) {
 	f := &fileWriter{to: to, out: bufio.NewWriterSize(to, int(min(writeBuffer, h.FileBytes()))), header: h,
-		sources: map[string]tensorfile.Output{}, deferred: map[string][]Info{}, waiting: map[string]bool{}}
+		outputs: map[string]tensorfile.Output{}, deferred: map[string][]Info{}, waiting: map[string]bool{}}
 	for _, t := range tensors {
-		f.sources[t.Name] = t
+		f.outputs[t.Name] = t
 	}
 	order := map[string]int{}
 	for i, t := range h.Tensors {
 		order[t.Name] = i
 	}
 	for i, t := range h.Tensors {
-		after := f.sources[t.Name].After
+		after := f.outputs[t.Name].After
 		at, ok := order[after]
 		switch {
 		case after != "" && !ok:
@@ -57,7 +57,7 @@ func (f *fileWriter) tensor(t Info, w io.Writer) error {
 		_, err := io.CopyN(w, zeros{}, t.Bytes)
 		return err
 	}
-	if err := f.sources[t.Name].Write(w); err != nil {
+	if err := f.outputs[t.Name].Write(w); err != nil {
 		return err
 	}
 	for _, next := range f.deferred[t.Name] {
@@ -72,13 +72,13 @@ func (f *fileWriter) tensor(t Info, w io.Writer) error {
 func (f *fileWriter) fill(t Info) error {
 	at, ok := f.to.(io.WriterAt)
 	if !ok {
-		return fmt.Errorf("tensor %q is written after %q, which the file cannot do", t.Name, f.sources[t.Name].After)
+		return fmt.Errorf("tensor %q is written after %q, which the file cannot do", t.Name, f.outputs[t.Name].After)
 	}
 	if err := f.out.Flush(); err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	if err := exactly(t, &b, f.sources[t.Name].Write); err != nil {
+	if err := tensorfile.WriteExactly(&b, t.Name, t.Bytes, f.outputs[t.Name].Write); err != nil {
 		return err
 	}
 	_, err := at.WriteAt(b.Bytes(), t.Offset)

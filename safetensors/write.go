@@ -23,39 +23,11 @@ func stream(out io.Writer, h *Header, fill func(Info, io.Writer) error) error {
 		return err
 	}
 	for _, t := range h.Tensors {
-		if err := exactly(t, out, func(w io.Writer) error { return fill(t, w) }); err != nil {
+		if err := tensorfile.WriteExactly(out, t.Name, t.Bytes, func(w io.Writer) error { return fill(t, w) }); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// exactly calls write and makes sure that it writes the bytes of a tensor, no more and no
-// fewer.
-func exactly(t Info, out io.Writer, write func(io.Writer) error) error {
-	part := &tensorWriter{out: out, left: t.Bytes}
-	if err := write(part); err != nil {
-		return fmt.Errorf("writing tensor %q: %w", t.Name, err)
-	}
-	if part.left != 0 {
-		return fmt.Errorf("tensor %q has %d bytes, %d were written", t.Name, t.Bytes, t.Bytes-part.left)
-	}
-	return nil
-}
-
-// tensorWriter refuses more bytes than a tensor declares.
-type tensorWriter struct {
-	out  io.Writer
-	left int64
-}
-
-func (w *tensorWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) > w.left {
-		return 0, fmt.Errorf("%d bytes more than declared", int64(len(p))-w.left)
-	}
-	n, err := w.out.Write(p)
-	w.left -= int64(n)
-	return n, err
 }
 
 // WriteFile writes one file durably, though not atomically: see vfs.Publish.

@@ -70,3 +70,31 @@ func (o Output) Bytes() (int64, error) {
 	}
 	return n, nil
 }
+
+// WriteExactly calls write and makes sure that it writes the bytes of a tensor, no more and
+// no fewer.
+func WriteExactly(out io.Writer, tensor string, bytes int64, write func(io.Writer) error) error {
+	part := &exactWriter{out: out, left: bytes}
+	if err := write(part); err != nil {
+		return fmt.Errorf("writing tensor %q: %w", tensor, err)
+	}
+	if part.left != 0 {
+		return fmt.Errorf("tensor %q has %d bytes, %d were written", tensor, bytes, bytes-part.left)
+	}
+	return nil
+}
+
+// exactWriter refuses more bytes than a tensor declares.
+type exactWriter struct {
+	out  io.Writer
+	left int64
+}
+
+func (w *exactWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > w.left {
+		return 0, fmt.Errorf("%d bytes more than declared", int64(len(p))-w.left)
+	}
+	n, err := w.out.Write(p)
+	w.left -= int64(n)
+	return n, err
+}

@@ -17,7 +17,7 @@ import (
 )
 
 // lateJob leaves its clipped updates to the next iteration.
-func lateJob(t *testing.T) *spillway.Job {
+func lateJob(t *testing.T) *spillway.Run {
 	t.Helper()
 	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
@@ -33,7 +33,7 @@ func lateJob(t *testing.T) *spillway.Job {
 // Runs whose updates come late save, evaluate, are ended and go on, to the bits of one in
 // which everything stays on the device and nothing is left for later.
 func TestLateUpdatesAreInCheckpoints(t *testing.T) {
-	run := func(job *spillway.Job, dir string, every, until int64) train.Result {
+	run := func(job *spillway.Run, dir string, every, until int64) train.Result {
 		t.Helper()
 		c := saving(t, dir, every)
 		c.Iterations = until

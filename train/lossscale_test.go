@@ -14,7 +14,7 @@ import (
 	"spillway/train"
 )
 
-func in16(t *testing.T) *spillway.Job {
+func in16(t *testing.T) *spillway.Run {
 	t.Helper()
 	return plan(t, noDropout, spillway.Options{Precision: dtype.F16, MicroBatchSize: 2, Packed: true})
 }

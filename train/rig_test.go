@@ -49,7 +49,7 @@ func feed(t testing.TB, c data.Config) *train.Tokens {
 }
 
 // plan makes a job on a device of its own.
-func plan(t testing.TB, config string, o spillway.Options) *spillway.Job {
+func plan(t testing.TB, config string, o spillway.Options) *spillway.Run {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
@@ -80,7 +80,7 @@ func plan(t testing.TB, config string, o spillway.Options) *spillway.Job {
 }
 
 // start starts a job, closed when the test ends.
-func start(t testing.TB, job *spillway.Job) *spillway.Job {
+func start(t testing.TB, job *spillway.Run) *spillway.Run {
 	t.Helper()
 	if err := job.Start(); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func start(t testing.TB, job *spillway.Job) *spillway.Job {
 	return job
 }
 
-func trainer(t testing.TB, job *spillway.Job, f train.Feed, c train.Config) *train.Trainer {
+func trainer(t testing.TB, job *spillway.Run, f train.Feed, c train.Config) *train.Trainer {
 	t.Helper()
 	run, err := train.New(start(t, job), f, c)
 	if err != nil {

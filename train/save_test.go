@@ -26,7 +26,7 @@ func saving(t *testing.T, dir string, every int64) train.Config {
 		Save: &train.Save{Dir: checkpoint.Dir{Path: dir}, Every: every}}
 }
 
-func job(t *testing.T) *spillway.Job {
+func job(t *testing.T) *spillway.Run {
 	t.Helper()
 	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 1})
 }

@@ -205,7 +205,7 @@ func TestBatchesThatCannotBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		job  *spillway.Job
+		job  *spillway.Run
 		feed train.Feed
 		says string
 	}{

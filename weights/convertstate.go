@@ -24,7 +24,7 @@ func convertible(from, to op.Type) bool {
 }
 
 func isStateType(t dtype.Type) bool {
-	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t == quant.Dyn8 || t == quant.UDyn8
+	return t.IsPlain() || quant.DynamicOf(t) != nil
 }
 
 // convertElements is how many elements are converted at a time: whole blocks.

@@ -15,11 +15,7 @@ func Outputs(params []spec.Param, from Values) []tensorfile.Output {
 	list := make([]tensorfile.Output, len(params))
 	for i, p := range params {
 		list[i] = tensorfile.Output{Name: p.Name, Type: p.Type.DType, Shape: p.Type.Shape, Write: func(w io.Writer) error {
-			r, err := quant.Plain(p.Type.DType, p.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(p.Name, first, dst) })
-			if err == nil {
-				_, err = io.Copy(w, r)
-			}
-			return err
+			return quant.WritePlain(w, p.Type.DType, p.Type.Shape.Elements(), func(first int64, dst []float32) error { return from.Read(p.Name, first, dst) })
 		}}
 	}
 	return list

@@ -15,10 +15,10 @@ import (
 	"spillway/units"
 )
 
-// asked is what plan is asked for besides the plan.
+// adviceOptions is what plan is asked for besides the plan.
 type adviceOptions struct {
 	maxBatch, maxSeq, explain, compare bool
-	timeline                           string // file for it, "" for none
+	timeline                           string // file for it; "" for none
 }
 
 func adviceFlags(cmd *cobra.Command) *adviceOptions {
@@ -26,7 +26,7 @@ func adviceFlags(cmd *cobra.Command) *adviceOptions {
 	f := cmd.Flags()
 	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size")
 	f.BoolVar(&a.maxSeq, "max-seq-len", false, "plan the longest sequences that fit, instead of --seq-len")
-	f.BoolVar(&a.explain, "explain", false, "plan what the guides recommend when memory is short, and show what each would save and cost")
+	f.BoolVar(&a.explain, "explain", false, "plan what is usually recommended when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
 	f.StringVar(&a.timeline, "timeline", "", "write when each instruction of a step will run, by the forecast, to `FILE`, which Perfetto and chrome://tracing show")
 	return a
@@ -35,14 +35,14 @@ func adviceFlags(cmd *cobra.Command) *adviceOptions {
 // advice is what plan says besides the plan.
 type advice struct {
 	Largest *largestReport     `json:"largest,omitempty"`
-	Start   *planner.Usage     `json:"everything_on_the_device,omitempty"` // where the ladder begins
-	Savings []planner.Saving   `json:"ladder,omitempty"`
+	Start   *planner.Usage     `json:"everything_on_the_device,omitempty"` // what the savings start from
+	Savings []planner.Saving   `json:"savings,omitempty"`
 	Compare []planner.Compared `json:"compare,omitempty"`
-	// Later is the plan once the policy on states has begun.
+	// Compressed is the plan once the optimizer state is compressed.
 	Compressed *compressedReport `json:"compressed,omitempty"`
 }
 
-// laterReport is a plan that takes the place of the first.
+// compressedReport is the plan that replaces the first one then.
 type compressedReport struct {
 	Policy   string              `json:"policy"`
 	Strategy string              `json:"strategy"`
@@ -52,8 +52,9 @@ type compressedReport struct {
 	Seconds  float64             `json:"step_seconds"`
 }
 
-// later plans what a policy on states leads to; nil for nothing.
-func planCompressed(job *spillway.Job) (*compressedReport, error) {
+// planCompressed makes the plan that a policy on optimizer state leads to; nil where there is
+// none.
+func planCompressed(job *spillway.Run) (*compressedReport, error) {
 	next, err := job.Compressed()
 	if err != nil || next == nil {
 		return nil, err
@@ -62,27 +63,27 @@ func planCompressed(job *spillway.Job) (*compressedReport, error) {
 }
 
 func (l *compressedReport) String() string {
-	text := fmt.Sprintf("policy %s: states of %v instead of %v, %s", l.Policy, units.Bytes(l.States), units.Bytes(l.Before), l.Strategy)
+	text := fmt.Sprintf("policy %s: optimizer state of %v instead of %v, %s", l.Policy, units.Bytes(l.States), units.Bytes(l.Before), l.Strategy)
 	for _, t := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
 		if n := l.Peak[t]; n > 0 {
 			text += fmt.Sprintf(", %s %v", t, units.Bytes(n))
 		}
 	}
-	return text + ", " + seconds(l.Seconds) + " per iteration"
+	return text + ", " + seconds(l.Seconds) + " per step"
 }
 
 // largestReport is the largest size that fits and what one more would lack.
 type largestReport struct {
-	What  string            `json:"what"` // "samples" or "tokens"
+	What  string            `json:"what"` // "sequences" or "tokens"
 	Value int64             `json:"value"`
 	Next  *planner.FitError `json:"next,omitempty"` // nil: the limit was reached
 }
 
-// usualContext bounds samples of models that know no longest one.
+// maxContext bounds the sequences of models whose config does not.
 const maxContext = 1 << 20
 
 // planned makes the plan that is asked for.
-func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Job, *largestReport, error) {
+func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Run, *largestReport, error) {
 	switch {
 	case a.maxBatch && a.maxSeq:
 		return nil, nil, usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
@@ -91,7 +92,7 @@ func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Op
 		if err != nil {
 			return nil, nil, err
 		}
-		return job, &largestReport{"samples", job.Options.MicroBatchSize, next}, nil
+		return job, &largestReport{"sequences", job.Options.MicroBatchSize, next}, nil
 	case a.maxSeq:
 		limit := m.Info.Context
 		if limit == 0 {
@@ -107,14 +108,14 @@ func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Op
 	return job, nil, err
 }
 
-// advise plans the ladder and the comparison.
+// advise plans the savings and the comparison.
 func (a *adviceOptions) advise(m *spillway.Model, o spillway.Options) (out advice, err error) {
 	if a.explain {
-		start, rungs, err := m.Savings(o)
+		start, savings, err := m.Savings(o)
 		if err != nil {
 			return out, err
 		}
-		out.Start, out.Savings = &start, rungs
+		out.Start, out.Savings = &start, savings
 	}
 	if a.compare {
 		out.Compare, err = m.Compare(o)
@@ -122,17 +123,17 @@ func (a *adviceOptions) advise(m *spillway.Model, o spillway.Options) (out advic
 	return out, err
 }
 
-// write shows the advice to people.
-func (a advice) write(p *page) {
+// write shows the advice.
+func (a advice) write(p *page, shared bool) {
 	if l := a.Largest; l != nil {
 		p.line("largest", "%s", l)
 	}
 	if a.Compressed != nil {
-		p.line("later", "%s", a.Compressed)
+		p.line("after warm-up", "%s", a.Compressed)
 	}
 	if a.Compare != nil {
 		p.WriteString("\n")
-		writeCompare(p, a.Compare)
+		writeCompare(p, a.Compare, shared)
 	}
 	if a.Savings != nil {
 		p.WriteString("\n")
@@ -142,21 +143,21 @@ func (a advice) write(p *page) {
 
 func (l *largestReport) String() string {
 	if l.Next == nil {
-		return fmt.Sprintf("%s %s fit, and more were not tried", grouped(l.Value), l.What)
+		return fmt.Sprintf("%s %s fit; more were not tried", grouped(l.Value), l.What)
 	}
-	return fmt.Sprintf("%s %s; one more needs %v of %s memory, %v are free", grouped(l.Value), l.What, units.Bytes(l.Next.Needed), l.Next.Tier, units.Bytes(l.Next.Budget))
+	return fmt.Sprintf("%s %s; one more needs %v of %s memory, %v are available", grouped(l.Value), l.What, units.Bytes(l.Next.Needed), l.Next.Tier, units.Bytes(l.Next.Budget))
 }
 
-func writeCompare(p *page, list []planner.Compared) {
+func writeCompare(p *page, list []planner.Compared, shared bool) {
 	var t term.Table
-	t.Row("strategy, at its best", "device", "host", "takes", "bound by", "fits")
+	t.Row("strategy, its best plan", "device", "host", "step", "bound", "fits")
 	for _, c := range list {
 		if !c.Possible {
 			continue
 		}
 		row := []string{"  " + c.Strategy, bytesText(c.Device), bytesText(c.Host), "", "", "no"}
 		if c.Fits {
-			row = append(row[:3], seconds(c.Seconds), c.Bound, "yes")
+			row = append(row[:3], seconds(c.Seconds), resource(c.Bound, shared), "yes")
 		}
 		t.Row(row...)
 	}
@@ -175,11 +176,11 @@ func writeCompare(p *page, list []planner.Compared) {
 	p.list("not possible", not.lines())
 }
 
-func writeSavings(p *page, start planner.Usage, rungs []planner.Saving) {
+func writeSavings(p *page, start planner.Usage, savings []planner.Saving) {
 	var t term.Table
 	t.Row("if memory is short", "saves", "costs", "by itself", "fits", "with all above", "host", "fits")
 	t.Row("  everything on the device", "", "", bytesText(start.Device), yesNo(start.Fits), "", "", "")
-	for _, r := range rungs {
+	for _, r := range savings {
 		if r.Skipped != "" {
 			continue
 		}
@@ -188,7 +189,7 @@ func writeSavings(p *page, start planner.Usage, rungs []planner.Saving) {
 	}
 	t.Write(p) // a page takes everything
 	var changes, skipped grouping
-	for _, r := range rungs {
+	for _, r := range savings {
 		if r.Skipped != "" {
 			skipped.add(r.Name, r.Skipped)
 		} else if r.Changes != "" {

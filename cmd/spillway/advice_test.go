@@ -49,15 +49,15 @@ func TestCompareAndExplain(t *testing.T) {
 	}
 	start := at(t, v, "everything_on_the_device.device_bytes").(float64)
 	if start != at(t, v, "standard_bytes") {
-		t.Errorf("the ladder begins with %v bytes, standard are %v", start, at(t, v, "standard_bytes"))
+		t.Errorf("the savings start from %v bytes, standard are %v", start, at(t, v, "standard_bytes"))
 	}
-	for _, r := range at(t, v, "ladder").([]any) {
+	for _, r := range at(t, v, "savings").([]any) {
 		if r.(map[string]any)["skipped"] == nil && at(t, r, "alone.device_bytes").(float64)+at(t, r, "saves_bytes").(float64) != start {
 			t.Errorf("%v: what is saved and what is left are not %v", r, start)
 		}
 	}
 	text := command(t, args...).out
-	for _, want := range []string{"strategy, at its best", "CPU offload", "if memory is short", "full checkpointing", "LoRA of rank 16", "what changes", "left out"} {
+	for _, want := range []string{"strategy, its best plan", "CPU offload", "if memory is short", "full checkpointing", "LoRA of rank 16", "what changes", "left out"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text has no %q:\n%s", want, text)
 		}

@@ -53,7 +53,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 	var o bench.Options
 	f := cmd.Flags()
 	f.StringVar(&o.Python, "python", "python3", "run the baselines with `PROGRAM`")
-	f.StringVar(&o.Baselines, "baselines", "bench/peers", "find the programs of the baselines in `DIR`")
+	f.StringVar(&o.Baselines, "baselines", "bench/baselines", "find the programs of the baselines in `DIR`")
 	f.IntVar(&o.Rounds, "rounds", 3, "let ours and the baselines take `N` turns each")
 	f.StringVar(&o.Device, "device", "cuda:0", "of bench gpu: measure the GPU `NAME`")
 	f.StringVar(&o.Only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")

@@ -23,16 +23,16 @@ import (
 func newEstimate(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "estimate [MODEL...]",
-		Short: "what a model takes with everything on one device, byte by byte",
-		Long: `Shows what running, training and fine-tuning a model take of a device that holds
-everything: weights, gradients, master weights, optimizer state, activations and
-workspace at the moment they are most. The numbers are those of plans, with every
-buffer in its place, not of a formula; plan says what smaller devices can do.
+		Short: "the memory a model needs with everything on one device",
+		Long: `Shows how much memory inference, training and fine-tuning need on a device that holds
+everything: weights, gradients, master weights, optimizer state, activations and workspace
+at their peak. The numbers come from plans with every buffer in its place, not from a
+formula. plan says what smaller devices can do.
 
-Without MODEL it is a table of all published shapes.
+Without MODEL it is a table of all presets.
 
 ` + modelHelp,
-		Example: `  spillway estimate                              every published shape
+		Example: `  spillway estimate                              every preset
   spillway estimate llama-3-8b --seq-len 4096
   spillway estimate qwen2.5-7b mistral-7b --rule-of-thumb --json`,
 	}
@@ -46,7 +46,7 @@ Without MODEL it is a table of all published shapes.
 	settings := flag.NewFlagSet("estimate", flag.ContinueOnError)
 	recipe.Optimizer(settings, &e.optim)
 	bind(cmd, settings)
-	f.BoolVar(&e.thumb, "rule-of-thumb", false, "show what the usual formulas say, and where they are wrong")
+	f.BoolVar(&e.thumb, "rule-of-thumb", false, "show what the common formulas say, and where they are wrong")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		list, err := e.all(args)
 		if err != nil {
@@ -67,7 +67,7 @@ type estimate struct {
 	optim            optim.Config
 }
 
-// modelEstimate is what a model takes, for each task and precision.
+// modelEstimate is the memory a model needs, for each task and precision.
 type modelEstimate struct {
 	Name   string           `json:"name"`
 	Params int64            `json:"params"`
@@ -76,7 +76,7 @@ type modelEstimate struct {
 	Rows   []memoryEstimate `json:"rows"`
 }
 
-// memoryEstimate is the device memory of one use at its fullest.
+// memoryEstimate is the device memory of one task at its peak, in bytes.
 type memoryEstimate struct {
 	Task        string `json:"task"`
 	Precision   string `json:"precision"`
@@ -84,19 +84,19 @@ type memoryEstimate struct {
 	Weights     int64  `json:"weights_bytes"`
 	Gradients   int64  `json:"gradients_bytes"`
 	Master      int64  `json:"master_bytes"`
-	Moments     int64  `json:"moments_bytes"`
+	State       int64  `json:"state_bytes"`
 	Activations int64  `json:"activations_bytes"`
 	Workspace   int64  `json:"workspace_bytes"`
 	Other       int64  `json:"other_bytes"` // batch, constants and gaps
 	Total       int64  `json:"total_bytes"`
-	// Thumb is what the usual formula says, where it was asked for.
+	// Thumb is what the common formula says, where it was asked for.
 	Thumb *rule `json:"rule_of_thumb,omitempty"`
 }
 
 // estimateMachine computes as any GPU does; its size does not matter.
 const estimateMachine = "gpu:80GiB"
 
-// all estimates some models, or every published shape.
+// all estimates some models, or every preset.
 func (e *estimate) all(names []string) (list []modelEstimate, err error) {
 	if e.batch < 1 || e.seq < 0 || e.rank < 1 {
 		return nil, usageErrorf("--batch-size %d, --seq-len %d, --lora-rank %d: none may be below 1", e.batch, e.seq, e.rank)
@@ -143,7 +143,7 @@ func (e *estimate) model(name string) (modelEstimate, error) {
 }
 
 // job is the plan with everything on one device.
-func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Type) (*spillway.Job, error) {
+func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Type) (*spillway.Run, error) {
 	mach, err := machine.Parse(estimateMachine)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (e *estimate) job(m *spillway.Model, task spillway.Task, precision dtype.Ty
 	return m.Standard(o)
 }
 
-func describeMemory(job *spillway.Job) memoryEstimate {
+func describeMemory(job *spillway.Run) memoryEstimate {
 	u := job.Plan.PeakUsage()
 	of := func(list ...plan.Class) (n int64) {
 		for _, c := range list {
@@ -164,7 +164,7 @@ func describeMemory(job *spillway.Job) memoryEstimate {
 		return n
 	}
 	return memoryEstimate{
-		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), Moments: of(plan.State),
+		Trainable: job.Spec.Trainable(), Weights: of(plan.Weight), Gradients: of(plan.Gradient), Master: of(plan.Master), State: of(plan.State),
 		Activations: of(plan.Activation), Workspace: of(plan.Workspace), Other: of(plan.BatchData, plan.ResultData, plan.Constant, plan.Gaps),
 		Total: job.Plan.Peak()[plan.OnDevice],
 	}
@@ -187,13 +187,13 @@ func (e *estimate) write(w io.Writer, list []modelEstimate, reference bool) erro
 }
 
 func (e *estimate) writeModel(p *page, m modelEstimate) {
-	p.line(m.Name, "%s params, %d × %s tokens, %s, everything on one device", units.Count(m.Params), m.Batch, grouped(m.Seq), e.optim)
+	p.line(m.Name, "%s params, batch %d × seq %s, %s, everything on one device", units.Count(m.Params), m.Batch, grouped(m.Seq), e.optim)
 	p.WriteString("\n")
 	var t term.Table
-	t.Row("at the peak", "weights", "gradients", "master", "moments", "activations", "workspace", "other", "total")
+	t.Row("at the peak", "weights", "gradients", "master", "optimizer", "activations", "workspace", "other", "total")
 	for _, r := range m.Rows {
 		row := []string{fmt.Sprintf("  %s, %s", r.Task, r.Precision)}
-		for _, n := range []int64{r.Weights, r.Gradients, r.Master, r.Moments, r.Activations, r.Workspace, r.Other, r.Total} {
+		for _, n := range []int64{r.Weights, r.Gradients, r.Master, r.State, r.Activations, r.Workspace, r.Other, r.Total} {
 			row = append(row, cell(n))
 		}
 		t.Row(row...)
@@ -232,27 +232,27 @@ func (e *estimate) writeReference(p *page, list []modelEstimate) {
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
-	p.line("", "%s", strings.Join(strings.Fields(fmt.Sprintf(`fp32, bf16 and nf4 are weights alone; nf4 has its scales, embeddings and the output
-		product in bf16, and adapters of rank %d. The others are everything on one device, computed in bf16, for %s; training has
+	p.line("", "%s", strings.Join(strings.Fields(fmt.Sprintf(`fp32, bf16 and nf4 are the weights alone; nf4 includes its scales, embeddings and lm_head
+		in bf16, and LoRA of rank %d. The other columns are everything on one device, computed in bf16, for %s; training has
 		f32 master weights and %s.`, e.rank, e.sample(), e.optim)), " "))
 }
 
-// sample is what is passed through the models.
+// sample is the batch that the estimates are for.
 func (e *estimate) sample() string {
 	if e.seq > 0 {
-		return fmt.Sprintf("%d × %s tokens", e.batch, grouped(e.seq))
+		return fmt.Sprintf("batch %d × seq %s", e.batch, grouped(e.seq))
 	}
-	return fmt.Sprintf("%d × what the model was made for, at most 2,048 tokens", e.batch)
+	return fmt.Sprintf("batch %d × the model's context, at most 2,048 tokens", e.batch)
 }
 
-// rule is what a usual formula says.
+// rule is what a common formula says.
 type rule struct {
 	Formula string `json:"formula"`
 	Bytes   int64  `json:"bytes"`
 	Wrong   string `json:"wrong"` // what it leaves out
 }
 
-// thumb is the formula of the guides for a use.
+// thumb is the common formula for a task.
 func thumb(r memoryEstimate, params int64) *rule {
 	width, name := int64(2), "2"
 	if r.Precision == "fp32" {
@@ -263,7 +263,7 @@ func thumb(r memoryEstimate, params int64) *rule {
 		return &rule{name + " bytes per param", width * params, "the rule leaves out activations, logits and workspace"}
 	case "train":
 		if width == 4 {
-			return &rule{"16 bytes per param (weight 4, gradient 4, Adam 8)", 16 * params, "the rule leaves out activations; gradients that are applied at once need not all be there"}
+			return &rule{"16 bytes per param (weight 4, gradient 4, Adam 8)", 16 * params, "the rule leaves out activations; gradients that are applied at once need not all be stored"}
 		}
 		return &rule{"12 bytes per param (weight 2, gradient 2, Adam 8)", 12 * params, "the rule leaves out activations and f32 master weights"}
 	case "lora":

@@ -34,7 +34,7 @@ func TestEstimateIsThePlan(t *testing.T) {
 				t.Errorf("%s in %s: estimated %v, planned %v", task, precision, got, want)
 			}
 			sum := 0.0
-			for _, part := range []string{"weights", "gradients", "master", "moments", "activations", "workspace", "other"} {
+			for _, part := range []string{"weights", "gradients", "master", "state", "activations", "workspace", "other"} {
 				sum += r[part+"_bytes"].(float64)
 			}
 			if sum != r["total_bytes"] {
@@ -67,14 +67,14 @@ func TestEstimateFormulas(t *testing.T) {
 	near("fp32 weights", row(t, m, "train", "fp32")["weights_bytes"], 4*params)
 	near("masters beside bf16", row(t, m, "train", "bf16")["master_bytes"], 4*params)
 	near("masters beside fp32", row(t, m, "train", "fp32")["master_bytes"], 0)
-	near("moments", row(t, m, "train", "bf16")["moments_bytes"], 8*params)
+	near("moments", row(t, m, "train", "bf16")["state_bytes"], 8*params)
 	near("weights of LoRA", row(t, m, "lora", "bf16")["weights_bytes"], 2*(params+adapters))
-	near("moments of LoRA", row(t, m, "lora", "bf16")["moments_bytes"], 8*adapters)
+	near("moments of LoRA", row(t, m, "lora", "bf16")["state_bytes"], 8*adapters)
 	// 4 bits, a byte of scale for every 64 of them and an f32 for every 256 scales; all
 	// else as it was
 	near("weights of QLoRA", row(t, m, "qlora", "bf16")["weights_bytes"], (0.5+1.0/64+4.0/64/256)*products+2*(params-products+adapters))
 	sgd := estimated(t, "llama-3.2-1b", "--seq-len", "512", "--optimizer", "sgd")
-	near("moments of SGD", row(t, sgd, "train", "fp32")["moments_bytes"], 0)
+	near("moments of SGD", row(t, sgd, "train", "fp32")["state_bytes"], 0)
 	if n := row(t, m, "lora", "bf16")["trainable"]; n != float64(adapters) {
 		t.Errorf("%v trainable params of LoRA", n)
 	}

@@ -62,7 +62,7 @@ func TestExportForAccelerate(t *testing.T) {
 	if err := os.Remove(filepath.Join(offloaded, hf.ConfigName)); err != nil {
 		t.Fatal(err)
 	}
-	if r := command(t, "inspect", offloaded); r.code != exitFailed || !strings.Contains(r.err, "put the model's config.json beside") {
+	if r := command(t, "inspect", offloaded); r.code != exitFailed || !strings.Contains(r.err, "put the model's config.json") {
 		t.Errorf("without a config: %d, %s", r.code, r.err)
 	}
 }

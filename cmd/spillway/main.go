@@ -78,7 +78,7 @@ type usageError struct{ error }
 
 func usageErrorf(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errTold is a failure that the verb has already described.
+// errReported is a failure that the verb has already described.
 var errReported = errors.New("failed")
 
 func newRoot(sh shell) *cobra.Command {
@@ -86,10 +86,10 @@ func newRoot(sh shell) *cobra.Command {
 		Use:   "spillway",
 		Short: "train and run neural networks larger than the memory of their device",
 		Long: `Spillway trains and runs neural networks that are larger than the memory of the
-device they run on. It decides where every byte lives and when it moves, proves
-before it starts that the plan fits, and runs at the speed of the hardware's limit.`,
+device they run on. It decides where every byte is stored and when it moves, and proves
+before it starts that the plan fits.`,
 		Example: `  spillway demo                                  see it work, in a minute, with nothing but this binary
-  spillway plan llama-3-8b --machine rtx4090     what training would take on a card you need not own
+  spillway plan llama-3-8b --machine rtx4090     what training would take on a GPU you need not own
   spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
 		SilenceErrors: true, SilenceUsage: true,
 		Args: knownVerb,
@@ -117,7 +117,7 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	return usageErrorf("there is no command %q%s", args[0], hint)
 }
 
-// exactly demands so many arguments, called what.
+// exactly demands n arguments; what names them.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -130,7 +130,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 // noArguments is for verbs that take flags only.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageErrorf("%q is no flag, and it takes no arguments", args[0])
+		return usageErrorf("%q is not a flag, and this command takes no arguments", args[0])
 	}
 	return nil
 }

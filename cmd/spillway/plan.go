@@ -23,11 +23,11 @@ import (
 func newPlan(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
-		Short: "where every byte would live, how long an iteration takes and what limits it",
-		Long: `Makes the plan of a model on a machine and shows it: the strategy and why it was
-chosen, the memory it takes of every tier beside what is free, the forecast of one
-iteration with the resource that binds, and what else was looked at. Nothing is
-loaded and nothing runs: any model can be planned for any machine.
+		Short: "where every byte would be stored, how long a step takes and what limits it",
+		Long: `Makes the plan of a model on a machine and shows it: the strategy and why it was chosen,
+the memory it uses of every tier and what is available, the forecast of one step with the
+resource that limits it, and the alternatives. Nothing is loaded and nothing runs: any
+model can be planned for any machine.
 
 ` + modelHelp + `
 
@@ -76,9 +76,9 @@ loaded and nothing runs: any model can be planned for any machine.
 }
 
 // modelHelp explains the MODEL argument.
-const modelHelp = `MODEL is a folder in Hugging Face's layout, or the name of a published shape such as
-llama-3-8b, for which no files are needed. A folder comes before a shape of the
-same name.`
+const modelHelp = `MODEL is a model folder as Hugging Face has them, or the name of a preset such as
+llama-3-8b, for which no files are needed. A folder is preferred to a preset of the same
+name.`
 
 // makePlan plans, and describes the outcome whether or not it fits.
 func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool) (*planReport, error) {
@@ -141,7 +141,7 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;
 // "" is none.
-func saveTimeline(path string, job *spillway.Job) error {
+func saveTimeline(path string, job *spillway.Run) error {
 	if path == "" {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"spillway/units"
 )
 
-// The page: columns of the labels, and of a whole line.
+// The page: the width of the labels, and of a line, in characters.
 const (
 	labels  = 16
 	columns = 100
@@ -26,7 +26,7 @@ const (
 // page collects lines that begin with a label.
 type page struct{ strings.Builder }
 
-// line writes a text behind its label, in as many lines as it takes.
+// line writes a text next to its label, in as many lines as it takes.
 func (p *page) line(label, format string, args ...any) {
 	line := label
 	for _, word := range phrases(fmt.Sprintf(format, args...)) {
@@ -40,7 +40,7 @@ func (p *page) line(label, format string, args ...any) {
 	p.WriteString(line + "\n")
 }
 
-// phrases are the words of a text, numbers together with their units.
+// phrases are the words of a text; a number and its unit stay together.
 func phrases(text string) []string {
 	var list []string
 	for _, word := range strings.Fields(text) {
@@ -55,7 +55,7 @@ func phrases(text string) []string {
 
 var isUnit = map[string]bool{"s": true, "ms": true, "µs": true, "KiB": true, "MiB": true, "GiB": true, "TiB": true}
 
-// list writes one line per item, labelled once.
+// list writes one line per item; the first has the label.
 func (p *page) list(label string, items []string) {
 	for _, item := range items {
 		p.line(label, "%s", item)
@@ -63,7 +63,7 @@ func (p *page) list(label string, items []string) {
 	}
 }
 
-// write shows the plan to people, on one screen.
+// write shows the plan on one screen.
 func (r *planReport) write(w io.Writer) error {
 	var p page
 	p.line(r.Model.Name, "%v", r.Model)
@@ -81,7 +81,7 @@ func (r *planReport) write(w io.Writer) error {
 	} else {
 		r.writeMisfit(&p)
 	}
-	r.advice.write(&p)
+	r.advice.write(&p, r.Machine.shared())
 	p.list("notices", r.Notices)
 	_, err := io.WriteString(w, p.String())
 	return err
@@ -89,7 +89,7 @@ func (r *planReport) write(w io.Writer) error {
 
 // showPlan tells the plan of a job to people, before it runs, and why its device was
 // chosen.
-func showPlan(w io.Writer, job *spillway.Job, why string) error {
+func showPlan(w io.Writer, job *spillway.Run, why string) error {
 	r := describePlan(job, nil)
 	r.deviceReason = why
 	m := job.Options.Machine
@@ -102,23 +102,23 @@ func showPlan(w io.Writer, job *spillway.Job, why string) error {
 }
 
 func (r *planReport) writeMisfit(p *page) {
-	p.line("does not fit", "%s; all on the device would be %v", r.Reason, units.Bytes(r.Standard))
+	p.line("does not fit", "%s; everything on the device would need %v", r.Reason, units.Bytes(r.Standard))
 	if len(r.Options) == 0 {
-		p.line("these fit", "nothing that was tried: use a smaller model, or a machine with more memory")
+		p.line("to make it fit", "nothing that was tried is enough: use a smaller model, or a machine with more memory")
 		return
 	}
 	var items []string
 	for _, o := range r.Options {
 		items = append(items, fmt.Sprintf("%s: %s", o.Change, tierList(o.Peak)))
 	}
-	p.list("these fit", items)
+	p.list("to make it fit", items)
 }
 
 func (r *planReport) writePlan(p *page) {
 	p.line("strategy", "%s", r.Strategy)
 	p.line("because", "%s", r.Reason)
-	if r.Base != "" {
-		p.line("base", "%s", r.Base)
+	if r.Quantized != "" {
+		p.line("quantized", "%s", r.Quantized)
 	}
 	p.WriteString("\n")
 	r.writeUsage(p)
@@ -128,13 +128,13 @@ func (r *planReport) writePlan(p *page) {
 	p.list("rejected", r.alternatives(false))
 }
 
-// rows of the table, with the classes each adds up.
+// usageRows are the rows of the memory table, with the classes that each adds up.
 var usageRows = []struct {
 	name    string
 	classes []plan.Class
 }{
 	{"weights", []plan.Class{plan.Weight}},
-	{"master + moments", []plan.Class{plan.Master, plan.State}},
+	{"master + optimizer state", []plan.Class{plan.Master, plan.State}},
 	{"gradients", []plan.Class{plan.Gradient}},
 	{"activations", []plan.Class{plan.Activation}},
 	{"workspace", []plan.Class{plan.Workspace}},
@@ -142,14 +142,14 @@ var usageRows = []struct {
 	{"gaps", []plan.Class{plan.Gaps}},
 }
 
-// shownGaps is the least that gaps must take of a tier to be worth a line.
+// minShownGaps is the least size of gaps that is worth a line, in bytes.
 const minShownGaps = int64(units.MiB)
 
-// writeUsage shows what each tier holds when it is fullest, beside what is free.
+// writeUsage shows what each tier holds at its peak, and what is available.
 func (r *planReport) writeUsage(p *page) {
 	var t term.Table
 	tiers := r.tiers()
-	head := []string{"where, at the peak"}
+	head := []string{"memory at the peak"}
 	for _, tier := range tiers {
 		head = append(head, r.tierName(tier))
 	}
@@ -162,7 +162,7 @@ func (r *planReport) writeUsage(p *page) {
 	for _, sum := range []struct {
 		name  string
 		bytes map[plan.Tier]int64
-	}{{"  peak", r.Forecast.PeakBytes}, {"  free", r.Available}} {
+	}{{"  peak", r.Forecast.PeakBytes}, {"  available", r.Available}} {
 		line := []string{sum.name}
 		for _, tier := range tiers {
 			line = append(line, units.Bytes(sum.bytes[tier]).String())
@@ -186,14 +186,14 @@ func (r *planReport) tierName(t plan.Tier) string {
 	return string(t)
 }
 
-// tiers of the table: the device, and the others that are there or used.
+// tiers are the columns of the table: those that the machine has or the plan uses.
 func (r *planReport) tiers() []plan.Tier {
 	return slices.DeleteFunc([]plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk}, func(t plan.Tier) bool {
 		return r.Available[t] == 0 && r.Forecast.PeakBytes[t] == 0
 	})
 }
 
-// usageCells adds up some classes in each tier; nothing is an empty cell.
+// usageCells adds up some classes in each tier; a cell is empty where there is nothing.
 func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []string {
 	cells := make([]string, len(tiers))
 	for i, tier := range tiers {
@@ -210,15 +210,34 @@ func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []strin
 
 func (r *planReport) writeForecast(p *page) {
 	f := r.Forecast
-	p.line("forecast", "%s per %s, %s tokens/s, bound by %s", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), f.Bound)
+	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
 	var busy []string
 	for _, name := range slices.Sorted(maps.Keys(f.Busy)) {
-		busy = append(busy, name+" "+percent(f.Busy[name]))
+		busy = append(busy, resource(name, r.Machine.shared())+" "+percent(f.Busy[name]))
 	}
 	p.line("", "busy: %s", strings.Join(busy, ", "))
 }
 
-// optionTime is how long an iteration of an alternative takes, as far as is known.
+// resource is a resource of a forecast by the name that profilers show. Where the device
+// shares the host's memory, no link is in between.
+func resource(name string, shared bool) string {
+	names := map[string]string{"link to device": "PCIe H2D", "link to host": "PCIe D2H", "host processor": "CPU"}
+	if shared {
+		names = map[string]string{"link to device": "copies in", "link to host": "copies out"}
+	}
+	if known, ok := names[name]; ok {
+		return known
+	}
+	return name
+}
+
+// shared says whether the device of the plan shares the host's memory.
+func (r machineReport) shared() bool {
+	d, _ := r.Machine.Device(r.Device)
+	return d.Shared
+}
+
+// optionTime is how long a step of an alternative takes, as far as is known.
 func optionTime(o plan.Alternative) string {
 	if o.LowerBound {
 		return "at least " + seconds(o.StepSeconds)
@@ -226,11 +245,11 @@ func optionTime(o plan.Alternative) string {
 	return seconds(o.StepSeconds)
 }
 
-// shownAlternatives is how many other ways are told; --json has all.
+// shownAlternatives is how many alternatives are shown; --json has all.
 const shownAlternatives = 3
 
-// alternatives lists the fastest of those that fit, or of those that do not the
-// leanest of each strategy.
+// alternatives lists the fastest of those that fit, or the smallest of each strategy of those
+// that do not.
 func (r *planReport) alternatives(fit bool) []string {
 	var items []string
 	shown := map[string]bool{r.Strategy: true}
@@ -265,8 +284,7 @@ func tierList(peak map[plan.Tier]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// machineLine is the machine as seen from the device that is planned for; the plan
-// uses so many like it.
+// machineLine describes the machine and the device that the plan uses, or so many of them.
 func machineLine(m machine.Machine, device string, used int) string {
 	d, _ := m.Device(device)
 	name := string(d.Kind)
@@ -301,7 +319,7 @@ func linkText(l machine.Link) string {
 	return fmt.Sprintf("%v one way at a time", l.In)
 }
 
-// assumptions lists the figures the forecast is made of that nobody gave or measured.
+// assumptions lists the rates in the forecast that were neither given nor measured.
 func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
@@ -309,7 +327,7 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 		key  string
 		text string
 	}{
-		{precision.String(), fmt.Sprintf("%v products at %v", precision, d.Compute.Rate(precision))},
+		{precision.String(), fmt.Sprintf("%v matmuls at %v", precision, d.Compute.Rate(precision))},
 		{"bandwidth", fmt.Sprintf("device memory at %v", d.Bandwidth)},
 		{"in", fmt.Sprintf("link at %v", d.Link.In)},
 	} {
@@ -323,7 +341,7 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	return strings.Join(list, ", ")
 }
 
-// assumedDisk is what is taken for granted of the disk a plan uses; "" for nothing.
+// assumedDisk lists the rates of the disk where they were not measured; "" where they were.
 func assumedDisk(m machine.Machine) string {
 	if m.Disk.Sources["read"] != machine.Assumed {
 		return ""

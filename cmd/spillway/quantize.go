@@ -60,11 +60,13 @@ nothing behind.`,
 	return cmd
 }
 
-// quantFormatsHelp lists the formats that weights can be quantized to.
+// quantFormatsHelp lists the formats that files can store weights in.
 func quantFormatsHelp() string {
 	var text strings.Builder
 	for _, c := range quant.Weights() {
-		fmt.Fprintf(&text, "  %-6s %s (%s)\n", c.Alias, c.Title, stored.Library(c.Type))
+		if library := stored.Library(c.Type); library != "" {
+			fmt.Fprintf(&text, "  %-6s %s (%s)\n", c.Alias, c.Title, library)
+		}
 	}
 	return text.String()
 }

@@ -17,42 +17,49 @@ import (
 	"spillway/units"
 )
 
-// planReport is the object of plan --json; write in plantext.go says the same to
-// people.
+// planReport is the object of plan --json. Its method write says the same to people.
 type planReport struct {
 	Model   modelReport   `json:"model"`
 	Machine machineReport `json:"machine"`
 	Goal    goalReport    `json:"goal"`
 
-	Fits       bool           `json:"fits"`
-	Strategy   string         `json:"strategy,omitempty"`
-	Strategies []string       `json:"strategies,omitempty"` // their names
-	Reason     string         `json:"reason"`
-	Base       string         `json:"base,omitempty"` // what becomes of weights in few bits
-	Forecast   *plan.Forecast `json:"forecast,omitempty"`
-	// Homes is where bytes rest between iterations, AtPeak what each tier holds when
-	// it is fullest: the two differ by what lives for a while only.
+	Fits bool `json:"fits"`
+	madeReport
+	misfitReport
+	// Standard is what the device would need with everything on it, in bytes.
+	Standard int64 `json:"standard_bytes"`
+
+	advice
+	Notices []string `json:"notices,omitempty"` // of what was asked for and has no effect, or is done otherwise
+
+	plan         *plan.Plan // nil where it does not fit
+	compute      dtype.Type
+	deviceReason string // why this device was chosen; "" where it was named
+}
+
+// madeReport describes a plan that fits.
+type madeReport struct {
+	Strategy   string   `json:"strategy,omitempty"`
+	Strategies []string `json:"strategies,omitempty"` // their names
+	Reason     string   `json:"reason"`
+	// Quantized says whether quantized weights stay on the device or stream to it.
+	Quantized string         `json:"quantized,omitempty"`
+	Forecast  *plan.Forecast `json:"forecast,omitempty"`
+	// Homes is where bytes are stored between iterations. AtPeak is what each tier holds at its
+	// peak, which adds what lives for a while only.
 	Homes     plan.Usage          `json:"homes,omitempty"`
 	AtPeak    plan.Usage          `json:"at_peak,omitempty"`
-	Available map[plan.Tier]int64 `json:"free_bytes,omitempty"`
+	Available map[plan.Tier]int64 `json:"available_bytes,omitempty"`
 	Devices   []deviceReport      `json:"devices,omitempty"` // that the plan uses
 	Rejected  []plan.Alternative  `json:"rejected"`
+}
 
-	// Of a plan that does not fit:
+// misfitReport says what is missing where no plan fits.
+type misfitReport struct {
 	Tier    plan.Tier           `json:"tier,omitempty"` // that is too small
 	Needed  int64               `json:"needed_bytes,omitempty"`
 	Budget  int64               `json:"budget_bytes,omitempty"`
 	Options []planner.FitOption `json:"options,omitempty"`
-
-	// Standard is what normal training takes of the device: everything stays there.
-	Standard int64 `json:"standard_bytes"`
-
-	advice
-	Notices []string `json:"notices,omitempty"` // of what was asked for and means nothing, or is done otherwise
-
-	plan         *plan.Plan // nil where it does not fit
-	compute      dtype.Type
-	deviceReason string // the device was chosen; "" where it was named
 }
 
 // machineReport is a machine with its description and the device that was planned for.
@@ -68,7 +75,7 @@ type modelReport struct {
 	Arch        string `json:"arch"`
 	Params      int64  `json:"params"`
 	Trainable   int64  `json:"trainable"`
-	Blocks      int    `json:"blocks"`       // of the commonest kind: the layers
+	Blocks      int    `json:"blocks"`       // of the most common kind: the layers
 	BlockParams int64  `json:"block_params"` // of one of them
 	Vocabulary  int64  `json:"vocabulary,omitempty"`
 	Context     int64  `json:"context,omitempty"`
@@ -106,26 +113,26 @@ func (r modelReport) String() string {
 	return text
 }
 
-// describePlan says what came of planning. Where nothing fits, the job is the one
-// that would run with no limit on memory.
-func describePlan(job *spillway.Job, misfit *planner.FitError) *planReport {
-	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), Rejected: []plan.Alternative{}, Notices: job.Notices, compute: job.Options.Precision}
+// describePlan says what came of planning. Where nothing fits, the job is the one that would
+// run without a limit on memory.
+func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
+	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), madeReport: madeReport{Rejected: []plan.Alternative{}}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
-		r.Reason = fmt.Sprintf("the leanest plan needs %v of %s memory, %v are free", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+		r.Reason = fmt.Sprintf("the smallest plan needs %v of %s memory, %v are available", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
 		return r
 	}
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, finetune.StandardPeak(p)
 	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
 	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
-	r.Rejected, r.Base = append(r.Rejected, p.Rejected...), describeQuantized(job)
+	r.Rejected, r.Quantized = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
 }
 
-// free is what the plan was allowed to take of each tier, of all its devices together.
-func available(job *spillway.Job) map[plan.Tier]int64 {
+// available is what the plan may use of each tier, of all its devices together.
+func available(job *spillway.Run) map[plan.Tier]int64 {
 	free := map[plan.Tier]int64{}
 	for _, d := range job.Plan.Devices {
 		if d.Name == plan.DiskName {

@@ -143,7 +143,7 @@ func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe
 
 // replanOnSignal has a run planned again, for the memory that is available then, when the
 // process is sent USR1. The function it returns ends that.
-func replanOnSignal(job *spillway.Job) (end func()) {
+func replanOnSignal(job *spillway.Run) (end func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	go func() {

@@ -139,10 +139,10 @@ func TestTrainEvaluates(t *testing.T) {
 	n, evaluated := 0, 0
 	for lines := bufio.NewScanner(f); lines.Scan(); n++ {
 		var r struct {
-			Iteration  int
+			Step       int
 			Perplexity float64 `json:"eval_perplexity"`
 		}
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.Iteration != n+1 {
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.Step != n+1 {
 			t.Fatalf("line %d: %s, %v", n+1, lines.Text(), err)
 		}
 		if r.Perplexity > 1 {

@@ -21,18 +21,19 @@ func codeTables() string {
 	return text.String()
 }
 
-// cells are those of positive numbers in a word each: the lowest code from the 17th bit on,
-// and below it what the lower bits of a number must be above to carry into it, taken off
-// from all 17 bits: the lower half of the rung's bits, or one more than any number has.
+// cells packs the cells of positive numbers into a word each, so that one addition gives the
+// code of a number: the lower code is in the bits from the 17th on, and the 17 bits below it
+// are so large that adding the lower half of a number's bits carries into the code just
+// where the number is above the cell's bound. A cell without a bound never carries.
 func cells(d *quant.Dynamic) []uint32 {
 	all := make([]uint32, codeCells)
 	for i := range all {
 		c := d.Cells()[i]
-		rung := uint32(1 << 16)
+		bound := uint32(1 << 16) // above the lower half of any number
 		if c.Codes[0] != c.Codes[1] {
-			rung = uint32(c.Bound) & 0xffff
+			bound = uint32(c.Bound) & 0xffff
 		}
-		all[i] = uint32(c.Codes[0])<<17 | (1<<17 - 1 - rung)
+		all[i] = uint32(c.Codes[0])<<17 | (1<<17 - 1 - bound)
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/device"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
 	"spillway/op"
@@ -346,3 +347,22 @@ func TestParse(t *testing.T) {
 }
 
 var errMadeUp = errors.New("made up")
+
+// "There is no such GPU" is told apart from "it does not work", in a few words.
+func TestAbsent(t *testing.T) {
+	for want, err := range map[string]error{
+		"no NVIDIA driver found":                &driver.MissingError{Names: []string{"libcuda.so.1"}},
+		"no libnvrtc.so.13 found; install it":   &driver.MissingError{Names: []string{"libnvrtc.so.13"}, How: "install it"},
+		"no NVIDIA GPU found":                   &driver.Error{Code: driver.NoDevice},
+		"there are 2 GPUs; the first is cuda:0": &NoGPUError{GPUs: 2},
+	} {
+		var none *device.AbsentError
+		if got := absent(fmt.Errorf("opening: %w", err)); !errors.As(got, &none) || none.Reason != want || !errors.Is(got, err) {
+			t.Errorf("%v becomes %v, want %q", err, got, want)
+		}
+	}
+	var none *device.AbsentError
+	if err := absent(&driver.Error{Call: "cuInit", Code: 999}); errors.As(err, &none) {
+		t.Errorf("a GPU that does not work is absent: %v", err)
+	}
+}

@@ -51,7 +51,7 @@ func smallMachine(tb testing.TB) machine.Machine {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m.Devices[0] = m.Devices[0].Measured(measured(tb))
+	m.Devices[0] = m.Devices[0].WithMeasured(measured(tb))
 	return m
 }
 
@@ -133,7 +133,7 @@ func (l *smallestRun) bound(r machine.Device) float64 {
 
 // trainLean starts the plan of a job and trains for some iterations. after is called at
 // the end, while everything is still allocated.
-func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(*smallestRun)) *smallestRun {
+func trainSmallest(tb testing.TB, job *spillway.Run, iterations int, after func(*smallestRun)) *smallestRun {
 	tb.Helper()
 	_, told := tb.(*testing.B)
 	l, o := &smallestRun{begun: time.Now(), Plan: job.Plan, quiet: !told}, job.Options
@@ -169,7 +169,7 @@ func trainSmallest(tb testing.TB, job *spillway.Job, iterations int, after func(
 }
 
 // opened plans a model of a preset.
-func opened(tb testing.TB, model string, o spillway.Options) *spillway.Job {
+func opened(tb testing.TB, model string, o spillway.Options) *spillway.Run {
 	tb.Helper()
 	m, err := spillway.Open(model)
 	if err != nil {
@@ -214,7 +214,7 @@ func footprint(d *cuda.Device, p *plan.Plan) int64 {
 
 // within plans a model so that all the driver counts is at most so much: its own needs and
 // the kernels', which are known when they were asked for, are taken off.
-func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, insist planner.Constraints) *spillway.Job {
+func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, insist planner.Constraints) *spillway.Run {
 	tb.Helper()
 	o := smallOptions(tb, d, seq, most)
 	o.Constraints = insist

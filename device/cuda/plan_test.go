@@ -57,9 +57,11 @@ func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(
 func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 	t.Helper()
 	n := executor.IterationArgs{Seed: 1, Iteration: i, MaxNorm: 1}
-	n.Optimizer = optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
-		Bias1: float32(1 - math.Pow(0.9, float64(i+1))), Bias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}.Scalars()
-	n.NoDecay = n.Optimizer
+	step := optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decoupled: true,
+		Bias1: float32(1 - math.Pow(0.9, float64(i+1))), Bias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}
+	n.Optimizer = step.Scalars()
+	step.Decay = 0
+	n.NoDecay = step.Scalars()
 	if err := e.Iterate(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}

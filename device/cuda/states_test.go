@@ -22,7 +22,7 @@ const llama134M = `{"model_type":"llama","vocab_size":32000,"hidden_size":768,"n
 
 // keeping plans a training of that model in f32, 4 × 512 tokens, with what AdamW keeps
 // under a policy, within so much of the device; 0 is all of it.
-func keeping(tb testing.TB, on device.Device, policy string, budget int64) *spillway.Job {
+func keeping(tb testing.TB, on device.Device, policy string, budget int64) *spillway.Run {
 	tb.Helper()
 	_, info, err := arch.FromConfig([]byte(llama134M))
 	if err != nil {

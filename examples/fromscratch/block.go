@@ -46,9 +46,9 @@ func (d dims) layerValues(slab []float32) layerValues {
 		gate: take(n * d.F), up: take(n * d.F), act: take(n * d.F)}
 }
 
-// layerForward reads x[N,C] and writes out[N,C]; what backward needs goes to keep.
-func (d dims) layerForward(weights, x, keep, out []float32) {
-	w, a := d.layerParams(weights), d.layerValues(keep)
+// layerForward reads x[N,C] and writes out[N,C]; what backward needs goes to save.
+func (d dims) layerForward(weights, x, save, out []float32) {
+	w, a := d.layerParams(weights), d.layerValues(save)
 	wide, narrow := d.H*d.D, d.K*d.D
 
 	rmsnorm(a.normed1, x, w.norm1, d.Eps)
@@ -71,9 +71,9 @@ func (d dims) layerForward(weights, x, keep, out []float32) {
 
 // layerBackward is layerForward read from the end. It adds to dx and dweights; work
 // begins as zeros.
-func (d dims) layerBackward(dx, dweights, dout, weights, x, keep, work []float32) {
+func (d dims) layerBackward(dx, dweights, dout, weights, x, save, work []float32) {
 	w, dw := d.layerParams(weights), d.layerParams(dweights)
-	a, g := d.layerValues(keep), d.layerValues(work)
+	a, g := d.layerValues(save), d.layerValues(work)
 	wide, narrow := d.H*d.D, d.K*d.D
 
 	add(g.mid, dout)
@@ -94,20 +94,20 @@ func (d dims) layerBackward(dx, dweights, dout, weights, x, keep, work []float32
 	rmsnormBackward(dx, dw.norm1, g.normed1, x, w.norm1, d.Eps)
 }
 
-// headForward returns the loss of x[N,C]. It keeps the normed stream [N,C] and the
+// headForward returns the loss of x[N,C]. It saves the normed stream [N,C] and the
 // gradient of the logits [N,V], which takes the place of the logits.
-func (d dims) headForward(weights, x, keep []float32, targets []int64) float64 {
+func (d dims) headForward(weights, x, save []float32, targets []int64) float64 {
 	norm, out := weights[:d.C], weights[d.C:]
-	normed, logits := keep[:len(x)], keep[len(x):]
+	normed, logits := save[:len(x)], save[len(x):]
 	rmsnorm(normed, x, norm, d.Eps)
 	linear(logits, normed, out, d.C, d.V)
 	return crossEntropy(logits, targets, d.V)
 }
 
 // headBackward adds to dx and dweights; dnormed[N,C] begins as zeros.
-func (d dims) headBackward(dx, dweights, weights, x, keep, dnormed []float32) {
+func (d dims) headBackward(dx, dweights, weights, x, save, dnormed []float32) {
 	norm, out, dnorm, dout := weights[:d.C], weights[d.C:], dweights[:d.C], dweights[d.C:]
-	normed, dlogits := keep[:len(x)], keep[len(x):]
+	normed, dlogits := save[:len(x)], save[len(x):]
 	linearBackward(dnormed, dout, dlogits, normed, out, d.C, d.V)
 	rmsnormBackward(dx, dnorm, dnormed, x, norm, d.Eps)
 }

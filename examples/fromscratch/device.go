@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// device is memory with a limit and a processor that knows three kinds of block.
+// device is memory with a limit and a CPU that knows three kinds of block.
 // Without a host it only rehearses: buffers are counted, not made, nothing is computed.
 type device struct {
 	dims
@@ -22,17 +22,17 @@ func newDevice(d dims, h *host, limit int) *device {
 func (v *device) iterate(p plan) (float64, error) {
 	v.memory = map[buffer][]float32{{input, 0}: nil, {flow, v.L + 2}: nil}
 	for i, s := range p {
-		if err := v.step(s); err != nil {
-			return 0, fmt.Errorf("step %d of %d, %+v: %w", i, len(p), s, err)
+		if err := v.carryOut(s); err != nil {
+			return 0, fmt.Errorf("instruction %d of %d, %+v: %w", i, len(p), s, err)
 		}
 	}
 	if v.used != 0 {
-		return 0, fmt.Errorf("plan of %d steps leaves %d elements on the device; free them", len(p), v.used)
+		return 0, fmt.Errorf("plan of %d instructions leaves %d elements on the device; free them", len(p), v.used)
 	}
 	return v.loss, nil
 }
 
-func (v *device) step(s step) error {
+func (v *device) carryOut(s instruction) error {
 	reads, makes := s.effects()
 	for _, f := range reads {
 		if _, ok := v.memory[f]; !ok {
@@ -71,10 +71,10 @@ func (v *device) alloc(f buffer) error {
 	return nil
 }
 
-// compute does the arithmetic of a step whose buffers are there.
+// compute does the arithmetic of an instruction whose buffers are there.
 func (v *device) compute(do verb, b int) {
 	at := func(k kind, b int) []float32 { return v.memory[buffer{k, b}] }
-	w, x, keep, h := at(weight, b), at(input, b), at(saved, b), v.host
+	w, x, save, h := at(weight, b), at(input, b), at(saved, b), v.host
 	switch head := v.L + 1; {
 	case do == move:
 		copy(w, h.weights[b])
@@ -85,14 +85,14 @@ func (v *device) compute(do verb, b int) {
 	case do == forward && b == 0:
 		embed(at(input, 1), w, h.ids, v.C)
 	case do == forward && b == head:
-		v.loss = v.headForward(w, x, keep, h.targets)
+		v.loss = v.headForward(w, x, save, h.targets)
 	case do == forward:
-		v.layerForward(w, x, keep, at(input, b+1))
+		v.layerForward(w, x, save, at(input, b+1))
 	case b == 0:
 		embedBackward(at(grad, 0), at(flow, 1), h.ids, v.C)
 	case b == head:
-		v.headBackward(at(flow, b), at(grad, b), w, x, keep, at(work, b))
+		v.headBackward(at(flow, b), at(grad, b), w, x, save, at(work, b))
 	default:
-		v.layerBackward(at(flow, b), at(grad, b), at(flow, b+1), w, x, keep, at(work, b))
+		v.layerBackward(at(flow, b), at(grad, b), at(flow, b+1), w, x, save, at(work, b))
 	}
 }

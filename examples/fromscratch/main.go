@@ -1,18 +1,18 @@
 // Fromscratch is Spillway from scratch in one small program: it trains a tiny
-// Llama whose weights rest on the host and visit a small device block by block.
+// Llama whose weights are stored on the host and visit a small device block by block.
 //
 // It uses the standard library alone and shares no line with the engine, so that
 // the two can check each other. Nothing here is fast. Read it in this order:
 //
 //   - model.go: the dimensions, the blocks of a Llama and their params
 //   - plan.go: what an iteration does, as data
-//   - device.go: memory with a limit, and a processor that carries out a plan
+//   - device.go: memory with a limit, and a CPU that carries out a plan
 //   - block.go, ops.go: a layer forward and backward by hand; its arithmetic
 //   - adamw.go, safetensors.go: the update rule and the file format
 //
 // Two plans are written down. The standard one holds the whole model and all its
-// activations on the device; the streamed one holds one block at a time and makes
-// activations again on the way back. They give the same losses, bit for bit:
+// activations on the device; the streamed one holds one block at a time and recomputes
+// activations in the backward. They give the same losses, bit for bit:
 //
 //	go run ./examples/fromscratch
 package main
@@ -46,7 +46,7 @@ func train(folder string, strategy func(head int) plan, iterations int) error {
 	if _, err := rehearsal.iterate(p); err != nil {
 		return err
 	}
-	fmt.Printf("a plan of %d steps needs %d KiB\n", len(p), rehearsal.peak*4/1024)
+	fmt.Printf("a plan of %d instructions needs %d KiB\n", len(p), rehearsal.peak*4/1024)
 	dev := newDevice(d, h, rehearsal.peak)
 	for i := range iterations {
 		loss, err := dev.iterate(p)

@@ -10,7 +10,7 @@ import (
 
 // dims is the legend of every shape comment in this program.
 type dims struct {
-	B int `json:"-"`                   // rows of the batch
+	B int `json:"-"`                   // sequences in the batch
 	T int `json:"-"`                   // positions in a row; N = B*T tokens
 	V int `json:"vocab_size"`          // vocabulary
 	C int `json:"hidden_size"`         // width of the residual stream
@@ -56,7 +56,7 @@ func (d dims) params(block int) []param {
 	}
 }
 
-// host is where the model rests: per block a slab of weights, of the gradient last
+// host is where the model is stored: per block a slab of weights, of the gradient last
 // sent home, and of AdamW's two moments. The batch is N ids and, for each, the id
 // that should follow, or -100 where nothing is asked.
 type host struct {
@@ -144,7 +144,7 @@ type scaling struct {
 	Original float64 `json:"original_max_position_embeddings"`
 }
 
-// apply keeps fast rotations, slows slow ones by Factor, and blends between. What
+// apply leaves fast rotations as they are, slows slow ones by Factor, and blends between. What
 // counts is how many turns a rotation makes in the original length.
 func (s scaling) apply(freq float64) float64 {
 	turns := s.Original * freq / (2 * math.Pi)

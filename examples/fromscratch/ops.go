@@ -2,7 +2,7 @@ package main
 
 import "math"
 
-// Every operation stands beside its gradient. A backward *adds* to dx and dw, so that
+// Every operation stands next to its gradient. A backward *adds* to dx and dw, so that
 // a value used twice collects both parts. Values are float32, sums run in float64.
 
 // embed: out[N,C] = rows of table[V,C].
@@ -158,7 +158,7 @@ func (d dims) attentionBackward(dq, dk, dv, dout, probs, q, k, v []float32) {
 	})
 }
 
-// dot is the sum of products over the length of a; b may be longer.
+// dot is the dot product over the length of a; b may be longer.
 func dot(a, b []float32) float64 {
 	sum := 0.0
 	for i, v := range a {

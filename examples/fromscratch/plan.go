@@ -2,10 +2,10 @@ package main
 
 // plan is what one iteration does, as data: it can be counted and checked before
 // anything runs, and every plan that runs to its end gives the same losses.
-type plan []step
+type plan []instruction
 
-// step is one instruction about one block.
-type step struct {
+// instruction is one thing to do with one block.
+type instruction struct {
 	do    verb
 	block int
 	what  kind // which of the block's buffers a free gives back
@@ -40,13 +40,13 @@ type buffer struct {
 	block int
 }
 
-// standard brings everything to the device and keeps it to the end.
+// standard brings everything to the device, where it stays to the end.
 func standard(head int) (p plan) {
 	for b := 0; b <= head; b++ {
-		p = append(p, step{do: move, block: b}, step{do: forward, block: b})
+		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b})
 	}
 	for b := head; b >= 0; b-- {
-		p = append(p, step{do: backward, block: b}, step{do: update, block: b}).free(b, work)
+		p = append(p, instruction{do: backward, block: b}, instruction{do: update, block: b}).free(b, work)
 	}
 	for b := 0; b <= head; b++ {
 		p = p.free(b, weight, grad, saved, input, flow)
@@ -54,16 +54,16 @@ func standard(head int) (p plan) {
 	return p
 }
 
-// streamed holds the weights of one block at a time. Forward keeps only what enters
+// streamed holds the weights of one block at a time. The forward saves only what enters
 // each block; backward brings each block again, and runs its forward again.
 func streamed(head int) (p plan) {
 	for b := 0; b <= head; b++ {
-		p = append(p, step{do: move, block: b}, step{do: forward, block: b}).free(b, weight, saved)
+		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b}).free(b, weight, saved)
 	}
 	p = p.free(head+1, input)
 	for b := head; b >= 0; b-- {
-		p = append(p, step{do: move, block: b}, step{do: forward, block: b}).free(b+1, input)
-		p = append(p, step{do: backward, block: b}, step{do: update, block: b})
+		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b}).free(b+1, input)
+		p = append(p, instruction{do: backward, block: b}, instruction{do: update, block: b})
 		p = p.free(b, weight, grad, saved, input, work).free(b+1, flow)
 	}
 	return p
@@ -71,13 +71,13 @@ func streamed(head int) (p plan) {
 
 func (p plan) free(block int, kinds ...kind) plan {
 	for _, k := range kinds {
-		p = append(p, step{free, block, k})
+		p = append(p, instruction{free, block, k})
 	}
 	return p
 }
 
-// effects lists the buffers that must be there for a step, and those it brings.
-func (s step) effects() (reads, makes []buffer) {
+// effects lists the buffers that must be there for an instruction, and those it brings.
+func (s instruction) effects() (reads, makes []buffer) {
 	b := s.block
 	switch s.do {
 	case move:

@@ -22,13 +22,18 @@ func Fill(disk vfs.FS, dir string, tensors []tensorfile.Output) error {
 		if err == nil && seen[t.Name] {
 			err = errors.New("it is there twice")
 		}
-		if err == nil {
-			err = vfs.WriteFile(disk, filepath.Join(dir, name), func(w io.Writer) error { return writeExactly(w, t) })
-		}
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		seen[t.Name] = true
+		bytes, err := t.Bytes()
+		if err != nil {
+			return err
+		}
+		write := func(w io.Writer) error { return tensorfile.WriteExactly(w, t.Name, bytes, t.Write) }
+		if err := vfs.WriteFile(disk, filepath.Join(dir, name), write); err != nil {
+			return err
+		}
 	}
 	index, err := encodeIndex(tensors)
 	if err != nil {
@@ -38,33 +43,6 @@ func Fill(disk vfs.FS, dir string, tensors []tensorfile.Output) error {
 		_, err := w.Write(index)
 		return err
 	})
-}
-
-// writeExactly refuses an output that writes another number of bytes than it declares.
-func writeExactly(w io.Writer, t tensorfile.Output) error {
-	bytes, err := t.Bytes()
-	if err != nil {
-		return err
-	}
-	c := &counter{w: w}
-	if err := t.Write(c); err != nil {
-		return err
-	}
-	if c.n != bytes {
-		return fmt.Errorf("it has %d bytes, %d were written", bytes, c.n)
-	}
-	return nil
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // encodeIndex writes the index as Python's json does: in order, indented by two.

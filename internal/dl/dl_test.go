@@ -41,7 +41,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// snprintf takes as many arguments as it is told to: nine in registers and on the
+// snprintf takes as many arguments as the format names: nine in registers and on the
 // stack in the order given.
 func TestManyArguments(t *testing.T) {
 	out := make([]byte, 256)

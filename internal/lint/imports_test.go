@@ -1,6 +1,6 @@
 // Package lint holds the rules of the code base that a compiler does not check,
 // as tests. Do not change a rule to make a build pass: it is a statement of
-// policy, with its reason beside it.
+// policy, with its reason next to it.
 package lint
 
 import (
@@ -67,6 +67,7 @@ var never = []struct{ who, on, because string }{
 	{"recipe", "finetune", "settings are names and fields; what they do comes after"},
 	{"train", "recipe", "a loop takes values; where they come from is not its business"},
 	{"rig", "plan", "a computer is opened and described before anything is planned"},
+	{"device/...", "rig", "backends are opened, they open nothing"},
 	{"rig", "device/cuda/...", "backends are found through the registry: a program imports those it wants"},
 }
 

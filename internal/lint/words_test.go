@@ -73,9 +73,8 @@ var privateWords = []privateWord{
 // the words around.
 var otherMeanings = []struct{ file, words string }{
 	{"internal/lint/words_test.go", ""},
-	{"CHANGELOG.md", ""},
 	{"", "half duplex"}, {"", "full duplex"}, {"", "half-duplex"}, // what everybody calls such links
-	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"planner/site.go", "peers"}, // GPUs with a direct link
+	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"machine/peer.go", "peers"}, {"planner/site.go", "peers"}, // GPUs with a direct link
 	{"rig/host_test.go", "xeon(r) processor"},
 	{"tokenizer/tokenizer.go", "post"}, {"tokenizer/postprocess.go", "processor"}, // a stage of tokenizer.json
 }

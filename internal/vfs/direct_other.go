@@ -4,7 +4,7 @@ package vfs
 
 import "os"
 
-// openDirect opens as usual: only Linux passes the page cache by.
+// openDirect opens through the page cache: only Linux has direct I/O.
 func openDirect(name string, flag int) (f *os.File, direct bool, err error) {
 	f, err = os.OpenFile(name, flag, 0o666)
 	return f, false, err

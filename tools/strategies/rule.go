@@ -60,7 +60,7 @@ func (t *table) rule(c cell) (outcome, error) {
 		}
 		t.byRule.Store(key, job)
 	}
-	j := job.(*spillway.Job)
+	j := job.(*spillway.Run)
 	return outcome{key.name, peak(j) <= int64(t.options(c).Machine.Devices[0].Usable), j.Plan.Forecast.StepSeconds}, nil
 }
 

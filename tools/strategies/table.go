@@ -74,7 +74,7 @@ func newTable(name string) (*table, error) {
 }
 
 // shapeOf describes all that plans depend on: what is computed and what is kept.
-func shapeOf(job *spillway.Job) string {
+func shapeOf(job *spillway.Run) string {
 	var s strings.Builder
 	for _, p := range job.Spec.Params {
 		fmt.Fprintln(&s, p.Type)
@@ -150,7 +150,7 @@ func (t *table) cached(path string, task spillway.Task, devices int) error {
 // planSizes fills the cells of all sizes of card, from the largest on. A plan that is
 // fastest on large cards and fits smaller ones is fastest there too.
 func (t *table) planSizes(task spillway.Task, devices int) error {
-	var last *spillway.Job
+	var last *spillway.Run
 	for i := len(t.cells) - 1; i >= 0; i-- {
 		c := &t.cells[i]
 		if c.Task != task || c.Devices != devices {
@@ -173,7 +173,7 @@ func (t *table) planSizes(task spillway.Task, devices int) error {
 
 // plan fills what a cell says of the planner's choice; the job is nil where nothing
 // fits.
-func (t *table) plan(c *cell) (*spillway.Job, error) {
+func (t *table) plan(c *cell) (*spillway.Run, error) {
 	job, err := t.model.Plan(t.options(*c))
 	var misfit *planner.FitError
 	if errors.As(err, &misfit) {
@@ -187,12 +187,12 @@ func (t *table) plan(c *cell) (*spillway.Job, error) {
 	return job, nil
 }
 
-func (c *cell) set(job *spillway.Job) {
+func (c *cell) set(job *spillway.Run) {
 	c.Strategy, c.Seconds = strings.Join(job.Plan.Strategies, " + "), job.Plan.Forecast.StepSeconds
 }
 
 // peak is what a job takes of the device that holds most.
-func peak(job *spillway.Job) (most int64) {
+func peak(job *spillway.Run) (most int64) {
 	for _, a := range job.Plan.Arenas {
 		if a.Tier == plan.OnDevice {
 			most = max(most, a.Bytes)

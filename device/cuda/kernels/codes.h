@@ -15,12 +15,12 @@ struct Dynamic {
         __syncthreads();
     }
 
-    // stateCode is the code of x·r, which is at most 1 and a little more: how many of the
-    // middles between values are below it. The exponent and seven bits of the fraction
-    // choose a cell, which has the lowest code of its numbers above how far the one middle
-    // in it is from carrying: with the lower bits of what is above that, the next code comes
-    // out. Codes of negative numbers are those of positive ones mirrored, where a number on
-    // a middle goes down too. No number but zero has the code of zero.
+    // stateCode is the code of x·r, a number up to 1 and a little more: how many of the
+    // midpoints between values are below it. The exponent and seven bits of the fraction
+    // choose a cell. Adding the lower bits of the number to the cell's word carries into the
+    // next code where the number is above the one midpoint in the cell. Codes of negative
+    // numbers mirror those of positive ones, and a number on a midpoint goes down in both
+    // cases. No number but zero gets the code of zero.
     template <int KIND> __device__ __forceinline__ u32 stateCode(float x, float r) const {
         u32 bits = __float_as_uint(x * r), zero = KIND ? 0 : ZERO_CODE, negative = KIND ? 0 : bits >> 31;
         int cell = max(0, min((int)(bits >> 16 & 0x7fff) - FIRST_CELL, CELLS - 1));

@@ -1,7 +1,7 @@
-"""What all peers share: their flags, how they take time, the line they print.
+"""What all baselines share: their flags, how they take time, the line they print.
 
-A peer measures one thing in another library and prints one JSON object on one
-line: {"peer", "version", "bench", "threads", "repeat", "results": [...]}.
+A baseline measures one thing in another library and prints one JSON object on one
+line: {"baseline", "version", "bench", "threads", "repeat", "results": [...]}.
 Every result has "seconds" (the best of `repeat` after one round of warm-up) and
 the rate that follows from it.
 """
@@ -34,6 +34,6 @@ def best(work, repeat):
     return fastest
 
 
-def report(peer, version, bench, options, results):
-    line = {"peer": peer, "version": version, "bench": bench, "threads": options.threads, "repeat": options.repeat}
+def report(baseline, version, bench, options, results):
+    line = {"baseline": baseline, "version": version, "bench": bench, "threads": options.threads, "repeat": options.repeat}
     print(json.dumps({**line, "results": results}))

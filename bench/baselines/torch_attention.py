@@ -7,11 +7,11 @@ products), and 2.5 times as much backward (five products).
 import torch
 import torch.nn.functional as F
 
-import peer
+import baseline
 
 
 def main():
-    parser = peer.arguments(__doc__, repeat=20)
+    parser = baseline.arguments(__doc__, repeat=20)
     for flag, value, meaning in [
         ("-B", 4, "batch"),
         ("-H", 8, "heads"),
@@ -36,11 +36,11 @@ def main():
     forward_flops = 2 * options.B * options.H * options.T**2 * options.D
     results = []
     for name, work, flops in [("forward", forward, forward_flops), ("forward+backward", both, 3.5 * forward_flops)]:
-        seconds = peer.best(work, options.repeat)
+        seconds = baseline.best(work, options.repeat)
         results.append(
             {"pass": name, "shape_bhtd": shape, "dtype": "float32", "seconds": seconds, "gflops": flops / seconds / 1e9}
         )
-    peer.report("torch", torch.__version__, "attention", options, results)
+    baseline.report("torch", torch.__version__, "attention", options, results)
 
 
 main()

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import peer
+import baseline
 
 HEAD = 64  # width of a head
 
@@ -56,7 +56,7 @@ class Llama(nn.Module):
 
 
 def options():
-    parser = peer.arguments(__doc__, repeat=3)
+    parser = baseline.arguments(__doc__, repeat=3)
     for flag, value in [
         ("layers", 8),
         ("hidden", 512),
@@ -87,11 +87,11 @@ def main():
         optimizer.step()
         losses.append(loss.item())
 
-    seconds = peer.best(iteration, o.repeat)
+    seconds = baseline.best(iteration, o.repeat)
     params, tokens = sum(p.numel() for p in model.parameters()), o.batch * o.positions
     shape = {"layers": o.layers, "hidden": o.hidden, "inner": o.inner, "vocab": o.vocab, "tied": not o.untied}
     result = {"params": params, "tokens": tokens, "seconds": seconds, "gflops": 6 * params * tokens / seconds / 1e9}
-    peer.report("torch", torch.__version__, "llama_step", o, [{**shape, **result, "losses": losses}])
+    baseline.report("torch", torch.__version__, "llama_step", o, [{**shape, **result, "losses": losses}])
 
 
 main()

@@ -1,11 +1,11 @@
-"""Training iterations of a Llama of 134 million params in float32 on a card, 4 × 512 tokens,
+"""Training iterations of a Llama of 134 million params in float32 on a GPU, 4 × 512 tokens,
 with PyTorch's plain AdamW: what torch-optstate begins from. "state" is what the optimizer
 keeps, in bytes. Needs torch and transformers."""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import peer
+import baseline
 
 ROWS, TOKENS = 4, 512
 
@@ -38,16 +38,16 @@ def measure(name, repeat, **kind):
 
     iteration()
     torch.cuda.reset_peak_memory_stats()
-    seconds = peer.best(iteration, repeat)
+    seconds = baseline.best(iteration, repeat)
     kept = sum(t.numel() * t.element_size() for s in optimizer.state.values() for t in s.values())
-    return {"row": 0, "peer": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated(), "state": kept}
+    return {"row": 0, "baseline": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated(), "state": kept}
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=9).parse_args()
+    options = baseline.arguments(__doc__, repeat=9).parse_args()
     torch.set_num_threads(options.threads)
     results = [measure("eager", options.repeat), measure("eager fused", options.repeat, fused=True)]
-    peer.report("torch", "torch " + torch.__version__, "states_gpu", options, results)
+    baseline.report("torch", "torch " + torch.__version__, "states_gpu", options, results)
 
 
 main()

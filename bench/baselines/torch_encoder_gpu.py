@@ -1,17 +1,17 @@
 """PyTorch's TransformerEncoder of 48 layers (width 2048, 16 heads, inner width 8192) in tf32,
-all of it on the card, 16 × 512 positions: forward, and a training iteration with fused AdamW.
-Needs torch and about 90 GB of the card."""
+all of it on the GPU, 16 × 512 positions: forward, and a training iteration with fused AdamW.
+Needs torch and about 90 GB of the GPU."""
 
 import torch
 
-import peer
+import baseline
 
 LAYERS, WIDTH, HEADS, INNER = 48, 2048, 16, 8192
 ROWS, POSITIONS = 16, 512
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=5).parse_args()
+    options = baseline.arguments(__doc__, repeat=5).parse_args()
     torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
@@ -36,11 +36,11 @@ def main():
     for row, work in enumerate([forward, train]):
         model.train(row == 1)
         torch.cuda.reset_peak_memory_stats()
-        seconds = peer.best(work, options.repeat)
+        seconds = baseline.best(work, options.repeat)
         results.append(
-            {"row": row, "peer": "resident", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+            {"row": row, "baseline": "resident", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
         )
-    peer.report("torch", "torch " + torch.__version__, "encoder_gpu", options, results)
+    baseline.report("torch", "torch " + torch.__version__, "encoder_gpu", options, results)
 
 
 main()

@@ -1,12 +1,12 @@
 """Forward passes of a Llama of 8 billion params whose weights rest in host memory, by
-accelerate's cpu_offload, in bf16 on a card. Needs torch, transformers and accelerate."""
+accelerate's cpu_offload, in bf16 on a GPU. Needs torch, transformers and accelerate."""
 
 import torch
 from accelerate import cpu_offload
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import accelerate
-import peer
+import baseline
 
 SIZES = [(1, 512), (4, 2048)]  # rows and tokens, in the order of the rows of bench gpu
 
@@ -26,14 +26,14 @@ def model():
     with torch.device("meta"):
         made = LlamaForCausalLM(config).to(torch.bfloat16)
     made = made.to_empty(device="cpu").eval()
-    for p in made.parameters():  # random on the card, which is quicker
+    for p in made.parameters():  # random on the GPU, which is quicker
         p.data.copy_(torch.randn(p.shape, device="cuda", dtype=torch.bfloat16) * 0.02)
     made.model.rotary_emb = type(made.model.rotary_emb)(config)  # its table is no param
     return cpu_offload(made, execution_device=torch.device("cuda:0"))
 
 
 def main():
-    parser = peer.arguments(__doc__, repeat=2)
+    parser = baseline.arguments(__doc__, repeat=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     made, results = model(), []
@@ -46,12 +46,12 @@ def main():
                 torch.cuda.synchronize()
 
             torch.cuda.reset_peak_memory_stats()
-            seconds = peer.best(forward, options.repeat)
+            seconds = baseline.best(forward, options.repeat)
             results.append(
-                {"row": row, "peer": "accelerate", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+                {"row": row, "baseline": "accelerate", "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
             )
     version = f"accelerate {accelerate.__version__} with torch {torch.__version__}"
-    peer.report("accelerate", version, "offload_forward", options, results)
+    baseline.report("accelerate", version, "offload_forward", options, results)
 
 
 main()

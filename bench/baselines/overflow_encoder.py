@@ -1,5 +1,5 @@
 """PyTorch's TransformerEncoder of 48 layers (width 2048, 16 heads, inner width 8192) with weights
-in host memory, 16 × 512 positions, by Overflow on a card: forward, in tf32. A card that could
+in host memory, 16 × 512 positions, by Overflow on a GPU: forward, in tf32. A GPU that could
 hold the model makes Overflow choose otherwise, so it is told to offload, and how many layers
 it may bring at once: as many as fit 4 GiB. Training is not measured: its backward has
 tensors on two devices. Needs torch and overflow."""
@@ -8,7 +8,7 @@ import overflow
 import torch
 from overflow.enums import ExecutionStrategy
 
-import peer
+import baseline
 
 LAYERS, WIDTH, HEADS, INNER = 48, 2048, 16, 8192
 ROWS, POSITIONS = 16, 512
@@ -36,12 +36,12 @@ def measure(name, chunk, x, repeat):
         torch.cuda.synchronize()
 
     torch.cuda.reset_peak_memory_stats()
-    seconds = peer.best(forward, repeat)
-    return {"row": 0, "peer": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+    seconds = baseline.best(forward, repeat)
+    return {"row": 0, "baseline": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=2).parse_args()
+    options = baseline.arguments(__doc__, repeat=2).parse_args()
     torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
@@ -51,9 +51,9 @@ def main():
         try:
             results.append(measure(name, chunk, x, options.repeat))
         except Exception as e:  # the other way still counts
-            results.append({"row": -1, "peer": name, "error": repr(e)})
+            results.append({"row": -1, "baseline": name, "error": repr(e)})
     version = f"overflow {overflow.__version__} with torch {torch.__version__}"
-    peer.report("overflow", version, "encoder", options, results)
+    baseline.report("overflow", version, "encoder", options, results)
 
 
 main()

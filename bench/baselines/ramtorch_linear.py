@@ -1,10 +1,10 @@
 """A stack of 16 linear layers of 4096 in bf16 whose weights rest in host memory, 4096 rows, by
-RamTorch on a card: forward, and forward with backward and AdamW. Its layer and its streamed
+RamTorch on a GPU: forward, and forward with backward and AdamW. Its layer and its streamed
 model are measured, each with the AdamW it is shown with. Needs torch and ramtorch."""
 
 import torch
 
-import peer
+import baseline
 import ramtorch
 
 LAYERS, WIDTH, ROWS = 16, 4096, 4096
@@ -61,7 +61,7 @@ def streamed(x, repeat):
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=5).parse_args()
+    options = baseline.arguments(__doc__, repeat=5).parse_args()
     torch.set_num_threads(options.threads)
     x = torch.randn(ROWS, WIDTH, device="cuda", dtype=DTYPE)
     results = []
@@ -69,10 +69,10 @@ def main():
         try:
             works = make(x, options.repeat)
             for row, work in enumerate(works):
-                results.append({"row": row, "peer": name, "seconds": peer.best(work, options.repeat)})
+                results.append({"row": row, "baseline": name, "seconds": baseline.best(work, options.repeat)})
         except Exception as e:  # a version may lack one of them; the other still counts
-            results.append({"row": -1, "peer": name, "error": repr(e)})
-    peer.report("ramtorch", f"ramtorch {ramtorch.__version__} with torch {torch.__version__}", "linear", options, results)
+            results.append({"row": -1, "baseline": name, "error": repr(e)})
+    baseline.report("ramtorch", f"ramtorch {ramtorch.__version__} with torch {torch.__version__}", "linear", options, results)
 
 
 main()

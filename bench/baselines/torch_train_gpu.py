@@ -1,11 +1,11 @@
-"""Training iterations of a Llama of 1.1 billion params in bf16 on a card, 4 × 2048 tokens,
+"""Training iterations of a Llama of 1.1 billion params in bf16 on a GPU, 4 × 2048 tokens,
 with PyTorch's fused AdamW: eager, compiled, and eager with checkpointing. Weights and
 moments are bf16, without fp32 masters. Needs torch and transformers."""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import peer
+import baseline
 
 ROWS, TOKENS = 4, 2048
 
@@ -42,19 +42,19 @@ def measure(row, name, repeat, checkpointing=False, compiled=False):
 
     iteration()
     torch.cuda.reset_peak_memory_stats()
-    seconds = peer.best(iteration, repeat)
-    return {"row": row, "peer": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
+    seconds = baseline.best(iteration, repeat)
+    return {"row": row, "baseline": name, "seconds": seconds, "peak": torch.cuda.max_memory_allocated()}
 
 
 def main():
-    options = peer.arguments(__doc__, repeat=5).parse_args()
+    options = baseline.arguments(__doc__, repeat=5).parse_args()
     torch.set_num_threads(options.threads)
     results = [
         measure(0, "eager", options.repeat),
         measure(1, "eager", options.repeat, checkpointing=True),
         measure(0, "compiled", options.repeat, compiled=True),
     ]
-    peer.report("torch", "torch " + torch.__version__, "train_gpu", options, results)
+    baseline.report("torch", "torch " + torch.__version__, "train_gpu", options, results)
 
 
 main()

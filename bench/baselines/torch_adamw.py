@@ -6,7 +6,7 @@ weight and moments written.
 
 import torch
 
-import peer
+import baseline
 
 BYTES = 28
 
@@ -15,17 +15,17 @@ def measure(kind, n, repeat):
     p = torch.nn.Parameter(torch.randn(n))
     p.grad = torch.randn(n)
     optimizer = torch.optim.AdamW([p], lr=1e-3, weight_decay=0.01, **{kind: True})
-    seconds = peer.best(optimizer.step, repeat)
+    seconds = baseline.best(optimizer.step, repeat)
     return {"kind": kind, "params": n, "seconds": seconds, "gb_per_s": BYTES * n / seconds / 1e9}
 
 
 def main():
-    parser = peer.arguments(__doc__, repeat=20)
+    parser = baseline.arguments(__doc__, repeat=20)
     parser.add_argument("--params", type=int, default=50_000_000)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     results = [measure(kind, options.params, options.repeat) for kind in ("fused", "foreach")]
-    peer.report("torch", torch.__version__, "adamw", options, results)
+    baseline.report("torch", torch.__version__, "adamw", options, results)
 
 
 main()

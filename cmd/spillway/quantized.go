@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/plan"
+	"spillway/units"
+)
+
+// describeQuantized says whether quantized weights stay on the device or stream to it, and
+// what quantization saves; "" where there are none. They are stored and moved packed.
+func describeQuantized(job *spillway.Run) string {
+	var stay, come quantizedWeights
+	p := job.Plan
+	for _, s := range p.Slabs {
+		to := &come
+		if p.TierOf(s.Weight) == plan.OnDevice {
+			to = &stay
+		}
+		to.add(s, job.Options.Precision)
+	}
+	kind := max(stay.kind, come.kind)
+	switch {
+	case stay.blocks+come.blocks == 0:
+		return ""
+	case come.blocks == 0:
+		return fmt.Sprintf("%v weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)
+	}
+	return fmt.Sprintf("%v weights of %d of %d blocks stream to the device packed: %v per pass instead of %v in %v; the link is %s busy, and %s",
+		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), streamingCost(job))
+}
+
+// inLink is the planner's name for copies to the device.
+const inLink = "link to device"
+
+// streamingCost says whether streaming costs time.
+func streamingCost(job *spillway.Run) string {
+	d, _ := job.Options.Machine.Device(job.Options.Device)
+	if job.Plan.Forecast.Bound == inLink {
+		return "it is the bottleneck"
+	}
+	return resource(job.Plan.Forecast.Bound, d.Shared) + " is the bottleneck, so streaming is hidden"
+}
+
+// quantizedWeights counts quantized weights: their bytes packed, and in the precision of the
+// run.
+type quantizedWeights struct {
+	kind          dtype.Type
+	blocks        int
+	packed, plain int64
+}
+
+func (c *quantizedWeights) add(s plan.Slab, as dtype.Type) {
+	some := false
+	for _, q := range s.Params {
+		if q.Type.DType.Block() {
+			some, c.kind = true, q.Type.DType
+			c.packed, c.plain = c.packed+q.Type.Bytes(), c.plain+as.Bytes(q.Type.Shape.Elements())
+		}
+	}
+	if some {
+		c.blocks++
+	}
+}
