@@ -54,11 +54,10 @@ var ErrNone = errors.New("no checkpoint")
 // Dir is the folder with the checkpoints of a run. One process saves to it at a time.
 type Dir struct {
 	Path string
-	Keep int // the newest so many are not removed; 0 removes none
-	// AlwaysKeep is the iteration of a checkpoint that is not removed, however old it is;
-	// 0 is none.
+	Keep int // number of newest checkpoints that are not removed; 0 means all
+	// AlwaysKeep is the iteration of a checkpoint that is never removed; 0 means none.
 	AlwaysKeep int64
-	FS         vfs.FS // nil is the real one
+	FS         vfs.FS // nil means the real one
 }
 
 func (d Dir) fs() vfs.FS {
@@ -68,8 +67,8 @@ func (d Dir) fs() vfs.FS {
 	return d.FS
 }
 
-// Snapshot is what a checkpoint is made from. Tensors are pulled while saving and
-// must not change until Save returns.
+// Snapshot is what Save makes a checkpoint of. Tensors are read while saving and must
+// not change until Save returns.
 type Snapshot struct {
 	Iteration int64 // optimizer steps done
 	Model     hf.Model
@@ -78,7 +77,7 @@ type Snapshot struct {
 	Trainer   any                 // saved as JSON: schedule, position in the data, seeds
 }
 
-// bytes is the size of all tensors.
+// bytes returns the size of all tensors.
 func (s Snapshot) bytes() (int64, error) {
 	model, err := s.weights().Bytes()
 	if err != nil {
@@ -88,7 +87,7 @@ func (s Snapshot) bytes() (int64, error) {
 	return model + state, err
 }
 
-// weights is what is written as a model's folder, or as an adapter's.
+// weights returns what is written as the model's folder or as the adapter's.
 func (s Snapshot) weights() interface {
 	Bytes() (int64, error)
 	Fill(disk vfs.FS, dir string) error
@@ -103,8 +102,8 @@ func (s Snapshot) weights() interface {
 type Entry struct {
 	Path      string
 	Iteration int64
-	Saved     int64 // when, in nanoseconds since 1970; never the same twice
-	Err       error // why its manifest cannot be read; Saved is then 0
+	Saved     int64 // time of saving in nanoseconds since 1970; no two are equal
+	Err       error // why its manifest cannot be read, if so; Saved is then 0
 }
 
 // List finds the checkpoints of a run: those with an unreadable manifest first, then the
@@ -148,12 +147,12 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// At is the path of the checkpoint of an iteration.
+// At returns the path of the checkpoint of an iteration.
 func (d Dir) At(iteration int64) string {
 	return filepath.Join(d.Path, fmt.Sprintf("%s%08d", namePrefix, iteration))
 }
 
-// hidden is the hidden name for a path, with a suffix.
+// hidden returns the hidden name of a path, with a suffix.
 func hidden(path, suffix string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+suffix)
 }

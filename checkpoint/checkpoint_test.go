@@ -188,7 +188,7 @@ func TestKeepAll(t *testing.T) {
 	}
 }
 
-// The one spared stays however old it is, and takes no place from the newest.
+// The checkpoint of AlwaysKeep stays however old it is, and does not count for Keep.
 func TestSpared(t *testing.T) {
 	d, _ := inMemory(2)
 	d.AlwaysKeep = 2
@@ -200,8 +200,8 @@ func TestSpared(t *testing.T) {
 	}
 }
 
-// Going back to an earlier iteration begins another line of checkpoints, of which
-// the last saved counts, and none of which falls to the higher numbers around it.
+// After going back to an earlier iteration, the checkpoint saved last is the newest, and
+// checkpoints of higher iterations do not make the new ones be removed.
 func TestGoingBack(t *testing.T) {
 	d, _ := inMemory(2)
 	for _, i := range []int64{10, 20, 30} {

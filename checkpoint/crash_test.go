@@ -134,9 +134,9 @@ func TestCrashWhileClearingUp(t *testing.T) {
 	}
 }
 
-// One failing call is either reported or made up for, and what is on disk is still
-// old or new. A read of another checkpoint's manifest, for one, may fail: a bad
-// sector there must not keep a run from saving.
+// A failing call is either reported or harmless, and the disk still has the old or the new
+// checkpoint. For instance, reading another checkpoint's manifest may fail: a bad sector
+// there must not keep a run from saving.
 func TestFailureAtEveryCall(t *testing.T) {
 	boom := errors.New("boom")
 	for _, w := range worlds {
@@ -167,7 +167,7 @@ func TestFailureAtEveryCall(t *testing.T) {
 func hiddenName(name string) bool { return strings.HasPrefix(name, ".") }
 func visible(name string) bool    { return !hiddenName(name) }
 
-// saverDir, where set, makes this test binary the program that is killed.
+// saverDir, if set, makes this test binary the program that is killed.
 const saverDir = "SPILLWAY_TEST_SAVER_DIR"
 
 func TestMain(m *testing.M) {

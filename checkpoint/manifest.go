@@ -22,15 +22,15 @@ type manifest struct {
 	Files     map[string]checksum `json:"files"`
 }
 
-// formatVersion is raised when older programs could no longer read what is written.
-// 2: the trainer's state counts sequences.
+// formatVersion is raised when older programs can no longer read what is written. 2:
+// the trainer's state counts sequences.
 const formatVersion = 2
 
-// maxJSON bounds manifest.json and trainer.json, in bytes.
+// maxJSON limits the size of manifest.json and trainer.json, in bytes.
 const maxJSON = 16 << 20
 
-// checksum is the size and CRC-32C of a file: it finds damage, not malice, as fast as
-// memory is read.
+// checksum is the size and CRC-32C of a file. It detects damage, not tampering, as fast
+// as memory can be read.
 type checksum struct {
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc32c"`
@@ -38,7 +38,8 @@ type checksum struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealedManifest is what the file holds: the manifest and a checksum of its compact text.
+// sealedManifest is the contents of manifest.json: the manifest and the checksum of its
+// compact text.
 type sealedManifest struct {
 	Manifest json.RawMessage `json:"manifest"`
 	CRC      uint32          `json:"crc32c"`
@@ -63,7 +64,7 @@ func parseManifest(raw []byte) (manifest, error) {
 		return m, err
 	}
 	if got := crc32.Checksum(text.Bytes(), castagnoli); got != s.CRC {
-		return m, fmt.Errorf("the manifest has the checksum %08x and says %08x: it is damaged", got, s.CRC)
+		return m, fmt.Errorf("the checksum of the manifest is %08x, it should be %08x: it is damaged", got, s.CRC)
 	}
 	if err := json.Unmarshal(text.Bytes(), &m); err != nil {
 		return m, err
@@ -156,7 +157,7 @@ func (d checksumFS) Create(path string) (vfs.File, error) {
 	return d.files[name], nil
 }
 
-// sums are the checksums of what was written.
+// sums returns the checksums of the files written.
 func (d checksumFS) sums() map[string]checksum {
 	out := make(map[string]checksum, len(d.files))
 	for name, f := range d.files {
@@ -170,7 +171,7 @@ type checksumFile struct {
 	sum checksum
 }
 
-// WriteAt is refused: what was written before is in the checksum.
+// WriteAt is refused, because the checksum already includes what was written before.
 func (f *checksumFile) WriteAt(p []byte, off int64) (int, error) {
 	return 0, fmt.Errorf("writing %d bytes at %d again, in a file whose checksum is computed as it is written", len(p), off)
 }

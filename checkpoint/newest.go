@@ -7,8 +7,8 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Newest is the newest checkpoint of a run's folder. Any other folder, such as a checkpoint
-// or a model, stays itself.
+// Newest returns the newest checkpoint of a run's folder. For any other folder, such as
+// a checkpoint or a model, it returns the folder itself.
 func Newest(dir string) string {
 	for _, name := range []string{hf.ConfigName, hf.AdapterConfigName} {
 		if there, err := vfs.Exists(vfs.OS, filepath.Join(dir, name)); err == nil && there {

@@ -16,17 +16,17 @@ import (
 type Checkpoint struct {
 	Path      string
 	Iteration int64
-	Folder    *hf.Folder        // the model; nil where it is an adapter
-	Adapter   *hf.AdapterFolder // the adapter, nil where it is a model
+	Folder    *hf.Folder        // the model, or nil
+	Adapter   *hf.AdapterFolder // the adapter, or nil
 	State     tensorfile.Source // the optimizer state
-	Trainer   json.RawMessage   // what Snapshot.Trainer became
+	Trainer   json.RawMessage   // Snapshot.Trainer as JSON
 
-	// Skipped says what is wrong with each newer checkpoint, where Latest gave an older
-	// one. Callers show it to people.
+	// Skipped says what is wrong with each newer checkpoint, if Latest returned an older
+	// one. Callers show it to the user.
 	Skipped []error
 }
 
-// Latest opens the newest checkpoint that is complete and undamaged. Where there is none,
+// Latest opens the newest checkpoint that is complete and undamaged. If there is none,
 // the error is ErrNone.
 func (d Dir) Latest() (*Checkpoint, error) {
 	found, err := d.List()
@@ -51,8 +51,8 @@ func (d Dir) Latest() (*Checkpoint, error) {
 	return nil, fmt.Errorf("%w in %s", ErrNone, d.Path)
 }
 
-// Open opens one checkpoint after reading all of it once to verify it. The caller
-// closes it.
+// Open opens a checkpoint, after reading all of it once to verify it. The caller closes
+// it.
 func Open(path string) (*Checkpoint, error) { return OpenOn(vfs.OS, path) }
 
 // OpenOn is Open on a given file system.

@@ -13,9 +13,9 @@ import (
 	"spillway/safetensors"
 )
 
-// Save writes a checkpoint and returns its path once it is durable, then removes
-// older ones beyond Keep. Where the path comes with an error, the checkpoint is safe
-// and only the removal failed; without a path the older ones are untouched.
+// Save writes a checkpoint and returns its path once it is durable. Then it removes
+// older ones beyond Keep. An error together with a path means that the checkpoint is
+// safe and only the removal failed; without a path the older ones are untouched.
 func (d Dir) Save(s Snapshot) (path string, err error) {
 	if s.Iteration < 0 {
 		return "", fmt.Errorf("saving a checkpoint of iteration %d, which is negative", s.Iteration)
@@ -60,8 +60,8 @@ func (d Dir) write(s Snapshot, path string) error {
 	return nil
 }
 
-// saveTime is the present in nanoseconds, or one after the newest checkpoint's where the
-// clock was set back.
+// saveTime returns the current time in nanoseconds, or a time just after the newest
+// checkpoint if the clock was set back.
 func (d Dir) saveTime() (int64, error) {
 	found, err := d.List()
 	now := time.Now().UnixNano()
@@ -85,7 +85,7 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 		return fmt.Errorf("%s: %w", TrainerName, err)
 	}
 	if len(trainer) > maxJSON {
-		return fmt.Errorf("%s would have %d bytes, at most %d are allowed: keep large things as tensors", TrainerName, len(trainer), maxJSON)
+		return fmt.Errorf("%s would have %d bytes, at most %d are allowed: save large things as tensors", TrainerName, len(trainer), maxJSON)
 	}
 	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
 		return err
@@ -114,10 +114,10 @@ func (d Dir) hideReplaced(path string) error {
 	return d.fs().Rename(path, hidden(path, replacedSuffix))
 }
 
-// restoreReplaced undoes hideReplaced where the new checkpoint did not get its name.
+// restoreReplaced undoes hideReplaced if the new checkpoint did not get its name.
 func (d Dir) restoreReplaced(path string) error {
-	aside, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
-	if err != nil || !aside {
+	isHidden, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
+	if err != nil || !isHidden {
 		return err
 	}
 	taken, err := vfs.Exists(d.fs(), path)
@@ -162,8 +162,9 @@ func (d Dir) removeLeftovers() error {
 	return nil
 }
 
-// prune removes all but the Keep newest checkpoints and AlwaysKeep, and the one that the
-// newest replaced. Those with an unreadable manifest are left for a person to look at.
+// prune removes the checkpoint that the newest replaced, and all but the Keep newest
+// checkpoints and AlwaysKeep. Checkpoints with an unreadable manifest are left for the
+// user to look at.
 func (d Dir) prune(newest string) error {
 	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
 		return err
@@ -184,7 +185,7 @@ func (d Dir) prune(newest string) error {
 	return nil
 }
 
-// removeReplaced removes what hideReplaced hid, if anything.
+// removeReplaced removes the checkpoint that hideReplaced hid, if there is one.
 func (d Dir) removeReplaced(path string) error {
 	replaced := hidden(path, replacedSuffix)
 	exists, err := vfs.Exists(d.fs(), replaced)
@@ -194,19 +195,19 @@ func (d Dir) removeReplaced(path string) error {
 	return d.remove(replaced, hidden(path, removingSuffix))
 }
 
-// remove renames a checkpoint before it removes its files.
-func (d Dir) remove(path, doomed string) error {
-	if err := d.fs().Rename(path, doomed); err != nil {
+// remove renames a checkpoint to removing and then removes its files.
+func (d Dir) remove(path, removing string) error {
+	if err := d.fs().Rename(path, removing); err != nil {
 		return err
 	}
-	return d.finishRemoving(doomed)
+	return d.finishRemoving(removing)
 }
 
 // finishRemoving removes the files once the new name is durable: otherwise a power failure
 // could bring the old name back with half of the files.
-func (d Dir) finishRemoving(doomed string) error {
+func (d Dir) finishRemoving(path string) error {
 	if err := d.fs().SyncDir(d.Path); err != nil {
 		return err
 	}
-	return vfs.RemoveAll(d.fs(), doomed)
+	return vfs.RemoveAll(d.fs(), path)
 }

@@ -1,9 +1,10 @@
-// Package generate continues texts token by token: a run gives the logits of the next
-// token, a Sampler picks one.
+// Package generate continues texts token by token: a run computes the logits of the next
+// token, and a Sampler picks one.
 //
-// A Generator reads a window of as many positions as the run's plan has. The text is at
-// its left and the rest is padding, which causal attention never reads; when the text
-// outgrows the window, the window slides along its end. Every token runs the whole window.
+// A Generator computes a window of as many positions as the run's plan has. The text is on
+// the left and the rest is padding, which causal attention never reads. When the text
+// becomes longer than the window, only its end is used. Every token computes the whole
+// window.
 package generate
 
 import (
@@ -19,12 +20,12 @@ import (
 	"spillway/run"
 )
 
-// Options say how a text is continued.
+// Options say how to continue a text.
 type Options struct {
 	Sampler Sampler
-	// Stop are tokens that end the text; the one met is not part of it.
+	// Stop are tokens that end the text without becoming part of it.
 	Stop []int32
-	// MaxNewTokens is how many tokens to add at most; 0 sets no limit.
+	// MaxNewTokens is the largest number of tokens to add; 0 means no limit.
 	MaxNewTokens int
 }
 
@@ -33,12 +34,12 @@ type Generator struct {
 	run    *run.Run
 	o      Options
 	text   []int32
-	prompt int // how much of the text was given
+	prompt int // tokens of the text that are the prompt
 	ended  bool
 }
 
-// New prepares a generator on a run of the task infer that was started, with one
-// sequence per batch. The prompt needs at least one token.
+// New returns a generator on a started run of the task infer, with one sequence per
+// batch. The prompt needs at least one token.
 func New(r *run.Run, prompt []int32, o Options) (*Generator, error) {
 	p := r.Plan
 	if p.Task != string(graph.Infer) || p.MicroBatchSize != 1 || p.MicroBatches != 1 {
@@ -53,7 +54,7 @@ func New(r *run.Run, prompt []int32, o Options) (*Generator, error) {
 	return &Generator{run: r, o: o, text: slices.Clone(prompt), prompt: len(prompt)}, nil
 }
 
-// Text is the prompt and what was added to it so far.
+// Text returns the prompt and the tokens added so far.
 func (g *Generator) Text() []int32 { return g.text }
 
 // Next adds a token and returns it. io.EOF says that the text has ended.
@@ -74,7 +75,7 @@ func (g *Generator) Next(ctx context.Context) (int32, error) {
 	return token, nil
 }
 
-// All yields tokens until the text ends. An error is the last thing it yields.
+// All yields tokens until the text ends. An error comes last.
 func (g *Generator) All(ctx context.Context) iter.Seq2[int32, error] {
 	return func(yield func(int32, error) bool) {
 		for {
@@ -86,7 +87,8 @@ func (g *Generator) All(ctx context.Context) iter.Seq2[int32, error] {
 	}
 }
 
-// Logits of the token that follows the text, valid until the next call.
+// Logits returns the logits of the token that follows the text. They are valid until
+// the next call.
 func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 	seq := int(g.run.Plan.Seq)
 	window := g.text[max(len(g.text)-seq, 0):]
@@ -102,7 +104,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 	return all[last*vocab : (last+1)*vocab], nil
 }
 
-// fill writes the window into the batch tensors; the rest is padding.
+// fill writes the window and its padding into the batch tensors.
 func (g *Generator) fill(window []int32, seq int) error {
 	for _, part := range g.run.Plan.Batch {
 		at := func(i int) int32 { return int32(i) }

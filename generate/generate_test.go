@@ -65,8 +65,7 @@ func run(t *testing.T, g *generate.Generator) []int32 {
 
 var prompt = []int32{5, 17, 3, 80}
 
-// What stands behind the text changes nothing: the logits are those of a window
-// that just fits.
+// Padding after the text changes nothing: the logits are those of a window that just fits.
 func TestPaddingIsHarmless(t *testing.T) {
 	tight := tell(t, spillway.Options{Task: spillway.Infer, Seq: int64(len(prompt))})
 	want, err := generator(t, tight, prompt, generate.Options{}).Logits(context.Background())
@@ -89,7 +88,7 @@ func TestPaddingIsHarmless(t *testing.T) {
 	}
 }
 
-// A text longer than the window goes on as its end alone would.
+// A text longer than the window is continued as its end alone would be.
 func TestTheWindowSlides(t *testing.T) {
 	e := tell(t, spillway.Options{Task: spillway.Infer, Seq: 8})
 	long := run(t, generator(t, e, prompt, generate.Options{MaxNewTokens: 20}))

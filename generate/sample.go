@@ -10,15 +10,15 @@ import (
 )
 
 // Sampler picks a token from logits. The zero value is greedy: it picks the most likely
-// token, of equals the one with the lowest id.
+// token, and of equally likely ones that with the lowest id.
 type Sampler struct {
-	Temperature float64 // 0 is greedy; above 1 makes probabilities more even
-	TopK        int     // only the so many most likely tokens; 0 for all
-	TopP        float64 // only the most likely tokens that together have this probability; 0 or 1 for all
+	Temperature float64 // 0 means greedy; above 1 makes probabilities more even
+	TopK        int     // sample from this many most likely tokens; 0 means all
+	TopP        float64 // sample from the most likely tokens with this total probability; 0 or 1 means all
 	Seed        uint64
 }
 
-// Check refuses what cannot be sampled with.
+// Check returns an error if an option is out of range.
 func (s Sampler) Check() error {
 	if !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0) || s.TopK < 0 || !(s.TopP >= 0 && s.TopP <= 1) {
 		return fmt.Errorf("sampling with temperature %v, top-k %d and top-p %v: temperature and top-k must not be negative, top-p must be from 0 to 1", s.Temperature, s.TopK, s.TopP)
@@ -56,13 +56,13 @@ func greedy(logits []float32) int32 {
 	return int32(best)
 }
 
-// candidate is a token and its probability, not yet divided by the sum of all.
+// candidate is a token with its unnormalized probability.
 type candidate struct {
 	token       int32
 	probability float64
 }
 
-// candidates are the tokens that TopK and TopP leave, most likely first.
+// candidates returns the tokens that TopK and TopP leave, the most likely first.
 func (s Sampler) candidates(logits []float32) []candidate {
 	top := float64(slices.Max(logits))
 	list := make([]candidate, len(logits))

@@ -19,7 +19,7 @@ const (
 // Check refuses values that no model can have. Sizes may be missing where the defaults of
 // the model type are unknown.
 func (c *Config) Check() error {
-	least := 0
+	least := 0 // of sizes
 	if _, known := defaults(c.ModelType); known {
 		least = 1
 	}
@@ -111,17 +111,17 @@ func (r *Rope) check() error {
 	return r.checkFactors()
 }
 
-// needsFactor has the types of rotation that need a factor.
+// needsFactor has the types of rope that need a factor.
 var needsFactor = map[string]bool{"linear": true, "dynamic": true, "llama3": true, "yarn": true}
 
 func (r *Rope) checkFactors() error {
 	if needsFactor[r.Type] && r.Factor == 0 {
-		return fmt.Errorf("the rotation of type %q has no factor", r.Type)
+		return fmt.Errorf("rope of type %q has no factor", r.Type)
 	}
 	factors := []float64{r.Factor, r.LowFreqFactor, r.HighFreqFactor, r.AttentionFactor, r.BetaFast, r.BetaSlow}
 	for _, v := range slices.Concat(factors, r.ShortFactor, r.LongFactor) {
 		if !(v >= 0 && v <= math.MaxFloat32) {
-			return fmt.Errorf("a factor of the rotation is %v, it must not be negative", v)
+			return fmt.Errorf("a factor of rope is %v, it must not be negative", v)
 		}
 	}
 	if r.Type == "llama3" && !(r.LowFreqFactor > 0 && r.LowFreqFactor < r.HighFreqFactor) {

@@ -23,29 +23,29 @@ type Config struct {
 	HiddenSize       int // width of the residual stream
 	IntermediateSize int // width inside the feed-forward part
 	Layers           int
-	Heads            int // of queries
-	KVHeads          int // of keys and values; divides Heads
+	Heads            int // query heads
+	KVHeads          int // key and value heads; divides Heads
 	HeadDim          int // width of one head
 	MaxPositions     int
 
 	Activation       string // "silu"
 	NormEps          float64
 	InitializerRange float64 // standard deviation of random initial weights
-	Tied             bool    // the output layer is the embedding
+	Tied             bool    // lm_head shares the weights of the embedding
 	AttentionBias    bool
 	MLPBias          bool
 	Rope             Rope
 
-	SlidingWindow    int      // tokens, 0 for none; ask Window, which knows the layer
-	UseSlidingWindow bool     // true also where a model type has no such switch
+	SlidingWindow    int      // tokens, 0 for none; the method Window gives that of a layer
+	UseSlidingWindow bool     // true also if the model type has no such switch
 	MaxWindowLayers  int      // layers below this one attend to everything
-	LayerTypes       []string // per layer, nil where the file does not say
+	LayerTypes       []string // per layer, nil if the file does not say
 
 	AttentionDropout float64
 	ResidualDropout  float64
 	EmbeddingDropout float64
 
-	Type     dtype.Type // of the weights; Invalid where the file does not say
+	Type     dtype.Type // of the weights; Invalid if the file does not say
 	BOS, EOS []int      // token ids that begin and end a text; none, one or several
 
 	raw    []byte // the file, nil for a config with other values
@@ -55,7 +55,8 @@ type Config struct {
 //go:embed defaults/*.json
 var defaultFiles embed.FS
 
-// allDefaults are the embedded files by model type; a test makes sure that all parse.
+// allDefaults are the embedded files by model type. A test checks that all of them
+// parse.
 var allDefaults = sync.OnceValues(func() (map[string]object, error) {
 	entries, err := defaultFiles.ReadDir("defaults")
 	if err != nil {
@@ -74,8 +75,8 @@ var allDefaults = sync.OnceValues(func() (map[string]object, error) {
 	return all, nil
 })
 
-// defaults gives what transformers assumes for a model type, not to be changed; ok
-// says whether the type is known here.
+// defaults returns the values that transformers assumes for a model type. They must not
+// be changed. ok reports whether the type is known.
 func defaults(modelType string) (values object, ok bool) {
 	all, _ := allDefaults()
 	values, ok = all[modelType]
@@ -96,7 +97,8 @@ func ParseConfig(raw []byte) (*Config, error) {
 	return c, c.Check()
 }
 
-// resolve makes a config of the defaults of its type and a file's values, which win.
+// resolve makes a config of a file's values and, for keys that it lacks, the defaults
+// of its model type.
 func resolve(values object) (*Config, error) {
 	c := &Config{UseSlidingWindow: true, values: values}
 	if values.has("model_type") {
@@ -116,7 +118,7 @@ func resolve(values object) (*Config, error) {
 	return c, nil
 }
 
-// derive fills in what follows from other values.
+// derive fills in values that follow from others.
 func (c *Config) derive() {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
@@ -129,7 +131,7 @@ func (c *Config) derive() {
 	}
 }
 
-// derived says whether a field has the value that derive would give it.
+// derived reports whether a field has the value that derive would give it.
 func (c *Config) derived(key string) bool {
 	switch key {
 	case "num_key_value_heads":
@@ -145,8 +147,8 @@ func (c *Config) derived(key string) bool {
 // slidingAttention is the type of layers that attend to a sliding window.
 const slidingAttention = "sliding_attention"
 
-// Window is how many tokens, its own included, a position of the layer attends to;
-// 0 means all before it.
+// Window returns how many tokens, its own included, a position of the layer attends to;
+// 0 means all tokens before it.
 func (c *Config) Window(layer int) int {
 	if !c.UseSlidingWindow {
 		return 0
@@ -163,15 +165,15 @@ func (c *Config) Window(layer int) int {
 	return c.SlidingWindow
 }
 
-// Value gives the file's own text for a key, for what Config has no field for. ok
-// is false where the key is missing or null.
+// Value returns the file's own text for a key that Config has no field for. ok is false
+// if the key is missing or null.
 func (c *Config) Value(key string) (text json.RawMessage, ok bool) {
 	return c.values[key], c.values.has(key)
 }
 
-// Encode gives the text of config.json: the bytes that were read where no field has
-// changed since, and otherwise those values with the changes, as transformers
-// would write them.
+// Encode returns the text of config.json. If no field has changed, these are the bytes
+// that were read; else the values with the changes, written as transformers writes
+// them.
 func (c *Config) Encode() ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

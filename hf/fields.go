@@ -48,7 +48,7 @@ var fields = []field{
 	{[]string{"eos_token_id"}, func(c *Config) any { return &c.EOS }},
 }
 
-// find gives the key under which an object has the field, "" if it does not have it.
+// find returns the key under which an object has the field, "" if it does not have it.
 func (f field) find(o object) string {
 	for _, k := range f.keys {
 		if _, ok := o[k]; ok {
@@ -99,10 +99,10 @@ func parseInto(p any, text json.RawMessage) error {
 	case *dtype.Type:
 		return parseType(p, text)
 	}
-	return fmt.Errorf("no way to read a %T", p)
+	return fmt.Errorf("cannot read a %T", p)
 }
 
-// parseInt takes integers in plain decimal; a float in their place is refused.
+// parseInt accepts integers in plain decimal and refuses floats.
 func parseInt(p *int, text json.RawMessage) error {
 	*p = 0
 	if isNull(text) {
@@ -116,7 +116,7 @@ func parseInt(p *int, text json.RawMessage) error {
 	return nil
 }
 
-// parseInts takes a number or a list of numbers.
+// parseInts accepts a number or a list of numbers.
 func parseInts(p *[]int, text json.RawMessage) error {
 	*p = nil
 	if isNull(text) {
@@ -149,8 +149,9 @@ func parseType(p *dtype.Type, text json.RawMessage) error {
 	return err
 }
 
-// merge copies the values that the config came from and sets those whose fields differ from
-// before, under the keys used there. It says whether there were any.
+// merge returns the values that the config was read from, with those changed whose
+// fields differ from before, under the keys used there. It reports whether there were
+// any.
 func (c *Config) merge(before *Config) (object, bool, error) {
 	out := maps.Clone(c.values)
 	base, _ := defaults(c.ModelType)
@@ -186,7 +187,7 @@ func (c *Config) merge(before *Config) (object, bool, error) {
 	return out, changed, nil
 }
 
-// dropOthers removes other spellings of a key that was just set.
+// dropOthers removes the other names of a key that was just set.
 func (f field) dropOthers(o object, key string) {
 	for _, k := range f.keys {
 		if k != key {

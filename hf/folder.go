@@ -3,8 +3,8 @@
 // format of package tensorfile: one or several safetensors files, or files that accelerate
 // offloaded (package offload).
 //
-// Config says what the model is; a Folder is where its tensors are. Neither knows an
-// architecture. Writing a folder is atomic: it is whole or absent.
+// Config describes the model; a Folder holds its tensors. Neither depends on the
+// architecture. Writing a folder is atomic: afterwards it is complete or absent.
 package hf
 
 import (
@@ -30,7 +30,7 @@ const (
 // maxJSON bounds the JSON files of a folder, in bytes.
 const maxJSON = 16 << 20
 
-// tokenizerNames are the files that belong to a tokenizer.
+// tokenizerNames are the files of a tokenizer.
 var tokenizerNames = []string{
 	"added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt", "special_tokens_map.json",
 	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt",
@@ -40,10 +40,10 @@ var tokenizerNames = []string{
 type Folder struct {
 	Dir        string
 	Config     *Config
-	Generation []byte   // the text of generation_config.json, nil where there is none
-	Tokenizer  []string // names of tokenizer files that are there
+	Generation []byte   // the text of generation_config.json, nil if there is none
+	Tokenizer  []string // names of the tokenizer files in the folder
 
-	weights tensorfile.Source // nil where there are none
+	weights tensorfile.Source // nil if there are none
 	pickles []string          // names of pickled weights, which are never loaded
 }
 
@@ -51,7 +51,7 @@ type Folder struct {
 // looked for. A new format is one more argument.
 func init() { tensorfile.Register(safetensors.Format, offload.Format) }
 
-// Open opens a folder; one without weights is fine. The caller closes it.
+// Open opens a folder, with or without weights. The caller closes it.
 func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 
 // OpenOn is Open on a given disk.
@@ -103,7 +103,8 @@ func (f *Folder) readConfigs(disk vfs.FS) error {
 	return nil
 }
 
-// configMissing explains more where only config.json is missing.
+// configMissing adds a hint to the error if the folder has offloaded weights and lacks
+// only config.json.
 func (f *Folder) configMissing(disk vfs.FS, err error) error {
 	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); !there || unknown != nil {
 		return err
@@ -111,8 +112,8 @@ func (f *Folder) configMissing(disk vfs.FS, err error) error {
 	return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s next to them", err, ConfigName)
 }
 
-// Tensors lists the tensors, file by file in file order; none where there are no
-// weights.
+// Tensors lists the tensors, file by file in file order. Without weights the list is
+// empty.
 func (f *Folder) Tensors() []tensorfile.Tensor {
 	if f.weights == nil {
 		return nil
@@ -128,7 +129,7 @@ func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	return f.weights.Tensor(name)
 }
 
-// NeedWeights is an error that says what is missing where the folder has no weights.
+// NeedWeights returns an error that says what is missing if the folder has no weights.
 func (f *Folder) NeedWeights() error {
 	switch {
 	case f.weights != nil:
@@ -139,7 +140,7 @@ func (f *Folder) NeedWeights() error {
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }
 
-// TokenizerPaths lists the tokenizer files with the folder's path.
+// TokenizerPaths returns the paths of the tokenizer files.
 func (f *Folder) TokenizerPaths() []string {
 	paths := make([]string, len(f.Tokenizer))
 	for i, n := range f.Tokenizer {

@@ -17,7 +17,7 @@ func (o object) set(key string, v any) error {
 	return err
 }
 
-// has says whether a key is there with a value other than null.
+// has reports whether a key has a value other than null.
 func (o object) has(key string) bool {
 	text, ok := o[key]
 	return ok && !isNull(text)
@@ -42,8 +42,8 @@ func parseObject(raw []byte) (object, error) {
 	return o, uniqueKeys(d)
 }
 
-// uniqueKeys walks one value. The text is known to be valid JSON, whose depth
-// encoding/json limits.
+// uniqueKeys reads one value and returns an error if a key occurs twice. The text is
+// known to be valid JSON, whose depth encoding/json limits.
 func uniqueKeys(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {
@@ -72,8 +72,8 @@ func uniqueKeys(d *json.Decoder) error {
 	return err
 }
 
-// encode writes keys sorted, indented by two, in ASCII, with a last new line: the
-// form of Python's json.dumps(indent=2, sort_keys=True) that transformers uses.
+// encode writes the object as transformers does, with Python's json.dumps(indent=2,
+// sort_keys=True): sorted keys, two spaces, ASCII, a newline at the end.
 func (o object) encode() ([]byte, error) {
 	values := map[string]any{}
 	for key, text := range o {
@@ -95,7 +95,7 @@ func (o object) encode() ([]byte, error) {
 	return escapeNonASCII(out.Bytes()), nil
 }
 
-// escapeNonASCII rewrites other characters, which only strings have, as \uXXXX.
+// escapeNonASCII rewrites characters beyond ASCII, which only strings have, as \uXXXX.
 func escapeNonASCII(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -11,9 +11,9 @@ import (
 )
 
 // AdapterConfig is the adapter_config.json of a LoRA adapter, as the PEFT library reads
-// and writes it. Values that have no field stay as they were read.
+// and writes it. Values without a field are written as they were read.
 type AdapterConfig struct {
-	BaseModel string // name or path of the model it was made for
+	BaseModel string // name or path of the model that the adapter is for
 	Task      string // "CAUSAL_LM"
 
 	Rank    int
@@ -21,8 +21,8 @@ type AdapterConfig struct {
 	Dropout float64
 	Targets Modules // a pattern of "all-linear" means all linear layers but lm_head
 	Exclude Modules // modules without an adapter though Targets names them
-	// Layers are the numbers of the layers that targets are taken from; nil for all.
-	// LayersPattern names the lists of the model that are counted.
+	// Layers are the numbers of the layers that get adapters; nil means all. LayersPattern
+	// names the module lists whose numbers count, such as "layers".
 	Layers        Layers
 	LayersPattern Modules
 	Init          AdapterInit
@@ -30,7 +30,7 @@ type AdapterConfig struct {
 	RankStabilized bool   // use_rslora: the scale is alpha/√rank
 	DoRA           bool   // use_dora
 	Bias           string // which biases were trained: "none", "all" or "lora_only"
-	LoRABias       bool   // the B of adapters has a bias
+	LoRABias       bool   // the B matrices have a bias
 	FanInFanOut    bool   // the base stores its weights as [in out]
 	ModulesToSave  []string
 	RankPattern    map[string]int // ranks of some modules
@@ -46,11 +46,11 @@ var peftLoRA []byte
 
 var peftDefaults = sync.OnceValues(func() (object, error) { return parseObject(peftLoRA) })
 
-// NewAdapterConfig is the config PEFT makes without arguments.
+// NewAdapterConfig returns the config that PEFT makes without arguments.
 func NewAdapterConfig() (*AdapterConfig, error) { return ParseAdapterConfig(peftLoRA) }
 
-// ParseAdapterConfig reads the text of an adapter_config.json. Keys it
-// does not have get PEFT's defaults.
+// ParseAdapterConfig reads the text of an adapter_config.json. Missing keys get PEFT's
+// defaults.
 func ParseAdapterConfig(raw []byte) (*AdapterConfig, error) {
 	values, err := parseObject(raw)
 	if err != nil {
@@ -80,7 +80,7 @@ func orNull(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// pointers are the fields by their keys, all of types that encoding/json reads by itself.
+// pointers maps keys to fields. encoding/json can read all of their types.
 func (c *AdapterConfig) pointers() map[string]any {
 	return map[string]any{
 		"base_model_name_or_path": &c.BaseModel, "task_type": &c.Task, "r": &c.Rank, "lora_alpha": &c.Alpha, "lora_dropout": &c.Dropout,
@@ -135,8 +135,8 @@ var variants = []string{
 	"target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
-// Variants lists the keys of the file that make the adapter something else than LoRA or
-// DoRA, so that callers can refuse it.
+// Variants lists the keys of the file that make the adapter something other than LoRA
+// or DoRA, so that callers can refuse it.
 func (c *AdapterConfig) Variants() (keys []string) {
 	for _, key := range variants {
 		if c.values.has(key) && string(c.values[key]) != "false" {
@@ -146,7 +146,7 @@ func (c *AdapterConfig) Variants() (keys []string) {
 	return keys
 }
 
-// Encode gives the text of adapter_config.json as PEFT writes it.
+// Encode returns the text of adapter_config.json as PEFT writes it.
 func (c *AdapterConfig) Encode() ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (c *AdapterConfig) Encode() ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	out["lora_dropout"] = formatFloat(c.Dropout) // a float to Python, also where it is whole
+	out["lora_dropout"] = formatFloat(c.Dropout) // a float in Python, so 0 is written as 0.0
 	if err := out.set("inference_mode", true); err != nil {
 		return nil, err
 	}
@@ -170,10 +170,11 @@ func (c *AdapterConfig) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return text[:len(text)-1], nil // without a last new line
+	return text[:len(text)-1], nil // without the newline at the end
 }
 
-// adapterValue writes one value: missing names as null, integral floats without a point.
+// adapterValue writes one value. An empty string is null, and a float without fraction
+// has no point.
 func adapterValue(at any) (json.RawMessage, error) {
 	switch v := at.(type) {
 	case *string:

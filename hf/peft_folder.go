@@ -19,7 +19,8 @@ const (
 	adapterStem = "adapter_model"
 )
 
-// adapterPrefix begins every name in an adapter's file: PEFT wraps a model twice.
+// adapterPrefix begins every name in an adapter's file, because PEFT wraps a model
+// twice.
 const adapterPrefix = "base_model.model."
 
 // AdapterFolder is an open folder of a PEFT adapter.
@@ -62,8 +63,8 @@ func (f *AdapterFolder) checkNames() error {
 	return nil
 }
 
-// Tensors lists the adapter's tensors in file order, named as the params of the model:
-// "model.layers.0.self_attn.q_proj.lora_A.weight".
+// Tensors lists the adapter's tensors in file order, with the names of the model's
+// params: "model.layers.0.self_attn.q_proj.lora_A.weight".
 func (f *AdapterFolder) Tensors() []tensorfile.Tensor {
 	all := f.file.Tensors()
 	for i := range all {
@@ -72,10 +73,10 @@ func (f *AdapterFolder) Tensors() []tensorfile.Tensor {
 	return all
 }
 
-// baseLayerInfix is in the names of biases of modules that have an adapter.
+// baseLayerInfix is part of the names of the biases of modules that have an adapter.
 const baseLayerInfix = ".base_layer."
 
-// fileNames are the names params have in an adapter's file.
+// fileNames returns the names that params have in an adapter's file.
 func fileNames(tensors []tensorfile.Output) []string {
 	adapted := map[string]bool{}
 	for _, t := range tensors {
@@ -106,14 +107,14 @@ func (f *AdapterFolder) Tensor(name string) (tensorfile.Tensor, bool) {
 // Close closes the weights.
 func (f *AdapterFolder) Close() error { return f.file.Close() }
 
-// Adapter is what an adapter's folder is written from. Tensors have the names of the
+// Adapter is what Write makes an adapter's folder of. Tensors have the names of the
 // model's params.
 type Adapter struct {
 	Config  *AdapterConfig
 	Tensors []tensorfile.Output
 }
 
-// Write makes a folder, whole or not at all. A folder of that name must not exist.
+// Write makes a folder, complete or not at all. A folder of that name must not exist.
 func (a Adapter) Write(dir string) error { return a.WriteOn(vfs.OS, dir) }
 
 // WriteOn is Write on a given disk.
@@ -121,7 +122,7 @@ func (a Adapter) WriteOn(disk vfs.FS, dir string) error {
 	return publish(disk, dir, a.Bytes, func(partial string) error { return a.Fill(disk, partial) })
 }
 
-// Bytes is the storage of the tensors.
+// Bytes returns the size of all tensors in bytes.
 func (a Adapter) Bytes() (int64, error) { return totalBytes(a.Tensors) }
 
 // Fill writes the files into an existing folder and makes each durable. It is not

@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// Values of adapter_config.json that have more than one form. Each is written in the
-// form it was read in.
+// The types in this file are values of adapter_config.json that have more than one form.
+// Each is written in the form in which it was read.
 
-// Modules names some modules: a list of names or their last parts, or instead a regular
-// expression of whole names. With neither it is null in JSON.
+// Modules names modules: by a list of names, or of the ends of names such as "q_proj", or
+// by a regular expression that must match the whole name. Without either it is null in
+// JSON.
 type Modules struct {
 	Names   []string
 	Pattern string
@@ -33,13 +34,13 @@ func (m *Modules) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &m.Pattern)
 }
 
-// Layers are numbers of layers.
+// Layers is a list of layer numbers.
 type Layers struct {
 	Numbers []int
-	single  bool // it is written as one number, not a list
+	single  bool // written as one number, not as a list
 }
 
-// MarshalJSON writes a list, or a number alone that was read as one.
+// MarshalJSON writes a list, or a single number if it was read as one.
 func (l Layers) MarshalJSON() ([]byte, error) {
 	if l.single && len(l.Numbers) == 1 {
 		return json.Marshal(l.Numbers[0])
@@ -57,11 +58,11 @@ func (l *Layers) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &l.Numbers[0])
 }
 
-// AdapterInit is how new adapters start: InitDefault, InitGaussian, InitRandom or another
-// of PEFT's names.
+// AdapterInit is how new adapters are initialized: InitDefault, InitGaussian,
+// InitRandom or another of PEFT's names.
 type AdapterInit string
 
-// The ways adapters start. All but InitRandom add nothing at first.
+// The initializations. With all but InitRandom, a new adapter does not change the model.
 const (
 	InitDefault  AdapterInit = "true"     // A uniform within 1/√in, B zero
 	InitGaussian AdapterInit = "gaussian" // A normal with deviation 1/rank, B zero
@@ -87,7 +88,7 @@ func (i *AdapterInit) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if name == "" || name == "true" || name == "false" {
-		return fmt.Errorf("%q is not a way that adapters start", name)
+		return fmt.Errorf("%q is not an initialization of adapters", name)
 	}
 	*i = AdapterInit(name)
 	return nil

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Rope is how positions rotate queries and keys. The zero value is a model without
-// rotation. Numbers a type does not use are zero.
+// Rope describes the rotary position embedding. The zero value is a model without one.
+// Numbers that a type does not use are zero.
 type Rope struct {
-	Type          string // "default", "linear", "dynamic", "llama3", "yarn", "longrope", or whatever the file says
+	Type          string // "default", "linear", "dynamic", "llama3", "yarn", "longrope", or another one of the file
 	Theta         float64
-	PartialFactor float64 // share of a head that is rotated; 1 where the file does not say
+	PartialFactor float64 // share of a head that is rotated; 1 if the file does not say
 
 	Factor               float64 // how many times longer texts may be than in pretraining
 	OriginalMaxPositions int     // of pretraining; 0 means the config's MaxPositions
@@ -23,14 +23,14 @@ type Rope struct {
 	LongFactor           []float64
 }
 
-// PerLayer is the Type of a model whose layers rotate in different ways, which one
-// Rope cannot describe.
+// PerLayer is the Type of a model whose layers have different ropes, which one Rope
+// cannot describe.
 const PerLayer = "per layer"
 
-// defaultTheta is what transformers assumes.
+// defaultTheta is the default of transformers.
 const defaultTheta = 10000
 
-// pointers are the fields of a Rope, by their keys in config.json.
+// pointers maps keys of config.json to the fields of a Rope.
 func (r *Rope) pointers() map[string]any {
 	return map[string]any{
 		"rope_theta": &r.Theta, "partial_rotary_factor": &r.PartialFactor, "factor": &r.Factor,
@@ -41,9 +41,9 @@ func (r *Rope) pointers() map[string]any {
 	}
 }
 
-// read takes the rotation from a config's values. Older files have rope_theta, and
-// rope_scaling where positions are stretched; newer ones have rope_parameters with
-// everything. Where both are given, rope_scaling wins, as in transformers.
+// read reads the rope from a config's values. Older files have rope_theta, and
+// rope_scaling for longer contexts; newer ones have rope_parameters with everything. If
+// both are given, rope_scaling wins, as in transformers.
 func (r *Rope) read(o object) error {
 	given, err := ropeObject(o)
 	if err != nil {
@@ -91,7 +91,7 @@ func ropeObject(o object) (object, error) {
 	return nil, nil
 }
 
-// isPerLayer says whether an object holds one rotation per type of layer.
+// isPerLayer reports whether an object holds one rope per type of layer.
 func isPerLayer(given object) bool {
 	for _, text := range given {
 		if text[0] == '{' {
@@ -101,7 +101,7 @@ func isPerLayer(given object) bool {
 	return false
 }
 
-// readRope reads one part of a rotation; a missing one stays as it is.
+// readRope reads one value of a rope. A missing one stays as it is.
 func (o object) readRope(key string, p any) (err error) {
 	if !o.has(key) {
 		return nil
@@ -112,18 +112,18 @@ func (o object) readRope(key string, p any) (err error) {
 		err = parseInto(p, o[key])
 	}
 	if err != nil {
-		return fmt.Errorf("%s of the rotation is %.80s: %w", key, o[key], err)
+		return fmt.Errorf("%s of the rope is %.80s: %w", key, o[key], err)
 	}
 	return nil
 }
 
-// write puts the rotation into a config's values, in the newer form.
+// write puts the rope into a config's values, in the newer form.
 func (r *Rope) write(o object) error {
 	for _, old := range []string{"rope_theta", "rope_scaling", "partial_rotary_factor", "original_max_position_embeddings"} {
 		delete(o, old)
 	}
 	if r.Type == PerLayer {
-		return fmt.Errorf("a rotation per layer can be read, not written")
+		return fmt.Errorf("a rope per layer can be read, but not written")
 	}
 	out := object{}
 	for key, p := range r.pointers() {
@@ -139,7 +139,7 @@ func (r *Rope) write(o object) error {
 	return err
 }
 
-// setRope writes one part of a rotation unless it has its default.
+// setRope writes one value of a rope, unless it is the default.
 func (o object) setRope(key string, p any) error {
 	switch p := p.(type) {
 	case *float64:

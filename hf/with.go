@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// With is a copy of the config with a value for a key that Config has no field for,
-// such as quantization_config.
+// With returns a copy of the config with a value for a key that Config has no field
+// for, such as quantization_config.
 func (c *Config) With(key string, value any) (*Config, error) {
 	for _, f := range fields {
 		if slices.Contains(f.keys, key) {
-			return nil, fmt.Errorf("%s has a field: set that", key)
+			return nil, fmt.Errorf("%s has a field of Config: set that", key)
 		}
 	}
 	changed := *c
@@ -22,7 +22,7 @@ func (c *Config) With(key string, value any) (*Config, error) {
 	return &changed, nil
 }
 
-// Without is a copy of the config without a key that Config has no field for.
+// Without returns a copy of the config without a key that Config has no field for.
 func (c *Config) Without(key string) *Config {
 	changed := *c
 	changed.raw, changed.values = nil, maps.Clone(c.values)

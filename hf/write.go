@@ -11,18 +11,18 @@ import (
 	"spillway/tensorfile"
 )
 
-// Model is what a folder is written from. Tensors are pulled one after another while
-// writing, so none needs to be in memory.
+// Model is what Write makes a model folder of. Tensors are read one after another while
+// writing, so they need not be in memory.
 type Model struct {
 	Config     *Config
 	Generation []byte   // the text of generation_config.json, nil for none
 	Files      []string // paths of files to copy in, such as a tokenizer's
 	Tensors    []tensorfile.Output
-	ShardBytes int64 // where to split the weights; 0 is safetensors.DefaultShard
-	Offloaded  bool  // write a file for each weight, as accelerate reads them from disk
+	ShardBytes int64 // size of the largest file of weights; 0 means safetensors.DefaultShard
+	Offloaded  bool  // write one file per weight, as accelerate's offload folders have
 }
 
-// Write makes a folder, whole or not at all. A folder of that name must not exist.
+// Write makes a folder, complete or not at all. A folder of that name must not exist.
 func (m Model) Write(dir string) error { return m.WriteOn(vfs.OS, dir) }
 
 // WriteOn is Write on a given disk.
@@ -30,7 +30,7 @@ func (m Model) WriteOn(disk vfs.FS, dir string) error {
 	return publish(disk, dir, m.Bytes, func(partial string) error { return m.Fill(disk, partial) })
 }
 
-// publish writes a folder under a name that must not exist yet, once it is known that the
+// publish writes a folder under a name that must not exist yet, after checking that the
 // disk has space for it.
 func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(partial string) error) error {
 	dir = filepath.Clean(dir)
@@ -51,7 +51,7 @@ func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(par
 	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error { return vfs.Publish(disk, dir, fill) })
 }
 
-// Bytes is the storage of the tensors, which is nearly all a folder takes.
+// Bytes returns the size of all tensors, which is nearly all of a folder.
 func (m Model) Bytes() (int64, error) { return totalBytes(m.Tensors) }
 
 func totalBytes(tensors []tensorfile.Output) (total int64, err error) {

@@ -20,7 +20,7 @@ import (
 func withStates(t testing.TB) *plan.Plan {
 	t.Helper()
 	goal := tiny.AdamW(1, false)
-	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
+	goal.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 	p, err := planner.Build(m, goal, tiny.Site(1<<20), func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveMatmuls, 2)(slabs, blocks)

@@ -27,7 +27,7 @@ var keptModules = []string{"lm_head", "norm", `re:model\.layers\.\d+\.(input|pos
 // masters.
 func TestKeptModulesAreTorchs(t *testing.T) {
 	s := decoder(t, "llama")
-	file, err := safetensors.Open(filepath.Join(s.Dir, "kept.safetensors"))
+	file, err := safetensors.Open(filepath.Join(s.Dir, "exceptions.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,16 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
-	"spillway/dtype"
-	"spillway/op"
-	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/quant"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/store/journal"
@@ -111,140 +105,6 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 		return nil, err
 	}
 	return q.run(p, s)
-}
-
-// site is the hardware to plan for, and how much memory of it may be taken.
-func (o Options) site() (planner.Site, placement.Memory, error) {
-	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
-	if err != nil {
-		return site, placement.Memory{}, err
-	}
-	for _, dev := range o.On {
-		info := dev.Info()
-		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
-		if info.Limit > 0 {
-			site.Budget = min(site.Budget, info.Limit)
-		}
-	}
-	if o.onOneDevice() {
-		site.Devices = 1
-	}
-	if o.ReservedMemory > 0 {
-		if site.Budget <= int64(o.ReservedMemory) {
-			return site, placement.Memory{}, fmt.Errorf("%v are to be left free on each device, and one has %v; reserve less", o.ReservedMemory, units.Bytes(site.Budget))
-		}
-		site.Budget -= int64(o.ReservedMemory)
-	}
-	if o.Budget > 0 {
-		site.Budget = min(site.Budget, o.Budget)
-	}
-	if site.Disk, err = o.disk(); err != nil {
-		return site, placement.Memory{}, err
-	}
-	return o.limit(site)
-}
-
-// limit applies MaxMemory, or what another run leaves, to a site.
-func (o Options) limit(site planner.Site) (planner.Site, placement.Memory, error) {
-	limit := o.left
-	if limit == nil && o.MaxMemory != "" {
-		given, err := placement.ParseMemory(o.MaxMemory, memoryOf(site))
-		if err != nil {
-			return site, given, &SettingError{"MaxMemory", err}
-		}
-		limit = &given
-	}
-	if limit == nil {
-		return site, memoryOf(site), nil
-	}
-	if limit.Host > 0 {
-		site.HostBudget = min(site.HostBudget, limit.Host)
-	}
-	named := slices.Sorted(maps.Keys(limit.Devices))
-	if n := len(named); n > 0 && named[n-1] >= max(site.Devices, 1) {
-		return site, *limit, fmt.Errorf("max memory: device %d; there are %d devices, counted from 0", named[n-1], max(site.Devices, 1))
-	}
-	site.Budgets = make([]int64, max(site.Devices, 1))
-	for d, n := range limit.Devices {
-		site.Budgets[d] = max(n, 1) // 0 would be no limit
-	}
-	if o.DeviceMap != nil || len(named) == 0 {
-		return site, *limit, nil
-	}
-	// Without a map, devices that are not named are not used.
-	if named[len(named)-1] != len(named)-1 {
-		return site, *limit, fmt.Errorf("max memory: it names the devices %v; name them from 0 on, or say with a device map which to use", named)
-	}
-	site.Devices = len(named)
-	return site, *limit, nil
-}
-
-// SettingError says that the text of a setting cannot be read.
-type SettingError struct {
-	Setting string // name of the field
-	Err     error
-}
-
-func (e *SettingError) Error() string { return e.Err.Error() }
-func (e *SettingError) Unwrap() error { return e.Err }
-
-// memoryOf is what a site has.
-func memoryOf(site planner.Site) placement.Memory {
-	m := placement.Memory{Devices: map[int]int64{}, Host: site.HostBudget}
-	for d := range max(site.Devices, 1) {
-		m.Devices[d] = site.Budget
-		if d < len(site.Budgets) && site.Budgets[d] > 0 {
-			m.Devices[d] = min(site.Budget, site.Budgets[d])
-		}
-	}
-	return m
-}
-
-// goal is what the planner is to achieve.
-func (o Options) goal() (planner.Goal, error) {
-	g := planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.constraints(), Bounds: o.Bounds}
-	if !o.Task.Trains() {
-		return g, nil
-	}
-	var err error
-	if g.Optimizer, err = o.plannedOptimizer(); err != nil {
-		return g, err
-	}
-	if g.Decay, err = o.NoDecay.Decays(); err != nil {
-		return g, err
-	}
-	if o.compressed && g.Constraints.State == "" {
-		g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
-	}
-	g.Master = o.Precision != dtype.F32 && !o.Pure
-	return g, nil
-}
-
-// plannedOptimizer is what the planner must know of the optimizer.
-func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
-	c := o.optimizer()
-	kind, err := c.Kind()
-	if err != nil {
-		return nil, err
-	}
-	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
-	if known.States, err = statesOf(c); err != nil {
-		return nil, err
-	}
-	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
-		coded.Storage, coded.Codecs = quant.Dyn8, ""
-		known.States8Bit, err = statesOf(coded)
-	}
-	return known, err
-}
-
-// statesOf gives the states that an optimizer has of a param.
-func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
-	states, err := c.StatesFor()
-	if err != nil {
-		return nil, err
-	}
-	return func(p spec.Param) []op.State { return states(p.Name, p.Type.Shape) }, nil
 }
 
 // place adds to the request where the device map puts the blocks, and gives notices of

@@ -20,7 +20,7 @@ import (
 func stateExecutor(t *testing.T, piece int64) *executor.Executor {
 	t.Helper()
 	goal := tiny.AdamW(1, true)
-	goal.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
+	goal.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
 	return started(t, graph.Train, goal, func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
 		c.PieceElements = piece

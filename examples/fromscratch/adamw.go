@@ -2,18 +2,18 @@ package main
 
 import "math"
 
-// The options of AdamW, as the recorded run has them.
+// The options of AdamW in the recorded run.
 const (
 	rate  = 1e-3
 	beta1 = 0.9
 	beta2 = 0.999
 	tiny  = 1e-8
-	decay = 0.01 // per update and unit of rate, on every param
+	decay = 0.01 // weight decay, on every param
 )
 
-// adamw changes weights w by gradient g. m and v are the running means of the gradient
-// and of its square; both start at zero, which the division by 1-beta^t makes good.
-// t counts updates from 1.
+// adamw updates the weights w with the gradient g. m and v are the running means of the
+// gradient and of its square. Both start at zero, which the division by 1-beta^t
+// corrects. t counts updates from 1.
 func adamw(w, g, m, v []float32, t int) {
 	bias1 := 1 - math.Pow(beta1, float64(t))
 	bias2 := 1 - math.Pow(beta2, float64(t))

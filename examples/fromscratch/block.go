@@ -9,7 +9,7 @@ type layerParams struct {
 	gate, up, down []float32 // [F,C] [F,C] [C,F]
 }
 
-// layerParams names the parts of a slab, in the order of params. Every layer has the same.
+// layerParams splits a slab into the weights of a layer, in the order of params.
 func (d dims) layerParams(slab []float32) layerParams {
 	list := d.params(1)
 	next := func() (part []float32) {
@@ -21,18 +21,18 @@ func (d dims) layerParams(slab []float32) layerParams {
 		norm2: next(), gate: next(), up: next(), down: next()}
 }
 
-// layerValues are the values between the operations of a layer, or their gradients.
+// layerValues are the activations of a layer, or their gradients.
 type layerValues struct {
 	normed1       []float32 // [N,C]
 	q, k, v       []float32 // [N,H,D] [N,K,D] [N,K,D]; q and k after rope
 	probs         []float32 // [B,H,T,T]
 	mixed         []float32 // [N,H,D]
-	mid           []float32 // [N,C] the stream after attention
+	mid           []float32 // [N,C] the residual stream after attention
 	normed2       []float32 // [N,C]
 	gate, up, act []float32 // [N,F]
 }
 
-// layerValues names the parts of a layer's saved buffer.
+// layerValues splits a layer's saved buffer into its activations.
 func (d dims) layerValues(slab []float32) layerValues {
 	n := d.B * d.T
 	take := func(size int) (part []float32) {
@@ -46,9 +46,10 @@ func (d dims) layerValues(slab []float32) layerValues {
 		gate: take(n * d.F), up: take(n * d.F), act: take(n * d.F)}
 }
 
-// layerForward reads x[N,C] and writes out[N,C]; what backward needs goes to save.
-func (d dims) layerForward(weights, x, save, out []float32) {
-	w, a := d.layerParams(weights), d.layerValues(save)
+// layerForward computes out[N,C] from x[N,C], and stores the activations that backward
+// needs.
+func (d dims) layerForward(weights, x, activations, out []float32) {
+	w, a := d.layerParams(weights), d.layerValues(activations)
 	wide, narrow := d.H*d.D, d.K*d.D
 
 	rmsnorm(a.normed1, x, w.norm1, d.Eps)
@@ -69,11 +70,11 @@ func (d dims) layerForward(weights, x, save, out []float32) {
 	add(out, a.mid)
 }
 
-// layerBackward is layerForward read from the end. It adds to dx and dweights; work
-// begins as zeros.
-func (d dims) layerBackward(dx, dweights, dout, weights, x, save, work []float32) {
+// layerBackward is layerForward in reverse. It adds to dx and dweights; work must be
+// zeroed.
+func (d dims) layerBackward(dx, dweights, dout, weights, x, activations, work []float32) {
 	w, dw := d.layerParams(weights), d.layerParams(dweights)
-	a, g := d.layerValues(save), d.layerValues(work)
+	a, g := d.layerValues(activations), d.layerValues(work)
 	wide, narrow := d.H*d.D, d.K*d.D
 
 	add(g.mid, dout)
@@ -95,24 +96,24 @@ func (d dims) layerBackward(dx, dweights, dout, weights, x, save, work []float32
 }
 
 // headForward returns the loss of x[N,C]. It saves the normed stream [N,C] and the
-// gradient of the logits [N,V], which takes the place of the logits.
-func (d dims) headForward(weights, x, save []float32, targets []int64) float64 {
+// gradient of the logits [N,V], which overwrites the logits.
+func (d dims) headForward(weights, x, activations []float32, targets []int64) float64 {
 	norm, out := weights[:d.C], weights[d.C:]
-	normed, logits := save[:len(x)], save[len(x):]
+	normed, logits := activations[:len(x)], activations[len(x):]
 	rmsnorm(normed, x, norm, d.Eps)
 	linear(logits, normed, out, d.C, d.V)
 	return crossEntropy(logits, targets, d.V)
 }
 
-// headBackward adds to dx and dweights; dnormed[N,C] begins as zeros.
-func (d dims) headBackward(dx, dweights, weights, x, save, dnormed []float32) {
+// headBackward adds to dx and dweights; dnormed[N,C] must be zeroed.
+func (d dims) headBackward(dx, dweights, weights, x, activations, dnormed []float32) {
 	norm, out, dnorm, dout := weights[:d.C], weights[d.C:], dweights[:d.C], dweights[d.C:]
-	normed, dlogits := save[:len(x)], save[len(x):]
+	normed, dlogits := activations[:len(x)], activations[len(x):]
 	linearBackward(dnormed, dout, dlogits, normed, out, d.C, d.V)
 	rmsnormBackward(dx, dnorm, dnormed, x, norm, d.Eps)
 }
 
-// add adds x to the stream.
+// add adds x to the residual stream.
 func add(stream, x []float32) {
 	for i, v := range x {
 		stream[i] += v

@@ -2,13 +2,14 @@ package main
 
 import "fmt"
 
-// device is memory with a limit and a CPU that knows three kinds of block.
-// Without a host it only rehearses: buffers are counted, not made, nothing is computed.
+// device has limited memory and computes three kinds of blocks: embedding, layer and
+// head. Without a host it makes a dry run: it counts buffers, but does not allocate or
+// compute.
 type device struct {
 	dims
 	host              *host
 	memory            map[buffer][]float32
-	limit, used, peak int     // elements; limit 0 is none
+	limit, used, peak int     // elements; a limit of 0 means none
 	loss              float64 // of the last forward of the head
 }
 
@@ -16,23 +17,24 @@ func newDevice(d dims, h *host, limit int) *device {
 	return &device{dims: d, host: h, limit: limit}
 }
 
-// iterate carries out the plan and returns the loss before its updates. At the start
-// there are the ids and, at the far end, the gradient of the loss by itself: both are
-// buffers of no size here. At the end nothing may be left.
+// iterate executes the plan and returns the loss before its updates. At the start there
+// are the input of the embedding (the ids) and the gradient behind the head (of the
+// loss by itself, which is 1); both take no memory here. At the end every buffer must
+// have been freed.
 func (v *device) iterate(p plan) (float64, error) {
-	v.memory = map[buffer][]float32{{input, 0}: nil, {flow, v.L + 2}: nil}
+	v.memory = map[buffer][]float32{{input, 0}: nil, {inputGrad, v.L + 2}: nil}
 	for i, s := range p {
-		if err := v.carryOut(s); err != nil {
+		if err := v.execute(s); err != nil {
 			return 0, fmt.Errorf("instruction %d of %d, %+v: %w", i, len(p), s, err)
 		}
 	}
 	if v.used != 0 {
-		return 0, fmt.Errorf("plan of %d instructions leaves %d elements on the device; free them", len(p), v.used)
+		return 0, fmt.Errorf("the plan of %d instructions leaves %d elements on the device; free them", len(p), v.used)
 	}
 	return v.loss, nil
 }
 
-func (v *device) carryOut(s instruction) error {
+func (v *device) execute(s instruction) error {
 	reads, makes := s.effects()
 	for _, f := range reads {
 		if _, ok := v.memory[f]; !ok {
@@ -44,11 +46,11 @@ func (v *device) carryOut(s instruction) error {
 			return err
 		}
 	}
-	if s.do == free {
+	if s.verb == free {
 		v.used -= v.size(reads[0])
 		delete(v.memory, reads[0])
 	} else if v.host != nil {
-		v.compute(s.do, s.block)
+		v.compute(s.verb, s.block)
 	}
 	return nil
 }
@@ -74,7 +76,7 @@ func (v *device) alloc(f buffer) error {
 // compute does the arithmetic of an instruction whose buffers are there.
 func (v *device) compute(do verb, b int) {
 	at := func(k kind, b int) []float32 { return v.memory[buffer{k, b}] }
-	w, x, save, h := at(weight, b), at(input, b), at(saved, b), v.host
+	w, x, activations, h := at(weight, b), at(input, b), at(saved, b), v.host
 	switch head := v.L + 1; {
 	case do == move:
 		copy(w, h.weights[b])
@@ -85,14 +87,14 @@ func (v *device) compute(do verb, b int) {
 	case do == forward && b == 0:
 		embed(at(input, 1), w, h.ids, v.C)
 	case do == forward && b == head:
-		v.loss = v.headForward(w, x, save, h.targets)
+		v.loss = v.headForward(w, x, activations, h.targets)
 	case do == forward:
-		v.layerForward(w, x, save, at(input, b+1))
+		v.layerForward(w, x, activations, at(input, b+1))
 	case b == 0:
-		embedBackward(at(grad, 0), at(flow, 1), h.ids, v.C)
+		embedBackward(at(grad, 0), at(inputGrad, 1), h.ids, v.C)
 	case b == head:
-		v.headBackward(at(flow, b), at(grad, b), w, x, save, at(work, b))
+		v.headBackward(at(inputGrad, b), at(grad, b), w, x, activations, at(work, b))
 	default:
-		v.layerBackward(at(flow, b), at(grad, b), at(flow, b+1), w, x, save, at(work, b))
+		v.layerBackward(at(inputGrad, b), at(grad, b), at(inputGrad, b+1), w, x, activations, at(work, b))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tests hold this program to what PyTorch recorded for the same model and batch.
+// The tests compare this program with what PyTorch recorded for the same model and batch.
 const reference = "../../testdata/reference/llama"
 
 // logitBound and gradBound are relative to the largest magnitude of a tensor.
@@ -23,7 +23,7 @@ func trained(t *testing.T, strategy func(int) plan, iterations int) (*device, []
 		t.Fatal(err)
 	}
 	p := strategy(d.L + 1)
-	dev := newDevice(d, h, rehearsed(t, d, strategy))
+	dev := newDevice(d, h, memoryNeeded(t, d, strategy))
 	var losses []float64
 	for range iterations {
 		loss, err := dev.iterate(p)
@@ -125,7 +125,7 @@ func TestPlansAgree(t *testing.T) {
 		t.Error("weights differ between plans")
 	}
 	if a.peak != a.limit || b.peak != b.limit {
-		t.Errorf("peaks %d and %d, rehearsed %d and %d", a.peak, b.peak, a.limit, b.limit)
+		t.Errorf("peaks %d and %d, forecast %d and %d", a.peak, b.peak, a.limit, b.limit)
 	}
 	if b.peak >= a.peak {
 		t.Errorf("streamed needs %d elements, standard only %d", b.peak, a.peak)
@@ -133,14 +133,14 @@ func TestPlansAgree(t *testing.T) {
 }
 
 // TestMemoryOfOneMoreLayer shows the point of the program: under the streamed plan a
-// further layer costs the device what enters it, under the standard plan all it has.
+// further layer takes the memory of its input, under the standard plan that of everything.
 func TestMemoryOfOneMoreLayer(t *testing.T) {
 	d, _, err := openModel(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
 	everything := 0
-	for _, k := range []kind{weight, grad, saved, input, flow} {
+	for _, k := range []kind{weight, grad, saved, input, inputGrad} {
 		everything += d.size(buffer{k, 1})
 	}
 	for name, c := range map[string]struct {
@@ -149,14 +149,14 @@ func TestMemoryOfOneMoreLayer(t *testing.T) {
 	}{"standard": {standard, everything}, "streamed": {streamed, d.size(buffer{input, 1})}} {
 		deeper := d
 		deeper.L++
-		if got := rehearsed(t, deeper, c.strategy) - rehearsed(t, d, c.strategy); got != c.want {
+		if got := memoryNeeded(t, deeper, c.strategy) - memoryNeeded(t, d, c.strategy); got != c.want {
 			t.Errorf("%s: a further layer costs %d elements, want %d", name, got, c.want)
 		}
 	}
 }
 
-// rehearsed returns the memory that a strategy's plan needs.
-func rehearsed(t *testing.T, d dims, strategy func(int) plan) int {
+// memoryNeeded returns the memory that a strategy's plan needs.
+func memoryNeeded(t *testing.T, d dims, strategy func(int) plan) int {
 	t.Helper()
 	dev := newDevice(d, nil, 0)
 	if _, err := dev.iterate(strategy(d.L + 1)); err != nil {
@@ -175,7 +175,7 @@ func TestWrongPlansFail(t *testing.T) {
 		plan  plan
 		limit int
 	}{
-		"one element too little":  {good, rehearsed(t, d, streamed) - 1},
+		"one element too little":  {good, memoryNeeded(t, d, streamed) - 1},
 		"weights that never come": {good[1:], 0},
 		"weights that come twice": {append(plan{good[0]}, good...), 0},
 		"a buffer left behind":    {good[:len(good)-1], 0},
@@ -187,7 +187,7 @@ func TestWrongPlansFail(t *testing.T) {
 }
 
 // difference is the largest difference as a share of the largest magnitude of want,
-// and infinite where lengths differ or something is not a number.
+// and infinite if lengths differ or there is a NaN.
 func difference(got, want []float32) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// dims is the legend of every shape comment in this program.
+// dims names the sizes that the shape comments of this program use.
 type dims struct {
 	B int `json:"-"`                   // sequences in the batch
-	T int `json:"-"`                   // positions in a row; N = B*T tokens
+	T int `json:"-"`                   // positions in a sequence; N = B*T tokens
 	V int `json:"vocab_size"`          // vocabulary
 	C int `json:"hidden_size"`         // width of the residual stream
 	L int `json:"num_hidden_layers"`   // layers
@@ -20,10 +20,10 @@ type dims struct {
 	D int `json:"-"`                   // width of a head
 	F int `json:"intermediate_size"`   // width of the feed-forward
 
-	Eps   float64   `json:"rms_norm_eps"` // inside the root of every norm
+	Eps   float64   `json:"rms_norm_eps"` // added under the root of every norm
 	Theta float64   `json:"rope_theta"`
 	Scale scaling   `json:"rope_scaling"`
-	freqs []float64 // [D/2] how far each pair of a head turns per position
+	freqs []float64 // [D/2] angle by which rope turns each pair of a head per position
 }
 
 // param is a named weight with its number of elements.
@@ -32,9 +32,9 @@ type param struct {
 	size int
 }
 
-// params lists the weights of a block in the order they lie in its slab. A block's
-// weights are one slab so that it travels as one copy. Block 0 is the embedding,
-// 1 to L are the layers, L+1 is the head.
+// params lists the weights of a block, in the order in which they are stored in its
+// slab. A block's weights are one slab, so that they are moved with one copy. Block 0
+// is the embedding, 1 to L are the layers, L+1 is the head.
 func (d dims) params(block int) []param {
 	switch block {
 	case 0:
@@ -56,16 +56,17 @@ func (d dims) params(block int) []param {
 	}
 }
 
-// host is where the model is stored: per block a slab of weights, of the gradient last
-// sent home, and of AdamW's two moments. The batch is N ids and, for each, the id
-// that should follow, or -100 where nothing is asked.
+// host stores the model: for every block a slab of weights, of the last gradient, and
+// of AdamW's two moments. The batch is N ids and for each its target, the id that
+// should follow, or -100 to ignore the position.
 type host struct {
 	weights, grads, m, v [][]float32
-	updates              []int // how often each block was updated
+	updates              []int // number of updates of each block
 	ids, targets         []int64
 }
 
-// openModel reads config and weights of a folder, and the batch recorded with it.
+// openModel reads the config and the weights of a folder, and the batch that was
+// recorded with it.
 func openModel(folder string) (d dims, h *host, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "config.json"))
 	if err != nil {
@@ -89,7 +90,7 @@ func openModel(folder string) (d dims, h *host, err error) {
 	return d, h, h.readWeights(filepath.Join(folder, "model.safetensors"), d)
 }
 
-// readBatch reads ids and targets [B,T], which give d its B and T.
+// readBatch reads ids and targets [B,T], and sets B and T of d.
 func (h *host) readBatch(path string, d *dims) error {
 	file, err := openSafetensors(path)
 	if err != nil {
@@ -135,7 +136,7 @@ func (h *host) readWeights(path string, d dims) error {
 	return nil
 }
 
-// scaling is Llama 3's way to stretch rotations to longer texts.
+// scaling is Llama 3's rope scaling for longer texts.
 type scaling struct {
 	Type     string  `json:"rope_type"`
 	Factor   float64 `json:"factor"`
@@ -144,8 +145,9 @@ type scaling struct {
 	Original float64 `json:"original_max_position_embeddings"`
 }
 
-// apply leaves fast rotations as they are, slows slow ones by Factor, and blends between. What
-// counts is how many turns a rotation makes in the original length.
+// apply leaves high frequencies as they are, divides low ones by Factor, and
+// interpolates between. What counts is the number of turns within the original context
+// length.
 func (s scaling) apply(freq float64) float64 {
 	turns := s.Original * freq / (2 * math.Pi)
 	blend := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)

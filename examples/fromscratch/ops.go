@@ -2,8 +2,8 @@ package main
 
 import "math"
 
-// Every operation stands next to its gradient. A backward *adds* to dx and dw, so that
-// a value used twice collects both parts. Values are float32, sums run in float64.
+// Every operation is followed by its gradient. A backward *adds* to dx and dw, so that a
+// value that is used twice gets both contributions. Values are float32, sums float64.
 
 // embed: out[N,C] = rows of table[V,C].
 func embed(out, table []float32, ids []int64, c int) {
@@ -55,7 +55,7 @@ func linearBackward(dx, dw, dout, x, w []float32, in, outs int) {
 	}
 }
 
-// rmsnorm: out[N,C] = x / root(mean(x²) + eps) * w[C].
+// rmsnorm: out[N,C] = x / sqrt(mean(x²) + eps) * w[C].
 func rmsnorm(out, x, w []float32, eps float64) {
 	c := len(w)
 	for n := 0; n < len(x); n += c {
@@ -70,7 +70,7 @@ func rmsnormBackward(dx, dw, dout, x, w []float32, eps float64) {
 	c := len(w)
 	for n := 0; n < len(x); n += c {
 		r := inverseRMS(x[n:n+c], eps)
-		dot := 0.0 // how much the row's length matters
+		dot := 0.0 // the part of the gradient that goes through the norm of the row
 		for i := range c {
 			dot += float64(dout[n+i]) * float64(w[i]) * float64(x[n+i])
 		}
@@ -90,8 +90,8 @@ func inverseRMS(row []float32, eps float64) float64 {
 	return 1 / math.Sqrt(sum/float64(len(row))+eps)
 }
 
-// rope turns x[B,T,heads,D] in place: element i of a head and element i+D/2 are a point,
-// turned by its position times freqs[i]. Direction -1 turns back, which is the gradient.
+// rope rotates x[B,T,heads,D] in place: elements i and i+D/2 of a head are a point, which
+// is rotated by its position times freqs[i]. Direction -1 rotates back: the gradient.
 func (d dims) rope(x []float32, heads int, direction float64) {
 	half := d.D / 2
 	for row := range len(x) / d.D {
@@ -105,9 +105,9 @@ func (d dims) rope(x []float32, heads int, direction float64) {
 	}
 }
 
-// attend calls f once for each query: where its head begins in q[B,T,H,D], its
-// probabilities over positions 0..t in probs[B,H,T,T], and where the head of key or value
-// position 0 begins in k or v [B,T,K,D]; the next position is K*D further.
+// attend calls f once for each query, with the offset of its head in q[B,T,H,D], its
+// probabilities over positions 0..t in probs[B,H,T,T], and the offset of the key or value
+// head of position 0 in k or v [B,T,K,D]. The next position is K*D elements further.
 func (d dims) attend(probs []float32, f func(q int, p []float32, kv int)) {
 	for b := range d.B {
 		for h := range d.H {
@@ -158,7 +158,7 @@ func (d dims) attentionBackward(dq, dk, dv, dout, probs, q, k, v []float32) {
 	})
 }
 
-// dot is the dot product over the length of a; b may be longer.
+// dot is the dot product of a and the first len(a) elements of b.
 func dot(a, b []float32) float64 {
 	sum := 0.0
 	for i, v := range a {
@@ -200,7 +200,7 @@ func swigluBackward(dgate, dup, dout, gate, up []float32) {
 }
 
 // crossEntropy returns the mean of -log(probability of the target) over the rows of
-// logits[N,V] that have one, and turns logits into its gradient.
+// logits[N,V] that have a target, and overwrites logits with its gradient.
 func crossEntropy(logits []float32, targets []int64, v int) float64 {
 	loss, count := 0.0, 0
 	for n, target := range targets {

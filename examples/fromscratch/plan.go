@@ -1,37 +1,38 @@
 package main
 
-// plan is what one iteration does, as data: it can be counted and checked before
-// anything runs, and every plan that runs to its end gives the same losses.
+// plan is the list of instructions of one iteration. It is data, so it can be counted
+// and checked before anything runs. Every plan that runs to its end gives the same
+// losses.
 type plan []instruction
 
-// instruction is one thing to do with one block.
+// instruction does one thing with one block.
 type instruction struct {
-	do    verb
+	verb  verb
 	block int
-	what  kind // which of the block's buffers a free gives back
+	kind  kind // which of the block's buffers a free gives back
 }
 
-// verb is a word that plans are written in.
+// verb says what an instruction does.
 type verb int
 
 const (
 	move     verb = iota // copy the block's weights from the host to the device
-	forward              // what enters the block becomes what enters the next
-	backward             // the flow behind the block becomes the flow before it
-	update               // send the block's gradient home, change the weights there
-	free                 // give a buffer back
+	forward              // compute the input of the next block from the input of this one
+	backward             // compute the gradients of the block's params and of its input
+	update               // copy the block's gradient to the host and update the weights there
+	free                 // free a buffer
 )
 
-// kind is a class of bytes on the device.
+// kind is what a buffer on the device holds.
 type kind int
 
 const (
-	weight kind = iota // the block's params
-	grad               // gradient of the block's params
-	saved              // what the block's backward needs of its forward
-	input              // [N,C] what enters the block
-	flow               // [N,C] gradient of what enters the block
-	work               // gradients inside the block, for the time of its backward
+	weight    kind = iota // the block's params
+	grad                  // gradient of the block's params
+	saved                 // activations that the block's backward needs
+	input                 // [N,C] input of the block
+	inputGrad             // [N,C] gradient of the block's input
+	work                  // gradients inside the block, during its backward
 )
 
 // buffer names a piece of device memory.
@@ -40,31 +41,32 @@ type buffer struct {
 	block int
 }
 
-// standard brings everything to the device, where it stays to the end.
+// standard brings everything to the device and keeps it there to the end.
 func standard(head int) (p plan) {
 	for b := 0; b <= head; b++ {
-		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b})
+		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b})
 	}
 	for b := head; b >= 0; b-- {
-		p = append(p, instruction{do: backward, block: b}, instruction{do: update, block: b}).free(b, work)
+		p = append(p, instruction{verb: backward, block: b}, instruction{verb: update, block: b}).free(b, work)
 	}
 	for b := 0; b <= head; b++ {
-		p = p.free(b, weight, grad, saved, input, flow)
+		p = p.free(b, weight, grad, saved, input, inputGrad)
 	}
 	return p
 }
 
-// streamed holds the weights of one block at a time. The forward saves only what enters
-// each block; backward brings each block again, and runs its forward again.
+// streamed holds the weights of one block at a time. Forward keeps only the inputs of
+// the blocks. Backward copies each block to the device again and runs its forward
+// again.
 func streamed(head int) (p plan) {
 	for b := 0; b <= head; b++ {
-		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b}).free(b, weight, saved)
+		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b}).free(b, weight, saved)
 	}
 	p = p.free(head+1, input)
 	for b := head; b >= 0; b-- {
-		p = append(p, instruction{do: move, block: b}, instruction{do: forward, block: b}).free(b+1, input)
-		p = append(p, instruction{do: backward, block: b}, instruction{do: update, block: b})
-		p = p.free(b, weight, grad, saved, input, work).free(b+1, flow)
+		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b}).free(b+1, input)
+		p = append(p, instruction{verb: backward, block: b}, instruction{verb: update, block: b})
+		p = p.free(b, weight, grad, saved, input, work).free(b+1, inputGrad)
 	}
 	return p
 }
@@ -76,24 +78,24 @@ func (p plan) free(block int, kinds ...kind) plan {
 	return p
 }
 
-// effects lists the buffers that must be there for an instruction, and those it brings.
+// effects lists the buffers that an instruction reads and those that it makes.
 func (s instruction) effects() (reads, makes []buffer) {
 	b := s.block
-	switch s.do {
+	switch s.verb {
 	case move:
 		return nil, []buffer{{weight, b}}
 	case forward:
 		return []buffer{{weight, b}, {input, b}}, []buffer{{saved, b}, {input, b + 1}}
 	case backward:
-		return []buffer{{weight, b}, {input, b}, {saved, b}, {flow, b + 1}}, []buffer{{grad, b}, {flow, b}, {work, b}}
+		return []buffer{{weight, b}, {input, b}, {saved, b}, {inputGrad, b + 1}}, []buffer{{grad, b}, {inputGrad, b}, {work, b}}
 	case update:
 		return []buffer{{grad, b}}, nil
 	}
-	return []buffer{{s.what, b}}, nil
+	return []buffer{{s.kind, b}}, nil
 }
 
-// size is the number of elements of a buffer. The embedding reads ids and saves
-// nothing, and the head makes the loss: those ends take no memory.
+// size is the number of elements of a buffer. The embedding has only ids as input and
+// saves nothing, and the head's result is the loss: these take no memory.
 func (d dims) size(f buffer) int {
 	n, head := d.B*d.T, d.L+1
 	switch {

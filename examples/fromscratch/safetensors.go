@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// safetensors is a file in memory: eight bytes that count the header, the header
-// (JSON from name to type, shape and place), then the bytes of all tensors.
+// safetensors is a file in memory: the length of the header in eight bytes, the header
+// (JSON with the type, shape and offsets of every tensor), then the bytes of all tensors.
 type safetensors struct {
 	path    string
 	tensors map[string]tensor
@@ -38,7 +38,7 @@ func openSafetensors(path string) (*safetensors, error) {
 	return s, nil
 }
 
-// values returns a tensor of the wanted type, and its shape.
+// values returns a tensor, which must have the given type, and its shape.
 func values[E float32 | int64](s *safetensors, name, want string) ([]E, []int, error) {
 	t := s.tensors[name]
 	if t.Type != want {

@@ -1,10 +1,11 @@
-// Package offload reads and writes the weights of a model as accelerate stores what it has
-// offloaded to disk: index.json, and each tensor as bare bytes in a file of its name, or a
-// link to where it is in a safetensors file.
+// Package offload reads and writes weights in the format of accelerate's disk offload:
+// index.json, and for every tensor a file with its raw bytes or a reference into a
+// safetensors file.
 package offload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Folder struct {
 	linked map[string]*safetensors.File // by path
 }
 
-// Format is the layout as package tensorfile opens it.
+// Format registers the format with package tensorfile.
 var Format = tensorfile.Format{Name: "offload", OpenFolder: func(disk vfs.FS, dir string) (tensorfile.Source, error) {
 	there, err := vfs.Exists(disk, filepath.Join(dir, IndexName))
 	if err != nil {
@@ -67,7 +68,8 @@ func (f *Folder) Close() error {
 	return errors.Join(errs...)
 }
 
-// indexEntry is what the index says of a tensor: its shape, or where it is linked to.
+// indexEntry is the entry of a tensor in the index: its shape, or a reference into a
+// safetensors file.
 type indexEntry struct {
 	DType string       `json:"dtype"`
 	Shape *shape.Shape `json:"shape,omitempty"`
@@ -75,7 +77,8 @@ type indexEntry struct {
 	Name  string       `json:"weight_name,omitempty"`
 }
 
-// readIndex reads names one by one: encoding/json would hide a name given twice.
+// readIndex reads the names one by one, because encoding/json would hide a name given
+// twice.
 func (f *Folder) readIndex(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -105,14 +108,14 @@ func (f *Folder) readIndex(raw []byte) error {
 
 func (f *Folder) add(name string, e indexEntry) error {
 	if _, twice := f.Tensor(name); twice {
-		return errors.New("it is there twice")
+		return errors.New("it occurs twice")
 	}
 	t, err := dtype.Parse(e.DType)
 	if err != nil {
 		return err
 	}
 	if t.Block() {
-		return fmt.Errorf("its dtype %q is not one of plain elements", e.DType)
+		return fmt.Errorf("its dtype %q is quantized in blocks, which this format does not have", e.DType)
 	}
 	find := f.rawFile
 	if e.File != "" {
@@ -125,7 +128,7 @@ func (f *Folder) add(name string, e indexEntry) error {
 	return f.Add(tensor)
 }
 
-// rawFile is a tensor in a file of its own.
+// rawFile returns a tensor that has a file of its own.
 func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file, err := datName(name)
 	if err != nil {
@@ -149,7 +152,8 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfi
 	return tensorfile.Tensor{Name: name, Type: t, Shape: *e.Shape, Bytes: bytes, Path: path, Data: lazyFile{f.disk, path}, InPlace: true}, nil
 }
 
-// linkedFile is a tensor in a safetensors file. The index must name the type it has there.
+// linkedFile returns a tensor in a safetensors file. Its type there must be that of the
+// index.
 func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file := f.linked[e.File]
 	if file == nil {
@@ -169,7 +173,8 @@ func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tenso
 	return found, nil
 }
 
-// datName is the file of a tensor; a name that leads out of the folder is refused.
+// datName returns the file name of a tensor. It refuses a name that leads out of the
+// folder.
 func datName(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "/\\\x00") {
 		return "", errors.New("its name is not the name of a file")
@@ -177,8 +182,8 @@ func datName(name string) (string, error) {
 	return name + ".dat", nil
 }
 
-// lazyFile is a file that is open only while it is read: a folder has one for each tensor,
-// more than a process may hold open.
+// lazyFile is a file that is open only while it is read, because a folder has one per
+// tensor, more than a process may have open.
 type lazyFile struct {
 	disk vfs.FS
 	path string
@@ -190,8 +195,5 @@ func (f lazyFile) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	n, err := file.ReadAt(p, off)
-	if late := file.Close(); err == nil {
-		err = late
-	}
-	return n, err
+	return n, cmp.Or(err, file.Close())
 }

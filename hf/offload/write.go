@@ -20,7 +20,7 @@ func Fill(disk vfs.FS, dir string, tensors []tensorfile.Output) error {
 	for _, t := range tensors {
 		name, err := datName(t.Name)
 		if err == nil && seen[t.Name] {
-			err = errors.New("it is there twice")
+			err = errors.New("it occurs twice")
 		}
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)

@@ -3,17 +3,18 @@ package dl
 import (
 	"unsafe"
 
-	_ "github.com/ebitengine/purego" // prepares the runtime for foreign code
+	_ "github.com/ebitengine/purego" // prepares the runtime for C code
 )
 
-// block is what the trampoline reads and writes; its layout is fixed by the assembly.
+// block is the argument of the trampoline; the assembly relies on its layout.
 type block struct {
 	fn     uintptr
 	result uintptr
 	args   Args
 }
 
-// trampoline is the address of the assembly that calls block.fn by C's convention.
+// trampoline is the address of the assembly that calls block.fn with the C calling
+// convention.
 var trampoline uintptr
 
 // cgocall runs a C function on a system stack. Go's own cgo calls go through it too;

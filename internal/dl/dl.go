@@ -1,9 +1,9 @@
 // Package dl opens C libraries at run time and calls their functions, without cgo.
-// It is the only package that calls foreign code.
+// It is the only package that calls C code.
 //
-// A binary that contains it is linked dynamically with the C library of its system
-// (purego brings the thread set-up that foreign code expects), although it is built
-// with CGO_ENABLED=0 and for any target from any machine.
+// A binary with this package is linked dynamically with the C library of its system,
+// because purego sets up threads as C code expects. It is still built with
+// CGO_ENABLED=0, for any target on any machine.
 package dl
 
 import (
@@ -11,14 +11,14 @@ import (
 	"unsafe"
 )
 
-// Library is an open C library. Libraries stay open until the process ends: their
-// threads and handlers do not survive being unloaded.
+// Library is an open C library. It stays open until the process ends, because its threads
+// and handlers would not survive unloading.
 type Library struct {
 	name   string
 	handle uintptr
 }
 
-// Open opens a library by path, or by a name the system's loader looks up.
+// Open opens a library by path, or by a name that the system's loader looks up.
 func Open(name string) (*Library, error) {
 	h, err := open(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func Open(name string) (*Library, error) {
 	return &Library{name, h}, nil
 }
 
-// Func looks a function up.
+// Func looks up a function.
 func (l *Library) Func(name string) (Func, error) {
 	f, err := symbol(l.handle, name)
 	if err != nil {
@@ -39,13 +39,13 @@ func (l *Library) Func(name string) (Func, error) {
 // Func is a C function whose arguments and result are integers or pointers.
 type Func uintptr
 
-// MaxArgs is how many arguments a call can have.
+// MaxArgs is the largest number of arguments of a call.
 const MaxArgs = 16
 
-// Call calls the function. Pointers are given as uintptr(unsafe.Pointer(p)) in the
-// call itself: what they point to stays alive and in place until the call returns.
-// A call with more than MaxArgs arguments panics: it is a mistake in the program. Each call allocates; where
-// that matters there is With.
+// Call calls the function. Pass pointers as uintptr(unsafe.Pointer(p)) in the call
+// expression: what they point to then stays alive and in place until the call returns.
+// More than MaxArgs arguments are a programming error and panic. Each call allocates; With
+// does not.
 //
 //go:uintptrescapes
 func (f Func) Call(args ...uintptr) uintptr {
@@ -57,20 +57,20 @@ func (f Func) Call(args ...uintptr) uintptr {
 	return call(uintptr(f), &a)
 }
 
-// Args are prepared arguments. Unused ones do no harm.
+// Args are prepared arguments. Unused ones are ignored.
 type Args [MaxArgs]uintptr
 
-// With calls the function with prepared arguments and allocates nothing. Addresses
-// among them must be of memory that does not move: C's, or an object on the heap that
-// the caller holds.
+// With calls the function with prepared arguments and does not allocate. Pointers among
+// them must point to memory that does not move: C memory, or a heap object that the
+// caller references.
 func (f Func) With(a *Args) uintptr { return call(uintptr(f), a) }
 
-// Text is the C string at an address, at most limit bytes of it.
+// Text returns the C string at an address, at most limit bytes of it.
 func Text(at uintptr, limit int) string {
 	if at == 0 {
 		return ""
 	}
-	// The address is of C memory, which no collector moves.
+	// The garbage collector does not move C memory.
 	bytes := unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), limit)
 	for i := range limit {
 		if bytes[i] == 0 {

@@ -41,8 +41,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// snprintf takes as many arguments as the format names: nine in registers and on the
-// stack in the order given.
+// snprintf takes any number of arguments: nine arrive, in registers and on the stack, in
+// the order given.
 func TestManyArguments(t *testing.T) {
 	out := make([]byte, 256)
 	format := []byte(strings.Repeat("%ld ", 13) + "\x00")

@@ -66,13 +66,15 @@ var privateWords = []privateWord{
 	{`sharded state|sharded data`, "ZeRO-1, ZeRO-3"},
 	{`of the bound`, "of roofline"},
 	{`told`, "reported"},
-	{`keepers?|keepings?`, "journal, cache, saved"},
+	{`keepers?`, "journal, cache, saved"},
 }
 
 // otherMeanings are uses that mean something else, by the path of a file ("" for all) and
 // the words around.
 var otherMeanings = []struct{ file, words string }{
 	{"internal/lint/words_test.go", ""},
+	{"", "dot products"}, {"", "products and sums"}, {"", "sum of products"}, {"", "products in f32"}, {"", "some products"}, {"", "products of three"}, // arithmetic
+	{"", "told apart"}, {"", "told to"}, {"", "told otherwise"},
 	{"", "half duplex"}, {"", "full duplex"}, {"", "half-duplex"}, // what everybody calls such links
 	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"machine/peer.go", "peers"}, {"planner/site.go", "peers"}, // GPUs with a direct link
 	{"rig/host_test.go", "xeon(r) processor"},

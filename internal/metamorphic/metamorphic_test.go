@@ -68,8 +68,8 @@ func subjects(t testing.TB) (list []subject) {
 		for _, clip := range []bool{false, true} {
 			adamw, mixed, lion, adafactor := tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip), tiny.AdamW(micros, clip)
 			adafactor.Optimizer.Rule, adafactor.Optimizer.States = optim.Adafactor, adafactorStates(t)
-			mixed.Optimizer.States = tiny.Keep("exp_avg", "exp_avg_sq")
-			lion.Optimizer.Rule, lion.Optimizer.States = optim.Lion, tiny.Keep("exp_avg")
+			mixed.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
+			lion.Optimizer.Rule, lion.Optimizer.States = optim.Lion, tiny.MixedStates("exp_avg")
 			list = append(list,
 				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), adamw, true},
 				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), mixed, true},
@@ -95,7 +95,7 @@ func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject 
 func withExceptions(t testing.TB, config string, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, dtype.BF16
 	exceptions := regexp.MustCompile(`.*norm|lm_head|model\.layers\.(1\.mlp|2)`)
-	m := tiny.Changed(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
+	m := tiny.ModelWith(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
 		_, err := nn.Except(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
 		return err
 	})

@@ -51,11 +51,11 @@ func (l *Library) GPU(address string) (c GPU, err error) {
 	c.LinkWidth = ask("width of the link", "nvmlDeviceGetCurrPcieLinkWidth")
 	c.LinkMax = [2]int{ask("best generation of the link", "nvmlDeviceGetMaxPcieLinkGeneration"), ask("best width of the link", "nvmlDeviceGetMaxPcieLinkWidth")}
 	c.Power = ask("power", "nvmlDeviceGetPowerUsage")
-	c.PowerLimit = ask("limit of power", "nvmlDeviceGetEnforcedPowerLimit")
+	c.PowerLimit = ask("power limit", "nvmlDeviceGetEnforcedPowerLimit")
 	const chip = 0
-	warm := new(uint32)
-	err = l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(warm)))
-	c.Temperature = known("temperature", *warm, err)
+	temperature := new(uint32)
+	err = l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(temperature)))
+	c.Temperature = known("temperature", *temperature, err)
 	const multiprocessors = 1
 	clock := func(what, function string) int {
 		n := new(uint32)

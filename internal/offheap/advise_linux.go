@@ -2,12 +2,10 @@ package offheap
 
 import "golang.org/x/sys/unix"
 
-// hugePage is the size of a huge page on the systems we know; smaller regions gain
-// nothing.
+// hugePage is the size in bytes of a huge page on x86-64. Smaller regions gain nothing.
 const hugePage = 2 << 20
 
-// advise asks for huge pages. It is a wish: where the kernel has none to give, small
-// pages do the same.
+// advise asks for huge pages. If the kernel has none, small pages do the same job.
 func advise(pages []byte) {
 	if len(pages) >= hugePage {
 		_ = unix.Madvise(pages, unix.MADV_HUGEPAGE)

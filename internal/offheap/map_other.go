@@ -2,7 +2,7 @@
 
 package offheap
 
-// acquire takes the memory from the Go heap, for want of a better place.
+// acquire allocates on the Go heap, because this system cannot map memory.
 func acquire(size int64) ([]byte, error) { return make([]byte, size), nil }
 
 func release([]byte) error { return nil }

@@ -1,9 +1,9 @@
-// Package offheap gives memory outside the Go heap: exact in size, zero at first,
-// never scanned by the collector and back at the system the moment it is freed. It is
-// the only package that maps memory.
+// Package offheap allocates memory outside the Go heap. It is zeroed, the garbage
+// collector does not scan it, and freeing returns it to the system at once. It is the only
+// package that maps memory.
 //
-// The collector lets the heap grow to twice what is alive; with tens of gigabytes of
-// weights that is the difference between fitting and not.
+// The garbage collector lets the Go heap grow to twice the live data. With tens of
+// gigabytes of weights that would decide whether a model fits.
 package offheap
 
 import (
@@ -12,21 +12,21 @@ import (
 	"sync/atomic"
 )
 
-// Region is one piece of memory. It must be freed.
+// Region is one allocation. It must be freed.
 type Region struct {
 	mu     sync.Mutex
-	bytes  []byte // as long as asked for
+	bytes  []byte // of the requested size
 	mapped []byte // whole pages
 }
 
-// mapped counts the bytes of all regions not yet freed, in whole pages.
+// mapped is the number of bytes in all regions that are not freed, in whole pages.
 var mapped atomic.Int64
 
-// Mapped is how many bytes are mapped now, for tests that look for leaks.
+// Mapped returns the number of bytes mapped now, for tests that look for leaks.
 func Mapped() int64 { return mapped.Load() }
 
-// Alloc maps a region. Huge asks the system to back it by huge pages where it can,
-// which spares address translation for data that is used again and again.
+// Alloc maps a region. huge asks the system for huge pages, which save address
+// translation for data that is used again and again.
 func Alloc(size int64, huge bool) (*Region, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("mapping %d bytes: the size is negative", size)
@@ -45,10 +45,11 @@ func Alloc(size int64, huge bool) (*Region, error) {
 	return &Region{bytes: pages[:size:size], mapped: pages}, nil
 }
 
-// Bytes is the memory, nil after Free.
+// Bytes returns the memory; nil after Free.
 func (r *Region) Bytes() []byte { return r.bytes }
 
-// Free gives the memory back. Nobody may use it any more. A second Free is an error.
+// Free returns the memory to the system. It must not be used afterwards. A second Free
+// is an error.
 func (r *Region) Free() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

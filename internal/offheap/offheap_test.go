@@ -52,7 +52,7 @@ func TestAllocRefuses(t *testing.T) {
 	}
 }
 
-// A region must not count as Go heap, or the collector would keep as much again free.
+// A region must not count as Go heap, or the garbage collector would let the heap grow.
 func TestHeapDoesNotGrow(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
 		t.Skip("memory comes from the Go heap here")

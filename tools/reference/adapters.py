@@ -1,5 +1,5 @@
-"""LoRA adapters as the PEFT library makes them, beside the tiny models of
-testdata/reference, with the logits they give and the gradients of a loss.
+"""LoRA adapters that the PEFT library makes for the tiny models of testdata/reference,
+with their logits and the gradients of a loss.
 
 Run with `python -m tools.reference.adapters` from the root of the repository; it needs
 requirements-quant.txt. The folders go to hf/testdata/adapters.
@@ -38,7 +38,7 @@ def make(name):
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     config = peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **options)
     model = peft.get_peft_model(model, config).eval()
-    with torch.no_grad():  # what is trained differs from the base, also magnitudes and whole modules
+    with torch.no_grad():  # everything trainable differs from the base, also magnitudes and modules trained whole
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter += 0.05 * torch.randn_like(parameter)

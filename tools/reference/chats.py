@@ -20,7 +20,7 @@ CHAT = ROOT / "chat" / "testdata"
 
 
 class Clock(datetime.datetime):
-    """Stands still, so that fixtures do."""
+    """A clock that stands still, so that fixtures do not change."""
 
     @classmethod
     def now(cls, tz=None):

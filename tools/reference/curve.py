@@ -1,5 +1,5 @@
 """Two hundred AdamW iterations of a Llama in PyTorch, in f32 and in bf16 with f32 masters, each
-with several implementations of attention: how far apart PyTorch is from itself.
+with several implementations of attention, to show how far PyTorch's own results differ.
 
     python -m tools.reference.curve testdata/reference/llama [--device cuda]
 
@@ -40,7 +40,7 @@ def runs(options, dtype):
 
 
 def batch(number, vocabulary):
-    """ids [ROWS TOKENS+1] of a batch: a hash of the place of each token, skewed towards small ids so that
+    """ids [ROWS TOKENS+1] of a batch: a hash of the position of each token, skewed towards small ids so that
     there is something to learn."""
     place = torch.arange(ROWS * (TOKENS + 1), dtype=torch.int64) + 1 + number * 100003
     word = place * 2654435761 % 2**32 // 256
@@ -82,7 +82,7 @@ def losses_of(options, attention, dtype):
 def fresh(folder):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    with torch.no_grad():  # as large as trained ones, so that bf16 has something to round
+    with torch.no_grad():  # as large as trained weights, so that rounding to bf16 matters
         for p in model.parameters():
             if p.ndim > 1:
                 p.mul_(2)

@@ -123,7 +123,7 @@ def make(name):
 
 
 def main():
-    # PyTorch dislikes a float mask beside a bool one; the meaning of the pair is documented.
+    # PyTorch warns about a float mask together with a bool one, but documents what they mean.
     warnings.filterwarnings("ignore", message="Support for mismatched")
     fixture.repeatable()
     for name in CASES:

@@ -1,7 +1,7 @@
-"""What every fixture shares: where it lies, its random stream, how it is written.
+"""What all fixtures share: their folder, their random streams and how they are written.
 
-Nothing here knows a model. All numbers are made on the CPU by one thread, so
-that the same versions on the same kind of processor write the same bytes.
+All numbers are computed on the CPU by one thread, so that the same versions on the same
+kind of CPU write the same bytes.
 """
 
 import json

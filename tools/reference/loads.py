@@ -39,7 +39,7 @@ def quantized(folder):
 
 
 def adapter(folder):
-    """Loads an adapter beside the model its config names and compares with the logits that
+    """Loads an adapter into the model its config names and compares with the logits that
     were written with it."""
     config = peft.PeftConfig.from_pretrained(folder)
     base = transformers.AutoModelForCausalLM.from_pretrained(

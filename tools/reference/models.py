@@ -213,7 +213,7 @@ def make(name):
 
 
 def load(path, attention):
-    """Reads the folder as any user of transformers would, and holds it to what was written."""
+    """Reads the folder as any user of transformers would, and checks it against what was written."""
     model, info = AutoModelForCausalLM.from_pretrained(
         path, attn_implementation=attention, dtype=torch.float32, output_loading_info=True
     )
@@ -224,8 +224,8 @@ def load(path, attention):
 
 
 def rounding(path, ids, loss_of, logits, grads):
-    """How far PyTorch's other attention kernel lands, relative to each tensor's largest
-    magnitude: what two right programs in float32 may differ by."""
+    """How far PyTorch's other attention kernel is off, relative to each tensor's largest
+    magnitude: by so much two correct float32 programs may differ."""
     other = load(path, "sdpa")
     other_logits = other(input_ids=ids, use_cache=False).logits.detach()
     _, other_grads = training.gradients(other, loss_of)

@@ -20,7 +20,7 @@ tensors, cases = {}, []
 
 
 def case(name, op, compute, inputs, **options):
-    """Runs compute(**inputs) and keeps inputs, output and gradients."""
+    """Runs compute(**inputs) and records inputs, output and gradients."""
     generator = fixture.stream("op " + name)
     wide = {n: v.double().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
     out = compute(**wide)
@@ -60,7 +60,7 @@ def norms():
         {"x": x, "weight": w},
         eps=1e-6,
     )
-    # Mean square near eps: where a wrong place of eps shows.
+    # Mean square near eps, so that eps in the wrong place shows.
     case(
         "rmsnorm-tiny",
         "rmsnorm",
@@ -108,7 +108,7 @@ def rope():
 
 def attention(name, shape, mask, scale=None, **options):
     """shape is (batch, queries, keys, heads, kv_heads, dim); tensors are [batch, position,
-    head, dim]. mask is bool, True where a query may look; a longer key side ends with the queries."""
+    head, dim]. mask is bool, True where a query may attend; a longer key side ends with the queries."""
     batch, queries, keys, heads, kv_heads, dim = shape
 
     def compute(q, k, v):

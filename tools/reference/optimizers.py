@@ -29,7 +29,7 @@ OPTIMIZERS = {
 
 def optimizer_case(name):
     """values[i] are the parameters after step i; the gradients are given, not computed.
-    One value never has a gradient: what moves it is decay alone."""
+    One value never has a gradient: only weight decay changes it."""
     kind, options = OPTIMIZERS[name]
     generator = fixture.stream("optimizer " + name)
     p = torch.nn.Parameter(torch.randn(VALUES, generator=generator))
@@ -53,8 +53,8 @@ def optimizer_case(name):
     }
 
 
-# Who makes it, its options, and the same as an optimizer is described here. PyTorch's
-# rate is the most of a relative one; transformers has 0.01 there.
+# The class, its options, and the same options in Spillway's words. With a relative step
+# size, PyTorch's lr is the largest step; transformers has 0.01 there.
 ADAFACTORS = {
     "torch": (torch.optim.Adafactor, {"lr": 0.01}, "adafactor:lr=0.01,relative_step,scale_parameter"),
     "relative": (hf.Adafactor, {}, "adafactor:lr=0.01,relative_step,scale_parameter"),
@@ -114,7 +114,7 @@ def clip_case(limit):
     }
 
 
-# Who makes the scheduler, and its options: transformers for the first five, PyTorch for the rest.
+# The scheduler's function and its options: of transformers for the first five, of PyTorch for the others.
 SCHEDULES = {
     "constant": (hf.get_constant_schedule, {}),
     "constant-warmup": (hf.get_constant_schedule_with_warmup, {"num_warmup_steps": 5}),

@@ -1,7 +1,7 @@
 """Block codecs and 8-bit optimizers, as bitsandbytes computes them on the CPU.
 
 Run with `python -m tools.reference.quant` from the root of the repository; it needs
-bitsandbytes beside the packages of requirements.txt (see requirements-quant.txt).
+bitsandbytes in addition to the packages of requirements.txt (see requirements-quant.txt).
 The files go to quant/testdata and quant/stored/testdata.
 
 Where bitsandbytes' native CPU code is off, its portable PyTorch code, which agrees with
@@ -42,8 +42,8 @@ def inputs():
     g = fixture.stream("quant inputs")
     spread = torch.randn(200, generator=g) * torch.pow(10.0, torch.randint(-6, 1, (200,), generator=g))
     values = F.get_4bit_type("nf4", device="cpu")
-    rungs = (values[:-1] + values[1:]) / 2
-    beside = torch.cat([rungs, torch.nextafter(rungs, torch.tensor(2.0)), torch.nextafter(rungs, torch.tensor(-2.0))])
+    middles = (values[:-1] + values[1:]) / 2
+    near = torch.cat([middles, torch.nextafter(middles, torch.tensor(2.0)), torch.nextafter(middles, torch.tensor(-2.0))])
     return {
         "random": torch.randn(1000, generator=g),
         "odd": torch.randn(131, generator=g),
@@ -54,7 +54,7 @@ def inputs():
         "denormal": torch.randn(128, generator=g) * 1e-40,
         "huge": torch.randn(128, generator=g) * 1e38 / 4,
         "spread": spread,
-        "middles": torch.cat([beside, torch.tensor([1.0]).expand(19)]),  # 64: the absmax is 1
+        "middles": torch.cat([near, torch.tensor([1.0]).expand(19)]),  # 64: the absmax is 1
     }
 
 
@@ -108,7 +108,7 @@ def rows():
 
 
 def outliers():
-    """A product of LLM.int8 with two columns of outliers, in f16, where it is written to
+    """A matmul of LLM.int8 with two columns of outliers, in f16; it is written to
     device/cpu/testdata."""
     g = fixture.stream("quant outliers")
     x = torch.randn(6, 48, generator=g)

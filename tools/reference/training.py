@@ -29,12 +29,12 @@ def weight_norm(model):
 
 
 def plain(model, loss_of):
-    """Constant rate, no clipping, weight decay on every parameter."""
+    """Constant learning rate, no clipping, weight decay on every parameter."""
     return _run(model, loss_of, schedule=None, clip=None)
 
 
 def clipped_cosine(model, loss_of):
-    """Gradients clipped to a global norm of 1; the rate rises for three iterations
+    """Gradients clipped to a global norm of 1; the learning rate rises for three iterations
     (0, 1/3, 2/3 of lr) and then falls along half a cosine."""
 
     def schedule(optimizer):

@@ -1,6 +1,6 @@
-"""How fast the tokenizers library reads the prose fetch.sh brings, one core, one long text, in processor time.
+"""How fast the tokenizers library encodes the novel that fetch.sh downloads: one core, one long text, in CPU time.
 
-To be read next to `go test -run '^$' -bench Encode ./tokenizer` on the same machine.
+Compare with `go test -run '^$' -bench Encode ./tokenizer` on the same machine.
 """
 
 import os

@@ -94,7 +94,7 @@ def unknown():
         AddedToken("<word>", lstrip=True, normalized=False),
         AddedToken("CAFÉ", normalized=True),
         AddedToken("dolor", rstrip=True, normalized=True),
-        AddedToken("ß", single_word=True, normalized=True),  # not a letter the model knows
+        AddedToken("ß", single_word=True, normalized=True),  # not in the model's vocabulary
     ])
     return tok
 
