@@ -2,7 +2,7 @@
 // Spillway's words: sizes of batches, precision, optimizer, schedule, and which
 // strategies it leaves.
 //
-// A configuration is a goal here. What it says explicitly is insisted on, what it
+// A configuration is a goal here. What it says explicitly is required, what it
 // leaves open the planner decides. Nothing in it is passed over in silence: every
 // key that is not known, means nothing here, or is done otherwise gets a Notice.
 package deepspeed
@@ -34,14 +34,14 @@ type Config struct {
 	Stage int // of ZeRO
 	// Weights and State are the tier all weights, or all the optimizer keeps, rest in.
 	Weights, State plan.Tier
-	// DiskPath is the folder for what rests on disk.
+	// DiskPath is the folder for what is stored on disk.
 	DiskPath string
 
 	devices    int
 	bf16States bool // the optimizer keeps bf16
 }
 
-// Insist is what the planner has no choice about.
+// Constraints are what the planner has no choice about.
 func (c Config) Constraints() planner.Constraints {
 	demands := planner.Constraints{Weights: c.Weights, State: c.State}
 	if c.devices > 1 {

@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 		`{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}`: {"32", "4", "2", "16", "2 devices"},
 		`{"train_batch_size": 33, "gradient_accumulation_steps": 4}`:                                      {"33", "4", "= 8"},
 		`{"train_batch_size": 0}`:             {"from 1"},
-		`{"train_batch_size": 1.5}`:           {"whole"},
+		`{"train_batch_size": 1.5}`:           {"integer"},
 		`{"train_batch_size": "many"}`:        {`"many"`, "number"},
 		`{"zero_optimization": {"stage": 4}}`: {"4", "0, 1, 2 or 3"},
 		`{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "gpu"}}}`:                  {"gpu", "none, cpu or nvme"},

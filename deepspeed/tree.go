@@ -191,11 +191,11 @@ func (o *object) number(key string) (float64, bool) {
 	return f, true
 }
 
-// whole is a whole number, which may be written 5e8.
+// whole is an integer, which may be written 5e8.
 func (o *object) whole(key string) (int64, bool) {
 	f, ok := o.number(key)
 	if ok && (f != math.Trunc(f) || math.Abs(f) > 1<<53) {
-		o.wrong(key, o.fields[key], "a whole number")
+		o.wrong(key, o.fields[key], "an integer")
 		return 0, false
 	}
 	return int64(f), ok

@@ -69,12 +69,12 @@ func (c *Config) offload(r *reader, z *object, section, flag string, from int) p
 	return tier
 }
 
-// path keeps the folder of what rests on disk.
+// path takes the folder of what is stored on disk.
 func (c *Config) path(r *reader, o *object, tier plan.Tier) {
 	path, ok := o.text("nvme_path")
 	if tier != plan.OnDisk {
 		if ok {
-			r.notice(o.at("nvme_path"), Unused, "nothing of it rests on disk")
+			r.notice(o.at("nvme_path"), Unused, "nothing of it is stored on disk")
 		}
 		return
 	}
@@ -82,7 +82,7 @@ func (c *Config) path(r *reader, o *object, tier plan.Tier) {
 		r.notice(o.at("nvme_path"), Open, "it is absent; the disk tier needs a folder")
 	}
 	if ok && c.DiskPath != "" && c.DiskPath != path {
-		r.notice(o.at("nvme_path"), Changed, "there is one folder for what rests on disk: %s", c.DiskPath)
+		r.notice(o.at("nvme_path"), Changed, "there is one folder for what is stored on disk: %s", c.DiskPath)
 		return
 	}
 	c.DiskPath = path

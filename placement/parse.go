@@ -64,7 +64,7 @@ func target(v any) (Target, error) {
 func deviceTarget(text string) (Target, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return Target{}, errors.New("a device number is a whole number from 0 on")
+		return Target{}, errors.New("a device number is an integer from 0 on")
 	}
 	return Target{Tier: plan.OnDevice, Device: int(n)}, nil
 }
@@ -155,7 +155,7 @@ var sizeUnits = []struct {
 }{{"TIB", 1 << 40}, {"TB", 1e12}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
 
 // ParseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
-// a whole number of bytes, with or without a B.
+// an integer of bytes, with or without a B.
 func ParseSize(text string) (int64, error) {
 	if n, err := strconv.ParseInt(strings.TrimSuffix(text, "B"), 10, 64); err == nil && n >= 0 {
 		return n, nil
@@ -174,7 +174,7 @@ func ParseSize(text string) (int64, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("%q is not a size; write bytes as a whole number, or 10GiB, 500MB, 800Mb (bits)", clip(text))
+	return 0, fmt.Errorf("%q is not a size; write bytes as an integer, or 10GiB, 500MB, 800Mb (bits)", clip(text))
 }
 
 // decode reads one JSON value, numbers as they are written.

@@ -48,7 +48,7 @@ const (
 	demoSeq        = 128
 	demoIterations = 240
 	demoLR         = 5e-3
-	demoSlack      = 50 // the device has the leanest plan and a fiftieth of the way from there to normal training
+	demoSlack      = 50 // the device has the smallest plan and a fiftieth of the way from there to normal training
 	demoPatience   = 35 * time.Second
 	demoPrompt     = "The whale "
 	demoSample     = 240 // characters
@@ -232,13 +232,13 @@ func demoOn(o spillway.Options, here *rig.Rig) spillway.Options {
 }
 
 // demoBudget is the memory the device of the demonstration has: little more than the
-// leanest plan takes, far below what normal training does. Both depend on the
+// smallest plan takes, far below what normal training does. Both depend on the
 // device, since kernels have scratch memory.
 func demoBudget(m *spillway.Model, o spillway.Options) (int64, error) {
 	o.Budget = 1
 	var misfit *planner.FitError
 	if _, err := m.Plan(o); !errors.As(err, &misfit) {
-		return 0, fmt.Errorf("looking for the leanest plan: %w", err)
+		return 0, fmt.Errorf("looking for the smallest plan: %w", err)
 	}
 	job, err := m.Standard(o)
 	if err != nil {

@@ -183,7 +183,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"--data " + text + " --eval-split 0.1 --eval-data x", exitUsage, "one of them"},
 		{"--data " + text + " --format chat", exitFailed, "--chat-template"},
 		{"--data " + text + " --max-memory lots", exitUsage, "10GiB"},
-		{"--data " + text + " --max-memory 20KiB", exitFailed, "the leanest plan needs"},
+		{"--data " + text + " --max-memory 20KiB", exitFailed, "the smallest plan needs"},
 		{"--data " + text + " --fields question", exitFailed, "question"},
 		{"--data /nowhere/list.json", exitFailed, "ends in .jsonl"},
 		{"--data /nowhere/text.txt", exitFailed, "/nowhere/text.txt"},

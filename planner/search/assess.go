@@ -18,35 +18,35 @@ type assessor struct {
 	simulated int        // instructions of all plans forecast so far
 }
 
-// candidate is a choice and what its plan takes. The plan itself is not kept: there
-// may be hundreds, and it is quickly made again.
+// candidate is a choice and what its plan takes. The plan itself is not held: there may be
+// hundreds, and it is quickly made again.
 type candidate struct {
 	mix    strategy.Mix
 	choice strategy.Choice
-	// written: the plan was, and needed is what is alive at once. Else it is what the
-	// homes take. exact: needed is what the packed plan takes.
+	// written: the plan was, and demand is what is alive at once; else demand is what the homes
+	// take. exact: demand is what the packed plan takes.
 	written, exact bool
 	extrapolated   bool // what it takes and how long follow from a miniature
-	fits           bool // going by needed
+	fits           bool // going by demand
 	demand
 	share   float64 // of a device it may fill
 	homes   *plan.Plan
 	arenas  []int64 // by arena: what the plan takes
 	peak    map[plan.Tier]int64
 	seconds float64 // of an iteration
-	// bound: seconds is only what products or transfers alone take.
+	// bound: seconds is only a lower bound: what matmuls or transfers take alone.
 	bound    bool
 	forecast *plan.Forecast
 	captured bool // iterations are captured as a graph
 }
 
-// glance judges a mix by its homes and what binds it.
+// estimate judges a mix by its homes and by what its matmuls and transfers take alone.
 func (s *assessor) estimate(m strategy.Mix) (*candidate, error) {
 	if c, ok := s.made[m]; ok {
 		return c, nil
 	}
 	c := &candidate{mix: m, choice: s.choice(m), bound: true}
-	g, err := s.scale.glance(c.choice)
+	g, err := s.scale.estimate(c.choice)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func (s *assessor) estimate(m strategy.Mix) (*candidate, error) {
 	return c, nil
 }
 
-// look writes the plan of a candidate to see whether it fits. Buffers only get places
-// where what is alive at once fits.
+// fit writes the plan of a candidate to see whether it fits. Buffers only get places where
+// what is alive at once fits.
 func (s *assessor) fit(c *candidate) error {
 	if c.written {
 		return nil
@@ -73,27 +73,27 @@ func (s *assessor) fit(c *candidate) error {
 	return nil
 }
 
-// place packs a trial, loosely where that fits. Others are guessed from what the plan
-// takes without.
+// place packs a draft, with delayed reuse where that fits. What other candidates take is
+// predicted from what this one takes without.
 func (s *assessor) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for loose := t.hasOutgoing(); ; loose = false {
-		c.choice.DelayedReuse = loose
-		t.delayReuse(loose)
+	for delay := t.hasOutgoing(); ; delay = false {
+		c.choice.DelayedReuse = delay
+		t.delayReuse(delay)
 		if s.measure(c, t.least()); c.fits {
 			s.measure(c, t.packed())
 		}
-		if loose && c.fits {
+		if delay && c.fits {
 			c.arenas = least
 		}
-		if c.fits || !loose {
+		if c.fits || !delay {
 			break
 		}
 	}
 	s.last, c.exact = c, true
 }
 
-// weigh finds what the plan of a candidate takes exactly, though it does not fit.
+// measureExactly finds what the plan of a candidate takes exactly, though it does not fit.
 func (s *assessor) measureExactly(c *candidate) error {
 	if c.exact {
 		return nil
@@ -107,7 +107,7 @@ func (s *assessor) measureExactly(c *candidate) error {
 	return nil
 }
 
-// draft begins a trial, and ends the one before.
+// draft writes the draft of a choice, and drops the one before.
 func (s *assessor) draft(c strategy.Choice) (*draftPair, error) {
 	if s.trial != nil {
 		s.trial.drop()
@@ -144,7 +144,7 @@ func (s *assessor) simulate(c *candidate) error {
 		}
 		t.packed()
 	}
-	s.last = nil // its steps are ordered now
+	s.last = nil // its instructions are ordered now
 	var err error
 	if c.forecast, c.captured, err = s.trial.forecast(); err != nil {
 		return err
@@ -154,7 +154,8 @@ func (s *assessor) simulate(c *candidate) error {
 	return nil
 }
 
-// predicted is what the plan of a candidate takes, judging by another.
+// predicted is what the plan of a candidate takes, if it takes as much beyond its homes as
+// another candidate whose plan was written.
 func (s *assessor) predicted(c, near *candidate) demand {
 	p := *c.homes
 	p.Arenas = append(p.Arenas[:0:0], p.Arenas...)
@@ -165,4 +166,3 @@ func (s *assessor) predicted(c, near *candidate) demand {
 	}
 	return DemandOf(&p, s.b.Site.SharedMemory, c.share)
 }
-

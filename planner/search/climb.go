@@ -6,27 +6,26 @@ import (
 	"spillway/planner/strategy"
 )
 
-// fine is how small a share of the blocks a stride gets: what less of them can change is
-// within what a forecast is worth.
+// strideShare is into how many strides the blocks are divided at the finest: changing fewer of
+// them changes less than a forecast is exact to.
 const strideShare = 32
 
 // patience is how many strides in a row may bring nothing.
 const patience = 2
 
-// persistBudget bounds how many steps of plans are written before patience counts always.
+// persistBudget bounds how many instructions of plans are written in a thorough search.
 const persistBudget = searchBudget / 10
 
-// persists says whether more is tried than what mostly helps, and strides that lack nothing
-// but memory are let pass, since a smaller one may fit: where plans are quickly written, of
-// the model itself.
+// persists says whether the search is thorough: it tries more than what mostly helps, and goes on
+// to smaller strides where a larger one lacked nothing but memory. That is so where plans are
+// quickly written, and of the model itself.
 func (s *search) persists() bool { return s.whole() && s.written < persistBudget }
 
-// starts is how many families are climbed from at most: what is best near one of them need
-// not be near the best.
+// climbStarts is how many lines are climbed from at most: the best plan near one of them need not
+// be near the best line.
 const climbStarts = 5
 
-// climbAll climbs from the best of what was tried, and where plans are quickly written from
-// others.
+// climbAll climbs from the best of what was tried, and in a thorough search from others.
 func (s *search) climbAll() error {
 	blocks, others := len(s.b.Model.Blocks), s.others()
 	if err := s.climb(blocks/2, max(blocks/strideShare, 1)); err != nil {
@@ -49,8 +48,8 @@ func (s *search) climbAll() error {
 	return nil
 }
 
-// others are what was tried but for the best: the fastest, the fastest of two more kinds,
-// then whatever is fastest. Of those that take equally long one will do.
+// others are what was tried but for the best: the fastest, the fastest of two more kinds, then
+// whatever is fastest. Of those that take equally long one will do.
 func (s *search) others() (list []*candidate) {
 	tried := slices.Clone(s.tried)
 	slices.SortStableFunc(tried, func(a, b attempt) int { return cmp.Compare(a.seconds, b.seconds) })
@@ -69,8 +68,8 @@ func (s *search) others() (list []*candidate) {
 	return list
 }
 
-// climb improves on the best: it changes its mix by a stride, which is halved when that
-// no longer helps, down to the least, as long as it is faster and fits.
+// climb improves on the best: it changes its mix by a stride, which is halved when that no longer
+// helps, down to the least, as long as it is faster and fits.
 func (s *search) climb(stride, least int) error {
 	for idle := 0; stride >= least && idle < patience; stride /= 2 {
 		idle++
@@ -96,8 +95,8 @@ func (s *search) climb(stride, least int) error {
 	return nil
 }
 
-// step tries one mix, if it may fit and be better than the best, and says whether memory
-// is all it lacks.
+// step tries one mix, if it may fit and be better than the best, and says whether memory is all
+// it lacks.
 func (s *search) step(m strategy.Mix) (lacks bool, err error) {
 	c, err := s.estimate(m)
 	if err != nil || !s.beats(c) {
@@ -112,12 +111,12 @@ func (s *search) step(m strategy.Mix) (lacks bool, err error) {
 	return !c.fits, s.time(c)
 }
 
-// surely is how much more than there is, as a share, a candidate must be predicted to
-// take to be left alone.
+// surelyShare is by how much, as a share of the device, a candidate must be predicted to exceed
+// it to be left alone.
 const surelyShare = 0.005
 
-// surelyLacks says whether a candidate does not fit, judging by the best, which does:
-// what it takes beyond a glance is as much, unless it has less on the way.
+// surelyLacks says whether a candidate does not fit, judging by the best, which does: it takes as
+// much beyond its estimate, unless it prefetches less.
 func (s *search) surelyLacks(c *candidate) bool {
 	if s.best == nil || !s.best.exact || c.mix.Parallelism != s.best.mix.Parallelism || c.mix.Prefetch < s.best.mix.Prefetch || c.mix.PrefetchStates < s.best.mix.PrefetchStates {
 		return false

@@ -30,7 +30,7 @@ func (s *chooser) parallelisms() (list []strategy.Parallelism) {
 	return list
 }
 
-// searchOrder has ZeRO-2 first, which is seldom beaten: others are given up at a glance.
+// searchOrder has ZeRO-2 first, which is seldom beaten: estimates rule the others out.
 var searchOrder = []strategy.Parallelism{strategy.ZeRO2, strategy.ZeRO1, strategy.ZeRO3, strategy.Pipeline, strategy.ModelParallel}
 
 // constrained changes a choice to what the constraints demand.

@@ -1,3 +1,17 @@
+// Package search finds the fastest plan that fits.
+//
+// A candidate is assessed in three steps, each dearer than the one before: an estimate (what
+// its homes take, and what matmuls or transfers take alone), a draft (the plan, and whether
+// it fits), a forecast (the plan on the simulator). Most are ruled out by an estimate.
+//
+//  1. Lines: strategies offer mixes from most memory to least; the first of each that fits is
+//     forecast.
+//
+//  2. Climbing: from the best, numbers of the mix go up and down as long as that is faster.
+//
+//  3. Deep models are searched on miniatures with fewer of their equal blocks first.
+//
+//     p, err := search.Make(model, goal, site)
 package search
 
 import (
@@ -12,8 +26,8 @@ import (
 	"spillway/spec"
 )
 
-// Make finds the fastest plan that fits the site. The model must be traced for
-// the micro-batch wanted. When nothing fits the error is a *FitError.
+// Make finds the fastest plan that fits the site. The model must be traced for the
+// micro-batch wanted. When nothing fits the error is a *goal.FitError.
 func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	b, err := layout.New(m, g, site)
 	if err != nil {
@@ -57,22 +71,22 @@ func newSearch(f *scale) *search {
 	return &search{assessor: assessor{scale: f, chooser: chooser{f.on[0], map[strategy.Mix]strategy.Choice{}}, made: map[strategy.Mix]*candidate{}}}
 }
 
-// attempt is a family and what came of it: the first that fits, or its leanest where
-// none does or none can be better than the best.
+// attempt is a line and what came of it: the first candidate that fits, or the smallest
+// where none does or none can be better than the best.
 type attempt struct {
 	strategy.Line
 	*candidate
 }
 
-// searchBudget bounds how many steps of plans are written once something fits. It only
+// searchBudget bounds how many instructions of plans are written once something fits. It only
 // matters for models that are very deep and do not repeat themselves.
 const searchBudget = 2_000_000
 
-// reportBudget bounds how many steps of plans are written of choices that cannot win,
-// to tell what they would take.
+// reportBudget bounds how many instructions are written of plans that cannot win, to report
+// what they would take.
 const reportBudget = 20_000
 
-// run searches all families, then climbs from the best.
+// run searches all lines, then climbs from the best.
 func (s *search) run() (*candidate, error) {
 	for _, f := range s.allLines() {
 		if s.best != nil && s.written > searchBudget {
@@ -91,20 +105,20 @@ func (s *search) run() (*candidate, error) {
 	return s.best, s.climbAll()
 }
 
-// lines are the families of all ways. Those come first in which everything stays: where
-// one fits, it is seldom beaten, and the others are given up at a glance.
+// allLines are the lines of all parallelisms. Those come first in which everything stays on
+// the device: where one fits it is seldom beaten, and estimates rule the others out.
 func (s *search) allLines() (list []strategy.Line) {
 	var rest []strategy.Line
 	for _, w := range s.parallelisms() {
 		of := s.linesOf(w)
-		stay := min(2, len(of)) // everything kept, and some recomputed
+		stay := min(2, len(of)) // everything saved, and some recomputed
 		list, rest = append(list, of[:stay]...), append(rest, of[stay:]...)
 	}
 	return append(list, rest...)
 }
 
-// findLeanest finds the one of what was tried that lacks least, now that it is known
-// that none fits.
+// findSmallest finds the candidate that lacks least memory, now that it is known that none
+// fits.
 func (s *search) findSmallest() error {
 	for _, a := range s.tried {
 		if err := s.fit(a.candidate); err != nil {
@@ -115,13 +129,13 @@ func (s *search) findSmallest() error {
 	return s.measureExactly(s.smallest)
 }
 
-// try forecasts what comes of a family.
+// try forecasts what comes of a line.
 func (s *search) try(f strategy.Line) error {
-	lean, err := s.estimate(f.Mix(f.Size))
+	smallest, err := s.estimate(f.Mix(f.Size))
 	if err != nil {
 		return err
 	}
-	c, err := s.outcome(f, lean)
+	c, err := s.outcome(f, smallest)
 	s.tried = append(s.tried, attempt{f, c})
 	if err != nil {
 		return err
@@ -129,49 +143,49 @@ func (s *search) try(f strategy.Line) error {
 	return s.time(c)
 }
 
-// outcome is the first choice of a family that fits, or its leanest, where none does or
-// none can be better than the best so far. The standard plan is always weighed: reports
+// outcome is the first candidate of a line that fits, or the smallest where none does or none
+// can be better than the best so far. The standard plan is always measured exactly: reports
 // compare with it.
-func (s *search) outcome(f strategy.Line, lean *candidate) (*candidate, error) {
-	first, may, err := s.mayWin(f, lean)
+func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, error) {
+	first, may, err := s.mayWin(f, smallest)
 	if err != nil || !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
-		return lean, err
+		return smallest, err
 	}
-	if err := s.fit(lean); err != nil {
-		return lean, err
+	if err := s.fit(smallest); err != nil {
+		return smallest, err
 	}
 	switch {
 	case f.Size == 0:
-		return lean, s.measureExactly(lean)
-	case !may || !lean.fits:
-		return lean, nil
+		return smallest, s.measureExactly(smallest)
+	case !may || !smallest.fits:
+		return smallest, nil
 	}
-	return s.firstThatFits(f, first, lean)
+	return s.firstThatFits(f, first, smallest)
 }
 
-// mayWin says whether some choice of a family may fit and be better than the best so
-// far, and which is the first that may fit.
-func (s *search) mayWin(f strategy.Line, lean *candidate) (first int, may bool, err error) {
-	if !lean.fits {
+// mayWin says whether some candidate of a line may fit and be better than the best so far, and
+// which is the first that may fit.
+func (s *search) mayWin(f strategy.Line, smallest *candidate) (first int, may bool, err error) {
+	if !smallest.fits {
 		return 0, false, nil
 	}
-	if first, err = s.firstThatMay(f, lean); err != nil {
+	if first, err = s.firstThatMay(f, smallest); err != nil {
 		return 0, false, err
 	}
 	c, err := s.estimate(f.Mix(first))
 	return first, err == nil && s.beats(c), err
 }
 
-// leaner remembers the candidate that lacks least of a device, and among those that
-// lack nothing of it, least of the host or the disk.
+// noteSmallest remembers the candidate that lacks least of a device, and among those that lack
+// nothing of it, least of the host or the disk.
 func (s *search) noteSmallest(c *candidate) {
 	if s.smallest == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.smallest.lacks(), 0)), cmp.Compare(s.lack(c.demand), s.lack(s.smallest.demand))) < 0 {
 		s.smallest = c
 	}
 }
 
-// time forecasts a candidate that fits, unless what binds it already takes longer
-// than the best so far, and remembers the best.
+// time forecasts a candidate that fits, unless its lower bound already takes longer than the
+// best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
 	if !c.fits || !s.beats(c) {
 		return nil
@@ -187,16 +201,15 @@ func (s *search) time(c *candidate) error {
 	return nil
 }
 
-// worth is how much shorter an iteration must be to be worth a different plan: a
-// forecast is not exact to the last digit.
+// worthwhile is the share of the time that a different plan may take to be worth it: a forecast
+// is not exact to the last digit.
 const worthwhile = 0.999
 
-// worthLeaving is how much of the time must be left where something leaves the device, or
-// goes to the disk, that does not in another plan: forecasts of such plans are not exact to
-// less.
+// worthLeaving is the same where something leaves the device or goes to the disk that does not
+// in the other plan: forecasts of such plans are less exact.
 const worthLeaving = 0.95
 
-// worthOver is how much of the time of b is left where a, which may do more, is worth it.
+// worthOver is the share of the time of b that a may take to be worth it.
 func worthOver(a, b *candidate) float64 {
 	if strategy.Count(a.choice.OnDisk) > 0 && strategy.Count(b.choice.OnDisk) == 0 || !a.choice.StaysOnDevice() && b.choice.StaysOnDevice() {
 		return worthLeaving
@@ -204,8 +217,8 @@ func worthOver(a, b *candidate) float64 {
 	return worthwhile
 }
 
-// better is faster by what its doing more is worth; among those as good as equal, the
-// simpler, then the one with less memory.
+// better says whether a is faster than b by what is worthwhile; among those about equally fast
+// it prefers the simpler, then the one with less memory.
 func better(a, b *candidate) bool {
 	switch {
 	case a.seconds < worthOver(a, b)*b.seconds:

@@ -1,5 +1,5 @@
 // Command strategies writes docs/strategies.md: what the planner picks for published
-// shapes on cards of many sizes, alone and together, beside what a rule of thumb that
+// shapes on GPUs of many sizes, alone and together, next to what a rule of thumb that
 // looks at weights alone would pick.
 //
 //	go run ./tools/strategies            writes the page, which takes a while

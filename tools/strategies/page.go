@@ -61,7 +61,7 @@ func (t *table) write(w io.Writer) {
 	}
 }
 
-// writeCount is the lines of some number of cards. Sizes of card between which nothing
+// writeCount is the lines of some number of GPUs. Sizes of GPU between which nothing
 // changes share one.
 func (t *table) writeCount(w io.Writer, devices int) {
 	var from int
@@ -137,11 +137,11 @@ type tally struct {
 func writeSummary(w io.Writer, tables []*table) {
 	fmt.Fprintln(w, "| GPUs | the rule picks | task | cells | of them do not fit, though a plan does | over 5% slower | mean time, the plan's is 1 |\n|---|---|---|---|---|---|---|")
 	for _, several := range []bool{false, true} {
-		cards := map[bool]string{false: "one", true: "several"}[several]
+		gpus := map[bool]string{false: "one", true: "several"}[several]
 		for _, name := range []string{"standard", "checkpointing", "data parallel", "model parallel", "cpu offload"} {
 			for _, task := range tasks {
 				if s := count(tables, several, name, task); s.cells > 0 {
-					fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %s |\n", cards, name, task, s.cells, s.lost, s.slower, s.mean())
+					fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %s |\n", gpus, name, task, s.cells, s.lost, s.slower, s.mean())
 				}
 			}
 		}

@@ -39,7 +39,7 @@ func line(t *testing.T, text, name string, gib, devices int) string {
 }
 
 // A cell of every shape is planned again, by itself, and compared with the page: small
-// shapes on several cards, large ones, which take longer, on one.
+// shapes on several GPUs, large ones, which take longer, on one.
 func TestPageIsTrue(t *testing.T) {
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestPageIsGenerated(t *testing.T) {
 	}
 }
 
-// The rule by hand, in units of a card.
+// The rule by hand, in units of a GPU.
 func TestRule(t *testing.T) {
 	for _, c := range []struct {
 		weights float64
@@ -156,7 +156,7 @@ func TestRule(t *testing.T) {
 		{0.81, 4, true, "model parallel"}, {3.1, 4, true, "model parallel"}, {3.3, 4, false, "cpu offload"},
 	} {
 		if got := ruleOfThumb(c.weights, 1, c.devices, c.train); got != c.want {
-			t.Errorf("weights of %v cards, %d cards, training %v: %s, want %s", c.weights, c.devices, c.train, got, c.want)
+			t.Errorf("weights of %v GPUs, %d GPUs, training %v: %s, want %s", c.weights, c.devices, c.train, got, c.want)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // The rule that is held against: Overflow's, as its code has it. It looks at the
-// bytes of the weights and of the cards, and at nothing else.
+// bytes of the weights and of the GPUs, and at nothing else.
 const (
 	evalNeed, trainNeed = 1.5, 3.0 // memory needed, in weights
-	enoughShare         = 0.8      // of a card, or of all
-	parallelShare       = 0.5      // of a card, below which data parallel is considered
+	enoughShare         = 0.8      // of a GPU, or of all
+	parallelShare       = 0.5      // of a GPU, below which data parallel is considered
 )
 
 // outcome is what the rule picks and what would come of it, carried out as well as
@@ -24,25 +24,25 @@ type outcome struct {
 }
 
 // pick is the rule.
-func ruleOfThumb(weights, card float64, devices int, train bool) string {
+func ruleOfThumb(weights, gpu float64, devices int, train bool) string {
 	need := evalNeed * weights
 	if train {
 		need = trainNeed * weights
 	}
 	switch {
-	case devices > 1 && weights < parallelShare*card && !train:
+	case devices > 1 && weights < parallelShare*gpu && !train:
 		return "data parallel"
-	case need < enoughShare*card:
+	case need < enoughShare*gpu:
 		return "standard"
-	case weights < enoughShare*card:
+	case weights < enoughShare*gpu:
 		return "checkpointing"
-	case devices > 1 && weights < enoughShare*card*float64(devices):
+	case devices > 1 && weights < enoughShare*gpu*float64(devices):
 		return "model parallel"
 	}
 	return "cpu offload"
 }
 
-// ruled is what a plan by the rule depends on: the size of the cards is not in it.
+// ruled is what a plan by the rule depends on: the size of the GPUs is not in it.
 type ruleKey struct {
 	name    string
 	task    spillway.Task
@@ -100,7 +100,7 @@ var choices = map[string]func(devices int) func(slabs, blocks int) planner.Choic
 			return c
 		}
 	},
-	// weights come one block at a time, before it runs; all else stays on the card
+	// weights come one block at a time, before it runs; all else stays on the GPU
 	"cpu offload": func(int) func(slabs, blocks int) planner.Choice {
 		return planner.Uniform(true, false, planner.SaveAll, 1)
 	},

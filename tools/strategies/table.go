@@ -19,13 +19,13 @@ import (
 
 // The axes of the page.
 var (
-	sizes   = []int{8, 16, 24, 48, 80, 141} // GiB of a card
+	sizes   = []int{8, 16, 24, 48, 80, 141} // GiB of a GPU
 	counts  = []int{1, 2, 4, 8}
 	tasks   = []spillway.Task{spillway.Infer, spillway.Train, spillway.LoRA}
 	samples = 8 // of an iteration, one at a time, so that 8 devices have one each
 )
 
-// rest of the machine: cards as machine.Parse assumes them, on PCIe, in a server.
+// rest of the machine: GPUs as machine.Parse assumes them, on PCIe, in a server.
 const rest = "@25GB/s,host:1TiB,disk:8TiB@6GB/s"
 
 // usualSeq is the length of samples, where the model can take it.
@@ -47,7 +47,7 @@ type cell struct {
 	Task         spillway.Task
 
 	Strategy string // names of strategies; "" where nothing fits
-	Needs    string // what the leanest plan lacks
+	Needs    string // what the smallest plan lacks
 	Seconds  float64
 	Theirs   outcome
 }
@@ -108,7 +108,7 @@ func (t *table) options(c cell) spillway.Options {
 	return o
 }
 
-// work is the plans of a table: one piece for each task and number of cards.
+// work is the plans of a table: one piece for each task and number of GPUs.
 func (t *table) work(cache string) (list []func() error) {
 	for _, task := range tasks {
 		for _, n := range counts {
@@ -147,8 +147,8 @@ func (t *table) cached(path string, task spillway.Task, devices int) error {
 	return os.WriteFile(path, raw, 0o644)
 }
 
-// planSizes fills the cells of all sizes of card, from the largest on. A plan that is
-// fastest on large cards and fits smaller ones is fastest there too.
+// planSizes fills the cells of all sizes of GPU, from the largest on. A plan that is
+// fastest on large GPUs and fits smaller ones is fastest there too.
 func (t *table) planSizes(task spillway.Task, devices int) error {
 	var last *spillway.Run
 	for i := len(t.cells) - 1; i >= 0; i-- {
