@@ -24,7 +24,7 @@ type Explanation struct {
 	Peak        map[plan.Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64             `json:"step_seconds"`
 	Bound       string              `json:"bound"`
-	// Rejected strategies, with what spoke against each.
+	// Rejected strategies, with the reason against each.
 	Rejected []plan.Alternative `json:"rejected"`
 	// Notices of what was done otherwise than asked or planned, oldest first.
 	Notices []string `json:"notices,omitempty"`
@@ -34,7 +34,7 @@ type Explanation struct {
 func (w *Wrapped) Explain() Explanation {
 	x := Explanation{Notices: slices.Clone(w.notices)}
 	if w.latest == nil {
-		x.Reason = "nothing is planned yet: the first batch tells its sizes"
+		x.Reason = "nothing is planned yet: the first batch says its sizes"
 		return x
 	}
 	o, p := w.latest.Options, w.latest.Plan

@@ -29,13 +29,18 @@ import (
 	"spillway/run/state"
 )
 
-// What a run is made of: see package run.
 type (
-	Model     = run.Model
-	Options   = run.Options
+	// Model is a network and the values of its weights: an opened folder, a preset, or
+	// Go structs. Its method Plan makes a Run.
+	Model = run.Model
+	// Options are all settings of a run.
+	Options = run.Options
+	// Exception is modules that compute in a type of their own.
 	Exception = run.Exception
-	Run       = run.Run
-	Task      = run.Task
+	// Run is a model with a plan, and while it runs with its memory on the devices.
+	Run = run.Run
+	// Task is what a model is to be used for.
+	Task = run.Task
 )
 
 // The tasks.
@@ -47,13 +52,17 @@ const (
 	QLoRA = run.QLoRA // the same, with the frozen weights in 4 bits
 )
 
-// What goes in and comes out: see packages batch, state and run.
 type (
-	Tensor         = batch.Tensor
-	Batch          = batch.Batch
-	StateDict      = state.Dict
+	// Tensor is numbers with a shape.
+	Tensor = batch.Tensor
+	// Batch is the tensors that a model reads, by name.
+	Batch = batch.Batch
+	// StateDict is the weights of a model, by name.
+	StateDict = state.Dict
+	// OptimizerState is what training needs to go on, in addition to weights.
 	OptimizerState = state.Optimizer
-	MemoryStats    = run.MemoryStats
+	// MemoryStats say where a model's bytes are and what has moved.
+	MemoryStats = run.MemoryStats
 )
 
 // Open opens a model folder, a config.json, or a preset by its name. The last two start

@@ -9,13 +9,10 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/lora"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/recipe"
-	"spillway/run"
 	"spillway/store"
 	"spillway/train"
-	"spillway/units"
 )
 
 // options are the recipe's settings on the devices that are open.
@@ -25,8 +22,8 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	}
 	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
 	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
-	if err := limitHost(&o.Machine, r.Recipe.MaxHostMemory); err != nil {
-		return o, nil, err
+	if limit := r.Recipe.MaxHostMemory; limit > 0 {
+		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}
 	o.Optimizer = r.Recipe.OptimizerConfig()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
@@ -120,17 +117,4 @@ func evaluation(e recipe.Eval, feed train.Feed) *train.Evaluation {
 		return nil
 	}
 	return &train.Evaluation{Every: e.Steps, Feed: feed, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
-}
-
-// limitHost lowers the host memory that may be used to a size such as 64GiB; "" is no limit.
-func limitHost(m *machine.Machine, size string) error {
-	if size == "" {
-		return nil
-	}
-	limit, err := units.ParseBytes(size)
-	if err != nil {
-		return &run.SettingError{Setting: "MaxHostMemory", Err: fmt.Errorf("--max-host-memory: %w", err)}
-	}
-	m.Host.Usable = min(m.Host.Usable, limit)
-	return nil
 }

@@ -30,6 +30,12 @@ type AdapterFolder struct {
 	file   tensorfile.Source
 }
 
+// IsAdapter says whether a folder is an adapter's.
+func IsAdapter(dir string) bool {
+	there, err := vfs.Exists(vfs.OS, filepath.Join(dir, AdapterConfigName))
+	return err == nil && there
+}
+
 // OpenAdapter opens an adapter's folder. The caller closes it.
 func OpenAdapter(dir string) (*AdapterFolder, error) { return OpenAdapterOn(vfs.OS, dir) }
 

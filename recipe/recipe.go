@@ -28,6 +28,7 @@ import (
 	"spillway/data"
 	"spillway/optim"
 	"spillway/run"
+	"spillway/units"
 )
 
 // Recipe is a fine-tuning run: a model, what to train it on, and how. New gives one with
@@ -37,8 +38,8 @@ type Recipe struct {
 	Plan
 	// Device to run on: "cpu", "cuda:0"; "" is the first GPU that opens, else the CPU.
 	Device string
-	// MaxHostMemory limits the host's memory that is used, such as "64GiB".
-	MaxHostMemory string
+	// MaxHostMemory limits the host memory that is used; 0 is no limit.
+	MaxHostMemory units.Bytes
 
 	Data     Data
 	Eval     Eval
@@ -142,7 +143,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
-	f.StringVar(&r.MaxHostMemory, "max-host-memory", "", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)")
+	size(f, &r.MaxHostMemory, "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)")
 	r.Data.flags(f)
 	r.Eval.flags(f)
 	r.Training.flags(f)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"spillway/units"
 )
 
 // value is a setting that is more than the values of package flag: text is how it
@@ -206,4 +208,12 @@ func date(to *time.Time) flag.Value {
 			return nil
 		},
 	}
+}
+
+// size is an amount of memory such as 4GiB.
+func size(fs *flag.FlagSet, to *units.Bytes, name, help string) {
+	parsed(fs, "", name, help, func(text string) (err error) {
+		*to, err = units.ParseBytes(text)
+		return err
+	})
 }

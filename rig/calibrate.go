@@ -12,11 +12,11 @@ import (
 	"spillway/units"
 )
 
-// Sizes say how much work the measurements of a device are.
-type Sizes struct {
+// calibrationSizes say how much work the measurements of a device are.
+type calibrationSizes struct {
 	Copy      units.Bytes   // of large copies
 	Side      int64         // of square matrices
-	Grid      Grid          // of the tables
+	Grid      grid          // of the tables
 	Sustained time.Duration // how long matmuls run without a pause; 0: not at all
 	// Host is the CPU, which updates Params params of f32 during copies, more than caches
 	// hold; nil: it does not.
@@ -26,20 +26,20 @@ type Sizes struct {
 	Report func(what string)
 }
 
-func (s Sizes) report(what string) {
+func (s calibrationSizes) report(what string) {
 	if s.Report != nil {
 		s.Report(what)
 	}
 }
 
-// GPUSizes are large compared with every overhead. Measuring takes a minute or two, longer
+// gpuSizes are large compared with every overhead. Measuring takes a minute or two, longer
 // where kernels must be compiled and the fastest algorithms chosen first.
-var GPUSizes = Sizes{Copy: 512 * units.MiB, Side: 8192, Grid: GPUGrid, Sustained: 2 * time.Second}
+var gpuSizes = calibrationSizes{Copy: 512 * units.MiB, Side: 8192, Grid: gpuGrid, Sustained: 2 * time.Second}
 
 // Calibrate measures an open GPU, with the CPU next to it, and returns what it measured:
 // a device without sizes.
 func Calibrate(dev device.Device, o Options) (d machine.Device, err error) {
-	s := GPUSizes
+	s := gpuSizes
 	start := time.Now()
 	s.Report = func(what string) {
 		if o.Report != nil {
@@ -52,7 +52,7 @@ func Calibrate(dev device.Device, o Options) (d machine.Device, err error) {
 	if s.Host, err = device.Open(cpuDriver, device.Options{}); err != nil {
 		return d, err
 	}
-	d, err = Measure(dev, s)
+	d, err = measureDevice(dev, s)
 	return d, errors.Join(err, s.Host.Close())
 }
 
@@ -60,7 +60,7 @@ func Calibrate(dev device.Device, o Options) (d machine.Device, err error) {
 // because they leave the device warm.
 var measurements = []struct {
 	title   string
-	measure func(*machine.Device, device.Device, Sizes) error
+	measure func(*machine.Device, device.Device, calibrationSizes) error
 }{
 	{"copies", measureCopies},
 	{"copies during optimizer steps on the CPU", measureHostBandwidth},
@@ -71,9 +71,9 @@ var measurements = []struct {
 	{"the same in " + tf32, measureTF32},
 }
 
-// Measure measures a device that nobody else uses meanwhile. Figures that the device does
+// measureDevice measures a device that nobody else uses meanwhile. Figures that the device does
 // not have stay zero.
-func Measure(dev device.Device, s Sizes) (d machine.Device, err error) {
+func measureDevice(dev device.Device, s calibrationSizes) (d machine.Device, err error) {
 	for _, m := range measurements {
 		s.report(m.title)
 		if err := m.measure(&d, dev, s); err != nil {
@@ -88,32 +88,32 @@ func matmulRates(c *machine.Compute) map[dtype.Type]*units.Flops {
 	return map[dtype.Type]*units.Flops{dtype.F32: &c.F32, dtype.BF16: &c.BF16, dtype.F16: &c.F16}
 }
 
-func measureMatmuls(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureMatmuls(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	for t, rate := range matmulRates(&d.Compute) {
-		if *rate, err = Matmul(dev, t, s.Side); err != nil {
+		if *rate, err = burstRate(dev, t, s.Side); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func measureTables(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureTables(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	d.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
-		if d.Tables[t.String()], err = Tables(dev, t, s.Grid); err != nil {
+		if d.Tables[t.String()], err = shapeTables(dev, t, s.Grid); err != nil {
 			return fmt.Errorf("in %v: %w", t, err)
 		}
 	}
 	return nil
 }
 
-func measureSustained(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureSustained(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	if s.Sustained == 0 {
 		return nil
 	}
 	for t, rate := range matmulRates(&d.Sustained) {
 		s.report(fmt.Sprintf("sustained matmuls of %v for %v", t, s.Sustained))
-		if *rate, err = Sustained(dev, t, s.Side, s.Sustained); err != nil {
+		if *rate, err = sustainedRate(dev, t, s.Side, s.Sustained); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func measureSustained(d *machine.Device, dev device.Device, s Sizes) (err error)
 }
 
 // measureTF32 measures what changes when the device rounds f32 operands, where it can.
-func measureTF32(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureTF32(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	rounds, can := dev.(device.TF32)
 	if !can {
 		return nil
@@ -129,19 +129,19 @@ func measureTF32(d *machine.Device, dev device.Device, s Sizes) (err error) {
 	was := rounds.TF32()
 	rounds.SetTF32(true)
 	defer rounds.SetTF32(was)
-	if d.Compute.TF32, err = Matmul(dev, dtype.F32, s.Side); err != nil {
+	if d.Compute.TF32, err = burstRate(dev, dtype.F32, s.Side); err != nil {
 		return err
 	}
-	if d.Tables[tf32], err = Tables(dev, dtype.F32, s.Grid); err != nil || s.Sustained == 0 {
+	if d.Tables[tf32], err = shapeTables(dev, dtype.F32, s.Grid); err != nil || s.Sustained == 0 {
 		return err
 	}
-	d.Sustained.TF32, err = Sustained(dev, dtype.F32, s.Side, s.Sustained)
+	d.Sustained.TF32, err = sustainedRate(dev, dtype.F32, s.Side, s.Sustained)
 	return err
 }
 
 // measureLaunches measures what one of many small kernels costs: launched one by one, and
 // in a captured graph.
-func measureLaunches(d *machine.Device, dev device.Device, _ Sizes) (err error) {
+func measureLaunches(d *machine.Device, dev device.Device, _ calibrationSizes) (err error) {
 	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, of(dtype.F32, 64))
 	if err != nil {
 		return err

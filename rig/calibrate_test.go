@@ -18,7 +18,7 @@ import (
 )
 
 // smallGrid takes a CPU some milliseconds.
-var smallGrid = Grid{
+var smallGrid = grid{
 	Sides: []int64{8, 32}, Positions: []int64{8, 16}, Heads: []int64{2}, Head: []int64{16},
 	Rows: []int64{4, 8}, Vocabulary: []int64{vocabulary}, Width: []int64{32}, Lines: []int64{2, 8}, Line: 128,
 }
@@ -27,7 +27,7 @@ func measured(t *testing.T) machine.Device {
 	t.Helper()
 	dev, host := cpu.Open(cpu.Options{Threads: 1}), cpu.Open(cpu.Options{Threads: 1})
 	reports := 0
-	r, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Sustained: 10 * time.Millisecond, Host: host, Params: 1 << 20, Report: func(string) { reports++ }})
+	r, err := measureDevice(dev, calibrationSizes{Copy: units.MiB, Side: 64, Grid: smallGrid, Sustained: 10 * time.Millisecond, Host: host, Params: 1 << 20, Report: func(string) { reports++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func (r *rounding) SetTF32(on bool) { r.on, r.sets = on, append(r.sets, on) }
 func TestTF32IsMeasured(t *testing.T) {
 	dev := &rounding{Device: cpu.Open(cpu.Options{Threads: 1})}
 	defer dev.Close()
-	d, err := Measure(dev, Sizes{Copy: units.MiB, Side: 64, Grid: Grid{Sides: []int64{32}}, Sustained: 5 * time.Millisecond})
+	d, err := measureDevice(dev, calibrationSizes{Copy: units.MiB, Side: 64, Grid: grid{Sides: []int64{32}}, Sustained: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestOnlyLaunchBoundCallsAreCaptured(t *testing.T) {
 	quick := &capturing{Device: cpu.Open(cpu.Options{Threads: 1})}
 	slow := &slowLaunch{capturing{Device: quick.Device}}
 	for dev, graphs := range map[device.Device]*int{quick: &quick.captured, slow: &slow.captured} {
-		if _, err := Matmul(dev, dtype.F32, 256); err != nil {
+		if _, err := burstRate(dev, dtype.F32, 256); err != nil {
 			t.Fatal(err)
 		}
 		if (*graphs > 0) != (dev == device.Device(slow)) {
@@ -257,7 +257,7 @@ func TestKernelsAreTimedWithoutLaunches(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		dev := &capturing{Device: cpu.Open(cpu.Options{Threads: 1}), refuses: refuses}
 		var r machine.Device
-		if err := measureLaunches(&r, dev, Sizes{}); err != nil {
+		if err := measureLaunches(&r, dev, calibrationSizes{}); err != nil {
 			t.Fatal(err)
 		}
 		if r.Launch <= 0 || r.Kernel >= r.Launch || (r.Kernel > 0) == refuses {

@@ -13,7 +13,7 @@ import (
 const copyTries = 4
 
 // measureCopies times copies in, out, in both directions at once and within the device.
-func measureCopies(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureCopies(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	bytes := int64(s.Copy)
 	c, err := newCopies(dev, bytes)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"spillway/units"
 )
 
-// measureSizes say how much work the measurements of the host and the disk are; zero sizes
+// hostSizes say how much work the measurements of the host and the disk are; zero sizes
 // are replaced by the defaults.
-type measureSizes struct {
+type hostSizes struct {
 	copyBytes units.Bytes // of copies: more than caches hold
 	diskBytes units.Bytes
 	matmul    int64         // side of the CPU's matrices
 	params    int64         // of the CPU's optimizer steps
 	patience  time.Duration // with the CPU's matmuls
-	grid      Grid          // of the CPU's tables
+	grid      grid          // of the CPU's tables
 }
 
 // Without leave to spend seconds, copies are just large enough for a rate.
@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 		s.diskBytes = diskBytes
 	}
 	if s.matmul == 0 {
-		s.matmul, s.patience, s.grid = matmulSide, matmulPatience, CPUGrid
+		s.matmul, s.patience, s.grid = matmulSide, matmulPatience, cpuGrid
 	}
 	return o
 }
@@ -113,7 +113,7 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
-		table, err := Tables(dev, t, o.sizes.grid)
+		table, err := shapeTables(dev, t, o.sizes.grid)
 		if err != nil {
 			e.note("calls of many shapes in %v could not be measured: %v", t, err)
 			continue
@@ -154,7 +154,7 @@ func (o Options) updateRate(cpu device.Device) (units.Rate, error) {
 	if err != nil {
 		return 0, err
 	}
-	return UpdateRate(cpu, params)
+	return updateBandwidth(cpu, params)
 }
 
 // updateParams is how many params optimizer steps are measured with: several times what

@@ -296,7 +296,7 @@ func TestFullDisksAreMeasuredLater(t *testing.T) {
 
 // The real computer must at least give a machine that checks out.
 func TestThisComputer(t *testing.T) {
-	m, err := Describe(nil, Options{sizes: measureSizes{copyBytes: 8 * units.MiB}})
+	m, err := Describe(nil, Options{sizes: hostSizes{copyBytes: 8 * units.MiB}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,15 @@ import (
 // watchTime is how long optimizer steps are timed; tests have less of it.
 var watchTime = 500 * time.Millisecond
 
-// UpdateRate is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
+// updateBandwidth is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
 // f32, in bytes per second.
-func UpdateRate(host device.Device, params int64) (units.Rate, error) {
+func updateBandwidth(host device.Device, params int64) (units.Rate, error) {
 	return watchUpdates(host, params, func() int64 { return 0 })
 }
 
 // measureHostBandwidth runs optimizer steps on the CPU while copies go both ways, and counts
 // what the host's memory carries of both.
-func measureHostBandwidth(d *machine.Device, dev device.Device, s Sizes) (err error) {
+func measureHostBandwidth(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
 	if s.Host == nil {
 		return nil
 	}

@@ -11,15 +11,15 @@ import (
 	"spillway/units"
 )
 
-// Matmul measures matmuls of a type in a burst of some milliseconds; 0 where the device has
+// burstRate measures matmuls of a type in a burst of some milliseconds; 0 where the device has
 // none.
-func Matmul(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
+func burstRate(dev device.Device, t dtype.Type, side int64) (units.Flops, error) {
 	return matmulRate(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.time(call, largeSpan) })
 }
 
-// Sustained measures the same matmuls one after the other without a pause: GPUs soon lower
+// sustainedRate measures the same matmuls one after the other without a pause: GPUs soon lower
 // their clock to stay within their power limit. The time before that does not count.
-func Sustained(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
+func sustainedRate(dev device.Device, t dtype.Type, side int64, span time.Duration) (units.Flops, error) {
 	return matmulRate(dev, t, side, func(b *bench, call op.Call) (time.Duration, error) { return b.sustained(call, span) })
 }
 

@@ -54,7 +54,7 @@ type Options struct {
 	// System is where the facts of the computer are read, this computer if zero.
 	System System
 
-	sizes measureSizes // tests measure less
+	sizes hostSizes // tests measure less
 }
 
 // UserOptions are those of the command line: rates and kernels are cached in the user's cache

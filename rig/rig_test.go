@@ -78,7 +78,7 @@ func fakeComputer(n int) *fakeDriver {
 
 // quick options measure next to nothing, of a computer of files under testdata.
 func quick() Options {
-	return Options{System: fake("v2"), sizes: measureSizes{copyBytes: 256 * units.KiB, diskBytes: 16 * units.MiB, matmul: 32, params: 1 << 12, grid: Grid{Sides: []int64{16}}}}
+	return Options{System: fake("v2"), sizes: hostSizes{copyBytes: 256 * units.KiB, diskBytes: 16 * units.MiB, matmul: 32, params: 1 << 12, grid: grid{Sides: []int64{16}}}}
 }
 
 func TestSplitNames(t *testing.T) {

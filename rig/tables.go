@@ -14,8 +14,8 @@ import (
 	"spillway/shape"
 )
 
-// Grid says at which sizes calls are measured for the tables. Empty lists measure nothing.
-type Grid struct {
+// grid says at which sizes calls are measured for the tables. Empty lists measure nothing.
+type grid struct {
 	Sides []int64 // of matmuls, for each of m, n and k
 	// Of attention: positions, heads of all sequences together, and the width of a head.
 	Positions, Heads, Head []int64
@@ -28,9 +28,9 @@ type Grid struct {
 	Rest time.Duration
 }
 
-// GPUGrid reaches from calls shorter than a launch to calls that fill any GPU, and takes
+// gpuGrid reaches from calls shorter than a launch to calls that fill any GPU, and takes
 // some seconds.
-var GPUGrid = Grid{
+var gpuGrid = grid{
 	Sides:     []int64{256, 1024, 2048, 4096, 8192},
 	Positions: []int64{512, 4096}, Heads: []int64{16, 128}, Head: []int64{64, 128},
 	Rows: []int64{512, 2048, 8192}, Vocabulary: []int64{8192, 131072}, Width: []int64{1024, 4096},
@@ -38,9 +38,9 @@ var GPUGrid = Grid{
 	Rest: clockRest,
 }
 
-// CPUGrid has sizes that fit the caches of a CPU and sizes that do not, and takes some
+// cpuGrid has sizes that fit the caches of a CPU and sizes that do not, and takes some
 // seconds.
-var CPUGrid = Grid{
+var cpuGrid = grid{
 	Sides:     []int64{64, 256, 1024},
 	Positions: []int64{128, 512}, Heads: []int64{4, 16}, Head: []int64{32, 128},
 	Rows: []int64{64, 256}, Vocabulary: []int64{vocabulary}, Width: []int64{128, 512},
@@ -50,9 +50,9 @@ var CPUGrid = Grid{
 // tableSpan is how long the launches of one measurement take together.
 const tableSpan = 2 * time.Millisecond
 
-// Tables measures the calls of a grid that compute in t. Kinds without a kernel on the
+// shapeTables measures the calls of a grid that compute in t. Kinds without a kernel on the
 // device are left out.
-func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, err error) {
+func shapeTables(dev device.Device, t dtype.Type, g grid) (tables machine.ByVariant, err error) {
 	b, err := newBench(dev)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func Tables(dev device.Device, t dtype.Type, g Grid) (tables machine.ByVariant, 
 }
 
 // axes are the sizes of a kind that has three.
-func (g Grid) axes(kind op.Kind) [][]int64 {
+func (g grid) axes(kind op.Kind) [][]int64 {
 	switch kind {
 	case op.MatMul:
 		return [][]int64{g.Sides, g.Sides, g.Sides}
@@ -108,7 +108,7 @@ func (b *bench) measure(tables machine.ByVariant, v op.Variant, axes [][]int64, 
 }
 
 // measureLines fills the table of a variant whose only axis is its bytes.
-func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Type, g Grid, make maker) error {
+func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Type, g grid, make maker) error {
 	t := machine.Table{Axes: [][]int64{nil}}
 	for _, rows := range g.Lines {
 		call, err := make(d, rows, g.Line)

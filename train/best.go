@@ -6,12 +6,12 @@ import "fmt"
 type Best struct {
 	Loss      float64 `json:"loss"`
 	Iteration int64   `json:"iteration"`
-	// Since is how many evaluations came after it, none of them better.
+	// Since is the number of evaluations after it, none of them better.
 	Since int64 `json:"since,omitempty"`
 }
 
-// evaluate evaluates when it is time to, once per iteration, and says whether the result
-// is the best so far.
+// evaluate evaluates if it is due, at most once per iteration, and reports whether the
+// result is the best so far.
 func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	ev := t.c.Evaluate
 	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
@@ -26,7 +26,8 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	return t.recordEvaluation(loss), nil
 }
 
-// evaluateMissed evaluates the iteration that a kill ended before its evaluation.
+// evaluateMissed evaluates an iteration that is done but whose evaluation is missing,
+// because the run was killed in between.
 func (t *Trainer) evaluateMissed() error {
 	best, err := t.evaluate(&Report{})
 	if err != nil {
@@ -35,8 +36,8 @@ func (t *Trainer) evaluateMissed() error {
 	return t.save(best && t.keepsBest())
 }
 
-// recordEvaluation records the loss of an evaluation and says whether it is the best so
-// far.
+// recordEvaluation records the loss of an evaluation and reports whether it is the best
+// so far.
 func (t *Trainer) recordEvaluation(loss float64) bool {
 	t.evaluated = t.done
 	switch {
@@ -49,18 +50,19 @@ func (t *Trainer) recordEvaluation(loss float64) bool {
 	return false
 }
 
-// outOfPatience says whether evaluations have not become better for too long.
+// outOfPatience reports whether the last Patience evaluations were no better than the
+// best.
 func (t *Trainer) outOfPatience() bool {
 	ev := t.c.Evaluate
 	return ev != nil && ev.Patience > 0 && t.best != nil && t.best.Since >= ev.Patience
 }
 
-// keepsBest says whether the best checkpoint is never removed.
+// keepsBest reports whether the best checkpoint is never removed.
 func (t *Trainer) keepsBest() bool {
 	return t.c.Save != nil && t.c.Evaluate != nil && t.c.Evaluate.KeepBest
 }
 
-// bestPath is the path of the best checkpoint, "" where it may have been removed.
+// bestPath returns the path of the best checkpoint, "" if it may have been removed.
 func (t *Trainer) bestPath() string {
 	if !t.keepsBest() || t.best == nil {
 		return ""

@@ -77,8 +77,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// The last iteration is evaluated, also where none before it is, and tells its
-// perplexity.
+// The last iteration is evaluated even if none before it is, and reports its perplexity.
 func TestLastIterationIsEvaluated(t *testing.T) {
 	var reports []train.Report
 	r := rising(t, t.TempDir(), train.Config{Iterations: 5, ReportEvery: 10}, train.Evaluation{}, &reports)

@@ -11,22 +11,21 @@ import (
 	"spillway/run"
 )
 
-// Evaluation is the loss on data that is not trained on. It has a run of its own, of the
-// task eval, which shares nothing with the training run but the weights it is given a
-// copy of.
+// Evaluation computes the loss on data that is not trained on. It has a run of its own, of
+// the task eval, which gets a copy of the training run's weights and shares nothing else.
 type Evaluation struct {
-	Every   int64    // iterations; 0 after the last only, which is always evaluated
+	Every   int64    // iterations between evaluations; 0: only after the last, which is always evaluated
 	Run     *run.Run // nil: train.Run plans one in the memory that training leaves
-	Feed    Feed     // evaluated from where it stands now to its end
-	Batches int64    // at most so many, 0 for all
-	// Patience ends the run after so many evaluations in a row that are no better than the
-	// best before them; 0 never does.
+	Feed    Feed     // evaluated from its current position to its end
+	Batches int64    // the largest number of batches; 0 means all
+	// Patience ends the run after this many evaluations in a row that are no better than
+	// the best before them; 0 means never.
 	Patience int64
 	// KeepBest saves a checkpoint with every evaluation that is the best so far, and does
 	// not remove it, however many follow.
 	KeepBest bool
 
-	start json.RawMessage // of the feed
+	start json.RawMessage // position of the feed where every evaluation begins
 }
 
 // lossOf evaluates the weights of a training run.
@@ -37,8 +36,8 @@ func (v *Evaluation) lossOf(training *run.Run) (float64, error) {
 	return v.Loss()
 }
 
-// Loss is the mean loss over all tokens of the feed that are in the loss, with the
-// weights that the run has.
+// Loss returns the mean loss over all tokens of the feed that are in the loss, with the
+// current weights of the run.
 func (v *Evaluation) Loss() (float64, error) {
 	if err := v.rewind(); err != nil {
 		return 0, err
@@ -62,7 +61,7 @@ func (v *Evaluation) Loss() (float64, error) {
 	return sum / float64(counted), nil
 }
 
-// batch returns the summed loss of the next batch, and over how many numbers.
+// batch returns the summed loss of the next batch and the number of tokens in it.
 func (v *Evaluation) batch() (float64, int64, error) {
 	e := v.Run.Executor()
 	filled, err := v.Feed.Next(PartsOf(e))
@@ -81,7 +80,7 @@ func (v *Evaluation) batch() (float64, int64, error) {
 	return e.Loss() * float64(filled.Counted), filled.Counted, nil
 }
 
-// rewind goes back to where the feed began.
+// rewind moves the feed back to where the first evaluation began.
 func (v *Evaluation) rewind() (err error) {
 	if v.start != nil {
 		return v.Feed.Seek(v.start)

@@ -11,10 +11,10 @@ import (
 	"spillway/executor"
 )
 
-// Feed gives a training run its batches, iteration after iteration.
+// Feed supplies the batches of a run, iteration after iteration.
 type Feed interface {
-	// Next fills the tensors of all micro-batches of an iteration, but "scale" and "loss_scale",
-	// which are the loop's. io.EOF says that there are no more.
+	// Next fills the tensors of all micro-batches of an iteration, except "scale" and
+	// "loss_scale", which the loop sets. io.EOF means that there are no more.
 	Next(Parts) (Filled, error)
 	// Position is where the next iteration begins; Seek goes there.
 	Position() (json.RawMessage, error)
@@ -24,15 +24,14 @@ type Feed interface {
 // Parts are the batch tensors of an iteration, to be filled.
 type Parts struct {
 	MicroBatches   int
-	MicroBatchSize int64 // sequences per micro-batch
-	Seq            int64 // positions per sequence
-	// Names of the tensors to fill.
-	Names []string
-	// Part is the bytes of one, little endian.
+	MicroBatchSize int64    // sequences per micro-batch
+	Seq            int64    // positions per sequence
+	Names          []string // of the tensors to fill
+	// Part returns the bytes of a tensor in a micro-batch, to be written little-endian.
 	Part func(micro int, name string) ([]byte, error)
 }
 
-// PartsOf are the batch tensors of an executor's plan.
+// PartsOf returns the batch tensors of an executor's plan.
 func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
 	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
@@ -46,8 +45,8 @@ func PartsOf(e *executor.Executor) Parts {
 
 // Filled describes the batch of an iteration.
 type Filled struct {
-	FirstSequence int64 // place of the first sequence in the feed, for random streams
-	Counted       int64 // how many tokens, or numbers, the loss is the mean over
+	FirstSequence int64 // index of the first sequence in the feed, for random streams
+	Counted       int64 // number of tokens, or of numbers, that the loss is the mean of
 	Tokens        int64 // that are not padding
 }
 
@@ -57,7 +56,7 @@ type Tokens struct {
 	batch  *data.Batch
 }
 
-// NewTokens feeds what a loader gives.
+// NewTokens returns a feed of a loader's sequences.
 func NewTokens(l *data.Loader) *Tokens { return &Tokens{loader: l} }
 
 // Next fills the micro-batches with the loader's next sequences, in order.
@@ -99,8 +98,8 @@ func (t *Tokens) fill(p Parts) error {
 	return nil
 }
 
-// checkUnpacked refuses sequences of several documents, which a model without segments
-// cannot tell apart.
+// checkUnpacked refuses sequences with several documents, because a model without
+// segments would attend across them.
 func checkUnpacked(b *data.Batch) error {
 	for i, s := range b.Segments {
 		if s > 0 {
@@ -110,7 +109,7 @@ func checkUnpacked(b *data.Batch) error {
 	return nil
 }
 
-// Position of the loader.
+// Position returns the loader's position.
 func (t *Tokens) Position() (json.RawMessage, error) { return json.Marshal(t.loader.Position()) }
 
 // Seek moves the loader.
@@ -128,7 +127,7 @@ func putInts(dst []byte, src []int32) {
 	}
 }
 
-// setScalars writes batch tensors of one number to all micro-batches of a plan that has
+// setScalars sets batch tensors of one number in all micro-batches, if the plan has
 // them.
 func setScalars(e *executor.Executor, values map[string]float32) error {
 	for _, part := range e.Plan().Batch {

@@ -20,10 +20,10 @@ type Journal interface {
 	Commit(iteration int64, state []byte) error
 }
 
-// noneJournaled is an iteration that no run has.
+// noneJournaled is the number of an iteration that no run has.
 const noneJournaled = -1
 
-// journal is the one configured, or the run's own; nil for none.
+// journal returns the configured journal, else the run's own, else nil.
 func (t *Trainer) journal() Journal {
 	if t.c.Journal != nil {
 		return t.c.Journal
@@ -41,7 +41,7 @@ func (t *Trainer) begin(iteration int64) error {
 	return nil
 }
 
-// commit makes the iterations done durable, if they are not yet.
+// commit makes the iterations done so far durable, unless they are.
 func (t *Trainer) commit() error {
 	j := t.journal()
 	if j == nil || t.journaled == t.done {
@@ -62,7 +62,8 @@ func (t *Trainer) commit() error {
 	return nil
 }
 
-// recover goes on from the journal, unless a checkpoint is newer.
+// recover resumes from the journal, unless the newest checkpoint is of a later
+// iteration. It reports whether it did.
 func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
 	j := t.journal()
 	if j == nil {

@@ -38,8 +38,8 @@ func fitting(t *testing.T) float64 {
 	return 0
 }
 
-// Iterations whose gradients overflow change nothing but the scale: what follows is the
-// training that begins there, to the bit.
+// Iterations whose gradients overflow change nothing but the scale: the run continues as
+// one that begins there, to the bit.
 func TestOverflowsAreSkipped(t *testing.T) {
 	const skipped, more = 5, 6
 	scale := fitting(t) / 4

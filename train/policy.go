@@ -8,17 +8,17 @@ import (
 	"spillway/units"
 )
 
-// askPolicy asks the policy after an iteration; one that was skipped tells it nothing. The
-// answer is part of the state that becomes durable: a run that is killed before it acted
-// on it does so when it goes on.
+// askPolicy asks the policy after an iteration that was not skipped whether to compress
+// the optimizer states. The answer is part of the state that becomes durable, so a run
+// that is killed before it acted on the answer does so when it is resumed.
 func (t *Trainer) askPolicy(r Report) {
 	if !r.Skipped {
 		t.wanted = t.run.Options.StatePolicy.Next(t.wanted, t.done, r.Loss)
 	}
 }
 
-// applyPolicy does what the policy says. The journal then gets another state of the same
-// iteration.
+// applyPolicy compresses the states if the policy says so. The journal then gets a
+// second state of the same iteration.
 func (t *Trainer) applyPolicy() error {
 	if !t.wanted.Active || t.compression.Active {
 		t.compression = t.wanted
@@ -30,7 +30,7 @@ func (t *Trainer) applyPolicy() error {
 	return t.commit()
 }
 
-// resumePolicy brings a run that is resumed to where its policy was, before its states are
+// resumePolicy brings a resumed run to where its policy was, before its states are
 // read.
 func (t *Trainer) resumePolicy(was *optim.Compression) error {
 	if was == nil {
@@ -44,7 +44,7 @@ func (t *Trainer) resumePolicy(was *optim.Compression) error {
 	return nil
 }
 
-// compress goes on with a plan that has the quantized states.
+// compress continues with a plan that has quantized states.
 func (t *Trainer) compress(next optim.Compression) error {
 	before := StateBytes(t.run.Plan)
 	if err := t.run.Compress(); err != nil {
@@ -55,7 +55,7 @@ func (t *Trainer) compress(next optim.Compression) error {
 	return nil
 }
 
-// StateBytes is the size of a plan's optimizer states, master weights left out.
+// StateBytes returns the size of a plan's optimizer states, without master weights.
 func StateBytes(p *plan.Plan) (bytes int64) {
 	for _, s := range p.Slabs {
 		for _, q := range s.Params {

@@ -2,12 +2,12 @@ package train
 
 import "fmt"
 
-// Iterations is how many are done.
+// Iterations returns the number of iterations done.
 func (t *Trainer) Iterations() int64 { return t.done }
 
-// SetIterations says how many iterations are done, for a run whose weights and states come
-// from elsewhere: the learning rate, Adam's bias correction and random streams follow from
-// it.
+// SetIterations sets the number of iterations done, for a run whose weights and states
+// come from elsewhere. The learning rate, Adam's bias correction and the random streams
+// depend on it.
 func (t *Trainer) SetIterations(iterations int64) error {
 	if iterations < 0 {
 		return fmt.Errorf("%d iterations done: it cannot be negative", iterations)

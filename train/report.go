@@ -7,31 +7,31 @@ import (
 	"spillway/plan"
 )
 
-// Report is what happened in an iteration. In JSON an iteration is a step, as users call
+// Report describes one iteration. In JSON an iteration is called a step, as users call
 // it.
 type Report struct {
-	Iteration  int64   `json:"step"`      // done, from 1
+	Iteration  int64   `json:"step"`      // counted from 1
 	Iterations int64   `json:"max_steps"` // in all, 0 when not known
 	Loss       float64 `json:"loss"`
 	GradNorm   float64 `json:"grad_norm,omitempty"` // before clipping; 0 when the plan computes none
 	LR         float64 `json:"lr"`
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
 	Perplexity float64 `json:"eval_perplexity,omitempty"`
-	// LossScale of the iteration where it computes in fp16. Skipped: its gradients
+	// LossScale of the iteration, if it computes in fp16. Skipped says that the gradients
 	// overflowed and nothing was updated; GradNorm is then 0, and so is a Loss that is NaN.
 	LossScale float64 `json:"loss_scale,omitempty"`
 	Skipped   bool    `json:"skipped,omitempty"`
-	// StateBytes is the size of the optimizer states, master weights left out. Compressed:
-	// a policy has quantized them.
+	// StateBytes is the size of the optimizer states, without master weights. Compressed
+	// says that a policy has quantized them.
 	StateBytes int64 `json:"state_bytes"`
 	Compressed bool  `json:"compressed,omitempty"`
 
-	// Over the iterations since the last report, batches included, evaluation and
-	// checkpoints left out.
+	// The speed since the last report, including the making of batches, without evaluations
+	// and checkpoints.
 	SecondsPerIteration float64 `json:"seconds_per_step"`
 	TokensPerSecond     float64 `json:"tokens_per_second"`
-	// ShareOfRoofline is the time that the resource that binds needs by itself, by the
-	// plan's forecast, over the time taken; 0 when the plan has no forecast.
+	// ShareOfRoofline is the time that the busiest resource needs by the plan's forecast,
+	// divided by the time taken; 0 if the plan has no forecast.
 	ShareOfRoofline float64 `json:"share_of_roofline"`
 
 	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
@@ -39,7 +39,7 @@ type Report struct {
 	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
 }
 
-// markSkipped records whether nothing was updated.
+// markSkipped records whether the iteration updated nothing.
 func (r *Report) markSkipped(skipped bool) {
 	if r.Skipped = skipped; !skipped {
 		return
@@ -51,13 +51,13 @@ func (r *Report) markSkipped(skipped bool) {
 
 var nan = math.NaN()
 
-// perplexity is exp(loss): the number of tokens a model is undecided between. It is at
-// most the largest float64, since JSON has no infinity.
+// perplexity is exp(loss), the number of tokens among which a model is undecided. It is
+// at most the largest float64, since JSON has no infinity.
 func perplexity(loss float64) float64 { return min(math.Exp(loss), math.MaxFloat64) }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// complete adds time and memory to a report.
+// complete adds speed and memory to a report.
 func (t *Trainer) complete(r Report) Report {
 	r.Iterations = t.c.Iterations
 	seconds, tokens := t.pace.take()
@@ -93,7 +93,7 @@ func (p *pace) stop(tokens int64) {
 	p.iterations++
 }
 
-// take returns seconds per iteration and tokens per second, and starts over.
+// take returns seconds per iteration and tokens per second, and resets the sums.
 func (p *pace) take() (seconds, tokens float64) {
 	if p.iterations > 0 && p.took > 0 {
 		seconds = p.took.Seconds() / float64(p.iterations)

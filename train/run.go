@@ -9,19 +9,19 @@ import (
 	"spillway/run"
 )
 
-// Run starts a run and trains it to its end, when it is closed.
+// Run starts a run, trains it to its end and closes it.
 //
-// Checkpoints get the files of the run's model where c.Save has none. Where c.Evaluate
-// has no run, one is planned in the memory that training leaves; if nothing fits there, a
-// notice says so and nothing is evaluated.
+// If c.Save has no model files for the checkpoints, they are those of the run's model. If
+// c.Evaluate has no run, one is planned in the memory that training leaves; if none fits,
+// a notice says so and nothing is evaluated.
 //
-// Where the devices or the host have less memory than the plan assumed, the run is planned
-// again for what there is, with a notice; r.Plan is then the new plan. RequestReplan has
-// it planned again while it trains.
+// If the devices or the host have less memory than the plan assumed, the run is planned
+// again for what there is, with a notice; r.Plan is then the new plan. RequestReplan plans
+// it again while it trains.
 //
-// Where the plan stores bytes on disk, every completed iteration is durable there: a run
-// that was killed goes on from the last one. A run that ends with a checkpoint leaves
-// nothing in the folder.
+// If the plan stores bytes on disk, every completed iteration is durable there: a run that
+// was killed resumes from the last one. A run that ends with a checkpoint leaves nothing in
+// the folder.
 func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	r.Notice = c.Notice
@@ -51,7 +51,8 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 	return result, err
 }
 
-// withFolder gives checkpoints the model's own files, or the config of its adapters.
+// withFolder sets the files of checkpoints to those of the model, or to the config of
+// its adapters.
 func (c Config) withFolder(r *run.Run) (Config, error) {
 	if c.Save == nil || c.Save.Model.Config != nil || c.Save.Adapter != nil {
 		return c, nil
@@ -63,8 +64,8 @@ func (c Config) withFolder(r *run.Run) (Config, error) {
 	return c, err
 }
 
-// withEvaluation gives an evaluation a run next to the training run, which the caller
-// closes.
+// withEvaluation gives an evaluation without a run one next to the training run. The
+// caller closes it.
 func (c Config) withEvaluation(r *run.Run) (Config, *run.Run, error) {
 	if c.Evaluate == nil || c.Evaluate.Run != nil {
 		return c, nil, nil

@@ -20,15 +20,15 @@ import (
 // saved.
 type Save struct {
 	Dir   checkpoint.Dir
-	Every int64 // iterations; 0 only at the end
-	// Model is what a checkpoint has next to the weights: config and tokenizer.
+	Every int64 // iterations between checkpoints; 0: only at the end
+	// Model has the files of a checkpoint in addition to the weights: config and tokenizer.
 	Model hf.Model
-	// Adapter, where adapters are trained, is their config: a checkpoint is then an
-	// adapter's folder, without the frozen weights.
+	// Adapter is the config of the adapters, if adapters are trained. A checkpoint is then
+	// an adapter's folder, without the frozen weights.
 	Adapter *hf.AdapterConfig
 }
 
-// state is what a checkpoint has next to tensors.
+// state is what a checkpoint has in addition to tensors.
 type state struct {
 	Iteration             int64           `json:"iteration"`
 	Optimizer             optim.Config    `json:"optimizer"`
@@ -37,12 +37,12 @@ type state struct {
 	Seed                  uint64          `json:"seed"`
 	SequencesPerIteration int64           `json:"sequences_per_iteration"`
 	Feed                  json.RawMessage `json:"feed"`
-	// LossScale of the next iteration, where there is one.
+	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
-	// Best evaluation so far, where there was one, and the last iteration evaluated.
+	// Best is the best evaluation so far, if any; Evaluated the last iteration evaluated.
 	Best      *Best `json:"best,omitempty"`
 	Evaluated int64 `json:"evaluated,omitempty"`
-	// Policy for states, where there is one, and how far it has come.
+	// Policy for compressing states, if any, and its progress.
 	Policy      *optim.Policy      `json:"policy,omitempty"`
 	Compression *optim.Compression `json:"compression,omitempty"`
 }
@@ -58,7 +58,8 @@ func (t *Trainer) state() (state, error) {
 	return s, err
 }
 
-// save writes a checkpoint when it is time to, or when it must and the last one is older.
+// save writes a checkpoint if one is due, or if must is set and the current iteration
+// has none.
 func (t *Trainer) save(must bool) error {
 	s := t.c.Save
 	if s == nil || t.saved == t.done || !must && (s.Every == 0 || t.done%s.Every != 0) {
@@ -84,7 +85,7 @@ func (t *Trainer) save(must bool) error {
 	return err
 }
 
-// weights are those that checkpoints have: all, or the adapters alone.
+// weights returns the weights that checkpoints have: all, or only the adapters.
 func (t *Trainer) weights() []executor.Tensor {
 	all := t.run.Executor().Weights()
 	if t.c.Save.Adapter == nil {
@@ -93,8 +94,8 @@ func (t *Trainer) weights() []executor.Tensor {
 	return slices.DeleteFunc(all, func(w executor.Tensor) bool { return w.Param.Frozen() })
 }
 
-// sources lets a checkpoint pull tensors out of the executor. A tensor with a NaN ends the
-// saving, so that a bad checkpoint never replaces a good one.
+// sources returns tensors that a checkpoint reads out of the executor. A NaN in a
+// tensor makes saving fail, so that a bad checkpoint never replaces a good one.
 func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
 	list := make([]tensorfile.Output, len(tensors))
 	for i, from := range tensors {
@@ -111,7 +112,7 @@ func (t *Trainer) sources(tensors []executor.Tensor) []tensorfile.Output {
 	return list
 }
 
-// allFinite says whether no element is a NaN or an infinity, which have an exponent of all
+// allFinite reports whether no element is a NaN or an infinity, whose exponents are all
 // ones. Elements of other types count as finite.
 func allFinite(t dtype.Type, raw []byte) bool {
 	switch t {
@@ -137,7 +138,7 @@ func allFinite(t dtype.Type, raw []byte) bool {
 	return true
 }
 
-// fileName is a tensor's name in a checkpoint: "exp_avg.<param>" for state.
+// fileName returns a tensor's name in a checkpoint: "exp_avg.<param>" for state.
 func fileName(t executor.Tensor) string {
 	if t.State == "" {
 		return t.Param.Name
@@ -145,8 +146,8 @@ func fileName(t executor.Tensor) string {
 	return t.State + "." + t.Param.Name
 }
 
-// resume goes on from the newest checkpoint or from the journal, if there is either; the
-// journal wins where both are of one iteration.
+// resume continues from the newest checkpoint or from the journal, if there is either.
+// If both are of the same iteration, the journal wins.
 func (t *Trainer) resume() (err error) {
 	c, err := t.newest()
 	if err != nil {
@@ -170,7 +171,7 @@ func (t *Trainer) resume() (err error) {
 	return t.commit()
 }
 
-// newest opens the newest checkpoint; nil for none.
+// newest opens the newest checkpoint; nil if there is none.
 func (t *Trainer) newest() (*checkpoint.Checkpoint, error) {
 	if t.c.Save == nil {
 		return nil, nil
@@ -193,8 +194,8 @@ func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
 	return errors.Join(restore(t.run.Executor(), t.weights(), c.Tensor), restore(t.run.Executor(), states(t.run.Executor()), c.State.Tensor))
 }
 
-// states are the optimizer states in types that files have: 8-bit states are split into
-// their codes, a byte each, and their scales.
+// states returns the optimizer states in types that files have: 8-bit states are split
+// into their codes, a byte each, and their scales.
 func states(e *executor.Executor) (list []executor.Tensor) {
 	for _, t := range e.States() {
 		list = append(list, t.Plain()...)
@@ -202,8 +203,8 @@ func states(e *executor.Executor) (list []executor.Tensor) {
 	return list
 }
 
-// restoreState takes the state of the loop over, and refuses one of a run with other
-// settings, which would go on differently.
+// restoreState restores the state of the loop. It refuses the state of a run with other
+// settings, which would continue differently.
 func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	var was state
 	if err := json.Unmarshal(raw, &was); err != nil {
@@ -236,7 +237,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	return nil
 }
 
-// sameRun refuses two states that differ.
+// sameRun returns an error if two states differ.
 func sameRun(was, now state) error {
 	a, err := json.Marshal(was)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"spillway/train"
 )
 
-// placements are plans of one training: where states rest, and in how large pieces.
+// placements are plans of one training run: where states are stored, and in what pieces.
 var placements = map[string]func(slabs, blocks int) planner.Choice{
 	"on the device": planner.Uniform(false, false, planner.SaveAll, 0),
 	"offloaded":     inPieces(false, 256),
@@ -89,7 +89,7 @@ func survives(t *testing.T, o optim.Config) string {
 	return want
 }
 
-// savedPacked looks at the types of states in a file: each as it is kept.
+// savedPacked checks the types of the states in a file: those that training has.
 func savedPacked(t *testing.T, path string) {
 	t.Helper()
 	file, err := safetensors.Open(path)

@@ -8,11 +8,11 @@ import (
 )
 
 // timelineIteration is the iteration that a timeline records, counted from 1 in this
-// process: in the first two caches are cold and libraries choose algorithms.
+// process. In the first two, caches are cold and libraries choose algorithms.
 const timelineIteration = 3
 
-// iterate runs one iteration, and reports its timeline if it is the one to record. An
-// iteration that is interrupted leaves undefined weights, so no context can end it.
+// iterate runs one iteration, and records its timeline if it is due. No context can
+// cancel it, because an interrupted iteration would leave undefined weights.
 func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	if !t.recordsTimeline() {
 		return t.run.Executor().Iterate(context.Background(), numbers)
@@ -28,7 +28,7 @@ func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	return t.run.Executor().Trace(nil)
 }
 
-// recordsTimeline says whether the iteration at hand is the one to record: the third of
+// recordsTimeline reports whether the next iteration is the one to record: the third of
 // this process, or the last of the run if that is earlier.
 func (t *Trainer) recordsTimeline() bool {
 	if t.c.Timeline == nil {

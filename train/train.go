@@ -25,56 +25,58 @@ import (
 	"spillway/trace"
 )
 
-// Config of a training run: what its loop needs to know. What the plan depends on, the
-// optimizer and clipping among it, is in the options of the run.
+// Config holds the settings of the training loop. Settings that the plan depends on, such
+// as the optimizer and clipping, are in the options of the run.
 type Config struct {
-	// Iterations in all, those before a resume included; 0 goes on until the feed ends.
+	// Iterations is the total number, including those before a resume; 0 means until the
+	// feed ends.
 	Iterations int64
-	Schedule   optim.Schedule // of the learning rate; zero: constant; its Total is Iterations if left out
-	// LossScale to begin with, for plans that compute in fp16; zero: the default.
+	Schedule   optim.Schedule // of the learning rate; zero means constant; its Total defaults to Iterations
+	// LossScale is the initial one, for plans that compute in fp16; zero means the default.
 	LossScale optim.LossScale
 	Seed      uint64 // of dropout
 
-	// Report is given every ReportEvery-th iteration (0: each) and the last.
+	// Report is called after every ReportEvery-th iteration (0: each) and the last.
 	Report      func(Report)
 	ReportEvery int64
-	// Notice is given notices of what was done otherwise than asked: a damaged checkpoint
-	// passed over, another plan, an evaluation that does not fit.
+	// Notice is called when something differs from what was asked for: a damaged checkpoint
+	// was skipped, the plan changed, an evaluation does not fit.
 	Notice func(string)
 
 	Save     *Save       // nil saves no checkpoints
-	Journal  Journal     // nil is the run's own, if it has one
+	Journal  Journal     // nil means the run's own, if it has one
 	Evaluate *Evaluation // nil evaluates nothing
-	// JournalEvery is how many iterations are made durable together; 0 counts as 1.
+	// JournalEvery is the number of iterations that one commit makes durable; 0 counts as 1.
 	JournalEvery int64
 
-	// Timeline is given the instructions of one iteration as the devices timed them, from
-	// its start on: of the third of this run, or of the last if that is earlier.
+	// Timeline is called with the instructions of one iteration and their times on the
+	// devices, from its start: of the third of this run, or of the last if that is earlier.
 	Timeline func(iteration int64, instructions []trace.Event)
 }
 
-// Trainer is a training run between two iterations.
+// Trainer is the state of a training run between two iterations.
 type Trainer struct {
 	run  *run.Run
 	feed Feed
 	c    Config
 	pace pace
 
-	scale     *optim.LossScale // nil where the loss is not scaled
+	scale     *optim.LossScale // nil if the loss is not scaled
 	startedAt int64            // iterations done before this run
-	done      int64            // iterations
-	saved     int64            // of which the last checkpoint has so many
-	journaled int64            // of which so many are durable
+	done      int64            // iterations done
+	saved     int64            // iterations done at the last checkpoint
+	journaled int64            // iterations done at the last commit of the journal
 	last      string           // path of the last checkpoint
-	best      *Best            // evaluation so far, nil for none
+	best      *Best            // best evaluation so far, nil if none
 	evaluated int64            // the last iteration that was evaluated
 
 	compression optim.Compression // of the plan's states
 	wanted      optim.Compression // what the policy says after the last iteration
 }
 
-// New prepares a training run that was started. With a folder to save to, it goes on from
-// the newest checkpoint there, or from its journal where that is as new.
+// New prepares training on a started run. If there is a folder to save to, it resumes
+// from the newest checkpoint there, or from the run's journal if that is at least as
+// new.
 func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -97,7 +99,7 @@ func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
 	return t, nil
 }
 
-// complete fills in defaults and refuses what cannot work.
+// complete fills in defaults and refuses settings that cannot work.
 func (c Config) complete() (Config, error) {
 	if c.Schedule.Kind == "" {
 		c.Schedule.Kind = optim.Constant
@@ -118,7 +120,8 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(c.Schedule.Check(), c.LossScale.Check())
 }
 
-// checkPlan compares the run's options with its plan, which may have been given.
+// checkPlan checks that the plan fits the run's options, because a plan may come from a
+// file.
 func (t *Trainer) checkPlan() error {
 	p, o := t.run.Plan, t.run.Options.Optimizer
 	u := p.Optimizer
@@ -147,12 +150,11 @@ func (t *Trainer) checkPlan() error {
 	return nil
 }
 
-// scalesLoss says whether a plan computes in fp16, whose range is too small for gradients
-// as they are.
+// scalesLoss reports whether a plan computes in fp16, whose range is too small for
+// unscaled gradients.
 func scalesLoss(u *plan.Optimizer) bool { return u != nil && u.Attr.To == dtype.F16 }
 
-// checkStates refuses a plan whose states are not those of the optimizer, in the same
-// types.
+// checkStates refuses a plan whose states differ from the optimizer's in name or type.
 func checkStates(o optim.Config, p *plan.Plan) error {
 	states, err := o.StatesFor()
 	if err != nil {
@@ -176,17 +178,17 @@ func checkStates(o optim.Config, p *plan.Plan) error {
 type Result struct {
 	Iterations int64   // done in all
 	Loss       float64 // of the last iteration; NaN when there was none
-	// Interrupted: the context ended the run before its last iteration. Stopped: its
-	// evaluations did, since they no longer became better.
+	// Interrupted says that the context ended the run before its last iteration; Stopped
+	// that the evaluations did, because they no longer improved.
 	Interrupted, Stopped bool
-	Checkpoint           string // the last one's path, "" when none was saved
-	Best                 *Best  // evaluation, nil when there was none
+	Checkpoint           string // path of the last one, "" if none was saved
+	Best                 *Best  // best evaluation, nil if there was none
 	BestCheckpoint       string // its path, "" when it was not saved
 }
 
-// DivergedError says that an iteration gave infinities or NaNs. Where the plan computes
-// the norm of the gradients, it has updated nothing; else the weights are spoiled, and
-// the last checkpoint is from before.
+// DivergedError says that an iteration gave infinities or NaNs. If the plan computes
+// the norm of the gradients, nothing was updated. Else the weights are damaged, and the
+// last checkpoint is from before.
 type DivergedError struct {
 	Iteration      int64
 	Loss, GradNorm float64
@@ -206,8 +208,8 @@ func (e *DivergedError) Error() string {
 	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, checkpoint)
 }
 
-// Run trains to the end. When the context is cancelled it finishes the iteration at
-// hand, saves and returns without an error.
+// Run trains to the end. When the context is cancelled, it finishes the current
+// iteration, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
 	if err := t.evaluateMissed(); err != nil {
 		return t.result(nan), err
@@ -236,7 +238,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 	return ended, err
 }
 
-// replan goes on with another plan where one was requested.
+// replan continues with another plan if one was requested.
 func (t *Trainer) replan() error {
 	if t.done == t.c.Iterations {
 		return nil
@@ -248,7 +250,7 @@ func (t *Trainer) result(loss float64) Result {
 	return Result{Iterations: t.done, Loss: loss, Checkpoint: t.last, Best: t.best, BestCheckpoint: t.bestPath()}
 }
 
-// afterStep evaluates, reports and saves when it is time to.
+// afterStep evaluates, reports and saves when they are due.
 func (t *Trainer) afterStep(r Report) error {
 	last := t.done == t.c.Iterations
 	best, err := t.evaluate(&r)
@@ -261,7 +263,7 @@ func (t *Trainer) afterStep(r Report) error {
 	return t.save(best && t.keepsBest())
 }
 
-// Step runs one iteration. io.EOF says that the feed has ended.
+// Step runs one iteration. io.EOF means that the feed has ended.
 func (t *Trainer) Step() (Report, error) {
 	t.pace.start()
 	e := t.run.Executor()
@@ -299,8 +301,8 @@ func (t *Trainer) Step() (Report, error) {
 	return report, err
 }
 
-// args are the numbers of the next iteration. The loss is the mean over everything
-// counted in the iteration, so each micro-batch is scaled by the whole.
+// args returns the numbers that the next iteration gets. The loss is the mean over all
+// micro-batches together, so each is scaled by the count of the whole iteration.
 func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
 	o := t.run.Options
 	a := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(o.MaxNorm()), LossScale: 1}
@@ -331,7 +333,8 @@ func (t *Trainer) scheduledRate() float64 {
 	return t.run.Options.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
 }
 
-// meanOver is the factor that makes a sum of n numbers their mean; 0 for none.
+// meanOver returns the factor that turns a sum of n numbers into their mean; 0 if n is
+// 0.
 func meanOver(n int64) float32 {
 	if n == 0 {
 		return 0
@@ -339,7 +342,8 @@ func meanOver(n int64) float32 {
 	return float32(1 / float64(n))
 }
 
-// check reads what an iteration gave, and counts it as done if that is sound.
+// check reads the loss and the norm of an iteration, and counts the iteration as done
+// if they are finite.
 func (t *Trainer) check(lr float64) (Report, error) {
 	e := t.run.Executor()
 	norm, err := e.Norm()

@@ -14,8 +14,8 @@ import (
 	"spillway/train"
 )
 
-// Four samples at once or one after another are the same training, dropout
-// included: only the rounding of sums differs.
+// Four sequences at once or one after another train the same, dropout included: only the
+// rounding of sums differs.
 func TestAccumulationIsALargerBatch(t *testing.T) {
 	for _, config := range []string{noDropout, withDropout} {
 		var want []train.Report

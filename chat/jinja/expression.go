@@ -60,16 +60,12 @@ func (p *parser) conditional(then expression) (expression, error) {
 			return nil, err
 		}
 	}
-	return func(r *run) (any, error) {
-		v, err := condition(r)
-		if err != nil {
-			return nil, err
-		}
+	return condition.then(func(r *run, v any) (any, error) {
 		if truth(v) {
 			return then(r)
 		}
 		return otherwise(r)
-	}, nil
+	}), nil
 }
 
 func constant(v any) expression { return func(*run) (any, error) { return v, nil } }
@@ -248,13 +244,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 			if err != nil {
 				return nil, err
 			}
-			return p.filtered(func(r *run) (any, error) {
-				v, err := e(r)
-				if err != nil {
-					return nil, err
-				}
-				return arithmetic(sign, int64(0), v)
-			}, filters)
+			return p.filtered(e.then(func(_ *run, v any) (any, error) { return arithmetic(sign, int64(0), v) }), filters)
 		}
 	}
 	e, err := p.primary()

@@ -30,27 +30,11 @@ func (p *parser) attribute(of expression) (expression, error) {
 		return item(of, index), err
 	}
 	name, err := p.name("an attribute")
-	return func(r *run) (any, error) {
-		v, err := of(r)
-		if err != nil {
-			return nil, err
-		}
-		return attribute(v, name)
-	}, err
+	return of.then(func(_ *run, v any) (any, error) { return attribute(v, name) }), err
 }
 
 func item(of, key expression) expression {
-	return func(r *run) (any, error) {
-		v, err := of(r)
-		if err != nil {
-			return nil, err
-		}
-		k, err := key(r)
-		if err != nil {
-			return nil, err
-		}
-		return subscript(v, k)
-	}
+	return both(of, key, func(_ *run, v, k any) (any, error) { return subscript(v, k) })
 }
 
 // subscript compiles [key] or, with colons, a slice.
@@ -77,19 +61,10 @@ func (p *parser) subscript(of expression) (expression, error) {
 	if n == 0 {
 		return item(of, parts[0]), nil
 	}
-	bounds := listOf(parts[:], false)
-	return func(r *run) (any, error) {
-		v, err := of(r)
-		if err != nil {
-			return nil, err
-		}
-		b, err := bounds(r)
-		if err != nil {
-			return nil, err
-		}
-		l := b.(*List).Items
+	return both(of, listOf(parts[:], false), func(_ *run, v, bounds any) (any, error) {
+		l := bounds.(*List).Items
 		return slice(v, l[0], l[1], l[2])
-	}, nil
+	}), nil
 }
 
 // arguments evaluates the arguments of a call.
@@ -175,17 +150,13 @@ func evaluated(all ...callArgument) arguments {
 
 func (p *parser) calling(f expression) (expression, error) {
 	args, err := p.arguments()
-	return func(r *run) (any, error) {
-		callee, err := f(r)
-		if err != nil {
-			return nil, err
-		}
+	return f.then(func(r *run, callee any) (any, error) {
 		list, named, err := args(r)
 		if err != nil {
 			return nil, err
 		}
 		return r.call(callee, list, named)
-	}, err
+	}), err
 }
 
 // callParts compiles the function and the arguments of a call block.
@@ -214,13 +185,7 @@ func (p *parser) filtered(e expression, filters bool) (expression, error) {
 		case p.accept("|"):
 			var f filterCall
 			f, err = p.filter()
-			e = func(r *run) (any, error) {
-				v, err := inner(r)
-				if err != nil {
-					return nil, err
-				}
-				return f(r, v)
-			}
+			e = inner.then(f)
 		case p.accept("is"):
 			e, err = p.test(inner)
 		case p.is("("):
@@ -310,18 +275,14 @@ func (p *parser) test(e expression) (expression, error) {
 	if p.is("is") {
 		return nil, p.syntaxError("one test at a time")
 	}
-	return func(r *run) (any, error) {
-		v, err := e(r)
-		if err != nil {
-			return nil, err
-		}
+	return e.then(func(r *run, v any) (any, error) {
 		list, _, err := args(r)
 		if err != nil {
 			return nil, err
 		}
 		ok, err := holds(v, list)
 		return ok != not, err
-	}, err
+	}), err
 }
 
 // operandFollows reports whether a test has an argument without brackets, as in "x is

@@ -23,6 +23,28 @@ type statement struct {
 // expression is a compiled expression.
 type expression func(*run) (any, error)
 
+// then is an expression made of another one's value.
+func (e expression) then(f func(r *run, v any) (any, error)) expression {
+	return func(r *run) (any, error) {
+		v, err := e(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(r, v)
+	}
+}
+
+// both is an expression made of the values of two, the first one's first.
+func both(a, b expression, f func(r *run, x, y any) (any, error)) expression {
+	return a.then(func(r *run, x any) (any, error) {
+		y, err := b(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(r, x, y)
+	})
+}
+
 // run is the state of one rendering.
 type run struct {
 	scope     *scope

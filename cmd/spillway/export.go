@@ -72,10 +72,10 @@ func (o *exportOptions) export(ctx context.Context, sh shell, from, out string) 
 	if err := verifyCheckpoint(dir); err != nil {
 		return r, err
 	}
-	if isAdapter(dir) && o.offloaded {
+	if hf.IsAdapter(dir) && o.offloaded {
 		return r, usageErrorf("--offload-folder is for the weights of a model, %s has an adapter", dir)
 	}
-	if isAdapter(dir) {
+	if hf.IsAdapter(dir) {
 		return exportAdapter(ctx, dir, out, t)
 	}
 	model, err := hf.Open(dir)
@@ -97,12 +97,6 @@ func exportAdapter(ctx context.Context, dir, out string, t dtype.Type) (r folder
 	defer f.Close() // opened for reading
 	done, err := convert.Adapter(ctx, f, out, t)
 	return newFolderResult(out, "adapter", done), err
-}
-
-// isAdapter says whether a folder is an adapter's.
-func isAdapter(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, hf.AdapterConfigName))
-	return err == nil
 }
 
 // verifyCheckpoint compares a checkpoint with its checksums; other folders have none.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/inspect"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/shape"
@@ -67,7 +68,7 @@ func TestInspectFindsProblems(t *testing.T) {
 		"lm_head.weight": shape.Of(1), // a second copy of the tied embedding, which is fine
 	})
 	r := command(t, "inspect", dir, "--json")
-	var v folderReport
+	var v inspect.Report
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
 		t.Fatal(err)
 	}

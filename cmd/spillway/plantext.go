@@ -66,7 +66,7 @@ func (p *page) list(label string, items []string) {
 // write shows the plan on one screen.
 func (r *planReport) write(w io.Writer) error {
 	var p page
-	p.line(r.Model.Name, "%v", r.Model)
+	p.line(r.Model.Name, "%s", modelLine(r.Model))
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
 	if r.deviceReason != "" {
 		p.line("device", "%s (%s)", deviceTitle(r.Machine.Device), r.deviceReason)

@@ -5,21 +5,19 @@ import (
 	"strings"
 
 	"spillway"
-	"spillway/arch"
 	"spillway/dtype"
 	"spillway/finetune"
-	"spillway/lora"
+	"spillway/inspect"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
-	"spillway/spec"
 	"spillway/units"
 )
 
 // planReport is the object of plan --json. Its method write says the same to people.
 type planReport struct {
-	Model   modelReport   `json:"model"`
+	Model   inspect.Model `json:"model"`
 	Machine machineReport `json:"machine"`
 	Goal    goalReport    `json:"goal"`
 
@@ -69,40 +67,8 @@ type machineReport struct {
 	Device      string `json:"device"`
 }
 
-// modelReport describes a model.
-type modelReport struct {
-	Name        string `json:"name"`
-	Arch        string `json:"arch"`
-	Params      int64  `json:"params"`
-	Trainable   int64  `json:"trainable"`
-	Blocks      int    `json:"blocks"`       // of the most common kind: the layers
-	BlockParams int64  `json:"block_params"` // of one of them
-	Vocabulary  int64  `json:"vocabulary,omitempty"`
-	Context     int64  `json:"context,omitempty"`
-}
-
-// describeModel counts what a traced model consists of.
-func describeModel(info arch.Info, m *spec.Model) modelReport {
-	r := modelReport{Name: m.Name, Arch: info.Type, Vocabulary: info.Vocab, Context: info.Context, Params: m.Count(), Trainable: m.Trainable()}
-	times := make([]int, len(m.Kinds))
-	for _, b := range m.Blocks {
-		times[b.Kind]++
-		if times[b.Kind] > r.Blocks {
-			r.Blocks, r.BlockParams = times[b.Kind], paramsOf(m, b)
-		}
-	}
-	return r
-}
-
-func paramsOf(m *spec.Model, b spec.Block) (n int64) {
-	for _, id := range b.Params {
-		n += m.Params[id].Type.Shape.Elements()
-	}
-	return n
-}
-
-// String is the model in a line.
-func (r modelReport) String() string {
+// modelLine is a model in a line.
+func modelLine(r inspect.Model) string {
 	text := fmt.Sprintf("%s params, %d blocks of %s", units.Count(r.Params), r.Blocks, units.Count(r.BlockParams))
 	if r.Vocabulary > 0 {
 		text += ", vocabulary " + grouped(r.Vocabulary)
@@ -116,7 +82,7 @@ func (r modelReport) String() string {
 // describePlan says what came of planning. Where nothing fits, the job is the one that would
 // run without a limit on memory.
 func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
-	r := &planReport{Model: describeModel(job.Model.Info, job.Spec), madeReport: madeReport{Rejected: []plan.Alternative{}}, Notices: job.Notices, compute: job.Options.Precision}
+	r := &planReport{Model: inspect.DescribeModel(job.Model.Info, job.Spec), madeReport: madeReport{Rejected: []plan.Alternative{}}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
@@ -204,7 +170,7 @@ func describeGoal(o spillway.Options) goalReport {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
 	}
 	if o.Task == spillway.LoRA || o.Task == spillway.QLoRA {
-		r.Rank, r.Adapters = o.Adapters.Rank, adapterTraits(o.Adapters)
+		r.Rank, r.Adapters = o.Adapters.Rank, o.Adapters.Traits()
 		if o.Task == spillway.QLoRA {
 			r.Base = quant.Of(o.Adapters.Base).Alias
 		}
@@ -246,21 +212,4 @@ func (r goalReport) String() string {
 		text += fmt.Sprintf(", gradients clipped to norm %v", r.Clip)
 	}
 	return text
-}
-
-// special says what is unusual about adapters, in a few words each.
-func adapterTraits(o lora.Options) (words []string) {
-	if o.DoRA {
-		words = append(words, "DoRA")
-	}
-	if o.RankStabilized {
-		words = append(words, "rank-stabilized")
-	}
-	if o.Bias == lora.AllBiases || o.Bias == lora.LoRAOnly {
-		words = append(words, "biases too")
-	}
-	if len(o.ModulesToSave) > 0 {
-		words = append(words, strings.Join(o.ModulesToSave, " and ")+" whole")
-	}
-	return words
 }

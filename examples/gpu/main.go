@@ -82,7 +82,7 @@ func whole(layers int) (int64, error) {
 	return model.MemoryStats().Devices[0].Predicted, nil
 }
 
-// batch is random rows, and the same rows turned around to be learned.
+// batch is random rows, and the same rows in reverse as what to learn.
 func batch() spillway.Batch {
 	r, in, out := rand.New(rand.NewPCG(1, 1)), make([]float32, rows*width), make([]float32, rows*width)
 	for i := range in {

@@ -1,7 +1,7 @@
-// Wrap is a model of one's own, trained in less memory than it needs.
+// This program trains a model of its own in half of the memory that it needs.
 //
-// The model is any Go struct of layers with a Blocks method. Wrapped, it is trained
-// and used as before; the planner decides what rests where so that the limit holds.
+// The model is a Go struct of layers with a Blocks method. Wrapped, it is trained and used
+// as before; the planner decides what is stored where, so that the limit holds.
 //
 //	go run ./examples/wrap
 package main
@@ -19,8 +19,8 @@ import (
 	"spillway/optim"
 )
 
-// Sorter reads a row of digits and says for each place which digit would stand there
-// if the row were sorted.
+// Sorter reads a row of digits and predicts for each place which digit is there once the
+// row is sorted.
 type Sorter struct {
 	Digits *nn.Embedding                 `hf:"digits"`
 	Places *nn.Embedding                 `hf:"places"`
@@ -44,7 +44,7 @@ func NewSorter(layers int) *Sorter {
 	return s
 }
 
-// Blocks are what may be moved and recomputed by itself.
+// Blocks are the units that can be streamed and recomputed one by one.
 func (s *Sorter) Blocks() []nn.Block {
 	blocks := []nn.Block{{Name: "digits", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
 		return []graph.Value{b.Add(s.Digits.Forward(b, nn.Tokens(b)), s.Places.Forward(b, nn.Positions(b)))}
@@ -65,8 +65,8 @@ func main() {
 	}
 }
 
-// run trains twice: a moment with everything on the device, to see what that takes,
-// and then in half of it.
+// run plans with everything on the device, to see what that takes, and then trains in half
+// of it.
 func run(out io.Writer, iterations int) error {
 	need, err := standard()
 	if err != nil {
@@ -129,7 +129,7 @@ func batch(r *rand.Rand) spillway.Batch {
 	return spillway.Batch{"tokens": spillway.Ints(tokens, rows, length), "targets": spillway.Ints(targets, rows, length)}
 }
 
-// sorted is the share of digits that the model puts where they belong.
+// sorted is the share of digits that the model puts in the right place.
 func sorted(model *spillway.Wrapped, r *rand.Rand) (float64, error) {
 	b := batch(r)
 	targets := b["targets"].Ints

@@ -92,7 +92,7 @@ func readSome(t *testing.T, f File, want []byte, seed uint64) {
 	}
 }
 
-// An error of the disk reaches who reads, and closing still gives everything back.
+// An error of the disk reaches the reader, and closing still frees everything.
 func TestAheadErrors(t *testing.T) {
 	d := NewMemory(1 << 30)
 	writeAll(t, d, "file", aheadBytes())

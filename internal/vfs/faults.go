@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ErrCrashed is what every call gives after the process "died".
+// ErrCrashed is the error of every call after the simulated crash.
 var ErrCrashed = errors.New("the process was killed here")
 
 // Faults wraps a disk and makes chosen calls fail. Every call on the disk and on its

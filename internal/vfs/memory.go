@@ -256,9 +256,10 @@ func (n *node) size() int64 {
 	return total
 }
 
-// AfterPowerLoss is what a disk in this state may hold when power comes back: all
-// that was synced, of each folder's later changes the first few, and of later bytes
-// some sectors. The disk itself does not change, so that many losses can be drawn.
+// AfterPowerLoss returns a disk as it may be after a power loss at this moment: with
+// everything that was synced, the first few of the later changes to each folder, and
+// some sectors of the later bytes. This disk does not change, so many losses can be
+// tried.
 func (m *Memory) AfterPowerLoss(rng *rand.Rand) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -332,7 +333,7 @@ func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 || off+int64(len(p)) > int64(len(f.node.data)) {
 		return 0, &fs.PathError{Op: "write", Path: "memory", Err: syscall.EINVAL}
 	}
-	f.node.data = slices.Clone(f.node.data) // what is durable may share it
+	f.node.data = slices.Clone(f.node.data) // the durable bytes may share its memory
 	return copy(f.node.data[off:], p), nil
 }
 

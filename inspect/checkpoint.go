@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"encoding/json"
@@ -12,11 +12,10 @@ import (
 	"spillway/internal/vfs"
 	"spillway/optim"
 	"spillway/tensorfile"
-	"spillway/units"
 )
 
-// checkpointReport is the state that a checkpoint adds to a model.
-type checkpointReport struct {
+// Checkpoint is the state that a checkpoint adds to a model.
+type Checkpoint struct {
 	Iteration int64           `json:"iteration"`
 	Optimizer string          `json:"optimizer"`
 	Tensors   int             `json:"state_tensors"`
@@ -26,7 +25,7 @@ type checkpointReport struct {
 }
 
 // inspectCheckpoint looks for the state of a run.
-func (r *folderReport) inspectCheckpoint(verify bool) {
+func (r *Report) inspectCheckpoint(verify bool) {
 	_, err := os.Stat(filepath.Join(r.Path, checkpoint.ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		if verify {
@@ -50,8 +49,8 @@ func (r *folderReport) inspectCheckpoint(verify bool) {
 }
 
 // readState reads what is small, and the header of what is not.
-func readState(dir string) (*checkpointReport, error) {
-	var r checkpointReport
+func readState(dir string) (*Checkpoint, error) {
+	var r Checkpoint
 	var err error
 	if r.Trainer, err = os.ReadFile(filepath.Join(dir, checkpoint.TrainerName)); err != nil {
 		return nil, err
@@ -74,13 +73,4 @@ func readState(dir string) (*checkpointReport, error) {
 		r.Bytes += t.Bytes
 	}
 	return &r, nil
-}
-
-// String is the state in a line.
-func (r *checkpointReport) String() string {
-	text := fmt.Sprintf("iteration %s, %s, %s of state in %s", grouped(r.Iteration), r.Optimizer, units.Bytes(r.Bytes), plural(r.Tensors, "tensor"))
-	if r.Verified {
-		text += ", checksums right"
-	}
-	return text
 }

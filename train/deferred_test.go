@@ -16,8 +16,8 @@ import (
 	"spillway/train"
 )
 
-// lateJob leaves its clipped updates to the next iteration.
-func lateJob(t *testing.T) *spillway.Run {
+// deferredJob defers its clipped updates to the next iteration.
+func deferredJob(t *testing.T) *spillway.Run {
 	t.Helper()
 	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
@@ -25,14 +25,14 @@ func lateJob(t *testing.T) *spillway.Run {
 		return c
 	}})
 	if !slices.ContainsFunc(job.Plan.Instructions, func(s plans.Instruction) bool { return s.Deferred }) {
-		t.Fatalf("%s has no late updates", job.Plan.Strategy)
+		t.Fatalf("%s has no deferred updates", job.Plan.Strategy)
 	}
 	return job
 }
 
-// Runs whose updates come late save, evaluate, are ended and go on, to the bits of one in
-// which everything stays on the device and nothing is left for later.
-func TestLateUpdatesAreInCheckpoints(t *testing.T) {
+// Runs with deferred updates save, evaluate, end and resume, with the same bits as a run
+// in which everything stays on the device and nothing is deferred.
+func TestDeferredUpdatesAreInCheckpoints(t *testing.T) {
 	run := func(job *spillway.Run, dir string, every, until int64) train.Result {
 		t.Helper()
 		c := saving(t, dir, every)
@@ -48,8 +48,8 @@ func TestLateUpdatesAreInCheckpoints(t *testing.T) {
 	onDevice.Options.Clip = 0.3
 	want := run(onDevice, t.TempDir(), 0, 8)
 	dir := t.TempDir()
-	run(lateJob(t), dir, 2, 5)
-	got := run(lateJob(t), dir, 0, 8)
+	run(deferredJob(t), dir, 2, 5)
+	got := run(deferredJob(t), dir, 0, 8)
 	if got.Loss != want.Loss || got.Best.Loss != want.Best.Loss {
 		t.Errorf("%+v, on the device %+v", got, want)
 	}

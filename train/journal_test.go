@@ -11,7 +11,7 @@ import (
 	"spillway/train"
 )
 
-// diary notes what is made durable when.
+// diary is a journal that records its calls.
 type diary struct {
 	lines     []string
 	state     []byte // of the last commit
@@ -35,9 +35,9 @@ func (d *diary) Commit(i int64, state []byte) error {
 	return nil
 }
 
-// Weights change only between a begin and a commit, the first and the last are kept
-// however many are kept together, and a run goes on where it was kept.
-func TestDurable(t *testing.T) {
+// Weights change only between a begin and a commit, the first and the last iteration are
+// committed whatever JournalEvery is, and a run resumes from the last commit.
+func TestJournal(t *testing.T) {
 	d := &diary{}
 	runTo(t, context.Background(), train.Config{Iterations: 3, Journal: d, JournalEvery: 2})
 	want := []string{"commit 0, state of 0", "begin 1", "begin 2", "commit 2, state of 2", "begin 3", "commit 3, state of 3"}

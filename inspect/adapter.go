@@ -1,0 +1,48 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/hf"
+	"spillway/lora"
+)
+
+// Adapter is what an adapter's folder says of it.
+type Adapter struct {
+	Base    string   `json:"base,omitempty"` // the model it was made for
+	Rank    int      `json:"rank"`
+	Alpha   float64  `json:"alpha"`
+	Targets string   `json:"targets"`
+	Special []string `json:"special,omitempty"` // what is unusual about it
+	Params  int64    `json:"params"`
+}
+
+// adapterFolder reads an adapter's folder, which a checkpoint may be.
+func adapterFolder(dir string, o Options) (*Report, error) {
+	f, err := hf.OpenAdapter(dir)
+	if err != nil {
+		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
+	}
+	defer f.Close() // opened for reading
+	c := f.Config
+	r := &Report{Path: dir, Types: []Type{}, Files: []File{}, Problems: []string{},
+		Adapter: &Adapter{Base: c.BaseModel, Rank: c.Rank, Alpha: c.Alpha, Targets: c.Targets.Pattern}}
+	if r.Config, err = c.Encode(); err != nil {
+		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
+	}
+	if len(c.Targets.Names) > 0 {
+		r.Adapter.Targets = strings.Join(c.Targets.Names, ", ")
+	}
+	for _, t := range f.Tensors() {
+		r.count(t, o.Tensors)
+		r.Adapter.Params += t.Shape.Elements()
+	}
+	if l, err := lora.FromPEFT(c); err != nil {
+		r.problem("%v", err)
+	} else {
+		r.Adapter.Special = l.Traits()
+	}
+	r.inspectCheckpoint(o.Verify)
+	return r, nil
+}
