@@ -4,7 +4,7 @@
 // once, each node's rule (rules.go) appends the nodes of its gradient, and the
 // result is again a plain program. Only what leads to a trainable param or a
 // wanted carry is ever written down. What the backward pass reads of the forward
-// pass is then handed over or recomputed, as the planner chooses (split.go).
+// pass is then saved or recomputed, as the planner chooses (split.go).
 package autograd
 
 import (
@@ -17,8 +17,8 @@ import (
 	"spillway/shape"
 )
 
-// LossScale is the batch part that starts the backward pass of the last block: the
-// gradient of the loss, f32[1].
+// LossScale is the batch tensor that starts the backward pass of the last block: the
+// gradient of the loss, f32[1]. It is 1, or the loss scale where gradients are in fp16.
 const LossScale = "loss_scale"
 
 // Options of Differentiate.
@@ -41,7 +41,7 @@ type Joint struct {
 	// Outputs are the forward carries, or the loss for the last block.
 	Outputs []graph.Value
 	// GradOut is the gradient of each output, an input of the backward pass: a
-	// GradCarry, or the Seed for the last block. 0 for outputs that are not real numbers.
+	// GradCarry, or LossScale for the last block. 0 for outputs that are not real numbers.
 	GradOut []graph.Value
 	// GradIn is the gradient of each carry input, 0 where none is needed.
 	GradIn []graph.Value
@@ -179,8 +179,8 @@ func (r *Reverse) add(v, part graph.Value) {
 	r.grads[v] = part
 }
 
-// sum adds a part to a gradient. Where a product makes the part it adds it too, which saves
-// a walk over both.
+// sum adds a part to a gradient. Where a matmul makes the part, the matmul adds it too, which
+// saves a pass over both.
 func (r *Reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
 	for i := r.firstNode; i < len(nodes); i++ {

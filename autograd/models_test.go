@@ -122,7 +122,7 @@ func plainLoss(b *graph.Builder) (graph.Role, []graph.Value) {
 	return graph.Result, []graph.Value{b.Add(loss, b.MeanSquare(x, b.Part("aim", dtype.F32, samples, length, width), scale))}
 }
 
-// adapters: two frozen products of one input, each with a short pair next to it.
+// adapters: two frozen matmuls of one input, each with a short pair next to it.
 func adapters(b *graph.Builder) (graph.Role, []graph.Value) {
 	x := b.Input(f32(samples, length, width))
 	product := func(name string) graph.Value {
@@ -173,7 +173,7 @@ func TestBlocksAgreeWithFiniteDifferences(t *testing.T) {
 }
 
 // Next to adapters no gradient is summed by an op of its own.
-func TestProductsOfAdaptersAddTheirGradients(t *testing.T) {
+func TestMatmulsOfAdaptersAddTheirGradients(t *testing.T) {
 	j := mustDifferentiate(t, trace(t, "adapters"), Options{InputGrad: true})
 	plus := 0
 	for _, n := range j.Program.Nodes[j.Forward:] {
@@ -185,6 +185,6 @@ func TestProductsOfAdaptersAddTheirGradients(t *testing.T) {
 		}
 	}
 	if plus != 3 {
-		t.Errorf("%d products add their part, want 3 of the 4 parts of the input's gradient", plus)
+		t.Errorf("%d matmuls add their part, want 3 of the 4 parts of the input's gradient", plus)
 	}
 }

@@ -49,8 +49,8 @@ var rules = map[op.Kind]Rule{
 	op.InverseNorm:        nil,
 }
 
-// gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC; for the transposed forms the
-// same with factors and flags turned so that the result lies as the operand does.
+// gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and
+// flags are swapped so that the result is stored as the operand is.
 func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a, b, dc := n.In[0], n.In[1], dy[0]
 	ta, tb := n.Attr.TransA, n.Attr.TransB
@@ -179,7 +179,7 @@ func gradNorm(kind op.Kind) Rule {
 	}
 }
 
-// gradRope turns back: the transpose of a rotation.
+// gradRope rotates back: the transpose of a rotation.
 func gradRope(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a := n.Attr
 	a.Inverse = !a.Inverse
@@ -187,7 +187,7 @@ func gradRope(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 }
 
 // gradAttention reads the forward outputs again: o and the logarithms of the row
-// sums, from which the weights are remade.
+// sums, from which the attention weights are recomputed.
 func gradAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
 	if dy[0] == 0 || dy[1] != 0 {

@@ -12,21 +12,21 @@ import (
 type set map[graph.Value]bool
 
 // Saved lists the forward values, not inputs, that gradient nodes read, in the
-// order they are made. Handing all of them over leaves nothing to recompute.
+// order they are made. Saving all of them leaves nothing to recompute.
 func (j *Joint) Saved() []graph.Value {
 	read := reads(j.Program.Nodes[j.Forward:])
 	return slices.DeleteFunc(j.made(), func(v graph.Value) bool { return !read[v] })
 }
 
-// Split makes the two programs a block runs when the forward values keep are
-// handed from forward to backward. What the gradients need beyond that is
-// recomputed in the backward program, by the same nodes on the same inputs, from
-// the carries, params, batch parts, constants and kept values. accumulate says
-// whether the gradient of a param is added to what is there; nil for never.
+// Split makes the two programs of a block when the forward values keep are saved for the
+// backward pass. What the gradients need beyond that is recomputed in the backward program,
+// by the same nodes on the same inputs, from the carries, params, batch tensors, constants
+// and saved values. accumulate says whether the gradient of a param is added to what is
+// there; nil for never.
 //
-// Values have the joint's numbers in both programs. The forward one gives its
-// carries or result, then Kept ports; the backward one takes those Kept ports it
-// reads, their index being the position in keep.
+// Values have the joint's numbers in both programs. The forward program outputs its carries
+// or result, then the Saved ports; the backward program takes those Saved ports that it
+// reads. The index of a Saved port is its position in keep.
 func (j *Joint) Split(keep []graph.Value, accumulate func(param int) bool) (forward, backward *graph.Program, err error) {
 	kept, err := j.savedPorts(keep)
 	if err != nil {
@@ -70,18 +70,18 @@ func (j *Joint) savedPorts(keep []graph.Value) ([]graph.Port, error) {
 	for i, v := range keep {
 		switch {
 		case !slices.Contains(made, v):
-			return nil, fmt.Errorf("program %s: value %d cannot be kept, the forward nodes do not make it", j.Program.Name, v)
+			return nil, fmt.Errorf("program %s: value %d cannot be saved, the forward nodes do not make it", j.Program.Name, v)
 		case slices.Contains(keep[:i], v):
-			return nil, fmt.Errorf("program %s: value %d is kept twice", j.Program.Name, v)
+			return nil, fmt.Errorf("program %s: value %d is saved twice", j.Program.Name, v)
 		}
 		ports[i] = graph.Port{Value: v, Role: graph.Saved, Index: i}
 	}
 	return ports, nil
 }
 
-// extract takes from nodes those that outputs need when the kept values are
-// given. A node that must run for another of its outputs makes a kept value
-// again, which is then not asked for.
+// extract takes from nodes those that the outputs need when the saved values are given. A
+// node that must run for another of its outputs makes a saved value again, which is then no
+// input.
 func (j *Joint) extract(name string, nodes []graph.Node, kept, outputs []graph.Port) *graph.Program {
 	given, wanted, made := set{}, set{}, set{}
 	for _, port := range kept {
@@ -122,9 +122,8 @@ func reads(nodes []graph.Node) set {
 	return read
 }
 
-// accumulateInto turns the gradients of the params accumulate names into sums
-// with what is there: in the node that makes them where its kind can, else by a
-// copy behind it.
+// accumulateInto makes the gradients of the params that accumulate selects add to what is
+// there: in the node that makes them where its kind can, else by a copy behind it.
 func accumulateInto(p *graph.Program, accumulate func(param int) bool) {
 	adding := map[graph.Value]*graph.Port{}
 	for i, port := range p.Outputs {
@@ -149,8 +148,8 @@ func accumulateInto(p *graph.Program, accumulate func(param int) bool) {
 	}
 }
 
-// addsInPlace: all outputs the node would add to are gradients to be added, and
-// nothing reads them besides.
+// addsInPlace reports whether a node can add by itself: all outputs that it would add to are
+// gradients to be added, and nothing else reads them.
 func addsInPlace(n graph.Node, adding map[graph.Value]*graph.Port, read set) bool {
 	able := n.Kind.Accumulates(n.Attr)
 	for _, i := range able {

@@ -24,7 +24,7 @@ func collect(p *graph.Program, all values) results {
 	return r
 }
 
-// runSplit runs forward, hands over what is kept and nothing else, runs backward.
+// runSplit runs forward, passes on what is saved and nothing else, runs backward.
 func runSplit(t *testing.T, j *Joint, keep []graph.Value, accumulate func(int) bool, in values) (forward, backward results) {
 	t.Helper()
 	f, b, err := j.Split(keep, accumulate)
@@ -83,7 +83,7 @@ func equal(t *testing.T, what string, got, want map[int]op.Array) {
 	}
 }
 
-// Whatever is kept, forward and backward give the same bits as keeping all.
+// Whatever is kept, forward and backward give the same bits as saving all.
 func TestRecomputeGivesTheSameBits(t *testing.T) {
 	for name := range blocks {
 		j, in := jointOf(t, name)
@@ -110,7 +110,7 @@ func TestRecomputeGivesTheSameBits(t *testing.T) {
 	}
 }
 
-func TestKeepingAllRecomputesNothing(t *testing.T) {
+func TestSavingAllRecomputesNothing(t *testing.T) {
 	for name := range blocks {
 		j, _ := jointOf(t, name)
 		forward, backward, err := j.Split(j.Saved(), nil)
@@ -135,9 +135,9 @@ func TestKeepingAllRecomputesNothing(t *testing.T) {
 	}
 }
 
-// Attention makes o and the row sums in one node: keeping one of the two, the node
+// Attention makes o and the row sums in one node: saving one of the two, the node
 // runs again and makes both.
-func TestKeepingOneOutputOfANode(t *testing.T) {
+func TestSavingOneOutputOfANode(t *testing.T) {
 	j, in := jointOf(t, "llama")
 	i := slices.IndexFunc(j.Program.Nodes, func(n graph.Node) bool { return n.Kind == op.Attention })
 	o := j.Program.Nodes[i].Out[0]

@@ -165,7 +165,7 @@ func TestGPURowsCanBePlanned(t *testing.T) {
 		}
 		row.Seconds = job.Plan.Forecast.StepSeconds
 		row.account(job.Plan, machine.Device{Compute: m.Devices[0].Compute, Link: m.Devices[0].Link})
-		t.Logf("%s: %.4g s, %.0f%% of the bound by %s, %.1f TFLOP/s, %v on the GPU, %v on the host", row.Name,
+		t.Logf("%s: %.4g s, %.0f%% of roofline by %s, %.1f TFLOP/s, %v on the GPU, %v on the host", row.Name,
 			row.Seconds, 100*row.Burst.Share, row.Burst.By, row.Useful/1e12, units.Bytes(row.Arena), units.Bytes(row.Host))
 		if row.Burst.Share > 1 || row.Burst.Share < 0.02 {
 			t.Errorf("%s is forecast at %v of its bound", row.Name, row.Burst.Share)

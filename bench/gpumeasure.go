@@ -118,9 +118,9 @@ func warmUp(f *plan.Forecast) time.Duration {
 
 // time runs iterations and times all but the first, which prepares the others.
 func (g *GPURow) time(settles time.Duration, once func() error) error {
-	var lasting []float64
+	var sustained []float64
 	start := time.Now()
-	for n := 0; len(lasting) < gpuTries || time.Since(start) < settles+gpuTimed; n++ {
+	for n := 0; len(sustained) < gpuTries || time.Since(start) < settles+gpuTimed; n++ {
 		began := time.Now()
 		if err := once(); err != nil {
 			return err
@@ -130,11 +130,11 @@ func (g *GPURow) time(settles time.Duration, once func() error) error {
 			g.Best = took
 		}
 		if n > 0 && began.Sub(start) >= settles {
-			lasting = append(lasting, took)
+			sustained = append(sustained, took)
 		}
 	}
-	slices.Sort(lasting)
-	g.Seconds = lasting[len(lasting)/2]
+	slices.Sort(sustained)
+	g.Seconds = sustained[len(sustained)/2]
 	return nil
 }
 

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// clock is what the fixtures were made at.
+// clock is the time in the fixtures.
 var clock = time.Date(2026, 3, 5, 7, 8, 9, 0, time.UTC)
 
-// rendering is what transformers wrote for a case, or why it did not.
+// rendering is the text that transformers renders for a case, or its error.
 type rendering struct {
 	Case   string
 	Prompt bool
@@ -66,7 +66,7 @@ func cases(t *testing.T) map[string]Conversation {
 	return all
 }
 
-// ours is a template of testdata.
+// ours opens a template of testdata.
 func ours(t *testing.T, name string) *Template {
 	t.Helper()
 	tmpl, err := OpenFile(filepath.Join("testdata", "templates", name+".jinja"), "")
@@ -78,7 +78,7 @@ func ours(t *testing.T, name string) *Template {
 	return tmpl
 }
 
-// compare holds a template against what transformers made of it.
+// compare compares a template with what transformers renders with it.
 func compare(t *testing.T, tmpl *Template, want []rendering) {
 	t.Helper()
 	all := cases(t)
@@ -112,9 +112,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// Templates of real models write what transformers writes with them. The templates
-// keep their makers' terms and are not part of the repository: make tokenizers
-// fetches them.
+// Templates of real models render what transformers renders with them. Their licenses
+// keep them out of the repository: make tokenizers fetches them.
 func TestRealTemplates(t *testing.T) {
 	var want map[string][]rendering
 	readJSON(t, "real.json", &want)
@@ -144,8 +143,8 @@ func openReal(t *testing.T, name string) *Template {
 	return tmpl
 }
 
-// learned shows a text with its answers in guillemets.
-func learned(texts []Text) string {
+// answersIn shows a text with its answers in guillemets.
+func answersIn(texts []Text) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 {
@@ -169,8 +168,8 @@ func conversation(turns ...string) Conversation {
 	return c
 }
 
-// What is learned is what the model would have to write: each answer with the marker
-// that ends it, and nothing of what it is given.
+// In the loss is what the model has to write: each answer with the marker that ends it,
+// and nothing of the prompt.
 func TestAnswers(t *testing.T) {
 	c := conversation("user", "One?", "assistant", "1", "user", "Two?", "assistant", "2")
 	for name, want := range map[string]string{
@@ -180,22 +179,22 @@ func TestAnswers(t *testing.T) {
 		"brackets":   "<s> [INST] One? [/INST]« 1 </s>» [INST] Two? [/INST]« 2 </s>»",
 		"always": "<s><|start_header_id|>user<|end_header_id|>\n\nOne?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n«1<|eot_id|>»" +
 			"<|start_header_id|>user<|end_header_id|>\n\nTwo?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n«2<|eot_id|>»<|start_header_id|>assistant<|end_header_id|>\n\n",
-		// The last turn has room for thoughts, earlier ones have not: so each answer
-		// is learned by itself, after what the model is given before it.
+		// Only the last turn has its reasoning, so each answer is a text of its own, after
+		// what the model gets before it.
 		"thinking": "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n«<think>\n\n</think>\n\n1<|im_end|>\n»\n----\n" +
 			"<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n1<|im_end|>\n<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n«<think>\n\n</think>\n\n2<|im_end|>\n»",
 	} {
 		texts, err := ours(t, name).Texts(c)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if got := learned(texts); got != want {
+		} else if got := answersIn(texts); got != want {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, want)
 		}
 	}
 }
 
-// Every case of the fixtures that transformers can write gives answers that are part
-// of the text it wrote, and a prompt that ends where each begins.
+// In every case that transformers can render, answers are part of its text, and a prompt
+// ends where each of them begins.
 func TestAnswersOfRealTemplates(t *testing.T) {
 	for _, name := range []string{"llama3", "llama3_2", "qwen2_5", "qwen3", "mistral_nemo"} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestAnswersOfRealTemplates(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", turns, err)
 				}
-				got := learned(texts)
+				got := answersIn(texts)
 				if !strings.Contains(got, "1<") || !strings.Contains(got, "«") || strings.Contains(got, "«»") {
 					t.Errorf("%q", got)
 				}
@@ -215,7 +214,8 @@ func TestAnswersOfRealTemplates(t *testing.T) {
 	}
 }
 
-// A weight of 0 leaves an answer out, whichever way answers are found.
+// A weight of 0 excludes an answer from the loss, whether the template marks answers or
+// not.
 func TestGivenAnswers(t *testing.T) {
 	messages, err := ParseMessages(json.RawMessage(`[{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":0},{"from":"human","value":"c"},{"from":"gpt","value":"d"}]`))
 	if err != nil {
@@ -223,8 +223,8 @@ func TestGivenAnswers(t *testing.T) {
 	}
 	for _, name := range []string{"chatml", "generation"} {
 		texts, err := ours(t, name).Texts(Conversation{Messages: messages})
-		if err != nil || len(texts) != 1 || len(texts[0].Answers) != 1 || !strings.Contains(learned(texts), "«d") {
-			t.Errorf("%s: %q, %v", name, learned(texts), err)
+		if err != nil || len(texts) != 1 || len(texts[0].Answers) != 1 || !strings.Contains(answersIn(texts), "«d") {
+			t.Errorf("%s: %q, %v", name, answersIn(texts), err)
 		}
 	}
 	if _, err := ours(t, "chatml").Texts(conversation("user", "a")); !errors.Is(err, errNoAnswer) {
@@ -285,7 +285,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// BenchmarkTexts is a conversation of ten turns as it is learned from.
+// BenchmarkTexts renders a conversation of ten turns to train on.
 func BenchmarkTexts(b *testing.B) {
 	tmpl, err := OpenFile(filepath.Join("testdata", "templates", "thinking.jinja"), "")
 	if err != nil {

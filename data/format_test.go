@@ -77,7 +77,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A bad line is named with its number, its column and what would be right.
+// The error of a bad line has its number, its column and what would be right.
 func TestBadLines(t *testing.T) {
 	simple := template(simpleTemplate + "{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
 	for line, want := range map[string]string{
@@ -111,7 +111,7 @@ func TestBadLines(t *testing.T) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
-	// A template that is broken is no fault of the line: skipping would leave nothing.
+	// A broken template is an error of all lines: skipping them would leave nothing.
 	if _, err := OpenJSONL(file(t, `{"messages":[]}`), JSONLOptions{SkipBad: true, Template: template("{% bad %}")}); err == nil || !strings.Contains(err.Error(), "template:1: there is no statement") {
 		t.Errorf("%v", err)
 	}
@@ -143,7 +143,7 @@ func TestAnswersWithinTokens(t *testing.T) {
 	}
 }
 
-// The answers of one conversation are all trained on or all held out.
+// The answers of one conversation are all trained on or all evaluated on.
 func TestSplitKeepsConversations(t *testing.T) {
 	var lines strings.Builder
 	for i := range 50 {

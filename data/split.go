@@ -19,9 +19,9 @@ func Split(s Source, fraction float64, seed uint64) (train, eval Source, err err
 		return train, eval, nil
 	}
 	n := s.Len()
-	held := int64(math.Round(float64(n) * fraction))
+	evaluated := int64(math.Round(float64(n) * fraction))
 	o := newOrder(n, seed, splitEpoch)
-	return recordSelection{s, o, 0, n - held}, recordSelection{s, o, n - held, held}, nil
+	return recordSelection{s, o, 0, n - evaluated}, recordSelection{s, o, n - evaluated, evaluated}, nil
 }
 
 // splitEpoch is an epoch that no run reaches, so that the split has an order of its own.

@@ -78,7 +78,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// whole learns everything of another source.
+// whole is another source with all of its tokens in the loss.
 type whole struct{ Source }
 
 func (w whole) Document(i int64) (Document, error) {

@@ -74,7 +74,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// The blocks a token file is indexed in must leave no seam.
+// A token file is indexed in blocks, whose borders must not show.
 func TestTokenFilesAcrossBlocks(t *testing.T) {
 	const n = tokenBlock/2*2 + 777
 	raw := make([]byte, 2*n)

@@ -2,7 +2,7 @@
 // Spillway's words: sizes of batches, precision, optimizer, schedule, and which
 // strategies it leaves.
 //
-// A configuration is a goal here. What it says explicitly is required, what it
+// A configuration is a goal here. What it says explicitly is a constraint, what it
 // leaves open the planner decides. Nothing in it is passed over in silence: every
 // key that is not known, means nothing here, or is done otherwise gets a Notice.
 package deepspeed
@@ -41,7 +41,7 @@ type Config struct {
 	bf16States bool // the optimizer keeps bf16
 }
 
-// Constraints are what the planner has no choice about.
+// Insist is what the planner has no choice about.
 func (c Config) Constraints() planner.Constraints {
 	demands := planner.Constraints{Weights: c.Weights, State: c.State}
 	if c.devices > 1 {

@@ -4,7 +4,7 @@ package dtype
 
 import "math"
 
-// FMA is x·y + z in f32, rounded once, on every processor. The product is exact in double precision; a sum that is
+// FMA is x·y + z in f32, rounded once, on every CPU. The product is exact in double precision; a sum that is
 // not takes the neighbour with an odd last bit, which the second rounding cannot mistake
 // for a tie.
 func FMA(x, y, z float32) float32 {

@@ -30,11 +30,11 @@ type Config struct {
 	Seq            int64      // positions per sample
 	DType          dtype.Type // of activations and weights
 	Task           Task
-	// Packed: samples hold several documents, told apart by the batch part "segments".
+	// Packed: samples hold several documents, which the batch tensor "segments" distinguishes.
 	Packed bool
 }
 
-// Builder records the ops of one block. Mistakes are kept: after the first, all
+// Builder records the ops of one block. It remembers the first mistake: after that all
 // methods return no value, and Program reports it with the line of model code, so
 // that models read without error checks.
 type Builder struct {
@@ -89,7 +89,7 @@ func (b *Builder) Input(t op.Type) Value {
 	return b.input(Port{Role: Carry, Index: count(b.program.Inputs, Carry)}, t)
 }
 
-// Part of the batch by name; asked for twice it is the same value.
+// Part is a tensor of the batch by name; asked for twice it is the same value.
 func (b *Builder) Part(name string, d dtype.Type, dims ...int64) Value {
 	return b.named(Port{Role: Batch, Name: name}, op.Type{DType: d, Shape: dims})
 }
@@ -173,16 +173,14 @@ func (b *Builder) Stream() uint32 {
 	return b.streams
 }
 
-// layers is where the nearest line of model code is not: this package and nn, whose
-// layers models are made of.
+// layers are the packages that do not count as model code: this one and nn.
 var layers = map[string]bool{"graph": true, "nn": true}
 
-// lines remembers the text of program counters: a model asks from few places, many
-// times.
+// lines caches the text of program counters: a model calls from few places, many times.
 var lines sync.Map // uintptr to string, "" for a line of layers
 
-// modelLine is the nearest line of model code; of nn itself where a layer is asked
-// directly. It is mostly a few calls away, and looking further takes longer.
+// modelLine is the nearest line of model code, or a line of nn where there is none. It is
+// mostly a few calls away; looking further takes longer.
 func modelLine() string {
 	var pcs [24]uintptr
 	line, outside := nearestLine(pcs[:runtime.Callers(3, pcs[:6])])

@@ -28,8 +28,8 @@ func (b *Builder) LinearPlus(x, w, y Value) Value {
 	return b.Apply(op.MatMul, op.Attr{TransB: true, Plus: true}, x, w, y)[0]
 }
 
-// InverseNorm is 1 over the length of each output's weights in w + scale·b·a; w is
-// [out in] with rows, else [in out]. Gradients take it for a constant.
+// InverseNorm is 1 over the norm of each output's weights in w + scale·b·a; w is [out in]
+// with rows, else [in out]. It counts as a constant in gradients.
 func (b *Builder) InverseNorm(w, a, up Value, scale float64, rows bool) Value {
 	return b.Apply(op.InverseNorm, op.Attr{TransB: rows, Scale: scale}, w, a, up)[0]
 }
@@ -140,7 +140,7 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 	return b.Apply(op.Attention, a, in...)[0]
 }
 
-// LinearCrossEntropy is the loss of the output product x·Wᵀ.
+// LinearCrossEntropy is the loss of the logits x·Wᵀ (the lm_head).
 func (b *Builder) LinearCrossEntropy(x, w, targets, scale Value) Value {
 	return b.Apply(op.LinearCrossEntropy, op.Attr{}, x, w, targets, scale)[0]
 }

@@ -2,12 +2,12 @@ package nn
 
 import "spillway/graph"
 
-// Adapter is the low-rank addition of LoRA next to a frozen product W·x + bias:
+// Adapter is the low-rank addition of LoRA to a frozen linear layer W·x + bias:
 //
 //	y = W·x + bias + scale·(B·A·dropout(x) + B's bias)
 //
-// and with a magnitude that of DoRA, where the adapted weights keep their direction and
-// have lengths of their own:
+// With a magnitude it is DoRA, where the adapted weights give the direction and the magnitude
+// the norm of each output's weights:
 //
 //	y = magnitude/‖W + scale·B·A‖ · (W·x + scale·B·A·x) + bias
 type Adapter struct {
@@ -19,13 +19,13 @@ type Adapter struct {
 	Dropout   float64
 }
 
-// base is the frozen product an adapter is next to.
+// base is the frozen linear layer that an adapter adds to.
 type base struct {
 	weight, bias *Param
 	rows         bool // the weight is [out in]
 }
 
-// of is the product with a bias or without, nil.
+// of is the linear layer with the given bias; nil for none.
 func (p base) of(b *graph.Builder, x graph.Value, bias *Param) graph.Value {
 	if !p.rows {
 		return b.MatMul(x, p.weight.Value(b), bias.Value(b))
@@ -36,7 +36,7 @@ func (p base) of(b *graph.Builder, x graph.Value, bias *Param) graph.Value {
 	return b.Linear(x, p.weight.Value(b), bias.Value(b))
 }
 
-// apply is the product with the adapter's part; a nil adapter adds nothing.
+// apply is the linear layer with the adapter's part; a nil adapter adds nothing.
 func (a *Adapter) apply(b *graph.Builder, p base, x graph.Value) graph.Value {
 	switch {
 	case a == nil:
@@ -65,8 +65,8 @@ func (a *Adapter) onto(b *graph.Builder, y, x graph.Value) graph.Value {
 	return b.Add(y, bias)
 }
 
-// normalized is the product of DoRA. Where the input is dropped, PEFT gives the change the
-// dropped input and the product the whole one, and so does this.
+// normalized is the linear layer of DoRA. As in PEFT, dropout applies to the input of the
+// adapter's change only.
 func (a *Adapter) normalized(b *graph.Builder, p base, x graph.Value) graph.Value {
 	inverse := b.InverseNorm(p.weight.Value(b), a.A.Value(b), a.B.Value(b), a.Scale, p.rows)
 	length := b.Mul(a.Magnitude.Value(b), inverse)

@@ -6,8 +6,8 @@ import (
 	"spillway/shape"
 )
 
-// The parts of a batch, by the names whoever makes batches knows them by. All have
-// the samples of a micro-batch as first dimension B, but scale and mask.
+// The tensors of a batch, by name. All but scale and mask have the micro-batch size as first
+// dimension B.
 
 // Tokens are the ids [B T] of the text.
 func Tokens(b *graph.Builder) graph.Value {
@@ -42,7 +42,7 @@ func KeyMask(b *graph.Builder) graph.Value {
 // Mask [T T] is added to the attention scores of query and key; -inf hides.
 func Mask(b *graph.Builder) graph.Value { return b.Part("mask", dtype.F32, b.Seq, b.Seq) }
 
-// targets are the right classes [dims..], op.Ignored where none counts. For a
+// targets are the right classes [dims..], op.IgnoreIndex where none counts. For a
 // language model those of position t are the token t+1.
 func targets(b *graph.Builder, dims shape.Shape) graph.Value {
 	return b.Part("targets", dtype.I32, dims...)

@@ -12,8 +12,8 @@ func NewEmbedding(rows, width int64) *Embedding {
 	return &Embedding{Weight: NewParam(Normal(1), rows, width)}
 }
 
-// Forward maps ids [..] i32 to [.. width]. Rows are looked up in the type the table rests
-// in and cast then: they are few.
+// Forward maps ids [..] i32 to [.. width]. Rows are looked up in the type the table is stored
+// in and cast after that: they are few.
 func (e *Embedding) Forward(b *graph.Builder, ids graph.Value) graph.Value {
 	outer := b.DType
 	if e.Weight.Storage.IsPlain() {

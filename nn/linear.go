@@ -10,7 +10,7 @@ import (
 type Linear struct {
 	Weight *Param `hf:"weight"`        // [out in]
 	Bias   *Param `hf:"bias,optional"` // [out]
-	// Adapter is a trainable addition next to a frozen weight (LoRA).
+	// Adapter is a trainable addition to a frozen weight (LoRA).
 	Adapter *Adapter `hf:",optional"`
 	Precision
 }

@@ -166,6 +166,6 @@ func TestStorage(t *testing.T) {
 	}
 	weight.Storage, weight.Frozen, weight.OutlierThreshold = quant.NF4, false, 0
 	if _, err := spec.Trace("stored", "test", net, config); err == nil {
-		t.Error("a trained weight rests in 4 bits")
+		t.Error("a trained weight is stored in 4 bits")
 	}
 }

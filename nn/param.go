@@ -15,29 +15,29 @@ type Param struct {
 	Init  Init
 	// Frozen: it gets no gradient and is never updated.
 	Frozen bool
-	// Storage is the element type it rests in where that is not the one computed
-	// with: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
+	// Storage is the element type it is stored in where that differs from the one the
+	// model computes in: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
 	Storage dtype.Type
-	// Outliers is the threshold of LLM.int8 for products with a weight of RowI8; 0
-	// multiplies by the decoded weight.
+	// OutlierThreshold is that of LLM.int8, for matmuls with a weight of RowI8; 0
+	// multiplies by the dequantized weight.
 	OutlierThreshold float64
 }
 
 // Init says how a param starts when it is not read from a file.
 type Init struct {
-	Dist  string  `json:"dist"`            // "normal", "uniform", "constant", or one of the lengths
+	Dist  string  `json:"dist"`            // "normal", "uniform", "constant", or one of the magnitudes
 	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, the value, or the adapter's scale
 }
 
-// The two ways weights lie whose lengths a magnitude starts from: an output's are a row
-// of [out in] or a column of [in out].
+// How a DoRA magnitude starts: as the norm of each output's weights, which are a row of
+// [out in] or a column of [in out].
 const (
-	RowMagnitudes    = "row_lengths"
-	ColumnMagnitudes = "column_lengths"
+	RowMagnitudes    = "row_norms"
+	ColumnMagnitudes = "column_norms"
 )
 
-// Magnitudes is how the magnitude of an adapter starts: as the lengths of the weights it is
-// next to, with what the adapter adds to them at first.
+// Magnitudes starts a DoRA magnitude as the norms of the adapted weights, with what the
+// adapter adds to them at first.
 func Magnitudes(scale float64, rows bool) Init {
 	if rows {
 		return Init{RowMagnitudes, scale}
@@ -74,9 +74,9 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 	return p.dequantized(b)
 }
 
-// quantized is the param as it rests, where that is a block format and a product should read
-// it so: with few rows, which are multiplied in the time it takes to read the weight, and
-// for LLM.int8. Otherwise it is no value.
+// quantized is the param in its block format where the matmul should read it so: with few
+// rows, when reading the weight takes longer than multiplying, and for LLM.int8. Otherwise it
+// is no value, and the weight is dequantized first.
 func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 	if p.Name == "" || !p.Storage.Block() || !p.Frozen || len(p.Shape) != 2 || b.Err() != nil {
 		return 0
@@ -87,11 +87,10 @@ func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 	return b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, true)
 }
 
-// fewRows is up to how many rows a weight is decoded while it is multiplied by, and not
-// before.
+// fewRows is up to how many rows a quantized weight is decoded inside the matmul.
 const fewRows = 16
 
-// dequantized turns the storage format into numbers to compute with.
+// dequantized gives the weight in the type the model computes in.
 func (p *Param) dequantized(b *graph.Builder) graph.Value {
 	if p.Storage.Block() && !p.Frozen {
 		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)

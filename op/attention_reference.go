@@ -2,7 +2,7 @@ package op
 
 import "math"
 
-// attention is one call with its operands told apart.
+// attention is one call with its operands by name.
 type attention struct {
 	Call
 	args                   Args

@@ -8,7 +8,7 @@ import (
 	"spillway/dtype"
 )
 
-// Cases are well-formed calls that reach every kind, told apart by name, whose
+// Cases are well-formed calls that reach every kind, distinguished by name, whose
 // references write every element.
 func TestCases(t *testing.T) {
 	for _, d := range []dtype.Type{dtype.F32, dtype.BF16} {

@@ -152,11 +152,11 @@ func costLinearCrossEntropy(c Call) Cost {
 }
 
 func costLinearCrossEntropyGrad(c Call) Cost {
-	products := 3.0
+	matmuls := 3.0
 	if c.Attr.InputOnly {
-		products = 2
+		matmuls = 2
 	}
-	return Cost{Flops: products * linearLossFlops(c), Matrix: true}
+	return Cost{Flops: matmuls * linearLossFlops(c), Matrix: true}
 }
 
 func costCrossEntropy(c Call) Cost { return Cost{Flops: 4 * float64(c.In[0].Shape.Elements())} }

@@ -1,13 +1,13 @@
-// Package op is the closed set of operations programs are made of.
+// Package op is the set of operations that programs are made of.
 //
-// An op is data: a Kind, a few attributes, and operands of known type. What is
-// true of an op whatever the device stands here, a file per family: its shape
-// rule, its cost, its plain float64 reference and its test cases. Gradients are
-// in package autograd, kernels in the backends. A backend is asked while
-// planning whether it has a kernel for a Call, so adding an op widens no
-// interface.
+// An op is data: a Kind (its name), a few attributes, and operands of known type. What
+// holds on every device is registered here, a file per family: shape rule, cost, plain
+// float64 reference and test cases. Gradients are in package autograd, updates of weights
+// in package optim, kernels in the backends. A backend is asked while a plan is made
+// whether it has a kernel for a Call, so adding an op widens no interface. A program may
+// register ops of its own; examples/ownop does.
 //
-// Dimension letters: B samples, T query positions, S key positions, D width,
+// Dimension letters: B sequences, T query positions, S key positions, D width,
 // H heads, K key-value heads, V vocabulary, N rows (all outer dimensions of a
 // tensor flattened: most ops see a tensor as N rows of its last dimension).
 package op
@@ -44,9 +44,9 @@ func (t Type) Equal(u Type) bool { return t.DType == u.DType && t.Shape.Equal(u.
 type Attr struct {
 	TransA bool `json:"trans_a,omitempty"`
 	TransB bool `json:"trans_b,omitempty"`
-	// Bias: the product or norm has a bias operand.
+	// Bias: the matmul or norm has a bias operand.
 	Bias bool `json:"bias,omitempty"`
-	// Plus: the product is added to a last operand of the output's type.
+	// Plus: a last operand of the output's type is added to the matmul.
 	Plus bool `json:"plus,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
@@ -59,7 +59,8 @@ type Attr struct {
 	Eps   float64 `json:"eps,omitempty"`
 	Scale float64 `json:"scale,omitempty"`
 
-	// Outliers: magnitudes from this on are multiplied apart; 0 for none.
+	// OutlierThreshold of LLM.int8: columns with a magnitude of at least this are multiplied
+	// in floating point; 0 for none.
 	OutlierThreshold float64 `json:"outliers,omitempty"`
 
 	Heads   int64 `json:"heads,omitempty"`
@@ -74,14 +75,14 @@ type Attr struct {
 	// Inverse rotates back: the gradient of Rope.
 	Inverse bool `json:"inverse,omitempty"`
 
-	// Prob is the share of elements dropped; Stream tells apart the random
-	// streams of one program.
+	// Prob is the share of elements dropped; Stream distinguishes the random streams of
+	// one program.
 	Prob   float64 `json:"prob,omitempty"`
 	Stream uint32  `json:"stream,omitempty"`
 
 	// Rows of the table EmbeddingGrad makes.
 	Rows int64 `json:"rows,omitempty"`
-	// Keep is how many inner dimensions SumRows keeps.
+	// InnerDims is how many inner dimensions the result of SumRows has.
 	InnerDims int64 `json:"keep,omitempty"`
 	// Sizes of the parts Split makes of the last dimension.
 	Sizes []int64 `json:"sizes,omitempty"`
@@ -121,11 +122,12 @@ func (c Call) String() string {
 type Args struct {
 	// Key selects the random stream: derived from seed, iteration and block.
 	Key uint64
-	// Row is the global index of the batch's first sample, so that a sample
-	// meets the same random numbers however the batch is split.
+	// Row is the global index of the micro-batch's first sequence, so that a sequence
+	// meets the same random numbers however the batch is split. Of an update it is the
+	// position of the first element in its random stream.
 	Row uint64
-	// Scalars are the numbers an op reads next to its operands, under the names that
-	// Op.Scalars lists: the learning rate and so on.
+	// Scalars are the numbers an op reads in addition to its operands, under the names
+	// that Op.Scalars lists: the learning rate and so on.
 	Scalars Scalars
 }
 
@@ -138,7 +140,7 @@ type Scalars [MaxScalars]float32
 // Cost is what a call takes from a device: arithmetic and memory traffic.
 type Cost struct {
 	Flops float64
-	// Matrix: the arithmetic runs on matrix units, at the rate of products.
+	// Matrix: the arithmetic runs on matrix units, at the rate of matmuls.
 	Matrix bool
 	// Bytes read plus bytes written, each operand counted once.
 	Bytes int64

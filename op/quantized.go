@@ -21,7 +21,7 @@ func init() {
 }
 
 // QuantizedMatmul: y = x·Wᵀ (+ bias) of a weight in a block format, which is never decoded
-// as a whole.
+// whole.
 //
 //	operands  x [.. K], W [N K] in a type of quant.Weights, then bias [N] with Attr.Bias
 //	output    [.. N]
@@ -143,7 +143,7 @@ func (l *CaseList) quantizedMatmul() {
 }
 
 // Dequantize: a coded weight as plain numbers; package quant says what its bytes mean.
-// The numbers are products in f32, rounded once more where Attr.To is narrower.
+// The numbers are computed in f32 and rounded once more where Attr.To is narrower.
 const Dequantize Kind = "dequantize"
 
 func inferDequantize(a Attr, in []Type) ([]Type, error) {

@@ -24,9 +24,9 @@ func (s Stream) Uniform(position uint64) float32 {
 }
 
 // RoundStochastic rounds to one of the two neighbouring bfloat16 numbers, up with the chance of how
-// near that one is: what is added again and again in steps smaller than half a unit is not
-// lost, on the average. It takes the first 16 random bits of a position; numbers that
-// bfloat16 has, and those that are none, stay.
+// near that one is. Updates smaller than half a unit in the last place are then kept on
+// average instead of lost. It uses the first 16 random bits of a position; numbers that
+// bfloat16 can represent, infinities and NaN stay as they are.
 func (s Stream) RoundStochastic(f float32, position uint64) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7f800000 == 0x7f800000 {

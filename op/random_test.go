@@ -38,6 +38,6 @@ func TestRoundRandomly(t *testing.T) {
 		}
 	}
 	if f := dtype.FromBF16(RoundStochastic(float32(math.NaN()), 1, 2)); f == f {
-		t.Errorf("what is NaN became %v", f)
+		t.Errorf("NaN became %v", f)
 	}
 }

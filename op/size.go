@@ -5,7 +5,7 @@ import "strings"
 // Sizes are the dimensions that decide how fast a call runs, from which tables of
 // measured rates are read:
 //
-//	products           M, N, K
+//	matmul             M, N, K
 //	attention          key positions, heads of all samples, width of a head
 //	linear losses      rows, vocabulary, width
 //	everything else    bytes of traffic

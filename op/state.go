@@ -1,9 +1,9 @@
 package op
 
-// State is what an update rule keeps of a param between iterations: its name, as
-// PyTorch calls it, and its type.
+// State is a tensor that an optimizer stores per param between iterations, such as Adam's
+// exp_avg: its name, as PyTorch calls it, and its type.
 //
-// What has the param's own shape may be in f32, bf16, f16, or in the 8 bits of dyn8,
+// A state of the param's own shape may be in f32, bf16, f16, or in the 8 bits of dyn8,
 // udyn8 where it is never negative. A step is made in f32 from what the old state
 // stands for, and the new one is rounded after it, in the same pass, so that no f32
 // copy of a state exists.

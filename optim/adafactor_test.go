@@ -38,13 +38,13 @@ func TestAdafactorAgreesWithPyTorch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeping, err := c.StatesFor()
+		states, err := c.StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := op.Array{Type: op.Type{DType: dtype.F32, Shape: o.Shape}, F: o.Initial}
 		in, out := []op.Array{w, {}}, []op.Array{w}
-		kept := keeping("w", o.Shape)
+		kept := states("w", o.Shape)
 		for _, s := range kept {
 			a := op.NewArray(s.Type)
 			in, out = append(in, a), append(out, a)

@@ -8,11 +8,11 @@ import "fmt"
 // makes the scale smaller; many sound ones in a row make it larger.
 type LossScale struct {
 	Scale         float64 `json:"scale"`
-	Growth        float64 `json:"growth"`   // factor after Interval sound iterations
-	Backoff       float64 `json:"backoff"`  // factor after an overflow
-	Interval      int64   `json:"interval"` // sound iterations in a row
-	GrowthTracker int64   `json:"sound"`    // of them so far
-	Skipped       int64   `json:"skipped"`  // iterations that updated nothing, in all
+	Growth        float64 `json:"growth"`         // factor after Interval sound iterations
+	Backoff       float64 `json:"backoff"`        // factor after an overflow
+	Interval      int64   `json:"interval"`       // sound iterations in a row
+	GrowthTracker int64   `json:"growth_tracker"` // sound iterations in a row so far
+	Skipped       int64   `json:"skipped"`        // iterations that updated nothing, in all
 }
 
 // DefaultLossScale is where GradScaler begins.

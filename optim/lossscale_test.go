@@ -2,7 +2,7 @@ package optim
 
 import "testing"
 
-// The fixture is PyTorch's GradScaler, told of the same overflows.
+// The fixture is PyTorch's GradScaler, with the same overflows.
 func TestLossScaleFollowsGradScaler(t *testing.T) {
 	f := readReference(t).LossScale
 	s := DefaultLossScale()

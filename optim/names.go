@@ -10,8 +10,8 @@ import (
 // findByName finds an optimizer by any of the names people know: "adamw_8bit",
 // "paged_adamw_32bit", "adamw_torch_fused", "bitsandbytes.optim.PagedLion8bit".
 //
-// Paged means that states may rest on the host. Here they always may, wherever the
-// plan puts them, and move by copies that are planned ahead.
+// "paged" means that states may be stored on the host. Here they always may, wherever the
+// plan puts them, so the word is accepted and changes nothing.
 func findByName(text string) (*Rule, dtype.Type, error) {
 	name := normalizeName(text)
 	storage := dtype.Invalid
@@ -29,12 +29,12 @@ func findByName(text string) (*Rule, dtype.Type, error) {
 	}
 	r, err := find(name)
 	if err != nil {
-		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with _8bit, _bf16 or _fp16 for what they keep", strings.TrimSpace(text), strings.Join(Names(), ", "))
+		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with _8bit, _bf16 or _fp16 for their states", strings.TrimSpace(text), strings.Join(Names(), ", "))
 	}
 	return r, storage, nil
 }
 
-// normalizeName is a name without what only tells where it comes from.
+// normalizeName is a name without what only says where it comes from.
 func normalizeName(text string) string {
 	name := strings.ToLower(strings.TrimSpace(text))
 	name = name[strings.LastIndex(name, ".")+1:]

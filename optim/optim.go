@@ -6,7 +6,7 @@
 // numbers of an iteration) and the Update that devices run for it (the op with its plain
 // step and its test cases). Backends add a kernel file each.
 //
-// The plain step is defined to the bit: products and sums are rounded to float32 as
+// The plain step is defined to the bit: multiplications and sums are rounded to float32 as
 // written, dtype.FMA rounds once. Kernels give exactly these bits, on every device, so
 // that a plan may choose who updates; tests in device/cpu and device/cuda hold them to
 // it. Adafactor, whose step needs sums over a whole param, is the exception: its
@@ -54,8 +54,12 @@ type Config struct {
 }
 
 // Parse reads "adamw" or "adamw_8bit:lr=3e-4,beta2=0.95,weight_decay=0.1", and the
-// names other trainers have for the same. What is left out is as in PyTorch.
+// names other trainers have for the same. What is left out is as in PyTorch. The error of
+// "help" lists all optimizers with their options.
 func Parse(text string) (Config, error) {
+	if strings.TrimSpace(text) == "help" {
+		return Config{}, fmt.Errorf("optimizers and their options:\n%s", help())
+	}
 	name, tail, _ := strings.Cut(text, ":")
 	r, storage, err := findByName(name)
 	if err != nil {
@@ -131,7 +135,7 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*c = Config{}
-	if err := json.Unmarshal(cmpOr(m["name"], `""`), &c.Name); err != nil || c.Name == "" {
+	if err := json.Unmarshal(b, &struct{ Name *string }{&c.Name}); err != nil || c.Name == "" {
 		return err
 	}
 	r, err := find(c.Name)
@@ -149,13 +153,6 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 		}
 	}
 	return nil
-}
-
-func cmpOr(raw json.RawMessage, otherwise string) []byte {
-	if raw == nil {
-		return []byte(otherwise)
-	}
-	return raw
 }
 
 // Check refuses hyper-parameters that cannot work.

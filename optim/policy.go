@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Policy lets an optimizer keep its states as it says at first, and in 16 or 8 bits once
-// the training has found its way. The zero value never does.
+// Policy compresses optimizer states during a training run: they start in the types the
+// optimizer says, and change to those of Codecs after a warm-up. The zero value never does.
 type Policy struct {
 	Preset string `json:"preset,omitempty"` // "auto", "low-memory" or "max-compression"
 	// Warmup is how many iterations pass at least.
@@ -19,9 +19,9 @@ type Policy struct {
 
 	Codecs      string `json:"codecs,omitempty"` // as those of Config
 	Min8BitSize int    `json:"min_8bit_size,omitempty"`
-	// Rest is where compressed states are: "device", "host", or "" for where the plan
-	// puts them.
-	Home string `json:"rest,omitempty"`
+	// Home is where compressed states are stored: "device", "host", or "" for where the
+	// plan puts them.
+	Home string `json:"home,omitempty"`
 }
 
 // Compression is how far a policy has come.
@@ -66,7 +66,7 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 func (p *Policy) options() []option {
-	return []option{{"warmup", &p.Warmup, false}, {"patience", &p.Patience, false}, {"tol", &p.Tolerance, false}, {"codecs", &p.Codecs, false}, {"min_8bit_size", &p.Min8BitSize, false}, {"rest", &p.Home, false}}
+	return []option{{"warmup", &p.Warmup, false}, {"patience", &p.Patience, false}, {"tol", &p.Tolerance, false}, {"codecs", &p.Codecs, false}, {"min_8bit_size", &p.Min8BitSize, false}, {"home", &p.Home, false}}
 }
 
 // String writes the policy as ParsePolicy reads it.
@@ -88,7 +88,7 @@ func (p Policy) Check() error {
 		return fmt.Errorf("policy %s: warmup %d, patience %d, min_8bit_size %d, tol %v; none can be negative", p.Preset, p.Warmup, p.Patience, p.Min8BitSize, p.Tolerance)
 	}
 	if !slices.Contains([]string{"", "device", "host"}, p.Home) {
-		return fmt.Errorf("policy %s: states rest on %q; it is device or host, or left out for what the plan says", p.Preset, p.Home)
+		return fmt.Errorf("policy %s: the home of states is %q; it is device or host, or left out for what the plan says", p.Preset, p.Home)
 	}
 	if _, err := parseCodecs(p.Codecs); err != nil {
 		return fmt.Errorf("policy %s: %w", p.Preset, err)

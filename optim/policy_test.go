@@ -66,11 +66,11 @@ func TestPresetsCompress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeping, err := p.Compressed(parse(t, "adamw")).StatesFor()
+		statesFor, err := p.Compressed(parse(t, "adamw")).StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := keeping("w", shape.Of(5000))
+		states := statesFor("w", shape.Of(5000))
 		if got := states[0].Type.DType.String() + " " + states[1].Type.DType.String(); got != want {
 			t.Errorf("%s makes %s, want %s", policy, got, want)
 		}
@@ -79,7 +79,7 @@ func TestPresetsCompress(t *testing.T) {
 
 func TestPolicyErrors(t *testing.T) {
 	for text, says := range map[string]string{
-		"best": "there are auto, low-memory, max-compression", "auto:warmup=-1": "none can be negative", "auto:rest=disk": "device or host", "auto:codecs=mean:8bit": "there are exp_avg",
+		"best": "there are auto, low-memory, max-compression", "auto:warmup=-1": "none can be negative", "auto:home=disk": "device or host", "auto:codecs=mean:8bit": "there are exp_avg",
 		"auto:codecs=exp_avg:int4": "f32, bf16, fp16 and 8bit", "auto:sooner=1": "its options are",
 	} {
 		if _, err := ParsePolicy(text); err == nil || !strings.Contains(err.Error(), says) {

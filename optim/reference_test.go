@@ -71,7 +71,7 @@ func readReference(t *testing.T) reference {
 
 // near compares relative to the largest number there is: a weight that passes near
 // zero keeps the rounding of the larger terms it is the difference of. PyTorch
-// fuses some products and sums, we never do.
+// fuses some multiplications and sums, we never do.
 func near(t *testing.T, what string, got, want []float32, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {

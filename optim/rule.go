@@ -87,8 +87,8 @@ func Names() []string {
 	return names
 }
 
-// Help describes every optimizer and its options, a few lines each.
-func Help() string {
+// help describes every optimizer and its options, a few lines each.
+func help() string {
 	var b strings.Builder
 	for _, name := range Names() {
 		r := rules[name]

@@ -12,13 +12,13 @@ import (
 	"spillway/shape"
 )
 
-// min8BitSize is how many elements a param must have for states in 8 bits: what
-// bitsandbytes codes.
+// min8BitSize is how many elements a param must have for states in 8 bits, as
+// in bitsandbytes.
 const min8BitSize = 4096
 
-// StatesFor makes the function that says what the optimizer keeps of a param, in the
-// order in which its op takes it: states of the types that Storage, Codecs,
-// LeastCoded and StatesOf say. All are zero at the start.
+// StatesFor makes the function that lists the states of a param, in the order in which the
+// update takes them, in the types that Storage, Codecs, Min8BitSize and StateExceptions
+// say. All start at zero.
 func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
 	r, err := find(c.Name)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c Config) exceptions() (list []exception, err error) {
 	return list, nil
 }
 
-// storages are the types states may be kept in, as names of optimizers end.
+// storages are the types that states may have, as names of optimizers end.
 var storages = []struct {
 	name string
 	t    dtype.Type
@@ -154,7 +154,7 @@ func parseStorage(text string) (dtype.Type, error) {
 			return s.t, nil
 		}
 	}
-	return dtype.Invalid, fmt.Errorf("states cannot be kept in %q; they can in f32, bf16, fp16 and 8bit", text)
+	return dtype.Invalid, fmt.Errorf("states cannot be stored in %q; they can in f32, bf16, fp16 and 8bit", text)
 }
 
 // storageName is how the name of an optimizer ends: "" for f32.
@@ -170,10 +170,10 @@ func (c Config) storageName() string {
 // checkStates refuses storage that states cannot have.
 func (c Config) checkStates(r *Rule) error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
-		return fmt.Errorf("optimizer %s: states cannot be kept in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
+		return fmt.Errorf("optimizer %s: states cannot be stored in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
 	}
 	if r.No8Bit && c.Storage == quant.Dyn8 {
-		return fmt.Errorf("optimizer %s: what it keeps is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
+		return fmt.Errorf("optimizer %s: its state is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
 	}
 	if c.Min8BitSize < 0 {
 		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.Min8BitSize)

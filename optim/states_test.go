@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 }
 
 // States are in the type that size, name and exceptions say.
-func TestKeeping(t *testing.T) {
+func TestStatesFor(t *testing.T) {
 	large, small := shape.Of(64, 64), shape.Of(63, 64)
 	for _, c := range []struct {
 		optimizer, param string
@@ -49,11 +49,11 @@ func TestKeeping(t *testing.T) {
 		{"lion_8bit:states_of=embeddings:f32;lm_head:fp16", "w", large, "[{exp_avg dyn8[64 64]}]"},
 		{"lion:states_of=^(?i:W)$:8bit", "w", large, "[{exp_avg dyn8[64 64]}]"},
 	} {
-		keeping, err := parse(t, c.optimizer).StatesFor()
+		states, err := parse(t, c.optimizer).StatesFor()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(keeping(c.param, c.shape)); got != c.want {
+		if got := fmt.Sprint(states(c.param, c.shape)); got != c.want {
 			t.Errorf("%s keeps %s of %s, want %s", c.optimizer, got, c.param, c.want)
 		}
 	}

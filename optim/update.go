@@ -21,7 +21,7 @@ import (
 // states stay as they are. A weight may be in bf16 without an f32 one anywhere: then the
 // step is made in f32 and its result rounded stochastically, with the stream Args.Key and
 // positions from Args.Row on; such a call makes no copy. op.State says what states of
-// fewer bits mean.
+// 16 and 8 bits mean.
 type Update struct {
 	Kind op.Kind
 	// Scalars names the numbers of an iteration that a step multiplies by. They are
@@ -32,7 +32,7 @@ type Update struct {
 	// Stateless: the op may also be called without states.
 	Stateless bool
 	// Step is the plain step of one element: it gives the new weight and sets the
-	// states. g is multiplied by the clip factor already. Products and sums are
+	// states. g is multiplied by the clip factor already. Multiplications and sums are
 	// rounded to float32 as written: float32(x*y) apart, dtype.FMA together.
 	Step func(s *op.Scalars, w, g float32, states []Cell) float32
 	// Examples are numbers of an iteration to try the op with.
@@ -73,7 +73,7 @@ func RegisterUpdate(u Update) {
 	updates[u.Kind] = &u
 }
 
-// costUpdate counts fifteen operations per element: a root, a division and some products.
+// costUpdate counts fifteen operations per element: a root, a division and some multiplications.
 func costUpdate(c op.Call) op.Cost {
 	return op.Cost{Flops: 15 * float64(c.In[0].Shape.Elements())}
 }

@@ -190,7 +190,7 @@ func TestParseOptimizer(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"rprop": "there are adamw, adafactor, adam, lion, sgd", "adamw_4bit": "there is no optimizer", "8bit": "there is no optimizer",
+		"rprop": "there are adamw, ada", "adamw_4bit": "there is no optimizer", "8bit": "there is no optimizer",
 		"adamw_8bit:min_8bit_size=-1": "number of elements", "adamw_8bit:states_of=embeddings": "write it like", "adamw_8bit:states_of=(:f32": "regular expression",
 		"adamw_8bit:states_of=embeddings:int8": "f32, bf16, fp16 and 8bit", "adamw:momentum=0.9": "its options are lr", "adamw:lr": "write it like lr=0.001",
 		"adamw:lr=-1": "at least 0", "adamw:lr=NaN": "at least 0", "adamw:beta2=1": "below 1", "adamw:beta2=0.9999999999": "below 1",
@@ -283,8 +283,8 @@ func TestRegisteredOptimizer(t *testing.T) {
 	if err := c.Update(s, 1, w, []float32{2, -2}); err != nil || w[0] != 0.99 || w[1] != 1 || c.String() != "signsgd:floor=0" {
 		t.Errorf("%s makes %v (%v)", c, w, err)
 	}
-	if !strings.Contains(Help(), "floor=0.5") {
-		t.Errorf("help does not list it: %s", Help())
+	if _, err := Parse("help"); err == nil || !strings.Contains(err.Error(), "floor=0.5") {
+		t.Errorf("help does not list it: %v", err)
 	}
 }
 

@@ -55,7 +55,7 @@ func joined[T ~string](words []T) string {
 	return strings.Join(list, ", ")
 }
 
-// atLeast is a whole number that may not be below a bound.
+// atLeast is an integer that may not be below a bound.
 func atLeast[T int | int64](fs *flag.FlagSet, to *T, least T, name, help string) {
 	fs.Var(&value{
 		text: func() string { return strconv.FormatInt(int64(*to), 10) },
@@ -143,7 +143,7 @@ func files(fs *flag.FlagSet, to *[]string, name, help string) {
 	fs.Var(&List{values: *to, whole: true, set: func(list []string) error { *to = list; return nil }}, name, help)
 }
 
-// numbers is a list of whole numbers.
+// numbers is a list of integers.
 func numbers(fs *flag.FlagSet, to *[]int, name, help string) {
 	fs.Var(&List{set: func(list []string) (err error) {
 		out := make([]int, len(list))

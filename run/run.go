@@ -84,8 +84,8 @@ func (r *Run) Start() error { return r.start(false) }
 func (r *Run) Resume() error { return r.start(true) }
 
 func (r *Run) start(journaled bool) error {
-	if r.executor != nil || r.parked != nil {
-		return fmt.Errorf("the run of %s was started before; close it first", r.Model.Name)
+	if r.parked != nil {
+		return fmt.Errorf("the run of %s is parked; wake it, or close it first", r.Model.Name)
 	}
 	from, err := r.Weights()
 	if err != nil {
@@ -121,6 +121,9 @@ func (r *Run) Close() error {
 // claim allocates what the plan needs. Where a device or the host refuses, the run is
 // planned again within what is left. A choice that was made has no second plan.
 func (r *Run) claim(journaled bool) error {
+	if r.executor != nil {
+		return fmt.Errorf("the run of %s is running already; close it first", r.Model.Name)
+	}
 	if r.BeforeClaim != nil {
 		if err := r.BeforeClaim(); err != nil {
 			return err
@@ -162,14 +165,10 @@ func (r *Run) allocate(journaled bool) (err error) {
 		return err
 	}
 	journaled = journaled && r.disk != nil
-	var last int64
-	var recovered error
+	last := journal.None
 	if journaled {
-		last, recovered = r.disk.Recover()
-		if errors.Is(recovered, store.ErrNoCommit) {
+		if last, err = journal.Recover(r.disk); err == nil && last == journal.None {
 			err = journal.SavePlan(r.Options.Disk, r.Plan.Write)
-		} else {
-			err = recovered
 		}
 		if err != nil {
 			return err
@@ -182,7 +181,7 @@ func (r *Run) allocate(journaled bool) (err error) {
 		return err
 	}
 	tensors := journaledTensors{r.executor, tensorsOffDisk(r.executor)}
-	r.journal, err = journal.New(r.disk, r.Options.Disk, last, recovered, r.onDisk.tape, tensors)
+	r.journal, err = journal.New(r.disk, r.Options.Disk, last, r.onDisk.tape, tensors)
 	return err
 }
 

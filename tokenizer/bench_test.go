@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// prose is the novel the fetch script brings.
+// prose is the novel that fetch.sh downloads.
 func prose(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join("..", "testdata", "tokenizers", "prose.txt")
@@ -35,8 +35,8 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeCorpus reads the nasty texts with the small tokenizers; it needs
-// no files from outside.
+// BenchmarkEncodeCorpus encodes the difficult texts with the small tokenizers; it needs no
+// downloaded files.
 func BenchmarkEncodeCorpus(b *testing.B) {
 	text := strings.Repeat(strings.Join(readCorpus(b), "\n"), 4)
 	for _, name := range tinyNames(b) {
@@ -44,7 +44,7 @@ func BenchmarkEncodeCorpus(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeOneWord reads a megabyte without a place to cut it.
+// BenchmarkEncodeOneWord encodes a megabyte without a place to split it.
 func BenchmarkEncodeOneWord(b *testing.B) {
 	for _, name := range realTokenizers {
 		b.Run(name, func(b *testing.B) {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzParse reads damaged files. What is accepted must encode and decode without
-// more than an error, and give only ids it knows.
+// FuzzParse reads damaged files. A tokenizer that is accepted must encode and decode
+// without a panic, and give only ids that it has.
 func FuzzParse(f *testing.F) {
 	for _, field := range []string{"normalizers", "pre_tokenizers", "decoders"} {
 		for _, config := range stepConfigs(f, field) {
@@ -97,8 +97,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// encodePlainly is byte-level encoding with nothing made fast: the regex engine, no
-// cache, no heap.
+// encodePlainly is byte-level encoding in the simplest way: with the regex engine, without
+// cache and heap.
 func encodePlainly(t *testing.T, tok *Tokenizer, text string) []int32 {
 	m := tok.model.(*bpe)
 	re, err := compileRegex(patternLlama3)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// joinPlainly is byte pair encoding as it is explained: find the pair that was
-// learned first, the leftmost of them, join it, begin again.
+// joinPlainly is byte pair encoding as textbooks explain it: find the pair with the lowest
+// rank, the leftmost of them, merge it, begin again.
 func joinPlainly(m *bpe, symbols []int32) []int32 {
 	for {
 		at, best := -1, merge{rank: noRank}
@@ -59,7 +59,7 @@ func TestJoiningMatchesThePlainWay(t *testing.T) {
 	}
 }
 
-// TestCuttingWordsChangesNothing encodes with and without the cut before '▁'.
+// TestCuttingWordsChangesNothing encodes with and without the split before '▁'.
 func TestCuttingWordsChangesNothing(t *testing.T) {
 	cut, whole := openTiny(t, "llama2"), openTiny(t, "llama2")
 	if cut.model.(*bpe).splitAt != spaceLetter {

@@ -36,8 +36,8 @@ func matches(t *testing.T, p pattern, text string) []string {
 	return found
 }
 
-// alphabet has a few characters of every kind a pattern tells apart, and those
-// that decide where one ends.
+// alphabet has a few characters of every kind that a pattern distinguishes, and those that
+// decide where a match ends.
 var alphabet = []string{
 	" ", " ", " ", "\n", "\r", "\t", "\u00a0", "\u3000", "\u0085", "\u2028", "a", "b", "Z", "é", "ß", "ſ", "中", "א", "ก", "𐐀", "\U0002ebf0",
 	"'", "'", "s", "S", "t", "m", "d", "l", "L", "r", "e", "v", "V", "0", "1", "9", "½", "٣", "Ⅳ", "𝟏", "\U00010d40",

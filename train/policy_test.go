@@ -96,7 +96,7 @@ func TestPoliciesCompressStates(t *testing.T) {
 // A run with a policy goes on from its checkpoints to the same bits, from before and
 // from after the policy began.
 func TestPoliciesSurviveResuming(t *testing.T) {
-	for _, policy := range []string{compressLater, "low-memory:warmup=2,patience=2,tol=10,min_8bit_size=300,rest=host"} {
+	for _, policy := range []string{compressLater, "low-memory:warmup=2,patience=2,tol=10,min_8bit_size=300,home=host"} {
 		whole, parts := t.TempDir(), t.TempDir()
 		virtual(t, whole, policy, 9, 0)
 		for _, iterations := range []int64{1, 3, 6, 9} {

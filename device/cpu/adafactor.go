@@ -12,9 +12,9 @@ func init() {
 	RegisterNative("adafactor", newAdafactor, nil)
 }
 
-// adafactor is the program of Adafactor: passes over the param, each of which needs all
-// of the one before it. Sums are f64, by row and then in the order of the rows, so that
-// they do not depend on who computed what.
+// adafactor updates a param in several passes, each of which needs the results of the whole
+// pass before it. Sums are f64, within each row and then over the rows in order, so that they
+// do not depend on which worker computed what.
 type adafactor struct {
 	lines, rows, cols int // of all matrices; of one
 	factored          bool
@@ -35,7 +35,7 @@ type adafactor struct {
 	rate, shrink, beta1            float32 // rate and shrink follow from lr, decay and the size of the param
 }
 
-// vectorRow is how many elements of a vector are a row.
+// vectorRow is how many elements of a vector one piece of work has.
 const vectorRow = 4 << 10
 
 func newAdafactor(c op.Call, workers int) Program {
@@ -84,10 +84,10 @@ func newAdafactor(c op.Call, workers int) Program {
 	}}
 }
 
-// colStep is how many columns one piece sums over all rows.
+// colStep is how many columns one piece of work sums over all rows.
 const colStep = 512
 
-// workspace has the sums, and the factors of rows and columns.
+// workspace is the size of the sums and of the factors of rows and columns, in bytes.
 func (a *adafactor) workspace(n int) int64 {
 	bytes := int64(8 * a.lines)
 	if a.factored {
@@ -124,7 +124,7 @@ func (a *adafactor) set(l *device.Launch, n int) {
 	a.clip2 = a.clip * a.clip
 }
 
-// squares brings the means of squares of a row up to date, and sums the squares of its
+// squares updates the mean of squared gradients of a row, and sums the squares of its
 // weights.
 func (a *adafactor) squares(worker, line, from, to int) {
 	sum := 0.0
@@ -148,7 +148,7 @@ func (a *adafactor) squares(worker, line, from, to int) {
 	a.sums[line] = sum
 }
 
-// columns does the same for columns, counted over all matrices.
+// columns updates the means of squared gradients of columns, counted over all matrices.
 func (a *adafactor) columns(worker, first, last int) {
 	var sums [colStep]float64
 	for first < last {
@@ -171,7 +171,7 @@ func (a *adafactor) columns(worker, first, last int) {
 	}
 }
 
-// factors makes what the gradient is multiplied by of the means of squares.
+// factors computes, from the means of squares, what gradients are multiplied by.
 func (a *adafactor) factors() {
 	if !a.factored {
 		return
@@ -190,7 +190,7 @@ func (a *adafactor) factors() {
 	}
 }
 
-// total of the sums by row.
+// total adds up the sums of the rows.
 func (a *adafactor) total() (sum float64) {
 	for _, s := range a.sums {
 		sum += s
@@ -198,7 +198,7 @@ func (a *adafactor) total() (sum float64) {
 	return sum
 }
 
-// scale makes the rate from the sum of squares of the weights.
+// scale computes the rate from lr and the sum of squares of the weights.
 func (a *adafactor) scale(squares float64, n int) {
 	rate := a.lr
 	if a.minScale > 0 {
@@ -207,12 +207,12 @@ func (a *adafactor) scale(squares float64, n int) {
 	a.rate, a.shrink = float32(rate), float32(1-rate*a.decay)
 }
 
-// bound lowers the rate where the root mean square of the steps is too large.
+// bound lowers the rate where the root mean square of the steps is above the threshold.
 func (a *adafactor) bound(squares float64, n int) {
 	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/a.threshold))
 }
 
-// steps gives the steps of a row, before their rate, part by part.
+// steps computes the steps of a row, before they are multiplied by the rate, part by part.
 func (a *adafactor) steps(worker, line, from, to int, use func(from int, u []float32)) {
 	room := a.scratch[worker]
 	a.g.each(worker, from, to, func(i, j int, g []float32) {
@@ -224,7 +224,7 @@ func (a *adafactor) steps(worker, line, from, to int, use func(from int, u []flo
 	})
 }
 
-// unscaled makes steps from gradients, the first being that of element i.
+// unscaled computes steps from gradients; the first is that of element i.
 func (a *adafactor) unscaled(u, g []float32, line, i int) {
 	if !a.factored {
 		for k, v := range a.row[i : i+len(u)] {

@@ -12,8 +12,8 @@ func init() {
 	Register(op.InverseNorm, inverseNorm)
 }
 
-// inverseNorm adds up an output's adapted weights in a worker's own room, then
-// measures them.
+// inverseNorm adds up an output's adapted weights in scratch memory of the worker, then
+// takes the norm.
 func inverseNorm(c op.Call, workers int) Program {
 	o := &adaptedNorms{rank: int(c.In[1].Shape[0]), width: int(c.In[1].Shape[1]), scale: float32(c.Attr.Scale), step: int(c.In[0].Shape[1]), rows: c.Attr.TransB}
 	work := rowsOf(c.Out[0].Shape[0], int64(o.width), o.piece)

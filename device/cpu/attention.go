@@ -14,8 +14,8 @@ func init() {
 	Register(op.AttentionGrad, attentionGrad)
 }
 
-// rope turns pairs of each head by angles that depend on the position, computed once
-// per position for all heads, and for all samples that have it at the same place.
+// rope rotates pairs of each head by angles that depend on the position. The angles are
+// computed once per position, for all heads and all sequences that have it at the same index.
 func rope(c op.Call, workers int) Program {
 	heads, half := int(c.Attr.Heads), int(c.In[2].Shape[0])
 	in := c.In[0].Shape
@@ -101,8 +101,8 @@ func newAttention(c op.Call) *kernel.Attention {
 	}
 }
 
-// maskSetter makes what takes the optional operands, which start at position first,
-// and the random stream of a launch.
+// maskSetter gives a function that sets the optional operands of a launch, which start at
+// operand first, and its random stream.
 func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch) {
 	if c.Attr.Prob > 0 {
 		a.Dropout = kernel.NewDropout(c.Attr.Prob)

@@ -4,9 +4,11 @@
 // Open it as "cpu", or with a configuration: "cpu:threads=4,limit=8GiB". Several
 // devices may be open at once, each with memory and workers of its own.
 //
-// A kernel keeps what it needs to run, and its scratch memory comes with the launch,
-// so that nothing is allocated while a program runs. Its results have the same bits
-// with any number of threads (see package kernel), those of updates on any CPU.
+// A kernel is prepared once and its scratch memory comes with the launch, so that nothing is
+// allocated while a program runs. Results have the same bits with any number of threads (see
+// package kernel), those of updates also on any CPU.
+//
+// The file of a kernel registers it (Register); a program may add kernels for ops of its own.
 package cpu
 
 import (
@@ -28,7 +30,7 @@ func init() { device.Register("cpu", driver{}) }
 // alignment of buffers: a cache line.
 const alignment = 64
 
-// unknownMemory stands for the size of a machine that does not tell.
+// unknownMemory stands for the memory of a machine whose size is not known.
 const unknownMemory = 1 << 46
 
 type driver struct{}

@@ -12,8 +12,8 @@ func init() {
 	RegisterNative(op.Dequantize, dequantize, nil)
 }
 
-// dequantize decodes a weight a piece after another, for a narrow type through a part
-// of it that stays in the cache.
+// dequantize decodes a weight piece by piece; for a 16-bit type through an f32 buffer that
+// stays in the cache.
 func dequantize(c op.Call, workers int) Program {
 	to := c.Out[0].DType
 	o := &decoding{weight: newQuantizedWeight(c.In[0]), narrowing: narrowing[to], scratch: make([]decodeScratch, workers)}

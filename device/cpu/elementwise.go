@@ -18,8 +18,8 @@ func init() {
 	Register(op.Dropout, dropout)
 }
 
-// elements makes a program that works on any range of elements by itself. set takes
-// the operands of a launch, do works on a range of them.
+// elements makes a program whose elements are independent. set takes the operands of a
+// launch, do works on a range of elements.
 func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) Program {
 	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { do(from, to) })
 	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
@@ -54,8 +54,8 @@ func copyOrAdd(c op.Call, workers int) Program {
 	}}
 }
 
-// addNarrow adds numbers of a 16-bit type to others, a bit at a time in each worker's own
-// memory, so that sums of gradients need no workspace.
+// addNarrow adds numbers of a 16-bit type to others, some at a time in each worker's own
+// buffer, so that sums of gradients need no workspace.
 func addNarrow(c op.Call, workers int) Program {
 	of := c.In[0].DType
 	var x, y []uint16
@@ -109,8 +109,8 @@ func mul(c op.Call, _ int) Program {
 	})
 }
 
-// repeat walks from..to in parts that stay within one repetition of a tensor of
-// period elements: n elements from i on meet those from j on.
+// repeat walks over from..to in ranges that stay within one repetition of a smaller operand
+// of period elements: f gets n elements from i on, which meet those of the operand from j on.
 func repeat(from, to, period int, f func(i, n, j int)) {
 	for i := from; i < to; {
 		j := i % period
@@ -152,7 +152,8 @@ func gatedGrad(c op.Call, _ int) Program {
 	})
 }
 
-// dropout multiplies by what the random stream of its position says.
+// dropout multiplies each element by its factor, which follows from its position in the
+// random stream.
 func dropout(c op.Call, _ int) Program {
 	o, d := &pair{}, kernel.NewDropout(c.Attr.Prob)
 	perSample := uint64(c.In[0].Shape[1:].Elements())
@@ -163,7 +164,7 @@ func dropout(c op.Call, _ int) Program {
 	return elements(c, set, func(from, to int) { d.Apply(o.y[from:to], o.x[from:to], uint64(from), 1) })
 }
 
-// startDropout takes the stream of a launch whose samples have so many elements each.
+// startDropout sets the random stream of a launch whose sequences have perSample elements.
 func startDropout(d *kernel.Dropout, attr op.Attr, a *op.Args, perSample uint64) {
 	var key, row uint64
 	if a != nil {

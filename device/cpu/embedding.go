@@ -11,7 +11,7 @@ func init() {
 	Register(op.EmbeddingGrad, embeddingGrad)
 }
 
-// row of a table for an id, which is brought into the table if it lies outside.
+// row is the row of a table for an id; ids outside are clamped.
 func row[E any](table []E, id int32, width int) []E {
 	last := len(table)/width - 1
 	return table[min(max(int(id), 0), last)*width:][:width]

@@ -18,8 +18,8 @@ func init() {
 func linearCrossEntropy(c op.Call, workers int) Program     { return linearLoss(c, workers, false) }
 func linearCrossEntropyGrad(c op.Call, workers int) Program { return linearLoss(c, workers, true) }
 
-// linearLoss makes the loss of a product with the vocabulary, with its gradients if
-// asked for. The losses of the rows lie at the start of the workspace.
+// linearLoss makes the loss of the logits x·Wᵀ, with its gradients if asked for. The losses
+// of the rows are at the start of the workspace.
 func linearLoss(c op.Call, workers int, grad bool) Program {
 	k := &kernel.LinearCrossEntropy{
 		N: int(c.In[0].Shape.Rows()), V: int(c.In[1].Shape[0]), D: int(c.In[1].Shape[1]),

@@ -110,7 +110,7 @@ func view[E any](b device.Buffer) []E {
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(host))), len(host)/int(unsafe.Sizeof(e)))
 }
 
-// f32 and ids are operand i of a launch.
+// F32 is operand i of a launch as numbers; outputs follow the operands.
 func F32(l *device.Launch, i int) []float32 { return view[float32](l.Buffers[i]) }
 func ids(l *device.Launch, i int) []int32   { return view[int32](l.Buffers[i]) }
 

@@ -89,7 +89,7 @@ func fill(t testing.TB, into device.Buffer, typ op.Type, seed int) {
 }
 
 // A quantized matmul has the bits of decoding and multiplying.
-func TestCodedProductsHaveTheBitsOfTwoSteps(t *testing.T) {
+func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.RowI8, quant.RowF8} {
 		for _, s := range [][3]int{{1, 64, 640}, {3, 300, 1100}, {48, 65, 43}, {49, 1030, 70}, {200, 1100, 600}} {
 			b := newBench(t, 64<<20)
@@ -107,7 +107,7 @@ func TestCodedProductsHaveTheBitsOfTwoSteps(t *testing.T) {
 	}
 }
 
-// Products with outliers are those of bitsandbytes, which rounds its results to f16; see
+// Matmuls with outliers are those of bitsandbytes, which rounds its results to f16; see
 // tools/reference/quant.py.
 func TestOutliersAreBitsandbytes(t *testing.T) {
 	f, err := safetensors.Open(filepath.Join("testdata", "outliers.safetensors"))
@@ -146,10 +146,10 @@ func TestOutliersAreBitsandbytes(t *testing.T) {
 	}
 }
 
-// BenchmarkCodedProduct compares with decoding first and multiplying then, of which the
+// BenchmarkQuantizedMatmul compares with decoding first and multiplying then, of which the
 // decoded weight goes through memory: the best time of one over the best of the other,
 // taken in turns.
-func BenchmarkCodedProduct(b *testing.B) {
+func BenchmarkQuantizedMatmul(b *testing.B) {
 	const out, in = 4096, 4096
 	for _, kind := range []dtype.Type{quant.NF4, quant.RowI8, quant.RowF8} {
 		for _, rows := range []int{1, 8, 512} {

@@ -17,7 +17,7 @@ type queue struct {
 	busy   time.Duration // until when copies over the link take it
 }
 
-// work is a copy, or a launch where there is a task.
+// work is a copy, or a launch where kernel is set.
 type work struct {
 	dst, src device.Buffer
 	kernel   *preparedKernel
@@ -90,9 +90,9 @@ func (q *queue) run(w work) error {
 	return nil
 }
 
-// pace lets a copy take as long as the link would: from when it could begin and the copy
-// before had passed. A goroutine that was woken late is not a link that is slow, so what
-// was slept too long is made up for in the next copy.
+// pace makes a copy take as long as the simulated link would, counted from when it could
+// begin and the copy before it was through. A goroutine that wakes up late does not make the
+// link slower: the next copy is shortened by the delay.
 func (q *queue) pace(bytes units.Bytes) {
 	if q.device.link == 0 {
 		return

@@ -12,7 +12,7 @@ func init() {
 	Register(op.SumRows, sumRows)
 }
 
-// split cuts rows into parts, concat joins them: the same walk in two directions. In
+// split cuts rows into parts, concat joins them: the same walk in two directions. They copy
 // bytes, so that they work for any type.
 func split(c op.Call, _ int) Program  { return parts(c.In[0], c.Out, 1, 0) }
 func concat(c op.Call, _ int) Program { return parts(c.Out[0], c.In, 0, len(c.In)) }
@@ -51,8 +51,8 @@ func parts(t op.Type, pieces []op.Type, first, whole int) Program {
 // row, and enough pieces for all workers.
 const columns = 64
 
-// sumRows adds rows up, a strip of columns per piece, so that each element has one
-// order.
+// sumRows adds up rows, a strip of columns per piece, so that the sum of each column has one
+// fixed order.
 func sumRows(c op.Call, _ int) Program {
 	n := int(c.Out[0].Shape.Elements())
 	var x, y []float32

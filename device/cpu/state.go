@@ -10,7 +10,7 @@ import (
 	"spillway/quant"
 )
 
-// states are what an optimizer keeps of a weight: none, one or two tensors.
+// states are the optimizer states of a weight: none, one or two tensors.
 type states struct {
 	all       []*state
 	quantized bool    // some of them
@@ -43,9 +43,9 @@ func (s *states) set(l *device.Launch, clip float32) {
 	}
 }
 
-// each gives a range, whole or in parts, with its gradient and its states to be changed.
-// Coded ones are taken block by block; elements without a finite gradient are left out
-// and have their states set to zero.
+// each calls do for a range, whole or in parts, with the gradients and with the states to be
+// changed. 8-bit states are taken block by block; elements whose gradient is not finite are
+// left out, and their states set to zero.
 func (s *states) each(worker, from, to int, g []float32, do func(from, to int, g []float32, s [2][]float32)) {
 	if s.chunk == 0 {
 		do(from, to, g, s.open(worker, from, to))
@@ -72,7 +72,7 @@ func (s *states) open(worker, from, to int) (part [2][]float32) {
 	return part
 }
 
-// finiteRuns gives the stretches of elements that have a gradient: nearly always one.
+// finiteRuns calls do for the runs of elements with finite gradients: nearly always one.
 func (s *states) finiteRuns(at int, g []float32, kept [2][]float32, do func(from, to int, g []float32, s [2][]float32)) {
 	if finite(quant.AbsMax(g) * s.clip) {
 		do(at, at+len(g), g, kept)
@@ -99,14 +99,13 @@ func finite(f float32) bool {
 	return math.Float32bits(f)&infinity != infinity
 }
 
-// flushesDenormals says whether numbers of a state below the normal ones become zero before they are
-// used: in the types that would keep them. In f16 they become 2^-24 and stay so, since the
-// mean does and the root of the square divides it; in 8 bits blocks become zero, see
-// EncodeState of package quant.
+// flushesDenormals reports whether denormal numbers of a state become zero before they are
+// used: in f32 and bf16, which can represent them. In f16 such numbers become 2^-24, in both
+// states of Adam alike; in 8 bits whole blocks become zero, see EncodeState of package quant.
 func flushesDenormals(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
 
-// state is one tensor, in f32 or in 16 or 8 bits: then a part of it is widened, changed and
-// rounded again in a worker's own memory, and never all of it.
+// state is one tensor. Where it is in 16 or 8 bits, a part at a time is widened to f32,
+// changed and rounded again in a worker's own buffer; no f32 copy of the whole exists.
 type state struct {
 	of      dtype.Type
 	n       int
@@ -145,7 +144,7 @@ func (s *state) set(b device.Buffer) {
 	}
 }
 
-// open gives the numbers from..to to be changed; coded ones are one block.
+// open gives the elements from..to as f32, to be changed; of 8-bit states they are one block.
 func (s *state) open(worker, from, to int) []float32 {
 	switch {
 	case s.code != nil:
@@ -160,7 +159,7 @@ func (s *state) open(worker, from, to int) []float32 {
 	return s.f32[from:to]
 }
 
-// close takes them back.
+// close stores what open gave.
 func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
@@ -181,8 +180,8 @@ const (
 	signF16     = 0x8000
 )
 
-// clampF16 undoes what rounding to f16 made of numbers outside its range: those that
-// are not zero become the least there is, finite ones the largest.
+// clampF16 corrects numbers that rounding to f16 took out of range: nonzero numbers that
+// became 0 get the smallest magnitude of f16, finite ones that became infinite the largest.
 func clampF16(half []uint16, of []float32) {
 	for i, h := range half {
 		switch size := h &^ signF16; {

@@ -85,7 +85,7 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 }
 
 // A gradient that is NaN leaves its weight and its neighbours' alone.
-func TestCodedStatesLeaveOutWhatIsNoNumber(t *testing.T) {
+func TestQuantizedStatesLeaveOutNaN(t *testing.T) {
 	const n = 1031
 	bad := map[int]float32{0: float32(math.NaN()), 300: float32(math.Inf(1)), 301: float32(math.Inf(-1)), n - 1: float32(math.NaN())}
 	_, clean := eightBit(t, n, func([]float32) {})

@@ -75,9 +75,9 @@ func scalarsOf(kind op.Kind, names ...string) func(l *device.Launch) op.Scalars 
 	}
 }
 
-// update is the program of an update rule. set takes the scalars of a launch and says
-// what the gradient is multiplied by; step changes some weights and their states. With
-// a factor that is not positive all stay as they are.
+// update makes the program of an optimizer's update. set takes the scalars of a launch and
+// returns the clip factor; step updates some weights and their states. Where the factor is
+// not positive, all stay as they are.
 func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) Program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := newWeightCopy(c), false
@@ -105,7 +105,7 @@ func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), s
 	}}
 }
 
-// gradient is read as f32 whatever its type is: 16-bit ones are widened a bit at a
+// gradient reads gradients as f32 whatever their type: 16-bit ones are widened some at a
 // time, so that an update needs no workspace.
 type gradient struct {
 	of     dtype.Type
@@ -135,7 +135,7 @@ func (g *gradient) set(b device.Buffer) {
 	g.wide = view[float32](b)
 }
 
-// each gives a range to do, whole or in parts.
+// each calls do for a range, whole or in parts.
 func (g *gradient) each(worker, from, to int, do func(from, to int, g []float32)) {
 	if !narrow(g.of) {
 		do(from, to, g.wide[from:to])
@@ -157,7 +157,8 @@ type weightCopy struct {
 	wide    []float32
 }
 
-// uncachedElements are more than caches hold with all that is read before the copy is.
+// uncachedElements is from how many elements on the copy is written past the caches: it
+// would be evicted before it is read.
 const uncachedElements = 1 << 20
 
 func newWeightCopy(c op.Call) *weightCopy {

@@ -6,8 +6,8 @@ import (
 	"spillway/dtype"
 )
 
-// weight is what an update changes, in f32 or in bf16: then a part of it is widened,
-// changed, and rounded randomly in a worker's own memory.
+// weight is what an update changes. Where it is in bf16, a part at a time is widened to f32,
+// changed, and rounded stochastically in a worker's own buffer.
 type weight struct {
 	wide    []float32
 	halves  []uint16
@@ -37,8 +37,8 @@ func (w *weight) set(l *device.Launch) {
 	}
 }
 
-// open gives the numbers from..to to be changed; at most widenedAtOnce of a weight in
-// bf16.
+// open gives the elements from..to as f32, to be changed; of a weight in bf16 at most
+// widenedAtOnce.
 func (w *weight) open(worker, from, to int) []float32 {
 	if w.scratch == nil {
 		return w.wide[from:to]
@@ -48,7 +48,7 @@ func (w *weight) open(worker, from, to int) []float32 {
 	return part
 }
 
-// close keeps what open gave.
+// close stores what open gave.
 func (w *weight) close(worker, from, to int) {
 	if w.scratch != nil {
 		kernel.ToBF16Randomly(w.halves[from:to], w.scratch[worker][:to-from], w.key, w.first+uint64(from))

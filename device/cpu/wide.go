@@ -7,9 +7,9 @@ import (
 	"spillway/op"
 )
 
-// widened makes a call on 16-bit operands out of the one in f32: operands are
-// converted into the workspace, outputs from there, rounded once. It costs a copy of
-// everything; what is worth more has a kernel of its own.
+// widened computes a call on 16-bit operands with the f32 kernel: operands are converted into
+// the workspace, outputs are rounded from there once. It costs a copy of everything; kernels
+// where that matters register as native.
 func widened(c op.Call, workers int) (Program, string) {
 	wide, err := op.Make(c.Kind, wideAttr(c.Attr), wideTypes(c.In)...)
 	if err != nil {
@@ -36,7 +36,7 @@ func widened(c op.Call, workers int) (Program, string) {
 	return Program{Workspace: at, Run: w.run}, ""
 }
 
-// wideAttr makes a Cast to a narrow type one to f32, which narrowing then finishes.
+// wideAttr turns a Cast to a 16-bit type into one to f32; rounding the output finishes it.
 func wideAttr(a op.Attr) op.Attr {
 	if narrow(a.To) {
 		a.To = dtype.F32
@@ -61,7 +61,7 @@ type widener struct {
 	conversions []*conversion
 }
 
-// conversion is a buffer whose f32 form lies in the workspace.
+// conversion is a buffer whose f32 form is in the workspace.
 type conversion struct {
 	buffer   int
 	offset   int64 // in the workspace
@@ -74,7 +74,7 @@ type conversion struct {
 	small []uint16
 }
 
-// layOut finds room at an offset of the workspace for a buffer if it has to be
+// layOut places the f32 form of a buffer at an offset of the workspace, if it has to be
 // converted, and returns the offset behind it.
 func (w *widener) layOut(buffer int, t, wide op.Type, at int64, from, to bool) int64 {
 	if t.DType == wide.DType {

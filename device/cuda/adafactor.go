@@ -11,7 +11,7 @@ func init() {
 	registerUnaligned("adafactor", adafactor)
 }
 
-// factoring is a call of Adafactor: where its operands are and how its param is cut.
+// factoring is a call of Adafactor: its operands and the dimensions of its param.
 type factoring struct {
 	d          *Device
 	t          dtype.Type // of the gradient
@@ -48,7 +48,7 @@ func adafactor(d *Device, c op.Call) (program, error) {
 	return f.program()
 }
 
-// program is passes over the param, each of which needs all of the one before it.
+// program is several passes over the param, each of which needs the whole pass before it.
 func (f *factoring) program() (program, error) {
 	f.blocks = max(1, min(f.lines, int64(f.d.gpu.multiprocessors)*8))
 	partial := aligned(4 * f.matrices)

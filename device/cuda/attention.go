@@ -29,7 +29,7 @@ func rope(d *Device, c op.Call) (program, error) {
 		buffer(0), buffer(1), buffer(2), buffer(3), i64(c.Attr.Heads), i64(width), i64(half), f32(scale), flag(c.Attr.Inverse)))
 }
 
-// heads is a call of attention with its sizes told apart.
+// heads is a call of attention with its sizes by name.
 type heads struct {
 	c           op.Call
 	b, t, s, d  int64
@@ -48,7 +48,7 @@ func (h heads) masks() bool { return h.c.Attr.Segments || h.c.Attr.KeyMask || h.
 // dropout: weights are dropped.
 func (h heads) dropout() bool { return h.c.Attr.Prob > 0 }
 
-// maskArgs lists the parameters of sight.h. Spans are those of documents, or nothing.
+// maskArgs lists the parameters of mask.h. Spans are those of documents, or nothing.
 func (h heads) maskArgs(spans arg) []arg {
 	a, next := h.c.Attr, h.optional
 	pick := func(has bool) arg {
@@ -63,7 +63,7 @@ func (h heads) maskArgs(spans arg) []arg {
 		flag(a.Causal), i64(a.Window), f32(a.Prob), f32(1 / (1 - a.Prob)), i64(int64(a.Stream)), key(), row()}
 }
 
-// tiling says how a file of attention kernels deals out the work.
+// tiling says how a file of attention kernels divides the work among blocks of threads.
 type tiling struct {
 	unit, gradient unit // with the forward kernel, with those of the gradient
 	// Rows a block works on: queries in the forward kernel, queries and keys in those
@@ -103,11 +103,11 @@ func (h heads) flash(keys int64) tiling {
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
 
-// powerOf2 is the least that is not below n.
+// powerOf2 is the smallest power of two that is at least n.
 func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
 
 // chooseTiling is the fastest tiling for the call. Tensor cores round f32 to tf32, which the
-// device must be told to do.
+// device must be configured for (tf32).
 func (h heads) chooseTiling(d *Device) tiling {
 	if h.d%16 != 0 || h.d > 128 || h.c.Attr.Scale <= 0 || h.c.In[0].DType == dtype.F32 && !d.options.TF32 {
 		return h.plain()
@@ -129,8 +129,8 @@ func (h heads) launch(d *Device, u unit, name string, tiles, lines, shared int64
 	return d.grid(u, name, [3]int64{tiles, lines, h.b}, [3]int64{attentionThreads, 1, 1}, shared, append(args, h.maskArgs(spans)...)...)
 }
 
-// documents appends to a program what finds the spans of documents, at the end of its
-// scratch memory, and says where they are.
+// documents appends a kernel that finds the spans of packed documents, stores them at the end
+// of the scratch memory, and returns where they are.
 func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error) {
 	if !t.spans {
 		return arg{}, nil
@@ -172,8 +172,8 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 	return h.gradient(d, h.chooseTiling(d))
 }
 
-// splits is over how many blocks the heads that share a key head are dealt, so that
-// there are blocks enough to fill the GPU.
+// splits is among how many blocks the heads that share a key head are divided, so that there
+// are enough blocks to fill the GPU.
 func (h heads) splits(t tiling, multiprocessors int64) int64 {
 	if t.unit.file != "flash" {
 		return 1

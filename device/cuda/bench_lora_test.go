@@ -96,16 +96,16 @@ func matmul2048(b *testing.B, in, out, rank int64, storage dtype.Type) *graph.Pr
 	return j.Program
 }
 
-// What adapters of rank 16 add to the time of frozen products, forward and backward, for
-// 2048 tokens: products by themselves, and all of a layer of a 70B Llama. Both are timed in
+// What adapters of rank 16 add to the time of frozen matmuls, forward and backward, for
+// 2048 tokens: matmuls by themselves, and all of a layer of a 70B Llama. Both are timed in
 // turn, since a GPU that works long runs slower; the middle of the ratios counts.
 func BenchmarkAdapters(b *testing.B) {
 	type sizes struct{ in, out int64 }
 	layer := []sizes{{8192, 8192}, {8192, 1024}, {8192, 1024}, {8192, 8192}, {8192, 28672}, {8192, 28672}, {28672, 8192}}
 	for _, c := range []struct {
-		name     string
-		products []sizes
-		storage  dtype.Type
+		name    string
+		matmuls []sizes
+		storage dtype.Type
 	}{
 		{"8192x8192", layer[:1], dtype.Invalid},
 		{"28672x8192", layer[4:5], dtype.Invalid},
@@ -122,7 +122,7 @@ func BenchmarkAdapters(b *testing.B) {
 			}
 			b.Cleanup(func() { q.Close() })
 			var frozen, adapted []*stacked
-			for _, p := range c.products {
+			for _, p := range c.matmuls {
 				frozen = append(frozen, stack(b, d, q, matmul2048(b, p.in, p.out, 0, c.storage)))
 				adapted = append(adapted, stack(b, d, q, matmul2048(b, p.in, p.out, 16, c.storage)))
 			}
@@ -133,7 +133,7 @@ func BenchmarkAdapters(b *testing.B) {
 			b.ReportMetric(plain.Seconds()*1e6, "µs-frozen")
 			b.ReportMetric(with.Seconds()*1e6, "µs-adapted")
 			b.ReportMetric(with.Seconds()/plain.Seconds()-1, "overhead")
-			if len(c.products) == 1 {
+			if len(c.matmuls) == 1 {
 				adapted[0].log(b, d, q)
 			}
 		})

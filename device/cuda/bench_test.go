@@ -26,7 +26,7 @@ import (
 // Benchmarks on the GPU. Figures are shares of what the same run measured as the
 // physical bound.
 
-// rates of an H200, for the planner; the plans below are insisted on.
+// rates of an H200, for the planner; the plans below are given.
 var rates = machine.Device{Compute: machine.Compute{BF16: 700e12, F32: 60e12}, Bandwidth: 4e12, Link: machine.Link{In: 55e9, Out: 55e9, Latency: 8 * time.Microsecond}, Launch: 4 * time.Microsecond}
 
 // shape11B is the Llama shape of 1.1 billion params.

@@ -8,9 +8,10 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// capturedGraph is what queues were given once, as one of the driver's graphs.
+// capturedGraph is a CUDA graph of what queues were given once. Launching it is one call to
+// the driver instead of thousands.
 type capturedGraph struct {
-	first    *queue // launches all of it
+	first    *queue // the graph is launched on its stream
 	graph    driver.Graph
 	exec     driver.GraphExec
 	changing []changing
@@ -18,14 +19,15 @@ type capturedGraph struct {
 	last     *preparedKernel
 }
 
-// changing is a launch that reads numbers of the iteration.
+// changing is a kernel node whose parameters differ from iteration to iteration, such as
+// the learning rate: they are set again before each launch of the graph.
 type changing struct {
 	node   driver.GraphNode
 	kernel *kernelLaunch
 	launch *device.Launch
 }
 
-// changes says that parameters of the kernel are numbers of the iteration.
+// changes reports whether some parameter of the kernel is a number of the iteration.
 func (k *kernelLaunch) changes() bool {
 	for _, a := range k.args {
 		if a.changes() {
@@ -35,7 +37,7 @@ func (k *kernelLaunch) changes() bool {
 	return false
 }
 
-// Capture notes what issue gives to queues of the device.
+// Capture records what issue gives to queues of the device as a graph, without running it.
 func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Graph, error) {
 	list := make([]*queue, len(queues))
 	for i, q := range queues {
@@ -60,8 +62,8 @@ func (d *Device) Capture(queues []device.Queue, issue func() error) (device.Grap
 	return c, nil
 }
 
-// record has all queues follow the first, so that they are captured together, until they meet
-// again at the end.
+// record captures all queues as one graph: the others wait for an event of the first at the
+// beginning, which makes them part of its capture, and the first for theirs at the end.
 func (c *capturedGraph) record(queues []*queue, issue func() error) error {
 	d := c.first.device
 	for _, q := range queues {
@@ -90,7 +92,7 @@ func (c *capturedGraph) record(queues []*queue, issue func() error) error {
 	})
 }
 
-// follow has queues wait for what another was given.
+// follow makes queues wait for everything the leader was given so far.
 func (c *capturedGraph) follow(leader *queue, queues ...*queue) error {
 	e, err := leader.device.Event()
 	if err != nil {
@@ -107,7 +109,7 @@ func (c *capturedGraph) follow(leader *queue, queues ...*queue) error {
 	return nil
 }
 
-// within runs something with the context current.
+// within calls f with the context current.
 func (d *Device) within(f func() error) error {
 	if err := d.enter(); err != nil {
 		return err
@@ -116,14 +118,15 @@ func (d *Device) within(f func() error) error {
 	return f()
 }
 
-// setCapture has the queue tell a capture of its launches; nil ends that.
+// setCapture makes the queue report its launches to a capture; nil ends that.
 func (q *queue) setCapture(c *capturedGraph) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.capturing = c
 }
 
-// recordLaunch notes a launch of a kernel of ours that was just given to a queue.
+// recordLaunch remembers the node of a launch that was just captured, if its parameters
+// change from iteration to iteration.
 func (c *capturedGraph) recordLaunch(q *queue, k *kernelLaunch, l *device.Launch) error {
 	if !k.changes() {
 		return nil
@@ -133,7 +136,7 @@ func (c *capturedGraph) recordLaunch(q *queue, k *kernelLaunch, l *device.Launch
 	return err
 }
 
-// Run launches all of it, after the parameters that are numbers of the iteration.
+// Launch runs the graph, with the parameters that the Args of its launches hold now.
 func (c *capturedGraph) Launch() error {
 	q := c.first
 	if err := q.enter(); err != nil {
@@ -154,7 +157,7 @@ func (c *capturedGraph) Launch() error {
 	return nil
 }
 
-// Close gives the driver's graphs back.
+// Close destroys the graph.
 func (c *capturedGraph) Close() error {
 	return c.first.device.within(func() error {
 		var errs []error

@@ -6,19 +6,20 @@
 // "cuda:0,limit=8GiB,tf32". "cuda:0/4" is a quarter of the GPU: several logical
 // devices can share one GPU, each with memory and queues of its own.
 //
-// A queue is a stream. A call becomes a short list of launches prepared when the
-// kernel is asked for: sizes, addresses' places and scratch memory are known then, so
-// that a launch only fills in addresses. Kernels of our own are CUDA C++ in the folder
-// kernels, compiled for the exact GPU at first use; matmuls are cuBLASLt's, and
-// attention is cuDNN's where that is installed and fast.
-// Every sum has one fixed order: the same call on the same GPU gives the same bits.
-// Updates of weights, but for Adafactor's, give those that package cpu gives, so that
-// plans may have either make them.
-// Where there are several ways to compute a call, the call and the machine decide, never
-// a plan; what was decided by timing is kept in the cache folder for good.
+// A queue is a stream. A call becomes a short list of launches, prepared when the kernel is
+// asked for: sizes and scratch memory are known then, so that a launch only fills in
+// addresses and the numbers of the iteration. Our own kernels are CUDA C++ in the folder
+// kernels, compiled by NVRTC for the exact GPU at first use; matmuls are cuBLASLt's, and
+// attention is cuDNN's where that is installed and faster. The file of a kernel registers it;
+// nothing lists them all.
 //
-// A whole iteration that queues were given can be captured and repeated with one call
-// (device.Repeater), which is several times faster for small models.
+// Every sum has one fixed order: the same call on the same GPU gives the same bits. Updates of
+// weights, except Adafactor's, give the bits of package cpu, so that a plan may choose either.
+// Which algorithm computes a call follows from the call and the machine, never from a plan;
+// what was chosen by timing stays in the cache folder.
+//
+// A whole iteration can be captured as a CUDA graph and launched with one call
+// (device.GraphCapturer), which is several times faster for small models.
 package cuda
 
 import (
@@ -34,14 +35,14 @@ import (
 
 func init() { device.Register("cuda", opener{}) }
 
-// alignment of buffers: what the driver's own allocations have.
+// alignment of buffers, that of the driver's own allocations.
 const alignment = 256
 
-// reserve is kept free of allocations for the code of kernels, which the driver loads
-// when a kernel is first asked for or first run.
+// reserve is memory that Alloc leaves free for the code of kernels, which the driver loads
+// when a kernel is first prepared or first run.
 const reserve = 192 << 20
 
-// page is what the driver takes memory of the GPU by.
+// page is the granularity in which the driver allocates memory of the GPU.
 const page = 2 << 20
 
 // Device is a GPU, or a share of one.
@@ -72,7 +73,7 @@ type Device struct {
 	lost   error          // what ended the context
 }
 
-// GPU is what is known of the hardware.
+// gpuInfo describes the hardware.
 type gpuInfo struct {
 	name            string
 	major, minor    int
@@ -80,7 +81,7 @@ type gpuInfo struct {
 	shared          int // most bytes of shared memory of a block
 }
 
-// NoGPUError says that there is no GPU of a number.
+// NoGPUError says that there is no GPU of the number asked for.
 type NoGPUError struct {
 	GPUs int // there are
 }
@@ -94,7 +95,7 @@ type OldDriverError struct {
 	Major, Minor int // that it knows
 }
 
-// minCUDA is the oldest CUDA whose driver has all we call.
+// minCUDA is the oldest version of CUDA whose driver has every function we call.
 const minCUDA = 12
 
 func (e *OldDriverError) Error() string {
@@ -110,7 +111,7 @@ func Open(o Options) (*Device, error) {
 	return open(lib, o)
 }
 
-// open opens a device of given libraries. What it has made is given back when it fails.
+// open opens a device with given libraries. Where it fails, it frees what it has made.
 func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
 	if err := checkDriver(lib.CUDA, o.Ordinal); err != nil {
@@ -141,7 +142,7 @@ func checkDriver(c *driver.CUDA, ordinal int) error {
 	return err
 }
 
-// start asks what the GPU is and has.
+// start queries the GPU and its free memory.
 func (d *Device) start() (err error) {
 	if err := d.enter(); err != nil {
 		return err
@@ -204,8 +205,8 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { runtime.UnlockOSThread() }
 
-// Info describes the device. The overhead is all of the GPU that is taken now besides
-// what Alloc has given: the context, the kernels asked for so far, and other programs.
+// Info describes the device. The overhead is all memory of the GPU in use now other than what
+// Alloc has given: the context, the kernels prepared so far, and other programs.
 func (d *Device) Info() device.Info {
 	i := device.Info{Name: d.name, Limit: d.limit, Alignment: alignment}
 	free, total, err := d.Memory()
@@ -273,7 +274,7 @@ func (d *Device) Close() error {
 	return errors.Join(append(errs, d.quiet(d.discard()))...)
 }
 
-// discard gives handles back.
+// discard releases all handles.
 func (d *Device) discard() error {
 	var errs []error
 	for _, p := range d.gemms {
@@ -294,15 +295,15 @@ func (d *Device) discard() error {
 	return errors.Join(append(errs, d.modules.unload(d), d.lib.CUDA.Release(d.options.Ordinal))...)
 }
 
-// lose notes that the context is gone, as it is after a kernel has failed.
+// lose remembers that the context is gone, as it is after a kernel has failed.
 func (d *Device) lose(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = err
 }
 
-// quiet drops errors after the context was lost: every call answers with the error
-// that was reported already.
+// quiet drops errors after the context was lost: every call then returns the error that was
+// reported already.
 func (d *Device) quiet(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

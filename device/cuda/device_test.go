@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
 }
 
-// A device told to round to tf32 does so in products and attention of f32, and nowhere
+// A device configured to round to tf32 does so in matmuls and attention of f32, and nowhere
 // else.
 func TestTF32(t *testing.T) {
 	openGPU(t, Options{}).Close()

@@ -72,10 +72,10 @@ type dnn struct {
 	handle driver.DNNHandle
 	stream driver.Stream
 	plans  []*driver.GraphPlan
-	at     [16]driver.Pointer // of the run that is being handed over
+	at     [16]driver.Pointer // addresses for the run that is being launched
 }
 
-// planGraph asks cuDNN for a way to compute a graph; nil if it has none.
+// planGraph asks cuDNN for an execution plan of a graph; nil if it has none.
 func (d *Device) planGraph(g *driver.DNNGraph) (*driver.GraphPlan, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (n *dnn) end(lib *driver.DNN) error {
 	return errors.Join(errs...)
 }
 
-// graphRun is a step by cuDNN.
+// graphRun is an execution of a graph by cuDNN.
 type graphRun struct {
 	device  *Device
 	plan    *driver.GraphPlan
@@ -142,7 +142,7 @@ func (g *graphRun) run(q *queue, l *device.Launch) error {
 	return nil
 }
 
-// forwardGraph prepares attention by cuDNN; the program has no steps if it cannot.
+// forwardGraph prepares attention by cuDNN; the program is empty if it cannot.
 func (h heads) forwardGraph(d *Device) (p program, err error) {
 	plan, err := d.planGraph(h.graph())
 	if plan == nil || err != nil {
@@ -154,7 +154,7 @@ func (h heads) forwardGraph(d *Device) (p program, err error) {
 }
 
 // gradientGraph prepares the backward pass, slice by slice over the same scratch memory;
-// the program has no steps if cuDNN cannot. Operands as of gradient.
+// the program is empty if cuDNN cannot. Operands are those of gradient.
 func (h heads) gradientGraph(d *Device, s slice) (p program, err error) {
 	plan, err := d.planGraph(h.gradGraph(s))
 	if plan == nil || err != nil {

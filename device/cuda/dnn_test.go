@@ -123,7 +123,7 @@ func TestLibraryThatRefuses(t *testing.T) {
 	}
 }
 
-// A run hands over the addresses of a slice, and tells the stream when it changes.
+// A run passes the addresses of a slice, and tells the stream when it changes.
 func TestLibraryRun(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.lib.DNN = r.fake.dnn()
@@ -156,7 +156,7 @@ func TestLibraryRun(t *testing.T) {
 		}
 	}
 	if n := len(slices.DeleteFunc(slices.Clone(r.log), func(s string) bool { return s != "SetStream" })); n != 1 {
-		t.Errorf("the stream was told %d times in %d runs", n, len(p.actions))
+		t.Errorf("the stream was set %d times in %d runs", n, len(p.actions))
 	}
 	if given[0][6] == given[0][10] || given[0][10] != base {
 		t.Errorf("sums at %x, scratch memory at %x", given[0][6], given[0][10])

@@ -129,8 +129,8 @@ func (h heads) gradGraph(s slice) *driver.DNNGraph {
 	inner, dq, dk, dv := g.lines(g.n), g.queries(), g.keys(), g.keys()
 	f32 := func() *driver.Tensor { return g.scores(driver.TensorF32) }
 
-	products := g.pointwise(driver.Multiply, g.virtual(driver.TensorF32, q.Shape), do, o)
-	g.pointwise(driver.Multiply, inner, g.reduce(driver.ReduceSum, g.sums(), products), g.number(1))
+	matmuls := g.pointwise(driver.Multiply, g.virtual(driver.TensorF32, q.Shape), do, o)
+	g.pointwise(driver.Multiply, inner, g.reduce(driver.ReduceSum, g.sums(), matmuls), g.number(1))
 
 	scale := g.number(float32(h.c.Attr.Scale))
 	x := g.pointwise(driver.Multiply, f32(), g.matmul(f32(), q, k), scale)

@@ -12,7 +12,7 @@ import (
 	"spillway/shape"
 )
 
-// evaluator computes graphs plainly, in float64: what cuDNN is told must be attention.
+// evaluator computes graphs plainly, in float64: what cuDNN is asked for must be attention.
 type evaluator struct {
 	values map[*driver.Tensor][]float64 // in the order of the dimensions
 }
@@ -137,24 +137,24 @@ func pointwise(o driver.Operation, i [4]int64, x, b, t float64) float64 {
 // graphs makes a device of a fake GPU whose cuDNN remembers the graph of each plan.
 func graphs(t *testing.T) (*Device, map[*driver.GraphPlan]*driver.DNNGraph) {
 	t.Helper()
-	f, told := newFake(), map[*driver.GraphPlan]*driver.DNNGraph{}
+	f, described := newFake(), map[*driver.GraphPlan]*driver.DNNGraph{}
 	d := openFake(t, f, Options{})
 	d.lib.DNN = f.dnn()
 	plain := d.lib.DNN.Prepare
 	d.lib.DNN.Prepare = func(h driver.DNNHandle, g *driver.DNNGraph) (*driver.GraphPlan, error) {
 		p, err := plain(h, g)
-		told[p] = g
+		described[p] = g
 		return p, err
 	}
-	return d, told
+	return d, described
 }
 
 // compute carries the steps of a program out: buffers are operands, then outputs; the
 // last is scratch memory.
-func compute(steps []action, told map[*driver.GraphPlan]*driver.DNNGraph, memory [][]float64, bytes func(buffer int) int64) {
+func compute(steps []action, described map[*driver.GraphPlan]*driver.DNNGraph, memory [][]float64, bytes func(buffer int) int64) {
 	for _, s := range steps {
 		run := s.(*graphRun)
-		g := told[run.plan]
+		g := described[run.plan]
 		e := &evaluator{values: map[*driver.Tensor][]float64{}}
 		where := func(i int) []float64 {
 			a := run.at[i]
@@ -178,7 +178,7 @@ func compute(steps []action, told map[*driver.GraphPlan]*driver.DNNGraph, memory
 	}
 }
 
-// What cuDNN is told to compute, computed plainly, is attention and its gradient, also
+// What cuDNN is asked to compute, computed plainly, is attention and its gradient, also
 // in slices.
 func TestGraphsAreAttention(t *testing.T) {
 	for _, causal := range []bool{false, true} {
@@ -197,13 +197,13 @@ func checkGraphs(t *testing.T, heads int64, causal bool, s slice) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, told := graphs(t)
+	device, described := graphs(t)
 	in := operandsOf(c.In)
 	p, err := headsOf(c, 3).forwardGraph(device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := againstReference(t, c, p, told, in)
+	out := againstReference(t, c, p, described, in)
 
 	grad := op.Call{Kind: op.AttentionGrad, Attr: c.Attr, In: []op.Type{c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1], c.In[0]}, Out: c.In}
 	p, err = headsOf(grad, 6).gradientGraph(device, s)
@@ -213,12 +213,12 @@ func checkGraphs(t *testing.T, heads int64, causal bool, s slice) {
 	if want := int(b / s.samples * keys / s.keys); len(p.actions) != want {
 		t.Errorf("%d slices, want %d", len(p.actions), want)
 	}
-	againstReference(t, grad, p, told, []op.Array{in[0], in[1], in[2], out[0], out[1], numtest.Random(c.In[0], 9)})
+	againstReference(t, grad, p, described, []op.Array{in[0], in[1], in[2], out[0], out[1], numtest.Random(c.In[0], 9)})
 }
 
 // againstReference computes a program and compares it with the op's reference, whose
 // outputs it returns.
-func againstReference(t *testing.T, c op.Call, p program, told map[*driver.GraphPlan]*driver.DNNGraph, in []op.Array) (want []op.Array) {
+func againstReference(t *testing.T, c op.Call, p program, described map[*driver.GraphPlan]*driver.DNNGraph, in []op.Array) (want []op.Array) {
 	t.Helper()
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
 	var memory [][]float64
@@ -235,7 +235,7 @@ func againstReference(t *testing.T, c op.Call, p program, told map[*driver.Graph
 		t.Fatal(err)
 	}
 	memory = append(memory, make([]float64, 1<<12))
-	compute(p.actions, told, memory, func(i int) int64 { return types[i].DType.Bytes(1) })
+	compute(p.actions, described, memory, func(i int) int64 { return types[i].DType.Bytes(1) })
 	for i, w := range want {
 		if off := numtest.Compare(memory[len(c.In)+i], w.F); off.Max > 1e-6 {
 			t.Errorf("output %d of %v is off by %v", i, c.Kind, off)

@@ -10,7 +10,7 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// event is one of the driver's. Its handle is used again when nobody holds it.
+// event is an event of the driver. Its handle is reused when nobody refers to it any more.
 type event struct {
 	device  *Device
 	handle  driver.Event
@@ -29,7 +29,7 @@ func (d *Device) Event() (device.Event, error) {
 	return e, nil
 }
 
-// eventHandle takes a handle nobody uses any more, or makes one.
+// eventHandle reuses a free handle, or makes one.
 func (d *Device) eventHandle() (driver.Event, error) {
 	if err := d.enter(); err != nil {
 		return 0, err

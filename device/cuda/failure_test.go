@@ -17,7 +17,7 @@ import (
 )
 
 // What goes wrong on a real GPU. What would spoil the GPU's context for other tests
-// happens in a process of its own: this program again, told by a variable what to do.
+// happens in a process of its own: this program again, which a variable tells what to do.
 const child = "SPILLWAY_TEST_CHILD"
 
 // again starts this program anew for one test, and gives what it reads and says.
@@ -49,10 +49,10 @@ func inChild(t *testing.T) {
 
 // When another program takes nine tenths of the GPU, a device that is open says so with
 // the numbers, and one that is opened then offers what is left.
-func TestAnotherProgramTakesTheCard(t *testing.T) {
+func TestAnotherProgramTakesTheGPU(t *testing.T) {
 	early := openGPU(t, Options{})
 	defer early.Close()
-	in, out, cmd := again(t, "TestHoldTheCard")
+	in, out, cmd := again(t, "TestHoldTheGPU")
 	for {
 		line, err := out.ReadString('\n')
 		if err != nil {
@@ -83,8 +83,8 @@ func TestAnotherProgramTakesTheCard(t *testing.T) {
 	}
 }
 
-// TestHoldTheCard is the other program: it holds nine tenths until it is told to end.
-func TestHoldTheCard(t *testing.T) {
+// TestHoldTheGPU is the other program: it holds nine tenths until it is asked to end.
+func TestHoldTheGPU(t *testing.T) {
 	inChild(t)
 	d := openGPU(t, Options{})
 	defer d.Close()

@@ -26,7 +26,7 @@ type fake struct {
 	next  uint64
 	last  driver.Launch
 	slots []uint64 // parameters of the last launch
-	// waited are the numbers streams were told to wait for.
+	// waited are the numbers streams were asked to wait for.
 	waited []uint32
 	// version of the compiler: another one per fake, so that nothing is shared through
 	// the machine code this process has.
@@ -41,7 +41,7 @@ func newFake() *fake {
 	return &fake{fail: map[string]error{}, held: map[string]int{}, next: 0x1000, version: fakes, knows: 13}
 }
 
-// call notes a call and gives what it was told to answer.
+// call notes a call and gives what it is to answer.
 func (f *fake) call(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *fake) cuda() *driver.CUDA {
 
 		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },
 		EndCapture: func(driver.Stream) (driver.Graph, error) {
-			h, err := f.take("EndCapture", "noted")
+			h, err := f.take("EndCapture", "graph")
 			return driver.Graph(h), err
 		},
 		LastNode: func(driver.Stream) (driver.GraphNode, error) { return 77, f.call("LastNode") },
@@ -163,7 +163,7 @@ func (f *fake) cuda() *driver.CUDA {
 		SetNode:        func(_ driver.GraphExec, _ driver.GraphNode, l *driver.Launch) error { return f.record("SetNode", l) },
 		LaunchGraph:    func(driver.GraphExec, driver.Stream) error { return f.call("Replay") },
 		CloseGraphExec: func(driver.GraphExec) error { return f.give("CloseReplay", "replay") },
-		CloseGraph:     func(driver.Graph) error { return f.give("CloseNoted", "noted") },
+		CloseGraph:     func(driver.Graph) error { return f.give("CloseNoted", "graph") },
 	}
 }
 
@@ -289,7 +289,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// An old driver is told apart from a broken one, when a GPU is opened and when kernels
+// An old driver is distinguished from a broken one, when a GPU is opened and when kernels
 // cannot be loaded because their compiler is newer.
 func TestOldDriver(t *testing.T) {
 	f := newFake()
@@ -310,7 +310,7 @@ func TestOldDriver(t *testing.T) {
 	}
 }
 
-func TestShareOfACard(t *testing.T) {
+func TestShareOfAGPU(t *testing.T) {
 	whole, quarter := openFake(t, newFake(), Options{}).Info(), openFake(t, newFake(), Options{Share: 4}).Info()
 	if whole.Limit != fakeFree-reserve || quarter.Limit != whole.Limit/4 {
 		t.Errorf("limits %d and %d of %d free bytes", whole.Limit, quarter.Limit, int64(fakeFree))
@@ -348,7 +348,7 @@ func TestParse(t *testing.T) {
 
 var errMadeUp = errors.New("made up")
 
-// "There is no such GPU" is told apart from "it does not work", in a few words.
+// "There is no such GPU" is distinguished from "it does not work", in a few words.
 func TestAbsent(t *testing.T) {
 	for want, err := range map[string]error{
 		"no NVIDIA driver found":                &driver.MissingError{Names: []string{"libcuda.so.1"}},

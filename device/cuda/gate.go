@@ -25,10 +25,10 @@ type awaited struct {
 	record uint64
 }
 
-// gateWaits is how many waits may be open before the next one holds its caller.
+// gateWaits is how many waits may be open before the next one blocks its caller.
 const gateWaits = 4096
 
-// newGate makes a gate. Its memory is its own, not one of those Close asks back.
+// newGate makes a gate. Close of the device does not check its memory for leaks.
 func (d *Device) newGate() (*hostGate, error) {
 	m, err := d.pinned(int64(unsafe.Sizeof(uint32(0))))
 	if err != nil {

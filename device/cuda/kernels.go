@@ -7,7 +7,7 @@ import (
 	"spillway/op"
 )
 
-// maker prepares a call whose types are right.
+// maker prepares a call whose types were checked.
 type maker func(d *Device, c op.Call) (program, error)
 
 // entry is the kernel of a kind.

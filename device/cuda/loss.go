@@ -12,7 +12,7 @@ func init() {
 	register(op.CrossEntropyGrad, crossEntropyGrad)
 }
 
-// foldLosses sums the losses of rows, which lie in the workspace.
+// foldLosses sums the losses of rows, which are in the workspace.
 func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*kernelLaunch, error) {
 	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(int64(rows)), buffer(scale), buffer(loss), i64(n))
 }
@@ -37,12 +37,12 @@ const lossThreads = 512
 // logitBytes bounds the logits a fused loss holds at once.
 const logitBytes = 512 << 20
 
-// logitsAlign is what the floats between rows of logits are a multiple of: products are
+// logitsAlign is what the floats between rows of logits are a multiple of: matmuls are
 // slower where rows begin at odd places, as those of odd vocabularies would.
 const logitsAlign = 32
 
-// fusedLoss is a loss fused with the product before it. It goes over the rows in
-// chunks: the logits of a chunk, in f32, become their own gradient in place.
+// fusedLoss is a loss fused with the matmul of the lm_head. It goes over the rows in chunks:
+// the logits of a chunk, in f32, are replaced by their gradient in place.
 type fusedLoss struct {
 	d                    *Device
 	c                    op.Call
@@ -51,8 +51,8 @@ type fusedLoss struct {
 	step                 int64 // floats between rows of logits
 	chunk                int64
 	logits               int64 // where they begin in the workspace, behind the rows' losses
-	scratch              int64 // behind them: the products' own
-	most                 int64 // scratch memory the products need
+	scratch              int64 // behind them: the matmuls' own
+	most                 int64 // scratch memory the matmuls need
 	p                    program
 }
 
@@ -65,13 +65,13 @@ func newFusedLoss(d *Device, c op.Call) *fusedLoss {
 	return f
 }
 
-// add appends a step.
+// add appends a launch.
 func (f *fusedLoss) add(s action, err error) error {
 	f.p.actions = append(f.p.actions, s)
 	return err
 }
 
-// multiply appends a product that uses the scratch memory behind the logits.
+// multiply appends a matmul that uses the scratch memory behind the logits.
 func (f *fusedLoss) multiply(m matmulArgs) error {
 	m.scratch = f.scratch
 	steps, bytes, err := f.d.multiply(m)
@@ -106,7 +106,7 @@ func (f *fusedLoss) w(from int64) matrix {
 }
 
 // classParts calls each with the first class and the number of classes of every part.
-// Products are several times slower where a side is odd, as some vocabularies are: of
+// Matmuls are several times slower where a side is odd, as some vocabularies are: of
 // those, the few classes beyond what is even are a part of their own.
 func (f *fusedLoss) classParts(each func(from, n int64) error) error {
 	const even, many = 16, 1024
@@ -120,7 +120,7 @@ func (f *fusedLoss) classParts(each func(from, n int64) error) error {
 	return each(f.classes-rest, rest)
 }
 
-// makeLogits appends the products of a chunk.
+// makeLogits appends the matmuls of a chunk.
 func (f *fusedLoss) makeLogits(rows, n int64) error {
 	return f.classParts(func(from, classes int64) error {
 		w := f.w(from)

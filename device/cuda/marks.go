@@ -2,25 +2,25 @@ package cuda
 
 import "spillway/device/cuda/driver"
 
-// A GPU takes about a thousand launches. Whoever hands it more is held up by the driver,
-// on a core that the host's updates then lack. So a queue marks the launches it is given
-// and does not run further ahead than some marks: it waits for the oldest, which sleeps
-// when it takes long.
+// The driver queues about a thousand launches per stream. Launching more blocks the caller
+// in a busy loop, on a core that updates on the CPU then lack. So a queue records an event
+// every markEvery launches and stays at most openMarks of them ahead: it waits for the
+// oldest, and that wait sleeps.
 
 const (
 	markEvery = 256 // launches
 	openMarks = 3   // that a queue may be ahead
 )
 
-// marks are events of a queue, used in turn.
+// marks are the events of a queue that bound how far launches run ahead, used in turn.
 type marks struct {
 	events  [openMarks]driver.Event
-	made    int // marks so far
-	between int // launches since the last one
+	made    int // events recorded so far
+	between int // launches since the last event
 }
 
-// mark counts launches, and waits where they run too far ahead. What is captured is not done
-// now, so that it counts for nothing. The context must be current.
+// mark counts launches, and waits where they run too far ahead. While a graph is captured
+// nothing runs, so nothing is counted. The context must be current.
 func (q *queue) mark(launches int) (err error) {
 	if q.capturing != nil {
 		return nil
@@ -41,7 +41,7 @@ func (q *queue) mark(launches int) (err error) {
 	return q.device.lib.CUDA.Record(*e, q.stream)
 }
 
-// spare lets others have the events.
+// spare gives the events back for others to use.
 func (m *marks) spare(d *Device) {
 	for _, e := range m.events[:min(m.made, openMarks)] {
 		d.spareEvent(e)

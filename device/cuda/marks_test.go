@@ -9,7 +9,7 @@ import (
 )
 
 // A queue runs no further ahead of the GPU than some hundreds of launches; a failure that
-// it meets then is told at once.
+// it meets then is reported at once.
 func TestQueuesDoNotRunFarAhead(t *testing.T) {
 	r := newRig(t, Options{})
 	k, l := r.scale(t)

@@ -14,17 +14,17 @@ func init() {
 	register(op.MatMul, matMul)
 }
 
-// gemmWorkspace is the most scratch memory a product may use; what it does use is
-// known when it is prepared.
+// gemmWorkspace is the most scratch memory an algorithm of cuBLASLt may use; what the chosen
+// one does use is known when it is prepared.
 const gemmWorkspace = 32 << 20
 
-// maxAlgorithms is how many of cuBLASLt's ways to compute a product are compared.
+// maxAlgorithms is how many algorithms of cuBLASLt are compared for a matmul.
 const maxAlgorithms = 8
 
 // blasTypes numbers element types as cuBLASLt does.
 var blasTypes = map[dtype.Type]int{dtype.F32: driver.RealF32, dtype.BF16: driver.RealBF16, dtype.F16: driver.RealF16}
 
-// matrix is an operand of a product, row by row: rows lie step elements apart. A
+// matrix is an operand of a matmul, stored row by row: rows lie step elements apart. A
 // transposed one is stored as its transpose.
 type matrix struct {
 	at         arg
@@ -33,14 +33,14 @@ type matrix struct {
 	transposed bool
 }
 
-// matmulArgs is c = a·b (+ bias) (+ c, or + plus), of m × n with sums of k products.
+// matmulArgs is c = a·b (+ bias) (+ c, or + plus), where c is m × n and the inner dimension is k.
 type matmulArgs struct {
 	m, n, k int64
 	a, b, c matrix
 	bias    *arg
 	biasOf  dtype.Type
 	add     bool
-	plus    *arg  // like c
+	plus    *arg  // of the type of c
 	scratch int64 // where in the workspace its scratch memory is
 }
 
@@ -63,11 +63,11 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 	return p, err
 }
 
-// multiply prepares a product: cuBLASLt's best, or the plain one where it has none.
-// The bytes are of scratch memory.
+// multiply prepares a matmul, by cuBLASLt or by our plain kernel where it has none. bytes is
+// the scratch memory it needs.
 func (d *Device) multiply(x matmulArgs) (steps []action, bytes int64, err error) {
 	if x.k == 0 {
-		return nil, 0, unsupported("sums of no products are not handled")
+		return nil, 0, unsupported("an inner dimension of 0 is not handled")
 	}
 	s, err := d.tryBLAS(x)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Device) multiply(x matmulArgs) (steps []action, bytes int64, err error)
 	return []action{k}, 0, err
 }
 
-// addend is what is added to the product, if anything is.
+// addend is what is added to the result, if anything is.
 func (x matmulArgs) addend() (at arg, adds bool) {
 	if x.plus != nil {
 		return *x.plus, true
@@ -88,8 +88,8 @@ func (x matmulArgs) addend() (at arg, adds bool) {
 	return x.c.at, x.add
 }
 
-// gemm is a step by cuBLASLt, which stores column by column: it is asked for the
-// transpose of c, bᵀ·aᵀ, whose columns are c's rows.
+// gemm is a matmul by cuBLASLt. The library stores matrices column by column, so it is asked
+// for the transpose of c, bᵀ·aᵀ, whose columns are the rows of c.
 type gemm struct {
 	device   *Device
 	prepared *driver.Prepared
@@ -97,7 +97,7 @@ type gemm struct {
 	plus     arg // c itself where nothing is added
 	bias     *arg
 	scratch  arg
-	mu       sync.Mutex // the bias is part of what was prepared
+	mu       sync.Mutex // the address of the bias is part of prepared
 }
 
 func (p *gemm) run(q *queue, l *device.Launch) error {
@@ -113,7 +113,7 @@ func (p *gemm) run(q *queue, l *device.Launch) error {
 		driver.Pointer(p.c.value(l)), driver.Pointer(p.scratch.value(l)), q.stream)
 }
 
-// tryBLAS prepares a product by cuBLASLt; nil if it has none.
+// tryBLAS prepares a matmul by cuBLASLt; nil where it has no algorithm.
 func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -121,13 +121,13 @@ func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 	defer d.leave()
 	p, err := d.prepareGemm(x)
 	if err != nil {
-		return nil, fmt.Errorf("product of %d × %d × %d: %w", x.m, x.k, x.n, err)
+		return nil, fmt.Errorf("matmul of %d × %d × %d: %w", x.m, x.k, x.n, err)
 	}
 	return p, nil
 }
 
-// prepareGemm takes the way to compute a product that was chosen on this machine. The
-// context must be current.
+// prepareGemm uses the algorithm that was chosen on this machine. The context must be
+// current.
 func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	described := x.describe(d.options.TF32)
 	made, found, err := d.lib.BLAS.Prepare(d.blas, described, gemmWorkspace, maxAlgorithms)
@@ -152,7 +152,7 @@ func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	return &gemm{device: d, prepared: made, a: x.a.at, b: x.b.at, c: x.c.at, plus: plus, bias: x.bias, scratch: scratchAt(x.scratch)}, nil
 }
 
-// describe turns the product around: rows of ours are columns of cuBLASLt's.
+// describe gives the matmul in cuBLASLt's terms, where our rows are columns.
 func (x matmulArgs) describe(tf32 bool) driver.Gemm {
 	p := driver.Gemm{Compute: driver.ComputeF32, Bias: x.bias != nil, BiasType: blasTypes[x.biasOf],
 		A: transposed(x.b, x.k, x.n), B: transposed(x.a, x.m, x.k), D: transposed(x.c, x.m, x.n)}
@@ -170,7 +170,7 @@ func transposed(m matrix, rows, columns int64) driver.Matrix {
 	return driver.Matrix{Type: blasTypes[m.element], Rows: columns, Columns: rows, Step: m.step, Transposed: m.transposed}
 }
 
-// plainMatmul prepares our own product, of operands of one type to the same or f32.
+// plainMatmul prepares our own kernel: operands of one type, the result in that type or f32.
 func (d *Device) plainMatmul(x matmulArgs) (*kernelLaunch, error) {
 	bias, like := arg{}, x.c.element
 	if x.bias != nil {

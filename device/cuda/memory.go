@@ -56,28 +56,28 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 	return m, nil
 }
 
-// paged is what the driver takes for an allocation.
+// paged is what the driver allocates for so many bytes.
 func paged(bytes int64) int64 { return (bytes + page - 1) / page * page }
 
-// pages are those of what Alloc has given, in bytes.
+// pages is the size of what Alloc has given, in whole pages.
 func (d *Device) pages() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.paged
 }
 
-// hostShare of page-locked bytes goes to the GPU's page table: eight for each 4 KiB.
+// hostShare is how many page-locked bytes take one byte of the GPU's page table: 8 bytes per
+// 4 KiB.
 const hostShare = 4096 / 8
 
-// firstRuns is what the driver takes when queues open and kernels run for the first time.
-// On an H200 up to one page was seen in most runs, and four to ten in those that seem to have
-// captured iterations of 1,300 to 10,600 launches to repeat them, which is some 4 KiB for each;
-// what is captured since has fewer.
+// firstRuns is what the driver allocates when queues open and kernels run for the first time.
+// On an H200 it was up to one page in most runs, and four to ten where graphs of 1,300 to
+// 10,600 launches were captured, about 4 KiB per launch; captured graphs are smaller now.
 const firstRuns = 5 * page
 
-// Footprint is what the driver will count of the GPU, all programs' together, when so
-// many bytes more are allocated on it and so many page-locked on the host. The kernels
-// that will run must have been asked for.
+// Footprint is how much memory of the GPU the driver will report in use, by all programs,
+// after so many more bytes are allocated on it and so many page-locked on the host. The
+// kernels that will run must have been prepared.
 func (d *Device) Footprint(gpu, host int64) int64 {
 	return d.Info().Overhead + d.pages() + paged(gpu) + paged(host/hostShare) + firstRuns
 }
@@ -97,7 +97,7 @@ func (d *Device) HostAlloc(bytes int64) (device.Memory, error) {
 	return m, nil
 }
 
-// pinned is page-locked memory that nobody asks back.
+// pinned allocates page-locked memory that Close does not check for leaks.
 func (d *Device) pinned(bytes int64) (*memory, error) {
 	region, err := offheap.Alloc(bytes, true)
 	if err != nil {
@@ -125,7 +125,7 @@ func (m *memory) lock() error {
 	return m.device.lib.CUDA.Register(host)
 }
 
-// touch makes the system back every page.
+// touch writes to every page, so that the system backs it with memory.
 func touch(b []byte) {
 	const page, part = 4096, 64 << 20
 	var group sync.WaitGroup
@@ -194,7 +194,7 @@ func (m *memory) release() error {
 	return errors.Join(err, m.region.Free())
 }
 
-// address of a buffer for the GPU. Host memory of others is reached too, slowly.
+// address is where the GPU finds a buffer. It reaches host memory of other devices too, slowly.
 func address(b device.Buffer) (driver.Pointer, error) {
 	switch {
 	case b.Memory == nil:

@@ -25,9 +25,9 @@ var kernelFiles embed.FS
 // elements numbers the element types for kernels, as kernels/common.h does.
 var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 
-// unit is a file of kernels compiled for an element type. Attention is compiled for a
-// width of heads, with or without masks (segments among them) and dropout; on tensor
-// cores, for so many keys at a time.
+// unit is a file of kernels with what it is compiled for: an element type and, for attention,
+// the width of heads, whether there are masks (or segments) and dropout, and on tensor cores
+// the number of keys per tile.
 type unit struct {
 	file    string // without its ending
 	element dtype.Type
@@ -139,7 +139,8 @@ type image struct {
 // compiling bounds how many units are compiled at once.
 var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)))
 
-// imageOf finds the machine code of a unit: of this process, of the cache, or made now.
+// imageOf finds the machine code of a unit in this process or in the cache folder, or
+// compiles it.
 func (d *Device) imageOf(u unit) ([]byte, error) {
 	text, err := u.source()
 	if err != nil {
@@ -165,8 +166,8 @@ func (d *Device) imageOf(u unit) ([]byte, error) {
 	return i.bytes, i.err
 }
 
-// cached reads machine code from the cache folder, or makes it and keeps it there. A
-// folder that cannot be written is an error: its owner asked for it.
+// cached reads machine code from the cache folder, or compiles it and writes it there. A
+// folder that cannot be written is an error, because somebody asked for it.
 func (d *Device) cached(name string, u unit) ([]byte, error) {
 	path := filepath.Join(d.options.Cache, name+".cubin")
 	if d.options.Cache != "" {
@@ -219,8 +220,8 @@ func (m *modules) start(*Device) {
 	m.loaded, m.begun = map[unit]*module{}, map[dtype.Type]bool{}
 }
 
-// function finds a kernel of a unit and lets it use so much shared memory. The first
-// time an element type is met, all files for it start compiling side by side.
+// function finds a kernel of a unit and allows it so much shared memory. The first time an
+// element type is met, all general files start compiling for it in parallel.
 func (d *Device) function(u unit, name string, shared int64) (*function, error) {
 	if shared > int64(d.gpu.shared) {
 		return nil, unsupported(fmt.Sprintf("%d bytes of shared memory are needed, a block has %d", shared, d.gpu.shared))
@@ -252,8 +253,8 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 	return f, nil
 }
 
-// begin compiles all general files of an element type in the background. Errors come
-// out when a kernel of the file is asked for.
+// begin compiles all general files for an element type in the background. Errors are reported
+// when a kernel of the file is prepared.
 func (d *Device) begin(t dtype.Type) {
 	if d.modules.begun[t] {
 		return
@@ -282,7 +283,7 @@ func (d *Device) module(u unit) (*module, error) {
 	return m, nil
 }
 
-// mismatch says so where kernels were compiled for a newer CUDA than the driver knows.
+// mismatch explains where kernels were compiled for a newer CUDA than the driver supports.
 func (d *Device) mismatch() string {
 	major, minor, err := d.lib.NVRTC.Version()
 	knows, upTo, bad := d.lib.CUDA.Version()
@@ -292,7 +293,7 @@ func (d *Device) mismatch() string {
 	return fmt.Sprintf("; the compiler is of CUDA %d.%d and the driver knows %d.%d: install a newer driver or an older compiler", major, minor, knows, upTo)
 }
 
-// unload gives the modules back, after what is still compiling. The context must be
+// unload waits for what is still compiling and unloads the modules. The context must be
 // current.
 func (m *modules) unload(d *Device) error {
 	m.behind.Wait()

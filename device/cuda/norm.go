@@ -9,7 +9,7 @@ func init() {
 	register(op.LayerNormGrad, normGrad)
 }
 
-// normShape says how the rows of a norm are dealt to threads.
+// normShape says how the rows of a norm are divided among threads.
 type normShape struct {
 	name  string
 	rows  int64
@@ -55,7 +55,7 @@ const (
 	packBytes = 3 * packRows * 2 * vectorBytes
 )
 
-// normGrad makes dx, and parts of the weight's gradients that are folded afterwards.
+// normGrad computes dx, and partial sums of the weight's gradients that are added afterwards.
 func normGrad(d *Device, c op.Call) (p program, err error) {
 	s, err := normOf(c)
 	if err != nil {

@@ -26,12 +26,12 @@ func trainedWith(t *testing.T, on device.Device, optimizer string, updates plann
 
 // Every optimizer learns on the GPU as on the CPU, which is held to PyTorch's
 // numbers, also where the CPU updates what the GPU has the gradients of.
-func TestOptimizersLearnAsOnTheProcessor(t *testing.T) {
+func TestOptimizersLearnAsOnTheCPU(t *testing.T) {
 	gpu := lent(t)
-	processor := cpu.Open(cpu.Options{})
-	t.Cleanup(func() { processor.Close() })
+	host := cpu.Open(cpu.Options{})
+	t.Cleanup(func() { host.Close() })
 	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
-		want := trainedWith(t, processor, optimizer, planner.ByDevice)
+		want := trainedWith(t, host, optimizer, planner.ByDevice)
 		for _, updates := range []planner.Updater{planner.ByDevice, planner.ByCPU} {
 			if updates == planner.ByCPU && strings.HasPrefix(optimizer, "adafactor") {
 				continue // it updates whole params, the host does not

@@ -106,5 +106,5 @@ func (o *Options) set(option string) (err error) {
 // TF32 says whether f32 operands are rounded.
 func (d *Device) TF32() bool { return d.options.TF32 }
 
-// SetTF32 has kernels that are asked for from now on round f32 operands, or not.
+// SetTF32 changes whether kernels prepared from now on round f32 operands.
 func (d *Device) SetTF32(on bool) { d.options.TF32 = on }

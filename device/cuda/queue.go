@@ -10,8 +10,7 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// queue is a stream. What it is given is handed to the driver at once; the driver
-// keeps the order.
+// queue is a stream. Everything is passed to the driver at once, which keeps the order.
 type queue struct {
 	device *Device
 	name   string
@@ -24,7 +23,7 @@ type queue struct {
 	last      *preparedKernel // the latest of them
 	marks     marks
 	capturing *capturedGraph
-	// One launch at a time is put together here, in memory that does not move.
+	// The parameters of one launch at a time, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
 	params [driver.MaxParams]unsafe.Pointer
@@ -152,8 +151,8 @@ func (q *queue) Wait(e device.Event) error {
 }
 
 // Sync returns when all is done. A kernel that failed on the GPU ends the context:
-// the first Sync that meets the failure reports it, with the launches it may be of;
-// after that every copy and launch is refused and Sync has nothing to say.
+// the first Sync that meets the failure reports it, with the launches that may have caused
+// it; after that every copy and launch is refused and Sync returns nil.
 func (q *queue) Sync() error {
 	if err := q.enter(); err != nil {
 		return err
@@ -177,7 +176,8 @@ func (q *queue) SyncTo(e device.Event) error {
 	return q.syncError(q.device.lib.CUDA.SyncEvent(own.handle))
 }
 
-// syncError is what the driver answered to a wait, the first time, with what it may be of.
+// syncError reports the error of a wait once, and says which launches may have caused it:
+// kernels run later than they are launched, so the driver cannot name one.
 func (q *queue) syncError(err error) error {
 	if err = q.device.quiet(err); err == nil {
 		return nil
@@ -189,7 +189,7 @@ func (q *queue) syncError(err error) error {
 	return fmt.Errorf("%s: queue %s, in one of %d launches up to %v: %w; the GPU's context is lost, open the device anew", q.device.name, q.name, q.launched, q.last.call, err)
 }
 
-// Close does what is queued and ends the queue.
+// Close waits for what is queued and closes the queue.
 func (q *queue) Close() error {
 	err := q.Sync()
 	q.device.mu.Lock()
@@ -202,7 +202,7 @@ func (q *queue) Close() error {
 	return errors.Join(err, q.end())
 }
 
-// end gives the stream back, once. The context must be current.
+// end closes the stream, once. The context must be current.
 func (q *queue) end() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

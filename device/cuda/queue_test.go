@@ -135,7 +135,7 @@ func TestRefusedLaunch(t *testing.T) {
 
 // A kernel that fails on the GPU is reported once, with its op; nothing after that
 // repeats it, although the driver does.
-func TestFailureOnTheCard(t *testing.T) {
+func TestFailureOnTheGPU(t *testing.T) {
 	for name, wait := range map[string]func(*rig, device.Event) error{
 		"Sync":   func(r *rig, _ device.Event) error { return r.q.Sync() },
 		"SyncTo": func(r *rig, e device.Event) error { return r.q.SyncTo(e) },
@@ -170,7 +170,7 @@ func failsOnTheGPU(t *testing.T, wait func(*rig, device.Event) error) {
 }
 
 // The driver's out of memory is the device's, with the numbers.
-func TestCardIsFull(t *testing.T) {
+func TestGPUIsFull(t *testing.T) {
 	r := newRig(t, Options{})
 	r.failing("Alloc", &driver.Error{Call: "cuMemAlloc", Code: driver.OutOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"})
 	_, err := r.d.Alloc(1 << 20)
@@ -244,7 +244,7 @@ func TestCache(t *testing.T) {
 
 // cuBLASLt stores column by column. Whatever is transposed, its operands, taken as
 // stored, must have the sizes of ours, and the product the sizes of c's transpose.
-func TestProductsAreTurned(t *testing.T) {
+func TestMatmulsAreTransposed(t *testing.T) {
 	const m, n, k = 2, 3, 5
 	for _, ta := range []bool{false, true} {
 		for _, tb := range []bool{false, true} {

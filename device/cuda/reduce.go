@@ -13,7 +13,7 @@ func init() {
 	registerUnaligned(op.ClipScale, clipScale)
 }
 
-// sequence makes a program of launches, keeping the first error.
+// sequence makes a program of launches and returns the first error.
 func sequence(workspace int64, steps ...func() (*kernelLaunch, error)) (p program, err error) {
 	p.workspace = workspace
 	for _, prepare := range steps {
@@ -26,7 +26,7 @@ func sequence(workspace int64, steps ...func() (*kernelLaunch, error)) (p progra
 	return p, nil
 }
 
-// sumRows sums shares of the rows and then the shares.
+// sumRows sums groups of rows and then the groups, so that the order of the sum is fixed.
 func sumRows(d *Device, c op.Call) (program, error) {
 	width := c.Out[0].Shape.Elements()
 	rows := c.In[0].Shape.Elements() / width
@@ -44,12 +44,12 @@ func sumRows(d *Device, c op.Call) (program, error) {
 		})
 }
 
-// foldRows adds parts of sums over rows in their order.
+// foldRows adds partial sums over rows in order.
 func (d *Device) foldRows(t dtype.Type, partial, to arg, shares, width int64, add bool) (*kernelLaunch, error) {
 	return d.grid(unitFor("reduce", t), "foldRows", [3]int64{ceilDiv(width, 32), 1, 1}, [3]int64{32, 32, 1}, 0, partial, to, i64(shares), i64(width), flag(add))
 }
 
-// sumAll sums something over n elements in parts, and folds the parts with one block.
+// sumAll sums something over n elements by many blocks, and adds the partial sums with one.
 func (d *Device) sumAll(t dtype.Type, n int64, first, second string, before, after []arg) (program, error) {
 	u, blocks := unitFor("reduce", t), d.strideBlocks(n)
 	return sequence(8*blocks,

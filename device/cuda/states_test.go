@@ -20,9 +20,9 @@ import (
 const llama134M = `{"model_type":"llama","vocab_size":32000,"hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,
 "intermediate_size":2048,"rms_norm_eps":1e-6,"tie_word_embeddings":false,"max_position_embeddings":2048}`
 
-// keeping plans a training of that model in f32, 4 × 512 tokens, with what AdamW keeps
+// planStates plans a training run of that model in f32, 4 × 512 tokens, with what AdamW keeps
 // under a policy, within so much of the device; 0 is all of it.
-func keeping(tb testing.TB, on device.Device, policy string, budget int64) *spillway.Run {
+func planStates(tb testing.TB, on device.Device, policy string, budget int64) *spillway.Run {
 	tb.Helper()
 	_, info, err := arch.FromConfig([]byte(llama134M))
 	if err != nil {
@@ -66,12 +66,12 @@ func kept(p *plan.Plan) (sum int64) {
 // compressed from the start as the usual policy does, in less and less of the GPU.
 func BenchmarkStatePolicy(b *testing.B) {
 	d := lent(b)
-	plain := keeping(b, d, "", 0)
+	plain := planStates(b, d, "", 0)
 	all := plain.Plan.Peak()[plan.OnDevice]
 	for b.Loop() {
 		before := trainSmallest(b, plain, 10, nil)
 		for _, share := range []float64{1, 0.8, 0.6} {
-			job := keeping(b, d, "auto:warmup=0", int64(share*float64(all)))
+			job := planStates(b, d, "auto:warmup=0", int64(share*float64(all)))
 			after := trainSmallest(b, job, 10, nil)
 			fmt.Fprintf(os.Stderr, "states %+.1f%% (%v), device %+.1f%% (%v of %v), iteration %.2f × (%.2f ms), last loss %.4f against %.4f\n",
 				100*(float64(kept(job.Plan))/float64(kept(plain.Plan))-1), units.Bytes(kept(job.Plan)),

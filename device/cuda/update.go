@@ -8,8 +8,8 @@ import (
 	"spillway/quant"
 )
 
-// storageCodes numbers the types of moments, and of the copy of an updated weight, as update.cu
-// does.
+// storageCodes numbers the types of states, and of the copy of an updated weight, as
+// kernels/update.h does.
 var storageCodes = map[dtype.Type]int64{dtype.Invalid: 0, dtype.F32: 1, dtype.BF16: 2, dtype.F16: 3, quant.Dyn8: 4, quant.UDyn8: 5}
 
 // copyArgs are the copy of the weight, behind the other outputs, and its type.
@@ -24,11 +24,11 @@ func copyArgs(c op.Call) ([]arg, error) {
 	return []arg{buffer(len(c.In) + len(c.Out) - 1), i64(kind)}, nil
 }
 
-// forms are the ends of kernels' names by the type of what they keep.
+// forms are the endings of kernel names by the type of the states.
 var forms = map[dtype.Type]string{dtype.F32: "", dtype.BF16: "BF16", dtype.F16: "F16", quant.Dyn8: "8", quant.UDyn8: "8"}
 
-// mixedForms are those of two moments of different types that have a kernel of their own:
-// what policies make of states.
+// mixedForms are the endings for two states of different types, for the mixtures that state
+// policies make; other mixtures share a slower kernel.
 var mixedForms = map[[2]dtype.Type]string{{quant.Dyn8, dtype.F32}: "8F32", {quant.Dyn8, dtype.F16}: "8F16"}
 
 // update prepares an update whose kernels are in the file of its kind. They take the
@@ -40,8 +40,9 @@ func update(name string, scalars ...string) maker {
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
 const updatedAtOnce = 8 * threads
 
-// updated prepares an update rule: the weight and its copy or its random stream, the
-// gradient, the clip factor, the number of elements, moments, and what the rule takes.
+// updated prepares the kernel of an update. Its parameters are, in order: the weight with its
+// copy or its random stream, the gradient, the clip factor, the number of elements, the
+// states, and the scalars.
 func (d *Device) updated(c op.Call, name string, scalars []string) (program, error) {
 	form, moments := stateArgs(c)
 	args := []arg{buffer(0)}
@@ -63,9 +64,8 @@ func (d *Device) updated(c op.Call, name string, scalars []string) (program, err
 	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), name+form, blocks, threads, args...))
 }
 
-// stateArgs are the form of a rule's kernel and what it takes of the operands between
-// the gradient and the clip factor. Moments of several types, or next to weights in bf16,
-// come with their types.
+// stateArgs gives the ending of the kernel's name and the parameters for the states. Kernels
+// for mixed types, and for weights in bf16, also take the types as numbers.
 func stateArgs(c op.Call) (form string, args []arg) {
 	kept := c.In[2 : len(c.In)-1]
 	var types []arg
@@ -85,8 +85,8 @@ func stateArgs(c op.Call) (form string, args []arg) {
 	return form, args
 }
 
-// pureForm is the form where the weight is in bf16: Adam with both moments in bf16 too has
-// a kernel of its own, others take their types.
+// pureForm is the ending where the weight is in bf16. Adam with both states in bf16 has a
+// kernel of its own; others take the types of the states.
 func pureForm(kept []op.Type) string {
 	if len(kept) == 2 && kept[0].DType == dtype.BF16 && kept[1].DType == dtype.BF16 {
 		return "PureBF16"

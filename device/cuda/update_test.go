@@ -23,12 +23,12 @@ type bothDevices struct{ gpu, cpu device.Device }
 
 func openBoth(t *testing.T) bothDevices {
 	t.Helper()
-	gpu, processor := openGPU(t, Options{}), cpu.Open(cpu.Options{})
+	gpu, host := openGPU(t, Options{}), cpu.Open(cpu.Options{})
 	t.Cleanup(func() {
 		gpu.Close()
-		processor.Close()
+		host.Close()
 	})
-	return bothDevices{gpu, processor}
+	return bothDevices{gpu, host}
 }
 
 // updating is an update with its scalars.
@@ -191,7 +191,7 @@ func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
 // Updates on the GPU have the CPU's bits: every rule, with weights, gradients and
 // moments of every type, on usual numbers, on those at the edges of the types, and on moments
 // below the normal numbers.
-func TestUpdatesHaveTheProcessorsBits(t *testing.T) {
+func TestUpdatesHaveTheCPUsBits(t *testing.T) {
 	on := openBoth(t)
 	const n = 8*256*2 + 77
 	keeps := [][2]dtype.Type{
@@ -232,7 +232,7 @@ func usualNumbers(n int, seed uint64) []float32 {
 
 // Fifty million roots and quotients of usual numbers, which are found without the
 // branches of the compiler's own.
-func TestManyUpdatesHaveTheProcessorsBits(t *testing.T) {
+func TestManyUpdatesHaveTheCPUsBits(t *testing.T) {
 	on := openBoth(t)
 	const n = 4 << 20
 	for seed := range uint64(6) {
@@ -278,7 +278,7 @@ func TestUpdatesTakeNumbersOfTheIteration(t *testing.T) {
 }
 
 // Nothing changes but the copy where the factor says so.
-func TestUpdatesLeaveAlikeOnTheCard(t *testing.T) {
+func TestSkippedUpdatesOnTheGPU(t *testing.T) {
 	on := openBoth(t)
 	for name, u := range updatings {
 		c := u.call(t, 5000, dtype.F32, dtype.BF16, dtype.BF16, [2]dtype.Type{dtype.F32, dtype.F32})

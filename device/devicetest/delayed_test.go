@@ -10,7 +10,7 @@ import (
 
 // delayed makes a device of another whose queues really run later, each in its
 // own goroutine and now and then slow, so that what is not ordered shows. The
-// faults are promises it can be told to break.
+// faults are promises it can be made to break.
 type delayed struct {
 	device.Device
 	faults faults

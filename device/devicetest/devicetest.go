@@ -32,7 +32,7 @@ type Options struct {
 	// function Bound if nil.
 	Bound func(c op.Case, output int) Limit
 	// Fail makes something given to the queue fail when it runs, for devices that
-	// can be told to; nil skips what needs it.
+	// can be made to; nil skips what needs it.
 	Fail func(d device.Device, q device.Queue) error
 
 	patience time.Duration // how long a check may take; 0 is a minute

@@ -76,7 +76,7 @@ func TestBrokenDevicesAreRejected(t *testing.T) {
 	}
 }
 
-// Kernels with one mistake each are told apart from right ones.
+// Kernels with one mistake each are distinguished from right ones.
 func TestBrokenKernelsAreRejected(t *testing.T) {
 	cases := op.Cases(dtype.F32)
 	c := cases[slices.IndexFunc(cases, func(c op.Case) bool { return c.Name == "matmul/linear bias" })]

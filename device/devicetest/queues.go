@@ -282,7 +282,7 @@ func (stranger) Workspace() int64 { return 0 }
 
 func checkFailure(d device.Device, o Options) error {
 	if o.Fail == nil {
-		return fmt.Errorf("%w: the device cannot be told to fail", errSkip)
+		return fmt.Errorf("%w: the device cannot be made to fail", errSkip)
 	}
 	return try(d, 64, func(r *rig) {
 		refusedOnce(r, "a failing operation", func() error { return o.Fail(d, r.q) })

@@ -46,8 +46,17 @@ const stateBytes = 64 << 10
 // TapeBytes is the size of a tape for tensors of so many bytes.
 func TapeBytes(tensors int64) int64 { return stateBytes + tensors }
 
-// none is the iteration of a disk without a commit.
-const none = int64(-1)
+// None is the iteration of a disk without a commit.
+const None = int64(-1)
+
+// Recover brings a disk to its last commit and returns the iteration, or None. It comes
+// before anything is allocated on the disk.
+func Recover(disk *store.Disk) (last int64, err error) {
+	if last, err = disk.Recover(); errors.Is(err, store.ErrNoCommit) {
+		return None, nil
+	}
+	return last, err
+}
 
 // Journal makes iterations durable. It is for one goroutine.
 type Journal struct {
@@ -55,21 +64,17 @@ type Journal struct {
 	tensors Tensors
 	tape    *tape
 
-	last  int64  // the iteration committed, or none
+	last  int64  // the iteration committed, or None
 	begun bool   // something has changed since
 	state []byte // of the loop, as it was recovered
 
 	older string // a folder whose state is removed after the next commit; "" for none
 }
 
-// New continues a disk in a folder that was recovered to an iteration, or begins one
-// where recovering found no commit (recovered is then store.ErrNoCommit). The tape is
-// allocated with TapeBytes.
-func New(disk *store.Disk, dir string, last int64, recovered error, bytes int64, t Tensors) (*Journal, error) {
+// New continues a disk in a folder that was recovered to an iteration, or begins anew
+// after None. The tape has so many bytes, from TapeBytes.
+func New(disk *store.Disk, dir string, last, bytes int64, t Tensors) (*Journal, error) {
 	j := &Journal{disk: disk, tensors: t, last: last}
-	if errors.Is(recovered, store.ErrNoCommit) {
-		j.last = none
-	}
 	if _, err := store.LastCommit(filepath.Dir(dir)); filepath.Base(dir) == compressedName && err == nil {
 		j.older = filepath.Dir(dir) // a kill came before it was removed
 	}
@@ -77,7 +82,7 @@ func New(disk *store.Disk, dir string, last int64, recovered error, bytes int64,
 	if j.tape, err = newTape(disk, bytes); err != nil {
 		return nil, err
 	}
-	if j.last == none {
+	if j.last == None {
 		err = j.Begin(0) // loading weights changes them
 	} else {
 		err = j.recover()
@@ -92,7 +97,7 @@ func New(disk *store.Disk, dir string, last int64, recovered error, bytes int64,
 // disk, takes the place of the one in an older folder.
 func (j *Journal) Replaces(older string) *Journal {
 	if j == nil {
-		j = &Journal{last: none}
+		j = &Journal{last: None}
 	}
 	j.older = older
 	return j
@@ -101,8 +106,8 @@ func (j *Journal) Replaces(older string) *Journal {
 // Recovered is the iteration whose weights and optimizer states were found on disk, and
 // the state of the loop committed with them; false where there was none.
 func (j *Journal) Recovered() (iteration int64, state []byte, ok bool) {
-	if j == nil || j.last == none {
-		return none, nil, false
+	if j == nil || j.last == None {
+		return None, nil, false
 	}
 	return j.last, j.state, true
 }

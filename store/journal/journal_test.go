@@ -25,11 +25,11 @@ func start(t *testing.T, dir string, of tensors) (*journal.Journal, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, recovered := disk.Recover()
-	if recovered != nil && !errors.Is(recovered, store.ErrNoCommit) {
-		t.Fatal(recovered)
+	last, err := journal.Recover(disk)
+	if err != nil {
+		t.Fatal(err)
 	}
-	j, err := journal.New(disk, dir, last, recovered, bytes, of)
+	j, err := journal.New(disk, dir, last, bytes, of)
 	if err != nil {
 		t.Fatal(err)
 	}

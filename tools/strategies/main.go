@@ -1,9 +1,9 @@
-// Command strategies writes docs/strategies.md: what the planner picks for published
-// shapes on GPUs of many sizes, alone and together, next to what a rule of thumb that
+// Command strategies writes docs/strategies.md: what the planner picks for presets
+// on GPUs of many sizes, alone and together, compared with what a rule of thumb that
 // looks at weights alone would pick.
 //
 //	go run ./tools/strategies            writes the page, which takes a while
-//	go run ./tools/strategies gpt2       prints the section of some shapes
+//	go run ./tools/strategies gpt2       prints the section of some presets
 package main
 
 import (

@@ -11,7 +11,7 @@ type Adam struct {
 	AdamStep
 	// Clip multiplies the gradient.
 	Clip float32
-	// Flush makes numbers of m, or of v, below the normal ones zero, see flush.
+	// Flush turns denormal numbers of m, and of v, into zero, see flush.
 	Flush [2]bool
 }
 

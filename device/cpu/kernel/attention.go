@@ -20,7 +20,7 @@ import "math"
 //
 // A tile holds the scores of tileQ queries with tileKV keys, key by key: it is K·Qᵀ,
 // its columns are what softmax sums over, and read the other way it is already in the
-// order in which the product with V wants its left operand. Only Q is ever packed.
+// order in which the matmul with V wants its left operand. Only Q is ever packed.
 type Attention struct {
 	B, T, S, Heads, KVHeads, D int
 	Scale                      float32
@@ -42,8 +42,8 @@ type Attention struct {
 const (
 	tileQ  = 64
 	tileKV = 96
-	// fewQ is the number of queries up to which scores are dot products of rows
-	// instead of products of tiles, most of whose columns would be empty.
+	// fewQ is the number of queries up to which each score is a dot product of rows
+	// instead of an element of a matmul of tiles, most of whose columns would be empty.
 	fewQ = 4
 	// lowest stands for the maximum of no scores: finite, so that differences are
 	// numbers, and below any score.

@@ -6,16 +6,16 @@ import (
 	"spillway/op"
 )
 
-// Dropout multiplies numbers by 0 with some chance, else by what makes up for it, by the
-// position of each in a random stream.
+// Dropout multiplies numbers by 0 with probability p, else by 1/(1-p). Which ones are dropped
+// follows from their positions in a random stream.
 type Dropout struct {
 	first uint64 // position of the first number, behind the stream's own
 	below uint64 // random bits of what is dropped
 	keep  float32
 }
 
-// NewDropout drops with a chance. A number is dropped where the one of the stream, compared
-// as f32, is below it.
+// NewDropout drops with probability p: a number is dropped where the uniform random number of
+// its position is below p, compared as f32.
 func NewDropout(chance float64) *Dropout {
 	return &Dropout{below: uint64(math.Ceil(float64(float32(chance)) * (1 << 24))), keep: float32(1 / (1 - chance))}
 }

@@ -32,7 +32,7 @@ type Gemm struct {
 	path *routines
 	team []member // of the pool
 	// A piece of C has tm rows and tn columns; see cut. left counts the pieces that are
-	// not finished, while the product runs.
+	// not finished, while the matmul runs.
 	tm, tn, pieces int
 	cutFor         [4]int
 	left           int64
@@ -50,7 +50,7 @@ const (
 	skinnyM     = 48
 )
 
-// Workspace is the scratch memory, in elements, that the product needs with so many
+// Workspace is the scratch memory, in elements, that the matmul needs with so many
 // workers: what it depends on is sizes and storage orders.
 func (g *Gemm) Workspace(workers int) int {
 	if g.M <= skinnyM {
@@ -75,7 +75,7 @@ func (g *Gemm) blockN() int { return blockSize / g.depth() / maxCols * maxCols }
 func ceil(a, b int) int    { return (a + b - 1) / b }
 func roundUp(a, b int) int { return ceil(a, b) * b }
 
-// Run computes the product on the pool.
+// Run computes the matmul on the pool.
 func (g *Gemm) Run(p *Pool) {
 	g.path = active
 	if g.Accumulate && g.Bias != nil {
@@ -94,7 +94,7 @@ func (g *Gemm) Run(p *Pool) {
 	p.Launch(g.pieces+helpers, pieces{g})
 }
 
-// addBias adds the bias to the old C, for the rare product that has both.
+// addBias adds the bias to the old C, for the rare matmul that has both.
 func (g *Gemm) addBias() {
 	for i := range g.M {
 		row := g.C[i*g.CStep:][:g.N]

@@ -1,6 +1,6 @@
 package kernel
 
-// pieces is the job of a product with many rows: a piece of C for a worker. The pieces
+// pieces is the job of a matmul with many rows: a piece of C for a worker. The pieces
 // after the last are for workers that find none left: they help the others.
 type pieces struct{ *Gemm }
 

@@ -1,6 +1,6 @@
 package kernel
 
-// skinny is the product with few rows, as in decoding: it reads every weight once
+// skinny is the matmul with few rows, as in decoding: it reads every weight once
 // and multiplies it by a handful of rows, so nothing is packed for others to use. A
 // piece is one panel of columns. If memory runs along the columns of B the panel is
 // transposed into the worker's own scratch, slab by slab; otherwise it is read where

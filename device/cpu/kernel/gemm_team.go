@@ -2,8 +2,8 @@ package kernel
 
 import "sync/atomic"
 
-// A member of a team is what one worker works at, so that others can help. Equal pieces
-// of a product do not take equal time, since cores are disturbed by others, and many
+// A member is the work in progress of one worker, so that other workers can help. Equal pieces
+// of a matmul do not take equal time, since cores are disturbed by others, and many
 // small ones would be packed again and again. So a worker that finds no piece left takes
 // rows of a piece that another one still works at, and multiplies them by the columns
 // that are packed there. No bit depends on who multiplies what.
@@ -75,8 +75,8 @@ func (g pieces) help(worker int) {
 	}
 }
 
-// help takes rows of the slab in progress, if there are some. The owner goes on when nobody
-// helps any more: who counts as a helper before looking is never overlooked.
+// help takes rows of the slab in progress, if there are some. A helper counts itself before it
+// looks for rows, so that the owner, who waits until nobody helps, never overlooks it.
 func (m *member) help(strip []float32) (helped bool) {
 	if !m.open.Load() {
 		return false

@@ -147,7 +147,7 @@ func TestGemmRowsDoNotDependOnTheRest(t *testing.T) {
 }
 
 // Workers that help each other leave the bits of one that works alone, also where there
-// are many of them for few pieces, and where products of several callers take turns.
+// are many of them for few pieces, and where matmuls of several callers take turns.
 func TestHelpersLeaveTheBits(t *testing.T) {
 	one, many := NewPool(1), NewPool(7)
 	defer one.Close()
@@ -213,7 +213,7 @@ func TestGemmAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkGemm shows products as a share of what registers alone allow.
+// BenchmarkGemm shows matmuls as a share of what registers alone allow.
 func BenchmarkGemm(b *testing.B) {
 	for _, workers := range []int{1, 2} {
 		pool := NewPool(workers)

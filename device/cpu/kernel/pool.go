@@ -34,7 +34,7 @@ type Pool struct {
 	closed   atomic.Bool
 	workers  int
 
-	team []member // by worker: products that are worked at
+	team []member // by worker: the matmul that is worked on
 
 	failure atomic.Pointer[failure] // the first panic of a piece
 }

@@ -7,7 +7,7 @@ type SGD struct {
 	SGDStep
 	// Clip multiplies the gradient.
 	Clip float32
-	// Flush makes numbers of m below the normal ones zero, see flush.
+	// Flush turns denormal numbers of m into zero, see flush.
 	Flush bool
 }
 

@@ -81,7 +81,7 @@ func tileGo(h, k int, a *float32, aRow, aCol int, b *float32, bStep int, c *floa
 	}
 }
 
-// sums are the products of h rows and cols columns.
+// sums multiplies h rows by cols columns.
 func sums(h, k int, a *float32, aRow, aCol int, b *float32, bStep, cols int) (sum [portableSide][portableSide]float32) {
 	for i := range h {
 		for j := range cols {

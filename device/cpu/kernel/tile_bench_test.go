@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkTile shows what the register tiles alone reach: the bound for products.
+// BenchmarkTile shows what the register tiles alone reach: the bound for matmuls.
 func BenchmarkTile(b *testing.B) {
 	const k, tiles = 128, 200
 	x, y, z := make([]float32, maxRows*k), make([]float32, maxCols*k), make([]float32, maxRows*maxCols)

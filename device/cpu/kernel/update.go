@@ -2,16 +2,16 @@ package kernel
 
 import "math"
 
-// Steps of optimizers are the same bits on every path, and on GPUs: products and sums
-// are rounded as written, float32(x·y) apart and fma together, roots and quotients to the
-// nearest. Only which NaN it is where there is one is left open.
+// Updates of optimizers give the same bits on every path and on GPUs, those of the plain
+// steps in package optim: float32(x·y) is rounded by itself, dtype.FMA once for both
+// operations, roots and quotients to nearest. Only the payload of a NaN is left open.
 
-// flush is x, or zero of its sign unless x has some of the bits given: those of the exponent
-// for what is below the normal numbers, all of them for nothing at all.
+// flush gives x, or zero of its sign where x has none of the bits given. unless gives those
+// bits: the exponent's, so that denormal numbers become zero, or all, so that nothing does.
 //
-// Moments without a gradient decay to below the normal numbers, but not to zero: 0.9 times
-// 4·2^-149 rounds back to that. A CPU takes many times as long for such numbers; so
-// where they would be kept they become zero, before anything is made of them.
+// Without a gradient a state decays to denormal numbers but never to zero: 0.9 times 4·2^-149
+// rounds back to 4·2^-149. A CPU takes many times as long for such numbers, so they become
+// zero before anything else is computed from them.
 func flush(x float32, unless uint32) float32 {
 	if bits := math.Float32bits(x); bits&unless == 0 {
 		return math.Float32frombits(bits & (1 << 31))
@@ -19,7 +19,7 @@ func flush(x float32, unless uint32) float32 {
 	return x
 }
 
-// unless are the bits for flush.
+// unless gives the bits for flush.
 func unless(flush bool) uint32 {
 	if flush {
 		return 0xff << 23

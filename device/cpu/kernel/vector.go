@@ -32,7 +32,7 @@ func Sum(x []float32) (total float64) {
 	return total + float64(active.sum(x))
 }
 
-// Dot is the sum of products.
+// Dot is the inner product.
 func Dot(x, y []float32) (total float64) {
 	y = y[:len(x)]
 	for ; len(x) > chunk; x, y = x[chunk:], y[chunk:] {

@@ -21,7 +21,7 @@ const (
 	RealBF16 = 14
 )
 
-// Ways to compute a product.
+// Precisions of a matmul.
 const (
 	ComputeF32     = 68 // f32 operands in full, 16-bit operands with sums in f32
 	ComputeTF32    = 77 // f32 operands rounded to tf32
@@ -37,8 +37,7 @@ const (
 	prefAlignmentA = 5 // and B, C, D behind it
 )
 
-// Matrix is an operand of a product, column by column: columns lie Step elements
-// apart.
+// Matrix is an operand of a matmul, stored column by column: columns are Step elements apart.
 type Matrix struct {
 	Type          int
 	Rows, Columns int64
@@ -54,7 +53,7 @@ type Gemm struct {
 	BiasType int
 }
 
-// Algorithm is a choice of cuBLASLt's, with the scratch memory it needs.
+// Algorithm is one of cuBLASLt's algorithms for a matmul, with the scratch memory it needs.
 type Algorithm struct {
 	Opaque    [8]uint64
 	Workspace int64
@@ -63,7 +62,7 @@ type Algorithm struct {
 	reserved  [4]int32
 }
 
-// Prepared is a product ready to run.
+// Prepared is a matmul ready to run.
 type Prepared struct {
 	Operation Descriptor
 	Layouts   [3]Layout // of A, B and D
@@ -78,13 +77,13 @@ type BLAS struct {
 	Version int // 130101 is 13.1.1
 	Create  func() (BLASHandle, error)
 	Destroy func(BLASHandle) error
-	// Prepare makes the descriptors of a product and asks for the best ways to
-	// compute it, at most so many, with at most so much scratch memory and operands
-	// aligned to 16 bytes. Ways that sum in less than f32 are left out. An empty list
-	// means that there is none.
+	// Prepare makes the descriptors of a matmul and asks for the best algorithms, at most
+	// so many, with at most so much scratch memory and operands aligned to 16 bytes.
+	// Algorithms that sum in less than f32 are left out. An empty list means that there
+	// is none.
 	Prepare func(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error)
 	Discard func(*Prepared) error
-	// SetBias names the bias of the next Run.
+	// SetBias sets the address of the bias for the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
 	// Run computes d = Alpha·a·b + Beta·c; c may be d.
 	Run func(h BLASHandle, p *Prepared, a, b, c, d, workspace Pointer, s Stream) error

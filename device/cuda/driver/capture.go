@@ -6,7 +6,7 @@ import (
 	"spillway/internal/dl"
 )
 
-// What streams were given can be captured as one of CUDA's graphs and launched as a whole.
+// What streams were given can be captured as a CUDA graph and launched as a whole.
 type (
 	Graph     uintptr // a graph as it was captured
 	GraphExec uintptr // one ready to be launched
@@ -31,7 +31,7 @@ type nodeParams struct {
 func (l *cudaLib) bindCapture(t *CUDA) {
 	begin, end, info := l.find("cuStreamBeginCapture_v2"), l.find("cuStreamEndCapture"), l.find("cuStreamGetCaptureInfo_v2")
 	instantiate, set, launch := l.find("cuGraphInstantiateWithFlags"), l.find("cuGraphExecKernelNodeSetParams"), l.find("cuGraphLaunch")
-	destroyReplay, destroyNoted := l.find("cuGraphExecDestroy"), l.find("cuGraphDestroy")
+	destroyExec, destroyGraph := l.find("cuGraphExecDestroy"), l.find("cuGraphDestroy")
 	const relaxed = 2 // any thread may go on
 	t.BeginCapture = func(s Stream) error {
 		return l.check("cuStreamBeginCapture", begin.Call(uintptr(s), relaxed))
@@ -63,6 +63,6 @@ func (l *cudaLib) bindCapture(t *CUDA) {
 	t.LaunchGraph = func(r GraphExec, s Stream) error {
 		return l.check("cuGraphLaunch", launch.With(&dl.Args{uintptr(r), uintptr(s)}))
 	}
-	t.CloseGraphExec = func(r GraphExec) error { return l.check("cuGraphExecDestroy", destroyReplay.Call(uintptr(r))) }
-	t.CloseGraph = func(g Graph) error { return l.check("cuGraphDestroy", destroyNoted.Call(uintptr(g))) }
+	t.CloseGraphExec = func(r GraphExec) error { return l.check("cuGraphExecDestroy", destroyExec.Call(uintptr(r))) }
+	t.CloseGraph = func(g Graph) error { return l.check("cuGraphDestroy", destroyGraph.Call(uintptr(g))) }
 }

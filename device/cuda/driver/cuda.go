@@ -70,8 +70,8 @@ type CUDA struct {
 	CloseStream func(Stream) error
 	SyncStream  func(Stream) error
 	WaitEvent   func(Stream, Event) error
-	// WaitValue holds the stream until the 32-bit number at an address has come to at
-	// least a value, counted around.
+	// WaitValue holds the stream until the 32-bit number at an address is at least a value,
+	// modulo 2^32.
 	WaitValue func(s Stream, at Pointer, value uint32) error
 
 	NewEvent   func() (Event, error)
@@ -86,13 +86,13 @@ type CUDA struct {
 	AllowShared  func(f Function, bytes int) error
 	Launch       func(*Launch) error
 
-	// BeginCapture has a stream, and those that wait for it, note what they are given
-	// until EndCapture. LastNode is what a stream was given last.
+	// BeginCapture makes a stream, and those that wait for it, record what they are given
+	// as a graph until EndCapture. LastNode is the node of what a stream was given last.
 	BeginCapture func(Stream) error
 	EndCapture   func(Stream) (Graph, error)
 	LastNode     func(Stream) (GraphNode, error)
-	// Instantiate makes ready what was captured, SetNode changes a launch within it, and
-	// Replay launches all of it.
+	// Instantiate makes a graph executable, SetNode changes the parameters of a kernel node,
+	// and LaunchGraph launches the whole.
 	Instantiate    func(Graph) (GraphExec, error)
 	SetNode        func(GraphExec, GraphNode, *Launch) error
 	LaunchGraph    func(GraphExec, Stream) error
@@ -240,9 +240,9 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 	}
 }
 
-// patience is how long a wait asks again and again. Then its thread sleeps, which costs some
-// tens of microseconds at the end and leaves its core to the host's updates: those have a
-// thread on each, and all would wait for the one that shares its core.
+// patience is how long a wait polls. After that its thread sleeps, which costs some tens of
+// microseconds at the end but leaves the core to updates on the CPU: those have a thread per
+// core, and all would wait for the one that shares its core with a polling thread.
 const patience = 20 * time.Millisecond
 
 // waiter waits for a stream or an event, by the functions that ask for it and that wait.

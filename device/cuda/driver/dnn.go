@@ -16,7 +16,7 @@ type GraphPlan struct {
 	Workspace int64 // scratch memory a run needs, in bytes
 	plan      uintptr
 	held      []uintptr
-	// What a run hands over lies in memory that does not move.
+	// What a run passes to cuDNN lies in memory that does not move.
 	ids       []int64
 	addresses []uintptr
 	outside   int // of the addresses, those Run is given; numbers follow
@@ -33,7 +33,7 @@ type DNN struct {
 	SetStream func(DNNHandle, Stream) error
 	// Describe checks the operations of a graph, each by itself; it needs no GPU.
 	Describe func(*DNNGraph) error
-	// Prepare looks for a way to compute a graph that gives the same bits every time.
+	// Prepare looks for an engine that computes a graph with the same bits every time.
 	// A graph without one gives an UnsupportedError.
 	Prepare func(DNNHandle, *DNNGraph) (*GraphPlan, error)
 	// Run computes a graph; the addresses are of its tensors Outside.
@@ -41,7 +41,7 @@ type DNN struct {
 	Discard func(*GraphPlan) error
 }
 
-// UnsupportedError says that cuDNN has no way to compute a graph.
+// UnsupportedError says that cuDNN has no engine for a graph.
 type UnsupportedError struct {
 	Tried int   // ways that were refused
 	Cause error // of the last refusal; nil if there were none to try

@@ -1,6 +1,6 @@
 package driver
 
-// A Graph is a computation told to cuDNN as data: operations on tensors of four
+// A DNNGraph is a computation described to cuDNN as data: operations on tensors of four
 // dimensions. The library looks for an engine that computes all of it at once; what is
 // virtual never reaches memory.
 type DNNGraph struct {
@@ -30,7 +30,7 @@ type Operation struct {
 	Y       *Tensor
 }
 
-// OperationKind tells operations apart.
+// OperationKind says what an operation computes.
 type OperationKind int
 
 // Kinds of operations.

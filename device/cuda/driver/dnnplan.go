@@ -10,7 +10,7 @@ import (
 // engines for their graph, and the first that is supported and repeatable becomes the
 // plan.
 
-// maker makes descriptors and keeps the first error.
+// maker makes descriptors and remembers the first error.
 type maker struct {
 	l    *dnnLib
 	made []uintptr // all descriptors, in order
@@ -77,7 +77,7 @@ func (l *dnnLib) prepare(h DNNHandle, g *DNNGraph) (*GraphPlan, error) {
 	return p, nil
 }
 
-// unsupported tells refusals apart from mistakes, by cuDNN's numbers.
+// unsupported distinguishes "not supported" from mistakes, by cuDNN's error codes.
 func unsupported(err error) error {
 	var answer *Error
 	if errors.As(err, &answer) && answer.Code/1000 == 3 {
@@ -92,7 +92,7 @@ func (l *dnnLib) describe(g *DNNGraph) error {
 	return errors.Join(m.err, l.discard(&GraphPlan{held: m.made}))
 }
 
-// bind lays out what a run hands over: tensors in memory, then numbers.
+// bind lays out what a run passes to cuDNN: tensors in memory, then numbers.
 func (p *GraphPlan) bind(g *DNNGraph) {
 	for _, t := range g.Outside {
 		p.ids, p.addresses = append(p.ids, t.ID), append(p.addresses, 0)

@@ -7,7 +7,7 @@
 // everything is given back, on a machine without a GPU.
 //
 // A function of CUDA works on the context that is current on the operating system's
-// thread; keeping it current is the caller's business.
+// thread; making it current is the caller's business.
 package driver
 
 import (
@@ -57,7 +57,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
 }
 
-// Codes of CUDA that callers tell apart.
+// Codes of CUDA that callers distinguish.
 const (
 	OutOfMemory     = 2
 	NoDevice        = 100

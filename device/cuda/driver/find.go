@@ -84,7 +84,7 @@ func find(l library, folders []string) (*dl.Library, error) {
 	return nil, missing
 }
 
-// openIn tries a library's names in folders and notes what it tried.
+// openIn tries a library's names in folders and records what it tried.
 func openIn(l library, folders []string, missing *MissingError) *dl.Library {
 	for _, f := range folders {
 		missing.Tried = append(missing.Tried, f)
@@ -117,7 +117,7 @@ func expand(patterns []string) []string {
 	return all
 }
 
-// binder looks functions up and keeps the first error.
+// binder looks functions up and remembers the first error.
 type binder struct {
 	lib *dl.Library
 	err error

@@ -1,17 +1,17 @@
 #include "update.h"
 
-// Usual finds roots and quotients of operands of usual sizes, to the nearest as
-// __fsqrt_rn and __fdiv_rn do, by the very instructions these are made of, on GPUs of
-// capability 7.5 to 12.0, but without their branches: those keep the elements of a lane
-// from being worked on side by side. It notes whether all operands were usual; where they
-// were not, what it found counts for nothing.
+// Usual computes square roots and quotients of numbers of moderate size, rounded to nearest
+// like __fsqrt_rn and __fdiv_rn. It uses the instructions these are made of (on compute
+// capability 7.5 to 12.0) without their branches, which would keep the elements of a lane
+// from being computed in parallel. It remembers whether all operands were of moderate size;
+// where one was not, its results must not be used.
 struct Usual {
-    u32 square = 0xffffffff, mean = 0xffffffff; // bits of the smallest that is not zero, less one
-    float most = 0;                             // infinite, or not a number, where one was too large
+    u32 square = 0xffffffff, mean = 0xffffffff; // bits of the smallest nonzero operand, minus one
+    float most = 0;                             // infinite or NaN where an operand was too large
 
     __device__ __forceinline__ static void see(u32 &least, float size) { least = min(least, __float_as_uint(size) - 1); }
     __device__ __forceinline__ bool all(float rate) const {
-        bool small = __fmul_rn(__uint_as_float(mean), rate) < 0x1p-90f; // where all are zero this is not a number, and not small
+        bool small = __fmul_rn(__uint_as_float(mean), rate) < 0x1p-90f; // NaN, which is not small, where all are zero
         return square >= __float_as_uint(0x1p-90f) - 1 && most <= 0x1p127f && !small;
     }
 
@@ -25,9 +25,9 @@ struct Usual {
         return __fmaf_rn(__fmaf_rn(-s, s, x), __fmul_rn(0.5f, r), s);
     }
 
-    // quotient x·rate/b, for an x of 0 or a normal one with a product of size 2^-90 to 2^63,
-    // and a b that is known to be 2^-60 to 2^32. What is left over is found with its sign
-    // changed, which keeps that of 0.
+    // quotient is x·rate/b, for x = 0 or a normal x with |x·rate| from 2^-90 to 2^63, and b
+    // known to be from 2^-60 to 2^32. The remainder is computed with its sign changed, which
+    // keeps the sign of 0.
     __device__ __forceinline__ float quotient(float x, float rate, float b) {
         see(mean, fabsf(x));
         float a = __fmul_rn(x, rate);
@@ -63,11 +63,12 @@ struct Adam {
     __device__ __forceinline__ const Adam &careful() const { return *this; }
 };
 
-// QuickAdam is Adam where all numbers are of usual sizes, and so no moment to be flushed.
+// QuickAdam is Adam where all numbers are of moderate size, so that no state is flushed.
 struct QuickAdam : Adam {
     static const bool SURE = false;
 
-    // usual says that all divisors are, whose roots are, and means normal, whose products are.
+    // usual reports whether the scalars allow it: then every divisor is in range where its
+    // square root is, and every mean is normal where its quotient is in range.
     __device__ __forceinline__ bool usual() const { return eps >= 0x1p-60f && eps <= 0x1p31f && root >= 0 && root <= 0x1p15f && rate <= 0x1p36f; }
 
     __device__ __forceinline__ bool step(float (&x)[MINE], const float (&grad)[MINE], float (&mean)[MINE], float (&square)[MINE], bool, bool) const {

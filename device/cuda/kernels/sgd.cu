@@ -1,6 +1,6 @@
 #include "update.h"
 
-// Stochastic gradient descent. Without momentum, moments stay as they are.
+// Stochastic gradient descent. Without momentum the state stays as it is.
 struct SGD {
     static const bool SURE = true;
     float rate, decay, momentum, fresh, direct, through;

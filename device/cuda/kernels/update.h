@@ -1,21 +1,22 @@
 #include "codes.h"
 
-// Update rules of optimizers. Weights are f32 or bf16, gradients of Element, moments of
-// the types below; buffers begin at any element.
+// What the updates of optimizers share. Weights are f32 or bf16, gradients of Element, states
+// of the types below; buffers begin at any element. An optimizer's own file has its rule, a
+// struct with a step, and its kernels.
 //
 // A warp updates a block of 256 elements at a time, which is the block of 8-bit codes: a
-// lane has four of its first half and four of its second. Numbers are fetched as they
-// lie, all of them before the first is used, and changed in registers.
+// lane has four of its first half and four of its second. All numbers are loaded before the
+// first is used, and changed in registers.
 //
-// Rules of optimizers, on the elements of a lane at a time. Weights and moments come out
-// with the bits that device/cpu's have, whoever updates: what is rounded when is as in
-// adamGo and the like of its kernels, and nothing is left to the compiler's fusing.
+// A rule works on the elements of a lane. It rounds exactly as the plain step in package
+// optim does, with intrinsics that the compiler does not fuse, so that GPU and CPU give the
+// same bits.
 //
-// step says whether what it made of its operands counts. Where it does not, they are
-// fetched again and given to what careful returns, whose step always counts. A rule that
-// is SURE says nothing of gradients that are not finite; others say that they do not count.
-// Moments of which numbers below the normal ones become zero do so before anything is made
-// of them: flushM and flushV say whether.
+// step returns whether its results are valid. Where they are not, the operands are loaded
+// again and given to the rule that careful returns, whose results are always valid. A rule
+// that is SURE is always valid, except that gradients may not be finite; other rules return
+// false for such gradients. flushM and flushV say whether denormal numbers of the first and
+// second state become zero, see Cell in package optim.
 
 #define MINE 8 // elements of a lane
 
@@ -37,8 +38,7 @@ struct Span {
     __device__ __forceinline__ i64 at(int k) const { return first + k / 4 * HALF + k % 4; }
 };
 
-// soon asks for the elements of a lane, which are all there, so that they lie in the cache
-// when they are fetched.
+// soon prefetches the elements of a lane, which must all exist, into the L2 cache.
 template <class E> __device__ __forceinline__ void soon(const E *p, const Span &s) {
 #pragma unroll
     for (int h = 0; h < 2; h++) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + s.first + h * HALF));
@@ -46,7 +46,7 @@ template <class E> __device__ __forceinline__ void soon(const E *p, const Span &
 
 __device__ __forceinline__ Span spanOf(i64 block, i64 n) { return {block, block * BLOCK + threadIdx.x % 32 * 4, n, (block + 1) * BLOCK <= n}; }
 
-// fetch loads the elements of a lane; beyond the end lie zeros.
+// fetch loads the elements of a lane; zeros stand for those beyond the end.
 template <class E> __device__ __forceinline__ void fetch(const E *p, const Span &s, Pack<E, 4> (&x)[2], E zero = E{}) {
     if (s.whole && (u64)p % sizeof(x[0]) == 0) {
 #pragma unroll
@@ -75,11 +75,11 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
     put(p, s, x);
 }
 
-// What a rule keeps of a weight: nothing, plain numbers, or 8-bit dynamic codes behind
-// the absmax of their blocks. fetch comes first, then open; close writes. KNOWN says that
-// the type is, flushed that numbers below the normal ones become zero before they are used,
-// as flushed of device/cpu says. A block of codes of nothing but such numbers becomes zero;
-// careful says that there may be some.
+// A state: nothing, plain numbers, or 8-bit dynamic codes behind the absmax of their blocks.
+// fetch comes first, then open; close writes. KNOWN: the type is known when the kernel is
+// compiled. flushed: denormal numbers become zero, see flushesDenormals of device/cpu. A
+// block of 8-bit codes of nothing but denormal numbers becomes zero; careful says that there
+// may be such a block.
 struct Nothing {
     static const bool KNOWN = true;
     __device__ bool coded() const { return false; }
@@ -153,7 +153,7 @@ template <int KIND> struct Coded {
 
 enum { None, F32, BF16, F16, Dyn8, UDyn8 };
 
-// Any is a moment of a type known when it runs, for mixtures: slower than the others.
+// Any is a state whose type is a parameter, for mixtures: slower than the others.
 struct Any {
     static const bool KNOWN = false;
     void *memory;
@@ -187,8 +187,8 @@ struct Any {
     }
 };
 
-// A weight in f32, with a copy in a type of its own, or none. Weights that stay as they
-// are still have their copy made.
+// A weight in f32, with a low-precision copy or none. The copy is written also where the
+// update is skipped.
 struct Master {
     float *memory;
     void *copy;
@@ -208,7 +208,7 @@ struct Master {
     }
 };
 
-// A weight in bf16 and nowhere else, rounded as op.RoundRandomly does.
+// A weight that is stored in bf16 only, rounded as op.RoundStochastic does.
 struct Pure {
     bf16 *memory;
     u64 key, first; // stream, and the position of the first element in it
@@ -225,7 +225,7 @@ struct Pure {
     __device__ __forceinline__ void leave(const Span &, const float (&)[MINE]) {}
 };
 
-// Fetched is a block of a lane: weights, gradients and moments as they lie.
+// Fetched holds what a lane has loaded of a block: weights, gradients and states as stored.
 template <class W, class M, class V> struct Fetched {
     Span s;
     W w;
@@ -240,11 +240,11 @@ template <class W, class M, class V> struct Fetched {
         v.fetch(s);
     }
 
-    // step applies a rule and writes what it made, or says that this does not count for
-    // some lane of the warp; what is made with CARE counts always.
+    // step applies a rule and writes the results. It returns false, with nothing written,
+    // where they are not valid for some lane of the warp; with CARE they always are.
     template <bool CARE, class Rule> __device__ __forceinline__ bool step(const Rule &rule, const Dynamic &codes, float by) {
         float x[MINE], mean[MINE], square[MINE], grad[MINE];
-        float worst = 0; // 0 times what is not finite is not a number
+        float worst = 0; // 0 times infinity or NaN is NaN
         m.open(codes, mean);
         v.open(codes, square);
 #pragma unroll
@@ -262,8 +262,8 @@ template <class W, class M, class V> struct Fetched {
         return true;
     }
 
-    // spare undoes the steps of elements without a finite gradient: their weights stay as
-    // they are and their moments become zero. They would spoil a whole block of codes.
+    // spare undoes the step of elements whose gradient is not finite: their weights stay as
+    // they are and their states become zero. They would spoil a whole block of 8-bit codes.
     __device__ __forceinline__ void spare(float (&x)[MINE], const float (&grad)[MINE], float (&mean)[MINE], float (&square)[MINE]) const {
 #pragma unroll
         for (int k = 0; k < MINE; k++)
@@ -279,9 +279,9 @@ template <class W, class M, class V> struct Fetched {
     }
 };
 
-// update applies a rule to all weights; where the clip factor is not positive, all stay
-// as they are. AHEAD: a warp asks for its next block before it works on the one it has,
-// which pays where that work is long, as with codes on both sides, and costs elsewhere.
+// update applies a rule to all weights; where the clip factor is not positive, they stay as
+// they are. AHEAD: a warp prefetches its next block before it works on the current one, which
+// pays where that work is long, as with two 8-bit states, and costs time elsewhere.
 template <bool AHEAD, class Rule, class W, class M, class V>
 __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
     __shared__ Dynamic codes;
@@ -303,14 +303,15 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
         } else if (!M::KNOWN) {
             now.template step<true>(rule.careful(), codes, by);
         } else if (!now.template step<false>(rule, codes, by)) {
-            asm volatile("" ::: "memory"); // so that nothing is held for this
+            asm volatile("" ::: "memory"); // so that no registers are held for this
             now.fetch(block, n, g);
             now.template step<true>(rule.careful(), codes, by);
         }
     }
 }
 
-// Kernels come by the types of their moments; Mixed are of types known when they run.
+// There is a kernel per type of the states; those named Mixed and Pure take the types as
+// parameters.
 // MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones.
 #define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
 #define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ModuleSet are modules by their names, whole or the last parts ("lm_head", "mlp.down_proj"),
-// or by regular expressions of whole names, behind Pattern.
+// ModuleSet selects modules by name: full names or their last parts ("lm_head", "mlp.down_proj"),
+// or regular expressions of full names, behind the prefix Pattern.
 type ModuleSet struct {
 	names    []string
 	patterns []*regexp.Regexp // by name; nil for a plain one
@@ -17,7 +17,7 @@ type ModuleSet struct {
 	seen     map[string]bool  // last parts of modules asked about
 }
 
-// Pattern is what tells a regular expression from a name.
+// Pattern is the prefix of a regular expression.
 const Pattern = "re:"
 
 // NewModuleSet reads names and patterns.
@@ -36,7 +36,7 @@ func NewModuleSet(names []string) (*ModuleSet, error) {
 	return c, nil
 }
 
-// Has says whether a module is chosen.
+// Has reports whether a module is selected.
 func (c *ModuleSet) Has(module string) (chosen bool) {
 	c.seen[module[strings.LastIndexByte(module, '.')+1:]] = true
 	for i, name := range c.names {
@@ -51,8 +51,8 @@ func (c *ModuleSet) Has(module string) (chosen bool) {
 	return chosen
 }
 
-// Unmatched is an error where a name met no module that was asked about. Numbers of layers are
-// not worth telling.
+// Unmatched is an error where some name matched no module that Has was asked about. The
+// error lists the names there are, without the numbers of layers.
 func (c *ModuleSet) Unmatched() error {
 	for _, name := range c.names {
 		if c.matched[name] {
@@ -64,7 +64,7 @@ func (c *ModuleSet) Unmatched() error {
 	return nil
 }
 
-// Within says whether a module, or one that it is in, is chosen. All of them are asked about.
+// Within reports whether a module, or one that contains it, is selected. All are asked about.
 func Within(module string, chosen func(module string) bool) (is bool) {
 	for ; module != ""; module = outer(module) {
 		is = chosen(module) || is
@@ -72,5 +72,5 @@ func Within(module string, chosen func(module string) bool) (is bool) {
 	return is
 }
 
-// outer is the name of what something is in.
+// outer is the name of the containing module.
 func outer(name string) string { return name[:max(strings.LastIndexByte(name, '.'), 0)] }

@@ -101,7 +101,7 @@ func reading(tb testing.TB, seq int64) train.Feed {
 	return train.NewTokens(loader)
 }
 
-// lean is a training of adapters. Benchmarks tell it step by step on standard error: a
+// smallestRun is a training run of adapters in as little memory as it can. Benchmarks tell it step by step on standard error: a
 // GPU is lent for seconds, and what was measured must not be lost.
 type smallestRun struct {
 	Plan    *plan.Plan
@@ -125,7 +125,7 @@ func (l *smallestRun) middle() float64 {
 }
 
 // bound is the least an iteration of the plan takes on a GPU of these rates: its
-// arithmetic as large products, or what crosses the link.
+// arithmetic as large matmuls, or what crosses the link.
 func (l *smallestRun) bound(r machine.Device) float64 {
 	f := l.Plan.Forecast
 	return max(f.Flops/float64(r.Compute.BF16), float64(f.BytesIn)/float64(r.Link.In), float64(f.BytesOut)/float64(r.Link.Out))
@@ -135,8 +135,8 @@ func (l *smallestRun) bound(r machine.Device) float64 {
 // the end, while everything is still allocated.
 func trainSmallest(tb testing.TB, job *spillway.Run, iterations int, after func(*smallestRun)) *smallestRun {
 	tb.Helper()
-	_, told := tb.(*testing.B)
-	l, o := &smallestRun{begun: time.Now(), Plan: job.Plan, quiet: !told}, job.Options
+	_, reported := tb.(*testing.B)
+	l, o := &smallestRun{begun: time.Now(), Plan: job.Plan, quiet: !reported}, job.Options
 	peak := job.Plan.Peak()
 	l.report("%s, %d tokens: %s; forecast %.3f s, device %v, host %v", job.Plan.Model, o.Seq, job.Plan.Strategy, job.Plan.Forecast.StepSeconds,
 		units.Bytes(peak[plan.OnDevice]), units.Bytes(peak[plan.Pinned]+peak[plan.OnHost]))
@@ -194,7 +194,7 @@ func lent(tb testing.TB) *cuda.Device {
 }
 
 // Adapters next to 4-bit weights learn the same on the GPU wherever the weights rest.
-func TestLeanPlansAgree(t *testing.T) {
+func TestSmallestPlansAgree(t *testing.T) {
 	d := lent(t)
 	whole := trainSmallest(t, within(t, "small-llama", d, 128, 2*units.GiB, planner.Constraints{}), 6, nil)
 	streamed := smallOptions(t, d, 128, 0)
@@ -214,10 +214,10 @@ func footprint(d *cuda.Device, p *plan.Plan) int64 {
 
 // within plans a model so that all the driver counts is at most so much: its own needs and
 // the kernels', which are known when they were asked for, are taken off.
-func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, insist planner.Constraints) *spillway.Run {
+func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, constrain planner.Constraints) *spillway.Run {
 	tb.Helper()
 	o := smallOptions(tb, d, seq, most)
-	o.Constraints = insist
+	o.Constraints = constrain
 	o.Constraints.Updates = planner.ByDevice // the CPU rounds roots otherwise than the GPU
 	for {
 		job := opened(tb, model, o)
@@ -256,9 +256,9 @@ func BenchmarkLean70B(b *testing.B) {
 
 // lean70B trains within what the driver counts, and says how that and the time compare
 // with what was expected and with the bound.
-func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, insist planner.Constraints) *smallestRun {
+func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, constrain planner.Constraints) *smallestRun {
 	b.Helper()
-	job, r := within(b, model, d, seq, most, insist), measured(b)
+	job, r := within(b, model, d, seq, most, constrain), measured(b)
 	expected := footprint(d, job.Plan)
 	return trainSmallest(b, job, 6, func(l *smallestRun) {
 		free, total, err := d.Memory()

@@ -9,9 +9,9 @@ import (
 	"spillway/device/cuda/driver"
 )
 
-// timeAlgorithms times the ways to compute a product on noise, in turns, so that the GPU's clock
-// treats them alike. It gives no times if the GPU has no room for the operands. The
-// context must be current.
+// timeAlgorithms times the algorithms of a matmul on random operands, in turns, so that the
+// GPU's clock treats them alike. It gives no times where memory is too small for the
+// operands. The context must be current.
 func (d *Device) timeAlgorithms(c candidates) (seconds []float64, err error) {
 	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
 	if fits, err := t.open(); err != nil || !fits {
@@ -24,16 +24,16 @@ func (d *Device) timeAlgorithms(c candidates) (seconds []float64, err error) {
 	return t.times()
 }
 
-// Rounds of a race: the first warms up and loads code, the second says how many products
-// make a lap, and who is far behind drops out after it.
+// Rounds of timing: the first warms up and loads code; the second says how many matmuls one
+// measurement takes, and algorithms far behind the fastest drop out after it.
 const (
 	warmUpRound, rounds = 1, 4
-	minLap, maxLap      = 2, 16 // products of a lap
+	minLap, maxLap      = 2, 16 // matmuls per measurement
 	lapTime             = 2 * time.Millisecond
 	dropOut             = 1.25
 )
 
-// times is how long a product takes in each way.
+// times gives the seconds of one matmul by each algorithm.
 func (t *timing) times() ([]float64, error) {
 	seconds, laps, fastest := make([]float64, len(t.algorithms)), minLap, 0.0
 	for round := range rounds {
@@ -57,9 +57,9 @@ func (t *timing) times() ([]float64, error) {
 	return seconds, nil
 }
 
-// loadAlgorithm runs a way once, on whatever is there, unless the GPU has no room for the
-// operands: the driver loads a kernel's code when it first runs, and what that takes is to
-// be known before memory is planned. The context must be current.
+// loadAlgorithm runs an algorithm once on whatever memory holds, unless that is too small
+// for the operands. The driver loads a kernel's code when it first runs, and the memory that
+// takes must be known before a plan is made. The context must be current.
 func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
 	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
 	fits, err := t.open()
@@ -74,7 +74,7 @@ func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
 	return errors.Join(t.run(), t.cuda.SyncStream(t.stream))
 }
 
-// timing is what a race takes place on: operands, a stream and two events.
+// timing holds what algorithms are timed with: operands, a stream and two events.
 type timing struct {
 	candidates
 	d        *Device
@@ -88,7 +88,7 @@ type timing struct {
 	from, to driver.Event
 }
 
-// open takes memory; false if there is not enough.
+// open allocates the operands; false where there is not enough memory.
 func (t *timing) open() (fits bool, err error) {
 	p := t.gemm
 	place := func(bytes int64) int64 {
@@ -120,7 +120,7 @@ func (t *timing) open() (fits bool, err error) {
 	return true, errors.Join(errs[:]...)
 }
 
-// matrixBytes is what an operand takes.
+// matrixBytes is the size of an operand.
 func matrixBytes(m driver.Matrix) int64 {
 	for t, real := range blasTypes {
 		if real == m.Type {
@@ -130,7 +130,7 @@ func matrixBytes(m driver.Matrix) int64 {
 	return 0
 }
 
-// fill writes noise: 16-bit words that are small numbers of either sign in every type.
+// fill writes random operands: 16-bit words that are small numbers of either sign in every type.
 func (t *timing) fill() error {
 	block, state := make([]uint16, 1<<19), uint32(1)
 	for i := range block {
@@ -146,10 +146,10 @@ func (t *timing) fill() error {
 			return err
 		}
 	}
-	return t.cuda.SyncStream(t.stream) // the block is ours again
+	return t.cuda.SyncStream(t.stream) // the block may be collected from here on
 }
 
-// begin names what does not change from one product to the next.
+// begin sets what does not change from one matmul to the next.
 func (t *timing) begin() error {
 	if !t.gemm.Bias {
 		return nil
@@ -161,7 +161,7 @@ func (t *timing) run() error {
 	return t.d.lib.BLAS.Run(t.d.blas, t.prepared, t.a, t.b, t.c, t.c, t.scratch, t.stream)
 }
 
-// lap is the time of one of n products computed in a way.
+// lap is the mean time of n matmuls by an algorithm.
 func (t *timing) lap(way driver.Algorithm, n int) (time.Duration, error) {
 	t.prepared.Algorithm = way
 	if err := errors.Join(t.begin(), t.cuda.Record(t.from, t.stream)); err != nil {

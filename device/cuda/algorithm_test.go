@@ -13,13 +13,13 @@ import (
 	"spillway/shape"
 )
 
-// fakeTimer is a fake GPU with ways to compute products of known speed.
+// fakeTimer is a fake GPU with ways to compute matmuls of known speed.
 type fakeTimer struct {
 	*fake
 	d     *Device
 	took  []time.Duration // by way
 	last  uint64          // way run last
-	run   int             // products run
+	run   int             // matmuls run
 	of    []int           // of them, by way
 	timed int             // times taken
 }
@@ -27,7 +27,7 @@ type fakeTimer struct {
 func newFakeTimer(t *testing.T, cache string, took ...time.Duration) *fakeTimer {
 	t.Helper()
 	r := &fakeTimer{fake: newFake(), took: took, of: make([]int, len(took))}
-	lap := 0 // products since a time was taken
+	lap := 0 // matmuls since a time was taken
 	r.d = openFake(t, r.fake, Options{Cache: cache})
 	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Gemm, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 		var ways []driver.Algorithm
@@ -89,12 +89,12 @@ func TestFastestIsRemembered(t *testing.T) {
 	run := r.run
 	r.want(t, 2048, 1)
 	if r.run != run || run == 0 {
-		t.Errorf("%d products run, then %d", run, r.run-run)
+		t.Errorf("%d matmuls run, then %d", run, r.run-run)
 	}
 	again := newFakeTimer(t, cache, 80*us, 100*us, 10*us)
 	again.want(t, 2048, 1)
 	if again.timed > 0 || again.run != 1 {
-		t.Errorf("%d times taken and %d products run; the choice is kept, and its code to be loaded", again.timed, again.run)
+		t.Errorf("%d times taken and %d matmuls run; the choice is kept, and its code to be loaded", again.timed, again.run)
 	}
 	again.want(t, 4096, 2) // another product
 }
@@ -127,7 +127,7 @@ func TestNothingIsTimed(t *testing.T) {
 		}
 		r.want(t, k, 0)
 		if r.timed > 0 || r.run != 1 {
-			t.Errorf("%d times taken, %d products run", r.timed, r.run)
+			t.Errorf("%d times taken, %d matmuls run", r.timed, r.run)
 		}
 	}
 }
@@ -157,10 +157,10 @@ func TestFirstChoiceCounts(t *testing.T) {
 }
 
 func TestDamagedChoice(t *testing.T) {
-	for _, text := range []string{"", "{\"way\": 7}", "{\"way\": -1}"} {
+	for _, text := range []string{"", "{\"algorithm\": 7}", "{\"algorithm\": -1}"} {
 		cache := t.TempDir()
 		newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 1)
-		kept, err := filepath.Glob(filepath.Join(cache, "*.product"))
+		kept, err := filepath.Glob(filepath.Join(cache, "*.gemm"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("kept %v, %v", kept, err)
 		}

@@ -10,20 +10,20 @@ import (
 	"spillway/op"
 )
 
-// program is what a call became: the scratch memory it needs, in bytes, and what to
-// launch, in order.
+// program is a prepared call: the scratch memory it needs, in bytes, and the launches, in
+// order.
 type program struct {
 	workspace int64
 	actions   []action
 }
 
-// add appends a launch, or hands its error on.
+// add appends a launch, or returns the error of preparing it.
 func (p *program) add(k *kernelLaunch, err error) error {
 	p.actions = append(p.actions, k)
 	return err
 }
 
-// action is one launch of a program.
+// action is one launch of a program: a kernel of ours or a call of a library.
 type action interface {
 	run(q *queue, l *device.Launch) error
 }
@@ -76,10 +76,11 @@ func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 	return checkAligned(b, vectorBytes)
 }
 
-// vectorBytes is what kernels load at once.
+// vectorBytes is what a thread loads at once.
 const vectorBytes = 16
 
-// elementBytes is where elements may begin: block formats at their f32 scales.
+// elementBytes is the alignment of a buffer that begins at any element; block formats begin
+// with f32 scales.
 func elementBytes(t dtype.Type) int64 {
 	if t.Block() {
 		return 4
@@ -115,7 +116,7 @@ func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	return nil
 }
 
-// fill puts a launch together in the queue.
+// fill writes the launch and its parameters into memory of the queue.
 func (k *kernelLaunch) fill(q *queue, l *device.Launch) {
 	for i, a := range k.args {
 		q.slots[i] = a.value(l)
@@ -141,7 +142,7 @@ const (
 	scalar
 )
 
-// changes says that the parameter is a number of the iteration.
+// changes reports whether the parameter is a number of the iteration.
 func (a arg) changes() bool { return a.from >= randomKey }
 
 // value of the parameter, in the lowest bytes.

@@ -10,8 +10,8 @@ import (
 	"spillway/op"
 )
 
-// program is what a call became: the scratch memory it needs, in bytes, and what to
-// do. It may keep state between launches, so one launch runs at a time.
+// Program is a prepared call: the scratch memory it needs, in bytes, and what to run. It may
+// hold state between launches, so one launch runs at a time.
 type Program struct {
 	Workspace int64
 	Run       func(p *kernel.Pool, l *device.Launch)
@@ -70,8 +70,8 @@ func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
 	return nil
 }
 
-// width is what the offset of a buffer is a multiple of: the size of an element, or of
-// the scales of a block type.
+// width is what the offset of a buffer must be a multiple of: the size of an element, or of
+// the f32 scales of a block type.
 func width(t dtype.Type) int64 {
 	if t.Block() {
 		return dtype.F32.Bytes(1)
@@ -79,8 +79,8 @@ func width(t dtype.Type) int64 {
 	return t.Bytes(1)
 }
 
-// run runs the call. What goes wrong in a kernel is a defect of the kernel; it is
-// reported with the call instead of ending the program.
+// run runs the call. A panic in a kernel is a defect of the kernel; it is reported as an
+// error with the call.
 func (t *preparedKernel) run(l *device.Launch) (err error) {
 	t.running.Lock()
 	defer t.running.Unlock()
@@ -93,7 +93,7 @@ func (t *preparedKernel) run(l *device.Launch) (err error) {
 	return nil
 }
 
-// rows cuts n things into pieces and hands each to do, with the number of the worker.
+// rows cuts n items into pieces of step and calls do for each, with the number of the worker.
 // do is set once, when the program is made.
 type rows struct {
 	n, step int
@@ -112,7 +112,7 @@ func (r *rows) pieces() int { return (r.n + r.step - 1) / r.step }
 func (r *rows) start(p *kernel.Pool) { p.Launch(r.pieces(), r) }
 
 // grain is how many elements a piece of elementwise work has: enough to be worth
-// handing out, few enough to stay in the cache.
+// scheduling, few enough to stay in the cache.
 const grain = 16 << 10
 
 // rowsOf cuts n rows of width elements into pieces of about grain elements.
@@ -120,9 +120,9 @@ func rowsOf(n, width int64, do func(worker, from, to int)) *rows {
 	return &rows{n: int(n), step: int(max(1, grain/max(width, 1))), do: do}
 }
 
-// runsOf cuts n elements of work that memory binds into runs of several grains that follow
-// each other, where each worker still gets a few: memory is read faster the longer
-// it is read in order. do gets a grain at a time.
+// runsOf cuts n elements of memory-bound work into runs of several consecutive grains, as
+// long as each worker still gets a few runs: memory is read faster in longer sequences. do
+// gets a grain at a time.
 func runsOf(n int64, workers int, do func(worker, from, to int)) *rows {
 	const longest, each = 4, 8 // grains a piece has, pieces a worker gets
 	grains := min(max(1, n/int64(grain*workers*each)), longest)

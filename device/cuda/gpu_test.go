@@ -94,7 +94,7 @@ func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counted := note(fmt.Sprintf("%d products run", len(calls)))
+	counted := note(fmt.Sprintf("%d matmuls run", len(calls)))
 	if off := float64(expected-counted) / float64(counted); off < 0 || off > 0.02 {
 		t.Errorf("the driver counts %d bytes, %d were expected: off by %.2f%%", counted, expected, 100*off)
 	}
@@ -103,7 +103,7 @@ func TestFootprintIsWhatTheDriverCounts(t *testing.T) {
 	}
 }
 
-// matmulsToTry are kernels of products of many sizes, with launches that lack memory.
+// matmulsToTry are kernels of matmuls of many sizes, with launches that lack memory.
 func matmulsToTry(t *testing.T, d *Device) map[device.Kernel]*device.Launch {
 	t.Helper()
 	list := map[device.Kernel]*device.Launch{}

@@ -34,7 +34,7 @@ func callsOf(p *plan.Plan) (calls map[string]op.Call, times map[string]int) {
 
 // What every call of a layer of a 70B Llama takes by itself, next to its forecast: where
 // a forecast of the whole comes from.
-func BenchmarkLeanCalls(b *testing.B) {
+func BenchmarkSmallestCalls(b *testing.B) {
 	d := lent(b)
 	o := smallOptions(b, d, 2048, 48*units.GiB)
 	p := opened(b, "llama-2-70b", o).Plan

@@ -15,46 +15,47 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Which of cuBLASLt's ways computes a product is decided once per machine and then kept:
-// two ways may differ in the last bit, and the bits of a run may not depend on what was
-// timed that day. So ways are timed only where there is a folder to remember the choice
-// in; elsewhere the library's own first is taken.
+// cuBLASLt offers several algorithms for a matmul. Which one is taken is decided once per
+// machine and written to the cache folder: two algorithms may differ in the last bit, and
+// the bits of a run must not depend on what was timed that day. Without a cache folder the
+// library's first suggestion is taken.
 
-// algorithmChoices made so far.
+// algorithmChoices are the decisions of this process.
 type algorithmChoices struct {
 	mu     sync.Mutex
-	made   map[string]int // by the name of their file
+	made   map[string]int // number of the algorithm, by the name of the choice's file
 	loaded map[loadedAlgorithm]bool
 }
 
-// loadedAlgorithm is a way whose code is on the GPU.
+// loadedAlgorithm names an algorithm whose code is on the GPU.
 type loadedAlgorithm struct {
 	gemm      driver.Gemm
 	algorithm int
 }
 
-// candidates is a product and the ways to compute it, the library's favourite first.
+// candidates are the algorithms for a matmul, the library's suggestion first.
 type candidates struct {
 	gemm       driver.Gemm
 	prepared   *driver.Prepared
 	algorithms []driver.Algorithm
-	work       int64 // multiplications
+	work       int64 // multiply-adds
 }
 
-// minTimedWork for which ways are timed: less is over before it matters.
+// minTimedWork is how many multiply-adds a matmul must have for its algorithms to be timed:
+// smaller ones take too little time to matter.
 const minTimedWork = 1 << 30
 
-// timedChoice is what the file of a choice holds.
+// timedChoice is the content of a choice's file.
 type timedChoice struct {
-	GPU       string      `json:"card"`
+	GPU       string      `json:"gpu"`
 	Library   int         `json:"cublaslt"`
-	Gemm      driver.Gemm `json:"product"`
-	Added     bool        `json:"added"`   // to what the result holds
-	Seconds   []float64   `json:"seconds"` // of each way; none if there was no room to try
-	Algorithm int         `json:"way"`     // the one taken
+	Gemm      driver.Gemm `json:"gemm"`
+	Added     bool        `json:"added"`     // the result is added to what the output holds
+	Seconds   []float64   `json:"seconds"`   // per algorithm; none where memory was too small to try
+	Algorithm int         `json:"algorithm"` // the one taken
 }
 
-// chooseAlgorithm is the way to take, its code loaded. The context must be current.
+// chooseAlgorithm gives the algorithm to use, its code loaded. The context must be current.
 func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error) {
 	d.choices.mu.Lock()
 	defer d.choices.mu.Unlock()
@@ -72,14 +73,14 @@ func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error)
 	return c.algorithms[n], err
 }
 
-// algorithmNumber gives the number of the way to take. The lock is held.
+// algorithmNumber gives the index of the algorithm to use. The lock is held.
 func (d *Device) algorithmNumber(c candidates) (int, error) {
 	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork {
 		return 0, nil
 	}
 	wanted := timedChoice{GPU: fmt.Sprintf("%s, %d multiprocessors", d.gpu.name, d.gpu.multiprocessors), Library: d.lib.BLAS.Version, Gemm: c.gemm, Added: c.prepared.Beta != 0}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d ways in %d bytes %+v", maxAlgorithms, gemmWorkspace, wanted))
-	name := hex.EncodeToString(sum[:16]) + ".product"
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d algorithms in %d bytes %+v", maxAlgorithms, gemmWorkspace, wanted))
+	name := hex.EncodeToString(sum[:16]) + ".gemm"
 	if way, known := d.choices.made[name]; known {
 		return way, nil
 	}
@@ -94,15 +95,15 @@ func (d *Device) algorithmNumber(c candidates) (int, error) {
 	return way, nil
 }
 
-// cachedChoice reads a choice, or makes it and keeps it. Where two programs choose at once,
-// the first to have written decides for both.
+// cachedChoice reads a choice from its file, or makes it and writes the file. Where two
+// programs choose at once, the first to write decides for both.
 func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int, error) {
 	way, err := readChoice(path, len(c.algorithms))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return way, err
 	}
 	if made.Seconds, err = d.timeAlgorithms(c); err != nil {
-		return 0, fmt.Errorf("timing the ways to compute it: %w", err)
+		return 0, fmt.Errorf("timing its algorithms: %w", err)
 	}
 	made.Algorithm = fastest(made.Seconds)
 	text, err := json.MarshalIndent(made, "", "  ")
@@ -110,7 +111,7 @@ func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int,
 		return 0, err
 	}
 	if err := writeOnce(path, append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
-		return 0, fmt.Errorf("keeping the way to compute it: %w", err)
+		return 0, fmt.Errorf("writing the chosen algorithm: %w", err)
 	}
 	return readChoice(path, len(c.algorithms))
 }
@@ -118,19 +119,20 @@ func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int,
 func readChoice(path string, ways int) (int, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("reading the way chosen before: %w", err)
+		return 0, fmt.Errorf("reading the algorithm chosen before: %w", err)
 	}
 	var made timedChoice
 	if err := json.Unmarshal(text, &made); err != nil {
 		return 0, fmt.Errorf("%s does not hold a choice (%w); remove it to choose anew", path, err)
 	}
 	if made.Algorithm < 0 || made.Algorithm >= ways {
-		return 0, fmt.Errorf("%s names way %d of %d; remove it to choose anew", path, made.Algorithm, ways)
+		return 0, fmt.Errorf("%s names algorithm %d of %d; remove it to choose anew", path, made.Algorithm, ways)
 	}
 	return made.Algorithm, nil
 }
 
-// fastest is the fastest way, but the library's favourite if it is within a fiftieth.
+// fastest is the index of the fastest algorithm; the library's suggestion where it is
+// within 2% of it.
 func fastest(seconds []float64) (best int) {
 	const worth = 0.98
 	for i, s := range seconds {
