@@ -202,7 +202,7 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 // resources names what each lane keeps busy.
 var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
 
-const hostResource = "CPU"
+const hostResource = "cpu"
 
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
