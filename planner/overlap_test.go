@@ -56,7 +56,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 		{"optimizer", "compute", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Bandwidth: 20e9, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{}},
 		{"disk while inferring", "disk read", 64, graph.Infer, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{Budget: 1 << 40, Read: 3e9, Write: 2e9}, machine.Device{}},
 		{"disk while training", "disk read", 64, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{Budget: 1 << 40, Read: 2e9, Write: 3e9}, machine.Device{}},
-		{"host while training", "cpu", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{Bandwidth: 20e9}},
+		{"host while training", "CPU", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 50e9, Out: 50e9}}, planner.Disk{}, machine.Device{Bandwidth: 20e9}},
 		{"link to a fast host", "link to device", 16, graph.Train, machine.Device{Compute: machine.Compute{BF16: 1e15}, Link: machine.Link{In: 5e9, Out: 5e9}}, planner.Disk{}, machine.Device{Bandwidth: 1e12}},
 	} {
 		model, err := spec.Trace("deep", info.Type, m, graph.Config{MicroBatchSize: 1, Seq: c.seq, DType: dtype.BF16, Task: c.task})
@@ -78,7 +78,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 	}
 }
 
-// Where transfers take as long as matmuls, whatever waits is lost. A plan in which what
+// Where transfers take as long as products, whatever waits is lost. A plan in which what
 // leaves the device keeps its bytes a little loses next to nothing; one without room
 // for that has runs wait for copies.
 func TestNoRunWaitsForWhatLeaves(t *testing.T) {
@@ -110,7 +110,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	r.Link.Out = r.Link.In
 	loose, tight := 1/forecast(r, true).RooflineShare, 1/forecast(r, false).RooflineShare
 	if loose > 1.03 || tight < 1.1 {
-		t.Errorf("%.3f of the time that transfers or matmuls alone take, without room %.3f", loose, tight)
+		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestAdapterFlags(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	if !strings.Contains(r.out, "QLoRA of rank 3, DoRA, rank-stabilized with fp8 weights") {
-		t.Errorf("the goal is not told: %s", r.out)
+		t.Errorf("the goal is not shown: %s", r.out)
 	}
 	a, err := hf.OpenAdapter(checkpoint.Newest(filepath.Join(dir, "first")))
 	if err != nil {

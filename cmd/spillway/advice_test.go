@@ -30,7 +30,7 @@ func TestMaxBatch(t *testing.T) {
 	}
 }
 
-// All strategies and all rungs are there, in JSON and in text.
+// All strategies and all savings are there, in JSON and in text.
 func TestCompareAndExplain(t *testing.T) {
 	args := []string{"plan", "small-llama", "--task", "train", "--batch-size", "4", "--gradient-accumulation-steps", "2", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB,disk:10GiB", "--compare", "--explain"}
 	v := command(t, append(args, "--json")...).object(t)

@@ -41,14 +41,14 @@ var (
 	demoText string
 )
 
-// What the demonstration does: enough to see a loss fall, in less than a minute on
-// two cores.
+// What the demonstration does: enough to see the loss fall, in less than a minute on two
+// cores.
 const (
 	demoBatch      = 16
 	demoSeq        = 128
 	demoIterations = 240
 	demoLR         = 5e-3
-	demoSlack      = 50 // the device has the smallest plan and a fiftieth of the way from there to normal training
+	demoSlack      = 50 // the device has what the smallest plan needs, and a fiftieth of the way from there to the standard plan
 	demoPatience   = 35 * time.Second
 	demoPrompt     = "The whale "
 	demoSample     = 240 // characters
@@ -68,14 +68,14 @@ func newDemo(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "train a small model in less memory than it needs, in a minute, with nothing but this binary",
-		Long: `Trains a small Llama that reads bytes on forty chapters of Moby-Dick, on a device that
-has far less memory than normal training of this model takes. You see the
-plan that makes it fit, the loss falling, the memory that was predicted beside what was
-measured, and a few lines the model wrote.
+		Long: `Trains a small Llama that reads bytes on forty chapters of Moby-Dick, on a device with far
+less memory than the model needs with everything on the device. You see the plan that makes
+it fit, the loss falling, the predicted and the measured memory, and a few lines that the
+model wrote.
 
-Afterwards it checks what it claims: the loss fell, the budget was below what normal
-training takes, the memory was as predicted, and the process grew by no
-more than the arenas. The exit code is 1 if anything does not hold.`,
+Afterwards it checks what it claims: the loss fell, the memory limit was below what the
+standard plan needs, the memory was as predicted, and the process grew by no more than the
+arenas. The exit code is 1 if anything does not hold.`,
 		Example: `  spillway demo
   spillway demo --json
   spillway demo --out keep      keep the trained model: a folder that other programs can load`,
@@ -125,7 +125,7 @@ type demo struct {
 	device     string    // as of --device
 	text       io.Writer // for people
 	iterations int64
-	patience   time.Duration // after which a loss that has fallen enough ends it
+	patience   time.Duration // after which it ends once the loss has fallen enough
 }
 
 func (d *demo) run(ctx context.Context) (r demoReport, err error) {
@@ -156,7 +156,7 @@ func (d *demo) run(ctx context.Context) (r demoReport, err error) {
 	return r, d.conclude(r)
 }
 
-// demoModel is a config alone: the weights start fresh.
+// demoModel is a config alone: its weights are random.
 func demoModel(dir string) (*spillway.Model, error) {
 	path := filepath.Join(dir, "moby-llama.json")
 	if err := os.WriteFile(path, demoConfig, 0o644); err != nil {
@@ -194,7 +194,7 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r d
 	if err != nil {
 		return r, err
 	}
-	debug.FreeOSMemory() // so that what follows is due to the training
+	debug.FreeOSMemory() // so that what follows is due to the run
 	if r.ResidentBefore, err = rig.Resident(); err != nil {
 		return r, err
 	}
@@ -231,9 +231,9 @@ func demoOn(o spillway.Options, here *rig.Rig) spillway.Options {
 	return o
 }
 
-// demoBudget is the memory the device of the demonstration has: little more than the
-// smallest plan takes, far below what normal training does. Both depend on the
-// device, since kernels have scratch memory.
+// demoBudget is the memory of the demonstration's device, in bytes: little more than the
+// smallest plan needs, and far less than the standard plan does. Both depend on the device,
+// since kernels have workspace.
 func demoBudget(m *spillway.Model, o spillway.Options) (int64, error) {
 	o.Budget = 1
 	var misfit *planner.FitError
@@ -292,11 +292,11 @@ func (r *demoReport) check() {
 		}
 	}
 	hold(r.LossLast < demoFall*r.LossFirst, "the loss fell from %.4f to %.4f, not below %v of the first", r.LossFirst, r.LossLast, demoFall)
-	hold(r.Budget < r.Standard, "the budget of %d bytes is not below the %d of normal training", r.Budget, r.Standard)
+	hold(r.Budget < r.Standard, "the budget of %d bytes is not below the %d of the standard plan", r.Budget, r.Standard)
 	off := math.Abs(float64(r.Measured - r.Predicted))
 	hold(off <= demoExact*float64(r.Predicted), "%d bytes of the device were predicted and %d measured", r.Predicted, r.Measured)
-	if r.Driver > 0 { // the libraries of a card take memory of the process as they like
-		hold(r.Driver >= r.Predicted && r.Driver <= r.DriverPredicted, "the driver of the card counts %d bytes, %d to %d were expected", r.Driver, r.Predicted, r.DriverPredicted)
+	if r.Driver > 0 { // the libraries of a GPU take memory of the process as they like
+		hold(r.Driver >= r.Predicted && r.Driver <= r.DriverPredicted, "the driver of the GPU counts %d bytes, %d to %d were predicted", r.Driver, r.Predicted, r.DriverPredicted)
 		return
 	}
 	grown := r.ResidentPeak - r.ResidentBefore
@@ -304,7 +304,7 @@ func (r *demoReport) check() {
 		"the process grew by %d bytes, %d were predicted and %d more or less allowed", grown, r.ResidentPredicted, r.ResidentAllowance)
 }
 
-// conclude shows people what came of it.
+// conclude shows what came of it.
 func (d *demo) conclude(r demoReport) error {
 	var p page
 	p.WriteString("\n")
@@ -314,7 +314,7 @@ func (d *demo) conclude(r demoReport) error {
 			units.Bytes(r.ResidentPredicted), units.Bytes(r.ResidentAllowance))
 	}
 	if len(r.Failed) == 0 {
-		p.line("holds", "loss below %v of the first, budget below normal training, memory as predicted", demoFall)
+		p.line("holds", "loss below %v of the first, budget below the standard plan, memory as predicted", demoFall)
 	}
 	p.WriteString("\n")
 	p.list("it writes", strings.Split(strings.TrimSpace(r.Sample), "\n"))

@@ -35,7 +35,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// What does not hold is told.
+// What does not hold is reported.
 func TestDemoChecks(t *testing.T) {
 	good := demoReport{ResidentBefore: 10, ResidentPeak: 1010, ResidentPredicted: 1000, ResidentAllowance: 100}
 	good.LossFirst, good.LossLast, good.Budget, good.Standard, good.Predicted, good.Measured = 5, 2.9, 10, 20, 1000, 1010

@@ -9,7 +9,7 @@ import (
 	"spillway/store"
 )
 
-// A training from disk shows the disk in its plan, gives the bits of one in memory
+// A training run from disk shows the disk in its plan, gives the bits of one in memory
 // and leaves nothing on the disk.
 func TestTrainFromDisk(t *testing.T) {
 	text, disk := prose(t), filepath.Join(t.TempDir(), "not", "yet")
@@ -33,8 +33,7 @@ func TestTrainFromDisk(t *testing.T) {
 	}
 }
 
-// An evaluation beside a training from disk finds room for its weights there, and
-// leaves nothing either.
+// The evaluation of a run from disk has its weights there too, and leaves nothing either.
 func TestEvaluateFromDisk(t *testing.T) {
 	disk := t.TempDir()
 	v := trainTiny(t, "--data", prose(t), "--max-steps", "2", "--eval-steps", "1", "--out", filepath.Join(t.TempDir(), "run"),

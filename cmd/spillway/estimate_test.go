@@ -50,8 +50,8 @@ func TestEstimateIsThePlan(t *testing.T) {
 func TestEstimateFormulas(t *testing.T) {
 	const (
 		params   = 1_235_814_400
-		products = 973_078_528 // in the layers, which QLoRA packs
-		adapters = 11_272_192  // rank 16 beside all of them
+		linear   = 973_078_528 // in the layers, which QLoRA packs
+		adapters = 11_272_192  // rank 16 on all of them
 	)
 	m := estimated(t, "llama-3.2-1b", "--seq-len", "512")
 	near := func(what string, got any, want float64) {
@@ -65,14 +65,14 @@ func TestEstimateFormulas(t *testing.T) {
 	}
 	near("bf16 weights", row(t, m, "infer", "bf16")["weights_bytes"], 2*params)
 	near("fp32 weights", row(t, m, "train", "fp32")["weights_bytes"], 4*params)
-	near("masters beside bf16", row(t, m, "train", "bf16")["master_bytes"], 4*params)
-	near("masters beside fp32", row(t, m, "train", "fp32")["master_bytes"], 0)
+	near("master weights with bf16", row(t, m, "train", "bf16")["master_bytes"], 4*params)
+	near("master weights with fp32", row(t, m, "train", "fp32")["master_bytes"], 0)
 	near("moments", row(t, m, "train", "bf16")["state_bytes"], 8*params)
 	near("weights of LoRA", row(t, m, "lora", "bf16")["weights_bytes"], 2*(params+adapters))
 	near("moments of LoRA", row(t, m, "lora", "bf16")["state_bytes"], 8*adapters)
 	// 4 bits, a byte of scale for every 64 of them and an f32 for every 256 scales; all
 	// else as it was
-	near("weights of QLoRA", row(t, m, "qlora", "bf16")["weights_bytes"], (0.5+1.0/64+4.0/64/256)*products+2*(params-products+adapters))
+	near("weights of QLoRA", row(t, m, "qlora", "bf16")["weights_bytes"], (0.5+1.0/64+4.0/64/256)*linear+2*(params-linear+adapters))
 	sgd := estimated(t, "llama-3.2-1b", "--seq-len", "512", "--optimizer", "sgd")
 	near("moments of SGD", row(t, sgd, "train", "fp32")["state_bytes"], 0)
 	if n := row(t, m, "lora", "bf16")["trainable"]; n != float64(adapters) {
@@ -80,7 +80,7 @@ func TestEstimateFormulas(t *testing.T) {
 	}
 }
 
-// The rules of thumb stand beside it only where asked for.
+// The rules of thumb are shown only where asked for.
 func TestEstimateRulesOfThumb(t *testing.T) {
 	if _, there := row(t, estimated(t, "tiny-llama"), "train", "fp32")["rule_of_thumb"]; there {
 		t.Error("a rule of thumb nobody asked for")

@@ -25,18 +25,18 @@ type exportOptions struct {
 func newExport(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export CHECKPOINT OUT",
-		Short: "a checkpoint as a folder for other programs, without the training's state",
-		Long: `Writes what a training made for others to use. CHECKPOINT is a run's folder, whose
-newest checkpoint is meant, one of its checkpoints, or a model folder.
+		Short: "a checkpoint as a folder for other programs, without optimizer state",
+		Long: `Writes the result of a training run for other programs. CHECKPOINT is a run's folder, of
+which the newest checkpoint is used, one of its checkpoints, or a model folder.
 
-Of a run that trained all weights OUT is a model folder with config, tokenizer and
-weights; of one that trained adapters it is an adapter's folder as PEFT writes it (use
-merge to get a whole model). --dtype rounds the weights to another type; quantized ones
-are decoded. --offload-folder writes the weights a file each with an index.json, which
-accelerate takes as its offload_folder; such folders can be opened here too.
+If the run trained all weights, OUT is a model folder with config, tokenizer and weights. If
+it trained adapters, OUT is an adapter folder as PEFT writes it; merge makes a whole model of
+it. --dtype converts the weights to another type; quantized ones are dequantized.
+--offload-folder writes each weight to a file of its own, with an index.json, as accelerate's
+offload_folder has them; such folders can be opened here too.
 
-Every byte of a checkpoint is compared with its checksum first. The folder appears when
-it is whole; Ctrl-C leaves nothing behind.`,
+Every byte of a checkpoint is compared with its checksum first. The folder appears when it is
+complete; Ctrl-C leaves nothing behind.`,
 		Example: `  spillway export ./run ./my-model --dtype bf16
   spillway export ./run/step-00000500 ./my-model
   spillway export ./lora-run ./my-adapter

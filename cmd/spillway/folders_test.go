@@ -22,10 +22,10 @@ func TestQuantizeEveryFormat(t *testing.T) {
 		out := filepath.Join(t.TempDir(), format)
 		r := command(t, "quantize", model, out, "--format", format, "--json").object(t)
 		// The embedding, which stays, is 9000·64 of the weights; the rest shrinks, but for
-		// tables of at most 1.5 kB beside each product.
+		// tables of at most 1.5 kB with each weight.
 		rest := func(key string) float64 { return at(t, r, key).(float64) - 2*9000*64 }
 		if got := rest("bytes") / rest("bytes_before"); got < share*0.95 || rest("bytes") > share*1.05*rest("bytes_before")+3*7*1500 {
-			t.Errorf("%s: products take %.3f of what they took, want about %.3f", format, got, share)
+			t.Errorf("%s: linear weights take %.3f of what they took, want about %.3f", format, got, share)
 		}
 		if at(t, r, "changed").(float64) != 3*7 {
 			t.Errorf("%s: %v", format, r)
@@ -180,7 +180,7 @@ func TestInspectQuantizedAndAdapters(t *testing.T) {
 		"../../quant/stored/testdata/nf4":  "7 weights are nf4",
 		"../../quant/stored/testdata/int8": "7 weights are int8",
 		filepath.Join(peft, "dora"):        "rank 3, alpha 6, of",
-		filepath.Join(peft, "saved"):       "lm_head and norm whole; for testdata/reference/llama",
+		filepath.Join(peft, "saved"):       "lm_head and norm in full; for testdata/reference/llama",
 	} {
 		r := command(t, "inspect", dir)
 		if text := strings.Join(strings.Fields(r.out), " "); r.code != exitOK || !strings.Contains(text, want) || !strings.Contains(text, "problems none") {

@@ -19,17 +19,17 @@ func newInspect(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect DIR",
 		Short: "what is in a model or adapter folder, and what is wrong with it",
-		Long: `Shows what a model folder holds: the model its config describes, the files, element
-types and number of its weights, and its tokenizer. Every tensor is held against
-what the architecture needs; missing, unknown and misshapen ones are listed as
+		Long: `Shows what a model folder holds: the model that its config describes, the files, element
+types and number of its weights, and its tokenizer. Every tensor is compared with what the
+architecture needs. Missing and unknown tensors, and those of a wrong shape, are listed as
 problems, and the exit code is 1 if there are any.
 
-An adapter's folder, as PEFT and train --task lora write it, is shown with its options.
-Of a training checkpoint it also shows the state to go on from. DIR may be the folder of a
-run: then its newest checkpoint is meant.
+An adapter folder, as PEFT and train --method lora write it, is shown with its options. Of a
+training checkpoint it also shows the optimizer state. If DIR is the folder of a run, its
+newest checkpoint is shown.
 
-Only headers are read, so a folder of any size takes no time; --verify reads all of a
-checkpoint and holds it against its checksums.`,
+Only headers are read, so a folder of any size takes no time. --verify reads all of a
+checkpoint and compares it with its checksums.`,
 		Example: `  spillway inspect ./model
   spillway inspect ./model --tensors     with every tensor, its type, shape and file
   spillway inspect ./run --verify        the newest checkpoint of a run, every byte checked

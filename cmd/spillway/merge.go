@@ -29,22 +29,23 @@ func newMerge(sh shell) *cobra.Command {
 		Use:   "merge BASE ADAPTER... OUT",
 		Short: "adapters merged into a model's weights",
 		Long: `Writes a copy of the model folder BASE with adapters added to its weights: a model that
-gives the same answers and needs the adapters no more. ADAPTER is a folder as PEFT
-writes it, or a run of train --method lora or qlora, whose newest checkpoint is meant.
+gives the same answers and no longer needs the adapters. ADAPTER is a folder as PEFT writes
+it, or the folder of a run of train --method lora or qlora, of which the newest checkpoint
+is used.
 
-Several adapters are added up; ADAPTER=0.5 counts one by half. --unmerge takes away
-what was merged before (but for rounding; not that of DoRA, which cannot be told from
-the merged weights).
+Several adapters are added up; ADAPTER=0.5 scales one by half. --unmerge subtracts what was
+merged before, up to rounding. DoRA cannot be unmerged, because its magnitudes cannot be
+recovered from the merged weights.
 
-A quantized base stays quantized: each weight is decoded, added to and quantized again
-in its own format, which rounds what the adapter learned; for the best quality merge
-into the original weights, or decode with --dtype bf16.
+A quantized base stays quantized: each weight is dequantized, added to and quantized again
+in its own format, which rounds what the adapter learned. For the best quality merge into
+the original weights, or dequantize with --dtype bf16.
 
 With --combine there is no BASE: all but the last argument are adapters, and OUT is one
 adapter that adds what they add together.
 
-Weights stream, so a model of any size takes little memory. The folder appears when it
-is whole; Ctrl-C leaves nothing behind.`,
+Weights stream, so a model of any size takes little memory. The folder appears when it is
+complete; Ctrl-C leaves nothing behind.`,
 		Example: `  spillway merge ./model ./run ./merged                     the newest checkpoint of a run
   spillway merge ./model ./style=0.7 ./facts=0.5 ./merged   two adapters, weighted
   spillway merge ./model-nf4 ./adapter ./merged --dtype bf16
@@ -62,7 +63,7 @@ is whole; Ctrl-C leaves nothing behind.`,
 	f := cmd.Flags()
 	f.StringVar(&o.dtype, "dtype", "", "write all weights as `bf16|f16|f32` (default: as they are)")
 	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
-	f.BoolVar(&o.undo, "unmerge", false, "take the adapters away again")
+	f.BoolVar(&o.undo, "unmerge", false, "subtract the adapters again")
 	f.BoolVar(&o.combine, "combine", false, "make one adapter of several")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := o.merge(cmd.Context(), sh, args)

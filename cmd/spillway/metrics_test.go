@@ -11,7 +11,7 @@ import (
 	"spillway/finetune"
 )
 
-// A training with a policy on states writes a line per iteration; states shrink when it
+// A run with a policy on optimizer state writes a line per iteration; states shrink when it
 // begins, and a resumed run goes on in the same file.
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestPlanWithPolicy(t *testing.T) {
 		t.Errorf("states take %v bytes after %v", after, before)
 	}
 	now := command(t, append(args, "--state-policy", "max-compression")...).object(t)
-	if _, told := now["compressed"]; told {
+	if _, there := now["compressed"]; there {
 		t.Error("a policy that begins at once has nothing to tell of later")
 	}
 }

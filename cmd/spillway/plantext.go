@@ -221,7 +221,7 @@ func (r *planReport) writeForecast(p *page) {
 // resource is a resource of a forecast by the name that profilers show. Where the device
 // shares the host's memory, no link is in between.
 func resource(name string, shared bool) string {
-	names := map[string]string{"link to device": "PCIe H2D", "link to host": "PCIe D2H", "cpu": "CPU"}
+	names := map[string]string{"link to device": "PCIe H2D", "link to host": "PCIe D2H"}
 	if shared {
 		names = map[string]string{"link to device": "copies in", "link to host": "copies out"}
 	}

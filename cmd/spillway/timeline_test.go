@@ -40,19 +40,19 @@ func bars(t *testing.T, path string) (verbs map[string]int, end float64) {
 	return verbs, end
 }
 
-// The timeline of an iteration ends with the forecast; where copies trail it, with the last
+// The timeline of an iteration ends with the forecast; where copies carry over, with the last
 // of them, which an iteration among many does not wait for.
 func TestPlanTimelineEndsWithTheForecast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.json")
-	for task, trails := range map[string]bool{"infer": false, "train --optimizer-device device": true} {
+	for task, carriesOver := range map[string]bool{"infer": false, "train --optimizer-device device": true} {
 		options := append([]string{"plan", "llama-3-8b", "--task"}, strings.Fields(task)...)
 		v := command(t, append(options, "--machine", "gpu:24GiB@25GB/s,host:192GiB", "--timeline", path, "--json")...).object(t)
 		verbs, end := bars(t, path)
 		want := at(t, v, "forecast.step_seconds").(float64)
-		if !trails && math.Abs(end-want) > 1e-6*want || trails && (end < 1.001*want || end > 1.1*want) {
+		if !carriesOver && math.Abs(end-want) > 1e-6*want || carriesOver && (end < 1.001*want || end > 1.1*want) {
 			t.Errorf("%s: the last step ends after %v s, the forecast is %v s", task, end, want)
 		}
-		if verbs["run"] == 0 || verbs["move"] == 0 || trails != (verbs["update"] > 0) {
+		if verbs["run"] == 0 || verbs["move"] == 0 || carriesOver != (verbs["update"] > 0) {
 			t.Errorf("%s: steps are %v", task, verbs)
 		}
 	}

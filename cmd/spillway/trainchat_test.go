@@ -117,7 +117,7 @@ func TestTrainWithoutTokenizer(t *testing.T) {
 	}
 }
 
-// Evaluations are told, stop the run, and the best one's checkpoint stays; every
+// Evaluations are reported, stop the run, and the best one's checkpoint stays; every
 // iteration is a line of the log.
 func TestTrainEvaluates(t *testing.T) {
 	dir := t.TempDir()
@@ -232,7 +232,7 @@ func TestTrainRecipeRefuses(t *testing.T) {
 	}
 }
 
-// asset looks for shared/assets beside any folder above this one.
+// asset looks for shared/assets in any folder above this one.
 func asset(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")

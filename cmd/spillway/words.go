@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// grouped prints a whole number with commas: "128,256".
+// grouped prints an integer with commas: "128,256".
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

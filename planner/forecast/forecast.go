@@ -1,8 +1,3 @@
-// Package forecast runs plans on virtual devices, with the executor that runs them on real
-// ones: the forecast of a plan is that plan executed on the simulator, at the rates of a site.
-//
-//	f, err := forecast.Of(p, site)
-//	f.StepSeconds, f.Bound // 0.85, "link to device"
 package forecast
 
 import (
@@ -76,7 +71,7 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 	return f, nil
 }
 
-// Timeline is what each instruction of an iteration takes and when, by the forecast.
+// Timeline is what each step of an iteration will take and when, by the forecast.
 func Timeline(p *plan.Plan, site goal.Site) ([]trace.Event, error) {
 	ring := trace.NewRing(len(p.Instructions))
 	s, err := simulate(p, site)
@@ -113,7 +108,8 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	return s, err
 }
 
-// share lets the CPU, where it runs updates, and the devices share the memory of the host.
+// share lets the host's processor, where it has a part in the plan, and the devices share
+// the host's memory.
 func (s *simulation) share(p *plan.Plan, site goal.Site) {
 	var host *sim.Virtual
 	var others []*sim.Virtual
@@ -131,7 +127,8 @@ func (s *simulation) share(p *plan.Plan, site goal.Site) {
 	}
 }
 
-// iterate runs the plan once more and says when that has ended: the next iteration begins then.
+// iterate carries the plan out once more and says when that has ended: not before, the
+// next iteration begins.
 func (s *simulation) iterate() (end time.Duration, err error) {
 	if err := s.executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		return 0, err
@@ -164,7 +161,7 @@ func longest(busy []map[string]time.Duration) (most time.Duration) {
 	return most
 }
 
-// CarriesOver says whether copies of an iteration may end in the next.
+// trails says whether copies of an iteration may end in the next.
 func CarriesOver(p *plan.Plan) bool {
 	for i := range p.Instructions {
 		if p.Instructions[i].CarriesOver {
@@ -202,7 +199,7 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 // resources names what each lane keeps busy.
 var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
 
-const hostResource = "cpu"
+const hostResource = "CPU"
 
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
