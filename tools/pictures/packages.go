@@ -22,7 +22,7 @@ var groups = []group{
 	{"executor and devices", "#d7e9fb", "#2b6cb0", []string{"executor", "device", "store", "machine", "trace", "internal"}},
 	{"models", "#d9f2e0", "#2f855a", []string{"arch", "nn", "lora", "spec"}},
 	{"ops and kernels", "#fdebc8", "#b7791f", []string{"op", "graph", "autograd", "optim", "dtype", "shape", "units", "quant"}},
-	{"files", "#e2e8f0", "#4a5568", []string{"hf", "safetensors", "tensorfile", "weights", "convert"}},
+	{"files", "#e2e8f0", "#4a5568", []string{"hf", "safetensors", "tensorfile", "weights", "convert", "inspect"}},
 }
 
 func groupOf(pkg string) group {
