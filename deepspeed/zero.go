@@ -24,7 +24,7 @@ func (c *Config) zero(r *reader, root *object) {
 	state := c.offload(r, z, "offload_optimizer", "cpu_offload", 1)
 	c.Weights, c.State = weights, state
 	if weights != "" && state != "" && weights != state {
-		r.notice(z.at("offload_optimizer.device"), Changed, "what of a block is off the device rests together here: weights and optimizer state both on disk")
+		r.notice(z.at("offload_optimizer.device"), Changed, "what of a block is off the device is stored together here: weights and optimizer state both on disk")
 		c.Weights, c.State = plan.OnDisk, plan.OnDisk
 	}
 }

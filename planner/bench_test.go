@@ -13,7 +13,7 @@ import (
 	"spillway/spec"
 )
 
-// The largest published shape is planned within 2 s, whatever shares the work.
+// The largest preset is planned within 2 s, whatever shares the work.
 func BenchmarkPlan405B(b *testing.B) {
 	for _, c := range []struct {
 		machine string
@@ -42,8 +42,8 @@ func BenchmarkPlan405B(b *testing.B) {
 
 // A model of 200,000 tensors is traced and planned within 5 s, whether it fits or not.
 func BenchmarkPlan200000Tensors(b *testing.B) {
-	const blocks, products = 12_500, 8 // a weight and a bias each
-	m := newDeep(blocks, products)
+	const blocks, matmuls = 12_500, 8 // a weight and a bias each
+	m := newDeep(blocks, matmuls)
 	for _, share := range []int64{20, 3, 1} {
 		b.Run(fmt.Sprintf("memory for %d copies", share), func(b *testing.B) {
 			for b.Loop() {
@@ -65,15 +65,15 @@ func BenchmarkPlan200000Tensors(b *testing.B) {
 	}
 }
 
-// towers is a chain of blocks, each a chain of products.
+// towers is a chain of blocks, each a chain of matmuls.
 type towers struct {
 	Layers [][]*nn.Linear `hf:"layers"`
 }
 
-func newDeep(blocks, products int) *towers {
+func newDeep(blocks, matmuls int) *towers {
 	m := &towers{Layers: make([][]*nn.Linear, blocks)}
 	for i := range m.Layers {
-		for range products {
+		for range matmuls {
 			m.Layers[i] = append(m.Layers[i], nn.NewLinear(64, 64))
 		}
 	}

@@ -125,7 +125,7 @@ func TestWindowIsTaken(t *testing.T) {
 
 // What stays on the device by demand stays, and what is recomputed is not kept,
 // whatever else fits or is faster.
-func TestInsistOnTheDevice(t *testing.T) {
+func TestStayOnTheDevice(t *testing.T) {
 	m := trained(t)
 	stay := planner.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
 	check := func(i planner.Constraints, budget int64) (*plan.Plan, error) {

@@ -91,9 +91,9 @@ func TestCompareRulesOut(t *testing.T) {
 	}
 }
 
-// The published shape on a card it does not fit: the rows that save most differ by
+// A preset on a GPU it does not fit: the rows that save most differ by
 // what each moves away.
-func TestCompareOfAPublishedShape(t *testing.T) {
+func TestCompareOfAPreset(t *testing.T) {
 	r := named(t, "llama-3.2-1b", "gpu:16GiB@25GB/s,host:64GiB", 1, 1024, graph.Train)
 	list, err := r.Compare()
 	if err != nil {

@@ -118,7 +118,7 @@ func TestGoldenPlans(t *testing.T) {
 	}
 }
 
-// named plans a published shape.
+// named plans a preset.
 func named(t testing.TB, name, description string, rows, seq int64, task graph.Task) planner.Request {
 	t.Helper()
 	mach, err := machine.Parse(description)

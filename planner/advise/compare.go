@@ -11,8 +11,8 @@ import (
 type Compared struct {
 	Name     string `json:"name"`     // "cpu-offload"
 	Strategy string `json:"strategy"` // "CPU offload"
-	// Detail is the best form of it that fits, else the leanest: "cpu offload, window
-	// 2, 6 of 34 slabs streamed".
+	// Detail is the best form of it that fits, else the smallest: "CPU offload of 6 of 34
+	// parameter buffers, prefetch depth 2".
 	Detail string `json:"detail,omitempty"`
 	Fits   bool   `json:"fits"`
 	// Device is what it takes of the device that holds most, Host of host memory.

@@ -20,11 +20,11 @@ type Largest struct {
 	Next *goal.FitError
 }
 
-// LargestRows finds the most samples a micro-batch can have, up to a limit. If not
-// even one fits the error is a *FitError.
+// LargestMicroBatch finds the most sequences a micro-batch can have, up to a limit. If not even one
+// fits the error is a *goal.FitError.
 //
-// Memory grows with the batch, but packing is not exactly monotone: the answer
-// fits and the next larger number does not.
+// Memory grows with the batch, but packing is not exactly monotone: the answer fits and the next
+// larger number does not.
 func (r Request) LargestMicroBatch(limit int64) (Largest, error) {
 	return r.largest(limit, func(r Request, n int64) Request { r.MicroBatchSize = n; return r })
 }
@@ -76,8 +76,8 @@ func (r Request) found(next *goal.FitError) (Largest, error) {
 	return Largest{MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, Plan: p, Spec: m, Next: next}, err
 }
 
-// Misfit says what the leanest plan lacks, nil if it fits. It looks for no fast
-// plan, so it is quick.
+// Shortfall says what the smallest plan lacks, nil if it fits. It looks for no fast plan, so it is
+// quick.
 func (r Request) Shortfall() (*goal.FitError, error) {
 	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
@@ -95,12 +95,11 @@ func (r Request) Shortfall() (*goal.FitError, error) {
 	return nil, err
 }
 
-// enough is how much faster, per token, a larger micro-batch must be to be worth
-// its memory.
+// fasterEnough is how much faster, per token, a larger micro-batch must be to be worth its memory.
 const fasterEnough = 1.01
 
-// FastestRows finds the micro-batch with the most tokens per second, up to a limit:
-// it doubles as long as that pays and fits.
+// FastestMicroBatch finds the micro-batch with the most tokens per second, up to a limit: it doubles
+// as long as that pays and fits.
 func (r Request) FastestMicroBatch(limit int64) (Largest, error) {
 	r.MicroBatchSize = 1
 	best, err := r.found(nil)

@@ -1,3 +1,11 @@
+// Package advise answers questions about plans that take several searches: what would fit
+// where nothing does, the largest or fastest micro-batch, how a batch is cut, what every
+// strategy takes by itself, what each of the usual savings would bring.
+//
+//	r := advise.Request{Trace: trace, MicroBatchSize: 4, Seq: 2048, Goal: goal, Site: site}
+//	p, model, err := r.Plan()         // a *goal.FitError names changes that fit
+//	l, err := r.LargestMicroBatch(64) // 12, and what a 13th sequence would lack
+//	rows, err := r.Compare()          // standard, ZeRO-1, ..., disk offload
 package advise
 
 import (
@@ -11,8 +19,8 @@ import (
 	"spillway/units"
 )
 
-// Request is a model that can be traced again for another micro-batch, so that
-// when nothing fits, smaller ones can be tried.
+// Request is a model that can be traced again for another micro-batch, so that when nothing fits
+// smaller ones can be tried.
 type Request struct {
 	Trace               func(rows, seq int64) (*spec.Model, error)
 	MicroBatchSize, Seq int64
@@ -20,8 +28,7 @@ type Request struct {
 	Site                goal.Site
 }
 
-// Plan makes the plan, or a FitError whose options have all been planned and do
-// fit.
+// Plan makes the plan, or a *goal.FitError whose options have all been planned and do fit.
 func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
 	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {
@@ -35,9 +42,8 @@ func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
 	return p, m, err
 }
 
-// options tries changes in the order people like them: smaller micro-batches
-// (the same batch in more pieces), optimizer state in 8 bits, shorter sequences, more
-// memory.
+// options tries changes in the order in which people like them: smaller micro-batches (the same
+// batch in more of them), optimizer state in 8 bits, shorter sequences, more memory.
 func (r Request) options(fit *goal.FitError) []goal.FitOption {
 	var list []goal.FitOption
 	try := func(change string, q Request) bool {

@@ -8,8 +8,8 @@ import (
 	"spillway/spec"
 )
 
-// Standard is the plan that keeps everything on one device, whatever that takes: it
-// may be more than the site has. It has no forecast.
+// Standard is the plan that keeps everything on one device, whatever that takes: it may be more
+// than the site has. It has no forecast.
 func (r Request) Standard() (*plan.Plan, *spec.Model, error) {
 	m, err := r.Trace(r.MicroBatchSize, r.Seq)
 	if err != nil {

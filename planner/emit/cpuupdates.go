@@ -14,7 +14,7 @@ const cpuUpdatesAhead = 2
 // cpuUpdate emits the update of a slab by the CPU: its gradient comes down, and weights that
 // are stored on devices go up. State stays where it is.
 func (q *updater) cpuUpdate(k int) {
-	owner, block := q.owner[k], q.l.Owner[k]
+	owner, block := q.owner[k], q.l.Slabs.Owner[k]
 	s, state := &q.p.Slabs[k], &q.on[owner].slabs[k]
 	var landed []int
 	gradient := s.Gradient
@@ -52,7 +52,7 @@ func (q *updater) uploadAll(but int) {
 		u := q.uploads[0]
 		s := &q.p.Slabs[u.slab]
 		for _, id := range append([]int{s.Weight}, s.Replicas...) {
-			q.moveTo(q.p.Buffers[id].Arena, u.weight, id, q.l.Owner[u.slab], -1)
+			q.moveTo(q.p.Buffers[id].Arena, u.weight, id, q.l.Slabs.Owner[u.slab], -1)
 		}
 		q.owed[u.slab] = false
 	}
@@ -75,7 +75,7 @@ func (q *updater) cpuWeights(k int) int {
 	}
 	id := q.buffer(s.Name+" weights", plan.Weight, q.host, s.WeightBytes)
 	if !q.l.HasMaster(k) {
-		q.moveOut(q.owner[k], s.Weight, id, q.l.Owner[k], -1)
+		q.moveOut(q.owner[k], s.Weight, id, q.l.Slabs.Owner[k], -1)
 	}
 	return id
 }

@@ -61,7 +61,7 @@ func (e *emitter) gradientDone(k int) error {
 // the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
 	owner := e.owner[k]
-	s := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.l.Owner[k], MicroBatch: -1, Slab: k}
+	s := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.l.Slabs.Owner[k], MicroBatch: -1, Slab: k}
 	for d := range e.on {
 		part := &e.on[d].slabs[k].gradient
 		if *part < 0 {
@@ -69,7 +69,7 @@ func (e *emitter) sumDevices(k int) {
 		}
 		id := *part
 		if d != owner {
-			id = e.moveIn(owner, id, e.l.Owner[k], -1)
+			id = e.moveIn(owner, id, e.l.Slabs.Owner[k], -1)
 		}
 		*part = -1
 		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InGrad, Index: len(s.Bindings), Buffer: id})
@@ -99,13 +99,13 @@ func (e *emitter) ownerHasGradient(k int) {
 // squares emits a slab's part of the gradient norm: a sum of squares by param. Those of other
 // devices are moved to the first.
 func (e *emitter) squares(k int) error {
-	owner, block := e.owner[k], e.l.Owner[k]
+	owner, block := e.owner[k], e.l.Slabs.Owner[k]
 	program, err := e.l.Program(block, layout.Squares, strategy.SaveAll, e.l.InSlab(block, k))
 	if err != nil {
 		return err
 	}
 	state := &e.on[owner].slabs[k]
-	into := plan.Binding{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.l.NormStart[k]}
+	into := plan.Binding{Region: plan.OutPartial, Buffer: e.partials, Offset: 8 * e.l.Slabs.NormStart[k]}
 	if owner != 0 {
 		into = plan.Binding{Region: plan.OutPartial, Buffer: e.buffer("partials", plan.Workspace, owner, 8*int64(len(program.Graph.Outputs)))}
 	}
@@ -117,7 +117,7 @@ func (e *emitter) squares(k int) error {
 	}
 	e.add(s)
 	if owner != 0 {
-		e.add(plan.Instruction{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, MicroBatch: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.l.NormStart[k]})
+		e.add(plan.Instruction{Verb: plan.Move, Device: 0, Lane: plan.In, Block: block, MicroBatch: -1, Src: into.Buffer, Dst: e.partials, Offset: 8 * e.l.Slabs.NormStart[k]})
 	}
 	if home := e.p.Slabs[k].Gradient; home >= 0 {
 		e.moveOut(owner, state.gradient, home, block, -1)

@@ -52,10 +52,10 @@ func (h *homes) make() error {
 	}
 	h.partials = -1
 	if l.Training() && l.Goal.Optimizer.Clip {
-		h.partials = h.buffer("partials", plan.Workspace, 0, 8*l.NormElements)
+		h.partials = h.buffer("partials", plan.Workspace, 0, 8*l.Slabs.NormElements)
 	}
 	for j := range l.Goal.MicroBatches {
-		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.BatchBytes))
+		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.Batch.Bytes))
 		h.result = append(h.result, h.home(fmt.Sprintf("result %d", j), plan.ResultData, h.host, l.ResultBytes()))
 	}
 	if h.cpu >= 0 {
@@ -73,8 +73,8 @@ func (h *homes) make() error {
 // deviceHomes makes the homes of a device that belong to no slab.
 func (h *homes) deviceHomes(d int) {
 	here := onDevice{consts: -1, clip: -1, batch: make([]int, h.l.Goal.MicroBatches), slabs: make([]slabState, len(h.p.Slabs)), written: make([]bool, len(h.l.Model.Params))}
-	if h.l.ConstBytes > 0 {
-		here.consts = h.home("constants", plan.Constant, d, h.l.ConstBytes)
+	if h.l.Consts.Bytes > 0 {
+		here.consts = h.home("constants", plan.Constant, d, h.l.Consts.Bytes)
 	}
 	if h.l.Training() {
 		here.clip = h.home("clip", plan.Workspace, d, 8)
@@ -94,7 +94,7 @@ func owners(l *layout.Layout, c strategy.Choice) []int {
 	owner := make([]int, len(l.Slabs.List))
 	if c.Split != nil {
 		for k := range owner {
-			owner[k] = c.Split[l.Owner[k]]
+			owner[k] = c.Split[l.Slabs.Owner[k]]
 		}
 		return owner
 	}
@@ -105,7 +105,7 @@ func owners(l *layout.Layout, c strategy.Choice) []int {
 	for k := range order {
 		order[k] = k
 	}
-	sort.SliceStable(order, func(i, j int) bool { return l.HomeBytes[order[i]] > l.HomeBytes[order[j]] })
+	sort.SliceStable(order, func(i, j int) bool { return l.Slabs.HomeBytes[order[i]] > l.Slabs.HomeBytes[order[j]] })
 	load := make([]int64, c.DeviceCount())
 	for _, k := range order {
 		least := 0
@@ -115,7 +115,7 @@ func owners(l *layout.Layout, c strategy.Choice) []int {
 			}
 		}
 		owner[k] = least
-		load[least] += l.HomeBytes[k]
+		load[least] += l.Slabs.HomeBytes[k]
 	}
 	return owner
 }

@@ -80,7 +80,7 @@ func (w *prefetcher) enter(turn int) {
 func (w *prefetcher) fetch(k int) {
 	if state := &w.e.on[w.device].slabs[k]; state.weight < 0 {
 		w.e.withDeferred(w.e.deferring || w.e.updates.owed[k], func() {
-			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.l.Owner[k], -1)
+			state.weight = w.e.moveIn(w.device, w.e.p.Slabs[k].Weight, w.e.l.Slabs.Owner[k], -1)
 		})
 		w.here = append(w.here, k)
 	}

@@ -83,10 +83,10 @@ func (q *updater) fetchPiece(t turn) {
 	p, owner := q.p.Slabs[t.slab].Pieces[t.piece], q.owner[t.slab]
 	state := &q.on[owner].slabs[t.slab].pieces[t.piece]
 	if state.master < 0 && p.Master >= 0 {
-		state.master = q.moveIn(owner, p.Master, q.l.Owner[t.slab], -1)
+		state.master = q.moveIn(owner, p.Master, q.l.Slabs.Owner[t.slab], -1)
 	}
 	if state.state < 0 && p.State >= 0 {
-		state.state = q.moveIn(owner, p.State, q.l.Owner[t.slab], -1)
+		state.state = q.moveIn(owner, p.State, q.l.Slabs.Owner[t.slab], -1)
 	}
 }
 
@@ -96,7 +96,7 @@ func (q *updater) fetchSlab(k int) {
 	owner := q.owner[k]
 	s, state := q.p.Slabs[k], &q.on[owner].slabs[k]
 	if state.gradient < 0 {
-		state.gradient = q.moveIn(owner, s.Gradient, q.l.Owner[k], -1)
+		state.gradient = q.moveIn(owner, s.Gradient, q.l.Slabs.Owner[k], -1)
 	}
 	if !q.owed[k] {
 		q.prefetchers[owner].open(k)
@@ -111,7 +111,7 @@ func (q *updater) update(k int) {
 		q.cpuUpdate(k)
 		return
 	}
-	owner, block := q.owner[k], q.l.Owner[k]
+	owner, block := q.owner[k], q.l.Slabs.Owner[k]
 	s, state := q.p.Slabs[k], &q.on[owner].slabs[k]
 	q.prefetchers[owner].open(k)
 	sent, held := q.updated, q.heldBack(k)
@@ -144,7 +144,7 @@ func (q *updater) sendStates(t turn) {
 		home int
 	}{{&state.master, home.Master}, {&state.state, home.State}} {
 		if *p.now >= 0 && *p.now != p.home {
-			q.moveOut(owner, *p.now, p.home, q.l.Owner[t.slab], -1)
+			q.moveOut(owner, *p.now, p.home, q.l.Slabs.Owner[t.slab], -1)
 			*p.now = -1
 		}
 	}
@@ -190,7 +190,7 @@ func (q *updater) stateBytes(p plan.Piece) (bytes int64) {
 // instruction is the update of a piece by a device, with the state that is at hand.
 func (q *updater) instruction(t turn, dev, weight, gradient, clip int) plan.Instruction {
 	state := q.on[q.owner[t.slab]].slabs[t.slab].pieces[t.piece]
-	s := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: q.l.Owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
+	s := plan.Instruction{Verb: plan.Update, Device: dev, Lane: plan.Compute, Block: q.l.Slabs.Owner[t.slab], MicroBatch: -1, Slab: t.slab, Piece: t.piece, Bindings: []plan.Binding{
 		{Region: plan.InWeight, Buffer: weight}, {Region: plan.InGrad, Buffer: gradient}, {Region: plan.InClip, Buffer: clip}}}
 	if state.master >= 0 {
 		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InMaster, Buffer: state.master})

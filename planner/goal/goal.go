@@ -1,9 +1,8 @@
-// Package planner turns a model, a machine and a goal into a plan.
+// Package goal says what is to be planned, and where: the Goal (micro-batches, optimizer,
+// constraints), the Site (devices, memory and rates), and the error that nothing fits.
 //
-// A Choice says what rests where and what is computed twice; emit writes the plan
-// of any choice; search tries choices, asks the simulator how long each takes, and
-// keeps the fastest that fits, with the reasons why the others were not taken. What fits
-// a device stays on it unless leaving brings something, and what fits memory off the disk.
+//	site, err := goal.SiteOf(machine, "gpu0", dtype.BF16)
+//	g := goal.Goal{MicroBatches: 8, Master: true, Optimizer: &adamw}
 package goal
 
 import (
@@ -29,28 +28,28 @@ type Goal struct {
 	MicroBatches int // micro-batches per iteration; 0 counts as 1
 	// Optimizer of a training task; nil otherwise.
 	Optimizer *Optimizer
-	// Master keeps full-precision weights beside the ones computed with.
+	// Master: there are master weights in f32 next to the ones computed with.
 	Master bool
 	// Grad is the element type of gradients.
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
-	// Insist is what the search has no choice about, Bounds what narrows it.
+	// Constraints are what a plan must do, Bounds what narrows the search.
 	Constraints strategy.Constraints
 	Bounds      strategy.Bounds
 }
 
-// Optimizer is the part of one the planner must know.
+// Optimizer is what the planner must know of one.
 type Optimizer struct {
 	Rule op.Kind // the op of its update
-	// States are what it keeps of a param besides a master; nil for nothing.
+	// States are its state of a param, master weights not counted; nil for none.
 	States func(spec.Param) []op.State
-	// Coded are the same in 8 bits, to be tried where nothing fits; nil for no such.
+	// States8Bit are the same in 8 bits, to be tried where nothing fits; nil where there is no such.
 	States8Bit func(spec.Param) []op.State
 	Clip       bool // gradients are clipped by their global norm
 }
 
-// FullStates keeps states as large as each param, in f32.
+// FullStates are states as large as each param, in f32.
 func FullStates(names ...string) func(spec.Param) []op.State {
 	return func(p spec.Param) []op.State {
 		list := make([]op.State, len(names))
@@ -77,24 +76,24 @@ type Site struct {
 	// CPU has the rates of the host's CPU next to GPUs: updates may run there. The zero
 	// value is a CPU that is busy otherwise.
 	CPU          machine.Device
-	Disk         Disk // where bytes may rest when the host is full
+	Disk         Disk // where bytes may be stored when the host is full
 	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
 }
 
-// Disk is a folder that bytes may rest in; a budget of 0 is none.
+// Disk is a folder in which bytes may be stored; a budget of 0 is none.
 type Disk struct {
 	Budget      int64
 	Read, Write units.Rate
-	Copies      int // of all that rests there the disk must have room for; 0 counts as 1
+	Copies      int // of all that is stored there that must fit; 0 counts as 1
 }
 
-// room is the free space that bytes at rest take.
+// Space is the free space that storing so many bytes takes.
 func (d Disk) Space(bytes int64) int64 { return bytes * int64(max(d.Copies, 1)) }
 
-// timing is how long calls take on the device.
+// Timing is how long calls take on the device.
 func (s Site) Timing() *sim.Timing { return sim.NewTiming(s.Device, s.DType) }
 
-// budget of the d-th of the devices.
+// DeviceBudget is that of the d-th of the devices.
 func (s Site) DeviceBudget(d int) int64 {
 	if d < len(s.Budgets) && s.Budgets[d] > 0 {
 		return min(s.Budgets[d], s.Budget)
@@ -102,7 +101,7 @@ func (s Site) DeviceBudget(d int) int64 {
 	return s.Budget
 }
 
-// deviceName of the d-th of equal devices: "gpu0" and then "gpu1".
+// DeviceName is that of the d-th of equal devices: "gpu0" and then "gpu1".
 func (s Site) DeviceName(d int) string {
 	if d == 0 {
 		return s.Device.Name
@@ -110,6 +109,7 @@ func (s Site) DeviceName(d int) string {
 	return fmt.Sprintf("%s%d", strings.TrimRight(s.Device.Name, "0123456789"), d)
 }
 
+// HostTier is the tier of host memory.
 func (s Site) HostTier() plan.Tier {
 	if s.HostPinned {
 		return plan.Pinned
@@ -126,9 +126,9 @@ type Kernels interface {
 type FitError struct {
 	Model  string
 	Tier   plan.Tier // that is too small
-	Needed int64     // what the smallest plan needs of it
+	Needed int64     // what the smallest plan takes of it
 	Budget int64
-	// Host memory the smallest plan needs, and what there is.
+	// Host memory the smallest plan takes, and what there is.
 	NeededHost, BudgetHost int64
 	Options                []FitOption
 }
@@ -143,11 +143,11 @@ type FitOption struct {
 	MicroBatches   int   `json:"micros"`
 	Device         int64 `json:"device_bytes"`
 	Host           int64 `json:"host_bytes"`
-	Disk           int64 `json:"disk_bytes,omitempty"`   // the free space it takes
-	States8Bit     bool  `json:"coded_states,omitempty"` // what the optimizer keeps is in 8 bits
+	Disk           int64 `json:"disk_bytes,omitempty"`  // the free space it takes
+	States8Bit     bool  `json:"states_8bit,omitempty"` // optimizer state is in 8 bits
 }
 
-// deviceNeed is what the smallest plan needs of the device.
+// DeviceNeed is what the smallest plan takes of the device.
 func (e *FitError) DeviceNeed() int64 {
 	if e.Tier == plan.OnDevice {
 		return e.Needed

@@ -2,51 +2,52 @@ package layout
 
 import "spillway/planner/strategy"
 
-// facts decide which strategies there are.
-func (b *Layout) Facts() strategy.Facts {
-	return strategy.Facts{Blocks: len(b.Model.Blocks), Slabs: len(b.Slabs.List), Levels: len(b.levels), Devices: max(b.Site.Devices, 1), MicroBatches: b.Goal.MicroBatches,
-		Training: b.Training(), Disk: b.Site.Disk.Budget > 0, CPUUpdates: b.cpuUpdatesTimed(), DelayedUpdates: b.Delayable(),
-		WholeParams: b.Training() && b.Goal.Optimizer.Rule.WholeParam()}
+// Facts decide which strategies there are.
+func (l *Layout) Facts() strategy.Facts {
+	return strategy.Facts{Blocks: len(l.Model.Blocks), Slabs: len(l.Slabs.List), Levels: len(l.levels), Devices: max(l.Site.Devices, 1), MicroBatches: l.Goal.MicroBatches,
+		Training: l.Training(), Disk: l.Site.Disk.Budget > 0, CPUUpdates: l.cpuUpdatesTimed(), DelayedUpdates: l.Delayable(),
+		WholeParams: l.Training() && l.Goal.Optimizer.Rule.WholeParam()}
 }
 
-func (b *Layout) Training() bool { return b.Goal.Optimizer != nil }
+// Training says whether something is trained.
+func (l *Layout) Training() bool { return l.Goal.Optimizer != nil }
 
 // checkGoal refuses what cannot be, and limits the site to the devices that are named.
-func (b *Layout) checkGoal() error {
-	if err := b.Goal.Constraints.Check(b.Model, b.Facts()); err != nil {
+func (l *Layout) checkGoal() error {
+	if err := l.Goal.Constraints.Check(l.Model, l.Facts()); err != nil {
 		return err
 	}
-	if n := b.Goal.Constraints.Devices(); n > 0 {
-		b.Site.Devices = n
+	if n := l.Goal.Constraints.Devices(); n > 0 {
+		l.Site.Devices = n
 	}
-	return b.Goal.Bounds.Check(b.Goal.Constraints)
+	return l.Goal.Bounds.Check(l.Goal.Constraints)
 }
 
-// allowed is a choice without what cannot be here.
-func (b *Layout) Allowed(c strategy.Choice) strategy.Choice {
-	c.BreadthFirst = b.BreadthFirst(c)
-	c.DelayedUpdates = c.DelayedUpdates && b.Delayable() && strategy.Count(c.OnDisk) == 0
-	if !b.cpuCanUpdate() {
+// Allowed is a choice without what is impossible here, so that a search need not know.
+func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
+	c.BreadthFirst = l.BreadthFirst(c)
+	c.DelayedUpdates = c.DelayedUpdates && l.Delayable() && strategy.Count(c.OnDisk) == 0
+	if !l.cpuCanUpdate() {
 		c.UpdatedByCPU = nil
 	}
 	return c
 }
 
-// vertical says whether all micro-batches pass a block before the next: where the
-// choice says so, and where only that order sums a gradient block by block.
-func (b *Layout) BreadthFirst(c strategy.Choice) bool {
-	return c.BreadthFirst || b.Training() && !c.Pipeline && b.entangledSlabs
+// BreadthFirst says whether all micro-batches pass a block before the next block: where the
+// choice says so, and where only that order sums a shared gradient block by block.
+func (l *Layout) BreadthFirst(c strategy.Choice) bool {
+	return c.BreadthFirst || l.Training() && !c.Pipeline && l.entangledSlabs
 }
 
-// hostable says whether the host's processor can update what is trained: piece by
-// piece, without scratch memory.
-func (b *Layout) cpuCanUpdate() bool { return b.Training() && !b.Goal.Optimizer.Rule.WholeParam() }
+// cpuCanUpdate says whether the CPU can run the optimizer: piece by piece, without scratch
+// memory.
+func (l *Layout) cpuCanUpdate() bool { return l.Training() && !l.Goal.Optimizer.Rule.WholeParam() }
 
-// hostsFast says whether it is known how fast the host updates, so that doing so is
-// worth a thought.
-func (b *Layout) cpuUpdatesTimed() bool { return b.cpuCanUpdate() && b.Site.CPU.Bandwidth > 0 }
+// cpuUpdatesTimed says whether it is known how fast the CPU runs the optimizer: without a
+// rate such plans cannot be compared with others.
+func (l *Layout) cpuUpdatesTimed() bool { return l.cpuCanUpdate() && l.Site.CPU.Bandwidth > 0 }
 
-// delayable says whether updates can be left to the next iteration: clipped ones, whose
-// factor tells them whether there is anything to do. What rests on disk is kept there
-// after every iteration, whole, so nothing is left undone beside it.
-func (b *Layout) Delayable() bool { return b.Training() && b.Goal.Optimizer.Clip }
+// Delayable says whether updates may be left to the next iteration: only clipped ones, whose
+// clip factor tells them whether there is anything to do. What is stored on disk must be
+// complete after every iteration, so with it nothing is delayed: see Allowed.
+func (l *Layout) Delayable() bool { return l.Training() && l.Goal.Optimizer.Clip }

@@ -15,21 +15,21 @@ import (
 	"spillway/shape"
 )
 
-// joint is the block's program with its gradient.
-func (b *Layout) joint(block int) (*autograd.Joint, error) {
-	key := jointKey{b.Model.Blocks[block].Kind, block > b.FirstTrained}
-	if j, ok := b.joints[key]; ok {
+// joint is a block's program together with its gradient.
+func (l *Layout) joint(block int) (*autograd.Joint, error) {
+	key := jointKey{l.Model.Blocks[block].Kind, block > l.FirstTrained}
+	if j, ok := l.programs.joints[key]; ok {
 		return j, nil
 	}
-	j, err := autograd.Differentiate(b.Model.Program(block), autograd.Options{InputGrad: key.inputGrad})
+	j, err := autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad})
 	if err != nil {
-		return nil, fmt.Errorf("differentiating block %s: %w", b.Model.Blocks[block].Name, err)
+		return nil, fmt.Errorf("differentiating block %s: %w", l.Model.Blocks[block].Name, err)
 	}
-	b.joints[key] = j
+	l.programs.joints[key] = j
 	return j, nil
 }
 
-// phase is which of a block's programs runs.
+// Phase says which of a block's programs runs.
 type Phase string
 
 const (
@@ -40,23 +40,24 @@ const (
 	Squares         Phase = "squares"  // sums of squares of a slab's gradients
 )
 
-// program of a block. fresh tells, by param port, whose gradient is written for
-// the first time this iteration, or of squares, whose are summed.
-func (b *Layout) Program(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
-	key := b.programKey(block, ph, level, fresh)
-	if l, ok := b.programs[key]; ok {
-		return l, nil
+// Program is one of a block's programs, with places. Fresh marks, by param, whose gradient is
+// written for the first time in an iteration instead of added to; of Squares, whose gradient
+// is summed.
+func (l *Layout) Program(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
+	key := l.programKey(block, ph, level, fresh)
+	if laid, ok := l.programs.laid[key]; ok {
+		return laid, nil
 	}
-	l, err := b.makeProgram(block, ph, level, fresh)
+	laid, err := l.makeProgram(block, ph, level, fresh)
 	if err != nil {
 		return nil, err
 	}
-	b.programs[key] = l
-	return l, nil
+	l.programs.laid[key] = laid
+	return laid, nil
 }
 
-// programKey is equal for blocks that can share a placed program: the same kind
-// with the same offsets in their slabs.
+// programKey is equal for blocks that share a program with places: those of one kind with
+// the same offsets in their slabs.
 type programKey struct {
 	kind      int
 	phase     Phase
@@ -66,11 +67,11 @@ type programKey struct {
 	layout    int
 }
 
-func (b *Layout) programKey(block int, ph Phase, level strategy.Level, fresh []bool) programKey {
-	return programKey{b.Model.Blocks[block].Kind, ph, level, marks(fresh), block > b.FirstTrained, b.layouts[block]}
+func (l *Layout) programKey(block int, ph Phase, level strategy.Level, fresh []bool) programKey {
+	return programKey{l.Model.Blocks[block].Kind, ph, level, marks(fresh), block > l.FirstTrained, l.programs.layouts[block]}
 }
 
-// marks are flags as a string; short for the usual, that all are equal.
+// marks are flags as a string, which is short in the usual case that all are equal.
 func marks(flags []bool) string {
 	switch n := strategy.Count(flags); {
 	case n == 0:
@@ -87,47 +88,47 @@ func marks(flags []bool) string {
 	return string(list)
 }
 
-// offsetsOf describes where the params of a block lie.
-func (b *Layout) offsetsOf(block int) string {
+// offsetsOf describes where the params of a block lie in their slabs.
+func (l *Layout) offsetsOf(block int) string {
 	var s strings.Builder
-	for _, id := range b.Model.Blocks[block].Params {
-		at := b.Slabs.Place[id]
-		q := b.Slabs.List[at.Slab].Params[at.index]
-		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(b.Slabs.OfBlock[block], at.Slab), q.Offset, q.Element)
+	for _, id := range l.Model.Blocks[block].Params {
+		at := l.Slabs.Place[id]
+		q := l.Slabs.List[at.Slab].Params[at.index]
+		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(l.Slabs.OfBlock[block], at.Slab), q.Offset, q.Element)
 	}
 	return s.String()
 }
 
-func (b *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
-	lay := &programLayout{slabs: &b.Slabs, block: b.Model.Blocks[block], index: block, update: b.Optimizer, parts: b.partAt, consts: b.constAt}
+func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
+	lay := &programLayout{slabs: &l.Slabs, block: l.Model.Blocks[block], index: block, update: l.Optimizer, parts: l.Batch.at, consts: l.Consts.at}
 	var g *graph.Program
 	var kept int64
 	switch ph {
 	case ForwardOnly:
-		g = b.Model.Program(block)
+		g = l.Model.Program(block)
 	case Squares:
-		g = b.squaresProgram(block, fresh)
+		g = l.squaresProgram(block, fresh)
 	default:
-		j, err := b.joint(block)
+		j, err := l.joint(block)
 		if err != nil {
 			return nil, err
 		}
 		keep := savedValues(j, level)
-		lay.savedOffsets, kept = laySaved(j, keep, b.Site.Alignment)
+		lay.savedOffsets, kept = laySaved(j, keep, l.Site.Alignment)
 		g, err = differentiated(j, ph, keep, func(i int) bool { return !fresh[i] })
 		if err != nil {
 			return nil, fmt.Errorf("block %s: %w", lay.block.Name, err)
 		}
 	}
-	p, err := lay.lay(g, b.kernels, b.Site.Alignment)
+	p, err := lay.lay(g, l.programs.kernels, l.Site.Alignment)
 	if err != nil {
 		return nil, err
 	}
-	l := &LaidProgram{Program: p, SavedBytes: kept, Binds: bindsOf(p)}
-	for _, need := range l.Binds {
-		l.Bytes = append(l.Bytes, regionBytes(l, need))
+	laid := &LaidProgram{Program: p, SavedBytes: kept, Binds: bindsOf(p)}
+	for _, need := range laid.Binds {
+		laid.Bytes = append(laid.Bytes, regionBytes(laid, need))
 	}
-	return l, nil
+	return laid, nil
 }
 
 func differentiated(j *autograd.Joint, ph Phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {
@@ -150,16 +151,16 @@ func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64
 	return at, bytes
 }
 
-// squares is the program that sums the squares of the gradients of some params of a
-// block, those of a slab, a partial sum each.
-func (b *Layout) squaresProgram(block int, some []bool) *graph.Program {
+// squaresProgram sums the squares of the gradients of some params of a block, those of one
+// slab: a sum for each param.
+func (l *Layout) squaresProgram(block int, some []bool) *graph.Program {
 	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
-	for i, id := range b.Model.Blocks[block].Params {
+	for i, id := range l.Model.Blocks[block].Params {
 		if !some[i] {
 			continue
 		}
 		n := graph.Value(len(p.Types))
-		p.Types = append(p.Types, op.Type{DType: b.Optimizer.GradTypeOf(b.Model.Params[id].Type.DType), Shape: b.Model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
+		p.Types = append(p.Types, op.Type{DType: l.Optimizer.GradTypeOf(l.Model.Params[id].Type.DType), Shape: l.Model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
 		p.Inputs = append(p.Inputs, graph.Port{Value: n, Role: graph.GradParam, Index: i})
 		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{n}, Out: []graph.Value{n + 1}})
 		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})
@@ -185,7 +186,7 @@ func bindsOf(p plan.Program) []plan.Binding {
 	return binds
 }
 
-// regionBytes is the end of the last value in a region.
+// regionBytes is where the last value of a region ends.
 func regionBytes(l *LaidProgram, need plan.Binding) (end int64) {
 	for v, place := range l.Places {
 		if v > 0 && place.Region == need.Region && place.Index == need.Index {

@@ -20,11 +20,11 @@ const longestPeriod = 8
 
 // findRepeats finds the part with most blocks, and of equal ones that with the shortest
 // period.
-func (b *Layout) FindRepeats() (best Repeats) {
+func (l *Layout) FindRepeats() (best Repeats) {
 	for period := 1; period <= longestPeriod; period++ {
 		from := 0
-		for i := range b.Model.Blocks {
-			if i+period < len(b.Model.Blocks) && b.alike(i, i+period) {
+		for i := range l.Model.Blocks {
+			if i+period < len(l.Model.Blocks) && l.alike(i, i+period) {
 				continue
 			}
 			now := Repeats{from, period, (i + period - from) / period}
@@ -38,13 +38,13 @@ func (b *Layout) FindRepeats() (best Repeats) {
 }
 
 // alike says whether two blocks are the same in all that a plan is about.
-func (b *Layout) alike(i, j int) bool {
-	x, y := b.Slabs.OfBlock[i], b.Slabs.OfBlock[j]
-	if b.Model.Blocks[i].Kind != b.Model.Blocks[j].Kind || b.layouts[i] != b.layouts[j] || len(x) != len(y) || (i > b.FirstTrained) != (j > b.FirstTrained) || (i == b.FirstTrained) != (j == b.FirstTrained) {
+func (l *Layout) alike(i, j int) bool {
+	x, y := l.Slabs.OfBlock[i], l.Slabs.OfBlock[j]
+	if l.Model.Blocks[i].Kind != l.Model.Blocks[j].Kind || l.programs.layouts[i] != l.programs.layouts[j] || len(x) != len(y) || (i > l.FirstTrained) != (j > l.FirstTrained) || (i == l.FirstTrained) != (j == l.FirstTrained) {
 		return false
 	}
 	for n := range x {
-		if b.Slabs.UserCount[x[n]] > 1 || b.Slabs.UserCount[y[n]] > 1 || b.HomeBytes[x[n]] != b.HomeBytes[y[n]] {
+		if l.Slabs.UserCount[x[n]] > 1 || l.Slabs.UserCount[y[n]] > 1 || l.Slabs.HomeBytes[x[n]] != l.Slabs.HomeBytes[y[n]] {
 			return false
 		}
 	}
@@ -77,10 +77,10 @@ func (r Repeats) Shortened(m *spec.Model, times int) *spec.Model {
 }
 
 // shortened lays out the model with fewer periods, as the model itself is laid out.
-func (b *Layout) Shortened(r Repeats, times int) (*Layout, error) {
-	short, err := New(r.Shortened(b.Model, times), b.Goal, b.Site)
+func (l *Layout) Shortened(r Repeats, times int) (*Layout, error) {
+	short, err := New(r.Shortened(l.Model, times), l.Goal, l.Site)
 	if err == nil {
-		short.UsualPiece, short.kernels, short.levels = b.PieceElements(), b.kernels, b.levels
+		short.pieces.usual, short.programs.kernels, short.levels = l.PieceElements(), l.programs.kernels, l.levels
 	}
 	return short, err
 }

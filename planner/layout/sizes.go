@@ -8,54 +8,54 @@ import (
 	"spillway/planner/strategy"
 )
 
-// resultBytes is what the output of the last block takes.
-func (b *Layout) ResultBytes() int64 {
-	p := b.Model.Program(len(b.Model.Blocks) - 1)
+// ResultBytes is the size of what the last block gives: the loss, or logits.
+func (l *Layout) ResultBytes() int64 {
+	p := l.Model.Program(len(l.Model.Blocks) - 1)
 	return p.Type(p.Outputs[0].Value).Bytes()
 }
 
-// hasMaster says whether the weights of a slab have a copy at full precision.
-func (b *Layout) HasMaster(k int) bool {
-	return b.Optimizer != nil && b.Optimizer.HasMaster(b.Slabs.List[k].TrainedType())
+// HasMaster says whether the weights of a slab have a master copy in f32.
+func (l *Layout) HasMaster(k int) bool {
+	return l.Optimizer != nil && l.Optimizer.HasMaster(l.Slabs.List[k].TrainedType())
 }
 
-// gradBytes is what the gradient of a slab takes.
-func (b *Layout) GradBytes(k int) int64 {
-	s := &b.Slabs.List[k]
-	return b.Optimizer.GradTypeOf(s.TrainedType()).Bytes(s.Elements)
+// GradBytes is the size of the gradient of a slab.
+func (l *Layout) GradBytes(k int) int64 {
+	s := &l.Slabs.List[k]
+	return l.Optimizer.GradTypeOf(s.TrainedType()).Bytes(s.Elements)
 }
 
-// allFresh marks all gradients of a block as written for the first time.
-func (b *Layout) AllFresh(block int) []bool {
-	fresh := make([]bool, len(b.Model.Blocks[block].Params))
+// AllFresh marks all gradients of a block as written for the first time in an iteration.
+func (l *Layout) AllFresh(block int) []bool {
+	fresh := make([]bool, len(l.Model.Blocks[block].Params))
 	for i := range fresh {
 		fresh[i] = true
 	}
 	return fresh
 }
 
-// inSlab tells, by param port of a block, which are trained in a slab.
-func (b *Layout) InSlab(block, k int) []bool {
-	in := make([]bool, len(b.Model.Blocks[block].Params))
-	for i, id := range b.Model.Blocks[block].Params {
-		in[i] = b.Slabs.Place[id].Slab == k && !b.Model.Params[id].Frozen
+// InSlab marks the params of a block that are trained and in a slab.
+func (l *Layout) InSlab(block, k int) []bool {
+	in := make([]bool, len(l.Model.Blocks[block].Params))
+	for i, id := range l.Model.Blocks[block].Params {
+		in[i] = l.Slabs.Place[id].Slab == k && !l.Model.Params[id].Frozen
 	}
 	return in
 }
 
-// mostCarries is how many values a block hands to the next at most.
-func (b *Layout) countCarries() int {
+// countCarries is how many values a block hands to the next at most.
+func (l *Layout) countCarries() int {
 	most := 1
-	for _, k := range b.Model.Kinds {
+	for _, k := range l.Model.Kinds {
 		most = max(most, len(k.Program.Outputs))
 	}
 	return most
 }
 
-// eachUpdate visits the calls that update a slab as a whole.
-func (b *Layout) EachUpdate(s *plan.Slab, visit func(op.Call)) error {
-	for _, stretch := range b.Optimizer.Spans(s, plan.Piece{To: s.Elements}) {
-		call, err := b.Optimizer.Call(stretch)
+// EachUpdate visits the calls that update a slab as a whole.
+func (l *Layout) EachUpdate(s *plan.Slab, visit func(op.Call)) error {
+	for _, stretch := range l.Optimizer.Spans(s, plan.Piece{To: s.Elements}) {
+		call, err := l.Optimizer.Call(stretch)
 		if err != nil {
 			return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
 		}
@@ -64,13 +64,13 @@ func (b *Layout) EachUpdate(s *plan.Slab, visit func(op.Call)) error {
 	return nil
 }
 
-// blockKey is equal for blocks that take the same time.
+// BlockKey is equal for blocks that take the same time and memory at a level.
 type BlockKey struct {
 	jointKey
 	level         strategy.Level
 	Last, Trained bool
 }
 
-func (b *Layout) BlockKey(block int, level strategy.Level) BlockKey {
-	return BlockKey{jointKey{b.Model.Blocks[block].Kind, block > b.FirstTrained}, level, block == len(b.Model.Blocks)-1, block >= b.FirstTrained}
+func (l *Layout) BlockKey(block int, level strategy.Level) BlockKey {
+	return BlockKey{jointKey{l.Model.Blocks[block].Kind, block > l.FirstTrained}, level, block == len(l.Model.Blocks)-1, block >= l.FirstTrained}
 }

@@ -13,9 +13,8 @@ import (
 	"spillway/spec"
 )
 
-// Build makes the plan of one choice, whatever else might fit or be faster: a
-// strategy the user insists on, or one a test wants. The choice is made knowing
-// how many slabs and blocks there are.
+// Build makes the plan of one choice, whatever else might fit or be faster. The choice is made
+// knowing how many slabs and blocks there are.
 func Build(m *spec.Model, g goal.Goal, site goal.Site, choose func(slabs, blocks int) strategy.Choice) (*plan.Plan, error) {
 	b, err := layout.New(m, g, site)
 	if err != nil {

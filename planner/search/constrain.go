@@ -9,7 +9,7 @@ import (
 
 // parallelisms lists how devices may share the work: as the constraints say, else what
 // makes sense for so many devices and micro-batches and is not ruled out.
-func (s *search) parallelisms() (list []strategy.Parallelism) {
+func (s *chooser) parallelisms() (list []strategy.Parallelism) {
 	c, f := s.b.Goal.Constraints, s.b.Facts()
 	switch {
 	case len(c.Places) > 0 && f.Devices > 1 && f.Training && f.MicroBatches > 1:
@@ -30,11 +30,11 @@ func (s *search) parallelisms() (list []strategy.Parallelism) {
 	return list
 }
 
-// searchOrder has ZeRO-2 first, which is seldom beaten: others are given up at a glance.
+// searchOrder has ZeRO-2 first, which is seldom beaten: estimates rule the others out.
 var searchOrder = []strategy.Parallelism{strategy.ZeRO2, strategy.ZeRO1, strategy.ZeRO3, strategy.Pipeline, strategy.ModelParallel}
 
 // constrained changes a choice to what the constraints demand.
-func (s *search) constrained(c strategy.Choice) strategy.Choice {
+func (s *chooser) constrained(c strategy.Choice) strategy.Choice {
 	want := s.b.Goal.Constraints
 	if depth := s.b.Goal.Bounds.Prefetch; depth > 0 {
 		c.Prefetch = depth
@@ -58,7 +58,7 @@ func (s *search) constrained(c strategy.Choice) strategy.Choice {
 		if want.Weights != "" || want.State != "" {
 			c.OnDisk[k] = want.Weights == plan.OnDisk || want.State == plan.OnDisk
 		}
-		if p, ok := want.Places[s.b.Model.Blocks[s.b.Owner[k]].Name]; ok {
+		if p, ok := want.Places[s.b.Model.Blocks[s.b.Slabs.Owner[k]].Name]; ok {
 			c.Streamed[k], c.OnDisk[k] = p.Tier != plan.OnDevice, p.Tier == plan.OnDisk
 		}
 	}
@@ -76,7 +76,7 @@ func (s *search) constrained(c strategy.Choice) strategy.Choice {
 }
 
 // constrainUpdates has the updates of a choice run where the constraints say.
-func (s *search) constrainUpdates(c strategy.Choice) strategy.Choice {
+func (s *chooser) constrainUpdates(c strategy.Choice) strategy.Choice {
 	who := s.b.Goal.Constraints.Updates
 	if who == "" || !s.b.Training() {
 		return c
@@ -100,7 +100,7 @@ func (s *search) constrainUpdates(c strategy.Choice) strategy.Choice {
 }
 
 // cpuUpdatesSome says whether the CPU updates some of what is trained, and not all.
-func (s *search) cpuUpdatesSome(c strategy.Choice) bool {
+func (s *chooser) cpuUpdatesSome(c strategy.Choice) bool {
 	yes, no := false, false
 	for k, slab := range s.b.Slabs.List {
 		if slab.Elements > 0 {
@@ -111,7 +111,7 @@ func (s *search) cpuUpdatesSome(c strategy.Choice) bool {
 }
 
 // share of a device that the plan of a choice may fill.
-func (s *search) share(c strategy.Choice) float64 {
+func (s *chooser) share(c strategy.Choice) float64 {
 	share, b := 1.0, s.b.Goal.Bounds
 	if b.SaveBelow > 0 && !s.recomputesAll(c) {
 		share = min(share, b.SaveBelow)
@@ -124,7 +124,7 @@ func (s *search) share(c strategy.Choice) float64 {
 
 // recomputesAll says whether no block saves values for its backward. The last block runs
 // both at once and saves nothing anyway.
-func (s *search) recomputesAll(c strategy.Choice) bool {
+func (s *chooser) recomputesAll(c strategy.Choice) bool {
 	for i := s.b.FirstTrained; i < len(c.Level)-1 && s.b.Training(); i++ {
 		if c.Level[i] != strategy.SaveNone {
 			return false
@@ -134,23 +134,11 @@ func (s *search) recomputesAll(c strategy.Choice) bool {
 }
 
 // allAway says whether nothing is stored on the device that could be stored elsewhere.
-func (s *search) allAway(c strategy.Choice) bool {
+func (s *chooser) allAway(c strategy.Choice) bool {
 	for k, slab := range s.b.Slabs.List {
 		if !c.Streamed[k] || s.b.Training() && slab.Elements > 0 && !c.OffloadedState[k] {
 			return false
 		}
 	}
 	return true
-}
-
-// beats says whether a candidate is to be taken instead of the best so far: where shares
-// are given, one in which everything stays before one in which something leaves.
-func (s *search) beats(c *candidate) bool {
-	if s.best == nil {
-		return true
-	}
-	if b := s.b.Goal.Bounds; b.SaveBelow+b.StayBelow > 0 && c.choice.StaysOnDevice() != s.best.choice.StaysOnDevice() {
-		return c.choice.StaysOnDevice()
-	}
-	return better(c, s.best)
 }

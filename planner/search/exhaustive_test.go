@@ -76,9 +76,9 @@ func everything(t *testing.T, model *spec.Model, goal goal.Goal, site goal.Site)
 	for streamed := range slabs + 1 {
 		for offloaded := range slabs + 1 {
 			for recompute := range b.Facts().AllRecomputed() + 1 {
-				for spilled := range blocks + 1 {
+				for activations := range blocks + 1 {
 					for _, look := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
-						c := &candidate{choice: s.choice(strategy.Mix{Streamed: streamed, OffloadedState: offloaded, Recompute: recompute, OffloadedActivations: spilled, Prefetch: look[0], PrefetchStates: look[1]})}
+						c := &candidate{choice: s.choice(strategy.Mix{Streamed: streamed, OffloadedState: offloaded, Recompute: recompute, OffloadedActivations: activations, Prefetch: look[0], PrefetchStates: look[1]})}
 						c.seconds, c.Device = forecastOf(t, b, c.choice)
 						all = append(all, c)
 					}

@@ -2,8 +2,8 @@ package search
 
 import "spillway/planner/strategy"
 
-// firstThatMay is the index of the first choice of a family whose homes fit, given
-// the last, whose homes do.
+// firstThatMay is the index of the first candidate of a line whose homes fit, given the last,
+// whose homes do.
 func (s *search) firstThatMay(f strategy.Line, last *candidate) (int, error) {
 	return firstOf(0, f.Size, s.lack(last.demand), func(i int) (int64, error) {
 		c, err := s.estimate(f.Mix(i))
@@ -14,9 +14,9 @@ func (s *search) firstThatMay(f strategy.Line, last *candidate) (int, error) {
 	})
 }
 
-// firstThatFits finds the first choice of a family, from an index on, that fits,
-// given the last, which does. What plans take beyond their homes differs little from
-// one to the next, so it is guessed from the nearest that was written.
+// firstThatFits finds the first candidate of a line, from an index on, that fits, given the
+// last, which does. What plans take beyond their homes differs little from one to the next, so
+// it is predicted from the nearest plan that was written.
 func (s *search) firstThatFits(f strategy.Line, lo int, last *candidate) (*candidate, error) {
 	hi, found, near := f.Size, last, last
 	for tries := 0; lo < hi; tries++ {
@@ -42,8 +42,8 @@ func (s *search) firstThatFits(f strategy.Line, lo int, last *candidate) (*candi
 	return found, nil
 }
 
-// guess is the first index below hi that fits if it takes as much beyond its homes as
-// a candidate that was written.
+// guess is the first index below hi that fits if it takes as much beyond its homes as a
+// candidate whose plan was written.
 func (s *search) guess(f strategy.Line, lo, hi int, near *candidate) (int, error) {
 	lack := func(i int) (int64, error) {
 		c, err := s.estimate(f.Mix(i))
@@ -60,21 +60,9 @@ func (s *search) guess(f strategy.Line, lo, hi int, near *candidate) (int, error
 	return min(at, hi-1), err
 }
 
-// predicted is what the plan of a candidate takes, judging by another.
-func (s *search) predicted(c, near *candidate) demand {
-	p := *c.homes
-	p.Arenas = append(p.Arenas[:0:0], p.Arenas...)
-	for i := range p.Arenas {
-		if i < len(near.arenas) {
-			p.Arenas[i].Bytes += near.arenas[i] - near.homes.Arenas[i].Bytes
-		}
-	}
-	return DemandOf(&p, s.b.Site.SharedMemory, c.share)
-}
-
-// firstOf finds the least index from lo on that lacks nothing; hi is known to, with so
-// much left. Lacks fall with the index, nearly on a line, so it is looked for where the
-// line says, and every other time in the middle.
+// firstOf finds the least index from lo on that lacks nothing. Hi is known to lack nothing, with
+// so much left. What is lacking falls with the index, nearly on a straight line, so the search
+// looks where the line says, and every other time in the middle.
 func firstOf(lo, hi int, left int64, lack func(int) (int64, error)) (int, error) {
 	if lo >= hi {
 		return hi, nil

@@ -11,35 +11,36 @@ import (
 	"spillway/planner/strategy"
 )
 
-// field is what choices are tried on: the model itself, or where that is deep, a
-// miniature with fewer of its equal blocks, and one with twice as many of them. Another
-// period takes what the one before took, so what the model takes is on the line through
-// the two. Choices are made for the first.
+// scale is what choices are tried on: the model itself, or where that is deep, two miniatures
+// with fewer of its equal blocks, the second with twice as many as the first. Another period
+// takes what the one before took, so what the model takes is on the straight line through the
+// two. Choices are made for the first.
 type scale struct {
 	on            [2]*target // the second is nil where the first is the model itself
 	times         int        // how many periods the first has
 	twice         likeness   // of the second to the first
-	periodsBeyond float64    // how many times what the second takes more than the first the model takes more than the second
+	periodsBeyond float64    // periods that the model has beyond the second, in units of those that the second has beyond the first
 }
 
-// likeness is, of each block and slab of a deeper model, the one of a miniature that is
-// treated alike. Blocks are treated from the first on, slabs in a rhythm.
+// likeness is, of each block and slab of a deeper model, the one of a miniature that is treated
+// alike. Blocks are treated from the first on, slabs in a rhythm.
 type likeness struct{ blocks, slabs []int }
 
 // itself tries choices on the model.
 func (b *target) itself() *scale { return &scale{on: [2]*target{b}} }
 
-// whole says whether it is the model.
+// whole says whether choices are tried on the model itself.
 func (f *scale) whole() bool { return f.on[1] == nil }
 
-// periods of miniatures, from coarse to fine: as many as a climb's strides tell apart,
-// and some more.
+// periods of miniatures, from coarse to fine: as many as the strides of a climb tell apart, and
+// four times as many.
 var periods = []int{strideShare, 4 * strideShare}
 
-// deep is how many times as many a model must have for a miniature to be worth it.
+// deepEnough is how many times as many periods as a miniature a model must have for the miniature
+// to be worth it.
 const deepEnough = 6
 
-// miniatures are those of a deep model; none where blocks are called by their names.
+// miniatures are those of a deep model; none where constraints name blocks.
 func (b *target) miniatures(r layout.Repeats) (list []*scale, err error) {
 	for _, times := range periods {
 		if len(b.Goal.Constraints.Places) > 0 || r.Times < deepEnough*times {
@@ -57,7 +58,7 @@ func (b *target) miniatures(r layout.Repeats) (list []*scale, err error) {
 	return list, nil
 }
 
-// shortened is the blueprint of the model with fewer periods.
+// shortened is the model with fewer periods.
 func (b *target) shortened(r layout.Repeats, times int) (*target, error) {
 	short, err := b.Layout.Shortened(r, times)
 	if err != nil {
@@ -66,7 +67,7 @@ func (b *target) shortened(r layout.Repeats, times int) (*target, error) {
 	return newTarget(short), nil
 }
 
-// likeness of a blueprint with more of the periods to a small one with few.
+// likenessOf is that of a model with more periods to a small one with few.
 func likenessOf(r layout.Repeats, small *target, few int, b *target, more int) (l likeness) {
 	for i := range b.Model.Blocks {
 		switch in := i - r.First; {
@@ -93,17 +94,17 @@ func likenessOf(r layout.Repeats, small *target, few int, b *target, more int) (
 	return l
 }
 
-// firstSlab is the first that a block or one behind it owns.
+// firstSlab is the first slab that a block or one behind it owns.
 func firstSlab(b *target, block int) int {
-	for k, owner := range b.Owner {
+	for k, owner := range b.Slabs.Owner {
 		if owner >= block {
 			return k
 		}
 	}
-	return len(b.Owner)
+	return len(b.Slabs.Owner)
 }
 
-// choices are one for the first, and the one like it for the second.
+// choices are the one for the first, and the one like it for the second.
 func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
 	if f.whole() {
 		return [2]strategy.Choice{c}
@@ -111,7 +112,7 @@ func (f *scale) choices(c strategy.Choice) [2]strategy.Choice {
 	return [2]strategy.Choice{c, f.twice.choice(c, f.on[1])}
 }
 
-// choice for a deeper model, of which the blueprint is given.
+// choice is the one like c for a deeper model.
 func (l likeness) choice(c strategy.Choice, b *target) strategy.Choice {
 	c.Streamed, c.OffloadedState, c.OnDisk, c.UpdatedByCPU = gather(c.Streamed, l.slabs), gather(c.OffloadedState, l.slabs), gather(c.OnDisk, l.slabs), gather(c.UpdatedByCPU, l.slabs)
 	c.Level, c.OffloadedActivations = gather(c.Level, l.blocks), gather(c.OffloadedActivations, l.blocks)
@@ -148,7 +149,7 @@ func (f *scale) each(do func(i int) error) error {
 	return err
 }
 
-// onLine is what the model takes of something.
+// onLine extrapolates something from the miniatures to the model.
 func (f *scale) onLine(of [2]float64) float64 {
 	if f.whole() {
 		return of[0]
@@ -156,14 +157,14 @@ func (f *scale) onLine(of [2]float64) float64 {
 	return of[1] + f.periodsBeyond*(of[1]-of[0])
 }
 
-// arenas of the model, going by those of the miniatures. Data parallel devices, which own
-// one slab or another, share what more periods take evenly.
+// arenas extrapolates those of the miniatures to the model. Data parallel devices, which own one
+// slab or another, share what more periods take evenly.
 func (f *scale) arenas(of [2]*plan.Plan, c strategy.Choice) *plan.Plan {
 	if f.whole() {
 		return of[0]
 	}
 	p := &plan.Plan{Devices: of[1].Devices, Arenas: append([]plan.Arena(nil), of[1].Arenas...)}
-	var more, devices int64 // what devices take more
+	var more, devices int64 // what devices take more in the second
 	for i, a := range p.Arenas {
 		if a.Tier == plan.OnDevice {
 			more, devices = more+a.Bytes-of[0].Arenas[i].Bytes, devices+1
@@ -180,8 +181,8 @@ func (f *scale) arenas(of [2]*plan.Plan, c strategy.Choice) *plan.Plan {
 	return p
 }
 
-// glance is what can be said of a choice without writing its plan.
-func (f *scale) glance(c strategy.Choice) (estimate, error) {
+// estimate is what can be said of a choice without writing its plan.
+func (f *scale) estimate(c strategy.Choice) (estimate, error) {
 	var of [2]estimate
 	choices := f.choices(c)
 	err := f.each(func(i int) (err error) {
@@ -194,12 +195,12 @@ func (f *scale) glance(c strategy.Choice) (estimate, error) {
 	return estimate{f.arenas([2]*plan.Plan{of[0].homes, of[1].homes}, c), f.onLine([2]float64{of[0].seconds, of[1].seconds})}, nil
 }
 
-// trial is a choice that is tried: the plan of it, or those of the miniatures.
+// draftPair is the draft of a choice, or those of the two miniatures.
 type draftPair struct {
 	*scale
 	drafts [2]*emit.Draft
 	plans  [2]*plan.Plan
-	steps  int // of all plans
+	steps  int // instructions of all drafts
 }
 
 // draft writes the plans of a choice but for the places of buffers.
@@ -222,7 +223,7 @@ func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	return t, nil
 }
 
-// all does something to the draft, or to both at once, and is what the plan takes of each
+// all does something to the draft, or to both at once, and returns what the plan takes of each
 // arena then.
 func (t *draftPair) all(do func(*emit.Draft)) *plan.Plan {
 	_ = t.each(func(i int) error { // cannot fail
@@ -235,15 +236,14 @@ func (t *draftPair) all(do func(*emit.Draft)) *plan.Plan {
 // least is what the plan takes at least: what is alive in its arenas at once.
 func (t *draftPair) least() *plan.Plan { return t.all(func(d *emit.Draft) { d.Least() }) }
 
-// packed is what it takes with a place for every buffer. Frees are left out, they take no
-// time.
+// packed is what it takes with a place for every buffer. Frees are left out, they take no time.
 func (t *draftPair) packed() *plan.Plan { return t.all(func(d *emit.Draft) { d.Pack() }) }
 
-// leaves says whether something leaves a device, and loosen lets it keep its bytes for a
-// while.
+// hasOutgoing says whether something leaves a device, and delayReuse lets it keep its bytes for
+// a while.
 func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
 
-func (t *draftPair) delayReuse(loose bool) { t.all(func(d *emit.Draft) { d.DelayReuse(loose) }) }
+func (t *draftPair) delayReuse(delay bool) { t.all(func(d *emit.Draft) { d.DelayReuse(delay) }) }
 
 // forecast of the packed plan, and whether its iterations are captured; of miniatures only
 // the seconds are the model's.
@@ -266,7 +266,7 @@ func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	return &extrapolated, false, nil
 }
 
-// drop gives the memory of the plans back, for those to come.
+// drop gives the memory of the drafts back, for those to come.
 func (t *draftPair) drop() {
 	for i, d := range t.drafts {
 		if d != nil {

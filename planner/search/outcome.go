@@ -73,7 +73,7 @@ func AnyFits(b *layout.Layout) error {
 // forecast.
 func Standard(b *layout.Layout) (*plan.Plan, error) {
 	t := newTarget(b)
-	p, err := t.writer.Plan((&search{b: t}).choice(strategy.Mix{}))
+	p, err := t.writer.Plan((&chooser{b: t}).choice(strategy.Mix{}))
 	if err != nil {
 		return nil, err
 	}

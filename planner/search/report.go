@@ -13,7 +13,7 @@ import (
 // reason says in one line why the plan is what it is.
 func (s *search) reason(best *candidate) string {
 	if s.b.Goal.Constraints.Any() {
-		return "the fastest of what was insisted on"
+		return "the fastest plan that satisfies the constraints"
 	}
 	standard := s.tried[0].candidate
 	if best.mix != standard.mix && standard.fits {
@@ -22,7 +22,7 @@ func (s *search) reason(best *candidate) string {
 	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.Device), s.b.Site.Device.Name, standard.capacity())
 }
 
-// room is what a candidate may take of the device.
+// capacity is what a candidate may take of the device, in words.
 func (c *candidate) capacity() string {
 	if c.share < 1 {
 		return fmt.Sprintf("%v for it, %.4g%% of its budget", units.Bytes(c.budget), 100*c.share)
@@ -30,8 +30,8 @@ func (c *candidate) capacity() string {
 	return units.Bytes(c.budget).String()
 }
 
-// rejected lists, for each sort of strategy, the best other candidate and what
-// spoke against it.
+// rejected lists, for each group of strategies, the best other candidate and why it was not
+// taken.
 func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 	of := map[string]attempt{}
 	var sorts []string
@@ -62,8 +62,8 @@ func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 	return list, nil
 }
 
-// told is what a report says of an attempt that was given up: the first of its family
-// that fits, with its forecast, as long as not too many steps are written to find out.
+// reported is what a report says of an attempt that was given up: the first of its line that
+// fits, with its forecast, as long as not too many instructions are written to find out.
 func (s *search) reported(a attempt, until int) (*candidate, error) {
 	c := a.candidate
 	switch {
@@ -85,8 +85,8 @@ func (s *search) reported(a attempt, until int) (*candidate, error) {
 	return c, s.simulate(c)
 }
 
-// preferred: what fits before what does not, what was forecast before what was not,
-// then the faster or the leaner.
+// preferred says whether a report rather shows a than b: what fits before what does not, what was
+// forecast before what was not, then the faster or the smaller.
 func preferred(a, b *candidate) bool {
 	if a.fits != b.fits {
 		return a.fits
@@ -131,7 +131,7 @@ func (c *candidate) verb() string {
 	return "needs at least"
 }
 
-// fitError describes what the leanest plan lacks.
+// fitError describes what the smallest plan lacks.
 func (s *search) fitError() error {
 	e := &goal.FitError{Model: s.b.Model.Name, Tier: plan.OnDevice, Needed: s.smallest.Device, Budget: s.smallest.budget,
 		NeededHost: s.smallest.Host, BudgetHost: s.b.Site.HostBudget}

@@ -1,3 +1,17 @@
+// Package search finds the fastest plan that fits.
+//
+// A candidate is assessed in three steps, each dearer than the one before: an estimate (what
+// its homes take, and what matmuls or transfers take alone), a draft (the plan, and whether
+// it fits), a forecast (the plan on the simulator). Most are ruled out by an estimate.
+//
+//  1. Lines: strategies offer mixes from most memory to least; the first of each that fits is
+//     forecast.
+//
+//  2. Climbing: from the best, numbers of the mix go up and down as long as that is faster.
+//
+//  3. Deep models are searched on miniatures with fewer of their equal blocks first.
+//
+//     p, err := search.Make(model, goal, site)
 package search
 
 import (
@@ -12,8 +26,8 @@ import (
 	"spillway/spec"
 )
 
-// Make finds the fastest plan that fits the site. The model must be traced for
-// the micro-batch wanted. When nothing fits the error is a *FitError.
+// Make finds the fastest plan that fits the site. The model must be traced for the
+// micro-batch wanted. When nothing fits the error is a *goal.FitError.
 func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	b, err := layout.New(m, g, site)
 	if err != nil {
@@ -44,65 +58,35 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	return p, plan.Verify(p)
 }
 
-// search tries families of choices. Most are judged at a glance; plans are written
-// of those that may be better than the best so far.
+// search tries lines of mixes. Most are judged by an estimate; plans are written of those
+// that may be better than the best so far.
 type search struct {
-	*scale
-	b        *target   // that choices are made for
-	tried    []attempt // in order
-	made     map[strategy.Mix]*candidate
-	given    map[strategy.Mix]strategy.Choice // where a mix does not say it all
-	smallest *candidate                       // the one that takes least of the device
-	best     *candidate                       // the fastest so far
-
-	written   int        // steps of all plans written so far: the work of the search
-	last      *candidate // the one whose plan was written last
-	trial     *draftPair
-	simulated int // steps of all plans forecast so far
+	assessor
+	tried    []attempt  // in order
+	smallest *candidate // the one that takes least of the device
+	best     *candidate // the fastest so far
 }
 
 func newSearch(f *scale) *search {
-	return &search{scale: f, b: f.on[0], made: map[strategy.Mix]*candidate{}, given: map[strategy.Mix]strategy.Choice{}}
+	return &search{assessor: assessor{scale: f, chooser: chooser{f.on[0], map[strategy.Mix]strategy.Choice{}}, made: map[strategy.Mix]*candidate{}}}
 }
 
-// attempt is a family and what came of it: the first that fits, or its leanest where
-// none does or none can be better than the best.
+// attempt is a line and what came of it: the first candidate that fits, or the smallest
+// where none does or none can be better than the best.
 type attempt struct {
 	strategy.Line
 	*candidate
 }
 
-// searchBudget bounds how many steps of plans are written once something fits. It only
+// searchBudget bounds how many instructions of plans are written once something fits. It only
 // matters for models that are very deep and do not repeat themselves.
 const searchBudget = 2_000_000
 
-// reportBudget bounds how many steps of plans are written of choices that cannot win,
-// to tell what they would take.
+// reportBudget bounds how many instructions are written of plans that cannot win, to report
+// what they would take.
 const reportBudget = 20_000
 
-// candidate is a choice and what its plan takes. The plan itself is not kept: there
-// may be hundreds, and it is quickly made again.
-type candidate struct {
-	mix    strategy.Mix
-	choice strategy.Choice
-	// written: the plan was, and needed is what is alive at once. Else it is what the
-	// homes take. exact: needed is what the packed plan takes.
-	written, exact bool
-	extrapolated   bool // what it takes and how long follow from a miniature
-	fits           bool // going by needed
-	demand
-	share   float64 // of a device it may fill
-	homes   *plan.Plan
-	arenas  []int64 // by arena: what the plan takes
-	peak    map[plan.Tier]int64
-	seconds float64 // of an iteration
-	// bound: seconds is only what products or transfers alone take.
-	bound    bool
-	forecast *plan.Forecast
-	captured bool // iterations are captured as a graph
-}
-
-// run searches all families, then climbs from the best.
+// run searches all lines, then climbs from the best.
 func (s *search) run() (*candidate, error) {
 	for _, f := range s.allLines() {
 		if s.best != nil && s.written > searchBudget {
@@ -121,20 +105,20 @@ func (s *search) run() (*candidate, error) {
 	return s.best, s.climbAll()
 }
 
-// lines are the families of all ways. Those come first in which everything stays: where
-// one fits, it is seldom beaten, and the others are given up at a glance.
+// allLines are the lines of all parallelisms. Those come first in which everything stays on
+// the device: where one fits it is seldom beaten, and estimates rule the others out.
 func (s *search) allLines() (list []strategy.Line) {
 	var rest []strategy.Line
 	for _, w := range s.parallelisms() {
 		of := s.linesOf(w)
-		stay := min(2, len(of)) // everything kept, and some recomputed
+		stay := min(2, len(of)) // everything saved, and some recomputed
 		list, rest = append(list, of[:stay]...), append(rest, of[stay:]...)
 	}
 	return append(list, rest...)
 }
 
-// findLeanest finds the one of what was tried that lacks least, now that it is known
-// that none fits.
+// findSmallest finds the candidate that lacks least memory, now that it is known that none
+// fits.
 func (s *search) findSmallest() error {
 	for _, a := range s.tried {
 		if err := s.fit(a.candidate); err != nil {
@@ -145,13 +129,13 @@ func (s *search) findSmallest() error {
 	return s.measureExactly(s.smallest)
 }
 
-// try forecasts what comes of a family.
+// try forecasts what comes of a line.
 func (s *search) try(f strategy.Line) error {
-	lean, err := s.estimate(f.Mix(f.Size))
+	smallest, err := s.estimate(f.Mix(f.Size))
 	if err != nil {
 		return err
 	}
-	c, err := s.outcome(f, lean)
+	c, err := s.outcome(f, smallest)
 	s.tried = append(s.tried, attempt{f, c})
 	if err != nil {
 		return err
@@ -159,144 +143,49 @@ func (s *search) try(f strategy.Line) error {
 	return s.time(c)
 }
 
-// outcome is the first choice of a family that fits, or its leanest, where none does or
-// none can be better than the best so far. The standard plan is always weighed: reports
+// outcome is the first candidate of a line that fits, or the smallest where none does or none
+// can be better than the best so far. The standard plan is always measured exactly: reports
 // compare with it.
-func (s *search) outcome(f strategy.Line, lean *candidate) (*candidate, error) {
-	first, may, err := s.mayWin(f, lean)
+func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, error) {
+	first, may, err := s.mayWin(f, smallest)
 	if err != nil || !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
-		return lean, err
+		return smallest, err
 	}
-	if err := s.fit(lean); err != nil {
-		return lean, err
+	if err := s.fit(smallest); err != nil {
+		return smallest, err
 	}
 	switch {
 	case f.Size == 0:
-		return lean, s.measureExactly(lean)
-	case !may || !lean.fits:
-		return lean, nil
+		return smallest, s.measureExactly(smallest)
+	case !may || !smallest.fits:
+		return smallest, nil
 	}
-	return s.firstThatFits(f, first, lean)
+	return s.firstThatFits(f, first, smallest)
 }
 
-// mayWin says whether some choice of a family may fit and be better than the best so
-// far, and which is the first that may fit.
-func (s *search) mayWin(f strategy.Line, lean *candidate) (first int, may bool, err error) {
-	if !lean.fits {
+// mayWin says whether some candidate of a line may fit and be better than the best so far, and
+// which is the first that may fit.
+func (s *search) mayWin(f strategy.Line, smallest *candidate) (first int, may bool, err error) {
+	if !smallest.fits {
 		return 0, false, nil
 	}
-	if first, err = s.firstThatMay(f, lean); err != nil {
+	if first, err = s.firstThatMay(f, smallest); err != nil {
 		return 0, false, err
 	}
 	c, err := s.estimate(f.Mix(first))
 	return first, err == nil && s.beats(c), err
 }
 
-// leaner remembers the candidate that lacks least of a device, and among those that
-// lack nothing of it, least of the host or the disk.
+// noteSmallest remembers the candidate that lacks least of a device, and among those that lack
+// nothing of it, least of the host or the disk.
 func (s *search) noteSmallest(c *candidate) {
 	if s.smallest == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.smallest.lacks(), 0)), cmp.Compare(s.lack(c.demand), s.lack(s.smallest.demand))) < 0 {
 		s.smallest = c
 	}
 }
 
-// glance judges a mix by its homes and what binds it.
-func (s *search) estimate(m strategy.Mix) (*candidate, error) {
-	if c, ok := s.made[m]; ok {
-		return c, nil
-	}
-	c := &candidate{mix: m, choice: s.choice(m), bound: true}
-	g, err := s.scale.glance(c.choice)
-	if err != nil {
-		return nil, err
-	}
-	c.homes, c.seconds, c.share = g.homes, g.seconds, s.share(c.choice)
-	s.measure(c, g.homes)
-	s.made[m] = c
-	return c, nil
-}
-
-// look writes the plan of a candidate to see whether it fits. Buffers only get places
-// where what is alive at once fits.
-func (s *search) fit(c *candidate) error {
-	if c.written {
-		return nil
-	}
-	t, err := s.draft(c.choice)
-	if err != nil {
-		return err
-	}
-	s.measure(c, t.least())
-	if c.written = true; c.fits {
-		s.place(c, t)
-	}
-	return nil
-}
-
-// place packs a trial, loosely where that fits. Others are guessed from what the plan
-// takes without.
-func (s *search) place(c *candidate, t *draftPair) {
-	least := c.arenas
-	for loose := t.hasOutgoing(); ; loose = false {
-		c.choice.DelayedReuse = loose
-		t.delayReuse(loose)
-		if s.measure(c, t.least()); c.fits {
-			s.measure(c, t.packed())
-		}
-		if loose && c.fits {
-			c.arenas = least
-		}
-		if c.fits || !loose {
-			break
-		}
-	}
-	s.last, c.exact = c, true
-}
-
-// weigh finds what the plan of a candidate takes exactly, though it does not fit.
-func (s *search) measureExactly(c *candidate) error {
-	if c.exact {
-		return nil
-	}
-	t, err := s.draft(c.choice)
-	if err != nil {
-		return err
-	}
-	s.measure(c, t.packed())
-	s.last, c.written, c.exact = c, true, true
-	return nil
-}
-
-// draft begins a trial, and ends the one before.
-func (s *search) draft(c strategy.Choice) (*draftPair, error) {
-	if s.trial != nil {
-		s.trial.drop()
-	}
-	var err error
-	s.last = nil
-	if s.trial, err = s.scale.draft(c); err == nil {
-		s.written += s.trial.steps
-	}
-	return s.trial, err
-}
-
-// measure compares what a plan, or its homes, take with what there is.
-func (s *search) measure(c *candidate, p *plan.Plan) {
-	c.peak, c.arenas = p.Peak(), make([]int64, len(p.Arenas))
-	for i, a := range p.Arenas {
-		c.arenas[i] = a.Bytes
-	}
-	c.demand = DemandOf(p, s.b.Site.SharedMemory, c.share)
-	c.fits = s.lack(c.demand) <= 0
-}
-
-// lack is how many bytes the memory that is shortest lacks; below 0, how many are left.
-func (s *search) lack(n demand) int64 {
-	return max(n.lacks(), n.Host-s.b.Site.HostBudget, n.Disk-s.b.Site.Disk.Budget)
-}
-
-// time forecasts a candidate that fits, unless what binds it already takes longer
-// than the best so far, and remembers the best.
+// time forecasts a candidate that fits, unless its lower bound already takes longer than the
+// best so far, and remembers the best.
 func (s *search) time(c *candidate) error {
 	if !c.fits || !s.beats(c) {
 		return nil
@@ -312,35 +201,15 @@ func (s *search) time(c *candidate) error {
 	return nil
 }
 
-// simulate forecasts a candidate.
-func (s *search) simulate(c *candidate) error {
-	if s.last != c {
-		t, err := s.draft(c.choice)
-		if err != nil {
-			return err
-		}
-		t.packed()
-	}
-	s.last = nil // its steps are ordered now
-	var err error
-	if c.forecast, c.captured, err = s.trial.forecast(); err != nil {
-		return err
-	}
-	s.simulated += s.trial.steps
-	c.seconds, c.bound = c.forecast.StepSeconds, false
-	return nil
-}
-
-// worth is how much shorter an iteration must be to be worth a different plan: a
-// forecast is not exact to the last digit.
+// worthwhile is the share of the time that a different plan may take to be worth it: a forecast
+// is not exact to the last digit.
 const worthwhile = 0.999
 
-// worthLeaving is how much of the time must be left where something leaves the device, or
-// goes to the disk, that does not in another plan: forecasts of such plans are not exact to
-// less.
+// worthLeaving is the same where something leaves the device or goes to the disk that does not
+// in the other plan: forecasts of such plans are less exact.
 const worthLeaving = 0.95
 
-// worthOver is how much of the time of b is left where a, which may do more, is worth it.
+// worthOver is the share of the time of b that a may take to be worth it.
 func worthOver(a, b *candidate) float64 {
 	if strategy.Count(a.choice.OnDisk) > 0 && strategy.Count(b.choice.OnDisk) == 0 || !a.choice.StaysOnDevice() && b.choice.StaysOnDevice() {
 		return worthLeaving
@@ -348,8 +217,8 @@ func worthOver(a, b *candidate) float64 {
 	return worthwhile
 }
 
-// better is faster by what its doing more is worth; among those as good as equal, the
-// simpler, then the one with less memory.
+// better says whether a is faster than b by what is worthwhile; among those about equally fast
+// it prefers the simpler, then the one with less memory.
 func better(a, b *candidate) bool {
 	switch {
 	case a.seconds < worthOver(a, b)*b.seconds:
@@ -362,4 +231,16 @@ func better(a, b *candidate) bool {
 		return a.seconds < b.seconds
 	}
 	return a.Device < b.Device
+}
+
+// beats says whether a candidate is to be taken instead of the best so far: where shares
+// are given, one in which everything stays before one in which something leaves.
+func (s *search) beats(c *candidate) bool {
+	if s.best == nil {
+		return true
+	}
+	if b := s.b.Goal.Bounds; b.SaveBelow+b.StayBelow > 0 && c.choice.StaysOnDevice() != s.best.choice.StaysOnDevice() {
+		return c.choice.StaysOnDevice()
+	}
+	return better(c, s.best)
 }

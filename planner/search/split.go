@@ -8,8 +8,8 @@ func (b *target) split(devices int) []int {
 	return b.splits[devices]
 }
 
-// blockLoads is what each block weighs in a split: the time it computes, as a share
-// of the model's, plus the share of memory its params take.
+// blockLoads is what each block weighs in a split: its share of the time the model computes,
+// plus its share of the memory that params take.
 func (b *target) blockLoads() []float64 {
 	loads := make([]float64, len(b.Model.Blocks))
 	var time, bytes float64
@@ -17,8 +17,8 @@ func (b *target) blockLoads() []float64 {
 	for i := range loads {
 		times[i] = b.Seconds(b.Model.Program(i))
 		for _, k := range b.Slabs.OfBlock[i] {
-			if b.Owner[k] == i {
-				sizes[i] += float64(b.HomeBytes[k])
+			if b.Slabs.Owner[k] == i {
+				sizes[i] += float64(b.Slabs.HomeBytes[k])
 			}
 		}
 		time, bytes = time+times[i], bytes+sizes[i]
@@ -29,8 +29,8 @@ func (b *target) blockLoads() []float64 {
 	return loads
 }
 
-// balance cuts the blocks into runs, one per device, so that the heaviest run is
-// as light as can be.
+// balance cuts the blocks into runs, one per device, so that the heaviest run is as light as
+// can be.
 func balance(loads []float64, devices int) []int {
 	var low, high float64
 	for _, l := range loads {
@@ -48,7 +48,7 @@ func balance(loads []float64, devices int) []int {
 	return split
 }
 
-// cutInto fills runs up to a limit and returns how many it takes.
+// cutInto fills runs up to a limit and returns how many that takes.
 func cutInto(loads []float64, limit float64) (int, []int) {
 	split := make([]int, len(loads))
 	run, sum := 0, 0.0

@@ -9,7 +9,7 @@ import (
 )
 
 // The work of a search, counted in plans written and simulated, hardly grows with the
-// depth of the model: most choices are judged at a glance, however many there are. Ten
+// depth of the model: most choices are judged by estimate, however many there are. Ten
 // times the layers give a climb more strides, and no more.
 func TestDeepModelsNeedNoMorePlans(t *testing.T) {
 	for _, share := range []float64{2, 0.6, 0.3} {

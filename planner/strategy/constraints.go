@@ -110,7 +110,10 @@ func (c Constraints) checkParallelism(f Facts) error {
 	case c.Parallelism == ZeRO1: // without training it is the same as ZeRO-2
 		f.Training = true
 	}
-	return Of(c.Parallelism).Refuse(f)
+	if err := Of(c.Parallelism).Refuse(f); err != nil {
+		return fmt.Errorf("%s %w", c.Parallelism, err)
+	}
+	return nil
 }
 
 // checkUpdates refuses updates by the CPU that cannot be.

@@ -71,6 +71,16 @@ func (m Mix) Kinds() Kinds {
 	return Kinds{m.Streamed > 0, m.OffloadedState > 0, m.OffloadedActivations > 0, m.OnDisk > 0, m.UpdatedByCPU > 0}
 }
 
+// The numbers of a mix, as indexes of Numbers and Most.
+const (
+	Streamed = iota
+	OffloadedState
+	Recompute
+	OffloadedActivations
+	OnDisk
+	UpdatedByCPU
+)
+
 // Numbers are those of a mix that say how many.
 func (m *Mix) Numbers() [6]*int {
 	return [6]*int{&m.Streamed, &m.OffloadedState, &m.Recompute, &m.OffloadedActivations, &m.OnDisk, &m.UpdatedByCPU}
@@ -80,13 +90,13 @@ func (m *Mix) Numbers() [6]*int {
 func (f Facts) Most() [6]int {
 	most := [6]int{f.Slabs, f.Slabs, f.AllRecomputed(), f.Blocks, f.Slabs, f.Slabs}
 	if !f.Training {
-		most[1], most[2], most[3] = 0, 0, 0
+		most[OffloadedState], most[Recompute], most[OffloadedActivations] = 0, 0, 0
 	}
 	if !f.Disk {
-		most[4] = 0
+		most[OnDisk] = 0
 	}
 	if !f.CPUUpdates {
-		most[5] = 0
+		most[UpdatedByCPU] = 0
 	}
 	return most
 }

@@ -21,6 +21,7 @@
 package strategy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -128,19 +129,20 @@ func Stage(n int) *Strategy {
 	return nil
 }
 
-// Refuse says why the strategy cannot be used here; nil where it can.
+// Refuse says why the strategy cannot be used here, as what follows its name; nil where it
+// can.
 func (s *Strategy) Refuse(f Facts) error {
 	switch n := s.Needs; {
 	case n.Devices && f.Devices < 2:
-		return fmt.Errorf("%s needs several devices, there is one", s.Name)
+		return errors.New("needs several devices, there is one")
 	case n.MicroBatches && f.MicroBatches < 2:
-		return fmt.Errorf("%s needs micro-batches for %d devices to share, a step has %d; accumulate %d", s.Name, f.Devices, f.MicroBatches, f.Devices)
+		return fmt.Errorf("needs micro-batches for %d devices to share, a step has %d; accumulate %d", f.Devices, f.MicroBatches, f.Devices)
 	case n.Training && !f.Training && s.Inference != nil:
-		return fmt.Errorf("%s is about training; without training use %s", s.Name, s.Inference.Name)
+		return fmt.Errorf("is about training; without training use %s", s.Inference.Name)
 	case n.Training && !f.Training:
-		return fmt.Errorf("%s is about training, and nothing is trained", s.Name)
+		return errors.New("is about training, and nothing is trained")
 	case n.Disk && !f.Disk:
-		return fmt.Errorf("%s needs a disk, and the machine has no disk tier; add one, such as disk:2TiB", s.Name)
+		return errors.New("needs a disk, and the machine has no disk tier; add one, such as disk:2TiB")
 	}
 	return nil
 }

@@ -2,15 +2,15 @@ package search
 
 import "spillway/plan"
 
-// needed is what a plan takes of the device that has least left, what there is of
-// that, and what it takes of the host and the disk.
+// demand is what a plan takes of the device that has least left, what there is of that, and what
+// it takes of the host and the disk.
 type demand struct{ Device, budget, Host, Disk int64 }
 
 // lacks is how much too small the device is; below 0, how much it has left.
 func (n demand) lacks() int64 { return n.Device - n.budget }
 
-// needs of a plan that may fill a share of each device. Shared devices take from the
-// host.
+// DemandOf is what a plan takes that may fill a share of each device. Devices that share the
+// host's memory take from the host.
 func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 	for _, a := range p.Arenas {
 		switch {
@@ -30,7 +30,7 @@ func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 	return n
 }
 
-// part of a number of bytes; all of it exactly where the share is 1.
+// shareOf is a share of some bytes, exact where it is all of them.
 func shareOf(bytes int64, share float64) int64 {
 	if share == 1 {
 		return bytes

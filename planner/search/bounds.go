@@ -5,24 +5,24 @@ import (
 	"spillway/planner/strategy"
 )
 
-// atBest is how long an iteration takes at least, with so much optimizer state away from
-// devices and so many bytes that wait on the host.
-func (b *target) lowerBound(c strategy.Choice, state emit.OffDevice, spilled int64) (float64, error) {
+// lowerBound is how long an iteration takes at least, with so much optimizer state off the
+// devices and so many bytes of activations that wait on the host.
+func (b *target) lowerBound(c strategy.Choice, state emit.OffDevice, offloaded int64) (float64, error) {
 	computing, err := b.computing(c)
-	moving := b.moving(c, state, spilled)
+	moving := b.moving(c, state, offloaded)
 	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
 }
 
-// busy is how long computing takes at least.
+// computeBound is how long computing takes at least.
 type computeBound struct {
 	device float64 // computes and updates, or waits for other devices, the busiest
 	host   float64 // updates
-	// before is when the first gradient is complete: what follows from gradients cannot
+	// firstGradient is when the first gradient is complete: what follows from gradients cannot
 	// begin earlier.
 	firstGradient float64
 }
 
-// computing is how long devices and host compute.
+// computing is how long devices and CPU compute at least.
 func (b *target) computing(c strategy.Choice) (t computeBound, err error) {
 	micros := (b.Goal.MicroBatches + c.DeviceCount() - 1) / c.DeviceCount()
 	if c.Split != nil {
@@ -47,7 +47,7 @@ func (b *target) computing(c strategy.Choice) (t computeBound, err error) {
 		forth, back = forth+cost.forth, back+cost.back
 	}
 	switch {
-	case c.DelayedUpdates: // updates of the iteration before are made in this one
+	case c.DelayedUpdates: // updates of the previous iteration are made in this one
 	case c.Split != nil:
 		t.firstGradient = forth
 	case c.BreadthFirst:
@@ -67,32 +67,32 @@ func (b *target) computing(c strategy.Choice) (t computeBound, err error) {
 	return t, err
 }
 
-// transfers is how long moving takes at least.
+// transferBound is how long moving takes at least.
 type transferBound struct {
-	links          float64 // and the disk, all of it
+	links          float64 // links and disk, everything
 	afterGradients float64 // what follows from gradients
 }
 
-// moving is how long links and disk are busy: with weights that stream, optimizer state
-// that rests elsewhere, values that wait on the host, and what data parallel devices
-// send each other. Devices share what is split between them evenly at best.
-func (b *target) moving(c strategy.Choice, state emit.OffDevice, spilled int64) transferBound {
+// moving is how long links and disk are busy: with weights that stream, optimizer state that
+// is stored off the device, values that wait on the host, and what data parallel devices send
+// each other. Devices share what is split between them evenly at best.
+func (b *target) moving(c strategy.Choice, state emit.OffDevice, offloaded int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)
 	shares := int64(1)
 	if c.Split != nil {
 		shares = int64(c.DeviceCount())
 	}
-	each := int64(c.DeviceCount()) // data parallel devices update a part each
+	each := int64(c.DeviceCount()) // data parallel devices update a share each
 	r, onDisk := b.Site.Device.Link, b.Site.Disk
 	peer := float64(b.Site.Peer)
 	if peer == 0 {
 		peer = float64(r.In)
 	}
-	toDevice := seconds(in.All/shares+(state.All+spilled)/each, float64(r.In))
-	toHost := seconds((out.All+state.All+spilled)/each, float64(r.Out))
+	toDevice := seconds(in.All/shares+(state.All+offloaded)/each, float64(r.In))
+	toHost := seconds((out.All+state.All+offloaded)/each, float64(r.Out))
 	link := max(toDevice+seconds((sums+weights)/each, peer), toHost)
-	if r.Bidirectional > 0 { // both at once carry that share of what they carry alone, of two directions
+	if r.Bidirectional > 0 { // share of what both directions carry alone that they carry together
 		link = max(link, (toDevice+toHost)/(2*float64(r.Bidirectional)))
 	}
 	written := seconds(out.OnDisk+state.OnDisk, float64(onDisk.Write))
@@ -109,9 +109,9 @@ func seconds(bytes int64, rate float64) float64 {
 	return float64(bytes) / rate
 }
 
-// peerTraffic is what data parallel devices send each other at least: gradients to the
-// owners of their slabs and updated weights from there, which is counted as sums, and
-// weights that are sharded.
+// peerTraffic is what data parallel devices send each other at least. Sums are gradients that
+// go to the owners of their slabs and updated weights that come from there; weights are those
+// that are sharded.
 func (b *target) peerTraffic(c strategy.Choice) (sums, weights int64) {
 	others := int64(c.DeviceCount() - 1)
 	if c.Split != nil || others == 0 {
@@ -136,9 +136,9 @@ func (b *target) peerTraffic(c strategy.Choice) (sums, weights int64) {
 	return sums, weights
 }
 
-// weightTraffic is what streamed weights take of the links at least: in, per data
-// parallel device or over all devices of a split; out, of all devices together. What
-// the window holds when a walk over the blocks turns round need not come again.
+// weightTraffic is what streamed weights take of the links at least: in, per data parallel
+// device or over all devices of a split; out, of all devices together. What is prefetched when
+// a walk over the blocks turns round need not come again.
 func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	rounds := b.roundsOf(c)
 	var again emit.OffDevice // what every walk after the first takes
@@ -157,7 +157,7 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 		if b.Training() && s.Elements > 0 && !c.ByCPU(k) {
 			out.Add(s.WeightBytes, c.OnDisk[k])
 		}
-		if owner := b.Owner[k]; owner > b.FirstTrained && owner < len(b.Model.Blocks)-1 && b.Slabs.UserCount[k] == 1 {
+		if owner := b.Slabs.Owner[k]; owner > b.FirstTrained && owner < len(b.Model.Blocks)-1 && b.Slabs.UserCount[k] == 1 {
 			again.Add(s.WeightBytes, c.OnDisk[k])
 		}
 	}
@@ -171,7 +171,7 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	return in, out
 }
 
-// hostedTraffic is what an update by the host moves.
+// cpuUpdateTraffic is what an update by the CPU moves.
 func (b *target) cpuUpdateTraffic(k int, c strategy.Choice, in, out *emit.OffDevice) {
 	s := &b.Slabs.List[k]
 	out.Add(b.GradBytes(k), false)

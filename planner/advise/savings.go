@@ -10,25 +10,25 @@ import (
 	"spillway/quant"
 )
 
-// Setting is everything the ladder may change about a run.
+// Setting is everything that a saving may change about a run.
 type Setting struct {
 	Train               bool
 	MicroBatchSize, Seq int64
 	MicroBatches        int
 	Level               strategy.Level
-	OffloadState        bool // optimizer state rests on the host
+	OffloadState        bool // optimizer state is stored on the host
 	OffloadActivations  bool // what waits for the backward waits on the host
-	StreamWeights       bool // weights rest on the host
+	StreamWeights       bool // weights are stored on the host
 	HasDisk             bool // there is a disk tier
-	UseDisk             bool // what rests on the host rests on the disk instead
-	// Precision computed in; below F32 there are full-precision masters.
+	UseDisk             bool // what would be stored on the host is stored on the disk
+	// Precision computed in; below F32 there are master weights.
 	Precision  dtype.Type
-	StateType  dtype.Type // of what the optimizer keeps; Invalid if it keeps nothing
-	LoRARank   int64      // of adapters beside frozen weights; 0 trains all weights
-	FrozenType dtype.Type // the frozen products rest in; Invalid: as computed
+	StateType  dtype.Type // of optimizer state; Invalid if there is none
+	LoRARank   int64      // of adapters; 0 trains all weights
+	FrozenType dtype.Type // of frozen linear weights; Invalid: as computed
 }
 
-// Rung is a step of the ladder, planned here: a change for less memory.
+// Saving is a change for less memory, planned here.
 type Saving struct {
 	Name string `json:"name"`
 	// Changes says what is learned differently; "" where only speed changes.
@@ -42,7 +42,7 @@ type Saving struct {
 	Costs float64 `json:"costs_seconds"`
 }
 
-// Taken is what a setting takes, were there room for it.
+// Usage is what a setting takes, were there memory for it.
 type Usage struct {
 	Device       int64   `json:"device_bytes"`
 	Host         int64   `json:"host_bytes"`
@@ -52,9 +52,9 @@ type Usage struct {
 	Fits         bool    `json:"fits"`
 }
 
-// Ladder plans the setting as it is, then every rung by itself and together with
-// the rungs before it, on the first device of the site. Request turns a setting into
-// one: that adapters or another precision need another trace is its business.
+// Savings plans the setting as it is, then every saving by itself and together with those before
+// it, on the first device of the site. The function turns a setting into a request: adapters or
+// another precision may need another trace.
 func Savings(start Setting, request func(Setting) (Request, error)) (Usage, []Saving, error) {
 	base, err := usageOf(start, request)
 	if err != nil {
@@ -74,8 +74,8 @@ func Savings(start Setting, request func(Setting) (Request, error)) (Usage, []Sa
 	return base, list, nil
 }
 
-// plan climbs one rung from the start and from where the ladder got so far, and
-// returns where it gets.
+// measure plans a saving from the start and from what the savings before it led to, and returns
+// what it leads to.
 func (p *Saving) measure(r savingRule, start, far Setting, request func(Setting) (Request, error)) (Setting, error) {
 	alone, why := r.apply(start)
 	if r.training && !start.Train {
@@ -96,8 +96,7 @@ func (p *Saving) measure(r savingRule, start, far Setting, request func(Setting)
 	return far, err
 }
 
-// rung is a change. Apply gives the changed setting, or says why there is nothing to
-// change.
+// savingRule is a change. Apply gives the changed setting, or says why there is nothing to change.
 type savingRule struct {
 	name     string
 	changes  string
@@ -105,12 +104,12 @@ type savingRule struct {
 	apply    func(Setting) (Setting, string)
 }
 
-// rungs in the order people climb: first what changes nothing but speed, then what
-// changes numbers, what is learned, and the data.
+// savingRules in the order in which people try them: first what changes nothing but speed, then
+// what changes numbers, what is learned, and the data.
 var savingRules = []savingRule{
 	{name: "micro-batches of 1, accumulated", apply: func(s Setting) (Setting, string) {
 		if s.MicroBatchSize == 1 {
-			return s, "micro-batches have 1 sample already"
+			return s, "micro-batches have 1 sequence already"
 		}
 		s.MicroBatches, s.MicroBatchSize = s.MicroBatches*int(s.MicroBatchSize), 1
 		return s, ""
@@ -146,16 +145,16 @@ var savingRules = []savingRule{
 		s.UseDisk, s.StreamWeights, s.OffloadState = true, true, s.Train
 		return s, ""
 	}},
-	{name: "bf16 instead of fp32", changes: "products are rounded to 8 bits, full-precision masters are kept", apply: func(s Setting) (Setting, string) {
+	{name: "bf16 instead of fp32", changes: "matmuls are rounded to 8 bits, master weights stay in fp32", apply: func(s Setting) (Setting, string) {
 		if s.Precision != dtype.F32 {
 			return s, fmt.Sprintf("it is %v already", s.Precision)
 		}
 		s.Precision = dtype.BF16
 		return s, ""
 	}},
-	{name: "8-bit optimizer state", training: true, changes: "what the optimizer keeps is rounded to 256 values per block of 256", apply: func(s Setting) (Setting, string) {
+	{name: "8-bit optimizer state", training: true, changes: "optimizer state is rounded to 256 values per block of 256", apply: func(s Setting) (Setting, string) {
 		if s.StateType == dtype.Invalid {
-			return s, "the optimizer keeps nothing"
+			return s, "the optimizer has no state"
 		}
 		if s.StateType == quant.Dyn8 {
 			return s, "it is in 8 bits already"
@@ -180,7 +179,7 @@ var savingRules = []savingRule{
 		s.LoRARank = lowRank
 		return s, ""
 	}},
-	{name: "QLoRA: frozen weights in 4 bits", training: true, changes: "only adapters learn, beside weights rounded to 16 values", apply: func(s Setting) (Setting, string) {
+	{name: "QLoRA: frozen weights in 4 bits", training: true, changes: "only adapters learn, and frozen weights are rounded to 16 values", apply: func(s Setting) (Setting, string) {
 		if s.FrozenType != dtype.Invalid {
 			return s, fmt.Sprintf("frozen weights are %v already", s.FrozenType)
 		}
@@ -190,7 +189,7 @@ var savingRules = []savingRule{
 		}
 		return s, ""
 	}},
-	{name: "sequences half as long", changes: "less context, half the tokens per iteration", apply: func(s Setting) (Setting, string) {
+	{name: "sequences half as long", changes: "less context, half the tokens per step", apply: func(s Setting) (Setting, string) {
 		if s.Seq < 2*shortestSeq {
 			return s, fmt.Sprintf("sequences have %d positions", s.Seq)
 		}
@@ -208,7 +207,7 @@ const (
 // boundless is more memory than any plan takes, and far from overflowing.
 const boundless = 1 << 52
 
-// take plans one setting with no limit on memory and holds it against the site.
+// usageOf plans one setting with no limit on memory and compares it with the site.
 func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err error) {
 	r, err := request(s)
 	if err != nil {

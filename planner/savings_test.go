@@ -12,11 +12,11 @@ import (
 	"spillway/spec"
 )
 
-// climb plans the ladder of the tiny Llama; adapters are not traced here, so rungs
+// climb plans the savings of the tiny Llama; adapters are not traced here, so savings
 // with them plan the same model.
 func climb(t *testing.T, start planner.Setting, budget int64) (planner.Usage, map[string]planner.Saving) {
 	t.Helper()
-	base, rungs, err := planner.Savings(start, func(s planner.Setting) (planner.Request, error) {
+	base, savings, err := planner.Savings(start, func(s planner.Setting) (planner.Request, error) {
 		goal := tiny.AdamW(s.MicroBatches, false)
 		goal.Master = s.Precision != dtype.F32
 		if s.StateType == quant.Dyn8 {
@@ -30,7 +30,7 @@ func climb(t *testing.T, start planner.Setting, budget int64) (planner.Usage, ma
 		t.Fatal(err)
 	}
 	of := map[string]planner.Saving{}
-	for _, r := range rungs {
+	for _, r := range savings {
 		of[r.Name] = r
 	}
 	return base, of
@@ -45,7 +45,7 @@ func coded(p spec.Param) []op.State {
 
 var fourRows = planner.Setting{Train: true, MicroBatchSize: 4, Seq: 32, MicroBatches: 1, Precision: dtype.F32, StateType: dtype.F32}
 
-func TestLadderSavesWhatItSays(t *testing.T) {
+func TestSavingsSaveWhatTheySay(t *testing.T) {
 	base, of := climb(t, fourRows, 1<<20)
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 4, Seq: 32, Task: graph.Train})
 	standard, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<30), planner.Uniform(false, false, planner.SaveAll, 0))
@@ -75,8 +75,8 @@ func TestLadderSavesWhatItSays(t *testing.T) {
 	}
 }
 
-// The first rung is the same by itself and together; later ones together save more.
-func TestLadderAddsUp(t *testing.T) {
+// The first saving is the same by itself and together; later ones together save more.
+func TestSavingsAddUp(t *testing.T) {
 	_, of := climb(t, fourRows, 1<<20)
 	first := of["micro-batches of 1, accumulated"]
 	if first.Alone != first.SoFar || first.Skipped != "" {
@@ -88,8 +88,8 @@ func TestLadderAddsUp(t *testing.T) {
 	}
 }
 
-// Whether a rung fits is a question of both memories.
-func TestLadderFits(t *testing.T) {
+// Whether a saving fits is a question of both memories.
+func TestSavingsFit(t *testing.T) {
 	base, of := climb(t, fourRows, 1<<30)
 	edge := of["full checkpointing"].Alone.Device
 	if !base.Fits || edge >= base.Device {
@@ -104,7 +104,7 @@ func TestLadderFits(t *testing.T) {
 }
 
 // What is there already is skipped, and says so.
-func TestLadderSkips(t *testing.T) {
+func TestSavingsSkip(t *testing.T) {
 	start := planner.Setting{Train: true, MicroBatchSize: 1, Seq: 32, MicroBatches: 1, Precision: dtype.BF16, StateType: quant.Dyn8, LoRARank: 4, FrozenType: quant.NF4}
 	_, of := climb(t, start, 1<<20)
 	for _, name := range []string{"micro-batches of 1, accumulated", "bf16 instead of fp32", "8-bit optimizer state", "LoRA of rank 16", "adapters of rank 4", "QLoRA: frozen weights in 4 bits", "sequences half as long"} {

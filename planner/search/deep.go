@@ -10,8 +10,8 @@ import (
 	"spillway/planner/strategy"
 )
 
-// find finds the best choice: of a model that is not deep at once, else from coarse to
-// fine, all of the search on a small miniature, and then near what was best there.
+// deepSearch finds the best choice. A deep model is searched from coarse to fine: all of the
+// search on a small miniature, then near what was best there on larger ones and on itself.
 func (s *search) deepSearch() (*candidate, error) {
 	r := s.b.FindRepeats()
 	s.times = r.Times
@@ -37,8 +37,8 @@ func (s *search) deepSearch() (*candidate, error) {
 	return s.best, err
 }
 
-// follow tries what was best on a coarser field, and improves on it where that is not
-// much coarser.
+// follow tries what was best on a coarser scale, and improves on it where that is not much
+// coarser.
 func (s *search) follow(coarse *search, r layout.Repeats) error {
 	s.written, s.simulated = s.written+coarse.written, s.simulated+coarse.simulated
 	like := likenessOf(r, coarse.b, coarse.times, s.b, s.times)
@@ -64,7 +64,7 @@ func (s *search) follow(coarse *search, r layout.Repeats) error {
 	return nil
 }
 
-// followLeanest sees whether what lacked least on a coarser field lacks something here.
+// followSmallest sees whether what lacked least on a coarser scale lacks something here.
 func (s *search) followSmallest(coarse *search, like likeness) (err error) {
 	if s.smallest, err = s.estimate(s.like(coarse.smallest, coarse, like)); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *search) followSmallest(coarse *search, like likeness) (err error) {
 	return s.fitError()
 }
 
-// ranked are the best candidates of each way, the fastest first.
+// ranked are the best candidates of each parallelism, the fastest first.
 func (s *search) ranked() []*candidate {
 	of := map[strategy.Parallelism]*candidate{}
 	for _, c := range s.made {
@@ -92,8 +92,8 @@ func (s *search) ranked() []*candidate {
 	})
 }
 
-// like is the mix of a candidate of a coarser field, which from now on means the choice
-// that is like the candidate's.
+// like is the mix of a candidate of a coarser scale, which from now on means the choice that is
+// like the candidate's.
 func (s *search) like(c *candidate, coarse *search, l likeness) strategy.Mix {
 	m, choice := coarse.enlarged(c.mix, s.b), l.choice(c.choice, s.b)
 	m.Streamed, m.OffloadedState, m.OnDisk, m.UpdatedByCPU = strategy.Count(choice.Streamed), strategy.Count(choice.OffloadedState), strategy.Count(choice.OnDisk), strategy.Count(choice.UpdatedByCPU)
@@ -115,10 +115,10 @@ func (s *search) enlarged(m strategy.Mix, b *target) strategy.Mix {
 	return m
 }
 
-// enlarge is so many of more, rounded.
+// enlarge scales a number of slabs or blocks to a deeper model, rounded.
 func enlarge(n, of, more int) int { return (n*more + of/2) / of }
 
-// settle tries a mix, and where it does not fit, leaner ones, until one does.
+// settle tries a mix, and where it does not fit, smaller ones, until one does.
 func (s *search) settle(m strategy.Mix) error {
 	tried := []strategy.Mix{m}
 	for by := max(len(s.b.Model.Blocks)/strideShare/2, 1); ; by *= 2 {
@@ -134,7 +134,7 @@ func (s *search) settle(m strategy.Mix) error {
 	}
 }
 
-// leanerBy lists mixes that save more: each number higher, then all of them.
+// smallerBy lists mixes that save more: each number higher, then all of them.
 func (s *search) smallerBy(m strategy.Mix, by int) (list []strategy.Mix) {
 	all := m
 	for i, most := range s.b.Facts().Most() {
@@ -148,8 +148,8 @@ func (s *search) smallerBy(m strategy.Mix, by int) (list []strategy.Mix) {
 	return append(list, all)
 }
 
-// learn takes over what a search on a coarser field found out about families, where
-// nothing better is known.
+// learn takes over what a search on a coarser scale found out about lines, where nothing better
+// is known.
 func (s *search) learn(coarse *search) {
 	for _, a := range coarse.tried {
 		m := coarse.enlarged(a.candidate.mix, s.b)

@@ -9,21 +9,21 @@ import (
 	"spillway/planner/strategy"
 )
 
-// attentionShare is how much of the time of forward passes attention must take for its
-// outputs to be worth a level of their own.
+// attentionShare is the share of the time of a forward pass that attention must take for
+// its outputs to get a level of their own.
 const attentionShare = 0.03
 
-// findLevels lists the levels to choose from.
-func (b *Layout) findLevels() []strategy.Level {
-	blocks := make([]float64, len(b.Model.Kinds)) // of each kind
-	for _, block := range b.Model.Blocks {
+// findLevels lists the levels that blocks may save at.
+func (l *Layout) findLevels() []strategy.Level {
+	blocks := make([]float64, len(l.Model.Kinds)) // of each kind
+	for _, block := range l.Model.Blocks {
 		blocks[block.Kind]++
 	}
 	var attention, all float64
-	timing := b.Site.Timing()
+	timing := l.Site.Timing()
 	for kind, n := range blocks {
-		p := b.Model.Kinds[kind].Program
-		all += n * b.Seconds(p)
+		p := l.Model.Kinds[kind].Program
+		all += n * l.Seconds(p)
 		for _, node := range p.Nodes {
 			if node.Kind == op.Attention {
 				attention += n * timing.Time(p.Call(node)).Seconds()
@@ -36,14 +36,14 @@ func (b *Layout) findLevels() []strategy.Level {
 	return []strategy.Level{strategy.SaveAll, strategy.SaveMatmuls, strategy.SaveAttention, strategy.SaveNone}
 }
 
-// levelAfter is that of block i after so many steps, each of which takes the next block
+// LevelAfter is the level of block i after so many steps, each of which takes the next block
 // to its next level.
-func (b *Layout) LevelAfter(steps, i int) strategy.Level {
-	blocks := len(b.Model.Blocks)
-	return b.levels[(steps+blocks-1-i)/blocks]
+func (l *Layout) LevelAfter(steps, i int) strategy.Level {
+	blocks := len(l.Model.Blocks)
+	return l.levels[(steps+blocks-1-i)/blocks]
 }
 
-// keepSet is the values a level keeps.
+// savedValues are those that a level saves from forward to backward.
 func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 	switch level {
 	case strategy.SaveAll:
@@ -56,8 +56,8 @@ func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 	return nil
 }
 
-// keepMade is everything the gradient reads but unpacked weights: those are quickly
-// unpacked again, and kept they would undo what packing them saves.
+// savedAll is everything the gradient reads but dequantized weights: those are quickly
+// dequantized again, and saved they would undo what quantizing saves.
 func savedAll(j *autograd.Joint) []graph.Value {
 	unpacked := map[graph.Value]bool{}
 	for _, n := range j.Program.Nodes[:j.Forward] {
@@ -68,7 +68,7 @@ func savedAll(j *autograd.Joint) []graph.Value {
 	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return unpacked[v] })
 }
 
-// keepProducts finds the products and attentions from which everything the
+// savedMatmuls are the outputs of matmuls and attention from which everything else that the
 // gradient reads follows by cheap ops.
 func savedMatmuls(j *autograd.Joint) []graph.Value {
 	maker := map[graph.Value]graph.Node{}
@@ -101,7 +101,7 @@ func savedMatmuls(j *autograd.Joint) []graph.Value {
 	return keep
 }
 
-// keepAttention is what the gradient reads of what attention gives.
+// savedAttention is what the gradient reads of the outputs of attention.
 func savedAttention(j *autograd.Joint) []graph.Value {
 	made := map[graph.Value]bool{}
 	for _, n := range j.Program.Nodes[:j.Forward] {

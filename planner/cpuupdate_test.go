@@ -27,7 +27,7 @@ func updatesBy(p *plan.Plan) (host, device int) {
 }
 
 // The slower the link, the more slabs are updated where their state is; and leaving the
-// choice open is hardly slower than insisting.
+// choice open is hardly slower than asking for it.
 func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 	var before float64
 	for _, link := range []string{"400GB/s", "25GB/s", "3GB/s"} {
@@ -49,7 +49,7 @@ func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if q.Forecast.StepSeconds < 0.97*p.Forecast.StepSeconds {
-				t.Errorf("a link of %s: %s takes %.4g s, insisting on %s %.4g s: %s", link, p.Strategy, p.Forecast.StepSeconds, who, q.Forecast.StepSeconds, q.Strategy)
+				t.Errorf("a link of %s: %s takes %.4g s, asking for %s %.4g s: %s", link, p.Strategy, p.Forecast.StepSeconds, who, q.Forecast.StepSeconds, q.Strategy)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
 	}
 }
 
-func TestInsistOnWhoUpdates(t *testing.T) {
+func TestWhoUpdates(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	for _, who := range planner.Updaters {
 		goal := tiny.AdamW(2, true)
@@ -102,7 +102,7 @@ func TestInsistOnWhoUpdates(t *testing.T) {
 		}
 		host, device := updatesBy(p)
 		if (host > 0) != (who != planner.ByDevice) || (device > 0) != (who != planner.ByCPU) {
-			t.Errorf("insisting on %s: %d updates by the host, %d by the device", who, host, device)
+			t.Errorf("asking for %s: %d updates by the host, %d by the device", who, host, device)
 		}
 	}
 	whole, elsewhere, nothing := tiny.AdamW(1, false), tiny.AdamW(1, false), planner.Goal{MicroBatches: 1}

@@ -12,8 +12,8 @@ import (
 	"spillway/spec"
 )
 
-// layout gives every value of a program a place. What surrounds the program has
-// its places by role; the rest lives in the frame, packed by lifetime.
+// programLayout gives every value of a program a place. Inputs and outputs have places by
+// role; the rest lives in the frame, packed by lifetime.
 type programLayout struct {
 	slabs  *Slabs
 	block  spec.Block
@@ -25,7 +25,7 @@ type programLayout struct {
 	savedOffsets map[int]int64 // by index of the kept port
 }
 
-// lay places a program. Kernels say how much scratch memory their calls need.
+// lay gives the values of a program places. Kernels say how much scratch memory they need.
 func (l *programLayout) lay(p *graph.Program, kernels goal.Kernels, align int64) (plan.Program, error) {
 	p = separate(p)
 	laid := plan.Program{Graph: p, Places: make([]plan.Place, len(p.Types))}
@@ -101,11 +101,11 @@ func (l *programLayout) gradient(port graph.Port) (plan.Place, error) {
 	return plan.Place{Region: plan.InGrad, Index: slices.Index(l.slabs.OfBlock[l.index], at.Slab), Offset: l.update.GradTypeOf(q.Type.DType).Bytes(q.Element)}, nil
 }
 
-// constKey tells constants apart: equal names of different programs may differ.
+// constKey is equal for equal constants: those of one name may differ between programs.
 func constKey(p graph.Port) string { return p.Name + "\x00" + string(p.Data) }
 
-// separate copies outputs that are inputs too, or outputs twice, so that every
-// value has one place.
+// separate copies outputs that are inputs too, or outputs twice, so that every value has one
+// place.
 func separate(p *graph.Program) *graph.Program {
 	taken := map[graph.Value]bool{}
 	for _, in := range p.Inputs {

@@ -10,23 +10,29 @@ import (
 	"spillway/spec"
 )
 
-// slabs groups the params of a model by the block that uses each first. Tied
-// params belong to the first of their blocks. Frozen params are apart from trained
-// ones, so that what does not change is never sent back, and trained ones of one type
-// from those of another, so that gradients and masters of a slab are alike.
+// Slabs are the params of a model, grouped by the block that reads each first, into flat
+// buffers. Tied params belong to the first of their blocks. Frozen params are apart from
+// trained ones, so that what does not change is never sent back, and trained ones of one
+// type from those of another, so that a slab has gradients of one type.
 type Slabs struct {
 	List      []plan.Slab
 	Place     []ParamPlace // by param
 	OfBlock   [][]int      // by block: the slabs its program reads, in order of first use
 	UserCount []int        // by slab: how many blocks use it
 	Params    [][]int      // by slab
+	Owner     []int        // by slab: the block that owns it, the first that reads it
+	HomeBytes []int64      // by slab: bytes of its weights, master weights and optimizer state
+	// NormStart, by slab, is where its sums of squares start among all, in elements; there
+	// are NormElements.
+	NormStart    []int64
+	NormElements int64
 }
 
-// paramAt is the place of a param.
+// ParamPlace is where a param is: its slab, and its index there.
 type ParamPlace struct{ Slab, index int }
 
-// makeSlabs lays out all params. Offsets of weights are aligned, so that kernels
-// read whole vectors; so are elements.
+// makeSlabs lays out all params. Offsets of weights are aligned, so that kernels read whole
+// vectors; so are elements.
 func makeSlabs(m *spec.Model, align int64, g goal.Goal) Slabs {
 	s := Slabs{Place: make([]ParamPlace, len(m.Params)), OfBlock: make([][]int, len(m.Blocks))}
 	for i := range s.Place {
@@ -91,11 +97,11 @@ func (s *Slabs) usedBy(block spec.Block) []int {
 	return used
 }
 
-// smallSlab is the share of the largest slab of its block below which one is small:
-// adapters beside the weights they adapt.
+// smallSlab is the share of the largest slab of its block below which a slab is small:
+// adapters next to the weights they adapt.
 const smallSlab = 0.05
 
-// small marks slabs that are small beside another one of their block.
+// small marks slabs that are small compared with another one of their block.
 func (s *Slabs) small() []bool {
 	marks := make([]bool, len(s.List))
 	for _, used := range s.OfBlock {
@@ -110,8 +116,8 @@ func (s *Slabs) small() []bool {
 	return marks
 }
 
-// streaming marks n slabs whose weights stream, as evenly as can be. Small ones are the
-// last: each would free little memory and take a place of the window.
+// Streaming marks n slabs whose weights stream, as evenly as can be. Small ones come last:
+// each would free little memory and count against the prefetch depth.
 func (s *Slabs) Streaming(n int) []bool {
 	var large, small []int
 	for k, mark := range s.small() {

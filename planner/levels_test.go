@@ -11,7 +11,7 @@ import (
 
 // Each level keeps less than the one before and takes longer. What attention gives is small
 // for the time it takes: keeping it costs less memory for a second saved than keeping
-// products does, the more so the longer the samples are.
+// matmuls does, the more so the longer the samples are.
 func TestLevelsTradeMemoryForTime(t *testing.T) {
 	r := named(t, "llama-3.2-1b", "h200,host:64GiB", 1, 16384, graph.Train)
 	m, err := r.Trace(r.MicroBatchSize, r.Seq)
@@ -34,8 +34,8 @@ func TestLevelsTradeMemoryForTime(t *testing.T) {
 	price := func(less, more planner.Level) float64 {
 		return (bytes[more] - bytes[less]) / (seconds[less] - seconds[more])
 	}
-	if attention, products := price(planner.SaveNone, planner.SaveAttention), price(planner.SaveAttention, planner.SaveMatmuls); attention > products/2 {
-		t.Errorf("a second takes %.3g bytes of attention's outputs, and %.3g of products", attention, products)
+	if attention, matmuls := price(planner.SaveNone, planner.SaveAttention), price(planner.SaveAttention, planner.SaveMatmuls); attention > matmuls/2 {
+		t.Errorf("a second takes %.3g bytes of attention's outputs, and %.3g of matmuls", attention, matmuls)
 	}
 }
 

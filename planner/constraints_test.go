@@ -50,7 +50,7 @@ func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]pl
 			a := p.Arenas[p.Buffers[slab[name].Weight].Arena]
 			onDevice := a.Tier == plan.OnDevice
 			if onDevice != (want.Tier == plan.OnDevice) || (a.Tier == plan.OnDisk) != (want.Tier == plan.OnDisk) || onDevice && a.Device != want.Device {
-				t.Errorf("%s rests on %s %s, want %v", name, a.Tier, a.Name, want)
+				t.Errorf("%s is stored on %s %s, want %v", name, a.Tier, a.Name, want)
 			}
 		}
 		for _, s := range p.Instructions {
@@ -135,8 +135,8 @@ func TestHappened(t *testing.T) {
 	}
 }
 
-// What rests on disk by demand is on disk, all of it.
-func TestInsistOnDisk(t *testing.T) {
+// What is stored on disk by demand is on disk, all of it.
+func TestDemandDisk(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	goal, site := tiny.AdamW(1, true), tiny.Site(1<<20)
 	goal.Constraints = planner.Constraints{Weights: plan.OnDisk, State: plan.OnDisk}
@@ -150,13 +150,13 @@ func TestInsistOnDisk(t *testing.T) {
 	}
 	for _, s := range p.Slabs {
 		if p.TierOf(s.Weight) != plan.OnDisk || p.TierOf(s.Pieces[0].State) != plan.OnDisk {
-			t.Errorf("%s rests on %s, its moments on %s", s.Name, p.TierOf(s.Weight), p.TierOf(s.Pieces[0].State))
+			t.Errorf("%s is stored on %s, its optimizer state on %s", s.Name, p.TierOf(s.Weight), p.TierOf(s.Pieces[0].State))
 		}
 	}
 }
 
-// Ways and host memory that are insisted on are taken though others are faster.
-func TestInsistOnAWay(t *testing.T) {
+// Ways and host memory that are asked for are taken though others are faster.
+func TestDemandAParallelism(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	for _, way := range planner.Parallelisms {
 		goal := tiny.AdamW(4, false)
@@ -168,7 +168,7 @@ func TestInsistOnAWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(p.Strategies, string(way)) {
-			t.Errorf("insisting on %s gives %q", way, p.Strategy)
+			t.Errorf("asking for %s gives %q", way, p.Strategy)
 		}
 		for _, s := range p.Slabs {
 			if p.TierOf(s.Pieces[0].State) == plan.OnDevice {

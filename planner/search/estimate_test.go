@@ -68,8 +68,8 @@ func randomMix(r *rand.Rand, s *search, w strategy.Parallelism) strategy.Mix {
 	return m
 }
 
-// No plan takes less memory or time than a glance at its choice says.
-func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
+// No plan takes less memory or time than an estimate of its choice says.
+func TestPlansTakeNoLessThanEstimated(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	near := 0
 	for n := range 200 {
@@ -95,7 +95,7 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 		}
 		for i, a := range p.Arenas {
 			if a.Bytes < c.arenas[i] {
-				t.Errorf("%d, %s: %d bytes of %s, at a glance %d", n, strategy.Title(c.choice), a.Bytes, a.Name, c.arenas[i])
+				t.Errorf("%d, %s: %d bytes of %s, by estimate %d", n, strategy.Title(c.choice), a.Bytes, a.Name, c.arenas[i])
 			}
 		}
 		pass.Order(p)
@@ -104,14 +104,14 @@ func TestPlansTakeNoLessThanAGlanceSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.StepSeconds < 0.999999*c.seconds {
-			t.Errorf("%d, %s: %g s, at a glance %g s", n, strategy.Title(c.choice), f.StepSeconds, c.seconds)
+			t.Errorf("%d, %s: %g s, by estimate %g s", n, strategy.Title(c.choice), f.StepSeconds, c.seconds)
 		}
 		if f.StepSeconds < 2*c.seconds {
 			near++
 		}
 	}
 	if near < 100 {
-		t.Errorf("only %d of 200 plans take less than twice what a glance says", near)
+		t.Errorf("only %d of 200 plans take less than twice what an estimate says", near)
 	}
 }
 

@@ -5,8 +5,14 @@ import (
 	"spillway/planner/strategy"
 )
 
+// chooser turns mixes into choices for a model.
+type chooser struct {
+	b     *target
+	given map[strategy.Mix]strategy.Choice // where a mix does not say it all
+}
+
 // linesOf lists the lines to search for devices that share the work in one way.
-func (s *search) linesOf(p strategy.Parallelism) (list []strategy.Line) {
+func (s *chooser) linesOf(p strategy.Parallelism) (list []strategy.Line) {
 	f, st := s.b.Facts(), strategy.Of(p)
 	if p == "" && f.Devices > 1 {
 		return strategy.Standard.Lines(f) // for comparison: the others help
@@ -27,7 +33,7 @@ func staysOnDevice(line strategy.Line) bool {
 }
 
 // choice of a mix.
-func (s *search) choice(m strategy.Mix) strategy.Choice {
+func (s *chooser) choice(m strategy.Mix) strategy.Choice {
 	if c, ok := s.given[m]; ok {
 		return c
 	}

@@ -24,7 +24,7 @@ const wordy = `{"model_type":"llama","vocab_size":60000,"hidden_size":128,"num_h
 
 var wordyRates = machine.Device{Compute: machine.Compute{BF16: 1e12}, Bandwidth: 1e12, Link: machine.Link{In: 1e10, Out: 1e10}}
 
-// without is the plan in which nothing trails.
+// without is the plan in which nothing carries over.
 func without(p *plan.Plan) *plan.Plan {
 	q := *p
 	q.Instructions = slices.Clone(p.Instructions)
@@ -34,7 +34,7 @@ func without(p *plan.Plan) *plan.Plan {
 	return &q
 }
 
-// ends is when the last step that does not trail ends, and when the last of all, of an
+// ends is when the last step that does not carry over ends, and when the last of all, of an
 // iteration by itself.
 func ends(t *testing.T, p *plan.Plan, site goal.Site) (done, all float64) {
 	t.Helper()
@@ -76,7 +76,7 @@ func ordered(t *testing.T, b *target, choose func(slabs, blocks int) strategy.Ch
 	return p
 }
 
-// apart gives what trails bytes of its own.
+// apart gives what carries over bytes of its own.
 func apart(p *plan.Plan, site goal.Site) {
 	for _, s := range p.Instructions {
 		if s.CarriesOver {
@@ -89,9 +89,9 @@ func apart(p *plan.Plan, site goal.Site) {
 	pass.Order(p)
 }
 
-// Where weights stay on the device, nothing at the start of an iteration needs what trails
+// Where weights stay on the device, nothing at the start of an iteration needs what carries over
 // the one before, but for its bytes. With bytes of its own an iteration takes as long as
-// what does not trail. The same plan whose iterations end with everything takes longer by
+// what does not carry over. The same plan whose iterations end with everything takes longer by
 // the copies of the last update, at the rate of the link.
 func TestTheTailIsHidden(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
@@ -103,7 +103,7 @@ func TestTheTailIsHidden(t *testing.T) {
 		t.Errorf("the last copy ends %v s after all else, want %v s", all-done, tail)
 	}
 	if got := secondsOf(t, p, b.Site); math.Abs(got-done) > 1e-6*done {
-		t.Errorf("an iteration among many takes %v s, all but what trails is done in %v s", got, done)
+		t.Errorf("an iteration among many takes %v s, all but what carries over is done in %v s", got, done)
 	}
 	if got := secondsOf(t, without(p), b.Site); math.Abs(got-all) > 1e-6*all || all < 1.1*done {
 		t.Errorf("an iteration that waits for everything takes %v s, its last copy ends after %v s", got, all)
@@ -114,8 +114,11 @@ func TestTheTailIsHidden(t *testing.T) {
 // go there before the states updated with them, and it waits for no more than that.
 func TestWeightsGoHomeFirst(t *testing.T) {
 	b := blueprintOf(t, wordy, 1, 1, graph.Train, wordyRates)
-	b.UsualPiece = 1 << 18
-	p := ordered(t, b, strategy.Uniform(true, true, strategy.SaveAll, 1))
+	p := ordered(t, b, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveAll, 1)(slabs, blocks)
+		c.PieceElements = 1 << 18
+		return c
+	})
 	first := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Src == p.Slabs[0].Weight })
 	home := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return s.Verb == plan.Move && s.Dst == p.Slabs[0].Weight })
 	if past := p.Instructions[first].AfterPrevious; !slices.Equal(past, []int{home}) {
@@ -139,7 +142,7 @@ func TestWeightsGoHomeFirst(t *testing.T) {
 // to do.
 func TestOverlapCostsNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	trail := 0
+	carried := 0
 	for n := range 60 {
 		s := newSearch(blueprintOf(t, fmt.Sprintf(layered, 4), 1+r.IntN(3), 1+r.IntN(4), graph.Train, tinyRates).itself())
 		ways := s.parallelisms()
@@ -155,7 +158,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 		if !forecast.CarriesOver(p) {
 			continue
 		}
-		trail++
+		carried++
 		f, err := forecast.Of(p, s.b.Site)
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +167,7 @@ func TestOverlapCostsNothing(t *testing.T) {
 			t.Errorf("%d, %s: %v s, %v of the time by %s; without overlap %v s", n, strategy.Title(c.choice), f.StepSeconds, f.RooflineShare, f.Bound, whole)
 		}
 	}
-	if trail < 20 {
-		t.Errorf("something trails in %d plans only", trail)
+	if carried < 20 {
+		t.Errorf("something carries over in %d plans only", carried)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"spillway/planner/strategy"
 )
 
-// glance is what can be said of a choice without writing its plan: the memory that its
-// homes take, with what waits for the backward, and the time that its products and
-// transfers take alone. The plan takes no less of either.
+// estimate is what can be said of a choice without writing its plan: the memory that its homes
+// take, with what waits for the backward, and the time that its matmuls and transfers take
+// alone. The plan takes no less of either.
 type estimate struct {
-	homes   *plan.Plan // devices and arenas; no buffers, no steps
+	homes   *plan.Plan // devices and arenas; no instructions
 	seconds float64
 }
 
@@ -28,7 +28,7 @@ func (b *target) estimate(c strategy.Choice) (estimate, error) {
 
 // blockCost is how long a block computes per micro-batch.
 type blockCost struct {
-	forth float64 // before its gradient is begun; for the last block, which does both at once, all of it
+	forth float64 // its forward; of the last block, which runs both at once, all of it
 	back  float64
 }
 
@@ -75,7 +75,7 @@ func (b *target) phaseSeconds(block int, ph layout.Phase, level strategy.Level) 
 // updateTime is how long the update of a slab takes.
 type updateTime struct{ device, host float64 }
 
-// updates are the times of all slabs.
+// updateSeconds are the times of all slabs.
 func (b *target) updateSeconds() ([]updateTime, error) {
 	if b.updateTimes != nil || !b.Training() {
 		return b.updateTimes, nil
