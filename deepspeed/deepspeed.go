@@ -41,7 +41,7 @@ type Config struct {
 	bf16States bool // the optimizer keeps bf16
 }
 
-// Insist is what the planner has no choice about.
+// Constraints are what the planner has no choice about.
 func (c Config) Constraints() planner.Constraints {
 	demands := planner.Constraints{Weights: c.Weights, State: c.State}
 	if c.devices > 1 {

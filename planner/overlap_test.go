@@ -78,7 +78,7 @@ func TestTransfersHideBehindWhatBinds(t *testing.T) {
 	}
 }
 
-// Where transfers take as long as products, whatever waits is lost. A plan in which what
+// Where transfers take as long as matmuls, whatever waits is lost. A plan in which what
 // leaves the device keeps its bytes a little loses next to nothing; one without room
 // for that has runs wait for copies.
 func TestNoRunWaitsForWhatLeaves(t *testing.T) {
@@ -110,7 +110,7 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	r.Link.Out = r.Link.In
 	loose, tight := 1/forecast(r, true).RooflineShare, 1/forecast(r, false).RooflineShare
 	if loose > 1.03 || tight < 1.1 {
-		t.Errorf("%.3f of the time that transfers or products alone take, without room %.3f", loose, tight)
+		t.Errorf("%.3f of the time that transfers or matmuls alone take, without space %.3f", loose, tight)
 	}
 }
 

@@ -108,7 +108,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	return s, err
 }
 
-// share lets the host's processor, where it has a part in the plan, and the devices share
+// share lets the CPU, where it has a part in the plan, and the devices share
 // the host's memory.
 func (s *simulation) share(p *plan.Plan, site goal.Site) {
 	var host *sim.Virtual
@@ -161,7 +161,7 @@ func longest(busy []map[string]time.Duration) (most time.Duration) {
 	return most
 }
 
-// trails says whether copies of an iteration may end in the next.
+// CarriesOver says whether copies of an iteration may end in the next.
 func CarriesOver(p *plan.Plan) bool {
 	for i := range p.Instructions {
 		if p.Instructions[i].CarriesOver {

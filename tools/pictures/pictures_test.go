@@ -10,9 +10,6 @@ import (
 	"testing"
 )
 
-// strict is false while packages still move.
-const strict = false
-
 // The pictures of the pages are those of the code.
 func TestPicturesAreUpToDate(t *testing.T) {
 	root := filepath.Join("..", "..")
@@ -25,7 +22,7 @@ func TestPicturesAreUpToDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(got) != want && strict {
+		if string(got) != want {
 			t.Errorf("%s is not what the code is now: go run ./tools/pictures draws it again", name)
 		}
 		wellFormed(t, name, want)

@@ -8,7 +8,7 @@
 #define TILES (HEAD <= 64 ? 2 : 1)
 #define ROWS (WARPS * TILES * 16) // of a block
 
-// delta = the products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
+// delta = the dot products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
 // bytes each; 256 threads.
 #define DELTA_LANES (CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32)
 extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
