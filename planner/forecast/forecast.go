@@ -15,11 +15,11 @@ import (
 	"spillway/trace"
 )
 
-// launchBound is the share of an iteration that launching its kernels must take for
-// capturing to be worth it. Below it launches hide behind the kernels before them, and a
-// graph would only take memory of the driver. On an H200 training steps of GPT-2, whose
-// launches take about half of the time, are 4% faster captured; LoRA of 8B params, whose
-// launches take a tenth, is 5% slower.
+// launchBound is the share of an iteration that the launch overhead of its kernels must be
+// for capturing to be worth it. Below it launches hide behind the kernels before them, and
+// a graph would only take memory of the driver. A quarter of the time in overhead is about
+// half of it in launching: a matmul takes twice as long to launch as a plain kernel, of
+// which the overhead is measured.
 const launchBound = 0.25
 
 // CaptureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
