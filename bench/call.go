@@ -10,9 +10,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
-	"spillway/dtype"
 	"spillway/op"
-	"spillway/shape"
 )
 
 // How the peak of the registers is measured: the best of so many tries of so many rounds.
@@ -32,17 +30,6 @@ func registerPeak() (rate float64) {
 		rate = max(rate, operations/time.Since(start).Seconds()/giga)
 	}
 	return rate
-}
-
-// timeMatmul is the shortest time that a matmul of two n×n matrices took.
-func timeMatmul(dev device.Device, t dtype.Type, n int64, patience time.Duration) (best time.Duration, err error) {
-	square := op.Type{DType: t, Shape: shape.Shape{n, n}}
-	b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	return b.best(patience)
 }
 
 // benchCall is one call on a device, ready to be timed.

@@ -12,18 +12,28 @@ import (
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/machine"
+	"spillway/op"
+	"spillway/shape"
 )
 
-func TestMatmulIsTimed(t *testing.T) {
+func TestCallsAreTimed(t *testing.T) {
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	small, err := timeMatmul(dev, dtype.F32, 32, time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
+	timed := func(n int64) time.Duration {
+		square := op.Type{DType: dtype.F32, Shape: shape.Shape{n, n}}
+		b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.close()
+		took, err := b.best(time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return took
 	}
-	large, err := timeMatmul(dev, dtype.F32, 512, time.Millisecond)
-	if err != nil || !(small > 0 && large > small) {
-		t.Errorf("32³ takes %v, 512³ takes %v, %v", small, large, err)
+	if small, large := timed(32), timed(512); !(small > 0 && large > small) {
+		t.Errorf("a matmul of 32³ takes %v, of 512³ %v", small, large)
 	}
 }
 

@@ -49,7 +49,7 @@ func RegisterNative(kind op.Kind, make Maker, native func(c op.Call) bool) {
 func prepare(c op.Call, workers int) (p Program, reason string) {
 	e, known := entries[c.Kind]
 	if !known {
-		return p, "the kind is not implemented"
+		return p, "no kernel is registered for the kind"
 	}
 	for _, t := range slices.Concat(c.In, c.Out) {
 		if !t.DType.Block() && !slices.Contains(types, t.DType) {

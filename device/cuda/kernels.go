@@ -41,7 +41,7 @@ func (n unsupported) Error() string { return string(n) }
 func (d *Device) prepare(c op.Call) (program, error) {
 	e, known := entries[c.Kind]
 	if !known {
-		return program{}, unsupported("the kind is not implemented")
+		return program{}, unsupported("no kernel is registered for the kind")
 	}
 	for _, t := range c.In {
 		if err := checkType(c, t.DType); err != nil {
