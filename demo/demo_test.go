@@ -25,3 +25,11 @@ func TestDemoChecks(t *testing.T) {
 		}
 	}
 }
+
+// The process must not grow beyond the plan: a document costs its tokens and nothing else.
+func TestDocumentsCostTheirTokens(t *testing.T) {
+	list := texts{Text[:4096]}
+	if n := testing.AllocsPerRun(10, func() { _, _ = list.Document(0) }); n > 1 {
+		t.Errorf("a document takes %v allocations, the slice of its tokens is one", n)
+	}
+}
