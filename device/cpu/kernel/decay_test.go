@@ -73,7 +73,9 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 			m, v = beta1*m+(1-beta1)*g, beta2*v+(1-beta2)*g*g
 			return w - rate*m/(1-math.Pow(beta1, step))/(math.Sqrt(v/(1-math.Pow(beta2, step)))+eps), m, v
 		}},
-		"sgd": {func(float64) ruleStep { return stepOf(new(SGD), optim.SGDStep{Rate: rate, Momentum: float32(beta1)}.Scalars(), true) }, func(_, w, g, m, v float64) (float64, float64, float64) {
+		"sgd": {func(float64) ruleStep {
+			return stepOf(new(SGD), optim.SGDStep{Rate: rate, Momentum: float32(beta1)}.Scalars(), true)
+		}, func(_, w, g, m, v float64) (float64, float64, float64) {
 			m = beta1*m + g
 			return w - rate*m, m, 0
 		}},
