@@ -1,6 +1,6 @@
 package kernel
 
-// The functions of the assembly, here and in the files beside it, are called through routines
+// The functions of the assembly, here and in the files next to it, are called through routines
 // alone. There the compiler lets all arguments escape, so that go:noescape would change nothing.
 
 func addAVX512(dst, x, y []float32)
