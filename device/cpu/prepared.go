@@ -111,6 +111,15 @@ func (r *rows) pieces() int { return (r.n + r.step - 1) / r.step }
 // start runs all pieces on the pool.
 func (r *rows) start(p *kernel.Pool) { p.Launch(r.pieces(), r) }
 
+// program runs all pieces after set has taken the operands of a launch. It needs a workspace
+// of so many bytes.
+func (r *rows) program(workspace int64, set func(l *device.Launch)) Program {
+	return Program{Workspace: workspace, Run: func(p *kernel.Pool, l *device.Launch) {
+		set(l)
+		r.start(p)
+	}}
+}
+
 // grain is how many elements a piece of elementwise work has: enough to be worth
 // scheduling, few enough to stay in the cache.
 const grain = 16 << 10
