@@ -37,7 +37,7 @@ func (q sequencer) sequence() []visit {
 			list = append(list, q.pass(groups)...)
 		}
 	}
-	if q.l.Training() && q.l.Shares(q.l.FirstTrained) {
+	if q.l.Training() && q.l.Slabs.Shares(q.l.FirstTrained) {
 		list = deferred(list, q.l.FirstTrained)
 	}
 	turns := make([]int, q.c.DeviceCount())

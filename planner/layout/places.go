@@ -21,8 +21,7 @@ type programLayout struct {
 	update *plan.Optimizer // nil where nothing is trained
 	parts  map[string]plan.BatchTensor
 	consts map[string]plan.Const
-	// keep lists the values handed from forward to backward and kept their offsets.
-	savedOffsets map[int]int64 // by index of the kept port
+	savedOffsets []int64 // of the values handed from forward to backward, by index of their port
 }
 
 // lay gives the values of a program places. Kernels say how much scratch memory they need.

@@ -43,15 +43,6 @@ func (l *Layout) InSlab(block, k int) []bool {
 	return in
 }
 
-// countCarries is how many values a block hands to the next at most.
-func (l *Layout) countCarries() int {
-	most := 1
-	for _, k := range l.Model.Kinds {
-		most = max(most, len(k.Program.Outputs))
-	}
-	return most
-}
-
 // EachUpdate visits the calls that update a slab as a whole.
 func (l *Layout) EachUpdate(s *plan.Slab, visit func(op.Call)) error {
 	for _, stretch := range l.Optimizer.Spans(s, plan.Piece{To: s.Elements}) {
