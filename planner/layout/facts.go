@@ -4,9 +4,10 @@ import "spillway/planner/strategy"
 
 // Facts decide which strategies there are.
 func (l *Layout) Facts() strategy.Facts {
+	wholeParams := l.Training() && l.Goal.Optimizer.Rule.WholeParam()
 	return strategy.Facts{Blocks: len(l.Model.Blocks), Slabs: len(l.Slabs.List), Levels: len(l.levels), Devices: max(l.Site.Devices, 1), MicroBatches: l.Goal.MicroBatches,
-		Training: l.Training(), Disk: l.Site.Disk.Budget > 0, CPUUpdates: l.cpuCanUpdate() && l.Site.CPU.Bandwidth > 0, DelayedUpdates: l.Delayable(),
-		WholeParams: l.Training() && l.Goal.Optimizer.Rule.WholeParam()}
+		Training: l.Training(), Disk: l.Site.Disk.Budget > 0, CPUUpdates: l.Training() && !wholeParams && l.Site.CPU.Bandwidth > 0, DelayedUpdates: l.Delayable(),
+		WholeParams: wholeParams}
 }
 
 // Training says whether something is trained.
@@ -16,7 +17,7 @@ func (l *Layout) Training() bool { return l.Goal.Optimizer != nil }
 func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	c.BreadthFirst = l.BreadthFirst(c)
 	c.DelayedUpdates = c.DelayedUpdates && l.Delayable() && strategy.Count(c.OnDisk) == 0
-	if !l.cpuCanUpdate() {
+	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
 		c.UpdatedByCPU = nil
 	}
 	return c
@@ -27,10 +28,6 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 func (l *Layout) BreadthFirst(c strategy.Choice) bool {
 	return c.BreadthFirst || l.Training() && !c.Pipeline && l.entangledSlabs
 }
-
-// cpuCanUpdate says whether the CPU can run the optimizer: piece by piece, without scratch
-// memory.
-func (l *Layout) cpuCanUpdate() bool { return l.Training() && !l.Goal.Optimizer.Rule.WholeParam() }
 
 // Delayable says whether updates may be left to the next iteration: only clipped ones, whose
 // clip factor tells them whether there is anything to do. What is stored on disk must be

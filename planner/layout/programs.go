@@ -77,7 +77,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	case ForwardOnly:
 		g = l.Model.Program(block)
 	case Squares:
-		g = l.squaresProgram(block, fresh)
+		g = squaresProgram(l, block, fresh)
 	default:
 		key := jointKey{lay.block.Kind, block > l.FirstTrained}
 		j, ok := l.programs.joints[key]
@@ -134,7 +134,7 @@ func differentiated(j *autograd.Joint, ph Phase, keep []graph.Value, accumulate 
 
 // squaresProgram sums the squares of the gradients of some params of a block, those of one
 // slab: a sum for each param.
-func (l *Layout) squaresProgram(block int, some []bool) *graph.Program {
+func squaresProgram(l *Layout, block int, some []bool) *graph.Program {
 	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
 	for i, id := range l.Model.Blocks[block].Params {
 		if !some[i] {
