@@ -89,11 +89,14 @@ func Parse(text []byte, devices int) (Config, []Notice, error) {
 	}
 	r := &reader{}
 	root := r.object("", fields)
-	root.rename("bfloat16", "bf16")
+	if old, ok := fields["bfloat16"]; ok && fields["bf16"] == nil { // its old name
+		fields["bf16"] = old
+		delete(fields, "bfloat16")
+	}
 	c := Config{devices: max(devices, 1)}
 	c.batch(r, root)
 	c.precision(r, root)
-	c.clip(r, root)
+	c.Clip = root.clip()
 	c.optimizer(r, root)
 	c.scheduler(r, root)
 	c.zero(r, root)
@@ -145,13 +148,13 @@ func lossScale(r *reader, half *object) optim.LossScale {
 }
 
 // clip is what the file says; releases differ in what they do where it says nothing.
-func (c *Config) clip(r *reader, root *object) {
-	v, said := root.number("gradient_clipping")
-	if !said && !root.open("gradient_clipping") {
-		r.notice("gradient_clipping", Open, "it is absent, and nothing is clipped; newer releases of DeepSpeed clip to 1.0 then, older ones clip nothing")
+func (o *object) clip() float64 {
+	v, said := o.number("gradient_clipping")
+	if !said && !o.open("gradient_clipping") {
+		o.r.notice("gradient_clipping", Open, "it is absent, and nothing is clipped; newer releases of DeepSpeed clip to 1.0 then, older ones clip nothing")
 	}
 	if v < 0 {
-		r.fail("gradient_clipping is %v; it is a norm above 0, or 0 for no clipping", v)
+		o.r.fail("gradient_clipping is %v; it is a norm above 0, or 0 for no clipping", v)
 	}
-	c.Clip = v
+	return v
 }

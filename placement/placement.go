@@ -122,6 +122,9 @@ func (t targets) places(blocks []Block) map[string]planner.Place {
 	return list
 }
 
+// mostNames is how many params an error names.
+const mostNames = 8
+
 // byName finds the place of every param and from that of every block.
 func (m Map) byName(blocks []Block) (targets, []string, error) {
 	used, at := map[string]bool{}, targets{}
@@ -142,11 +145,20 @@ func (m Map) byName(blocks []Block) (targets, []string, error) {
 			}
 		}
 	}
-	if len(missing) > 0 {
-		return nil, nil, fmt.Errorf("device map: %d params have no place: %s; name their modules, or \"\" for all others", len(missing), shortened(missing))
+	if n := len(missing); n > 0 {
+		if n > mostNames {
+			missing = append(missing[:mostNames], fmt.Sprintf("and %d more", n-mostNames))
+		}
+		return nil, nil, fmt.Errorf("device map: %d params have no place: %s; name their modules, or \"\" for all others", n, strings.Join(missing, ", "))
 	}
 	err := m.shared(blocks, at, used)
-	return at, m.unused(used), err
+	var notices []string
+	for _, key := range slices.Sorted(maps.Keys(m.Modules)) {
+		if !used[key] {
+			notices = append(notices, fmt.Sprintf("device map: %q names no weights of this model and places nothing", key))
+		}
+	}
+	return at, notices, err
 }
 
 // keyOf finds the longest key that is a param's name or a part of it before a dot.
@@ -182,23 +194,4 @@ func (m Map) shared(blocks []Block, at targets, used map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// unused are notices of keys that place nothing.
-func (m Map) unused(used map[string]bool) (notices []string) {
-	for _, key := range slices.Sorted(maps.Keys(m.Modules)) {
-		if !used[key] {
-			notices = append(notices, fmt.Sprintf("device map: %q names no weights of this model and places nothing", key))
-		}
-	}
-	return notices
-}
-
-// shortened lists some names of many.
-func shortened(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
