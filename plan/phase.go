@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/graph"
 	"spillway/op"
 )
 
@@ -59,7 +60,7 @@ func (p *Plan) neededForResults() (needed []bool, err error) {
 		if !needed[i] {
 			continue
 		}
-		if s.Verb == Run && p.Programs[s.Program].drops() {
+		if s.Verb == Run && slices.ContainsFunc(p.Programs[s.Program].Graph.Nodes, func(n graph.Node) bool { return n.Kind == op.Dropout }) {
 			return nil, fmt.Errorf("program %s has dropout", p.Programs[s.Program].Graph.Name)
 		}
 		for _, a := range accesses[i] {
@@ -67,16 +68,6 @@ func (p *Plan) neededForResults() (needed []bool, err error) {
 		}
 	}
 	return needed, nil
-}
-
-// drops says whether the program sets random elements to zero.
-func (g *Program) drops() bool {
-	for _, n := range g.Graph.Nodes {
-		if n.Kind == op.Dropout {
-			return true
-		}
-	}
-	return false
 }
 
 // only lists some of the instructions, ordered among each other as in the plan, and frees
