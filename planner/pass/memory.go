@@ -29,22 +29,16 @@ type Hold struct{ Buffer, Until int }
 // NewMemory finds from which instruction to which each buffer is alive. The plan has no
 // frees yet.
 func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
-	m := &Memory{plan: p, align: align, spans: lifetimes(p)}
+	m := &Memory{plan: p, align: align, spans: make([]Span, len(p.Buffers))}
+	for id, use := range p.Uses() {
+		m.spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
+	}
 	for _, h := range holds {
 		m.spans[h.Buffer].To = max(m.spans[h.Buffer].To, m.spans[h.Until].From)
 	}
 	m.outgoing = findOutgoing(p, m.spans)
 	m.placeHomes()
 	return m
-}
-
-// lifetimes finds from which instruction to which each buffer is alive.
-func lifetimes(p *plan.Plan) []Span {
-	spans := make([]Span, len(p.Buffers))
-	for id, use := range p.Uses() {
-		spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
-	}
-	return spans
 }
 
 // placeHomes gives homes their offsets and lists the other buffers of each arena.

@@ -1,6 +1,9 @@
 package strategy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Choice is all that a plan decides. The zero value of everything is the standard plan.
 type Choice struct {
@@ -138,10 +141,8 @@ func (c Choice) StaysOnDevice() bool {
 // blocksAt counts the blocks of some levels.
 func (c Choice) blocksAt(levels ...Level) (n int) {
 	for _, have := range c.Level {
-		for _, l := range levels {
-			if have == l {
-				n++
-			}
+		if slices.Contains(levels, have) {
+			n++
 		}
 	}
 	return n
