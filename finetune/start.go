@@ -25,7 +25,7 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}
-	o.Optimizer = r.Recipe.OptimizerConfig()
+	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
 			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)
@@ -38,17 +38,17 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 // setConfig says how the loop runs, up to what the data decides.
 func (r *Run) setConfig() error {
 	t, out := r.Recipe.Training, r.Recipe.Output
-	dir, err := r.outputDir()
-	if err != nil {
-		return err
-	}
 	schedule := t.Scheduler
 	schedule.Warmup = max(schedule.Warmup, t.WarmupSteps)
 	r.config = train.Config{
 		Schedule: schedule, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
-		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps},
 	}
-	return nil
+	if r.o.NoSave {
+		return nil
+	}
+	dir, err := r.outputDir()
+	r.config.Save = &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps}
+	return err
 }
 
 // outputDir is the folder for checkpoints. A run that is there already is continued only when

@@ -29,16 +29,22 @@ type Hold struct{ Buffer, Until int }
 // NewMemory finds from which instruction to which each buffer is alive. The plan has no
 // frees yet.
 func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
-	m := &Memory{plan: p, align: align, spans: make([]Span, len(p.Buffers))}
-	for id, use := range p.Uses() {
-		m.spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
-	}
+	m := &Memory{plan: p, align: align, spans: Lifetimes(p)}
 	for _, h := range holds {
 		m.spans[h.Buffer].To = max(m.spans[h.Buffer].To, m.spans[h.Until].From)
 	}
 	m.outgoing = findOutgoing(p, m.spans)
 	m.placeHomes()
 	return m
+}
+
+// Lifetimes finds from which instruction to which each buffer is alive.
+func Lifetimes(p *plan.Plan) []Span {
+	spans := make([]Span, len(p.Buffers))
+	for id, use := range p.Uses() {
+		spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
+	}
+	return spans
 }
 
 // placeHomes gives homes their offsets and lists the other buffers of each arena.
@@ -80,10 +86,12 @@ func (m *Memory) Pack() {
 }
 
 // Finish puts a free behind the last instruction that touches each buffer that is no home.
-func (m *Memory) Finish() {
-	p := m.plan
+func (m *Memory) Finish() { AddFrees(m.plan, m.spans) }
+
+// AddFrees puts a free behind the end of the life of each buffer that is no home.
+func AddFrees(p *plan.Plan, lives []Span) {
 	ends := make([][]int, len(p.Instructions))
-	for id, s := range m.spans {
+	for id, s := range lives {
 		if s.To >= 0 && !p.Buffers[id].Home {
 			ends[s.To] = append(ends[s.To], id)
 		}

@@ -47,3 +47,26 @@ func Build(m *spec.Model, g goal.Goal, site goal.Site, choose func(slabs, blocks
 	p.Strategy, p.Strategies, p.Reason = strategy.Title(c), strategy.Names(c), "it was asked for"
 	return p, plan.Verify(p)
 }
+
+// WithEvaluation is a training plan with a phase that evaluates in the memory that it has.
+func WithEvaluation(p *plan.Plan, site goal.Site) (*plan.Plan, error) {
+	p, err := emit.WithEvaluation(p, site.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	phase := &p.Phases[len(p.Phases)-1]
+	view, err := p.Phase(phase.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := forecast.Of(view, site)
+	if err != nil {
+		return nil, err
+	}
+	phase.Seconds = f.StepSeconds
+	if p.Forecast != nil {
+		whole := *p.Forecast
+		whole.PeakBytes, p.Forecast = p.Peak(), &whole
+	}
+	return p, plan.Verify(p)
+}
