@@ -92,6 +92,7 @@ const (
 var (
 	Make         = search.Make
 	Build        = search.Build
+	Rebuild      = search.Rebuild
 	Timeline     = forecast.Timeline
 	Savings      = advise.Savings
 	SiteOf       = goal.SiteOf
