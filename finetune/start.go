@@ -26,7 +26,7 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}
-	o.Optimizer = r.Recipe.OptimizerConfig()
+	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
 			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)

@@ -227,17 +227,16 @@ func deviceHome(t testing.TB, p *plan.Plan) int {
 // A plan without any of the damage is sound with pages, a captured graph and a phase.
 func TestVerifyAcceptsWhatIsSound(t *testing.T) {
 	p := clone(t, streamed(t, true).Capture())
-	p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
-	eval, err := p.Evaluation()
+	p, err := planner.WithEvaluation(p, tiny.Site(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Phases = append(p.Phases, eval)
+	p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
 	if err := plan.Verify(clone(t, p)); err != nil {
 		t.Error(err)
 	}
 	var runs, updates int
-	for _, s := range eval.Instructions {
+	for _, s := range p.Phases[0].Instructions {
 		switch s.Verb {
 		case plan.Run:
 			runs++

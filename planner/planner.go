@@ -90,14 +90,15 @@ const (
 
 // Functions and lists of the parts.
 var (
-	Make         = search.Make
-	Build        = search.Build
-	Rebuild      = search.Rebuild
-	Timeline     = forecast.Timeline
-	Savings      = advise.Savings
-	SiteOf       = goal.SiteOf
-	FullStates   = goal.FullStates
-	Uniform      = strategy.Uniform
-	Parallelisms = strategy.Parallelisms
-	Updaters     = strategy.Updaters
+	Make           = search.Make
+	Build          = search.Build
+	Rebuild        = search.Rebuild
+	WithEvaluation = search.WithEvaluation
+	Timeline       = forecast.Timeline
+	Savings        = advise.Savings
+	SiteOf         = goal.SiteOf
+	FullStates     = goal.FullStates
+	Uniform        = strategy.Uniform
+	Parallelisms   = strategy.Parallelisms
+	Updaters       = strategy.Updaters
 )

@@ -75,6 +75,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 func (p *Plan) TaskFlag(f *flag.FlagSet) {
 	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
 		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
+	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.

@@ -79,6 +79,9 @@ type Options struct {
 	// Exceptions are modules that compute in another type, or are not quantized.
 	Exceptions []Exception
 
+	// Evaluates gives the plan of a task that trains a phase that evaluates between two
+	// iterations, in the memory that training has.
+	Evaluates   bool
 	Optimizer   optim.Config  // of tasks that train; the zero value is AdamW with PyTorch's defaults
 	StatePolicy optim.Policy  // when optimizer states are compressed; the zero value never does
 	NoDecay     optim.NoDecay // params without weight decay
@@ -180,6 +183,8 @@ func (o Options) Check() error {
 			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Evaluates && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
 	case o.Pure && o.Precision != dtype.BF16:
 		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
 	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):

@@ -27,6 +27,7 @@ func TestEditedPlansAreRefused(t *testing.T) {
 	devices := []device.Device{openDevice(t), openDevice(t)}
 	base := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 12, Packed: true, Clip: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: devices[:1]}
 	streamed, disk, several := base, base, base
+	streamed.Evaluates = true
 	streamed.Choose = planner.Uniform(true, true, planner.SaveMatmuls, 2)
 	disk.Disk = t.TempDir()
 	disk.Choose = func(slabs, blocks int) planner.Choice {

@@ -19,7 +19,7 @@ import (
 // deferredJob defers its clipped updates to the next iteration.
 func deferredJob(t *testing.T) *spillway.Run {
 	t.Helper()
-	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Evaluates: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
 		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
 		c.DelayedUpdates = true
 		return c

@@ -58,3 +58,26 @@ func write(w *emit.Writer, c strategy.Choice) (*plan.Plan, error) {
 	p.Choices, err = json.Marshal(c)
 	return p, err
 }
+
+// WithEvaluation is a training plan with a phase that evaluates in the memory that it has.
+func WithEvaluation(p *plan.Plan, site goal.Site) (*plan.Plan, error) {
+	p, err := emit.WithEvaluation(p, site.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	phase := &p.Phases[len(p.Phases)-1]
+	view, err := p.Phase(phase.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := forecast.Of(view, site)
+	if err != nil {
+		return nil, err
+	}
+	phase.Seconds = f.StepSeconds
+	if p.Forecast != nil {
+		whole := *p.Forecast
+		whole.PeakBytes, p.Forecast = p.Peak(), &whole
+	}
+	return p, plan.Verify(p)
+}

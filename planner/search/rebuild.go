@@ -39,11 +39,10 @@ func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan) (*plan
 		if ph.Name != plan.Evaluate {
 			return nil, fmt.Errorf("its phase %q is not known", ph.Name)
 		}
-		eval, err := p.Evaluation()
-		if err != nil {
+		if p, err = WithEvaluation(p, site); err != nil {
 			return nil, err
 		}
-		p.Phases = append(p.Phases, eval)
+		p.Phases[len(p.Phases)-1].Seconds = ph.Seconds
 	}
 	p.Strategy, p.Strategies, p.Reason, p.Choices, p.Forecast, p.Rejected = from.Strategy, from.Strategies, from.Reason, from.Choices, from.Forecast, from.Rejected
 	for i := range min(len(p.Devices), len(from.Devices)) {
