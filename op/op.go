@@ -33,6 +33,15 @@ func (t Type) Bytes() int64 {
 	return t.DType.Bytes(t.Shape.Elements())
 }
 
+// Align is what the offset of an element is a multiple of: its size, or of a block type that
+// of f32 scales, with which it begins.
+func (t Type) Align() int64 {
+	if t.DType.Block() {
+		return dtype.F32.Bytes(1)
+	}
+	return max(t.DType.Bytes(1), 1)
+}
+
 // String prints "f32[4 2048]".
 func (t Type) String() string { return t.DType.String() + t.Shape.String() }
 

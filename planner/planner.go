@@ -92,6 +92,7 @@ const (
 var (
 	Make           = search.Make
 	Build          = search.Build
+	Rebuild        = search.Rebuild
 	WithEvaluation = search.WithEvaluation
 	Timeline       = forecast.Timeline
 	Savings        = advise.Savings

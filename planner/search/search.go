@@ -21,7 +21,6 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/planner/layout"
-	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -39,11 +38,10 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.writer.Plan(best.choice)
+	p, err := write(t.writer, best.choice)
 	if err != nil {
 		return nil, err
 	}
-	pass.Order(p)
 	if best.captured && p.CanCapture() {
 		p = p.Capture()
 	}
@@ -53,8 +51,7 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	if p.Rejected, err = s.rejected(best); err != nil {
 		return nil, err
 	}
-	p.Strategy, p.Strategies, p.Reason = strategy.Title(best.choice), strategy.Names(best.choice), s.reason(best)
-	p.Forecast = best.forecast
+	p.Forecast, p.Reason = best.forecast, s.reason(best)
 	return p, plan.Verify(p)
 }
 
