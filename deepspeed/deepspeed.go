@@ -15,7 +15,6 @@ import (
 	"spillway/dtype"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 )
 
@@ -42,8 +41,8 @@ type Config struct {
 }
 
 // Constraints are what the planner has no choice about.
-func (c Config) Constraints() planner.Constraints {
-	demands := planner.Constraints{Weights: c.Weights, State: c.State}
+func (c Config) Constraints() strategy.Constraints {
+	demands := strategy.Constraints{Weights: c.Weights, State: c.State}
 	if c.devices > 1 {
 		demands.Parallelism = parallelism(c.Stage)
 	}
@@ -52,11 +51,11 @@ func (c Config) Constraints() planner.Constraints {
 
 // parallelism of a ZeRO stage. Stage 0 keeps all optimizer state on every device, which
 // gives the same numbers as ZeRO-2 in more memory.
-func parallelism(stage int) planner.Parallelism {
+func parallelism(stage int) strategy.Parallelism {
 	if s := strategy.Stage(stage); s != nil {
-		return planner.Parallelism(s.Name)
+		return strategy.Parallelism(s.Name)
 	}
-	return planner.ZeRO2
+	return strategy.ZeRO2
 }
 
 // Kind of a notice.

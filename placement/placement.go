@@ -20,7 +20,7 @@ import (
 	"strings"
 
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -91,7 +91,7 @@ func Blocks(m *spec.Model) []Block {
 
 // Places gives every block its place, and notices about what in the map means
 // nothing here. Memory limits what the words may use.
-func (m Map) Places(blocks []Block, memory Memory) (map[string]planner.Place, []string, error) {
+func (m Map) Places(blocks []Block, memory Memory) (map[string]strategy.Place, []string, error) {
 	if m.Word != "" {
 		targets, err := byWord(m.Word, blocks, memory)
 		return targets.places(blocks), nil, err
@@ -105,18 +105,18 @@ type targets map[string]Target
 
 // places turns targets into places: what rests off the devices runs on the first
 // device that is named.
-func (t targets) places(blocks []Block) map[string]planner.Place {
+func (t targets) places(blocks []Block) map[string]strategy.Place {
 	first := -1
 	for _, b := range blocks {
 		if at := t[b.Name]; first < 0 && at.Tier == plan.OnDevice {
 			first = at.Device
 		}
 	}
-	list := map[string]planner.Place{}
+	list := map[string]strategy.Place{}
 	for name, at := range t {
-		list[name] = planner.Place{Tier: at.Tier, Device: at.Device}
+		list[name] = strategy.Place{Tier: at.Tier, Device: at.Device}
 		if at.Tier != plan.OnDevice {
-			list[name] = planner.Place{Tier: at.Tier, Device: max(first, 0)}
+			list[name] = strategy.Place{Tier: at.Tier, Device: max(first, 0)}
 		}
 	}
 	return list

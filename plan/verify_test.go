@@ -12,13 +12,14 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // streamed is a sound plan that moves, recomputes, clips and updates.
 func streamed(t testing.TB, clip bool) *plan.Plan {
 	t.Helper()
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), planner.Uniform(true, true, planner.SaveMatmuls, 2))
+	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), strategy.Uniform(true, true, strategy.SaveMatmuls, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

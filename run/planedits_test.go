@@ -15,7 +15,7 @@ import (
 	"spillway"
 	"spillway/device"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 var edits = flag.Int("edits", 760, "how many edits of saved plans are tried")
@@ -28,17 +28,17 @@ func TestEditedPlansAreRefused(t *testing.T) {
 	base := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 12, Packed: true, Clip: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: devices[:1]}
 	streamed, disk, several := base, base, base
 	streamed.Evaluates = true
-	streamed.Choose = planner.Uniform(true, true, planner.SaveMatmuls, 2)
+	streamed.Choose = strategy.Uniform(true, true, strategy.SaveMatmuls, 2)
 	disk.Disk = t.TempDir()
-	disk.Choose = func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	disk.Choose = func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.OnDisk = make([]bool, slabs)
 		c.OnDisk[0] = true
 		return c
 	}
 	several.Machine, several.On = parse(t, "2xcpu:1GiB,host:4GiB"), devices
-	several.Choose = func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(false, false, planner.SaveAll, 1)(slabs, blocks)
+	several.Choose = func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(false, false, strategy.SaveAll, 1)(slabs, blocks)
 		c.Devices, c.ShardGradients = 2, true
 		return c
 	}

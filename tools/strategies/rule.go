@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"spillway"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // The rule that is held against: Overflow's, as its code has it. It looks at the
@@ -72,15 +72,15 @@ func (t *table) rule(c cell) (outcome, error) {
 }
 
 // chosen is the choice of one of the rule's five cases.
-func chosen(name string, devices int) func(slabs, blocks int) planner.Choice {
+func chosen(name string, devices int) func(slabs, blocks int) strategy.Choice {
 	switch name {
 	case "checkpointing":
-		return planner.Uniform(false, false, planner.SaveNone, 0)
+		return strategy.Uniform(false, false, strategy.SaveNone, 0)
 	case "cpu offload": // weights come one block at a time, before it runs; all else stays on the GPU
-		return planner.Uniform(true, false, planner.SaveAll, 1)
+		return strategy.Uniform(true, false, strategy.SaveAll, 1)
 	}
-	return func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
+	return func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(false, false, strategy.SaveAll, 0)(slabs, blocks)
 		switch name {
 		case "data parallel":
 			c.Devices = devices
