@@ -14,6 +14,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/shape"
@@ -222,6 +223,11 @@ func (c Call) Traffic() (n int64) {
 		n += t.Bytes()
 	}
 	return n
+}
+
+// Empty says that there is nothing to compute.
+func (c Call) Empty() bool {
+	return !slices.ContainsFunc(c.Out, func(t Type) bool { return t.Shape.Elements() > 0 })
 }
 
 // InPlace lists, for each output that is the same memory as an operand, that
