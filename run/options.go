@@ -16,6 +16,7 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/spec"
@@ -55,7 +56,7 @@ func (t Task) Trains() bool { return t != Infer && t != Eval }
 
 // Options are all settings of a run: what is to be done, on what, and what its plan must
 // satisfy. Every entrance takes them, so a new setting is a field here, or in
-// planner.Constraints or planner.Bounds, and nowhere else. What settings mean to the
+// strategy.Constraints or strategy.Bounds, and nowhere else. What settings mean to the
 // planner is below: site has the hardware, goal the work.
 type Options struct {
 	Task Task
@@ -120,8 +121,8 @@ type Options struct {
 	// choice to the planner. One that is not possible is an error.
 	Strategy string
 	// Constraints leave the planner no choice about some things, Bounds narrow its search.
-	Constraints planner.Constraints
-	Bounds      planner.Bounds
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
 	// PreferDataParallel takes ZeRO-2 where it fits, whatever is faster.
 	PreferDataParallel bool
 	// DataParallelThreshold above 0 considers ZeRO-1 and ZeRO-2, which have all weights
@@ -130,7 +131,7 @@ type Options struct {
 	// DeviceMap says where blocks are stored; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
-	Choose func(slabs, blocks int) planner.Choice
+	Choose func(slabs, blocks int) strategy.Choice
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything

@@ -109,6 +109,9 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
+	}
 	return q.run(p, s)
 }
 
