@@ -215,9 +215,8 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 func (w *Wrapped) Evaluate(b Batch) (loss float64, err error) {
 	r, m, err := w.begin(Eval, b)
 	if err == nil {
-		v := train.Evaluation{Run: r, Feed: &givenBatches{next: m}, Batches: 1}
 		err = w.pass(r, func() error {
-			loss, err = v.Loss()
+			loss, err = train.BatchLoss(r.Executor(), m.Counted())
 			return err
 		})
 	}

@@ -27,6 +27,7 @@ type Options struct {
 	Progress Progress           // of reading the data
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
+	NoSave   bool               // write no checkpoints, for runs that are only measured
 }
 
 // Run is a recipe with its plan and its data, before its first step.
@@ -82,8 +83,10 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if err != nil {
 		return r, err
 	}
-	if err := r.findOutput(); err != nil {
-		return r, err
+	if !o.NoSave {
+		if err := r.findOutput(); err != nil {
+			return r, err
+		}
 	}
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err

@@ -11,6 +11,7 @@ import (
 	"spillway/checkpoint"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/run"
 	"spillway/store"
 )
 
@@ -24,7 +25,7 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}
-	o.Optimizer = r.Recipe.OptimizerConfig()
+	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
 			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)
@@ -74,6 +75,11 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	p, err := plan.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for setting, planned := range map[string]int64{"batch-size": p.MicroBatchSize, "seq-len": p.Seq, "gradient-accumulation-steps": int64(p.MicroBatches)} {
+		if said := r.Recipe.Flags().Lookup(setting).Value.String(); r.Recipe.Given(setting) && said != fmt.Sprint(planned) {
+			return nil, &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
+		}
 	}
 	job, err := r.Model.UsePlan(p, o)
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
 	c := train.Config{
-		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
-		Save: &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps}, Notice: r.o.Notice,
+		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, Notice: r.o.Notice,
+	}
+	if !r.o.NoSave {
+		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps}
 	}
 	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)
 	if r.Corpus.Eval != nil {

@@ -63,13 +63,7 @@ func inferAttentionGrad(a Attr, in []Type) ([]Type, error) {
 // attentionOperands checks q, k, v and the optional operands, which start at
 // position fixed.
 func attentionOperands(a Attr, in []Type, fixed int) error {
-	want := fixed
-	for _, has := range []bool{a.Segments, a.KeyMask, a.Mask} {
-		if has {
-			want++
-		}
-	}
-	if err := arity(in, want); err != nil {
+	if err := arity(in, fixed, a.Segments, a.KeyMask, a.Mask); err != nil {
 		return err
 	}
 	if err := check(float(in, 0, 1, 2), same(in, 1, 2), probability(a.Prob)); err != nil {

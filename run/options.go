@@ -16,6 +16,7 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/spec"
@@ -55,7 +56,7 @@ func (t Task) Trains() bool { return t != Infer && t != Eval }
 
 // Options are all settings of a run: what is to be done, on what, and what its plan must
 // satisfy. Every entrance takes them, so a new setting is a field here, or in
-// planner.Constraints or planner.Bounds, and nowhere else. What settings mean to the
+// strategy.Constraints or strategy.Bounds, and nowhere else. What settings mean to the
 // planner is below: site has the hardware, goal the work.
 type Options struct {
 	Task Task
@@ -79,6 +80,9 @@ type Options struct {
 	// Exceptions are modules that compute in another type, or are not quantized.
 	Exceptions []Exception
 
+	// Evaluates gives the plan of a task that trains a phase that evaluates between two
+	// iterations, in the memory that training has.
+	Evaluates   bool
 	Optimizer   optim.Config  // of tasks that train; the zero value is AdamW with PyTorch's defaults
 	StatePolicy optim.Policy  // when optimizer states are compressed; the zero value never does
 	NoDecay     optim.NoDecay // params without weight decay
@@ -117,8 +121,8 @@ type Options struct {
 	// choice to the planner. One that is not possible is an error.
 	Strategy string
 	// Constraints leave the planner no choice about some things, Bounds narrow its search.
-	Constraints planner.Constraints
-	Bounds      planner.Bounds
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
 	// PreferDataParallel takes ZeRO-2 where it fits, whatever is faster.
 	PreferDataParallel bool
 	// DataParallelThreshold above 0 considers ZeRO-1 and ZeRO-2, which have all weights
@@ -127,7 +131,7 @@ type Options struct {
 	// DeviceMap says where blocks are stored; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
-	Choose func(slabs, blocks int) planner.Choice
+	Choose func(slabs, blocks int) strategy.Choice
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything
@@ -180,6 +184,8 @@ func (o Options) Check() error {
 			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Evaluates && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
 	case o.Pure && o.Precision != dtype.BF16:
 		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
 	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):

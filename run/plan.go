@@ -84,8 +84,13 @@ func (m *Model) ask(o Options) (*question, error) {
 }
 
 // run is the answer: a run with a plan, whose files fit on the disk.
-func (q *question) run(p *plan.Plan, s *spec.Model) (*Run, error) {
+func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	o := q.options
+	if _, without := p.Phase(plan.Evaluate); without != nil && o.Evaluates && o.Task.Trains() {
+		if p, err = planner.WithEvaluation(p, q.Site); err != nil {
+			return nil, err
+		}
+	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
 	layout := q.model.layDisk(p, o.Task.Trains())
@@ -103,6 +108,9 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	}
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
+	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
 	}
 	return q.run(p, s)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // search asks the planner for the fastest plan: the one of a choice that was made, or
@@ -14,7 +15,7 @@ func (q *question) search() (*Run, error) {
 	}
 	b := planner.Batch{Size: q.options.BatchSize, MicroBatches: q.options.MicroBatches}
 	if q.options.PreferDataParallel && q.options.Strategy == "" {
-		b.Prefer = planner.ZeRO2
+		b.Prefer = strategy.ZeRO2
 	}
 	p, s, notices, err := q.Request.PlanBatch(b)
 	q.notices = append(q.notices, notices...)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 	"spillway/units"
 )
@@ -24,14 +23,14 @@ func (o Options) checkStrategy() error {
 		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
 	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
-	case !reflect.DeepEqual(o.Constraints, planner.Constraints{}):
+	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
 		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
 	}
 	return nil
 }
 
 // constraints are those of the strategy, or those given.
-func (o Options) constraints() planner.Constraints {
+func (o Options) constraints() strategy.Constraints {
 	if o.Strategy == "" {
 		return o.Constraints
 	}
@@ -66,9 +65,9 @@ func (q *question) boundDataParallel() error {
 	if float64(weights) < limit {
 		return nil
 	}
-	if c := q.Goal.Constraints; c.Parallelism == planner.ZeRO1 || c.Parallelism == planner.ZeRO2 {
+	if c := q.Goal.Constraints; c.Parallelism == strategy.ZeRO1 || c.Parallelism == strategy.ZeRO2 {
 		return fmt.Errorf("%s: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", c.Parallelism, units.Bytes(weights), units.Bytes(limit))
 	}
-	q.Goal.Bounds.Without = append(slices.Clone(q.Goal.Bounds.Without), planner.ZeRO1, planner.ZeRO2)
+	q.Goal.Bounds.Without = append(slices.Clone(q.Goal.Bounds.Without), strategy.ZeRO1, strategy.ZeRO2)
 	return nil
 }

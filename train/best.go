@@ -18,7 +18,7 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	if !due || t.evaluated == t.done {
 		return false, nil
 	}
-	loss, err := ev.lossOf(t.run)
+	loss, err := ev.Loss(t.run.Executor())
 	if err != nil {
 		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
 	}

@@ -127,21 +127,18 @@ func putInts(dst []byte, src []int32) {
 	}
 }
 
-// setScalars sets batch tensors of one number in all micro-batches, if the plan has
-// them.
-func setScalars(e *executor.Executor, values map[string]float32) error {
+// setScalars sets batch tensors of one number in a micro-batch, if the plan has them.
+func setScalars(e *executor.Executor, micro int, values map[string]float32) error {
 	for _, part := range e.Plan().Batch {
 		v, ok := values[part.Name]
 		if !ok {
 			continue
 		}
-		for j := range e.Plan().MicroBatches {
-			to, err := e.BatchTensor(j, part.Name)
-			if err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
+		to, err := e.BatchTensor(micro, part.Name)
+		if err != nil {
+			return err
 		}
+		binary.LittleEndian.PutUint32(to, math.Float32bits(v))
 	}
 	return nil
 }

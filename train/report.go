@@ -34,7 +34,7 @@ type Report struct {
 	// divided by the time taken; 0 if the plan has no forecast.
 	ShareOfRoofline float64 `json:"share_of_roofline"`
 
-	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plan
 	MeasuredBytes  int64   `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
 }
@@ -68,9 +68,6 @@ func (t *Trainer) complete(r Report) Report {
 	}
 	r.PredictedBytes, r.MeasuredBytes = p.Peak()[plan.OnDevice], t.run.Allocated()
 	r.StateBytes, r.Compressed = StateBytes(p), t.compression.Active
-	if v := t.c.Evaluate; v != nil {
-		r.PredictedBytes += v.Run.Plan.Peak()[plan.OnDevice]
-	}
 	if left := t.c.Iterations - t.done; left > 0 {
 		r.ETA = float64(left) * seconds
 	}

@@ -3,17 +3,13 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"spillway/planner"
 	"spillway/run"
 )
 
 // Run starts a run, trains it to its end and closes it.
 //
-// If c.Save has no model files for the checkpoints, they are those of the run's model. If
-// c.Evaluate has no run, one is planned in the memory that training leaves; if none fits,
-// a notice says so and nothing is evaluated.
+// If c.Save has no model files for the checkpoints, they are those of the run's model.
 //
 // If the devices or the host have less memory than the plan assumed, the run is planned
 // again for what there is, with a notice; r.Plan is then the new plan. RequestReplan plans
@@ -32,13 +28,6 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 		return result, err
 	}
 	if c, err = c.withFolder(r); err != nil {
-		return result, err
-	}
-	c, evaluation, err := c.withEvaluation(r)
-	if evaluation != nil {
-		defer func() { err = errors.Join(err, evaluation.Close()) }()
-	}
-	if err != nil {
 		return result, err
 	}
 	t, err := New(r, feed, c)
@@ -62,27 +51,4 @@ func (c Config) withFolder(r *run.Run) (Config, error) {
 	save.Model, save.Adapter, err = r.Folder()
 	c.Save = &save
 	return c, err
-}
-
-// withEvaluation gives an evaluation without a run one next to the training run. The
-// caller closes it.
-func (c Config) withEvaluation(r *run.Run) (Config, *run.Run, error) {
-	if c.Evaluate == nil || c.Evaluate.Run != nil {
-		return c, nil, nil
-	}
-	next, err := r.Evaluation()
-	var fit *planner.FitError
-	if errors.As(err, &fit) {
-		if c.Notice != nil {
-			c.Notice(fmt.Sprintf("nothing will be evaluated: next to the training run, %v", err))
-		}
-		c.Evaluate = nil
-		return c, nil, nil
-	}
-	if err != nil {
-		return c, nil, err
-	}
-	v := *c.Evaluate
-	v.Run, c.Evaluate = next, &v
-	return c, next, next.StartEmpty()
 }

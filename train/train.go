@@ -40,7 +40,7 @@ type Config struct {
 	Report      func(Report)
 	ReportEvery int64
 	// Notice is called when something differs from what was asked for: a damaged checkpoint
-	// was skipped, the plan changed, an evaluation does not fit.
+	// was skipped, the plan changed.
 	Notice func(string)
 
 	Save     *Save       // nil saves no checkpoints
@@ -140,6 +140,9 @@ func (t *Trainer) checkPlan() error {
 	}
 	if err := checkStates(o, p); err != nil {
 		return err
+	}
+	if _, err := p.Phase(plan.Evaluate); err != nil && t.c.Evaluate != nil {
+		return fmt.Errorf("there is data to evaluate on, and %w; plan with Options.Evaluates", err)
 	}
 	if n := t.run.Options.MaxNorm(); n > 0 && !u.Clip {
 		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", n)
@@ -309,10 +312,13 @@ func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
 	if t.scale != nil {
 		a.LossScale = float32(t.scale.Scale)
 	}
-	if err := setScalars(t.run.Executor(), map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale}); err != nil {
+	var err error
+	for j := 0; j < t.run.Plan.MicroBatches && err == nil; j++ {
+		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale})
+	}
+	if err != nil {
 		return a, err
 	}
-	var err error
 	if a.Optimizer, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
 		return a, err
 	}

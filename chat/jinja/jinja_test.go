@@ -95,10 +95,8 @@ func TestTemplatesChangeNothing(t *testing.T) {
 	if _, err := render("{% set l = l + [2] %}{% set d = dict(d, x=1) %}{{ l | sort(attribute='a', reverse=true) if no }}{{ l | reverse | list }}", variablesOf(v)); err != nil {
 		t.Fatal(err)
 	}
-	separators := NewDict()
-	separators.Set("separators", &List{Items: []any{",", ":"}})
-	after, err := tojson(nil, []any{v}, separators)
-	if err != nil || after != raw {
+	after, err := render("{{ v | tojson(separators=[',', ':']) }}", map[string]any{"v": v})
+	if err != nil || after.Text != raw {
 		t.Errorf("%v, %v", after, err)
 	}
 	for _, source := range []string{"{% set d.k = 1 %}", "{{ l.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('k') }}"} {

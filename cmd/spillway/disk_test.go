@@ -38,7 +38,7 @@ func TestEvaluateFromDisk(t *testing.T) {
 	disk := t.TempDir()
 	v := trainTiny(t, "--data", prose(t), "--max-steps", "2", "--eval-steps", "1", "--out", filepath.Join(t.TempDir(), "run"),
 		"--disk", disk, "--max-memory", "2600KiB", "--max-host-memory", "3000KiB", "--max-grad-norm", "1").object(t)
-	if at(t, v, "steps") != 2.0 {
+	if at(t, v, "steps") != 2.0 || at(t, v, "eval_loss") == 0.0 || at(t, v, "predicted_peak_bytes") != at(t, v, "measured_peak_bytes") {
 		t.Errorf("%v", v)
 	}
 	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {

@@ -43,6 +43,9 @@ type madeReport struct {
 	// Quantized says whether quantized weights stay on the device or stream to it.
 	Quantized string         `json:"quantized,omitempty"`
 	Forecast  *plan.Forecast `json:"forecast,omitempty"`
+	// Evaluation is the seconds of one pass over as many sequences as a step has, without
+	// training; 0 where the plan evaluates nothing.
+	Evaluation float64 `json:"evaluation_seconds,omitempty"`
 	// Homes is where bytes are stored between iterations. AtPeak is what each tier holds at its
 	// peak, which adds what lives for a while only.
 	Homes     plan.Usage          `json:"homes,omitempty"`
@@ -93,6 +96,9 @@ func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	r.Fits, r.plan, r.Standard = true, p, finetune.StandardPeak(p)
 	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
 	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
+	for _, ph := range p.Phases {
+		r.Evaluation = ph.Seconds // it is the only one
+	}
 	r.Rejected, r.Quantized = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
 }

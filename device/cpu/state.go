@@ -16,6 +16,7 @@ type states struct {
 	quantized bool    // some of them
 	chunk     int     // how many elements are opened at once; 0 for all
 	clip      float32 // what the gradient is multiplied by
+	flush     [2]bool // of each whether denormal numbers in it become zero, see flushesDenormals
 }
 
 // newStates takes the operands between the gradient and the clip factor.
@@ -31,6 +32,7 @@ func newStates(c op.Call, workers int) *states {
 		case narrow(t.DType) && !s.quantized:
 			s.chunk = widenedAtOnce
 		}
+		s.flush[len(s.all)] = flushesDenormals(t.DType)
 		s.all = append(s.all, newState(t, workers))
 	}
 	return s
@@ -102,7 +104,7 @@ func finite(f float32) bool {
 // flushesDenormals reports whether denormal numbers of a state become zero before they are
 // used: in f32 and bf16, which can represent them. In f16 such numbers become 2^-24, in both
 // states of Adam alike; in 8 bits whole blocks become zero, see EncodeState of package quant.
-func flushesDenormals(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
+func flushesDenormals(t dtype.Type) bool { return t == dtype.F32 || t == dtype.BF16 }
 
 // state is one tensor. Where it is in 16 or 8 bits, a part at a time is widened to f32,
 // changed and rounded again in a worker's own buffer; no f32 copy of the whole exists.

@@ -65,8 +65,9 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
 	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
-	a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}), Clip: 0.75}
-	a.Update(w, g, m, v)
+	var a kernel.Adam
+	a.Set(optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}.Scalars(), 0.75, [2]bool{})
+	a.Update(w, g, [2][]float32{m, v})
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
 			t.Fatalf("weight %d is %v, want %v", i, got, w[i])
@@ -250,11 +251,12 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}), Clip: 1}
+		var a kernel.Adam
+		a.Set(optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{})
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())
-			a.Update(w, g, m, v)
+			a.Update(w, g, [2][]float32{m, v})
 			for _, state := range [][]float32{m, v} {
 				for i, f := range state {
 					state[i] = roundedState(kept, f)
@@ -291,10 +293,4 @@ func roundedState(t dtype.Type, f float32) float32 {
 	default:
 		return r
 	}
-}
-
-// adamOf are the numbers of a step as the kernel takes them.
-func adamOf(a optim.AdamStep) kernel.AdamStep {
-	s := a.Scalars()
-	return kernel.AdamStep{Couple: s[0], Beta1: s[1], Rest1: s[2], Beta2: s[3], Rest2: s[4], Root: s[5], Eps: s[6], Rate: s[7], Shrink: s[8]}
 }

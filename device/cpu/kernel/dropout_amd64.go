@@ -1,4 +1,3 @@
 package kernel
 
-//go:noescape
 func dropAVX512(dst, x []float32, s dropScalars)

@@ -62,9 +62,9 @@ type routines struct {
 
 	drop func(dst, x []float32, s dropScalars)
 
-	adam func(w, g, m, v []float32, s adamScalars)
+	adam func(w, g, m, v []float32, s Adam)
 	sgd  func(w, g, m []float32, s sgdScalars)
-	lion func(w, g, m []float32, s lionScalars)
+	lion func(w, g, m []float32, s Lion)
 
 	sgdBare func(w, g []float32, s sgdScalars)
 

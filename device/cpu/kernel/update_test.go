@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"spillway/op"
 	"spillway/optim"
 )
 
@@ -20,8 +21,9 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled}), 0.5, [2]bool{}}
-					a.Update(w, g, m, v)
+					var a Adam
+					a.Set(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled}.Scalars(), 0.5, [2]bool{})
+					a.Update(w, g, [2][]float32{m, v})
 					for i := range pw {
 						d := 0.5 * float64(g[i])
 						if decoupled {
@@ -53,8 +55,9 @@ func TestSGD(t *testing.T) {
 				pw, pm := doubles(w), doubles(m)
 				for step := range 4 {
 					g := random(rng, n)
-					o := SGD{sgdOf(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, First: step == 0, Nesterov: nesterov}), 0.5, false}
-					o.Update(w, g, m)
+					var o SGD
+					o.Set(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, First: step == 0, Nesterov: nesterov}.Scalars(), 0.5, [2]bool{})
+					o.Update(w, g, [2][]float32{m})
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
 						pm[i] = 0.9*pm[i] + 0.8*d
@@ -107,35 +110,12 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// adamOf, sgdOf and lionOf are the numbers of a step as kernels take them.
-func adamOf(a optim.AdamStep) AdamStep {
-	s := a.Scalars()
-	return AdamStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8]}
-}
-
-func sgdOf(a optim.SGDStep) SGDStep {
-	s := a.Scalars()
-	return SGDStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6] != 0}
-}
-
-func lionOf(a optim.LionStep) LionStep {
-	s := a.Scalars()
-	return LionStep{s[0], s[1], s[2], s[3], s[4], s[5]}
-}
-
 // A step of a rule, on a weight, a gradient and two states.
 type ruleStep func(w, g, m, v []float32)
 
-func adamStep(a optim.AdamStep, flush ...bool) ruleStep {
-	return func(w, g, m, v []float32) { (&Adam{adamOf(a), 0.7, [2]bool(flush)}).Update(w, g, m, v) }
-}
-
-func sgdStep(a optim.SGDStep, flush bool) ruleStep {
-	return func(w, g, m, _ []float32) { (&SGD{sgdOf(a), 0.7, flush}).Update(w, g, m) }
-}
-
-func lionStep(a optim.LionStep, flush bool) ruleStep {
-	return func(w, g, m, _ []float32) { (&Lion{lionOf(a), 0.7, flush}).Update(w, g, m) }
+func stepOf(o Optimizer, s op.Scalars, flush ...bool) ruleStep {
+	o.Set(s, 0.7, [2]bool{flush[0], flush[len(flush)-1]})
+	return func(w, g, m, v []float32) { o.Update(w, g, [2][]float32{m, v}) }
 }
 
 // Every path gives the bits of the plain one, whatever the numbers are, and however many.
@@ -145,18 +125,18 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 	adamw.Decoupled, noEps.Decoupled, noEps.Eps = true, true, 0
 	lion := optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}
 	for name, step := range map[string]ruleStep{
-		"adam":              adamStep(adam, true, true),
-		"adam as it is":     adamStep(adam, false, false),
-		"adamw without eps": adamStep(noEps, true, true),
-		"adamw mixed":       adamStep(adamw, false, true),
-		"sgd":               sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}, true),
-		"sgd first":         sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, First: true}, true),
-		"sgd undecayed":     sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, true),
-		"sgd as it is":      sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, false),
-		"nesterov":          sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, Nesterov: true}, true),
-		"no momentum":       sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01}, true),
-		"lion":              lionStep(lion, true),
-		"lion as it is":     lionStep(lion, false),
+		"adam":              stepOf(new(Adam), adam.Scalars(), true, true),
+		"adam as it is":     stepOf(new(Adam), adam.Scalars(), false, false),
+		"adamw without eps": stepOf(new(Adam), noEps.Scalars(), true, true),
+		"adamw mixed":       stepOf(new(Adam), adamw.Scalars(), false, true),
+		"sgd":               stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}.Scalars(), true),
+		"sgd first":         stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9, First: true}.Scalars(), true),
+		"sgd undecayed":     stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9}.Scalars(), true),
+		"sgd as it is":      stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9}.Scalars(), false),
+		"nesterov":          stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9, Nesterov: true}.Scalars(), true),
+		"no momentum":       stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Decay: 0.01}.Scalars(), true),
+		"lion":              stepOf(new(Lion), lion.Scalars(), true),
+		"lion as it is":     stepOf(new(Lion), lion.Scalars(), false),
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
 			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), step, func(rng *rand.Rand) [4][]float32 {
@@ -190,20 +170,22 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, operands func(rng 
 func BenchmarkAdam(b *testing.B) {
 	const n = 8 << 20
 	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}), 1, [2]bool{true, true}}
+	var a Adam
+	a.Set(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{true, true})
 	b.SetBytes(28 * n)
 	for b.Loop() {
-		a.Update(w, g, m, v)
+		a.Update(w, g, [2][]float32{m, v})
 	}
 }
 
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 1, true}
+	var o Lion
+	o.Set(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars(), 1, [2]bool{true})
 	b.SetBytes(20 * n)
 	for b.Loop() {
-		o.Update(w, g, m)
+		o.Update(w, g, [2][]float32{m})
 	}
 }
 
@@ -220,8 +202,9 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 0.5, false}
-		o.Update(w, g, m)
+		var o Lion
+		o.Set(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars(), 0.5, [2]bool{})
+		o.Update(w, g, [2][]float32{m})
 		for i := range pw {
 			d := 0.5 * float64(g[i])
 			pw[i] *= 1 - 0.01*0.1
