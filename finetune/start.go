@@ -11,6 +11,7 @@ import (
 	"spillway/lora"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/store"
 	"spillway/train"
 )
@@ -103,6 +104,11 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	p, err := plan.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for setting, planned := range map[string]int64{"batch-size": p.MicroBatchSize, "seq-len": p.Seq, "gradient-accumulation-steps": int64(p.MicroBatches)} {
+		if said := r.Recipe.Flags().Lookup(setting).Value.String(); r.Recipe.Given(setting) && said != fmt.Sprint(planned) {
+			return nil, &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
+		}
 	}
 	job, err := r.Model.UsePlan(p, o)
 	if err != nil {

@@ -14,6 +14,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/shape"
@@ -31,6 +32,15 @@ func (t Type) Bytes() int64 {
 		return t.Shape.Rows() * t.DType.Bytes(t.Shape.Last())
 	}
 	return t.DType.Bytes(t.Shape.Elements())
+}
+
+// Align is what the offset of an element is a multiple of: its size, or of a block type that
+// of f32 scales, with which it begins.
+func (t Type) Align() int64 {
+	if t.DType.Block() {
+		return dtype.F32.Bytes(1)
+	}
+	return max(t.DType.Bytes(1), 1)
 }
 
 // String prints "f32[4 2048]".
@@ -213,6 +223,11 @@ func (c Call) Traffic() (n int64) {
 		n += t.Bytes()
 	}
 	return n
+}
+
+// Empty says that there is nothing to compute.
+func (c Call) Empty() bool {
+	return !slices.ContainsFunc(c.Out, func(t Type) bool { return t.Shape.Elements() > 0 })
 }
 
 // InPlace lists, for each output that is the same memory as an operand, that

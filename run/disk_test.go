@@ -21,6 +21,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
@@ -98,8 +99,8 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 }
 
 // everywhere puts weights and optimizer state on the device, on the host and on disk.
-func everywhere(slabs, blocks int) planner.Choice {
-	c := planner.Uniform(false, false, planner.SaveAll, 2)(slabs, blocks)
+func everywhere(slabs, blocks int) strategy.Choice {
+	c := strategy.Uniform(false, false, strategy.SaveAll, 2)(slabs, blocks)
 	c.BreadthFirst, c.OnDisk = true, make([]bool, slabs)
 	for i := range slabs {
 		c.Streamed[i], c.OffloadedState[i], c.OnDisk[i] = i%4 > 1, i%4 > 0, i%4 == 3
@@ -263,8 +264,8 @@ func TestDiskRefuses(t *testing.T) {
 func TestReadsInPlace(t *testing.T) {
 	folder := filepath.Join("..", "testdata", "reference", "llama")
 	m, disk := open(t, folder), t.TempDir()
-	allOnDisk := func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)
+	allOnDisk := func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveAll, 1)(slabs, blocks)
 		c.OnDisk = slices.Repeat([]bool{true}, slabs)
 		return c
 	}

@@ -57,7 +57,7 @@ func (t Task) Trains() bool { return t != Infer && t != Eval }
 
 // Options are all settings of a run: what is to be done, on what, and what its plan must
 // satisfy. Every entrance takes them, so a new setting is a field here, or in
-// planner.Constraints or planner.Bounds, and nowhere else. What settings mean to the
+// strategy.Constraints or strategy.Bounds, and nowhere else. What settings mean to the
 // planner is below: site has the hardware, goal the work.
 type Options struct {
 	Task Task
@@ -122,8 +122,8 @@ type Options struct {
 	// choice to the planner. One that is not possible is an error.
 	Strategy string
 	// Constraints leave the planner no choice about some things, Bounds narrow its search.
-	Constraints planner.Constraints
-	Bounds      planner.Bounds
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
 	// PreferDataParallel takes ZeRO-2 where it fits, whatever is faster.
 	PreferDataParallel bool
 	// DataParallelThreshold above 0 considers ZeRO-1 and ZeRO-2, which have all weights
@@ -132,7 +132,7 @@ type Options struct {
 	// DeviceMap says where blocks are stored; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
-	Choose func(slabs, blocks int) planner.Choice
+	Choose func(slabs, blocks int) strategy.Choice
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything
@@ -238,7 +238,7 @@ func (o Options) checkStrategy() error {
 		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
 	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
-	case !reflect.DeepEqual(o.Constraints, planner.Constraints{}):
+	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
 		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/store/journal"
@@ -46,7 +47,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	}
 	b := planner.Batch{Size: o.BatchSize, MicroBatches: o.MicroBatches}
 	if o.PreferDataParallel && o.Strategy == "" {
-		b.Prefer = planner.ZeRO2
+		b.Prefer = strategy.ZeRO2
 	}
 	p, s, notices, err := q.PlanBatch(b)
 	switch {
@@ -139,6 +140,9 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	}
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
+	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
 	}
 	return q.run(p, s)
 }
@@ -260,9 +264,9 @@ func (q *question) boundDataParallel() error {
 	if float64(weights) < limit {
 		return nil
 	}
-	if c := q.Goal.Constraints; c.Parallelism == planner.ZeRO1 || c.Parallelism == planner.ZeRO2 {
+	if c := q.Goal.Constraints; c.Parallelism == strategy.ZeRO1 || c.Parallelism == strategy.ZeRO2 {
 		return fmt.Errorf("%s: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", c.Parallelism, units.Bytes(weights), units.Bytes(limit))
 	}
-	q.Goal.Bounds.Without = append(slices.Clone(q.Goal.Bounds.Without), planner.ZeRO1, planner.ZeRO2)
+	q.Goal.Bounds.Without = append(slices.Clone(q.Goal.Bounds.Without), strategy.ZeRO1, strategy.ZeRO2)
 	return nil
 }

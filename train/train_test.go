@@ -14,7 +14,7 @@ import (
 	"spillway/dtype"
 	"spillway/lora"
 	"spillway/optim"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/train"
 )
@@ -254,10 +254,10 @@ func TestBatchesThatCannotBe(t *testing.T) {
 // However a run trains, its evaluations give the bits of a run of the task eval with the
 // same weights; also after it was parked and planned again.
 func TestEvaluationOfEveryRun(t *testing.T) {
-	streamed := func(slabs, blocks int) planner.Choice {
-		return planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	streamed := func(slabs, blocks int) strategy.Choice {
+		return strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 	}
-	zero3 := planner.Constraints{Parallelism: planner.ZeRO3}
+	zero3 := strategy.Constraints{Parallelism: strategy.ZeRO3}
 	held := data.Config{Epochs: 1, InOrder: true}
 	for name, o := range map[string]spillway.Options{
 		"resident":      {Task: spillway.Train},
@@ -302,7 +302,7 @@ func TestEvaluationOfEveryRun(t *testing.T) {
 			check("waking")
 			again := func() (*spillway.Run, error) {
 				o := job.Options
-				o.Choose, o.Constraints = streamed, planner.Constraints{}
+				o.Choose, o.Constraints = streamed, strategy.Constraints{}
 				return job.Model.Plan(job.Continued(o))
 			}
 			if err := job.Replan(again); err != nil && name != "disk" {

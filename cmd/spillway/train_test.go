@@ -152,7 +152,7 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "48", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)
@@ -163,6 +163,16 @@ func TestTrainWithASavedPlan(t *testing.T) {
 	r := command(t, "train", "small-llama", "--data", text, "--plan", file, "--out", filepath.Join(dir, "other"))
 	if r.code != exitFailed || !strings.Contains(r.err, "is a plan for tiny-llama") {
 		t.Errorf("another model's plan gives %d %s", r.code, r.err)
+	}
+	for says, args := range map[string][]string{
+		"--batch-size 3 is given, the plan in": {"--batch-size", "3"}, "--seq-len 32 is given": {"--seq-len", "32"},
+		"--gradient-accumulation-steps 2 is given": {"--gradient-accumulation-steps", "2"},
+		"in another type":                          {"--precision", "bf16"}, "the plan has": {"--method", "lora"}, "another optimizer": {"--max-grad-norm", "1"},
+	} {
+		args = append([]string{"train", "tiny-llama", "--data", text, "--plan", file, "--out", filepath.Join(dir, "other")}, args...)
+		if r := command(t, args...); r.code == exitOK || !strings.Contains(r.err, says) {
+			t.Errorf("%q gives %d %s, want %q", args, r.code, r.err, says)
+		}
 	}
 }
 

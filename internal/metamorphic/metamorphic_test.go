@@ -17,6 +17,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/spec"
 )
@@ -127,7 +128,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 		i := r.IntN(len(list))
 		s := list[i]
 		if _, ok := standard[i]; !ok {
-			standard[i] = train(t, s, site, planner.Uniform(false, false, planner.SaveAll, 0))
+			standard[i] = train(t, s, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		}
 		choose, sameOrder := RandomChoice(r, s.goal.MicroBatches)
 		p, err := planner.Build(s.model, s.goal, site, choose)
@@ -159,7 +160,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 	}
 }
 
-func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks int) planner.Choice) Outcome {
+func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks int) strategy.Choice) Outcome {
 	t.Helper()
 	p, err := planner.Build(s.model, s.goal, site, choose)
 	if err != nil {
@@ -188,7 +189,7 @@ func TestNearComparesWeights(t *testing.T) {
 	site.Kernels = kernels
 	list := subjects(t)
 	for _, s := range []subject{list[0], list[6]} {
-		p, err := planner.Build(s.model, s.goal, site, planner.Uniform(false, false, planner.SaveAll, 0))
+		p, err := planner.Build(s.model, s.goal, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

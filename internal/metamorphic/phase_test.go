@@ -11,6 +11,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/weights"
 )
@@ -44,7 +45,7 @@ func TestEvaluationsOfRandomPlans(t *testing.T) {
 		if slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }) {
 			deferred++
 		}
-		alone, err := planner.Build(s.evaluation, planner.Goal{MicroBatches: s.goal.MicroBatches}, site, planner.Uniform(false, false, planner.SaveAll, 0))
+		alone, err := planner.Build(s.evaluation, planner.Goal{MicroBatches: s.goal.MicroBatches}, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -46,17 +46,6 @@ func (e *emitter) trainedBy(u visit) []int {
 	return list
 }
 
-// gradientDone emits what follows when the gradient of a slab is complete: the sum over
-// devices, then the update, or with clipping its part of the norm.
-func (e *emitter) gradientDone(k int) error {
-	e.sumDevices(k)
-	if !e.l.Goal.Optimizer.Clip {
-		e.updates.update(k)
-		return nil
-	}
-	return e.squares(k)
-}
-
 // sumDevices brings what devices have of a gradient to the slab's owner and adds it up, in
 // the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {

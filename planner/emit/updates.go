@@ -1,6 +1,8 @@
 package emit
 
 import (
+	"slices"
+
 	"spillway/plan"
 )
 
@@ -22,30 +24,25 @@ type updater struct {
 // turn is the update of one piece.
 type turn struct{ slab, piece int }
 
+// newUpdater lists the updates of an iteration in the order they come.
 func newUpdater(e *emitter) *updater {
 	q := &updater{emitter: e, owed: make([]bool, len(e.p.Slabs))}
-	if e.l.Training() {
-		q.queueAll()
+	if !e.l.Training() {
+		return q
 	}
-	return q
-}
-
-// queueAll lists the updates of an iteration in the order they come.
-func (q *updater) queueAll() {
 	q.queueDeferred()
-	if q.l.Goal.Optimizer.Clip {
-		for k := len(q.p.Slabs) - 1; k >= 0; k-- {
-			if !q.owed[k] {
-				q.queue(k)
-			}
+	if !q.l.Goal.Optimizer.Clip {
+		for _, k := range slices.Concat(q.final...) {
+			q.queue(k)
 		}
-		return
+		return q
 	}
-	for _, final := range q.final {
-		for _, k := range final {
+	for k := len(q.p.Slabs) - 1; k >= 0; k-- {
+		if !q.owed[k] {
 			q.queue(k)
 		}
 	}
+	return q
 }
 
 // queue adds the pieces of a slab.
@@ -68,13 +65,6 @@ func (q *updater) fetchAhead() {
 		if q.l.Goal.Optimizer.Clip && !q.c.ByCPU(t.slab) {
 			q.fetchSlab(t.slab)
 		}
-	}
-}
-
-// fetchStates brings the state of the update that follows a visit, and more ahead.
-func (q *updater) fetchStates(i int) {
-	if q.l.Goal.Optimizer != nil && !q.l.Goal.Optimizer.Clip && len(q.final[i]) > 0 {
-		q.fetchAhead()
 	}
 }
 
@@ -168,23 +158,17 @@ func (q *updater) heldBack(k int) (held int) {
 	for program := range q.programs {
 		free = max(free, program.Frame)
 	}
-	for held < max(leastHeldBack, q.c.PrefetchStates-2) { // two are on their way at most
-		if free -= q.stateBytes(s.Pieces[0]); free < 0 {
-			break
+	var each int64 // what master weights and optimizer state of a piece take
+	for _, id := range []int{s.Pieces[0].Master, s.Pieces[0].State} {
+		if id >= 0 {
+			each += q.p.Buffers[id].Bytes
 		}
+	}
+	most := max(leastHeldBack, q.c.PrefetchStates-2) // two are on their way at most
+	for held < most && int64(held+1)*each <= free {
 		held++
 	}
 	return held
-}
-
-// stateBytes is what master weights and optimizer state of a piece take.
-func (q *updater) stateBytes(p plan.Piece) (bytes int64) {
-	for _, id := range []int{p.Master, p.State} {
-		if id >= 0 {
-			bytes += q.p.Buffers[id].Bytes
-		}
-	}
-	return bytes
 }
 
 // instruction is the update of a piece by a device, with the state that is at hand.

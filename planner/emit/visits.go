@@ -37,7 +37,7 @@ func (q sequencer) sequence() []visit {
 			list = append(list, q.pass(groups)...)
 		}
 	}
-	if q.l.Training() && q.l.Shares(q.l.FirstTrained) {
+	if q.l.Training() && q.l.Slabs.Shares(q.l.FirstTrained) {
 		list = deferred(list, q.l.FirstTrained)
 	}
 	turns := make([]int, q.c.DeviceCount())
@@ -191,7 +191,7 @@ func (q sequencer) stages() (list []stage) {
 // interleaved form. Forward counts one unit of time, backward two.
 func (q sequencer) pipeline() []visit {
 	stages, micros := q.stages(), q.l.Goal.MicroBatches
-	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, q.c.DeviceCount())}
+	p := &pipe{stages: stages, micros: micros, forwardEnd: make([][]int, len(stages)), backwardEnd: make([][]int, len(stages)), free: make([]int, q.c.DeviceCount())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })
 	var list []visit
@@ -233,21 +233,9 @@ func (q sequencer) stageVisits(s stage, t task) (list []visit) {
 type pipe struct {
 	stages                  []stage
 	micros                  int
-	forwardEnd, backwardEnd [][]int // by stage and micro; -1 while not scheduled
+	forwardEnd, backwardEnd [][]int // by stage and micro-batch, of those that are scheduled
 	free                    []int   // by device: when it has time
 	done                    []task
-}
-
-// grid has no ends yet.
-func grid(a, b int) [][]int {
-	g := make([][]int, a)
-	for i := range g {
-		g[i] = make([]int, b)
-		for j := range g[i] {
-			g[i][j] = -1
-		}
-	}
-	return g
 }
 
 // run schedules the task that can start first, until all are.
@@ -269,11 +257,11 @@ func (p *pipe) run() {
 
 // ready lists the next forward and the next backward of a stage, if they may run.
 func (p *pipe) ready(s int) (list []task) {
-	f, b := next(p.forwardEnd[s]), next(p.backwardEnd[s])
-	if b < p.micros && p.forwardEnd[s][b] >= 0 && (s == len(p.stages)-1 || p.backwardEnd[s+1][b] >= 0) {
+	f, b := len(p.forwardEnd[s]), len(p.backwardEnd[s])
+	if b < f && (s == len(p.stages)-1 || b < len(p.backwardEnd[s+1])) {
 		list = append(list, task{stage: s, micro: b, back: true})
 	}
-	if f < p.micros && f-b < len(p.stages)-s && (s == 0 || p.forwardEnd[s-1][f] >= 0) {
+	if f < p.micros && f-b < len(p.stages)-s && (s == 0 || f < len(p.forwardEnd[s-1])) {
 		list = append(list, task{stage: s, micro: f})
 	}
 	return list
@@ -294,22 +282,11 @@ func (p *pipe) readyAt(t task) int {
 
 // take schedules a task.
 func (p *pipe) take(t task) {
+	ends, end := &p.forwardEnd[t.stage], t.start+1
 	if t.back {
-		p.backwardEnd[t.stage][t.micro] = t.start + 2
-		p.free[p.stages[t.stage].device] = t.start + 2
-	} else {
-		p.forwardEnd[t.stage][t.micro] = t.start + 1
-		p.free[p.stages[t.stage].device] = t.start + 1
+		ends, end = &p.backwardEnd[t.stage], t.start+2
 	}
+	*ends = append(*ends, end)
+	p.free[p.stages[t.stage].device] = end
 	p.done = append(p.done, t)
-}
-
-// next is the first micro-batch that is not scheduled.
-func next(ends []int) int {
-	for j, end := range ends {
-		if end < 0 {
-			return j
-		}
-	}
-	return len(ends)
 }

@@ -15,14 +15,13 @@ import (
 // programLayout gives every value of a program a place. Inputs and outputs have places by
 // role; the rest lives in the frame, packed by lifetime.
 type programLayout struct {
-	slabs  *Slabs
-	block  spec.Block
-	index  int             // of the block
-	update *plan.Optimizer // nil where nothing is trained
-	parts  map[string]plan.BatchTensor
-	consts map[string]plan.Const
-	// keep lists the values handed from forward to backward and kept their offsets.
-	savedOffsets map[int]int64 // by index of the kept port
+	slabs        *Slabs
+	block        spec.Block
+	index        int             // of the block
+	update       *plan.Optimizer // nil where nothing is trained
+	parts        map[string]plan.BatchTensor
+	consts       map[string]plan.Const
+	savedOffsets []int64 // of the values handed from forward to backward, by index of their port
 }
 
 // lay gives the values of a program places. Kernels say how much scratch memory they need.

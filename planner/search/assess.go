@@ -2,6 +2,7 @@ package search
 
 import (
 	"spillway/plan"
+	"spillway/planner/emit"
 	"spillway/planner/strategy"
 )
 
@@ -77,9 +78,9 @@ func (s *assessor) fit(c *candidate) error {
 // predicted from what this one takes without.
 func (s *assessor) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for delay := t.hasOutgoing(); ; delay = false {
+	for delay := t.drafts[0].HasOutgoing(); ; delay = false {
 		c.choice.DelayedReuse = delay
-		t.delayReuse(delay)
+		t.all(func(d *emit.Draft) { d.DelayReuse(delay) })
 		if s.measure(c, t.least()); c.fits {
 			s.measure(c, t.packed())
 		}

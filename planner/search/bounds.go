@@ -144,8 +144,11 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	var again emit.OffDevice // what every walk after the first takes
 	var largest int64
 	for k, s := range b.Slabs.List {
-		if c.ByCPU(k) {
-			b.cpuUpdateTraffic(k, c, &in, &out)
+		if c.ByCPU(k) { // its gradient comes down, and weights that are stored on devices go up
+			out.Add(b.GradBytes(k), false)
+			if !c.Streamed[k] {
+				in.Add(s.WeightBytes, false)
+			}
 		}
 		if !c.Streamed[k] {
 			continue
@@ -169,15 +172,6 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	in.All += (walks - 1) * max(again.All-held, 0)
 	in.OnDisk += (walks - 1) * max(again.OnDisk-held, 0)
 	return in, out
-}
-
-// cpuUpdateTraffic is what an update by the CPU moves.
-func (b *target) cpuUpdateTraffic(k int, c strategy.Choice, in, out *emit.OffDevice) {
-	s := &b.Slabs.List[k]
-	out.Add(b.GradBytes(k), false)
-	if !c.Streamed[k] {
-		in.Add(s.WeightBytes, false)
-	}
 }
 
 // roundsOf is how often the micro-batches of a device walk over its blocks at least.
