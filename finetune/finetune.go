@@ -58,15 +58,42 @@ func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err
 }
 
 // Prepare does all that comes before the first step. The caller closes the run.
-func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
+func Prepare(r *recipe.Recipe, o Options) (run *Run, err error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	run := &Run{Recipe: r, o: o}
-	if err := run.prepare(); err != nil {
-		return nil, errors.Join(err, run.Close())
+	run = &Run{Recipe: r, o: o}
+	defer func() {
+		if err != nil {
+			run, err = nil, errors.Join(err, run.Close())
+		}
+	}()
+	if run.Model, err = spillway.Open(r.Model); err != nil {
+		return run, err
 	}
-	return run, nil
+	run.Model.Seed = r.Training.Seed
+	if err := r.DeepSpeedDisk(); err != nil {
+		return run, err
+	}
+	here := o.Rig
+	here.Disk = vfs.ExistingParent(vfs.OS, r.Disk)
+	if run.Rig, err = rig.Open(r.Device, here); err != nil {
+		return run, err
+	}
+	notices, err := r.ApplyDeepSpeed(len(run.Rig.Devices))
+	if err != nil {
+		return run, err
+	}
+	if err := run.setConfig(); err != nil {
+		return run, err
+	}
+	if err := run.plan(); err != nil {
+		return run, err
+	}
+	run.Job.Notices = append(notices, run.Job.Notices...)
+	run.Monitor = NewMonitor(run.Job, run.Rig)
+	run.Corpus, err = OpenCorpus(r, run.Model, run.Job.Plan, o.Progress)
+	return run, err
 }
 
 // Close closes the devices and all files.
@@ -85,33 +112,4 @@ func (r *Run) Close() error {
 		errs = append(errs, r.Rig.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func (r *Run) prepare() (err error) {
-	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
-		return err
-	}
-	r.Model.Seed = r.Recipe.Training.Seed
-	if err := r.Recipe.DeepSpeedDisk(); err != nil {
-		return err
-	}
-	here := r.o.Rig
-	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
-	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
-		return err
-	}
-	options, notices, err := r.options()
-	if err != nil {
-		return err
-	}
-	if err := r.setConfig(); err != nil {
-		return err
-	}
-	if r.Job, err = r.plan(options); err != nil {
-		return err
-	}
-	r.Job.Notices = append(notices, r.Job.Notices...)
-	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
-	return err
 }

@@ -12,7 +12,10 @@ import (
 // hand, saves and returns.
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	c := r.config
-	c.Iterations, c.Evaluate = r.Corpus.Steps, evaluation(r.Recipe.Eval, r.Corpus.Eval)
+	c.Iterations = r.Corpus.Steps
+	if e := r.Recipe.Eval; r.Corpus.Eval != nil {
+		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
+	}
 	log, err := openLog(r.Recipe.Output.Log, r.Model.Name)
 	if err != nil {
 		return result, err

@@ -85,29 +85,24 @@ removed when the run has ended and saved.`,
 		if *print {
 			return r.Write(sh.out)
 		}
-		return trainCommand(cmd.Context(), sh, *asJSON, r)
-	}
-	return cmd
-}
-
-// trainCommand trains, and writes what came of it.
-func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) error {
-	text := sh.out
-	if asJSON {
-		text = io.Discard
-	}
-	result, err := runTraining(ctx, sh, text, r)
-	if err != nil {
+		text := sh.out
+		if *asJSON {
+			text = io.Discard
+		}
+		result, err := runTraining(cmd.Context(), sh, text, r)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(sh.out, result)
+		}
+		var p page
+		p.WriteString("\n")
+		writeResult(&p, result)
+		_, err = io.WriteString(text, p.String())
 		return err
 	}
-	if asJSON {
-		return writeJSON(sh.out, result)
-	}
-	var p page
-	p.WriteString("\n")
-	writeResult(&p, result)
-	_, err = io.WriteString(text, p.String())
-	return err
+	return cmd
 }
 
 // runTraining shows what will be done, and does it.
