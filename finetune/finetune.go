@@ -41,7 +41,7 @@ type Run struct {
 	Monitor *Monitor
 
 	o       Options
-	config  train.Config
+	out     string        // folder for checkpoints
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -58,42 +58,43 @@ func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err
 }
 
 // Prepare does all that comes before the first step. The caller closes the run.
-func Prepare(r *recipe.Recipe, o Options) (run *Run, err error) {
-	if err := r.Check(); err != nil {
+func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	run = &Run{Recipe: r, o: o}
+	r = &Run{Recipe: settings, o: o}
 	defer func() {
 		if err != nil {
-			run, err = nil, errors.Join(err, run.Close())
+			r, err = nil, errors.Join(err, r.Close())
 		}
 	}()
-	if run.Model, err = spillway.Open(r.Model); err != nil {
-		return run, err
+	if r.Model, err = spillway.Open(settings.Model); err != nil {
+		return r, err
 	}
-	run.Model.Seed = r.Training.Seed
-	if err := r.DeepSpeedDisk(); err != nil {
-		return run, err
+	r.Model.Seed = settings.Training.Seed
+	if err := settings.DeepSpeedDisk(); err != nil {
+		return r, err
 	}
-	here := o.Rig
-	here.Disk = vfs.ExistingParent(vfs.OS, r.Disk)
-	if run.Rig, err = rig.Open(r.Device, here); err != nil {
-		return run, err
+	o.Rig.Disk = vfs.ExistingParent(vfs.OS, settings.Disk)
+	if r.Rig, err = rig.Open(settings.Device, o.Rig); err != nil {
+		return r, err
 	}
-	notices, err := r.ApplyDeepSpeed(len(run.Rig.Devices))
+	options, notices, err := r.options()
 	if err != nil {
-		return run, err
+		return r, err
 	}
-	if err := run.setConfig(); err != nil {
-		return run, err
+	if !o.NoSave {
+		if err := r.findOutput(); err != nil {
+			return r, err
+		}
 	}
-	if err := run.plan(); err != nil {
-		return run, err
+	if r.Job, err = r.plan(options); err != nil {
+		return r, err
 	}
-	run.Job.Notices = append(notices, run.Job.Notices...)
-	run.Monitor = NewMonitor(run.Job, run.Rig)
-	run.Corpus, err = OpenCorpus(r, run.Model, run.Job.Plan, o.Progress)
-	return run, err
+	r.Job.Notices = append(notices, r.Job.Notices...)
+	r.Monitor = NewMonitor(r.Job, r.Rig)
+	r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress)
+	return r, err
 }
 
 // Close closes the devices and all files.

@@ -1,69 +1,27 @@
 package finetune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
+	"spillway"
 	"spillway/checkpoint"
 	"spillway/lora"
 	"spillway/plan"
 	"spillway/recipe"
 	"spillway/run"
 	"spillway/store"
-	"spillway/train"
 )
 
-// setConfig says how the loop runs, up to what the data decides, and where checkpoints
-// go. A run that is there already is continued only when the recipe says so.
-func (r *Run) setConfig() error {
-	t, out := r.Recipe.Training, r.Recipe.Output
-	schedule := t.Scheduler
-	schedule.Warmup = max(schedule.Warmup, t.WarmupSteps)
-	r.config = train.Config{Schedule: schedule, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery}
-	if r.o.NoSave {
-		return nil
+// options are the recipe's settings on the devices that are open.
+func (r *Run) options() (o spillway.Options, notices []string, err error) {
+	if notices, err = r.Recipe.ApplyDeepSpeed(len(r.Rig.Devices)); err != nil {
+		return o, nil, err
 	}
-	dir := out.Dir
-	if dir == "" {
-		dir = "trained-" + r.Model.Name
-	}
-	r.config.Save = &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps}
-	found, err := checkpoint.Dir{Path: dir}.List()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("looking for checkpoints: %w", err)
-	}
-	last, journal, err := lastCommit(r.Recipe.Disk)
-	switch {
-	case err != nil:
-		return err
-	case journal && !out.Resume:
-		return fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", r.Recipe.Disk, last)
-	case len(found) > 0 && !out.Resume:
-		return fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", dir, found[0].Iteration)
-	case len(found) == 0 && !journal && out.Resume:
-		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
-	}
-	return nil
-}
-
-// lastCommit is the last step that a journal on disk holds; held is false where there is none.
-func lastCommit(dir string) (step int64, held bool, err error) {
-	if dir == "" {
-		return 0, false, nil
-	}
-	step, err = store.LastCommit(dir)
-	if errors.Is(err, store.ErrNoCommit) {
-		return 0, false, nil
-	}
-	return step, err == nil, err
-}
-
-// plan makes the plan of the recipe's settings on the devices that are open, or takes the
-// one in the recipe's file, whose sizes then count.
-func (r *Run) plan() (err error) {
-	o := r.Recipe.Complete(r.Rig.Machine.Devices[0])
+	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
 	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
@@ -71,35 +29,66 @@ func (r *Run) plan() (err error) {
 	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
-			return fmt.Errorf("opening the adapter to start from: %w", err)
+			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)
 		}
 		o.Adapter, o.Adapters = r.adapter, lora.Options{Base: o.Adapters.Base}
 	}
+	return o, notices, nil
+}
+
+// findOutput finds the folder for checkpoints. A run that is there already, or in the journal
+// on disk, is continued only when the recipe says so.
+func (r *Run) findOutput() error {
+	out, disk := r.Recipe.Output, r.Recipe.Disk
+	r.out = cmp.Or(out.Dir, "trained-"+r.Model.Name)
+	found, err := checkpoint.Dir{Path: r.out}.List()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for checkpoints: %w", err)
+	}
+	last, err := int64(0), store.ErrNoCommit
+	if disk != "" {
+		last, err = store.LastCommit(disk)
+	}
+	switch journal := err == nil; {
+	case err != nil && !errors.Is(err, store.ErrNoCommit):
+		return err
+	case journal && !out.Resume:
+		return fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", disk, last)
+	case len(found) > 0 && !out.Resume:
+		return fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", r.out, found[0].Iteration)
+	case len(found) == 0 && !journal && out.Resume:
+		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", r.out)
+	}
+	return nil
+}
+
+// plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
+func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	name := r.Recipe.Output.PlanFile
 	switch {
 	case name == "" && r.Recipe.AutoBatch:
-		r.Job, _, err = r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
-		return err
+		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
+		return job, err
 	case name == "":
-		r.Job, err = r.Model.Plan(o)
-		return err
+		return r.Model.Plan(o)
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return fmt.Errorf("opening the plan: %w", err)
+		return nil, fmt.Errorf("opening the plan: %w", err)
 	}
 	defer f.Close() // opened for reading
 	p, err := plan.Read(f)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for setting, planned := range map[string]int64{"batch-size": p.MicroBatchSize, "seq-len": p.Seq, "gradient-accumulation-steps": int64(p.MicroBatches)} {
 		if said := r.Recipe.Flags().Lookup(setting).Value.String(); r.Recipe.Given(setting) && said != fmt.Sprint(planned) {
-			return &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
+			return nil, &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
 		}
 	}
-	if r.Job, err = r.Model.UsePlan(p, o); err != nil {
-		return fmt.Errorf("%s: %w; make a plan for it with plan --save", name, err)
+	job, err := r.Model.UsePlan(p, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", name, err)
 	}
-	return nil
+	return job, nil
 }

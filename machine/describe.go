@@ -68,7 +68,7 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 			rest = append(rest, g.field.exact())
 		case g.key == "in" && (*f.sources)["out"] == s && g.field.exact() == f.find("out").exact():
 			rest, skip = append(rest, g.field.exact()), "out"
-		case g.key == "bidirectional" && g.field.exact() == (*bidirectional)(new(HalfDuplex)).exact():
+		case g.key == "bidirectional" && g.field.exact() == shares.exact(HalfDuplex):
 			rest = append(rest, halfDuplex)
 		default:
 			rest = append(rest, g.key+"="+g.field.exact())
@@ -87,10 +87,10 @@ func (m Machine) peerItems() []string {
 	uniform := len(pairs) > 0 && len(pairs) == len(m.Peers)
 	for i, p := range m.Peers {
 		uniform = uniform && p == Peer{pairs[i][0], pairs[i][1], m.Peers[0].Rate}
-		items = append(items, "peer:"+p.A+"-"+p.B+"@"+(*rate)(&p.Rate).exact())
+		items = append(items, "peer:"+p.A+"-"+p.B+"@"+rate(&p.Rate).exact())
 	}
 	if uniform {
-		return []string{"peer@" + (*rate)(&m.Peers[0].Rate).exact()}
+		return []string{"peer@" + rate(&m.Peers[0].Rate).exact()}
 	}
 	return items
 }

@@ -29,16 +29,16 @@ type Host struct {
 
 func (h *Host) figures() figures {
 	return figures{&h.Sources, []figure{
-		{"memory", (*size)(&h.Memory), "installed RAM"},
-		{"limit", (*size)(&h.Limit), "what a control group allows"},
-		{"usable", (*size)(&h.Usable), "RAM that plans may use"},
-		{"cores", (*count)(&h.Cores), "CPU cores"},
-		{"copy", (*rate)(&h.Copy), "copies from RAM to RAM by all cores"},
-		{"copy-one", (*rate)(&h.CopyOne), "the same by one core"},
-		{"update", (*rate)(&h.Update), "memory bandwidth of AdamW on all cores, reads plus writes"},
-		{"f32", (*flops)(&h.Compute.F32), "f32 matmuls of all cores"},
-		{"bf16", (*flops)(&h.Compute.BF16), "bf16 matmuls of all cores"},
-		{"f16", (*flops)(&h.Compute.F16), "f16 matmuls of all cores"},
+		{"memory", size(&h.Memory), "installed RAM"},
+		{"limit", size(&h.Limit), "what a control group allows"},
+		{"usable", size(&h.Usable), "RAM that plans may use"},
+		{"cores", count(&h.Cores), "CPU cores"},
+		{"copy", rate(&h.Copy), "copies from RAM to RAM by all cores"},
+		{"copy-one", rate(&h.CopyOne), "the same by one core"},
+		{"update", rate(&h.Update), "memory bandwidth of AdamW on all cores, reads plus writes"},
+		{"f32", flops(&h.Compute.F32), "f32 matmuls of all cores"},
+		{"bf16", flops(&h.Compute.BF16), "bf16 matmuls of all cores"},
+		{"f16", flops(&h.Compute.F16), "f16 matmuls of all cores"},
 	}}
 }
 
@@ -70,9 +70,9 @@ type Disk struct {
 
 func (d *Disk) figures() figures {
 	return figures{&d.Sources, []figure{
-		{"free", (*size)(&d.Free), "free space"},
-		{"read", (*rate)(&d.Read), "reads of large blocks"},
-		{"write", (*rate)(&d.Write), "writes of large blocks"},
+		{"free", size(&d.Free), "free space"},
+		{"read", rate(&d.Read), "reads of large blocks"},
+		{"write", rate(&d.Write), "writes of large blocks"},
 	}}
 }
 

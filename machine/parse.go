@@ -58,7 +58,7 @@ func Parse(text string) (Machine, error) {
 	if err := m.Check(); err != nil {
 		for _, d := range m.Devices {
 			if d.Kind == GPU && d.Memory <= contextOverhead {
-				return Machine{}, fmt.Errorf("%w; a GPU needs %v for its context: give it more memory, add @usable=..., or use cpu:%s", err, contextOverhead, (*size)(&d.Memory).exact())
+				return Machine{}, fmt.Errorf("%w; a GPU needs %v for its context: give it more memory, add @usable=..., or use cpu:%s", err, contextOverhead, size(&d.Memory).exact())
 			}
 		}
 		return Machine{}, fmt.Errorf("%w; usable= must not be above the memory", err)

@@ -11,7 +11,7 @@ import (
 // peerItem is a peer part; where a and b are empty it links all GPUs.
 type peerItem struct {
 	a, b string
-	rate rate
+	rate units.Rate
 }
 
 // peer reads a part such as "peer@300GB/s" or "peer:gpu0-gpu1@300GB/s".
@@ -26,7 +26,7 @@ func (p *parser) peer(c part) error {
 	if len(c.figures) != 1 {
 		return errors.New("it needs one rate; write peer@300GB/s")
 	}
-	if err := item.rate.parse(c.figures[0]); err != nil {
+	if err := rate(&item.rate).parse(c.figures[0]); err != nil {
 		return err
 	}
 	p.links = append(p.links, item)
@@ -51,7 +51,7 @@ func (p *parser) link(m *Machine) error {
 				return fmt.Errorf("peer link %s-%s: a link joins two different devices, and each pair only once", pair[0], pair[1])
 			}
 			linked[pair], linked[[2]string{pair[1], pair[0]}] = true, true
-			m.Peers = append(m.Peers, Peer{A: pair[0], B: pair[1], Rate: units.Rate(item.rate)})
+			m.Peers = append(m.Peers, Peer{A: pair[0], B: pair[1], Rate: item.rate})
 		}
 	}
 	return nil

@@ -80,16 +80,6 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 	return d, nil
 }
 
-// memory for a plan of the usual size.
-func (w *Writer) memory() ([]plan.Buffer, []plan.Instruction) {
-	spare := w.spare
-	w.spare = spareMemory{}
-	if spare.instructions == nil {
-		return make([]plan.Buffer, 0, w.usual.buffers), make([]plan.Instruction, 0, w.usual.instructions)
-	}
-	return spare.buffers, spare.instructions
-}
-
 // Drop gives the memory of a draft back, for those to come.
 func (w *Writer) Drop(d *Draft) {
 	w.spare = spareMemory{d.Plan.Buffers[:0], d.Plan.Instructions[:0]}

@@ -30,7 +30,10 @@ func (w *Writer) begin(c strategy.Choice) (*emitter, error) {
 	l := w.l
 	c = l.Allowed(c)
 	e := &emitter{homes: homes{script: newScript(l, c)}, programs: map[*layout.LaidProgram]int{}, carry: newBorders(l), grad: newBorders(l), saved: newBorders(l)}
-	e.p.Buffers, e.p.Instructions = w.memory()
+	if e.p.Buffers, e.p.Instructions = w.spare.buffers, w.spare.instructions; e.p.Instructions == nil {
+		e.p.Buffers, e.p.Instructions = make([]plan.Buffer, 0, w.usual.buffers), make([]plan.Instruction, 0, w.usual.instructions)
+	}
+	w.spare = spareMemory{}
 	if err := e.make(); err != nil {
 		return nil, err
 	}

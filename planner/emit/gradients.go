@@ -64,24 +64,16 @@ func (e *emitter) sumDevices(k int) {
 		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InGrad, Index: len(s.Bindings), Buffer: id})
 	}
 	e.on[owner].slabs[k].gradient = s.Bindings[0].Buffer
-	if len(e.on) > 1 {
-		e.ownerHasGradient(k)
-	}
-	if len(s.Bindings) > 1 {
-		e.add(s)
-	}
-}
-
-// ownerHasGradient notes that the owner of a slab now has what any device has written of its
-// gradient, and others have nothing.
-func (e *emitter) ownerHasGradient(k int) {
-	for _, id := range e.l.Slabs.Params[k] {
+	for _, id := range e.l.Slabs.Params[k] { // the owner now has what any device has written
 		written := false
 		for d := range e.on {
 			written = written || e.on[d].written[id]
 			e.on[d].written[id] = false
 		}
-		e.on[e.owner[k]].written[id] = written
+		e.on[owner].written[id] = written
+	}
+	if len(s.Bindings) > 1 {
+		e.add(s)
 	}
 }
 

@@ -79,66 +79,44 @@ type group struct {
 // rounds says which micro-batches pass the blocks together: all of them breadth first, else
 // one per device at a time. Data parallel devices take consecutive micro-batches, so that
 // summing over devices keeps their order.
-func (q sequencer) rounds() [][]group {
+func (q sequencer) rounds() (rounds [][]group) {
+	devices, first := q.c.DeviceCount(), 0
+	if q.c.Split != nil || devices == 1 { // devices have blocks of their own, or there is one
+		devices, first = 1, -1
+	}
 	n := q.l.Goal.MicroBatches
-	if q.c.Split != nil || q.c.DeviceCount() == 1 {
-		return splitRounds(n, q.c.BreadthFirst)
-	}
-	devices := q.c.DeviceCount()
-	of := make([][]int, devices)
+	all := make([]group, devices)
 	for j := range n {
-		d := j * devices / n
-		of[d] = append(of[d], j)
+		g := &all[j*devices/n]
+		g.device, g.micros = first+j*devices/n, append(g.micros, j)
 	}
+	all = slices.DeleteFunc(all, func(g group) bool { return len(g.micros) == 0 })
 	if q.c.BreadthFirst {
-		return [][]group{groupsOf(of)}
+		return [][]group{all}
 	}
-	var rounds [][]group
-	for r := 0; ; r++ {
-		now := make([][]int, devices)
-		more := false
-		for d := range of {
-			if r < len(of[d]) {
-				now[d], more = of[d][r:r+1], true
+	for r := range n {
+		var round []group
+		for _, g := range all {
+			if r < len(g.micros) {
+				round = append(round, group{g.device, g.micros[r : r+1]})
 			}
 		}
-		if !more {
-			return rounds
+		if len(round) > 0 {
+			rounds = append(rounds, round)
 		}
-		rounds = append(rounds, groupsOf(now))
-	}
-}
-
-// splitRounds are the rounds of devices that have blocks of their own, or of one device.
-func splitRounds(micros int, breadthFirst bool) (rounds [][]group) {
-	all := make([]int, micros)
-	for j := range all {
-		all[j] = j
-	}
-	if breadthFirst {
-		return [][]group{{{-1, all}}}
-	}
-	for j := range all {
-		rounds = append(rounds, []group{{-1, all[j : j+1]}})
 	}
 	return rounds
-}
-
-// groupsOf are the groups of one round, by device.
-func groupsOf(micros [][]int) (list []group) {
-	for d, m := range micros {
-		if len(m) > 0 {
-			list = append(list, group{d, m})
-		}
-	}
-	return list
 }
 
 // pass is one walk over the blocks, there and, when training, back.
 func (q sequencer) pass(groups []group) (list []visit) {
 	walk := func(ph layout.Phase, block int) {
 		for _, g := range groups {
-			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: q.deviceOf(block, g)})
+			device := max(g.device, 0)
+			if q.c.Split != nil {
+				device = q.c.Split[block]
+			}
+			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: device})
 		}
 	}
 	last := len(q.l.Model.Blocks) - 1
@@ -156,14 +134,6 @@ func (q sequencer) pass(groups []group) (list []visit) {
 		walk(layout.Backward, i)
 	}
 	return list
-}
-
-// deviceOf is where a group passes a block.
-func (q sequencer) deviceOf(block int, g group) int {
-	if q.c.Split != nil {
-		return q.c.Split[block]
-	}
-	return max(g.device, 0)
 }
 
 // stage is a run of neighbouring blocks on one device.

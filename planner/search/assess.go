@@ -110,8 +110,12 @@ func (s *assessor) measureExactly(c *candidate) error {
 
 // draft writes the draft of a choice, and drops the one before.
 func (s *assessor) draft(c strategy.Choice) (*draftPair, error) {
-	if s.trial != nil {
-		s.trial.drop()
+	if s.trial != nil { // its memory serves for those to come
+		for i, d := range s.trial.drafts {
+			if d != nil {
+				s.on[i].writer.Drop(d)
+			}
+		}
 	}
 	var err error
 	s.last = nil

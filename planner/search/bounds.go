@@ -5,14 +5,6 @@ import (
 	"spillway/planner/strategy"
 )
 
-// lowerBound is how long an iteration takes at least, with so much optimizer state off the
-// devices and so many bytes of activations that wait on the host.
-func (b *target) lowerBound(c strategy.Choice, state emit.OffDevice, offloaded int64) (float64, error) {
-	computing, err := b.computing(c)
-	moving := b.moving(c, state, offloaded)
-	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
-}
-
 // computeBound is how long computing takes at least.
 type computeBound struct {
 	device float64 // computes and updates, or waits for other devices, the busiest
@@ -74,8 +66,8 @@ type transferBound struct {
 }
 
 // moving is how long links and disk are busy: with weights that stream, optimizer state that
-// is stored off the device, values that wait on the host, and what data parallel devices send
-// each other. Devices share what is split between them evenly at best.
+// is stored off the device, offloaded bytes of activations that wait on the host, and what data
+// parallel devices send each other. Devices share what is split between them evenly at best.
 func (b *target) moving(c strategy.Choice, state emit.OffDevice, offloaded int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)

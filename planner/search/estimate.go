@@ -23,8 +23,10 @@ func (b *target) estimate(c strategy.Choice) (estimate, error) {
 	if err != nil {
 		return estimate{}, err
 	}
-	seconds, err := b.lowerBound(b.Allowed(c), h.State, h.Offloaded)
-	return estimate{h.Plan, seconds}, err
+	c = b.Allowed(c)
+	computing, err := b.computing(c)
+	moving := b.moving(c, h.State, h.Offloaded)
+	return estimate{h.Plan, max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients))}, err
 }
 
 // blockCost is how long a block computes per micro-batch.

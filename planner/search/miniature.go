@@ -253,13 +253,3 @@ func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	extrapolated.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, of[1].StepSeconds})
 	return &extrapolated, false, nil
 }
-
-// drop gives the memory of the drafts back, for those to come.
-func (t *draftPair) drop() {
-	for i, d := range t.drafts {
-		if d != nil {
-			t.on[i].writer.Drop(d)
-		}
-	}
-	t.drafts = [2]*emit.Draft{}
-}

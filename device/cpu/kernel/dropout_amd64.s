@@ -19,14 +19,14 @@ DATA eight<>+48(SB)/8, $6
 DATA eight<>+56(SB)/8, $7
 GLOBL eight<>(SB), RODATA|NOPTR, $64
 
-// KEPT finds in k which of eight positions, in at, are kept. Spoils Z6.
+// KEPT sets in k which of the eight positions in at are not dropped. Overwrites Z6.
 #define KEPT(at, x, k) \
 	VPSRLQ $30, at, x; VPXORQ at, x, x; VPMULLQ Z10, x, x; \
 	VPSRLQ $27, x, Z6; VPXORQ Z6, x, x; VPMULLQ Z11, x, x; \
 	VPSRLQ $31, x, Z6; VPXORQ Z6, x, x; VPSRLQ $40, x, x; \
 	VPCMPUQ $5, Z12, x, k
 
-// Z0 and Z1 hold the positions of 16 numbers, Z2 how far the next 16 are.
+// Z0 and Z1 hold the positions of 16 numbers, Z2 the distance to the next 16.
 #define DROP_OF(LOAD, STORE) \
 	KEPT(Z0, Z4, K2); KEPT(Z1, Z5, K3); KUNPCKBW K2, K3, K2; \
 	VMOVAPS.Z Z13, K2, Z6; LOAD((SI)(BX*1), Z7); VMULPS Z6, Z7, Z7; STORE(Z7, (DI)(BX*1)); \
