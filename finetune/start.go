@@ -11,6 +11,7 @@ import (
 	"spillway/checkpoint"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/recipe"
 	"spillway/run"
 	"spillway/store"
 )
@@ -64,8 +65,12 @@ func (r *Run) findOutput() error {
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
 func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	name := r.Recipe.Output.PlanFile
-	if name == "" {
-		return r.Recipe.Make(r.Model, o)
+	switch {
+	case name == "" && r.Recipe.AutoBatch:
+		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
+		return job, err
+	case name == "":
+		return r.Model.Plan(o)
 	}
 	f, err := os.Open(name)
 	if err != nil {

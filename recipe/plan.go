@@ -193,13 +193,3 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 
 // MaxMicroBatchSize bounds the search for a micro-batch size.
 const MaxMicroBatchSize = 1 << 12
-
-// Make plans a model with completed options; where the batch size is auto, with the
-// micro-batch size that is fastest.
-func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Run, error) {
-	if !p.AutoBatch {
-		return m.Plan(o)
-	}
-	job, _, err := m.FastestBatch(o, MaxMicroBatchSize)
-	return job, err
-}
