@@ -33,7 +33,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if err := runnable(p, devices); err != nil {
 		return nil, err
 	}
-	e = &Executor{runner: runner{tally: newTally(), phases: map[string]*program{}}, batch: newBatch(p)}
+	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{resultType(p), allowedIDs(p)}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

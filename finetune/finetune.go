@@ -41,7 +41,7 @@ type Run struct {
 	Monitor *Monitor
 
 	o       Options
-	config  train.Config
+	out     string        // folder for checkpoints
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -58,15 +58,43 @@ func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err
 }
 
 // Prepare does all that comes before the first step. The caller closes the run.
-func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
-	if err := r.Check(); err != nil {
+func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	run := &Run{Recipe: r, o: o}
-	if err := run.prepare(); err != nil {
-		return nil, errors.Join(err, run.Close())
+	r = &Run{Recipe: settings, o: o}
+	defer func() {
+		if err != nil {
+			r, err = nil, errors.Join(err, r.Close())
+		}
+	}()
+	if r.Model, err = spillway.Open(settings.Model); err != nil {
+		return r, err
 	}
-	return run, nil
+	r.Model.Seed = settings.Training.Seed
+	if err := settings.DeepSpeedDisk(); err != nil {
+		return r, err
+	}
+	o.Rig.Disk = vfs.ExistingParent(vfs.OS, settings.Disk)
+	if r.Rig, err = rig.Open(settings.Device, o.Rig); err != nil {
+		return r, err
+	}
+	options, notices, err := r.options()
+	if err != nil {
+		return r, err
+	}
+	if !o.NoSave {
+		if err := r.findOutput(); err != nil {
+			return r, err
+		}
+	}
+	if r.Job, err = r.plan(options); err != nil {
+		return r, err
+	}
+	r.Job.Notices = append(notices, r.Job.Notices...)
+	r.Monitor = NewMonitor(r.Job, r.Rig)
+	r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress)
+	return r, err
 }
 
 // Close closes the devices and all files.
@@ -85,33 +113,4 @@ func (r *Run) Close() error {
 		errs = append(errs, r.Rig.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func (r *Run) prepare() (err error) {
-	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
-		return err
-	}
-	r.Model.Seed = r.Recipe.Training.Seed
-	if err := r.Recipe.DeepSpeedDisk(); err != nil {
-		return err
-	}
-	here := r.o.Rig
-	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
-	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
-		return err
-	}
-	options, notices, err := r.options()
-	if err != nil {
-		return err
-	}
-	if err := r.setConfig(); err != nil {
-		return err
-	}
-	if r.Job, err = r.plan(options); err != nil {
-		return err
-	}
-	r.Job.Notices = append(notices, r.Job.Notices...)
-	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
-	return err
 }

@@ -75,7 +75,7 @@ func (t Transfers) Plus(more map[executor.Route]executor.Transfers) Transfers {
 	sum := Transfers{}
 	maps.Copy(sum, t)
 	for r, m := range more {
-		sum[r] = executor.Transfers{Moves: sum[r].Moves + m.Moves, Bytes: sum[r].Bytes + m.Bytes}
+		sum[r] = sum[r].Plus(m)
 	}
 	return sum
 }
@@ -118,53 +118,43 @@ func Memory(devices []device.Device, latest *Run, past Transfers, runs ...*Run) 
 		s.Devices = append(s.Devices, m)
 	}
 	for _, r := range runs {
-		if r.executor != nil {
-			s.reserve(r)
-		}
 		if r.parked != nil {
 			s.Parked += r.parked.Bytes()
 		}
 		past = past.Plus(r.Moved())
+		for i, a := range r.Plan.Arenas {
+			if r.executor == nil {
+				break
+			}
+			to := &s.Host
+			switch a.Tier {
+			case plan.OnDevice:
+				d := &s.Devices[a.Device]
+				to, d.Budget = &d.TierMemory, max(d.Budget, r.Plan.Devices[a.Device].Budget)
+			case plan.OnDisk:
+				to = &s.Disk
+			}
+			to.Predicted += a.Bytes
+			to.Reserved += r.executor.ArenaBytes(i)
+		}
 	}
 	if latest != nil {
 		s.Strategy, s.Modules = latest.Plan.Strategy, latest.modules()
 	}
-	s.count(past)
-	return s
-}
-
-// reserve adds the arenas of a running run.
-func (s *MemoryStats) reserve(r *Run) {
-	for i, a := range r.Plan.Arenas {
-		to := &s.Host
-		switch a.Tier {
-		case plan.OnDevice:
-			d := &s.Devices[a.Device]
-			to, d.Budget = &d.TierMemory, max(d.Budget, r.Plan.Devices[a.Device].Budget)
-		case plan.OnDisk:
-			to = &s.Disk
-		}
-		to.Predicted += a.Bytes
-		to.Reserved += r.executor.ArenaBytes(i)
-	}
-}
-
-func (s *MemoryStats) count(moved Transfers) {
-	for r, t := range moved {
+	for r, t := range past {
 		s.Routes = append(s.Routes, RouteTransfers{r, t})
-		if r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To {
-			continue
-		}
-		switch plan.OnDevice {
-		case r.To:
-			s.SwapsIn = executor.Transfers{Moves: s.SwapsIn.Moves + t.Moves, Bytes: s.SwapsIn.Bytes + t.Bytes}
-		case r.From:
-			s.SwapsOut = executor.Transfers{Moves: s.SwapsOut.Moves + t.Moves, Bytes: s.SwapsOut.Bytes + t.Bytes}
+		switch {
+		case r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To:
+		case r.To == plan.OnDevice:
+			s.SwapsIn = s.SwapsIn.Plus(t)
+		case r.From == plan.OnDevice:
+			s.SwapsOut = s.SwapsOut.Plus(t)
 		}
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteTransfers) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Class, b.Class))
 	})
+	return s
 }
 
 // modules finds the most each block has at once, by walking over the plan.

@@ -214,10 +214,15 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled, it finishes the current
 // iteration, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
-	if err := t.evaluateMissed(); err != nil {
-		return t.result(nan), err
+	// A run that was killed between an iteration and its evaluation makes up for it.
+	best, err := t.evaluate(&Report{})
+	if err == nil {
+		err = t.save(best && t.keepsBest())
 	}
 	r := t.result(nan)
+	if err != nil {
+		return r, err
+	}
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
 		if ctx.Err() != nil || t.outOfPatience() {
 			r.Interrupted, r.Stopped = !t.outOfPatience(), t.outOfPatience()
@@ -231,22 +236,17 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 		r.Loss = report.Loss
-		if err := errors.Join(t.afterStep(report), t.replan()); err != nil {
+		if err = t.afterStep(report); t.done != t.c.Iterations {
+			err = errors.Join(err, t.run.AnswerRequest())
+		}
+		if err != nil {
 			return t.result(r.Loss), err
 		}
 	}
-	err := errors.Join(t.commit(), t.save(true))
+	err = errors.Join(t.commit(), t.save(true))
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
-}
-
-// replan continues with another plan if one was requested.
-func (t *Trainer) replan() error {
-	if t.done == t.c.Iterations {
-		return nil
-	}
-	return t.run.AnswerRequest()
 }
 
 func (t *Trainer) result(loss float64) Result {
@@ -362,8 +362,13 @@ func (t *Trainer) check(lr float64) (Report, error) {
 	}
 	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: lr}
 	if sound := finite(loss) && finite(norm); t.scale != nil {
-		r.LossScale = t.scale.Scale
-		r.markSkipped(!sound)
+		r.LossScale, r.Skipped = t.scale.Scale, !sound
+		if !sound {
+			r.GradNorm = 0
+		}
+		if !finite(loss) {
+			r.Loss = 0
+		}
 		*t.scale = t.scale.Next(sound)
 	} else if !sound {
 		return Report{}, t.diverged(r)
