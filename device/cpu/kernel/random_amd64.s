@@ -105,7 +105,7 @@ done:
 	VZEROUPPER
 	RET
 
-// PRODUCT is the lower half of the 64-bit products of x and a constant, whose upper half is in
+// PRODUCT multiplies x by a constant modulo 2^64; the upper half of the constant is in
 // high; AVX2 multiplies 32 bits only. Overwrites Y6 and Y7.
 #define PRODUCT(constant, high, x) \
 	VPMULUDQ constant, x, Y6; VPSRLQ $32, x, Y7; VPMULUDQ constant, Y7, Y7; VPMULUDQ high, x, x; \
