@@ -14,6 +14,7 @@ import (
 	"spillway/data"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -36,7 +37,8 @@ type Summary struct {
 	Tokens        int64  `json:"tokens,omitempty"`
 	LossTokens    int64  `json:"loss_tokens,omitempty"` // tokens in the loss
 	Longest       int    `json:"longest_document,omitempty"`
-	Split         int64  `json:"split_documents,omitempty"` // longer than a sequence
+	Split         int64  `json:"split_documents,omitempty"`  // longer than a sequence
+	Unused        int64  `json:"unused_documents,omitempty"` // without a token in the loss
 	EvalDocuments int64  `json:"eval_documents,omitempty"`
 	Skipped       int64  `json:"skipped_lines,omitempty"`
 	FirstSkipped  string `json:"first_skipped_line,omitempty"`
@@ -84,6 +86,9 @@ func (c *Corpus) fill(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progres
 	if r.Training.MaxSteps == 0 {
 		config.Epochs = r.Training.Epochs
 	}
+	if err := in.checkEffects(r); err != nil {
+		return err
+	}
 	c.Summary.Documents, c.Summary.Skipped = documents.Len(), in.skipped
 	if in.firstBad != nil {
 		c.Summary.FirstSkipped = in.firstBad.Error()
@@ -95,8 +100,34 @@ func (c *Corpus) fill(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progres
 		return err
 	}
 	c.Summary.EvalDocuments = held.Len()
+	if err := hasTarget(held); err != nil {
+		return fmt.Errorf("the documents to evaluate on: %w", err)
+	}
 	c.Eval, err = feed(r, held, data.Config{Length: int(p.Seq), InOrder: true, WholeDocuments: whole, Epochs: 1})
 	return err
+}
+
+// checkEffects refuses settings that the files turned out to have no use for.
+func (in *reader) checkEffects(r *recipe.Recipe) error {
+	for _, name := range []string{"chat-template", "today"} {
+		if r.Given(name) && !in.chats {
+			return &run.SettingError{Err: fmt.Errorf("--%s has no effect: no file holds conversations; leave it out", name)}
+		}
+	}
+	if r.Data.TrainOnPrompts && !in.answers {
+		return &run.SettingError{Err: errors.New("--train-on-prompts has no effect: the data is plain text, all of which is in the loss; leave it out")}
+	}
+	return nil
+}
+
+// hasTarget is an error if no document has a token in the loss.
+func hasTarget(s data.Source) error {
+	for i := range s.Len() {
+		if d, err := s.Document(i); err != nil || d.LossTokens() > 0 {
+			return err
+		}
+	}
+	return data.ErrNothing
 }
 
 // countedBytes is the size of files, in bytes, up to which everything is counted also where
@@ -113,9 +144,12 @@ func (c *Corpus) count(steps int64, in *reader, documents data.Source, config *d
 	if err != nil {
 		return 0, err
 	}
+	if v.LossTokens == 0 {
+		return 0, data.ErrNothing
+	}
 	config.Digest = v.Digest
 	s := &c.Summary
-	s.Tokens, s.LossTokens, s.Longest, s.Split = v.Tokens, v.LossTokens, v.Longest, v.Longer(config.Length)
+	s.Tokens, s.LossTokens, s.Longest, s.Split, s.Unused = v.Tokens, v.LossTokens, v.Longest, v.Longer(config.Length), v.Unused
 	if steps > 0 {
 		return steps, nil
 	}
@@ -165,6 +199,7 @@ type reader struct {
 
 	bytes    int64
 	answers  bool // prompts are not in the loss of some of it
+	chats    bool // some of it is conversations
 	skipped  int64
 	firstBad error
 }
@@ -228,6 +263,7 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	}
 	c.open = append(c.open, records)
 	in.answers = in.answers || records.Format() != data.Plain
+	in.chats = in.chats || records.Format() == data.Chat
 	skipped, first := records.Skipped()
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first

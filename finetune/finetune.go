@@ -12,12 +12,14 @@ package finetune
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"spillway"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -93,8 +95,22 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress)
-	return r, err
+	if r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress); err != nil {
+		return r, err
+	}
+	return r, r.checkSteps()
+}
+
+// checkSteps refuses settings of steps that the run does not have.
+func (r *Run) checkSteps() error {
+	t, steps := r.Recipe.Training, r.Corpus.Steps
+	if warmup := max(t.Scheduler.Warmup, t.WarmupSteps); int64(warmup) >= steps && warmup > 1 {
+		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps", warmup, steps)}
+	}
+	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
+		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))
+	}
+	return nil
 }
 
 // Close closes the devices and all files.

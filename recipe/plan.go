@@ -47,6 +47,32 @@ func NewPlan() *Plan {
 // Aliases are other programs' names of some settings. They are read, not written.
 var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lora-r": "lora-rank"}
 
+func addAliases(f *flag.FlagSet) {
+	for alias, name := range Aliases {
+		if of := f.Lookup(name); of != nil {
+			f.Var(of.Value, alias, of.Usage)
+		}
+	}
+}
+
+// PlanFlags are the settings of plans for any task, not only training.
+func (p *Plan) PlanFlags() *flag.FlagSet {
+	f := flag.NewFlagSet("plan", flag.ContinueOnError)
+	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
+	p.methodFlag(f)
+	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
+	p.Flags(f)
+	addAliases(f)
+	return f
+}
+
+// methodFlag declares --method, which says what is trained.
+func (p *Plan) methodFlag(f *flag.FlagSet) {
+	enumAs(f, &p.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+}
+
 // Flags declares the settings: the name, the help and the field of each.
 func (p *Plan) Flags(f *flag.FlagSet) {
 	o := &p.Options
@@ -69,13 +95,6 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
-}
-
-// TaskFlag declares --task, for programs that plan more than training.
-func (p *Plan) TaskFlag(f *flag.FlagSet) {
-	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
-	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
@@ -175,6 +194,7 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 	if o.Adapters.Alpha == 0 {
 		o.Adapters.Alpha = 2 * float64(o.Adapters.Rank)
 	}
+	o.Adapters.Strict = true
 	switch o.Task {
 	case spillway.LoRA:
 		o.Adapters.Base, o.Adapters.Outliers = dtype.Invalid, 0

@@ -48,6 +48,9 @@ nothing behind.`,
 		if err != nil {
 			return usageErrorf("--format: %v", err)
 		}
+		if f.Changed("double-quant") && quant.FourBitOf(kind) == nil {
+			return usageErrorf("--double-quant has no effect: it is for the scales of nf4 and fp4, and --format is %s", format)
+		}
 		o, line, err := newWriting(sh, "", shard)
 		if err != nil {
 			return err

@@ -164,6 +164,9 @@ func showCorpus(w io.Writer, s finetune.Summary) error {
 	if s.Split > 0 {
 		p.line("", "%s of them are longer than a sequence and are split", grouped(s.Split))
 	}
+	if s.Unused > 0 {
+		p.line("", "%s of them have no token in the loss and are left out", grouped(s.Unused))
+	}
 	if s.Skipped > 0 {
 		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)
 	}
