@@ -79,19 +79,20 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	parsed(f, strconv.FormatInt(o.MicroBatchSize, 10), "batch-size", "pass `N` sequences through the model at once, a micro-batch; auto finds the N with the most tokens per second", p.setBatchSize)
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
 	atLeast(f, &o.MicroBatches, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches before each optimizer step")
-	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision)
+	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision,
+		"fp32", "bf16", "pure-bf16", "fp16")
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
 	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
 	Optimizer(f, &o.Optimizer)
 	parsed(f, "", "state-policy", "compress the optimizer state after a warm-up: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)", func(text string) (err error) {
 		o.StatePolicy, err = optim.ParsePolicy(text)
 		return err
-	})
+	}, optim.Presets()...)
 	within(f, &o.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
 	p.adapterFlags(f)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
-	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap)
+	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
@@ -102,7 +103,7 @@ func Optimizer(f *flag.FlagSet, to *optim.Config) {
 	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with _8bit, _bf16 or _fp16 for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
 		*to, err = optim.Parse(text)
 		return err
-	})
+	}, optim.Names()...)
 }
 
 // adapterFlags declares the settings of LoRA and QLoRA. The names are PEFT's.
@@ -124,7 +125,7 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
 		a.Base, err = quant.ParseWeights(text)
 		return err
-	})
+	}, strings.Split(quant.Aliases(","), ",")...)
 	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
 }
 

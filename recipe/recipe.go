@@ -200,7 +200,7 @@ func (t *Training) flags(f *flag.FlagSet) {
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	})
+	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
 	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)

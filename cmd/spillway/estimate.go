@@ -45,6 +45,7 @@ Without MODEL it is a table of all presets.
 	settings := flag.NewFlagSet("estimate", flag.ContinueOnError)
 	recipe.Optimizer(settings, &o.Optimizer)
 	bind(cmd, settings)
+	completeModels(cmd)
 	f.BoolVar(&o.RulesOfThumb, "rule-of-thumb", false, "show what the common formulas say, and where they are wrong")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if o.RulesOfThumb && len(args) == 0 {

@@ -48,6 +48,8 @@ model can be planned for any machine.
 	bind(cmd, settings)
 	cmd.Flags().Lookup("method").Hidden = true // what train calls --task
 	where, ask := siteFlags(cmd), adviceFlags(cmd)
+	completeModels(cmd)
+	complete(cmd, "machine", machine.GPUNames())
 	given := func(name string) bool { return recipe.Given(settings, name) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -65,6 +65,7 @@ removed when the run has ended and saved.`,
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
+	completeModels(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 || len(args) == 0 && *file == "" {
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
