@@ -47,7 +47,7 @@ var (
 	adapterSettings = []string{"lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern",
 		"modules-to-save", "use-rslora", "use-dora", "lora-bias", "init-lora-weights"}
 	qloraSettings = []string{"quantization", "llm-int8-threshold", "no-quantize"}
-	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate"}
+	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len"}
 )
 
 // CheckEffects refuses settings of a plan that are given and have no effect. Task is the name

@@ -62,6 +62,7 @@ func (p *Plan) PlanFlags() *flag.FlagSet {
 		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
 	p.methodFlag(f)
 	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
+	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 	p.Flags(f)
 	addAliases(f)
 	return f
