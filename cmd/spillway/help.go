@@ -118,8 +118,8 @@ func columnsOf(b *strings.Builder, name, text string, at, width int) {
 	b.WriteString(line + "\n")
 }
 
-// peers are what other programs call flags of ours, or what to give instead.
-var peers = map[string]string{
+// otherNames are what other programs call flags of ours, or what to give instead.
+var otherNames = map[string]string{
 	"steps": "max-steps", "iterations": "max-steps", "num-steps": "max-steps", "num-train-epochs": "epochs", "num-epochs": "epochs",
 	"per-device-train-batch-size": "batch-size", "micro-batch-size": "batch-size", "batch": "batch-size", "accumulate": "gradient-accumulation-steps", "grad-accum": "gradient-accumulation-steps",
 	"max-seq-length": "seq-len", "max-length": "seq-len", "sequence-len": "seq-len", "sequence-length": "seq-len", "seq": "seq-len", "block-size": "seq-len", "context": "seq-len",
@@ -138,7 +138,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usageError{err}
 	}
 	name := strings.ReplaceAll(strings.TrimLeft(unknown.GetSpecifiedName(), "-"), "_", "-")
-	near, known := peers[name]
+	near, known := otherNames[name]
 	first, _, _ := strings.Cut(near, " ")
 	switch {
 	case cmd.Flags().Lookup(name) != nil:
