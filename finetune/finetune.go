@@ -12,6 +12,7 @@ package finetune
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"spillway"
 	"spillway/internal/vfs"
@@ -109,6 +110,9 @@ func (r *Run) prepare() (err error) {
 	}
 	if r.Job, err = r.plan(options); err != nil {
 		return err
+	}
+	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
+		return fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)

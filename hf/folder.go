@@ -85,13 +85,15 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	return f, nil
 }
 
-// embeddings are the names of the weights that lm_head may be tied to.
+// headName is the weight that makes logits; embeddings are what it may be tied to.
+const headName = "lm_head.weight"
+
 var embeddings = []string{"model.embed_tokens.weight", "embed_tokens.weight", "transformer.wte.weight", "wte.weight"}
 
 // untie sets Config.Tied to false where the files have an lm_head with other numbers than
 // the embedding. Transformers then uses both, whatever config.json says.
 func (f *Folder) untie() error {
-	head, ok := f.Tensor("lm_head.weight")
+	head, ok := f.Tensor(headName)
 	if !ok || !f.Config.Tied {
 		return nil
 	}
@@ -109,7 +111,7 @@ func (f *Folder) untie() error {
 
 // sameNumbers compares tensors element by element, some at a time.
 func sameNumbers(a, b tensorfile.Tensor) (bool, error) {
-	if !a.Shape.Equal(b.Shape) || !a.Type.Float() || !b.Type.Float() {
+	if !a.Shape.Equal(b.Shape) || a.CheckReal() != nil || b.CheckReal() != nil {
 		return false, nil // one is quantized and the other is not
 	}
 	var x, y [1 << 14]float32
