@@ -141,8 +141,7 @@ func (w *Wrapped) adopt() error {
 // openDevices opens those that are named, or all GPUs, or the CPU, and describes the
 // machine they are part of. Devices that are open already are not the rig's to close.
 func (w *Wrapped) openDevices() (err error) {
-	o := w.c.Rig
-	o.Machine, o.System = w.c.Machine, w.c.System
+	o := w.c.rigOptions()
 	if len(w.c.On) > 0 {
 		w.rig = &rig.Rig{Devices: w.c.On}
 		w.rig.Machine, err = rig.Describe(w.c.On, o)

@@ -10,6 +10,7 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type Run struct {
 	Monitor *Monitor
 
 	o       Options
-	config  train.Config
+	out     string        // folder for checkpoints
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -59,15 +60,46 @@ func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err
 }
 
 // Prepare does all that comes before the first step. The caller closes the run.
-func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
-	if err := r.Check(); err != nil {
+func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	run := &Run{Recipe: r, o: o}
-	if err := run.prepare(); err != nil {
-		return nil, errors.Join(err, run.Close())
+	r = &Run{Recipe: settings, o: o}
+	defer func() {
+		if err != nil {
+			r, err = nil, errors.Join(err, r.Close())
+		}
+	}()
+	if r.Model, err = spillway.Open(settings.Model); err != nil {
+		return r, err
 	}
-	return run, nil
+	r.Model.Seed = settings.Training.Seed
+	if err := settings.DeepSpeedDisk(); err != nil {
+		return r, err
+	}
+	o.Rig.Disk = vfs.ExistingParent(vfs.OS, settings.Disk)
+	if r.Rig, err = rig.Open(settings.Device, o.Rig); err != nil {
+		return r, err
+	}
+	options, notices, err := r.options()
+	if err != nil {
+		return r, err
+	}
+	if !o.NoSave {
+		if err := r.findOutput(); err != nil {
+			return r, err
+		}
+	}
+	if r.Corpus, err = OpenCorpus(settings, r.Model, o.Progress); err != nil {
+		return r, err
+	}
+	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
+	if r.Job, err = r.plan(options); err != nil {
+		return r, err
+	}
+	r.Job.Notices = append(notices, r.Job.Notices...)
+	r.Monitor = NewMonitor(r.Job, r.Rig)
+	return r, r.Corpus.Pack(r.Job.Plan)
 }
 
 // Close closes the devices and all files.
@@ -87,6 +119,7 @@ func (r *Run) Close() error {
 	}
 	return errors.Join(errs...)
 }
+<<<<<<< HEAD
 
 func (r *Run) prepare() (err error) {
 	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
@@ -119,3 +152,5 @@ func (r *Run) prepare() (err error) {
 	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
 	return err
 }
+=======
+>>>>>>> main

@@ -1,113 +1,176 @@
 package inspect
 
 import (
-	"io"
+	"encoding/binary"
+	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"spillway/dtype"
-	"spillway/hf"
-	"spillway/internal/vfs"
-	"spillway/safetensors"
-	"spillway/tensorfile"
+	"spillway"
+	"spillway/optim"
 )
 
-func must(t *testing.T, err error) {
+const llama = "../testdata/reference/llama"
+
+// header reads the header of a safetensors file, and what follows it.
+func header(t *testing.T, file string) (tensors map[string]map[string]any, data []byte) {
 	t.Helper()
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	end := 8 + binary.LittleEndian.Uint64(raw)
+	if err := json.Unmarshal(raw[8:end], &tensors); err != nil {
+		t.Fatal(err)
+	}
+	delete(tensors, "__metadata__")
+	return tensors, raw[end:]
 }
 
-// retyped copies a fixture with one weight in another type of as many bytes each.
-func retyped(t *testing.T, weight string, to dtype.Type, config func(string) string) string {
-	t.Helper()
-	from, err := hf.Open("../testdata/reference/llama")
-	must(t, err)
-	defer from.Close()
-	text, err := os.ReadFile(filepath.Join(from.Dir, hf.ConfigName))
-	must(t, err)
+// The sums are those of the file's own header.
+func TestFolderIsCounted(t *testing.T) {
+	tensors, data := header(t, filepath.Join(llama, "model.safetensors"))
+	params := int64(0)
+	for _, x := range tensors {
+		n := int64(1)
+		for _, dim := range x["shape"].([]any) {
+			n *= int64(dim.(float64))
+		}
+		params += n
+	}
+	r, err := Folder(llama, Options{Tensors: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Type{"f32", len(tensors), params, int64(len(data))}
+	if len(r.Types) != 1 || r.Types[0] != want || len(r.Files) != 1 || r.Files[0] != (File{"model.safetensors", len(tensors), int64(len(data))}) {
+		t.Errorf("types %+v, files %+v; want %+v", r.Types, r.Files, want)
+	}
+	if len(r.Problems) > 0 || r.Model.Params != params || len(r.Tensors) != len(tensors) {
+		t.Errorf("problems %v, %d params of %d, %d tensors", r.Problems, r.Model.Params, params, len(r.Tensors))
+	}
+}
+
+// A tensor that is missing, one of another shape and one that nobody knows are problems, each
+// by its name, and nothing else is.
+func TestFolderProblems(t *testing.T) {
+	tensors, data := header(t, filepath.Join(llama, "model.safetensors"))
+	gate := tensors["model.layers.1.mlp.gate_proj.weight"]
+	tensors["model.layers.1.mlp.other.weight"] = gate
+	delete(tensors, "model.layers.1.mlp.gate_proj.weight")
+	slices.Reverse(tensors["model.layers.0.mlp.down_proj.weight"]["shape"].([]any))
+	text, err := json.Marshal(tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, hf.ConfigName), []byte(config(string(text))), 0o600))
-	var outputs []tensorfile.Output
-	for _, x := range from.Tensors() {
-		out := tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape}
-		if x.Name == weight {
-			out.Type = to
+	config, err := os.ReadFile(filepath.Join(llama, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
+	for name, content := range map[string][]byte{"config.json": config, "model.safetensors": file} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
 		}
-		n, err := out.Bytes()
-		must(t, err)
-		out.Write = func(w io.Writer) error { _, err := w.Write(make([]byte, n)); return err }
-		outputs = append(outputs, out)
 	}
-	must(t, safetensors.WriteFile(vfs.OS, filepath.Join(dir, safetensors.SingleName), outputs))
-	return dir
-}
-
-// What training refuses, inspect lists: codes without scales, activations that would have to
-// be quantized, and keys of config.json that are not known.
-func TestProblemsOfModels(t *testing.T) {
-	same := func(s string) string { return s }
-	with := func(key string) func(string) string {
-		return func(s string) string { return strings.Replace(s, "{", "{"+key+",", 1) }
+	r, err := Folder(dir, Options{Verify: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	const weight = "model.layers.0.self_attn.q_proj.weight"
-	for want, dir := range map[string]string{
-		"type i8":           retyped(t, weight, dtype.I8, same),
-		"type f8e4m3":       retyped(t, weight, dtype.F8E4M3, same),
-		"input_activations": retyped(t, "", dtype.F32, with(`"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": {"num_bits": 8, "dynamic": true}}}}`)),
-		"kv_cache_scheme":   retyped(t, "", dtype.F32, with(`"quantization_config": {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}`)),
-		"clip_qkv":          retyped(t, "", dtype.F32, with(`"clip_qkv": 1.0`)),
-	} {
-		r, err := Folder(dir, Options{})
-		must(t, err)
+	for _, want := range []string{"model.layers.1.mlp.gate_proj.weight [", "is missing", "down_proj.weight has the shape", "mlp.other.weight", "only checkpoints have checksums"} {
 		if !strings.Contains(strings.Join(r.Problems, "\n"), want) {
-			t.Errorf("problems %q do not say %s", r.Problems, want)
+			t.Errorf("%q is not among %q", want, r.Problems)
 		}
 	}
-	r, err := Folder(retyped(t, "", dtype.F32, same), Options{})
-	if must(t, err); len(r.Problems) > 0 {
-		t.Errorf("problems of a good folder: %q", r.Problems)
+	if len(r.Problems) != 4 {
+		t.Errorf("%d problems: %q", len(r.Problems), r.Problems)
 	}
 }
 
-// An adapter whose file lacks a part is seen, by itself or by comparing it with its base.
-func TestProblemsOfAdapters(t *testing.T) {
-	base, err := filepath.Abs("../testdata/reference/llama")
-	must(t, err)
-	const a, b = "base_model.model.model.layers.%.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.%.self_attn.q_proj.lora_B.weight"
-	write := func(config string, shapes map[string][]int64) string {
-		dir := t.TempDir()
-		config = `{"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"], "base_model_name_or_path": "` + base + `"` + config + `}`
-		must(t, os.WriteFile(filepath.Join(dir, hf.AdapterConfigName), []byte(config), 0o600))
-		var outputs []tensorfile.Output
-		for name, s := range shapes {
-			for i, layer := range []string{"0", "1"} {
-				if i == 1 && strings.HasPrefix(name, "one ") {
-					break
-				}
-				outputs = append(outputs, tensorfile.Output{Name: strings.ReplaceAll(strings.TrimPrefix(name, "one "), "%", layer), Type: dtype.F32, Shape: s,
-					Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4*s[0]*s[1])); return err }})
+func TestAdapterFolder(t *testing.T) {
+	dir := "../hf/testdata/adapters/llama"
+	r, err := Folder(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		R       int      `json:"r"`
+		Alpha   float64  `json:"lora_alpha"`
+		Targets []string `json:"target_modules"`
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &said)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Model != nil || r.Adapter.Rank != said.R || r.Adapter.Alpha != said.Alpha || len(strings.Split(r.Adapter.Targets, ", ")) != len(said.Targets) {
+		t.Errorf("%+v, the config says %+v", r.Adapter, said)
+	}
+	tensors, data := header(t, filepath.Join(dir, "adapter_model.safetensors"))
+	if r.Adapter.Params*4 != int64(len(data)) || r.Files[0].Tensors != len(tensors) {
+		t.Errorf("%d params in %d bytes, files %+v", r.Adapter.Params, len(data), r.Files)
+	}
+}
+
+// Bytes per param, where the guides go wrong: masters are there, frozen weights
+// count, adapters alone have optimizer state, SGD without momentum has none, scales
+// of 4-bit weights count.
+func TestMemoryFormulas(t *testing.T) {
+	const (
+		params   = 1_235_814_400
+		linear   = 973_078_528 // in the layers, which QLoRA packs
+		adapters = 11_272_192  // rank 16 on all of them
+	)
+	m, err := spillway.Open("llama-3.2-1b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	rows := func(optimizer string) map[string]MemoryRow {
+		o := MemoryOptions{MicroBatchSize: 1, Seq: 512, Rank: 16, RulesOfThumb: true}
+		if o.Optimizer, err = optim.Parse(optimizer); err != nil {
+			t.Fatal(err)
+		}
+		got, err := EstimateMemory(m, o)
+		if err != nil || got.Params != params || len(got.Rows) != 8 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		byName := map[string]MemoryRow{}
+		for _, r := range got.Rows {
+			byName[r.Task+" "+r.Precision] = r
+			if sum := r.Weights + r.Gradients + r.Master + r.State + r.Activations + r.Workspace + r.Other; sum != r.Total {
+				t.Errorf("%s in %s: the parts add up to %d, the total is %d", r.Task, r.Precision, sum, r.Total)
 			}
 		}
-		must(t, safetensors.WriteFile(vfs.OS, filepath.Join(dir, hf.AdapterWeightsName), outputs))
-		return dir
+		return byName
 	}
-	for _, c := range []struct{ want, dir string }{
-		{"", write("", map[string][]int64{a: {2, 48}, b: {48, 2}})},
-		{"incomplete", write("", map[string][]int64{a: {2, 48}, "one " + b: {48, 2}})},
-		{"its rank is 2", write("", map[string][]int64{a: {3, 48}, b: {48, 3}})},
-		{"lacks", write("", map[string][]int64{"one " + a: {2, 48}, "one " + b: {48, 2}})},
-		{"lora_magnitude_vector", write(`, "use_dora": true`, map[string][]int64{a: {2, 48}, b: {48, 2}})},
-		{"the model wants", write("", map[string][]int64{a: {2, 40}, b: {48, 2}})},
-		{"use_mystery", write(`, "use_mystery": true`, map[string][]int64{a: {2, 48}, b: {48, 2}})},
-	} {
-		r, err := Folder(c.dir, Options{})
-		must(t, err)
-		if all := strings.Join(r.Problems, "\n"); (c.want == "") != (all == "") || !strings.Contains(all, c.want) {
-			t.Errorf("problems %q, want %q", r.Problems, c.want)
+	near := func(what string, got int64, want float64) {
+		t.Helper()
+		if math.Abs(float64(got)-want) > 0.001*want+1<<20 {
+			t.Errorf("%s: %d bytes, the formula gives %.0f", what, got, want)
 		}
+	}
+	r := rows("adamw")
+	near("bf16 weights", r["infer bf16"].Weights, 2*params)
+	near("fp32 weights", r["train fp32"].Weights, 4*params)
+	near("master weights with bf16", r["train bf16"].Master, 4*params)
+	near("master weights with fp32", r["train fp32"].Master, 0)
+	near("moments", r["train bf16"].State, 8*params)
+	near("weights of LoRA", r["lora bf16"].Weights, 2*(params+adapters))
+	near("moments of LoRA", r["lora bf16"].State, 8*adapters)
+	// 4 bits, a byte of scale for every 64 of them and an f32 for every 256 scales; all
+	// else as it was
+	near("weights of QLoRA", r["qlora bf16"].Weights, (0.5+1.0/64+4.0/64/256)*linear+2*(params-linear+adapters))
+	near("moments of SGD", rows("sgd")["train fp32"].State, 0)
+	near("the rule of thumb", r["train fp32"].Thumb.Bytes, 16*params)
+	if n := r["lora bf16"].Trainable; n != adapters {
+		t.Errorf("%d trainable params of LoRA", n)
 	}
 }

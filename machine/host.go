@@ -79,10 +79,3 @@ func (d *Disk) figures() figures {
 // Fill takes the figures of another description that are not zero, where this one has no
 // source for them yet, and marks them as coming from s.
 func (d *Disk) Fill(from Disk, s Source) { d.figures().fill(from.figures(), s) }
-
-func (d Disk) check() error {
-	if d.Free < 0 || d.Free > 0 && (!(d.Read > 0) || !(d.Write > 0)) {
-		return fmt.Errorf("%v free, read %v, write %v: a disk tier needs all three above zero", d.Free, d.Read, d.Write)
-	}
-	return nil
-}

@@ -128,8 +128,8 @@ func (m Machine) Check() error {
 	if err := m.Host.check(); err != nil {
 		return fmt.Errorf("machine %q, host: %w", m.Name, err)
 	}
-	if err := m.Disk.check(); err != nil {
-		return fmt.Errorf("machine %q, disk: %w", m.Name, err)
+	if d := m.Disk; d.Free < 0 || d.Free > 0 && (!(d.Read > 0) || !(d.Write > 0)) {
+		return fmt.Errorf("machine %q, disk: %v free, read %v, write %v: a disk tier needs all three above zero", m.Name, d.Free, d.Read, d.Write)
 	}
 	for _, p := range m.Peers {
 		if !seen[p.A] || !seen[p.B] || p.A == p.B || !(p.Rate > 0) {

@@ -50,10 +50,10 @@ var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lo
 // Flags declares the settings: the name, the help and the field of each.
 func (p *Plan) Flags(f *flag.FlagSet) {
 	o := &p.Options
-	f.Var(p.batchSize(), "batch-size", "pass `N` sequences through the model at once, a micro-batch; auto finds the N with the most tokens per second")
+	parsed(f, strconv.FormatInt(o.MicroBatchSize, 10), "batch-size", "pass `N` sequences through the model at once, a micro-batch; auto finds the N with the most tokens per second", p.setBatchSize)
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
 	atLeast(f, &o.MicroBatches, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches before each optimizer step")
-	f.Var(precision(o), "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)")
+	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision)
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
 	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
 	Optimizer(f, &o.Optimizer)
@@ -76,6 +76,7 @@ func (p *Plan) TaskFlag(f *flag.FlagSet) {
 	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
 		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
 	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
+	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
@@ -120,56 +121,27 @@ func modules(f *flag.FlagSet, list *[]string, pattern *string, name, help string
 	}}, name, help)
 }
 
-// batchSize is a number, or auto.
-func (p *Plan) batchSize() flag.Value {
-	return &value{
-		text: func() string {
-			if p.AutoBatch {
-				return "auto"
-			}
-			return strconv.FormatInt(p.MicroBatchSize, 10)
-		},
-		set: func(text string) error {
-			if p.AutoBatch = text == "auto"; p.AutoBatch {
-				return nil
-			}
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || n < 1 {
-				return fmt.Errorf("it is a number from 1 on, or auto")
-			}
-			p.MicroBatchSize = n
-			return nil
-		},
+// setBatchSize takes a number, or auto.
+func (p *Plan) setBatchSize(text string) error {
+	if p.AutoBatch = text == "auto"; p.AutoBatch {
+		return nil
 	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("it is a number from 1 on, or auto")
+	}
+	p.MicroBatchSize = n
+	return nil
 }
 
-// precisions by the names users know.
-var precisions = []struct {
-	name string
-	of   dtype.Type
-	pure bool
-}{{"fp32", dtype.F32, false}, {"bf16", dtype.BF16, false}, {"pure-bf16", dtype.BF16, true}, {"fp16", dtype.F16, false}}
-
-func precision(o *spillway.Options) flag.Value {
-	return &value{
-		text: func() string {
-			for _, p := range precisions {
-				if o.Precision == p.of && o.Pure == p.pure {
-					return p.name
-				}
-			}
-			return ""
-		},
-		set: func(text string) error {
-			for _, p := range precisions {
-				if text == p.name {
-					o.Precision, o.Pure = p.of, p.pure
-					return nil
-				}
-			}
-			return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
-		},
+// setPrecision takes a precision by the name users know.
+func (p *Plan) setPrecision(text string) error {
+	of, ok := map[string]dtype.Type{"fp32": dtype.F32, "bf16": dtype.BF16, "pure-bf16": dtype.BF16, "fp16": dtype.F16}[text]
+	if !ok {
+		return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
 	}
+	p.Precision, p.Pure = of, text == "pure-bf16"
+	return nil
 }
 
 // readDeviceMap takes the map from the text, or from the file it names.
@@ -222,13 +194,3 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 
 // MaxMicroBatchSize bounds the search for a micro-batch size.
 const MaxMicroBatchSize = 1 << 12
-
-// Make plans a model with completed options; where the batch size is auto, with the
-// micro-batch size that is fastest.
-func (p *Plan) Make(m *spillway.Model, o spillway.Options) (*spillway.Run, error) {
-	if !p.AutoBatch {
-		return m.Plan(o)
-	}
-	job, _, err := m.FastestBatch(o, MaxMicroBatchSize)
-	return job, err
-}

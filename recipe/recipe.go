@@ -21,7 +21,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"spillway"
@@ -139,11 +138,20 @@ func (r *Recipe) Flags() *flag.FlagSet { return r.flags }
 // declare gives every setting its name, its help and its field.
 func (r *Recipe) declare(f *flag.FlagSet) {
 	f.StringVar(&r.Model, ModelKey, "", "a model folder, or the name of a preset")
+	parsed(f, Version, VersionKey, "of the names below", func(text string) error {
+		if text != Version {
+			return fmt.Errorf("this program reads version %s; write it again with --print-recipe", Version)
+		}
+		return nil
+	})
 	enumAs(f, &r.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
 		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
-	size(f, &r.MaxHostMemory, "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)")
+	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
+		r.MaxHostMemory, err = units.ParseBytes(text)
+		return err
+	})
 	r.Data.flags(f)
 	r.Eval.flags(f)
 	r.Training.flags(f)
@@ -168,7 +176,14 @@ func (d *Data) flags(f *flag.FlagSet) {
 	enumAs(f, &d.Format, "format", "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields", formats)
 	f.StringVar(&d.Fields, "fields", "", "`NAMES` of the fields of JSON lines, separated by colons: text, or prompt:completion, or instruction:input:output,\nor messages (default: these)")
 	f.StringVar(&d.ChatTemplate, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
-	f.Var(date(&d.Today), "today", "the `DATE` that chat templates see when they ask for it")
+	parsed(f, d.Today.Format(time.DateOnly), "today", "the `DATE` that chat templates see when they ask for it", func(text string) error {
+		day, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return fmt.Errorf("it is a date such as %s", d.Today.Format(time.DateOnly))
+		}
+		d.Today = day
+		return nil
+	})
 	f.StringVar(&d.Tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, a .bin file as llama2.c has them, or bytes (default: the model's own; bytes for a model of 256 tokens)")
 	enumAs(f, &d.TokenBytes, "token-bytes", "bytes per token in .bin files, `2|4` (default: 2 where the vocabulary allows it)", map[string]int{"2": 2, "4": 4})
 	f.BoolVar(&d.SkipBadLines, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
@@ -281,10 +296,7 @@ func (r *Recipe) Read(file string) error {
 		given[s.name] = r.Given(s.name)
 	}
 	for _, s := range d.settings {
-		if s.name == versionKey && s.values[0] != strconv.Itoa(Version) {
-			return d.at(s, fmt.Errorf("a recipe of version %s, this program reads version %d; write it again with --print-recipe", s.values[0], Version))
-		}
-		if s.name == versionKey || given[s.name] {
+		if given[s.name] {
 			continue
 		}
 		for _, v := range s.values {
@@ -298,48 +310,34 @@ func (r *Recipe) Read(file string) error {
 
 // Version of recipe files. One without a version is taken to be of this one.
 const (
-	Version    = 2
-	versionKey = "version"
+	Version    = "2"
+	VersionKey = "version"
 )
 
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {
-	set := map[string][]string{versionKey: {strconv.Itoa(Version)}}
-	known := slices.DeleteFunc(r.keys(), func(k key) bool { return Aliases[k.name] != "" })
+	set := map[string][]string{}
+	known := slices.DeleteFunc(r.keys(), func(k *flag.Flag) bool { return Aliases[k.Name] != "" })
 	for _, k := range known {
-		f := r.flags.Lookup(k.name)
-		if f == nil || !r.Given(k.name) {
+		if k.Name != VersionKey && !r.Given(k.Name) {
 			continue
 		}
-		set[k.name] = []string{f.Value.String()}
-		if list, ok := f.Value.(*List); ok {
-			set[k.name] = list.values
+		set[k.Name] = []string{k.Value.String()}
+		if list, ok := k.Value.(*List); ok {
+			set[k.Name] = list.values
 		}
 	}
 	return write(w, known, set)
 }
 
-// keys are the settings as recipes have them, the version first.
-func (r *Recipe) keys() []key {
-	known := []key{{name: versionKey, help: "of the names below", value: strconv.Itoa(Version)}}
-	r.flags.VisitAll(func(f *flag.Flag) {
-		_, help := flag.UnquoteUsage(f)
-		k := key{name: f.Name, help: strings.Join(strings.Fields(help), " "), value: f.DefValue}
-		if _, k.list = f.Value.(*List); k.list {
-			k.value = "[]"
-		}
-		known = append(known, k)
+// keys are the settings in the order of recipes: the version and the model first.
+func (r *Recipe) keys() (known []*flag.Flag) {
+	r.flags.VisitAll(func(f *flag.Flag) { known = append(known, f) })
+	first := []string{ModelKey, VersionKey}
+	slices.SortStableFunc(known, func(a, b *flag.Flag) int {
+		return cmp.Compare(slices.Index(first, b.Name), slices.Index(first, a.Name))
 	})
-	slices.SortStableFunc(known[1:], func(a, b key) int { return cmp.Compare(order(a), order(b)) })
 	return known
-}
-
-// order puts the model before everything else.
-func order(k key) int {
-	if k.name == ModelKey {
-		return 0
-	}
-	return 1
 }
 
 // DeviceHelp explains --device where devices are opened.

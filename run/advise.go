@@ -34,7 +34,7 @@ func (m *Model) largest(o Options, search func(planner.Request) (planner.Largest
 	if err != nil {
 		return nil, nil, err
 	}
-	if q.notices, err = q.place(); err != nil {
+	if err := q.place(); err != nil {
 		return nil, nil, err
 	}
 	l, err := search(q.Request)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"spillway/device"
@@ -70,6 +71,10 @@ type Options struct {
 	// Packed: sequences hold several documents; the batch tensor "segments" says which
 	// position belongs to which.
 	Packed bool
+	// Document is how many tokens the document has that a position of a packed sequence is
+	// in, on average: attention takes less time over many short ones. 0: sequences are one
+	// document. Nothing but the forecast depends on it.
+	Document int64
 
 	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
 	// the loss. 0 is F32.
@@ -138,16 +143,32 @@ type Options struct {
 	scratch    bool              // Disk is a folder of the run's own, removed at its end
 }
 
-// usualSeq is how many positions a sequence has where nobody says.
-const usualSeq = 2048
+// Exception is modules that compute and are stored in a type of their own, whatever
+// Precision is and whatever the frozen weights are quantized to. Values are cast where
+// they enter and leave such a module; a weight in f32 needs no master weight.
+type Exception struct {
+	// Modules are names, whole or their last parts ("lm_head", "norm"), or regular
+	// expressions of whole names behind "re:".
+	Modules []string
+	// Type is F32, or the type of Precision, which only keeps them from being quantized:
+	// Invalid stands for it.
+	Type dtype.Type
+}
+
+// UsualSeq is how many positions a sequence has where nobody says: the model's context, at
+// most 2048.
+func (m *Model) UsualSeq() int64 {
+	const most = 2048
+	if m.Info.Context > 0 {
+		return min(m.Info.Context, most)
+	}
+	return most
+}
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults(m *Model) (Options, error) {
 	if o.Seq == 0 {
-		o.Seq = usualSeq
-		if m.Info.Context > 0 {
-			o.Seq = min(m.Info.Context, usualSeq)
-		}
+		o.Seq = m.UsualSeq()
 	}
 	if o.Precision == dtype.Invalid {
 		o.Precision = dtype.F32
@@ -173,30 +194,7 @@ func (o Options) withDefaults(m *Model) (Options, error) {
 	if err := o.Check(); err != nil {
 		return o, err
 	}
-	return o.withSizes()
-}
-
-// Check refuses settings that contradict each other, whatever the model.
-func (o Options) Check() error {
-	switch {
-	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.Seq < 0 || o.ReservedMemory < 0:
-		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d positions, %v of reserved memory: none can be negative",
-			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
-	case !(o.Clip >= 0):
-		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
-	case o.Evaluates && o.Task != "" && !o.Task.Trains():
-		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
-	case o.Pure && o.Precision != dtype.BF16:
-		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
-	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
-		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", o.DataParallelThreshold)
-	}
-	return o.checkStrategy()
-}
-
-// withSizes completes the sizes of a batch. MicroBatches stays 0 where the planner is to
-// choose it.
-func (o Options) withSizes() (Options, error) {
+	// MicroBatches stays 0 where the planner is to choose it.
 	switch n := o.MicroBatchSize * int64(o.MicroBatches); {
 	case n > 0 && o.BatchSize > 0 && n != o.BatchSize:
 		return o, fmt.Errorf("%d micro-batches of %d sequences are %d, not a batch of %d; leave one of the three sizes out", o.MicroBatches, o.MicroBatchSize, n, o.BatchSize)
@@ -217,6 +215,45 @@ func (o Options) withSizes() (Options, error) {
 	return o, nil
 }
 
+// Check refuses settings that contradict each other, whatever the model.
+func (o Options) Check() error {
+	switch {
+	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.Seq < 0 || o.ReservedMemory < 0:
+		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d positions, %v of reserved memory: none can be negative",
+			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
+	case !(o.Clip >= 0):
+		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Document > 0 && !o.Packed:
+		return fmt.Errorf("documents of %d tokens, and sequences are not packed from documents: leave the length out, or plan a training run", o.Document)
+	case o.Evaluates && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
+	case o.Pure && o.Precision != dtype.BF16:
+		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
+	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
+		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", o.DataParallelThreshold)
+	}
+	return o.checkStrategy()
+}
+
+// checkStrategy refuses a strategy that there is not, or that something else decides too.
+func (o Options) checkStrategy() error {
+	if o.Strategy == "" {
+		return nil
+	}
+	if _, err := strategy.Find(o.Strategy); err != nil {
+		return err
+	}
+	switch demands := strategy.Demands(o.Strategy); {
+	case demands.Weights == plan.OnDisk && o.Disk == "" && len(o.On) > 0:
+		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
+	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
+		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
+	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
+		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
+	}
+	return nil
+}
+
 // MaxNorm is the norm that gradients are clipped to, 0 for none.
 func (o Options) MaxNorm() float64 {
 	if math.IsInf(o.Clip, 1) {
@@ -228,14 +265,6 @@ func (o Options) MaxNorm() float64 {
 // adapts says whether the model has adapters.
 func (o Options) adapts() bool {
 	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
-}
-
-// optimizer is the one the plan is for: its states may be compressed.
-func (o Options) optimizer() optim.Config {
-	if o.compressed {
-		return o.StatePolicy.Compressed(o.Optimizer)
-	}
-	return o.Optimizer
 }
 
 // site is the hardware to plan for, and how much memory of it may be taken.
@@ -251,8 +280,8 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 			site.Budget = min(site.Budget, info.Limit)
 		}
 	}
-	if o.onOneDevice() {
-		site.Devices = 1
+	if o.Strategy != "" && strategy.Demands(o.Strategy).Parallelism == "" {
+		site.Devices = 1 // however many there are
 	}
 	if o.ReservedMemory > 0 {
 		if site.Budget <= int64(o.ReservedMemory) {
@@ -326,41 +355,39 @@ func memoryOf(site planner.Site) placement.Memory {
 }
 
 // goal is what the planner is to achieve.
-func (o Options) goal() (planner.Goal, error) {
-	g := planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.constraints(), Bounds: o.Bounds}
+func (o Options) goal() (g planner.Goal, err error) {
+	g = planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds}
+	if o.Strategy != "" {
+		g.Constraints = strategy.Demands(o.Strategy)
+	}
 	if !o.Task.Trains() {
+		if o.Strategy != "" {
+			g.Constraints = g.Constraints.Inference()
+		}
 		return g, nil
 	}
-	var err error
-	if g.Optimizer, err = o.plannedOptimizer(); err != nil {
+	c := o.Optimizer
+	if o.compressed {
+		c = o.StatePolicy.Compressed(c)
+		if g.Constraints.State == "" {
+			g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
+		}
+	}
+	g.Master, g.Optimizer = o.Precision != dtype.F32 && !o.Pure, &planner.Optimizer{Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	if g.Optimizer.Rule, err = c.Kind(); err != nil {
 		return g, err
 	}
-	if g.Decay, err = o.NoDecay.Decays(); err != nil {
+	if g.Optimizer.States, err = statesOf(c); err != nil {
 		return g, err
-	}
-	if o.compressed && g.Constraints.State == "" {
-		g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
-	}
-	g.Master = o.Precision != dtype.F32 && !o.Pure
-	return g, nil
-}
-
-// plannedOptimizer is what the planner must know of the optimizer.
-func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
-	c := o.optimizer()
-	kind, err := c.Kind()
-	if err != nil {
-		return nil, err
-	}
-	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
-	if known.States, err = statesOf(c); err != nil {
-		return nil, err
 	}
 	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
 		coded.Storage, coded.Codecs = quant.Dyn8, ""
-		known.States8Bit, err = statesOf(coded)
+		if g.Optimizer.States8Bit, err = statesOf(coded); err != nil {
+			return g, err
+		}
 	}
-	return known, err
+	g.Decay, err = o.NoDecay.Decays()
+	return g, err
 }
 
 // statesOf gives the states that an optimizer has of a param.

@@ -212,7 +212,13 @@ func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 	if r.Options.Disk == "" {
 		return nil, fmt.Errorf("the plan for %s stores bytes on disk; name a folder for them", r.Model.Name)
 	}
-	if r.disk, err = r.onDisk.open(r.Options.Disk, journaled); err != nil {
+	regions := slices.Clone(r.onDisk.regions)
+	for i := range regions {
+		if regions[i].Kind == store.Journaled && !journaled { // then what is trained lives as long as the process
+			regions[i].Kind = store.Scratch
+		}
+	}
+	if r.disk, err = journal.OpenDisk(r.Options.Disk, r.onDisk.arenas+r.onDisk.tape, regions); err != nil {
 		return nil, err
 	}
 	return append(list, r.disk), nil
@@ -263,24 +269,19 @@ func (r *Run) checkHost(on []device.Device) error {
 }
 
 // within is the options for what is left after a refusal. It says whether that is less
-// than what was planned for, so that trying again comes to an end.
-func (o Options) within(refused *device.OutOfMemoryError) (Options, bool) {
+// than what was planned for, so that trying again comes to an end. Devices without memory
+// of their own take from the host's.
+func (o Options) within(refused *device.OutOfMemoryError) (_ Options, smaller bool) {
 	left := refused.Limit - refused.Allocated
-	if left <= 0 || left >= refused.Asked || refused.Device == plan.DiskName {
+	switch {
+	case left <= 0 || left >= refused.Asked || refused.Device == plan.DiskName:
 		return o, false
+	case refused.Device != hostName:
+		smaller = o.Budget == 0 || left < o.Budget
+		o.Budget = left
+		return o, smaller
 	}
-	if refused.Device == hostName {
-		return o.withinHost(units.Bytes(left)), true
-	}
-	smaller := o.Budget == 0 || left < o.Budget
-	o.Budget = left
-	return o, smaller
-}
-
-// withinHost is the options for a computer with less host memory. Devices without
-// memory of their own take from the same.
-func (o Options) withinHost(usable units.Bytes) Options {
-	m := &o.Machine
+	m, usable := &o.Machine, units.Bytes(left)
 	m.Host.Usable = min(m.Host.Usable, usable)
 	m.Devices = slices.Clone(m.Devices)
 	for i := range m.Devices {
@@ -288,7 +289,7 @@ func (o Options) withinHost(usable units.Bytes) Options {
 			m.Devices[i].Shared, m.Devices[i].Usable = true, min(m.Devices[i].Usable, usable)
 		}
 	}
-	return o
+	return o, true
 }
 
 // note gives a notice.

@@ -89,20 +89,13 @@ func (t *Tokens) fill(p Parts) error {
 			if err != nil {
 				return err
 			}
-			putInts(to, from[j*size:(j+1)*size])
+			for i, v := range from[j*size : (j+1)*size] {
+				binary.LittleEndian.PutUint32(to[4*i:], uint32(v))
+			}
 		}
 	}
-	if !packed {
-		return checkUnpacked(b)
-	}
-	return nil
-}
-
-// checkUnpacked refuses sequences with several documents, because a model without
-// segments would attend across them.
-func checkUnpacked(b *data.Batch) error {
 	for i, s := range b.Segments {
-		if s > 0 {
+		if s > 0 && !packed { // a model without segments would attend across them
 			return fmt.Errorf("sequence %d holds several documents, the plan is for one each; plan with Packed", b.First+int64(i/b.Length))
 		}
 	}
@@ -119,12 +112,6 @@ func (t *Tokens) Seek(raw json.RawMessage) error {
 		return fmt.Errorf("the position in the data: %w", err)
 	}
 	return t.loader.Seek(p)
-}
-
-func putInts(dst []byte, src []int32) {
-	for i, v := range src {
-		binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
-	}
 }
 
 // setScalars sets batch tensors of one number in a micro-batch, if the plan has them.

@@ -27,8 +27,12 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 	if err := r.Resume(); err != nil {
 		return result, err
 	}
-	if c, err = c.withFolder(r); err != nil {
-		return result, err
+	if c.Save != nil && c.Save.Model.Config == nil && c.Save.Adapter == nil {
+		save := *c.Save
+		if save.Model, save.Adapter, err = r.Folder(); err != nil {
+			return result, err
+		}
+		c.Save = &save
 	}
 	t, err := New(r, feed, c)
 	if err != nil {
@@ -38,17 +42,4 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 		err = r.Journal().Discard() // the checkpoint has it
 	}
 	return result, err
-}
-
-// withFolder sets the files of checkpoints to those of the model, or to the config of
-// its adapters.
-func (c Config) withFolder(r *run.Run) (Config, error) {
-	if c.Save == nil || c.Save.Model.Config != nil || c.Save.Adapter != nil {
-		return c, nil
-	}
-	save := *c.Save
-	var err error
-	save.Model, save.Adapter, err = r.Folder()
-	c.Save = &save
-	return c, err
 }

@@ -149,9 +149,11 @@ func fileName(t executor.Tensor) string {
 // resume continues from the newest checkpoint or from the journal, if there is either.
 // If both are of the same iteration, the journal wins.
 func (t *Trainer) resume() (err error) {
-	c, err := t.newest()
-	if err != nil {
-		return err
+	var c *checkpoint.Checkpoint // the newest, nil if there is none
+	if t.c.Save != nil {
+		if c, err = t.c.Save.Dir.Latest(); err != nil && !errors.Is(err, checkpoint.ErrNone) {
+			return err
+		}
 	}
 	if c != nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
@@ -169,18 +171,6 @@ func (t *Trainer) resume() (err error) {
 		}
 	}
 	return t.commit()
-}
-
-// newest opens the newest checkpoint; nil if there is none.
-func (t *Trainer) newest() (*checkpoint.Checkpoint, error) {
-	if t.c.Save == nil {
-		return nil, nil
-	}
-	c, err := t.c.Save.Dir.Latest()
-	if errors.Is(err, checkpoint.ErrNone) {
-		return nil, nil
-	}
-	return c, err
 }
 
 func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {

@@ -214,10 +214,15 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled, it finishes the current
 // iteration, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
-	if err := t.evaluateMissed(); err != nil {
-		return t.result(nan), err
+	// A run that was killed between an iteration and its evaluation makes up for it.
+	best, err := t.evaluate(&Report{})
+	if err == nil {
+		err = t.save(best && t.keepsBest())
 	}
 	r := t.result(nan)
+	if err != nil {
+		return r, err
+	}
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
 		if ctx.Err() != nil || t.outOfPatience() {
 			r.Interrupted, r.Stopped = !t.outOfPatience(), t.outOfPatience()
@@ -231,22 +236,17 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 		r.Loss = report.Loss
-		if err := errors.Join(t.afterStep(report), t.replan()); err != nil {
+		if err = t.afterStep(report); t.done != t.c.Iterations {
+			err = errors.Join(err, t.run.AnswerRequest())
+		}
+		if err != nil {
 			return t.result(r.Loss), err
 		}
 	}
-	err := errors.Join(t.commit(), t.save(true))
+	err = errors.Join(t.commit(), t.save(true))
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
-}
-
-// replan continues with another plan if one was requested.
-func (t *Trainer) replan() error {
-	if t.done == t.c.Iterations {
-		return nil
-	}
-	return t.run.AnswerRequest()
 }
 
 func (t *Trainer) result(loss float64) Result {
@@ -264,6 +264,20 @@ func (t *Trainer) afterStep(r Report) error {
 		t.c.Report(t.complete(r))
 	}
 	return t.save(best && t.keepsBest())
+}
+
+// Iterations returns the number of iterations done.
+func (t *Trainer) Iterations() int64 { return t.done }
+
+// SetIterations sets the number of iterations done, for a run whose weights and states
+// come from elsewhere. The learning rate, Adam's bias correction and the random streams
+// depend on it.
+func (t *Trainer) SetIterations(iterations int64) error {
+	if iterations < 0 {
+		return fmt.Errorf("%d iterations done: it cannot be negative", iterations)
+	}
+	t.done = iterations
+	return nil
 }
 
 // Step runs one iteration. io.EOF means that the feed has ended.
@@ -292,7 +306,11 @@ func (t *Trainer) Step() (Report, error) {
 	}
 	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
-		t.askPolicy(report)
+		// Whether to compress the optimizer states is part of the state that becomes durable,
+		// so a run that is killed before it does so does it when it is resumed.
+		if !report.Skipped {
+			t.wanted = t.run.Options.StatePolicy.Next(t.wanted, t.done, report.Loss)
+		}
 		if t.done%t.c.JournalEvery == 0 {
 			err = t.commit()
 		}
@@ -362,8 +380,13 @@ func (t *Trainer) check(lr float64) (Report, error) {
 	}
 	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: lr}
 	if sound := finite(loss) && finite(norm); t.scale != nil {
-		r.LossScale = t.scale.Scale
-		r.markSkipped(!sound)
+		r.LossScale, r.Skipped = t.scale.Scale, !sound
+		if !sound {
+			r.GradNorm = 0
+		}
+		if !finite(loss) {
+			r.Loss = 0
+		}
 		*t.scale = t.scale.Next(sound)
 	} else if !sound {
 		return Report{}, t.diverged(r)

@@ -103,8 +103,11 @@ func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Op
 			return nil, nil, err
 		}
 		return job, &largestReport{"tokens", job.Options.Seq, next}, nil
+	case p.AutoBatch:
+		job, _, err := m.FastestBatch(o, recipe.MaxMicroBatchSize)
+		return job, nil, err
 	}
-	job, err := p.Make(m, o)
+	job, err := m.Plan(o)
 	return job, nil, err
 }
 

@@ -155,7 +155,7 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		{[]string{"merge", llama, filepath.Join(peft, "gpt2"), out}, exitFailed, "no layer is named"},
 		{[]string{"merge", llama, filepath.Join(peft, "dora"), out}, exitFailed, "is it for another model?"},
 		{[]string{"merge", llama, parent, out}, exitFailed, "not an adapter's folder"},
-		{[]string{"merge", llama, filepath.Join(peft, "llama"), out, "--dtype", "int8"}, exitUsage, "f32, bf16 or f16"},
+		{[]string{"merge", llama, filepath.Join(peft, "llama"), out, "--dtype", "int8"}, exitUsage, "bf16, f16 or f32"},
 		{[]string{"export", parent, out}, exitFailed, "not a model folder"},
 		{[]string{"export", llama, out, "--shard-size", "0"}, exitUsage, "5GB"},
 	} {

@@ -64,7 +64,7 @@ removed when the run has ended and saved.`,
 	file := cmd.Flags().String("recipe", "", "take what the flags leave out from the YAML `FILE`")
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
-	bind(cmd, r.Flags(), recipe.ModelKey)
+	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 || len(args) == 0 && *file == "" {
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
@@ -90,29 +90,12 @@ removed when the run has ended and saved.`,
 	return cmd
 }
 
-// trainCommand trains, and writes what came of it.
-func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) error {
-	text := sh.out
+// trainCommand shows what will be done, does it, and writes what came of it.
+func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) (err error) {
+	text, line := sh.out, term.NewLine(sh.err)
 	if asJSON {
 		text = io.Discard
 	}
-	result, err := runTraining(ctx, sh, text, r)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return writeJSON(sh.out, result)
-	}
-	var p page
-	p.WriteString("\n")
-	writeResult(&p, result)
-	_, err = io.WriteString(text, p.String())
-	return err
-}
-
-// runTraining shows what will be done, and does it.
-func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe) (result finetune.Result, err error) {
-	line := term.NewLine(sh.err)
 	shown := &progress{line: line, log: text}
 	run, err := finetune.Prepare(r, finetune.Options{
 		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print,
@@ -122,23 +105,33 @@ func runTraining(ctx context.Context, sh shell, text io.Writer, r *recipe.Recipe
 	})
 	line.Done()
 	if err != nil {
-		return result, err
+		return err
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
 	shown.Monitor = run.Monitor
 	if err := showPlan(text, run.Job, run.Rig.Reason); err != nil {
-		return result, err
+		return err
 	}
 	if err := showCorpus(text, run.Corpus.Summary); err != nil {
-		return result, err
+		return err
 	}
 	defer replanOnSignal(run.Job)()
-	result, err = run.Train(ctx)
+	result, err := run.Train(ctx)
 	line.Done()
-	if err == nil && r.Output.Timeline != "" {
-		_, err = fmt.Fprintf(text, "timeline in %s\n", r.Output.Timeline)
+	if err != nil {
+		return err
 	}
-	return result, err
+	if asJSON {
+		return writeJSON(sh.out, result)
+	}
+	var p page
+	p.WriteString("\n")
+	writeResult(&p, result)
+	if r.Output.Timeline != "" {
+		p.line("timeline", "%s", r.Output.Timeline)
+	}
+	_, err = io.WriteString(text, p.String())
+	return err
 }
 
 // replanOnSignal has a run planned again, for the memory that is available then, when the

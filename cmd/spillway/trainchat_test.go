@@ -191,7 +191,7 @@ func TestTrainRecipe(t *testing.T) {
 func TestRecipesHaveEveryFlag(t *testing.T) {
 	args, settings := []string{"train", "tiny-llama", "--print-recipe"}, 0
 	recipe.New().Flags().VisitAll(func(f *flag.Flag) {
-		if f.Name == recipe.ModelKey || recipe.Aliases[f.Name] != "" {
+		if f.Name == recipe.ModelKey || f.Name == recipe.VersionKey || recipe.Aliases[f.Name] != "" {
 			return
 		}
 		settings++

@@ -49,18 +49,13 @@ func (h *homes) make() error {
 	l := h.l
 	h.on = make([]onDevice, h.c.DeviceCount())
 	for d := range h.on { // homes that belong to no slab
-		here := onDevice{consts: -1, clip: -1, batch: make([]int, l.Goal.MicroBatches), slabs: make([]slabState, len(h.p.Slabs)), written: make([]bool, len(l.Model.Params))}
+		here := onDevice{consts: -1, clip: -1, batch: slices.Repeat([]int{-1}, l.Goal.MicroBatches),
+			slabs: slices.Repeat([]slabState{{weight: -1, gradient: -1}}, len(h.p.Slabs)), written: make([]bool, len(l.Model.Params))}
 		if l.Consts.Bytes > 0 {
 			here.consts = h.home("constants", plan.Constant, d, l.Consts.Bytes)
 		}
 		if l.Training() {
 			here.clip = h.home("clip", plan.Workspace, d, 8)
-		}
-		for j := range here.batch {
-			here.batch[j] = -1
-		}
-		for k := range here.slabs {
-			here.slabs[k] = slabState{weight: -1, gradient: -1}
 		}
 		h.on[d] = here
 	}

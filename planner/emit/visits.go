@@ -211,52 +211,42 @@ type pipe struct {
 // run schedules the task that can start first, until all are.
 func (p *pipe) run() {
 	for len(p.done) < 2*len(p.stages)*p.micros {
-		best, at := task{stage: -1}, 0
+		best := task{stage: -1}
 		for s := range p.stages {
 			for _, t := range p.ready(s) {
-				start := max(p.free[p.stages[s].device], p.readyAt(t))
-				if best.stage < 0 || start < at || start == at && t.back && !best.back {
-					best, at = t, start
+				t.start = max(t.start, p.free[p.stages[s].device])
+				if best.stage < 0 || t.start < best.start || t.start == best.start && t.back && !best.back {
+					best = t
 				}
 			}
 		}
-		best.start = at
-		p.take(best)
+		ends, end := &p.forwardEnd[best.stage], best.start+1
+		if best.back {
+			ends, end = &p.backwardEnd[best.stage], best.start+2
+		}
+		*ends = append(*ends, end)
+		p.free[p.stages[best.stage].device] = end
+		p.done = append(p.done, best)
 	}
 }
 
-// ready lists the next forward and the next backward of a stage, if they may run.
+// ready lists the next forward and the next backward of a stage, if they may run, from when
+// what they need is there.
 func (p *pipe) ready(s int) (list []task) {
 	f, b := len(p.forwardEnd[s]), len(p.backwardEnd[s])
-	if b < f && (s == len(p.stages)-1 || b < len(p.backwardEnd[s+1])) {
-		list = append(list, task{stage: s, micro: b, back: true})
+	switch {
+	case b == f: // no forward that is not followed by its backward yet
+	case s == len(p.stages)-1:
+		list = append(list, task{s, b, true, p.forwardEnd[s][b]})
+	case b < len(p.backwardEnd[s+1]):
+		list = append(list, task{s, b, true, p.backwardEnd[s+1][b]})
 	}
-	if f < p.micros && f-b < len(p.stages)-s && (s == 0 || f < len(p.forwardEnd[s-1])) {
-		list = append(list, task{stage: s, micro: f})
+	switch {
+	case f == p.micros || f-b >= len(p.stages)-s:
+	case s == 0:
+		list = append(list, task{s, f, false, 0})
+	case f < len(p.forwardEnd[s-1]):
+		list = append(list, task{s, f, false, p.forwardEnd[s-1][f]})
 	}
 	return list
-}
-
-// readyAt is when what a task needs is there.
-func (p *pipe) readyAt(t task) int {
-	switch {
-	case !t.back && t.stage == 0:
-		return 0
-	case !t.back:
-		return p.forwardEnd[t.stage-1][t.micro]
-	case t.stage == len(p.stages)-1:
-		return p.forwardEnd[t.stage][t.micro]
-	}
-	return p.backwardEnd[t.stage+1][t.micro]
-}
-
-// take schedules a task.
-func (p *pipe) take(t task) {
-	ends, end := &p.forwardEnd[t.stage], t.start+1
-	if t.back {
-		ends, end = &p.backwardEnd[t.stage], t.start+2
-	}
-	*ends = append(*ends, end)
-	p.free[p.stages[t.stage].device] = end
-	p.done = append(p.done, t)
 }

@@ -1,6 +1,10 @@
 package layout
 
-import "spillway/planner/strategy"
+import (
+	"slices"
+
+	"spillway/planner/strategy"
+)
 
 // ResultBytes is the size of what the last block gives: the loss, or logits.
 func (l *Layout) ResultBytes() int64 {
@@ -21,11 +25,7 @@ func (l *Layout) GradBytes(k int) int64 {
 
 // AllFresh marks all gradients of a block as written for the first time in an iteration.
 func (l *Layout) AllFresh(block int) []bool {
-	fresh := make([]bool, len(l.Model.Blocks[block].Params))
-	for i := range fresh {
-		fresh[i] = true
-	}
-	return fresh
+	return slices.Repeat([]bool{true}, len(l.Model.Blocks[block].Params))
 }
 
 // InSlab marks the params of a block that are trained and in a slab.

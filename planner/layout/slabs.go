@@ -148,26 +148,21 @@ func (s *Slabs) offsetsOf(i int, block spec.Block) string {
 // adapters next to the weights they adapt.
 const smallSlab = 0.05
 
-// small marks slabs that are small compared with another one of their block.
-func (s *Slabs) small() []bool {
-	marks := make([]bool, len(s.List))
+// Streaming marks n slabs whose weights stream, as evenly as can be. Small ones come last:
+// each would free little memory and count against the prefetch depth.
+func (s *Slabs) Streaming(n int) []bool {
+	isSmall := make([]bool, len(s.List))
 	for _, used := range s.OfBlock {
 		var largest int64
 		for _, k := range used {
 			largest = max(largest, s.List[k].WeightBytes)
 		}
 		for _, k := range used {
-			marks[k] = marks[k] || float64(s.List[k].WeightBytes) < smallSlab*float64(largest)
+			isSmall[k] = isSmall[k] || float64(s.List[k].WeightBytes) < smallSlab*float64(largest)
 		}
 	}
-	return marks
-}
-
-// Streaming marks n slabs whose weights stream, as evenly as can be. Small ones come last:
-// each would free little memory and count against the prefetch depth.
-func (s *Slabs) Streaming(n int) []bool {
 	var large, small []int
-	for k, mark := range s.small() {
+	for k, mark := range isSmall {
 		if mark {
 			small = append(small, k)
 		} else {

@@ -1,7 +1,11 @@
 package search
 
 import (
+	"fmt"
+
+	"spillway/autograd"
 	"spillway/planner/emit"
+	"spillway/planner/layout"
 	"spillway/planner/strategy"
 )
 
@@ -175,4 +179,31 @@ func (b *target) roundsOf(c strategy.Choice) int {
 		return b.Goal.MicroBatches
 	}
 	return max(b.Goal.MicroBatches/c.DeviceCount(), 1)
+}
+
+// LeastSeconds is how long an iteration takes at least, whatever the choice: a micro-batch passes
+// all blocks, forward and backward, one after the other, and devices share the micro-batches
+// evenly at best. No kernels are asked for.
+func LeastSeconds(b *layout.Layout) (float64, error) {
+	var each float64 // of a micro-batch
+	known := map[layout.BlockKey]float64{}
+	for i := range b.Model.Blocks {
+		key := b.BlockKey(i, strategy.SaveAll)
+		seconds, ok := known[key]
+		if !ok {
+			program := b.Model.Program(i)
+			if b.Training() && key.Trained {
+				joint, err := autograd.Differentiate(program, autograd.Options{InputGrad: i > b.FirstTrained})
+				if err != nil {
+					return 0, fmt.Errorf("differentiating block %s: %w", b.Model.Blocks[i].Name, err)
+				}
+				program = joint.Program
+			}
+			seconds = b.Seconds(program)
+			known[key] = seconds
+		}
+		each += seconds
+	}
+	f := b.Facts()
+	return each * max(1, float64(f.MicroBatches)/float64(f.Devices)), nil
 }

@@ -1,9 +1,9 @@
 // Optimizer updates: every byte is read once and written once. What is rounded when is as
 // in the plain functions (adamGo and the like), bit for bit.
 
-// AHEAD asks for what comes 1 KiB later. Processors see for themselves that memory is read
-// in order, but stop at the end of each page of 4 KiB; with four things read at once
-// that is often.
+// AHEAD prefetches what comes 1 KiB later. A CPU prefetches by itself where memory is read in
+// order, but only up to the end of each page of 4 KiB; with four tensors read at once that end
+// comes often.
 #define AHEAD(of) PREFETCHT0 1024(of)(BX*1)
 
 // func(w, g, m, v []float32, s Adam)
