@@ -97,6 +97,9 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
+	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
+		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
+	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
 	return r, r.Corpus.Pack(r.Job.Plan)
@@ -119,38 +122,3 @@ func (r *Run) Close() error {
 	}
 	return errors.Join(errs...)
 }
-<<<<<<< HEAD
-
-func (r *Run) prepare() (err error) {
-	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
-		return err
-	}
-	r.Model.Seed = r.Recipe.Training.Seed
-	if err := r.Recipe.DeepSpeedDisk(); err != nil {
-		return err
-	}
-	here := r.o.Rig
-	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
-	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
-		return err
-	}
-	options, notices, err := r.options()
-	if err != nil {
-		return err
-	}
-	if err := r.setConfig(); err != nil {
-		return err
-	}
-	if r.Job, err = r.plan(options); err != nil {
-		return err
-	}
-	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
-		return fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
-	}
-	r.Job.Notices = append(notices, r.Job.Notices...)
-	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
-	return err
-}
-=======
->>>>>>> main
