@@ -23,7 +23,7 @@ type Keys struct {
 
 // Reasons why a key changes no number.
 const (
-	aboutText    = "it is a default for generating text, which generating here is told"
+	aboutText    = "it is a default for generating text, which has settings of its own here"
 	aboutReturn  = "it says what a call returns, not what is computed"
 	aboutLabels  = "it concerns heads that classify, whose weights a language model lacks"
 	aboutHow     = "it says how something is computed, not what"

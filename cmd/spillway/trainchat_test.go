@@ -280,7 +280,7 @@ func TestFineTuneStories(t *testing.T) {
 	t.Logf("loss %.3f to %.3f, held out %.3f, perplexity %.2f", first, last, held, at(t, v, "eval_perplexity"))
 }
 
-// An adapter beside random weights is of no use: they are saved nowhere.
+// An adapter of random weights is of no use: they are saved nowhere.
 func TestAdaptersNeedAModelThatIsSaved(t *testing.T) {
 	for _, method := range []string{"lora", "qlora"} {
 		out := filepath.Join(t.TempDir(), "run")
