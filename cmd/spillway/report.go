@@ -148,6 +148,7 @@ func describeDevices(p *plan.Plan) []deviceReport {
 // goalReport is the goal as JSON.
 type goalReport struct {
 	Task           string   `json:"task"`
+	BatchSize      int64    `json:"batch_size"` // micro_batches of micro_batch_size
 	MicroBatchSize int64    `json:"micro_batch_size"`
 	Seq            int64    `json:"seq_len"`
 	MicroBatches   int      `json:"micro_batches"`
@@ -164,7 +165,7 @@ type goalReport struct {
 
 // describeGoal is the goal with everything filled in.
 func describeGoal(o spillway.Options) goalReport {
-	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision.String()}
+	r := goalReport{Task: string(o.Task), BatchSize: o.MicroBatchSize * int64(o.MicroBatches), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision.String()}
 	for _, e := range o.Exceptions {
 		if e.Type == dtype.F32 {
 			r.F32Modules = e.Modules
@@ -192,14 +193,14 @@ func (r goalReport) step() string {
 	return "step"
 }
 
-// String says the goal in a line: "train all weights, batch 1 × seq 4,096 × 8
-// micro-batches, bf16 with f32 master weights, adamw".
+// String says the goal in a line: "train all weights, batch 32 × seq 4,096 in 8
+// micro-batches of 4, bf16 with f32 master weights, adamw".
 func (r goalReport) String() string {
 	lora := strings.Join(append([]string{fmt.Sprintf("LoRA of rank %d", r.Rank)}, r.Adapters...), ", ")
 	what := map[string]string{"infer": "inference", "train": "train all weights", "lora": lora, "qlora": strings.Replace(lora, "LoRA", "QLoRA", 1) + " with " + r.Base + " weights"}[r.Task]
-	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.MicroBatchSize), grouped(r.Seq))
+	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.BatchSize), grouped(r.Seq))
 	if r.MicroBatches > 1 {
-		text += fmt.Sprintf(" × %d micro-batches", r.MicroBatches)
+		text += fmt.Sprintf(" in %d micro-batches of %d", r.MicroBatches, r.MicroBatchSize)
 	}
 	text += ", " + r.Precision
 	if r.Master {
