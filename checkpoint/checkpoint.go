@@ -132,19 +132,15 @@ func (d Dir) List() ([]Entry, error) {
 		found = append(found, e)
 	}
 	slices.SortFunc(found, func(a, b Entry) int {
-		return cmp.Or(compareBool(b.Err != nil, a.Err != nil), cmp.Compare(b.Saved, a.Saved), cmp.Compare(b.Iteration, a.Iteration))
+		switch {
+		case a.Err != nil && b.Err == nil:
+			return -1
+		case a.Err == nil && b.Err != nil:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Saved, a.Saved), cmp.Compare(b.Iteration, a.Iteration))
 	})
 	return found, nil
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // At returns the path of the checkpoint of an iteration.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"path/filepath"
 	"slices"
@@ -38,9 +39,13 @@ func (d Dir) write(s Snapshot, path string) error {
 	if err := d.removeLeftovers(); err != nil {
 		return err
 	}
-	saved, err := d.saveTime()
+	found, err := d.List()
 	if err != nil {
 		return err
+	}
+	saved := time.Now().UnixNano()
+	for _, e := range found {
+		saved = max(saved, e.Saved+1) // just after the newest, if the clock was set back
 	}
 	needed, err := s.bytes()
 	if err != nil {
@@ -51,24 +56,19 @@ func (d Dir) write(s Snapshot, path string) error {
 			if err := s.fill(disk, partial, saved); err != nil {
 				return err
 			}
-			return d.hideReplaced(path)
+			// An older checkpoint of the same iteration is hidden, so that the new one can
+			// have its name. Latest still finds it.
+			exists, err := vfs.Exists(disk, path)
+			if err != nil || !exists {
+				return err
+			}
+			return disk.Rename(path, hidden(path, replacedSuffix))
 		})
 	})
 	if err != nil {
 		return errors.Join(err, d.restoreReplaced(path))
 	}
 	return nil
-}
-
-// saveTime returns the current time in nanoseconds, or a time just after the newest
-// checkpoint if the clock was set back.
-func (d Dir) saveTime() (int64, error) {
-	found, err := d.List()
-	now := time.Now().UnixNano()
-	for _, e := range found {
-		now = max(now, e.Saved+1)
-	}
-	return now, err
 }
 
 // fill writes all files of a checkpoint, the manifest last.
@@ -90,7 +90,15 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
 		return err
 	}
-	text, err := manifest{formatVersion, s.Iteration, saved, sums.sums()}.encode()
+	m := manifest{formatVersion, s.Iteration, saved, map[string]checksum{}}
+	for name, f := range sums.files {
+		m.Files[name] = f.sum
+	}
+	compact, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(sealedManifest{compact, crc32.Checksum(compact, castagnoli)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -104,17 +112,7 @@ func writeText(disk vfs.FS, path string, text []byte) error {
 	})
 }
 
-// hideReplaced hides an older checkpoint of the same iteration, so that the new one can
-// have its name. Latest still finds it.
-func (d Dir) hideReplaced(path string) error {
-	exists, err := vfs.Exists(d.fs(), path)
-	if err != nil || !exists {
-		return err
-	}
-	return d.fs().Rename(path, hidden(path, replacedSuffix))
-}
-
-// restoreReplaced undoes hideReplaced if the new checkpoint did not get its name.
+// restoreReplaced brings the hidden one back if the new checkpoint did not get its name.
 func (d Dir) restoreReplaced(path string) error {
 	isHidden, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
 	if err != nil || !isHidden {
@@ -185,7 +183,7 @@ func (d Dir) prune(newest string) error {
 	return nil
 }
 
-// removeReplaced removes the checkpoint that hideReplaced hid, if there is one.
+// removeReplaced removes the checkpoint that a newer one replaced, if there is one.
 func (d Dir) removeReplaced(path string) error {
 	replaced := hidden(path, replacedSuffix)
 	exists, err := vfs.Exists(d.fs(), replaced)

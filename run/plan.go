@@ -63,7 +63,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
-	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq
+	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err

@@ -266,6 +266,20 @@ func (t *Trainer) afterStep(r Report) error {
 	return t.save(best && t.keepsBest())
 }
 
+// Iterations returns the number of iterations done.
+func (t *Trainer) Iterations() int64 { return t.done }
+
+// SetIterations sets the number of iterations done, for a run whose weights and states
+// come from elsewhere. The learning rate, Adam's bias correction and the random streams
+// depend on it.
+func (t *Trainer) SetIterations(iterations int64) error {
+	if iterations < 0 {
+		return fmt.Errorf("%d iterations done: it cannot be negative", iterations)
+	}
+	t.done = iterations
+	return nil
+}
+
 // Step runs one iteration. io.EOF means that the feed has ended.
 func (t *Trainer) Step() (Report, error) {
 	t.pace.start()
@@ -292,7 +306,11 @@ func (t *Trainer) Step() (Report, error) {
 	}
 	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
-		t.askPolicy(report)
+		// Whether to compress the optimizer states is part of the state that becomes durable,
+		// so a run that is killed before it does so does it when it is resumed.
+		if !report.Skipped {
+			t.wanted = t.run.Options.StatePolicy.Next(t.wanted, t.done, report.Loss)
+		}
 		if t.done%t.c.JournalEvery == 0 {
 			err = t.commit()
 		}

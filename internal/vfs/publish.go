@@ -41,23 +41,18 @@ func Publish(d FS, dir string, fill func(partial string) error) error {
 	if err := RemoveAll(d, partial); err != nil {
 		return fmt.Errorf("removing what an earlier attempt left at %s: %w", partial, err)
 	}
-	if err := prepare(d, partial, fill); err != nil {
-		return errors.Join(err, RemoveAll(d, partial))
+	err := d.Mkdir(partial)
+	if err == nil {
+		err = fill(partial)
 	}
-	if err := d.Rename(partial, dir); err != nil {
+	if err == nil {
+		err = d.SyncDir(partial) // names in it are durable before anything else refers to them
+	}
+	if err == nil {
+		err = d.Rename(partial, dir)
+	}
+	if err != nil {
 		return errors.Join(err, RemoveAll(d, partial))
 	}
 	return d.SyncDir(filepath.Dir(dir))
-}
-
-// prepare fills a new folder and makes the names in it durable, before anything else refers
-// to them.
-func prepare(d FS, partial string, fill func(string) error) error {
-	if err := d.Mkdir(partial); err != nil {
-		return err
-	}
-	if err := fill(partial); err != nil {
-		return err
-	}
-	return d.SyncDir(partial)
 }
