@@ -98,6 +98,9 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
+	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
+		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
+	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
 	if err := r.Corpus.Pack(r.Job.Plan); err != nil {

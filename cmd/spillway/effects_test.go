@@ -12,7 +12,7 @@ import (
 
 // given are values of the settings that differ from their defaults.
 var given = map[string]string{
-	"batch-size": "2", "seq-len": "32", "gradient-accumulation-steps": "2", "precision": "fp32", "fp32-modules": "norm", "no-quantize": "down_proj", "optimizer": "sgd",
+	"batch-size": "2", "micro-batch-size": "2", "seq-len": "32", "gradient-accumulation-steps": "2", "precision": "fp32", "fp32-modules": "norm", "no-quantize": "down_proj", "optimizer": "sgd",
 	"state-policy": "low-memory", "max-grad-norm": "1", "lora-rank": "4", "lora-alpha": "5", "lora-dropout": "0.5", "target-modules": "q_proj", "exclude-modules": "q_proj",
 	"layers-to-transform": "0", "rank-pattern": "q_proj=3", "alpha-pattern": "q_proj=3", "modules-to-save": "norm", "use-rslora": "true", "use-dora": "true", "lora-bias": "all",
 	"init-lora-weights": "gaussian", "quantization": "int8", "llm-int8-threshold": "6", "device-map": "balanced", "max-memory": "8GiB", "optimizer-device": "cpu", "evaluate": "true", "document-len": "16",

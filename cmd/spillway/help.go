@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	flags []string
 }{
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
-	{"Steps", []string{"gradient-accumulation-steps", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
+	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
 	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
@@ -121,7 +121,7 @@ func columnsOf(b *strings.Builder, name, text string, at, width int) {
 // otherNames are what other programs call flags of ours, or what to give instead.
 var otherNames = map[string]string{
 	"steps": "max-steps", "iterations": "max-steps", "num-steps": "max-steps", "num-train-epochs": "epochs", "num-epochs": "epochs",
-	"per-device-train-batch-size": "batch-size", "micro-batch-size": "batch-size", "batch": "batch-size", "accumulate": "gradient-accumulation-steps", "grad-accum": "gradient-accumulation-steps",
+	"per-device-train-batch-size": "micro-batch-size", "batch": "batch-size", "accumulate": "gradient-accumulation-steps", "grad-accum": "gradient-accumulation-steps",
 	"max-seq-length": "seq-len", "max-length": "seq-len", "sequence-len": "seq-len", "sequence-length": "seq-len", "seq": "seq-len", "block-size": "seq-len", "context": "seq-len",
 	"output-dir": "out", "output": "out", "save-dir": "out", "lr-scheduler-type": "lr-scheduler", "scheduler": "lr-scheduler", "schedule": "lr-scheduler", "warmup": "warmup-steps",
 	"clip": "max-grad-norm", "gradient-clipping": "max-grad-norm", "grad-clip": "max-grad-norm", "rank": "lora-rank", "r": "lora-rank", "alpha": "lora-alpha", "dropout": "lora-dropout",
