@@ -14,6 +14,7 @@ import (
 	"errors"
 
 	"spillway"
+	"spillway/checkpoint"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
@@ -42,6 +43,7 @@ type Run struct {
 
 	o       Options
 	out     string        // folder for checkpoints
+	release func() error  // ends the claim on it; nil without one
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -91,6 +93,11 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
+	if !o.NoSave {
+		if _, err := (checkpoint.Dir{Path: r.out}).CheckSpace(train.CheckpointBytes(r.Job), 1); err != nil {
+			return r, err // before the data is read; Train looks again
+		}
+	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
 	r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress)
@@ -111,6 +118,9 @@ func (r *Run) Close() error {
 	}
 	if r.Rig != nil {
 		errs = append(errs, r.Rig.Close())
+	}
+	if r.release != nil {
+		errs = append(errs, r.release())
 	}
 	return errors.Join(errs...)
 }

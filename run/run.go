@@ -302,6 +302,9 @@ func (r *Run) Weights() (weights.Values, error) {
 	return weights.Join(r.Options.Adapter.Has, r.Options.Adapter, from), nil
 }
 
+// Adapts says whether adapters are trained, next to frozen weights.
+func (r *Run) Adapts() bool { return r.Options.adapts() }
+
 // adapted is the shapes of what adapters train, by name; none where all weights are
 // trained.
 func (r *Run) adapted() map[string]shape.Shape {
