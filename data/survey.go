@@ -102,8 +102,24 @@ func (v Survey) Longer(tokens int) (n int64) {
 
 // Rows counts the rows that a loader makes of the documents before its stream ends. It
 // is 0 if the stream never ends.
-func (v Survey) Rows(c Config) (rows int64) {
-	for e := range uint64(max(c.Epochs, 0)) {
+func (v Survey) Rows(c Config) int64 {
+	rows, _ := v.pack(c, c.Epochs)
+	return rows
+}
+
+// MeanDocument is how many tokens the document has that a position of a row is in, on
+// average over the positions of one pass over the documents. What is cut off at the end of a
+// row counts as a document of its own, and so does padding.
+func (v Survey) MeanDocument(c Config) int64 {
+	rows, squares := v.pack(c, 1)
+	return int64(squares / float64(max(rows*int64(c.Length), 1)))
+}
+
+// pack counts the rows of so many passes, and sums the squared lengths of the documents in
+// them.
+func (v Survey) pack(c Config, epochs int64) (rows int64, squares float64) {
+	square := func(n int) { squares += float64(n) * float64(n) }
+	for e := range uint64(max(epochs, 0)) {
 		o := newOrder(v.Documents, c.Seed, e)
 		free := 0 // positions left in the current row; an epoch begins a new row
 		for i := range v.Documents {
@@ -112,6 +128,7 @@ func (v Survey) Rows(c Config) (rows int64) {
 			}
 			n := int(v.lengths[i])
 			if c.WholeDocuments && n > free {
+				square(free)
 				free = 0
 			}
 			for n > 0 {
@@ -119,9 +136,11 @@ func (v Survey) Rows(c Config) (rows int64) {
 					rows, free = rows+1, c.Length
 				}
 				taken := min(n, free)
+				square(taken)
 				n, free = n-taken, free-taken
 			}
 		}
+		square(free)
 	}
-	return rows
+	return rows, squares
 }

@@ -23,6 +23,8 @@ func TestSurvey(t *testing.T) {
 		l := newLoader(t, source, c)
 		b := NewBatch(1, c.Length)
 		var rows, tokens int64
+		var together float64 // pairs of positions in one document, in the first epoch
+		first := v.Rows(Config{Length: c.Length, Seed: c.Seed, InOrder: c.InOrder, WholeDocuments: c.WholeDocuments, Epochs: 1})
 		for {
 			err := l.Next(b)
 			if errors.Is(err, io.EOF) {
@@ -32,6 +34,16 @@ func TestSurvey(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows, tokens = rows+1, tokens+int64(b.NonPadding)
+			for _, i := range b.Segments {
+				for _, j := range b.Segments {
+					if i == j && rows <= first {
+						together++
+					}
+				}
+			}
+		}
+		if got, want := v.MeanDocument(c), int64(together/float64(first*int64(c.Length))); got != want {
+			t.Fatalf("%+v: a position is in a document of %d tokens, by the loader's segments %d", c, got, want)
 		}
 		if got := v.Rows(c); got != rows || v.Tokens*c.Epochs != tokens {
 			t.Fatalf("%+v: %d rows of %d tokens, the loader gives %d of %d", c, got, v.Tokens*c.Epochs, rows, tokens)

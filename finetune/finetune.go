@@ -10,6 +10,7 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -90,6 +91,10 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 			return r, err
 		}
 	}
+	if r.Corpus, err = OpenCorpus(settings, r.Model, o.Progress); err != nil {
+		return r, err
+	}
+	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
@@ -100,8 +105,7 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(settings, r.Model, r.Job.Plan, o.Progress)
-	return r, err
+	return r, r.Corpus.Pack(r.Job.Plan)
 }
 
 // Close closes the devices and all files.

@@ -82,6 +82,10 @@ type Attr struct {
 	Segments bool `json:"segments,omitempty"`
 	KeyMask  bool `json:"key_mask,omitempty"`
 	Mask     bool `json:"mask,omitempty"`
+	// Document is how many tokens the document has that a position is in, on average over
+	// all positions; 0: sequences are one document. It changes what attention costs, not
+	// what it computes.
+	Document int64 `json:"document,omitempty"`
 	// Inverse rotates back: the gradient of Rope.
 	Inverse bool `json:"inverse,omitempty"`
 

@@ -172,6 +172,9 @@ func referenceAdafactor(c op.Call, in, out []op.Array, args op.Args) {
 		if first == 3 {
 			u = a.beta1*in[2].F[i] + (1-a.beta1)*u
 			out[1].F[i] = u
+			if t := c.In[2].DType; t == dtype.BF16 {
+				out[1].F[i] = storedState(t, float32(u), 0, args, i)
+			}
 		}
 		out[0].F[i] = w - rate*a.decay*w - u
 	}

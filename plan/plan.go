@@ -55,9 +55,10 @@ type Plan struct {
 	// them and from the model, so a plan from a file can be held against both.
 	Choices json.RawMessage `json:"choices,omitempty"`
 
-	MicroBatchSize int64 `json:"micro_batch_size"` // sequences per micro-batch
-	Seq            int64 `json:"seq"`              // positions per sequence
-	MicroBatches   int   `json:"micro_batches"`    // per iteration
+	MicroBatchSize int64 `json:"micro_batch_size"`   // sequences per micro-batch
+	Seq            int64 `json:"seq"`                // positions per sequence
+	MicroBatches   int   `json:"micro_batches"`      // per iteration
+	Document       int64 `json:"document,omitempty"` // tokens of the document a position is in, for the forecast
 
 	Devices      []Device      `json:"devices"`
 	Arenas       []Arena       `json:"arenas"`

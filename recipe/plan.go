@@ -76,6 +76,7 @@ func (p *Plan) TaskFlag(f *flag.FlagSet) {
 	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
 		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
 	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
+	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.

@@ -130,7 +130,7 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document})
 }
 
 // network builds the model, with adapters where the task wants them and with the

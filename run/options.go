@@ -72,6 +72,10 @@ type Options struct {
 	// Packed: sequences hold several documents; the batch tensor "segments" says which
 	// position belongs to which.
 	Packed bool
+	// Document is how many tokens the document has that a position of a packed sequence is
+	// in, on average: attention takes less time over many short ones. 0: sequences are one
+	// document. Nothing but the forecast depends on it.
+	Document int64
 
 	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
 	// the loss. 0 is F32.
@@ -152,16 +156,20 @@ type Exception struct {
 	Type dtype.Type
 }
 
-// usualSeq is how many positions a sequence has where nobody says.
-const usualSeq = 2048
+// UsualSeq is how many positions a sequence has where nobody says: the model's context, at
+// most 2048.
+func (m *Model) UsualSeq() int64 {
+	const most = 2048
+	if m.Info.Context > 0 {
+		return min(m.Info.Context, most)
+	}
+	return most
+}
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults(m *Model) (Options, error) {
 	if o.Seq == 0 {
-		o.Seq = usualSeq
-		if m.Info.Context > 0 {
-			o.Seq = min(m.Info.Context, usualSeq)
-		}
+		o.Seq = m.UsualSeq()
 	}
 	if o.Precision == dtype.Invalid {
 		o.Precision = dtype.F32
@@ -216,6 +224,8 @@ func (o Options) Check() error {
 			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Document > 0 && !o.Packed:
+		return fmt.Errorf("documents of %d tokens, and sequences are not packed from documents: leave the length out, or plan a training run", o.Document)
 	case o.Evaluates && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
 	case o.DeviceMap != nil && (o.Choose != nil || len(o.Constraints.Places) > 0):

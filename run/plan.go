@@ -64,7 +64,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
-	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches = 0, p.MicroBatchSize, p.Seq, p.MicroBatches
+	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches, o.Document = 0, p.MicroBatchSize, p.Seq, p.MicroBatches, p.Document
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err

@@ -151,6 +151,7 @@ type goalReport struct {
 	MicroBatchSize int64    `json:"micro_batch_size"`
 	Seq            int64    `json:"seq_len"`
 	MicroBatches   int      `json:"micro_batches"`
+	Document       int64    `json:"document_len,omitempty"` // tokens of the document a position is in
 	Precision      string   `json:"precision"`
 	Master         bool     `json:"master_weights"`
 	F32Modules     []string `json:"fp32_modules,omitempty"`
@@ -164,7 +165,7 @@ type goalReport struct {
 
 // describeGoal is the goal with everything filled in.
 func describeGoal(o spillway.Options) goalReport {
-	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision.String()}
+	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Document: o.Document, Precision: o.Precision.String()}
 	for _, e := range o.Exceptions {
 		if e.Type == dtype.F32 {
 			r.F32Modules = e.Modules
@@ -200,6 +201,9 @@ func (r goalReport) String() string {
 	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.MicroBatchSize), grouped(r.Seq))
 	if r.MicroBatches > 1 {
 		text += fmt.Sprintf(" × %d micro-batches", r.MicroBatches)
+	}
+	if 0 < r.Document && r.Document < r.Seq {
+		text += fmt.Sprintf(" in documents of %s", grouped(r.Document))
 	}
 	text += ", " + r.Precision
 	if r.Master {

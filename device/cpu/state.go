@@ -41,7 +41,7 @@ func newStates(c op.Call, workers int) *states {
 func (s *states) set(l *device.Launch, clip float32) {
 	s.clip = clip
 	for i, one := range s.all {
-		one.set(l.Buffers[2+i])
+		one.set(l, 2+i, i)
 	}
 }
 
@@ -117,6 +117,9 @@ type state struct {
 	absmax  []float32
 	codes   []byte
 	scratch [][]float32 // by worker
+
+	stream op.Stream // that a state in bf16 is rounded with, and its position of the first element
+	first  uint64
 }
 
 func newState(t op.Type, workers int) *state {
@@ -133,7 +136,10 @@ func newState(t op.Type, workers int) *state {
 	return s
 }
 
-func (s *state) set(b device.Buffer) {
+// set takes the operand of a launch that is the state of a number.
+func (s *state) set(l *device.Launch, operand, number int) {
+	b, args := l.Buffers[operand], argsOf(l)
+	s.stream, s.first = op.StateStream(args.Key, number), args.Row
 	switch {
 	case s.code != nil:
 		var scales []byte
@@ -166,11 +172,11 @@ func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
 		s.absmax[from/quant.DynamicBlock] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
-	case narrow(s.of):
-		narrowing[s.of](s.halves[from:to], s.scratch[worker][:to-from])
-		if s.of == dtype.F16 {
-			clampF16(s.halves[from:to], s.scratch[worker])
-		}
+	case s.of == dtype.BF16:
+		kernel.RoundStates(s.halves[from:to], s.scratch[worker][:to-from], s.stream, s.first+uint64(from))
+	case s.of == dtype.F16:
+		s.of.Narrow(s.halves[from:to], s.scratch[worker][:to-from])
+		clampF16(s.halves[from:to], s.scratch[worker])
 	}
 }
 

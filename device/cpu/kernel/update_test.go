@@ -219,3 +219,30 @@ func testLion(t *testing.T) {
 		near(t, "m", i, m[i], pm[i])
 	}
 }
+
+// States are rounded to the bits of the plain definition on every path, from every position,
+// also where numbers are not finite.
+func TestRoundStates(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng, s := newRand(), op.StateStream(7, 1)
+		for _, n := range []int{0, 1, 5, 31, 32, 33, 64, 100, 1027} {
+			for _, position := range []uint64{0, 1, 2, 3, 4, 1<<34 + 5} {
+				src, got := hostile(rng, n), make([]uint16, n)
+				RoundStates(got, src, s, position)
+				for i, f := range src {
+					if want := s.RoundState(f, position+uint64(i)); got[i] != want {
+						t.Fatalf("%x at %d, %d of %d, is %#x, want %#x", f, position, i, n, got[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkRoundStates(b *testing.B) {
+	src, dst := make([]float32, 1024), make([]uint16, 1024)
+	b.SetBytes(4 * 1024)
+	for b.Loop() {
+		RoundStates(dst, src, 5, 8)
+	}
+}

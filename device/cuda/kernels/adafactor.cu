@@ -120,7 +120,10 @@ extern "C" __global__ void __launch_bounds__(256) adafactorApply(void *w, int wT
                 float u = rates[1] * line.step(wide(g[i]) * clip[0], j);
                 if (m) {
                     u = beta1 * get(m, mType, i) + (1.0f - beta1) * u;
-                    set<true>(m, mType, i, u);
+                    if (mType == BF16)
+                        ((bf16 *)m)[i] = roundBy(u, (u32)stateBits(streamBase(key, 1), first + i) & 0xffff);
+                    else
+                        set<true>(m, mType, i, u);
                 }
                 x = x - rates[0] * decay * x - u;
                 if (wType == BF16)

@@ -152,10 +152,21 @@ __device__ __forceinline__ float uniform(u64 base, u64 position) {
     return (float)(mix(base + position) >> 40) * (1.0f / (1 << 24));
 }
 
-// roundRandomly is op.RoundStochastic of a position; base is mix of the key.
-__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) {
+// roundBy rounds to bf16 by adding 16 random bits to those that it has no room for.
+__device__ __forceinline__ bf16 roundBy(float x, u32 random) {
     bf16 y;
     narrow(x, &y);
-    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + (u32)(mix(base + position) >> 48)) >> 16);
+    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + random) >> 16);
     return y;
+}
+
+// roundRandomly is op.RoundStochastic of a position; base is mix of the key.
+__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) { return roundBy(x, (u32)(mix(base + position) >> 48)); }
+
+// stateBits are the random bits with which op.Stream.RoundState rounds four states from a
+// position on, 16 for each, the first in the lowest; base is streamBase of the state.
+__device__ __forceinline__ u64 stateBits(u64 base, u64 position) {
+    u64 bits = mix(base + position / 4);
+    u32 shift = position % 4 * 16;
+    return shift == 0 ? bits : bits >> shift | mix(base + position / 4 + 1) << (64 - shift);
 }
