@@ -15,7 +15,7 @@ import (
 // HeldError says that another process writes to the same place.
 type HeldError struct {
 	Path   string
-	Holder string // who: "process 4711 (spillway train small-llama), since 14:02:11"
+	Holder string // who: "process 4711 (spillway), since 14:02:11"
 }
 
 func (e *HeldError) Error() string {
@@ -23,8 +23,8 @@ func (e *HeldError) Error() string {
 }
 
 // Claim keeps other processes from writing to a file or folder of this computer until it is
-// released, or until this process ends, however it does. Who comes second is told who is
-// there, by a HeldError. What is written at path need not exist yet; the folder that it is
+// released, or until this process ends, however it does. Who comes second gets a HeldError, which
+// names the first. What is written at path need not exist yet; the folder that it is
 // in must.
 func Claim(path string) (release func() error, err error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
@@ -47,7 +47,8 @@ func Claim(path string) (release func() error, err error) {
 			continue
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(f, "process %d (%s), since %s", os.Getpid(), strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "), time.Now().Format(time.TimeOnly))
+			program, _ := os.Executable() // "" is fine
+			_, err = fmt.Fprintf(f, "process %d (%s), since %s", os.Getpid(), filepath.Base(program), time.Now().Format(time.TimeOnly))
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
