@@ -26,7 +26,7 @@ import (
 // recipes with a line in Flags.
 type Plan struct {
 	spillway.Options
-	// AutoBatch looks for the micro-batch size with the most tokens per second.
+	// AutoBatch looks for the micro-batch size with the most tokens per second, for each device.
 	AutoBatch bool
 	// DeepSpeed is a configuration file of DeepSpeed; Apply reads it.
 	DeepSpeed string
@@ -38,7 +38,7 @@ type Plan struct {
 // NewPlan is a plan with the defaults: AdamW, a micro-batch of one sequence, and where
 // adapters are trained, rank 16 on all linear layers.
 func NewPlan() *Plan {
-	p := &Plan{Options: spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 1, NoDecay: optim.DefaultNoDecay(), Packed: true}}
+	p := &Plan{Options: spillway.Options{Task: spillway.Train, NoDecay: optim.DefaultNoDecay(), Packed: true}}
 	p.Optimizer, _ = optim.Parse("adamw") // a name it knows
 	p.Adapters = lora.Options{Rank: 16, Targets: []string{lora.AllLinear}, Bias: lora.NoBias, Init: hf.InitDefault}
 	return p
@@ -50,9 +50,10 @@ var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lo
 // Flags declares the settings: the name, the help and the field of each.
 func (p *Plan) Flags(f *flag.FlagSet) {
 	o := &p.Options
-	parsed(f, strconv.FormatInt(o.MicroBatchSize, 10), "batch-size", "pass `N` sequences through the model at once, a micro-batch; auto finds the N with the most tokens per second", p.setBatchSize)
+	parsed(f, "", "batch-size", "take each optimizer step on `N` sequences; they are cut into micro-batches and divided over the devices as is fastest.\nauto finds the micro-batch with the most tokens per second, one for each device (default: micro-batch size ×\naccumulation steps × devices, or 1 where neither is given)", p.setBatchSize)
+	atLeast(f, &o.MicroBatchSize, 1, "micro-batch-size", "pass `N` sequences through the model at once, on one device (default: what is fastest)")
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
-	atLeast(f, &o.MicroBatches, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches before each optimizer step")
+	atLeast(f, &o.GradientAccumulation, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches on each device before an optimizer step (default: what is fastest)")
 	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision)
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
 	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
@@ -130,7 +131,7 @@ func (p *Plan) setBatchSize(text string) error {
 	if err != nil || n < 1 {
 		return fmt.Errorf("it is a number from 1 on, or auto")
 	}
-	p.MicroBatchSize = n
+	p.BatchSize = n
 	return nil
 }
 
@@ -170,6 +171,10 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 		if d.Kind == machine.GPU {
 			o.Precision = dtype.BF16
 		}
+	}
+	// A micro-batch for each device where nobody says how many sequences a step takes.
+	if o.BatchSize == 0 && o.MicroBatches == 0 && (p.AutoBatch || o.MicroBatchSize > 0) {
+		o.GradientAccumulation = max(o.GradientAccumulation, 1)
 	}
 	o.Device = d.Name
 	o.Packed = o.Task != spillway.Infer

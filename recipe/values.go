@@ -63,7 +63,11 @@ func enumAs[T comparable](fs *flag.FlagSet, to *T, name, help string, words map[
 
 // atLeast is an integer that may not be below a bound.
 func atLeast[T int | int64](fs *flag.FlagSet, to *T, least T, name, help string) {
-	parsed(fs, strconv.FormatInt(int64(*to), 10), name, help, func(text string) error {
+	text := "" // nothing is said
+	if *to >= least {
+		text = strconv.FormatInt(int64(*to), 10)
+	}
+	parsed(fs, text, name, help, func(text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || int64(T(n)) != n {
 			return fmt.Errorf("%q is not an integer", text)

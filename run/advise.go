@@ -77,6 +77,9 @@ func (m *Model) Savings(o Options) (planner.Usage, []planner.Saving, error) {
 	if err != nil {
 		return planner.Usage{}, nil, err
 	}
+	if o.MicroBatches == 0 { // the batch as a whole; cutting it is a saving
+		o.MicroBatchSize, o.MicroBatches = o.BatchSize, 1
+	}
 	start := planner.Setting{Train: o.Task.Trains(), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision, HasDisk: o.Machine.HasDisk()}
 	if start.Train && len(o.Optimizer.States()) > 0 {
 		start.StateType = o.Optimizer.Storage

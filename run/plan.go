@@ -64,7 +64,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
-	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches, o.Document = 0, p.MicroBatchSize, p.Seq, p.MicroBatches, p.Document
+	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -174,6 +174,9 @@ func (q *question) journaled() (*Run, error) {
 		p, err = plan.Read(bytes.NewReader(raw))
 	}
 	var r *Run
+	if err == nil && o.MicroBatches == 0 && p.MicroBatchSize*int64(p.MicroBatches) == o.BatchSize {
+		q.cut(p.MicroBatches) // as the planner chose when the run began
+	}
 	if err == nil {
 		r, err = q.use(p)
 	}

@@ -24,7 +24,7 @@ type adviceOptions struct {
 func adviceFlags(cmd *cobra.Command) *adviceOptions {
 	a := &adviceOptions{}
 	f := cmd.Flags()
-	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size")
+	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size and --micro-batch-size")
 	f.BoolVar(&a.maxSeq, "max-seq-len", false, "plan the longest sequences that fit, instead of --seq-len")
 	f.BoolVar(&a.explain, "explain", false, "plan what is usually recommended when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")

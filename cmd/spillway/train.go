@@ -55,7 +55,7 @@ removed when the run has ended and saved.`,
   spillway train ./model --method lora --data chats.jsonl --learning-rate 2e-4 --epochs 3 --eval-split 0.05 --eval-steps 100 --patience 3
   spillway train ./model --method qlora --data problems.jsonl --format chat --fields question:answer --print-recipe
   spillway train --recipe run.yaml --learning-rate 1e-4
-  spillway train ./model --data book.txt --max-memory 2GiB --batch-size 4 --gradient-accumulation-steps 8 --max-steps 2000
+  spillway train ./model --data book.txt --max-memory 2GiB --batch-size 32 --max-steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --max-steps 100
   spillway train ./model --data book.txt --optimizer paged_adamw_8bit --log run.csv --max-steps 2000
   spillway train small-llama --data book.txt --max-steps 500 --out run --resume`,

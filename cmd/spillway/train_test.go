@@ -33,13 +33,13 @@ func prose(t *testing.T) string {
 // trainTiny runs train on a tiny model with given flags.
 func trainTiny(t *testing.T, flags ...string) result {
 	t.Helper()
-	return command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
+	return command(t, append([]string{"train", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
 }
 
 // tight is a limit below what normal training of the tiny model takes.
 func tight(t *testing.T) (flag string, bytes float64) {
 	t.Helper()
-	v := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--json").object(t)
+	v := command(t, "plan", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--json").object(t)
 	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
 	return fmt.Sprintf("%.0fB", bytes), bytes
 }

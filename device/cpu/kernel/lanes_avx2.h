@@ -73,6 +73,21 @@
 	VPSRLD $1, Y15, Y15; \
 	VPANDN v, Y15, v
 
+// FLUSH_BOTH is FLUSH of v and of u. Lanes that need it are rare, so both vectors are tested
+// together and the rest is jumped over, to the label normal. Overwrites t and AX.
+#define FLUSH_BOTH(c, v, d, u, t, normal) \
+	VPXOR Y12, Y12, Y12; \
+	ANDC(c, v, t); \
+	ANDC(d, u, Y15); \
+	VPMINUD t, Y15, Y15; \
+	VPCMPEQD Y12, Y15, Y15; \
+	VMOVMSKPS Y15, AX; \
+	TESTL AX, AX; \
+	JZ normal; \
+	FLUSH(c, v); \
+	FLUSH(d, u); \
+normal:
+
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES SUM_EIGHT
 #define MAX_LANES MAX_EIGHT

@@ -54,6 +54,7 @@
 
 // FLUSH turns lanes that have none of the bits c into zero of their sign.
 #define FLUSH(c, v) VPTESTNMD.BCST c, v, K2; VANDPS.BCST SIGN, v, K2, v
+#define FLUSH_BOTH(c, v, d, u, t, normal) FLUSH(c, v); FLUSH(d, u)
 
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES VEXTRACTF32X8 $1, Z0, Y1; VADDPS Y1, Y0, Y0; SUM_EIGHT

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
+	"spillway/internal/offheap"
 	"spillway/op"
 	"spillway/optim"
 )
@@ -167,15 +171,46 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, operands func(rng 
 	}
 }
 
+// BenchmarkAdam compares Adam with SGD and Rotate, which go through memory the same way and
+// compute little: with what memory gives a core. They take turns on short parts of tensors that
+// fit into no cache, and the fastest tenth of the parts counts, so that other programs on the
+// machine matter little.
 func BenchmarkAdam(b *testing.B) {
-	const n = 8 << 20
-	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	var a Adam
-	a.Set(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{true, true})
-	b.SetBytes(28 * n)
-	for b.Loop() {
-		a.Update(w, g, [2][]float32{m, v})
+	const n, part = 25_000_000, 128 << 10
+	region, err := offheap.Alloc(4*4*n, true)
+	if err != nil {
+		b.Fatal(err)
 	}
+	defer region.Free()
+	all := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(region.Bytes()))), 4*n)
+	for i := range all {
+		all[i] = 0.01
+	}
+	var a Adam
+	a.Set(optim.AdamStep{Rate: 1e-6, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{true, true})
+	var o SGD
+	o.Set(optim.SGDStep{Rate: 1e-6, Momentum: 0.9}.Scalars(), 1, [2]bool{true})
+	runs := []func(w, g, m, v []float32){
+		func(w, g, m, v []float32) { a.Update(w, g, [2][]float32{m, v}) },
+		func(w, g, m, v []float32) { o.Update(w, g, [2][]float32{m}) },
+		func(w, g, m, v []float32) { Rotate(w, m, w, m, g, v) },
+	}
+	bytes, times, at := []float64{28 * part, 20 * part, 24 * part}, make([][]time.Duration, len(runs)), 0
+	for b.Loop() {
+		for k, run := range runs {
+			start := time.Now()
+			run(all[at:][:part], all[n+at:][:part], all[2*n+at:][:part], all[3*n+at:][:part])
+			times[k] = append(times[k], time.Since(start))
+			at = (at + part) % (n - part)
+		}
+	}
+	var rates [3]float64
+	for k, list := range times {
+		slices.Sort(list)
+		rates[k] = bytes[k] / list[len(list)/10].Seconds() / 1e9
+	}
+	b.ReportMetric(rates[0], "GB/s")
+	b.ReportMetric(rates[0]/max(rates[1], rates[2]), "of-memory")
 }
 
 func BenchmarkLion(b *testing.B) {
