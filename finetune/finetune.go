@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"spillway"
 	"spillway/internal/vfs"
@@ -95,6 +96,9 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
+	}
+	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
+		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)

@@ -159,7 +159,11 @@ func TestTrainRecipe(t *testing.T) {
 	file := write(t, "chats.jsonl", chats(20))
 	template := write(t, "t.jinja", plainTemplate)
 	dir := t.TempDir()
-	args := []string{"train", "tiny-llama", "--data", file, "--chat-template", template, "--seq-len", "64", "--learning-rate", "5e-3", "--max-steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
+	model := filepath.Join(dir, "model")
+	if r := command(t, "init", "tiny-llama", "--out", model); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	args := []string{"train", model, "--tokenizer", "bytes", "--data", file, "--chat-template", template, "--seq-len", "64", "--learning-rate", "5e-3", "--max-steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
 	printed := command(t, append(args, "--print-recipe")...)
 	if printed.code != exitOK || !strings.Contains(printed.out, "method: lora  # ") || !strings.Contains(printed.out, "\n# patience: 0  # stop after") {
 		t.Fatalf("%d %s%s", printed.code, printed.out, printed.err)
@@ -274,4 +278,18 @@ func TestFineTuneStories(t *testing.T) {
 		t.Errorf("no adapter in %v", files)
 	}
 	t.Logf("loss %.3f to %.3f, held out %.3f, perplexity %.2f", first, last, held, at(t, v, "eval_perplexity"))
+}
+
+// An adapter of random weights is of no use: they are saved nowhere.
+func TestAdaptersNeedAModelThatIsSaved(t *testing.T) {
+	for _, method := range []string{"lora", "qlora"} {
+		out := filepath.Join(t.TempDir(), "run")
+		r := command(t, "train", "tiny-llama", "--data", prose(t), "--method", method, "--max-steps", "1", "--seq-len", "32", "--out", out)
+		if r.code == exitOK || !strings.Contains(r.err, "spillway init tiny-llama --out") {
+			t.Errorf("%s: %d %s", method, r.code, r.err)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Error("something was saved")
+		}
+	}
 }
