@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"spillway"
+	"spillway/checkpoint"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
@@ -45,6 +46,7 @@ type Run struct {
 
 	o       Options
 	out     string        // folder for checkpoints
+	release func() error  // ends the claim on it; nil without one
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -98,6 +100,11 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
+	if !o.NoSave {
+		if _, err := (checkpoint.Dir{Path: r.out}).CheckSpace(train.CheckpointBytes(r.Job), 1); err != nil {
+			return r, err // before the data is read; Train looks again
+		}
+	}
 	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
 		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
 	}
@@ -135,6 +142,9 @@ func (r *Run) Close() error {
 	}
 	if r.Rig != nil {
 		errs = append(errs, r.Rig.Close())
+	}
+	if r.release != nil {
+		errs = append(errs, r.release())
 	}
 	return errors.Join(errs...)
 }

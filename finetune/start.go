@@ -41,7 +41,12 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 func (r *Run) findOutput() error {
 	out, disk := r.Recipe.Output, r.Recipe.Disk
 	r.out = cmp.Or(out.Dir, "trained-"+r.Model.Name)
-	found, err := checkpoint.Dir{Path: r.out}.List()
+	dir := checkpoint.Dir{Path: r.out}
+	var err error
+	if r.release, err = dir.Claim(); err != nil {
+		return err
+	}
+	found, err := dir.List()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking for checkpoints: %w", err)
 	}

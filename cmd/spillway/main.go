@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -27,9 +26,10 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
+	ctx, cancel := context.WithCancelCause(context.Background())
+	asked := &signals{exit: os.Exit}
+	asked.notify(cancel)
+	os.Exit(run(ctx, os.Args[1:], shell{signals: asked, in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
 }
 
 // shell is what a verb may touch of its surroundings.
@@ -40,9 +40,10 @@ type shell struct {
 	// libraryPaths are folders in which to look for GPU libraries first; drivers are the
 	// backends in which GPUs are looked for where --device names none.
 	libraryPaths, drivers []string
+	signals               *signals // nil: nobody sends any
 }
 
-// Exit codes.
+// Exit codes, in addition to those of signals.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -54,9 +55,17 @@ func run(ctx context.Context, args []string, sh shell) int {
 	root := newRoot(sh)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	var by *interruptedError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &by):
+		return by.code() // the command has said what came of it
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintf(sh.err, "%s: interrupted\n", cmd.CommandPath())
+		return interruption(ctx).code()
+	case errors.Is(err, syscall.EPIPE):
+		return exitFailed // nobody is there to read why
 	case misused(err):
 		fmt.Fprintf(sh.err, "%s: %v\nsee %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage

@@ -28,12 +28,17 @@ type result struct {
 var cache string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "spillway-test-")
 	if err != nil {
 		panic(err)
 	}
-	cache = dir
+	if cache = filepath.Join(dir, "spillway"); os.Mkdir(cache, 0o755) != nil {
+		panic(cache)
+	}
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

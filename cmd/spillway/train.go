@@ -43,8 +43,8 @@ Every flag can also be in a recipe, a YAML file (--recipe); flags override it.
 --print-recipe writes one from the flags given.
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the current
-step, saves and exits; --resume continues from there, bit for bit. A second Ctrl-C quits
-at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
+step, saves and exits with code 130; --resume continues from there, bit for bit. So do TERM
+and HUP, with 143 and 129. A second Ctrl-C quits at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
 that is available then.
 
 With --disk a model may be larger than all memory: what fits nowhere else is stored in
@@ -105,6 +105,9 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 		},
 	})
 	line.Done()
+	if err == nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), run.Close())
+	}
 	if err != nil {
 		return err
 	}
@@ -117,11 +120,17 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 		return err
 	}
 	defer replanOnSignal(run.Job)()
+	defer sh.signals.hold()()
 	result, err := run.Train(ctx)
 	line.Done()
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err == nil && result.Interrupted {
+			err = interruption(ctx)
+		}
+	}()
 	if asJSON {
 		return writeJSON(sh.out, result)
 	}
